@@ -906,6 +906,7 @@ struct ein_ctx {
     bool strict;         // kernels are priced for a value that is
     bool typed;          // values have the types they are stored in (storage.c)
     bool channels_last;  // convolutions may take their tensors in NHWC
+    bool convolved;  // a convolution call was the best of something, or values made ready for it
     ein_stats stats;
 };
 
@@ -16420,6 +16421,7 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
     if (conv_ps < bound || (conv_ps == bound && kind != EIN__K_GEMM)) {
         *ps = conv_ps;
         kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
+        ctx->convolved = true;
     }
     return kind;
 }
@@ -17053,10 +17055,18 @@ static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
     if (!ein__find_conv(ctx, s, out, &f)) return v;
     ein__ex w = ein__relay_filter(z, &f);
     if (!w.i) return ctx->status ? (ein__val){0} : v;
-    if (ein__conv_sizes(&f)) return ein__with_product(z, v, ein__ex_of(ctx, f.x), w);
-    if (!ein__rule_on(ctx, EIN__RULE_RELAX)) return v;
     ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, 0, &read);
-    return ein__even_padding(z, v, &f, w, map, read);
+    if (ein__conv_sizes(&f)) {
+        // The order that a convolution takes may be the worse one for a product.
+        ein__val relaid = ein__with_product(z, v, ein__ex_of(ctx, f.x), w);
+        if (!relaid.i) return relaid;
+        int64_t as_is = ein__cost_as_is(ctx, v, map, read);
+        if (as_is >= ein__cost_as_is(ctx, relaid, map, read)) v = relaid;
+    } else if (ein__rule_on(ctx, EIN__RULE_RELAX)) {
+        v = ein__even_padding(z, v, &f, w, map, read);
+    }
+    ctx->convolved |= v.i != z->self.i;
+    return v;
 }
 
 // The last pass before products are prepared for kernels of our own.
@@ -25859,9 +25869,10 @@ static bool ein__may_reorder(const ein_ctx *ctx) {
     return priced && ctx->desc.libs == EIN_LIBS_ALL && ein__rule_on(ctx, EIN__RULE_MATCH);
 }
 
-// The plan of a lowered model: with convolutions in declared order, and where calls may have either
-// order with these as well, since what derivation takes for granted layouts may not give.
-static bool ein__cheapest_plan(ein_ctx *ctx) {
+// The plan of a lowered model with the libraries that it may call: with convolutions in declared
+// order, and where calls may have either order with these as well, since what derivation takes for
+// granted layouts may not give.
+static bool ein__plan_calling(ein_ctx *ctx) {
     int nroot = (int)arrlen(ctx->graph.output);
     int64_t baseline = INT64_MAX;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
@@ -25878,6 +25889,38 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     return !ctx->status;
+}
+
+// The same, or a plan that calls fewer libraries where that is cheaper: what is chosen for each
+// problem by itself, with what a kernel of our own must be cheaper by, need not be the best
+// program. So a library that may be called never makes a program dearer.
+static bool ein__cheapest_plan(ein_ctx *ctx) {
+    ein_libs may = ctx->desc.libs;
+    ctx->convolved = false;
+    bool ok = ein__plan_calling(ctx);
+    bool same = may == EIN_LIBS_ALL && !ctx->convolved;
+    int64_t problems = ctx->stats.problems;
+    if (ctx->desc.baseline || ctx->desc.form || ctx->rank) return ok;
+    for (int libs = may + 1; ok && libs <= EIN_LIBS_NONE; libs++) {
+        ein__plan best = ctx->plan;
+        if (libs == EIN_LIBS_CUBLAS && same) continue;
+        int64_t baseline = best.baseline_ps ? best.baseline_ps : ein__plan_cost(&best);
+        ctx->plan = (ein__plan){0};
+        ctx->desc.libs = libs;
+        ein__forget_choices(ctx);
+        ok = ein__plan_calling(ctx);
+        if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(&best)) {
+            ein__pass_plan(ctx, &best);
+            ctx->plan.baseline_ps = baseline;
+        } else {
+            ein__pass_plan(ctx, &ctx->plan);
+            ctx->plan = best;
+        }
+    }
+    if (ctx->desc.libs != may) ein__forget_choices(ctx);
+    ctx->desc.libs = may;
+    ctx->stats.problems = problems;  // the program's, once
+    return ok;
 }
 
 EIN__FN bool ein__make_plan(ein_ctx *ctx) {

@@ -7,13 +7,13 @@
 // inputs    z: f32[1,100,1,1]
 // outputs   y: f32[1,3,64,64]
 // weights   5 tensors, blob of 14 MB
-// memory    arena 17 MB (workspace 16 MB of it), constants 14 MB, peak in create 45 MB
-// plan      10 steps, 18.3 us estimated; 19.7 us without derivation
-// libraries cuBLAS (596 MB) 5 steps, without it up to 2.4 us more
+// memory    arena 9472 kB (workspace 8192 kB of it), constants 14 MB, peak in create 29 MB
+// plan      10 steps, 17.7 us estimated; 19.7 us without derivation
+// libraries cuBLAS (596 MB) 4 steps, without it up to 0.9 us more
 // by        summation splitting 10
 //     1.3 us est. c1.part          cuBLAS sgemm 1 x 8192 x 100
 //     1.3 us est. r1               k_reduce_89ab81bb
-//     4.6 us est. c2.part          cuBLAS sgemm 4096 x 16 x 512
+//     4.1 us est. c2.part          k_reduce_d1150f66
 //     1.3 us est. r2               k_reduce_1cbf47ee
 //     2.3 us est. c3.part          cuBLAS sgemm 2048 x 64 x 256
 //     1.3 us est. r3               k_reduce_bde7711d
@@ -31,7 +31,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define DCGAN_ARENA_BYTES 18087936ull
+#define DCGAN_ARENA_BYTES 9699328ull
 #define DCGAN_WEIGHT_BYTES 14299392ull
 
 #ifdef __cplusplus
@@ -97,33 +97,32 @@ const dcgan_info *dcgan_describe(void);
 #define v_y OUT(float, 0)
 #define v_z IN(float, 0)
 #define v_k1 INIT(0)
-#define v_k2 INIT(3276800)
-#define v_k3 INIT(11665408)
-#define v_k4 INIT(13762560)
-#define v_k5 INIT(14286848)
-#define v_c1_part_filter CONST(0)
-#define v_c1_part ARENA(16777216)
-#define v_r1 ARENA(17039360)
-#define v_c2_part_filter CONST(3276800)
-#define v_c2_part ARENA(16777216)
-#define v_r2 ARENA(17301504)
+#define v_k2 CONST(0)
+#define v_k3 INIT(3276800)
+#define v_k4 INIT(5373952)
+#define v_k5 INIT(5898240)
+#define v_c1_part_filter CONST(8388608)
+#define v_c1_part ARENA(8388608)
+#define v_r1 ARENA(262144)
+#define v_c2_part ARENA(0)
+#define v_r2 ARENA(8912896)
 #define v_c3_part_filter CONST(11665408)
-#define v_c3_part ARENA(16777216)
-#define v_r3 ARENA(17825792)
+#define v_c3_part ARENA(8388608)
+#define v_r3 ARENA(9437184)
 #define v_c4_part_filter CONST(13762560)
-#define v_c4_part ARENA(16777216)
-#define v_r4 ARENA(17825792)
+#define v_c4_part ARENA(8388608)
+#define v_r4 ARENA(9437184)
 #define v_c5_part_filter CONST(14286848)
-#define v_c5_part ARENA(16777216)
+#define v_c5_part ARENA(8388608)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
     {256, 0, 3276800, 0},  // k1
-    {3277056, 3276800, 8388608, 0},  // k2
-    {11665664, 11665408, 2097152, 0},  // k3
-    {13762816, 13762560, 524288, 0},  // k4
-    {14287104, 14286848, 12288, 0},  // k5
+    {3277056, 0, 8388608, 1},  // k2
+    {11665664, 3276800, 2097152, 0},  // k3
+    {13762816, 5373952, 524288, 0},  // k4
+    {14287104, 5898240, 12288, 0},  // k5
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -183,6 +182,53 @@ static __global__ void __launch_bounds__(64) k_reduce_89ab81bb(const float *p0,
         }
     }
     y[i1 * 16 + i2 * 4 + i3] = relu(acc);
+}
+
+// by summation splitting (r0 inside), variable substitution
+// c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * k2[r0,i0,i1,i2]
+static __global__ void __launch_bounds__(256) k_reduce_d1150f66(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ float part[8][256];
+    const unsigned lane = threadIdx.x % 4u;
+    const unsigned id = blockIdx.x;
+    await_previous();
+    const unsigned n0 = id % 256u * 16u;
+    float acc[16][4] = {};
+    {
+        const int i2 = (int)(n0 + lane * 4u);
+#pragma unroll 2
+        for (unsigned k = threadIdx.x / 4u; k < 512u; k += 64u) {
+            const int r0 = (int)k;
+            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 4096 + i2);
+#pragma unroll
+            for (int i = 0; i < 16; i++) {
+                const int i4 = (int)i;
+                const float x = p1[r0 * 16 + i4];
+                acc[i][0] += w.x * x;
+                acc[i][1] += w.y * x;
+                acc[i][2] += w.z * x;
+                acc[i][3] += w.w * x;
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 64; e++) {
+        float v = acc[e / 4][e % 4];
+#pragma unroll
+        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 256; e += 256) {
+        const int i4 = (int)(e / 16u);
+        const unsigned n = n0 + e % 16u;
+        const int i2 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i2 * 16 + i4] = v;
+    }
 }
 
 // by summation splitting
@@ -321,6 +367,8 @@ struct dcgan {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cublasHandle_t cublas;
 };
 
@@ -392,8 +440,6 @@ static int gemm_run(dcgan *h, const gemm_size *g, const float *a, const float *b
 }
 static const gemm_size gemm_c1_part = {"c1.part", 0, 1, 1, 1, 8192, 100, 100, 100, 8192, 0, 0, 0,
     1.f};
-static const gemm_size gemm_c2_part = {"c2.part", 0, 0, 1, 4096, 16, 512, 512, 16, 16, 0, 0, 0,
-    1.f};
 static const gemm_size gemm_c3_part = {"c3.part", 0, 0, 1, 2048, 64, 256, 256, 64, 64, 0, 0, 0,
     1.f};
 static const gemm_size gemm_c4_part = {"c4.part", 0, 0, 1, 1024, 256, 128, 128, 256, 256, 0, 0, 0,
@@ -407,7 +453,7 @@ static int libraries_on(dcgan *m, int branch, cudaStream_t stream) {
     static const size_t at[] = {0};
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 16777216));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 8388608));
     (void)branch;
     return 0;
 }
@@ -417,9 +463,22 @@ enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before 
 template <class... P, class... A>
 static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
     (void)when;
     kernel<<<grid, block, 0, stream>>>(args...);
     CUDA_CALL(m, name, cudaGetLastError());
+#endif
     stepped(m, name);
     return 0;
 }
@@ -430,9 +489,6 @@ static int prepare_weights(dcgan *m, cudaStream_t stream) {
     // c1.part.filter[i0,i1,i2,i3] = k1[i3,i0,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c1.part.filter", 3200, 256, stream, v_k1,
         v_c1_part_filter, relay{2, 0, {100, 8192}, {8192, 1}, {1, 100}}));
-    // as c1.part.filter
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c2.part.filter", 8192, 256, stream, v_k2,
-        v_c2_part_filter, relay{2, 0, {512, 4096}, {4096, 1}, {1, 512}}));
     // as c1.part.filter
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.part.filter", 2048, 256, stream, v_k3,
         v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}}));
@@ -474,12 +530,20 @@ static int check_device(dcgan *m) {
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     return 0;
 }
 
 static int upload(dcgan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 14299136ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 14299136ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 5910528ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -537,6 +601,8 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -550,17 +616,16 @@ static int steps(dcgan *m, const void *const *in, void *const *out,
     // c1.part[i0,i1,i2,0,0] = sum(r0) z[0,r0,0,0] * c1.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_c1_part, v_z, v_c1_part_filter, v_c1_part));
     CALL(launch(m, ORDERED, k_reduce_89ab81bb, "r1", 128, 64, stream, v_c1_part, v_r1));
+    CALL(launch(m, EARLY, k_reduce_d1150f66, "c2.part", 256, 256, stream, v_k2, v_r1, v_c2_part));
+    CALL(launch(m, EARLY, k_reduce_1cbf47ee, "r2", 256, 64, stream, v_c2_part, v_r2));
     // by summation splitting (r0 inside), variable substitution
-    // c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * c2.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_c2_part, v_c2_part_filter, v_r1, v_c2_part));
-    CALL(launch(m, ORDERED, k_reduce_1cbf47ee, "r2", 256, 64, stream, v_c2_part, v_r2));
-    // as c2.part
+    // c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * c3.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_c3_part, v_c3_part_filter, v_r2, v_c3_part));
     CALL(launch(m, ORDERED, k_reduce_bde7711d, "r3", 512, 64, stream, v_c3_part, v_r3));
-    // as c2.part
+    // as c3.part
     CALL(gemm_run(m, &gemm_c4_part, v_c4_part_filter, v_r3, v_c4_part));
     CALL(launch(m, ORDERED, k_reduce_60610343, "r4", 256, 64, stream, v_c4_part, v_r4));
-    // as c2.part
+    // as c3.part
     CALL(gemm_run(m, &gemm_c5_part, v_c5_part_filter, v_r4, v_c5_part));
     CALL(launch(m, ORDERED, k_reduce_7156f996, "y", 192, 64, stream, v_c5_part, v_y));
     return 0;
@@ -584,6 +649,9 @@ static int check_run(dcgan *m, const void *const *in, void *const *out) {
 
 static int run_on(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
@@ -685,6 +753,6 @@ static const dcgan_tensor info_weights[] = {
 static const dcgan_info info = {
     "dcgan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     DCGAN_ARENA_BYTES, DCGAN_WEIGHT_BYTES,
-    14299136ull, 46686208ull, 0x6756f55537a6229eull};
+    14299136ull, 29908992ull, 0x6756f55537a6229eull};
 
 const dcgan_info *dcgan_describe(void) { return &info; }
