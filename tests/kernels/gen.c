@@ -24,20 +24,27 @@ static double element(uint32_t seed, int64_t i, ein__dtype t) {
     return t <= EIN__BF16 ? (double)v / 4 : (double)v;
 }
 
-static int64_t linear(const ein__shape *s, const int64_t *at) {
+// The evaluation takes most of the time and is not what the sanitizers are here for.
+#ifdef __clang__
+#define QUICK __attribute__((no_sanitize("address", "undefined")))
+#else
+#define QUICK __attribute__((no_sanitize("address", "undefined"), optimize("O2")))
+#endif
+
+QUICK static int64_t linear(const ein__shape *s, const int64_t *at) {
     int64_t i = 0;
     for (int d = 0; d < s->rank; d++) i = i * s->d[d] + at[d];
     return i;
 }
 
-static double eval(ein_ctx *ctx, ein__ex ex, const int64_t *slot);
+QUICK static double eval(ein_ctx *ctx, ein__ex ex, const int64_t *slot);
 
 // Value of a form as a fraction's numerator; the denominator is the form's q.
-static int64_t numerator(ein_ctx *ctx, ein__ix ix, const int64_t *slot) {
-    const ein__index *f = ein__ix_get(ctx, ix);
+QUICK static int64_t numerator(ein_ctx *ctx, ein__ix ix, const int64_t *slot) {
+    const ein__index *f = ctx->indices.rec[ix.i];
     int64_t v = f->c;
     for (uint32_t i = 0; i < f->n; i++) {
-        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        const ein__atom *a = ctx->atoms.rec[f->t[i].atom];
         int64_t x = 0;
         switch ((ein__atom_kind)a->kind) {
         case EIN__ITER: x = slot[a->slot]; break;
@@ -50,13 +57,14 @@ static int64_t numerator(ein_ctx *ctx, ein__ix ix, const int64_t *slot) {
     return v;
 }
 
-static bool position(ein_ctx *ctx, ein__ix ix, int64_t n, const int64_t *slot, int64_t *at) {
-    int64_t v = numerator(ctx, ix, slot), q = ein__ix_get(ctx, ix)->q;
-    *at = v / q;
-    return v % q == 0 && *at >= 0 && *at < n;
+QUICK static bool position(ein_ctx *ctx, ein__ix ix, int64_t n, const int64_t *slot, int64_t *at) {
+    const ein__index *f = ctx->indices.rec[ix.i];
+    int64_t v = numerator(ctx, ix, slot), q = f->q;
+    *at = q == 1 ? v : v / q;
+    return *at * q == v && *at >= 0 && *at < n;
 }
 
-static double apply(ein__fn fn, double x, double y) {
+QUICK static double apply(ein__fn fn, double x, double y) {
     switch (fn) {
     case EIN__ADD: return x + y;
     case EIN__SUB: return x - y;
@@ -89,7 +97,7 @@ static double apply(ein__fn fn, double x, double y) {
     return NAN;
 }
 
-static double eval(ein_ctx *ctx, ein__ex ex, const int64_t *slot) {
+QUICK static double eval(ein_ctx *ctx, ein__ex ex, const int64_t *slot) {
     const ein__expr *x = ein__ex_get(ctx, ex);
     switch ((ein__xop)x->op) {
     case EIN__X_CONST: return ein__kbits(x);
@@ -118,7 +126,7 @@ static double eval(ein_ctx *ctx, ein__ex ex, const int64_t *slot) {
     return NAN;
 }
 
-static bool step_box(const int64_t *n, int from, int to, int64_t *slot) {
+QUICK static bool step_box(const int64_t *n, int from, int to, int64_t *slot) {
     for (int d = to - 1; d >= from; d--) {
         if (++slot[d] < n[d]) return true;
         slot[d] = 0;
@@ -127,7 +135,7 @@ static bool step_box(const int64_t *n, int from, int to, int64_t *slot) {
 }
 
 // Fills content[v] from the definition.
-static void compute(ein_ctx *ctx, ein__val v) {
+QUICK static void compute(ein_ctx *ctx, ein__val v) {
     const ein__scope *s = ein__sc_get(ctx, ctx->value[v.i].scope);
     int nt = (int)s->nt, ns = (int)s->ns;
     int64_t slot[EIN__MAX_ITERS] = {0}, i = 0;
@@ -352,6 +360,23 @@ static int possible_parts(ein_ctx *ctx, const ein__step *step) {
                                                                                    : 0;
 }
 
+// Whether no case before had this name and variant.
+static bool first_of(const char *name, const char *variant) {
+    static const char **known;
+    for (ptrdiff_t i = 0; i < arrlen(known); i += 2)
+        if (!strcmp(known[i], name) && !strcmp(known[i + 1], variant)) return false;
+    arrput(known, name);
+    arrput(known, variant);
+    return true;
+}
+
+// Indices enter a plain product's text in every tile, and epilogues in every arithmetic.
+static const char *variant_of(ein_ctx *ctx, const ein__step *step) {
+    bool product = step->kind == EIN__K_PRODUCT;
+    int tile = product && step->nval == 1 ? step->tile : -1;
+    return ein__namef(ctx, "%d.%d", tile, product ? (int)ctx->desc.math : -1);
+}
+
 static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, const ein__val *val) {
     ein__step step = {
         .kind = kind, .name = name, .nval = nval, .out = val[nval - 1], .tile = forced_tile};
@@ -370,12 +395,10 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
     put_case(ctx, name, false, &l);
     ein__buf_free(&text);
     static int turn;
-    static const char **names;
-    bool first = true;
-    for (ptrdiff_t i = 0; i < arrlen(names); i++) first = first && strcmp(names[i], name) != 0;
-    if (first) arrput(names, name);
-    if (turn++ % 6 == 0) check_wide(ctx, name, &step);
-    for (int i = 0; i < nval && !taken && (first || turn % 6 == 3); i++) {
+    turn++;
+    bool first = first_of(name, "");
+    if (first_of(name, variant_of(ctx, &step)) || turn % 36 == 0) check_wide(ctx, name, &step);
+    for (int i = 0; i < nval && !taken && (first || turn % 24 == 3); i++) {
         ein__emit_naive(ctx, val[i], ein__namef(ctx, "%s_naive", name), &text, &l);
         emit_once(&text, &l);
         put_case(ctx, name, true, &l);

@@ -43,11 +43,10 @@ static void half_tiles(ein_ctx *ctx) {
 
 static void narrow_transposes(ein_ctx *ctx) {
     static const int64_t extent[] = {2, 3, 4, 5, 7, 8}, length[] = {4, 8, 30, 64, 100};
+    int turn = 0;
     for (int i = 0; i < COUNT(extent); i++)
-        for (int j = 0; j < COUNT(length); j++) {
-            int turn = i * COUNT(length) + j;
+        for (int j = i % 2; j < COUNT(length); j += 2, turn++)
             one_narrow(ctx, extent[i], length[j], turn % 2, turn % 3 ? EIN__F32 : EIN__F16,
                        turn % 4);
-        }
     half_tiles(ctx);
 }

@@ -145,7 +145,7 @@ static void product_parts(ein_ctx *ctx) {
     }
     force_tile(ctx, 5);
     forced_parts = 3;
-    product_windows(ctx, 0, 8);
+    for (int i = 0; i < 8; i += 2) product_windows(ctx, i, 1);
     force_tile(ctx, 0);
     forced_parts = 0;
 }
@@ -195,9 +195,9 @@ static void product_norms(ein_ctx *ctx) {
     ctx->rule_mask = ~0u;
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
         force_tile(ctx, tile);
-        for (int i = tile % 2; i < 6; i += 2)
-            product_norm(ctx, rows[i], 8 + 60 * (i / 2), terms[(i + tile) % 6], i % 3, i / 2 % 2,
-                         order[i % 3]);
+        for (int i = tile % 3; i < 6; i += 3)
+            product_norm(ctx, rows[i], 8 + 60 * (i / 2), terms[(i + tile) % 6], (i + tile / 3) % 3,
+                         i / 3, order[(i + tile / 2) % 3]);
     }
     force_tile(ctx, 0);
 }

@@ -25,7 +25,7 @@ static void shares(ein_ctx *ctx) {
     static const int parts[] = {2, 3, 16, 32, 64};
     int turn = 0;
     for (int o = 0; o < COUNT(outputs); o++)
-        for (int t = 0; t < COUNT(terms); t++, turn++) {
+        for (int t = o % 2; t < COUNT(terms); t += 2, turn++) {
             int64_t most = ein__gpu_of(ctx)->sms * EIN__SHARE_RESIDENT;
             int p = parts[turn % COUNT(parts)];
             bool along = turn % 2;

@@ -178,7 +178,8 @@ struct judge_call {
     judge_config config;
     void (*kernel)(P...);
 
-    cudaError_t operator()(P... arguments) const {
+    // Not inlined: its code would otherwise be in every launch.
+    __attribute__((noinline)) cudaError_t operator()(P... arguments) const {
         auto *bound = new auto([kernel = kernel, arguments...] { kernel(arguments...); });
         using bound_type = std::remove_pointer_t<decltype(bound)>;
         judge_body body = {bound, [](void *state) { (*static_cast<bound_type *>(state))(); },
@@ -191,7 +192,7 @@ struct judge_call {
 };
 
 template <class... P>
-static inline judge_call<P...> judge_configure(const char *name, void (*kernel)(P...), dim3 grid,
+static __attribute__((noinline)) judge_call<P...> judge_configure(const char *name, void (*kernel)(P...), dim3 grid,
                                                dim3 block, size_t shared = 0,
                                                cudaStream_t stream = nullptr) {
     return {{name, (const void *)kernel, grid, block, shared, stream, false}, kernel};
