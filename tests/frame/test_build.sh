@@ -20,7 +20,7 @@ mkdir "$work/release"
 cp einnet.h "$work/release"
 mkdir "$work/release/gen"
 cp gen/main.c gen/einnet.c gen/cmd* gen/cli* "$work/release/gen"
-check 'build from einnet.h, gcc -O3' gcc -O3 -DEINNET_RELEASE -std=c11 $warn_c -isystem build/onnx \
+check 'build from einnet.h, gcc -O1' gcc -O1 -DEINNET_RELEASE -std=c11 $warn_c -isystem build/onnx \
     -I"$work/release/gen" $(cd "$work/release" && ls -d "$PWD"/gen/*.c) build/onnx/onnx.pb-c.o \
     -o "$work/gcc3" -lprotobuf-c -lm
 

@@ -5,7 +5,7 @@
 
 # build COMPILER OPTION DIRECTORY TEST PROGRAM
 build() {
-    "$1" -std=c11 "$2" -I"$3" -Ibuild "tests/$4.c" -o "$5" -lm
+    "$1" -std=c11 "$2" -DEIN_STATIC -I"$3" -Ibuild "tests/$4.c" -o "$5" -lm
 }
 check 'the checker builds' build gcc -O2 gen test_derive "$work/derive"
 "$work/derive" models/*.ein models/cases/*.ein tests/unseen/*.ein > "$work/log" 2>&1

@@ -5,7 +5,7 @@
 
 # build COMPILER OPTION DIRECTORY PROGRAM
 build() {
-    "$1" -std=c11 "$2" -I"$3" -Ibuild tests/test_search.c -o "$4" -lm
+    "$1" -std=c11 "$2" -DEIN_STATIC -I"$3" -Ibuild tests/test_search.c -o "$4" -lm
 }
 check 'the checker builds' build gcc -O1 gen "$work/search"
 "$work/search" models/*.ein models/cases/*.ein tests/unseen/*.ein > "$work/log" 2>&1
