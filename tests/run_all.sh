@@ -28,16 +28,25 @@ tensor="$tensor tests/unseen/norm_means.ein"
 calls='tests/unseen/product_epilogues.ein'
 blas='models/cases/*.ein tests/unseen/conv*.ein'
 
-# name, what it needs beside the setup, command; quick parts first, so that common mistakes show at
-# once, and long ones where two of them can run side by side.
+# name, what it needs beside the setup, command; quick parts that show common mistakes first, then
+# the longest, so that none runs alone at the end.
 parts=(
     'sources  -    sh tests/frame/test_sources.sh'
     'readme   -    sh tests/frame/test_readme.sh'
     'lang     -    sh tests/lang/run.sh'
     'cli      -    sh tests/cli/run.sh'
     'golden   -    sh tests/frame/test_golden.sh'
-    'algebra  -    sh tests/frame/test_algebra.sh'
+    'kernels  cuda sh tests/kernels/run'
+    "attend   cuda $python tests/check_attention.py"
     'derive   -    sh tests/frame/test_derive.sh'
+    'nvcc     cuda sh tests/frame/test_nvcc.sh'
+    'build    -    sh tests/frame/test_build.sh'
+    "run      cuda $python tests/run_models.py models/*.ein models/cases/*.ein tests/unseen/*.ein"
+    "run-san  cuda $python tests/run_models.py --mode san $light"
+    "run-fp16 cuda $python tests/run_models.py --new --math fp16 models/*.ein $light"
+    "fuzz     cuda $python tests/fuzz_models.py --count 40"
+    "run-libs cuda $python tests/run_models.py --new --libs none models/*.ein $own_too"
+    'algebra  -    sh tests/frame/test_algebra.sh'
     'cost     -    sh tests/frame/test_cost.sh'
     'order    -    sh tests/frame/test_search.sh'
     'explain  -    python3 tests/check_explain.py'
@@ -59,10 +68,8 @@ parts=(
     'formats  -    sh tests/import/run_formats.sh'
     "nodes    -    $python tests/import/nodes.py build/einnet"
     'header   -    sh tests/frame/test_header.sh'
-    'build    -    sh tests/frame/test_build.sh'
     "ops      -    $python tests/ops/check_ops.py"
     'judge    cuda sh tests/judge/run_judge_tests'
-    'nvcc     cuda sh tests/frame/test_nvcc.sh'
     'probe    -    sh tests/frame/test_probe.sh'
     'costs    -    sh tests/frame/test_costs.sh'
     'rows     -    sh tests/frame/test_rows.sh'
@@ -77,28 +84,21 @@ parts=(
     'cuda11   -    sh tests/frame/test_cuda11.sh'
     'math     -    sh tests/frame/test_math.sh'
     "demo     cuda $python tests/demo/test_classifier.py"
-    'kernels  cuda sh tests/kernels/run'
     'access   cuda python3 tests/check_access.py'
     'stable   -    python3 tests/check_stable.py'
-    "run      cuda $python tests/run_models.py models/*.ein models/cases/*.ein tests/unseen/*.ein"
     "libs     cuda $python tests/check_libs.py"
     "nhwc     cuda $python tests/check_nhwc.py"
     "grouped  cuda $python tests/check_grouped.py"
-    "attend   cuda $python tests/check_attention.py"
     'stitch   cuda python3 tests/check_stitch.py'
     "tail     cuda $python tests/check_tail.py"
-    "fuzz     cuda $python tests/fuzz_models.py --count 40"
     "run-base cuda $python tests/run_models.py --new --baseline models/*.ein models/cases/*.ein"
-    "run-libs cuda $python tests/run_models.py --new --libs none models/*.ein $own_too"
     "run-blas cuda $python tests/run_models.py --libs cublas $blas"
     "race-lib cuda $python tests/run_models.py --libs none --mode race models/cases/*.ein $own"
     "run-tf32 cuda $python tests/run_models.py --math tf32 models/*.ein models/cases/*.ein"
     "own-tf32 cuda $python tests/run_models.py --math tf32 --libs none $tensor"
     "own-fp16 cuda $python tests/run_models.py --math fp16 --libs none $tensor"
-    "run-fp16 cuda $python tests/run_models.py --new --math fp16 models/*.ein $light"
     "run-lt   cuda $python tests/run_models.py --full --math fp16 $calls"
     "run-lt32 cuda $python tests/run_models.py --full --math tf32 $calls"
-    "run-san  cuda $python tests/run_models.py --mode san $light"
     "run-race cuda $python tests/run_models.py --mode race $light"
     "run-full cuda $python tests/run_models.py --full $full"
     "run-ints cuda $python tests/run_models.py --ints --order rev $exact"
