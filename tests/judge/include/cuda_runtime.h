@@ -192,9 +192,10 @@ struct judge_call {
 };
 
 template <class... P>
-static __attribute__((noinline)) judge_call<P...> judge_configure(const char *name, void (*kernel)(P...), dim3 grid,
-                                               dim3 block, size_t shared = 0,
-                                               cudaStream_t stream = nullptr) {
+static __attribute__((noinline)) judge_call<P...> judge_configure(const char *name,
+                                                                  void (*kernel)(P...), dim3 grid,
+                                                                  dim3 block, size_t shared = 0,
+                                                                  cudaStream_t stream = nullptr) {
     return {{name, (const void *)kernel, grid, block, shared, stream, false}, kernel};
 }
 
