@@ -4,7 +4,9 @@
 usage: figures.py --figures FIGURES.tsv --out FILE.md [--limits LIMITS.tsv] [--builds BUILD.tsv]
                   [--estimates FIT.txt] [--title WORDS]
 
-Templates: bytes of inputs and outputs over the time, as a share of the measured copy bandwidth.
+Templates: bytes of inputs and outputs over the time, as a share of the measured copy bandwidth; of
+those bound by arithmetic operations over the time, as a share of what the library's largest product
+reaches on the same units.
 Layers: our own kernels against the libraries' calls. Forms: each operator case by its derivations,
 and which is fastest. Programs: seconds of the compiler, registers that did not suffice. What was
 not measured is a dash; what falls short says FAIL.
@@ -17,6 +19,9 @@ import statistics
 import sys
 
 TEMPLATE_SHARE, TRANSPOSE_SHARE = 0.85, 0.80
+# By template and units (limits.cu's names): share of their peak. Of tensor cores in other types.
+ARITHMETIC_SHARE = {"t10": {"sgemm": 0.50}, "t12": {"sgemm": 0.55, "tf32": 0.40, "fp16": 0.40}}
+UNITS = {"sgemm": "FMA", "tf32": "tensor cores, TF32", "fp16": "tensor cores, FP16"}
 LIBRARY_SHARE = 0.80
 COMPILE_SECONDS = 20
 LARGE = 256 << 20       # bytes of a copy that no cache holds
@@ -74,10 +79,46 @@ def copy_bandwidth(lines):
     return statistics.median(found) if found else None
 
 
+def peaks(lines):
+    """Units -> TFLOP/s of the library's products, the best over their sizes."""
+    best = {}
+    for fields in (line.split("\t") for line in lines):
+        name = fields[0][:-len("_tflops")]
+        if len(fields) == 3 and fields[0].endswith("_tflops") and name in UNITS:
+            best[name] = max(best.get(name, 0), float(fields[2]))
+    return best
+
+
+def arithmetic_of(row):
+    """The units that bound a template and the share of them that is wanted, or None."""
+    name = row["figure"].split("/")[1]
+    shares = ARITHMETIC_SHARE.get(name.split("_")[0], {})
+    last = name.rsplit("_", 1)[-1]
+    unit = last if last in UNITS else "sgemm"
+    return (unit, shares[unit]) if unit in shares else None
+
+
+def arithmetic_table(rows, peak):
+    out = []
+    for row in rows:
+        us, flop = time_of(row), int(row["flop"]) if row["flop"] != "-" else 0
+        unit, wanted = arithmetic_of(row)
+        rate = flop / us / 1e6 if us and flop else None
+        share = rate / peak[unit] if rate and unit in peak else None
+        out.append([row["figure"].split("/")[1], number(flop / 1e9), number(us), number(rate),
+                    UNITS[unit], number(peak.get(unit)), percent(share), ">= " + percent(wanted),
+                    row["steps"],
+                    row["status"] if row["status"] != "ok" else verdict(share, wanted)])
+    return table(["template", "GFLOP", "microseconds", "TFLOP/s", "units", "their peak",
+                  "of the peak", "wanted", "steps", "verdict"], out)
+
+
 def template_table(rows, copy):
     out = []
     for row in rows:
-        us, size = time_of(row), int(row["bytes"])
+        if arithmetic_of(row):
+            continue
+        us, size = time_of(row), int(row["bytes"]) if row["bytes"] != "-" else 0
         rate = size / us / 1e3 if us and size else None
         share = rate / copy if rate and copy else None
         name = row["figure"].split("/")[1]
@@ -165,6 +206,11 @@ def report(rows, limits, builds, estimates, title):
         if kind == "template" and chosen:
             words = "%.0f GB/s" % copy if copy else "not measured"
             lines += [heading, "", "Bandwidth of large copies: %s." % words, ""] + make(chosen)
+            bound = [row for row in chosen if arithmetic_of(row)]
+            if bound:
+                lines += ["## Templates bound by arithmetic", "",
+                          "Operations as the equations have them, with those on padding.", ""]
+                lines += arithmetic_table(bound, peaks(limits))
         elif chosen:
             lines += [heading, ""] + make(chosen)
     lines += build_table(builds)

@@ -1,9 +1,10 @@
 # Sourced by gpu.sh: small programs whose time answers one question each. Every figure is a line of
 # figure_list: NAME, a model's file, options of emit. Rows go to figures.tsv: name, outcome, median
 # in microseconds, estimate of the plan, steps, libraries in the plan, bytes of inputs, weights and
-# outputs. bench/figures.py makes tables of them.
+# outputs, operations of products. bench/figures.py makes tables of them.
 #
-#     template/NAME     bench/templates/: one template of ours each, tensors beyond the L2 cache
+#     template/NAME     bench/templates/: one template of ours each, tensors beyond the L2 cache;
+#                       NAME_tf32 and NAME_fp16 by tensor cores, where arithmetic is the bound
 #     form/CASE/N       operator cases by their N-th best derivation; 0 is the original,
 #                     plan what is planned, merges included
 #     layer/NAME/none   a layer of a network by our own kernels; /all: by the plan as it is;
@@ -54,7 +55,13 @@ figure_list() {
     local file form name rest
     for file in bench/templates/*.ein; do
         name=${file##*/}
-        ! selected_figure "${name%.ein}" || echo "template/${name%.ein} $file --libs none"
+        name=${name%.ein}
+        selected_figure "$name" || continue
+        echo "template/$name $file --libs none"
+        case $name in t12_*)
+            echo "template/${name}_tf32 $file --libs none --math tf32"
+            echo "template/${name}_fp16 $file --libs none --math fp16" ;;
+        esac
     done
     for file in models/cases/*.ein; do
         name=${file##*/}
@@ -102,6 +109,14 @@ kinds = graph["inputs"] + graph["weights"] + graph["outputs"]
 print(sum(4 * math.prod(t["shape"]) for t in kinds))' 2> /dev/null || echo 0
 }
 
+# Operations of all products, as their equations have them: with those whose operands are padding.
+figure_flop() { # FILE
+    "$einnet" graph "$1" --json "${small[@]}" -o "$work/figure.json" 2> /dev/null &&
+        PYTHONPATH=bench/peers "$python" -c '
+import graph, sys, work
+print(work.network(graph.load(sys.argv[1]))[0])' "$work/figure.json" 2> /dev/null || echo 0
+}
+
 figure_build() { # NAME FILE OPTION...
     local base=$work/figures/$1 file=$2 key
     shift 2
@@ -129,7 +144,7 @@ figure_run() { # NAME FILE
     ! done_already figures "$1" "$key" || return 0
     may_begin || return 1
     if [ ! -x "$base.program" ]; then
-        record figures "$1" "$key" "$1"$'\tfailed\t-\t-\t-\t-\t-'
+        record figures "$1" "$key" "$1"$'\tfailed\t-\t-\t-\t-\t-\t-'
         echo "figure $1: failed: $(last_words "$base.log")"
         return 0
     fi
@@ -143,8 +158,8 @@ figure_run() { # NAME FILE
     plan=$(sed -n -E 's|^// plan +([0-9]+) steps?, ([0-9.]+ [a-z]+) .*|\2\t\1|p' "$base.cu")
     calls=$(grep -c -E '^// +[0-9.]+ [mun]s .* (cuDNN|cuBLAS|cublasLt) ' "$base.cu")
     median=$(figure "$json" median_us)
-    record figures "$1" "$key" "$(printf '%s\t%s\t%s\t%s\t%s\t%s' "$1" "$status" \
-        "${median:--}" "$plan" "$calls" "$(figure_bytes "$2")")"
+    record figures "$1" "$key" "$(printf '%s\t%s\t%s\t%s\t%s\t%s\t%s' "$1" "$status" \
+        "${median:--}" "$plan" "$calls" "$(figure_bytes "$2")" "$(figure_flop "$2")")"
     echo "figure $1: $status, ${median:--} us"
 }
 
@@ -167,7 +182,7 @@ templates_all() {
 
 # The rows of all figures that there are.
 figure_rows() {
-    printf 'figure\tstatus\tmedian_us\testimate\tsteps\tcalls\tbytes\n'
+    printf 'figure\tstatus\tmedian_us\testimate\tsteps\tcalls\tbytes\tflop\n'
     [ ! -d "$work/figures" ] ||
         find "$work/figures" -name '*.row' -exec tail -q -n 1 {} + 2> /dev/null | sort
 }
