@@ -555,6 +555,7 @@ BAD = [
     ("ReduceMean(a)", ["i32[3,4]"], 3, "x has type i32, expected"),
     ("ArgMax(a; axis=2)", ["f32[3,4]"], 3, "axis is 2, expected -2 to 1"),
     ("ArgMin(a; select_last_index=2)", ["f32[3,4]"], 3, "select_last_index is 2"),
+    ("ArgMin(a)", ["bool[3,4]"], 3, "x has type bool"),
     ("ArgMin(a)", ["f32[]"], 3, "x has rank 0"),
     ("ReduceSum(a; axes=[0,-2])", ["f32[3,4]"], 3, "axis 0 twice"),
     ("Concat(a, b; axis=0)", ["f32[3,4]", "f32[3,5]"], 3, "does not continue"),
