@@ -4398,6 +4398,8 @@ static bool ein__op_place(ein__op *o) {
     ein__shape y = {.rank = 0};
     int axis = 0;
     bool keep, last;
+    if (ein__op_tensor(o, 0)->dtype == EIN__BOOL)
+        return ein__op_fail(o, NULL, "x has type bool, expected numbers");
     if (!ein__op_rank(o, 0, 1, EIN__MAX_RANK) || !ein__op_axis(o, "axis", x->rank, &axis) ||
         !ein__op_flag(o, "keepdims", &keep) || !ein__op_flag(o, "select_last_index", &last))
         return false;
