@@ -47,10 +47,9 @@
 // where it holds". sum prod max min reduce and bind like multiplication. Functions: relu tanh exp
 // log sqrt rsqrt erf sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
 // select(a < b, p, q), idx(subscript); `T[@i[x], j]` reads T at the position held in i.
-//   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`. What
-//   is
-// declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters, inputs
-// and own names, and calls blocks above it. `repeat i in 0:4 { ... }` unrolls; names get the
+//   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`.
+// What is declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters,
+// inputs and own names, and calls blocks above it. `repeat i in 0:4 { ... }` unrolls; names get the
 // round's number (`w.0`); a name assigned inside and defined before is carried from round to round,
 // and means the last round's value afterwards.
 //   A seeded source without `seed` takes the FNV-1a hash of its tensor's full name, modulo 2^31.

@@ -205,7 +205,9 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     }
     ein__put_us(&us, total);
     ein__putf(out, "%s %s", us.s + strspn(us.s, " "), measured ? "measured" : "estimated");
-    if (p->baseline_ps) {
+    if (z->ctx->desc.form) {
+        ein__putf(out, "; contractions by derivation %d, whatever it costs", z->ctx->desc.form);
+    } else if (p->baseline_ps) {
         us.n = 0;
         ein__put_us(&us, p->baseline_ps);
         ein__putf(out, "; %s without derivation", us.s + strspn(us.s, " "));

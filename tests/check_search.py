@@ -143,6 +143,15 @@ def main():
         check("%s: %s with %d states" % (name, call, states), comes_to(path, call, *budget))
         check("%s: %s with %d states, unguided" % (name, call, states),
               not comes_to(path, call, "--no-converge", *budget))
+    path, last = os.path.join(ROOT, "models", "cases", "conv3x3.ein"), 0.0
+    for form in range(1, 6):
+        text = run(path, "--form", str(form))[0]
+        found = re.search(r"^// plan .*, ([\d.]+) us estimated; contractions by derivation (\d+), ",
+                          text, re.M)
+        check("derivation %d is said to be one" % form, found and found.group(2) == str(form))
+        us = float(found.group(1)) if found else 0.0
+        check("derivation %d: %s us after %s" % (form, us, last), us >= last)
+        last = us
     with tempfile.TemporaryDirectory() as folder:
         counts = []
         for n in (6, 12):
