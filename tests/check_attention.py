@@ -172,8 +172,8 @@ def check_nvcc(path, gpu, arch, math):
             out.write(emit(path, ["--gpu", gpu, "--math", math]))
         done = subprocess.run(
             ["nvcc", "-std=c++14", "-Werror", "all-warnings", "-Xptxas",
-             "-warn-spills,-warn-lmem-usage", "-Xptxas", "-Werror", "-arch=sm_%d" % arch, "-c",
-             source, "-o", os.path.join(folder, "m.o")],
+             "-warn-spills,-warn-lmem-usage", "-Xptxas", "-Werror", "-arch=sm_%d" % arch, "-cubin",
+             source, "-o", os.path.join(folder, "m.cubin")],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if done.returncode:
             raise run_models.Failure(done.stdout.decode().strip()[:2000])
