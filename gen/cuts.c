@@ -90,6 +90,9 @@ static void ein__prove_cut(ein__prover *z, ein__val planned) {
     z->fresh[own.i] = z->fresh[planned.i] = own.i;
 }
 
+// Bodies evaluated while a program is emitted: some seconds, whatever the sizes are.
+#define EIN__EMIT_PROOFS ((int64_t)1 << 28)
+
 // By id of a planned value that is a model's tensor: the model's value, where a proof tells that
 // they are equal, else 0; an stb_ds array.
 EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
@@ -97,7 +100,9 @@ EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
     ein__prover z = {.ctx = ctx, .samples = 1};
     ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
     for (ptrdiff_t i = 0; i < arrlen(ctx->value); i++) arrput(z.fresh, 0);
+    ctx->proof_steps = EIN__EMIT_PROOFS;
     for (ptrdiff_t i = 0; i < arrlen(order); i++) ein__prove_cut(&z, order[i]);
+    ctx->proof_steps = 0;
     // What a plan takes over as it is is the model's own.
     for (ptrdiff_t i = 0; i < arrlen(ctx->graph.tensor); i++) {
         uint32_t own = ctx->tensor_value[i].i;

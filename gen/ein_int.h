@@ -568,10 +568,11 @@ struct ein_ctx {
     bool parted;                 // ... as some were
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
-    bool *keep_fp32;     // by graph tensor: computed in FP32; stb_ds array
-    bool strict;         // kernels are priced for a value that is
-    bool typed;          // values have the types they are stored in (storage.c)
-    bool channels_last;  // convolutions may take their tensors in NHWC
+    bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array
+    bool strict;          // kernels are priced for a value that is
+    bool typed;           // values have the types they are stored in (storage.c)
+    int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes
+    bool channels_last;   // convolutions may take their tensors in NHWC
     bool convolved;  // a convolution call was the best of something, or values made ready for it
     ein_stats stats;
 };

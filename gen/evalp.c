@@ -11,6 +11,7 @@
 #define EIN__PRIME (((uint64_t)1 << 61) - 1)
 #define EIN__PROOF_STEPS ((int64_t)1 << 32)  // most bodies evaluated: beyond, a proof takes hours
 enum { EIN__PROOF_DEPTH = 2000 };            // longest chain of values: each takes the C stack
+enum { EIN__PROOF_SHARE = 4 };               // one proof may take 1 / 4 of what is left for several
 
 typedef uint64_t ein__fp;  // in [0, EIN__PRIME)
 __extension__ typedef unsigned __int128 ein__u128;
@@ -54,7 +55,7 @@ typedef struct ein__proof {
     const uint32_t *fresh;  // by value: the free value that it stands for, or 0; or NULL
     ein__memo_slot *slot;   // elements known: open addressing, at most half full
     uint32_t mask, used;
-    int64_t steps;
+    int64_t steps, limit;
     int depth;
     bool failed;
     bool ordered;  // two elements were compared
@@ -275,7 +276,7 @@ static ein__fp ein__proof_scope(ein__proof *z, const ein__scope *s, const int64_
                                                                   : 0;
     bool more = true;
     while (more && !z->failed) {
-        if (++z->steps > EIN__PROOF_STEPS) {
+        if (++z->steps > z->limit) {
             ein__error(z->ctx, EIN_RESOURCES, (ein__pos){0, 0}, "the proof takes too long");
             z->failed = true;
         }
@@ -367,7 +368,8 @@ EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int sam
     if (s->rank != t->rank || n > EIN__MAX_ELEMENTS) return false;
     for (int k = 0; k < s->rank; k++)
         if (s->d[k] != t->d[k]) return false;
-    ein__proof z = {.ctx = ctx, .fresh = fresh};
+    ein__proof z = {.ctx = ctx, .fresh = fresh, .limit = EIN__PROOF_STEPS};
+    if (ctx->proof_steps) z.limit = ctx->proof_steps / EIN__PROOF_SHARE;
     ein__memo_resize(&z, EIN__MEMO_FIRST);
     bool all = samples <= 0 || samples >= n, equal = true;
     for (int round = 0; equal && round < (z.ordered ? ORDERS : 1); round++)
@@ -376,6 +378,7 @@ EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int sam
                                  : round ? 1
                                          : samples,
                                  all, ein__splitmix(seed) + (uint64_t)round);
+    if (ctx->proof_steps) ctx->proof_steps -= z.steps < z.limit ? z.steps : z.limit;
     EIN_FREE(z.slot);
     return equal;
 }
