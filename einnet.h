@@ -51,10 +51,9 @@
 // where it holds". sum prod max min reduce and bind like multiplication. Functions: relu tanh exp
 // log sqrt rsqrt erf sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
 // select(a < b, p, q), idx(subscript); `T[@i[x], j]` reads T at the position held in i.
-//   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`. What
-//   is
-// declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters, inputs
-// and own names, and calls blocks above it. `repeat i in 0:4 { ... }` unrolls; names get the
+//   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`.
+// What is declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters,
+// inputs and own names, and calls blocks above it. `repeat i in 0:4 { ... }` unrolls; names get the
 // round's number (`w.0`); a name assigned inside and defined before is carried from round to round,
 // and means the last round's value afterwards.
 //   A seeded source without `seed` takes the FNV-1a hash of its tensor's full name, modulo 2^31.
@@ -902,10 +901,11 @@ struct ein_ctx {
     bool parted;                 // ... as some were
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
-    bool *keep_fp32;     // by graph tensor: computed in FP32; stb_ds array
-    bool strict;         // kernels are priced for a value that is
-    bool typed;          // values have the types they are stored in (storage.c)
-    bool channels_last;  // convolutions may take their tensors in NHWC
+    bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array
+    bool strict;          // kernels are priced for a value that is
+    bool typed;           // values have the types they are stored in (storage.c)
+    int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes
+    bool channels_last;   // convolutions may take their tensors in NHWC
     bool convolved;  // a convolution call was the best of something, or values made ready for it
     ein_stats stats;
 };
@@ -9831,6 +9831,7 @@ EIN__FN bool ein__eval_values(ein_ctx *ctx, const ein__val *want, int nwant, dou
 #define EIN__PRIME (((uint64_t)1 << 61) - 1)
 #define EIN__PROOF_STEPS ((int64_t)1 << 32)  // most bodies evaluated: beyond, a proof takes hours
 enum { EIN__PROOF_DEPTH = 2000 };            // longest chain of values: each takes the C stack
+enum { EIN__PROOF_SHARE = 4 };               // one proof may take 1 / 4 of what is left for several
 
 typedef uint64_t ein__fp;  // in [0, EIN__PRIME)
 __extension__ typedef unsigned __int128 ein__u128;
@@ -9874,7 +9875,7 @@ typedef struct ein__proof {
     const uint32_t *fresh;  // by value: the free value that it stands for, or 0; or NULL
     ein__memo_slot *slot;   // elements known: open addressing, at most half full
     uint32_t mask, used;
-    int64_t steps;
+    int64_t steps, limit;
     int depth;
     bool failed;
     bool ordered;  // two elements were compared
@@ -10095,7 +10096,7 @@ static ein__fp ein__proof_scope(ein__proof *z, const ein__scope *s, const int64_
                                                                   : 0;
     bool more = true;
     while (more && !z->failed) {
-        if (++z->steps > EIN__PROOF_STEPS) {
+        if (++z->steps > z->limit) {
             ein__error(z->ctx, EIN_RESOURCES, (ein__pos){0, 0}, "the proof takes too long");
             z->failed = true;
         }
@@ -10187,7 +10188,8 @@ EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int sam
     if (s->rank != t->rank || n > EIN__MAX_ELEMENTS) return false;
     for (int k = 0; k < s->rank; k++)
         if (s->d[k] != t->d[k]) return false;
-    ein__proof z = {.ctx = ctx, .fresh = fresh};
+    ein__proof z = {.ctx = ctx, .fresh = fresh, .limit = EIN__PROOF_STEPS};
+    if (ctx->proof_steps) z.limit = ctx->proof_steps / EIN__PROOF_SHARE;
     ein__memo_resize(&z, EIN__MEMO_FIRST);
     bool all = samples <= 0 || samples >= n, equal = true;
     for (int round = 0; equal && round < (z.ordered ? ORDERS : 1); round++)
@@ -10196,6 +10198,7 @@ EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int sam
                                  : round ? 1
                                          : samples,
                                  all, ein__splitmix(seed) + (uint64_t)round);
+    if (ctx->proof_steps) ctx->proof_steps -= z.steps < z.limit ? z.steps : z.limit;
     EIN_FREE(z.slot);
     return equal;
 }
@@ -26024,6 +26027,9 @@ static void ein__prove_cut(ein__prover *z, ein__val planned) {
     z->fresh[own.i] = z->fresh[planned.i] = own.i;
 }
 
+// Bodies evaluated while a program is emitted: some seconds, whatever the sizes are.
+#define EIN__EMIT_PROOFS ((int64_t)1 << 28)
+
 // By id of a planned value that is a model's tensor: the model's value, where a proof tells that
 // they are equal, else 0; an stb_ds array.
 EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
@@ -26031,7 +26037,9 @@ EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
     ein__prover z = {.ctx = ctx, .samples = 1};
     ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
     for (ptrdiff_t i = 0; i < arrlen(ctx->value); i++) arrput(z.fresh, 0);
+    ctx->proof_steps = EIN__EMIT_PROOFS;
     for (ptrdiff_t i = 0; i < arrlen(order); i++) ein__prove_cut(&z, order[i]);
+    ctx->proof_steps = 0;
     // What a plan takes over as it is is the model's own.
     for (ptrdiff_t i = 0; i < arrlen(ctx->graph.tensor); i++) {
         uint32_t own = ctx->tensor_value[i].i;
@@ -38746,7 +38754,9 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     }
     ein__put_us(&us, total);
     ein__putf(out, "%s %s", us.s + strspn(us.s, " "), measured ? "measured" : "estimated");
-    if (p->baseline_ps) {
+    if (z->ctx->desc.form) {
+        ein__putf(out, "; contractions by derivation %d, whatever it costs", z->ctx->desc.form);
+    } else if (p->baseline_ps) {
         us.n = 0;
         ein__put_us(&us, p->baseline_ps);
         ein__putf(out, "; %s without derivation", us.s + strspn(us.s, " "));
