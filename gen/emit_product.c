@@ -374,12 +374,11 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     return below;
 }
 
-// Shared memory that a kernel has beside its tile, bytes: sums and factors of rows (which are
-// those of `kinds` and EIN__NORM_ROWS values at most), and a flag.
+// Shared memory that a kernel has beside its tile, bytes: sums and factors of rows, which are those
+// of `kinds` and EIN__NORM_ROWS values at most.
 static int ein__kprod_beside(const ein__kprod *r) {
     int parts = r->t->terms / 32 + 1;
-    int sums = r->sums ? (r->kinds * parts + EIN__NORM_ROWS) * r->t->rows * 4 : 0;
-    return sums + (r->parts > 1 ? 16 : 0);
+    return r->sums ? (r->kinds * parts + EIN__NORM_ROWS) * r->t->rows * 4 : 0;
 }
 
 // The tile's type, and how many rows and columns of it a thread stores.

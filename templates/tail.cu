@@ -2,15 +2,14 @@
 // Whether this block is the last of n to arrive. What the others wrote before they arrived it may
 // read (by __ldcg) then, and the counter is 0 again.
 static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
-    __shared__ bool last;
+    int last = 0;
     __syncthreads();
     if (threadIdx.x + threadIdx.y == 0u) {
         __threadfence();
         last = atomicInc(arrived, n - 1u) == n - 1u;
         __threadfence();
     }
-    __syncthreads();
-    return last;
+    return __syncthreads_or(last) != 0;
 }
 //@if parts
 

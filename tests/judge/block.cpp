@@ -205,6 +205,23 @@ void judge_syncthreads(int line) {
     }
 }
 
+// A barrier's vote. The next barrier has the other one: a thread may be there before all have read
+// this one.
+int judge_syncthreads_or(int line, int predicate) {
+    static struct {
+        unsigned launch, block, barrier;
+        int any;
+    } votes[2];
+    auto &vote = votes[judge_now.barrier % 2];
+    if (vote.launch != judge_now.launch || vote.block != judge_now.block ||
+        vote.barrier != judge_now.barrier) {
+        vote = {judge_now.launch, judge_now.block, judge_now.barrier, 0};
+    }
+    vote.any |= predicate != 0;
+    judge_syncthreads(line);
+    return vote.any;
+}
+
 void judge_await_grid() {
     thread *me = self("cudaGridDependencySynchronize");
     if (block.ahead && !me->ordered) {

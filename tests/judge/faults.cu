@@ -74,6 +74,8 @@ __global__ void votes(float *p) {
     int first = __shfl_sync(0xffffffffu, (int)threadIdx.x, 8, 16);
     bool any = __any_sync(0xffffffffu, threadIdx.x == 5),
          all = __all_sync(0xffffffffu, threadIdx.x < 32);
+    const int one = __syncthreads_or(threadIdx.x == 7), none = __syncthreads_or(0);
+    any = any && one && !none && __syncthreads_or(threadIdx.x == 30);
     p[threadIdx.x] =
         odd == 0xaaaaaaaau && any && all ? (float)(up + 100 * down + 10000 * first) : -1.0f;
 }

@@ -10,6 +10,7 @@
 
 #include "../../templates/await.cu"
 #include "../../templates/mma.cu"
+#include "../../templates/tiles.cu"
 #include "../../templates/tiles_async.cu"
 #include "../../templates/tiles_mma.cu"
 
@@ -254,6 +255,25 @@ static void check_rounding() {
     cudaFree(device);
 }
 
+// Of products without tensor cores: lanes that have four neighbouring terms each of some lines of B
+// store one after the other. No more than `most` want different words of a bank.
+template <int B, int KC>
+static void check_terms(const char *name, int most) {
+    typedef product_tile<B, B, KC, 1, 4, 4, 4> tile;
+    static float to[KC][B + 4];
+    unsigned at[32];
+    for (unsigned first = 0; first < B * KC / 4u && first < 256u; first += 32u)
+        for (unsigned i = 0; i < 4u; i++) {
+            for (unsigned l = 0; l < 32u; l++) {
+                memset(to, 0, sizeof to);
+                tile::template put<true, B>(to, (first + l) * 4u + i, 1.f);
+                at[l] = 0u;
+                while ((&to[0][0])[at[l]] == 0.f) at[l]++;
+            }
+            expect(times(at, 32, 1) <= most, name, (int)first, (int)i);
+        }
+}
+
 int main() {
     check_rounding();
     check_loads<float>("fragments of TF32");
@@ -273,6 +293,12 @@ int main() {
     BANKS(__half, 32, 64);
     BANKS(__half, 32, 128);
     BANKS(__half, 16, 128);
+    check_terms<128, 8>("terms of 128x8", 1);
+    check_terms<64, 16>("terms of 64x16", 2);
+    check_terms<64, 32>("terms of 64x32", 1);
+    check_terms<32, 32>("terms of 32x32", 1);
+    check_terms<64, 64>("terms of 64x64", 2);
+    check_terms<16, 64>("terms of 16x64", 2);
     check_product<float>("product of TF32");
     check_product<__half>("product of halves");
     if (cudaGetLastError() != cudaSuccess) failed++;

@@ -63,6 +63,7 @@ static const int warpSize = 32;
 
 void *judge_dynamic_shared();
 void judge_syncthreads(int line);
+int judge_syncthreads_or(int line, int predicate);
 void judge_threadfence();
 void judge_await_grid();
 void judge_trigger();
@@ -73,6 +74,7 @@ void judge_trigger();
 const uint64_t *judge_warp_meet(unsigned mask, uint64_t value, int line, bool orders);
 
 #define __syncthreads() judge_syncthreads(__LINE__)
+#define __syncthreads_or(predicate) judge_syncthreads_or(__LINE__, predicate)
 #define cudaGridDependencySynchronize() judge_await_grid()
 #define cudaTriggerProgrammaticLaunchCompletion() judge_trigger()
 #define __syncwarp(...) judge_syncwarp(__LINE__, ##__VA_ARGS__)
