@@ -617,7 +617,7 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
 // for what the estimate has beside each other.
 static const char *ein__kprod_bounds(const ein__kprod *r) {
     bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1];
-    return few && r->t->resident > 1 ? "256, 2" : "256";
+    return few && r->parts == 1 && r->t->resident > 1 ? "256, 2" : "256";
 }
 
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,

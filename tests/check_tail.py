@@ -167,8 +167,7 @@ def main():
         for name, at in (("before", first), ("after", second)):
             program = build(name, "race", text[:at] + text[at + len("__threadfence();"):])
             expect("no fence %s the count" % name, RACE, outputs(program, "rand1")[0])
-        early = replaced(text, "__shared__ bool last;\n    __syncthreads();",
-                         "__shared__ bool last;")
+        early = replaced(text, "int last = 0;\n    __syncthreads();", "int last = 0;")
         expect("no barrier before the count", RACE,
                outputs(build("early", "race", early), "")[0])
         own = replaced(text, "for (unsigned p = 0; p < PARTS; p++) {",
