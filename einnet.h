@@ -30316,15 +30316,14 @@ static const char *const ein__tmpl_tail[] = {
     "// Whether this block is the last of n to arrive. What the others wrote before they arrived it may",
     "// read (by __ldcg) then, and the counter is 0 again.",
     "static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {",
-    "    __shared__ bool last;",
+    "    int last = 0;",
     "    __syncthreads();",
     "    if (threadIdx.x + threadIdx.y == 0u) {",
     "        __threadfence();",
     "        last = atomicInc(arrived, n - 1u) == n - 1u;",
     "        __threadfence();",
     "    }",
-    "    __syncthreads();",
-    "    return last;",
+    "    return __syncthreads_or(last) != 0;",
     "}",
     "//@if parts",
     "",
@@ -31630,10 +31629,14 @@ static const char *const ein__tmpl_tiles[] = {
     "        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);",
     "    }",
     "",
+    "    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.",
+    "    static __device__ unsigned turned(unsigned k) { return KC > 16 \? k / 8u * 4u % 16u : 0u; }",
+    "",
     "    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.",
     "    template <bool ALONG, int B>",
     "    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {",
-    "        to[ALONG \? e % KC : e / B][ALONG \? e / KC : e % B] = v;",
+    "        const unsigned k = ALONG \? e % KC : e / B;",
+    "        to[k][(ALONG \? e / KC : e % B) ^ turned(k)] = v;",
     "    }",
     "    template <bool ALONG, int B>",
     "    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {",
@@ -31646,12 +31649,12 @@ static const char *const ein__tmpl_tiles[] = {
     "    __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {",
     "#pragma unroll",
     "        for (int k = 0; k < KC / PARTS; k++) {",
-    "            const unsigned t = part() * (KC / PARTS) + k;",
+    "            const unsigned t = part() * (KC / PARTS) + k, other = turned(t);",
     "            float x[RM], y[RN];",
     "#pragma unroll",
-    "            for (int i = 0; i < RM; i++) x[i] = a[turn][t][top() + i];",
+    "            for (int i = 0; i < RM; i++) x[i] = a[turn][t][((top() + i / 4 * 4) ^ other) + i % 4];",
     "#pragma unroll",
-    "            for (int j = 0; j < RN; j++) y[j] = b[turn][t][column(j)];",
+    "            for (int j = 0; j < RN; j++) y[j] = b[turn][t][(column(j / V * V) ^ other) + j % V];",
     "#pragma unroll",
     "            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];",
     "        }",
@@ -36104,12 +36107,11 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     return below;
 }
 
-// Shared memory that a kernel has beside its tile, bytes: sums and factors of rows (which are
-// those of `kinds` and EIN__NORM_ROWS values at most), and a flag.
+// Shared memory that a kernel has beside its tile, bytes: sums and factors of rows, which are those
+// of `kinds` and EIN__NORM_ROWS values at most.
 static int ein__kprod_beside(const ein__kprod *r) {
     int parts = r->t->terms / 32 + 1;
-    int sums = r->sums ? (r->kinds * parts + EIN__NORM_ROWS) * r->t->rows * 4 : 0;
-    return sums + (r->parts > 1 ? 16 : 0);
+    return r->sums ? (r->kinds * parts + EIN__NORM_ROWS) * r->t->rows * 4 : 0;
 }
 
 // The tile's type, and how many rows and columns of it a thread stores.
@@ -36348,7 +36350,7 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
 // for what the estimate has beside each other.
 static const char *ein__kprod_bounds(const ein__kprod *r) {
     bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1];
-    return few && r->t->resident > 1 ? "256, 2" : "256";
+    return few && r->parts == 1 && r->t->resident > 1 ? "256, 2" : "256";
 }
 
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,

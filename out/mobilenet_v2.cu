@@ -964,10 +964,14 @@ struct product_tile {
         return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
     }
 
+    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
+    static __device__ unsigned turned(unsigned k) { return KC > 16 ? k / 8u * 4u % 16u : 0u; }
+
     // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
     template <bool ALONG, int B>
     static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
-        to[ALONG ? e % KC : e / B][ALONG ? e / KC : e % B] = v;
+        const unsigned k = ALONG ? e % KC : e / B;
+        to[k][(ALONG ? e / KC : e % B) ^ turned(k)] = v;
     }
     template <bool ALONG, int B>
     static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
@@ -980,12 +984,12 @@ struct product_tile {
     __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {
 #pragma unroll
         for (int k = 0; k < KC / PARTS; k++) {
-            const unsigned t = part() * (KC / PARTS) + k;
+            const unsigned t = part() * (KC / PARTS) + k, other = turned(t);
             float x[RM], y[RN];
 #pragma unroll
-            for (int i = 0; i < RM; i++) x[i] = a[turn][t][top() + i];
+            for (int i = 0; i < RM; i++) x[i] = a[turn][t][((top() + i / 4 * 4) ^ other) + i % 4];
 #pragma unroll
-            for (int j = 0; j < RN; j++) y[j] = b[turn][t][column(j)];
+            for (int j = 0; j < RN; j++) y[j] = b[turn][t][(column(j / V * V) ^ other) + j % V];
 #pragma unroll
             for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
