@@ -71,7 +71,7 @@ bool cli_sink_commit(cli_sink *sink, cli_error *error);
 void cli_sink_abort(cli_sink *sink);  // NULL is fine
 bool cli_file_write(const char *path, const void *data, size_t size, cli_error *error);
 
-// True when both paths name one file, be it there already or not.
+// True when both paths name one file, be it there already or not; "-" names none.
 bool cli_same_file(const char *a, const char *b);
 // SIGINT, SIGTERM and SIGHUP remove the temporaries and then end the program as they would anyway;
 // SIGPIPE and SIGXFSZ become write errors. Called once, early in main.

@@ -287,7 +287,7 @@ bool cli_same_file(const char *a, const char *b) {
     struct stat x, y;
     const char *name = "", *other = "";
     bool there = !stat(a, &x);
-    if (there != !stat(b, &y)) {
+    if (!strcmp(a, "-") || !strcmp(b, "-") || there != !stat(b, &y)) {
         return false;
     }
     if (!there && !(place_of(a, &x, &name) && place_of(b, &y, &other))) {
