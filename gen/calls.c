@@ -142,7 +142,6 @@ static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
     } else if (ein__rule_on(ctx, EIN__RULE_RELAX)) {
         v = ein__even_padding(z, v, &f, w, map, read);
     }
-    ctx->convolved |= v.i != z->self.i;
     return v;
 }
 

@@ -573,7 +573,6 @@ struct ein_ctx {
     bool typed;           // values have the types they are stored in (storage.c)
     int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes
     bool channels_last;   // convolutions may take their tensors in NHWC
-    bool convolved;  // a convolution call was the best of something, or values made ready for it
     ein_stats stats;
 };
 

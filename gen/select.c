@@ -49,7 +49,6 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
     if (conv_ps < bound || (conv_ps == bound && kind != EIN__K_GEMM)) {
         *ps = conv_ps;
         kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
-        ctx->convolved = true;
     }
     return kind;
 }

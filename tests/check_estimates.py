@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What may be called never makes a plan dearer, and neither does derivation.
+"""What may be called does not make a plan dearer, and neither does derivation.
 
 By the estimates that emitted files print: with all libraries no plan takes longer than with cuBLAS
-alone, with cuBLAS none longer than with none, and derived none longer than without derivation, in
-any arithmetic, on small and large devices. Ends with `N passed, N failed`.
+alone, with cuBLAS none longer than with none, but for what a kernel of our own must be cheaper by
+to be taken instead of a call; and derived none longer than without derivation. In any arithmetic,
+on small and large devices. Ends with `N passed, N failed`.
 """
 
 import os
@@ -16,6 +17,7 @@ from harness import EINNET, ROOT, Checks
 MODELS = ("models/dcgan", "models/infogan", "models/srcnn", "models/longformer_short",
           "models/cases/dilated_conv", "tests/unseen/tensor_tiles")
 DEVICES = ("h200", "v100", "l4", "agx-orin", "orin-nano")
+MARGIN = 1.1  # EIN__OWN_MARGIN
 UNITS = {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}
 PLAN = re.compile(r"^// plan .*?([\d.]+) (ns|us|ms|s) estimated", re.M)
 
@@ -40,7 +42,8 @@ def main():
                                        for libs in ("none", "cublas", "all"))
                 plain = estimate(model, base + ["--baseline"])
                 checks.check("%s %s %s" % (model, device, math),
-                             every <= cublas <= none and every <= plain,
+                             every <= cublas * MARGIN and cublas <= none * MARGIN and
+                             every <= plain,
                              "%g us with all libraries, %g with cuBLAS, %g with none, %g without "
                              "derivation" % (every, cublas, none, plain))
     return checks.finish()
