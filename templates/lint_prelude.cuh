@@ -9,6 +9,7 @@
 #include "await.cu"
 
 #define $name sample
+#define $kind __global__ void
 #define $params const float *__restrict__ p0, float *__restrict__ y
 #define $number unsigned
 
