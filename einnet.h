@@ -906,7 +906,6 @@ struct ein_ctx {
     bool typed;           // values have the types they are stored in (storage.c)
     int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes
     bool channels_last;   // convolutions may take their tensors in NHWC
-    bool convolved;  // a convolution call was the best of something, or values made ready for it
     ein_stats stats;
 };
 
@@ -16426,7 +16425,6 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
     if (conv_ps < bound || (conv_ps == bound && kind != EIN__K_GEMM)) {
         *ps = conv_ps;
         kind = f.transposed ? EIN__K_CONV_DATA : EIN__K_CONV;
-        ctx->convolved = true;
     }
     return kind;
 }
@@ -17070,7 +17068,6 @@ static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
     } else if (ein__rule_on(ctx, EIN__RULE_RELAX)) {
         v = ein__even_padding(z, v, &f, w, map, read);
     }
-    ctx->convolved |= v.i != z->self.i;
     return v;
 }
 
@@ -25896,25 +25893,23 @@ static bool ein__plan_calling(ein_ctx *ctx) {
     return !ctx->status;
 }
 
-// The same, or a plan that calls fewer libraries where that is cheaper: what is chosen for each
-// problem by itself, with what a kernel of our own must be cheaper by, need not be the best
-// program. So a library that may be called never makes a program dearer.
+// The same, and in FP16 a plan that calls fewer libraries where that is cheaper by what kernels of
+// our own must be: which steps convert between types depends on what is called around them, and
+// calls are chosen for one problem after the other.
 static bool ein__cheapest_plan(ein_ctx *ctx) {
     ein_libs may = ctx->desc.libs;
-    ctx->convolved = false;
     bool ok = ein__plan_calling(ctx);
-    bool same = may == EIN_LIBS_ALL && !ctx->convolved;
     int64_t problems = ctx->stats.problems;
-    if (ctx->desc.baseline || ctx->desc.form || ctx->rank) return ok;
+    if (ctx->desc.math != EIN_MATH_FP16 || ctx->desc.baseline || ctx->desc.form || ctx->rank)
+        return ok;
     for (int libs = may + 1; ok && libs <= EIN_LIBS_NONE; libs++) {
         ein__plan best = ctx->plan;
-        if (libs == EIN_LIBS_CUBLAS && same) continue;
         int64_t baseline = best.baseline_ps ? best.baseline_ps : ein__plan_cost(&best);
         ctx->plan = (ein__plan){0};
         ctx->desc.libs = libs;
         ein__forget_choices(ctx);
         ok = ein__plan_calling(ctx);
-        if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(&best)) {
+        if (ok && ein__beside_call(ein__plan_cost(&ctx->plan), false) < ein__plan_cost(&best)) {
             ein__pass_plan(ctx, &best);
             ctx->plan.baseline_ps = baseline;
         } else {
