@@ -38212,7 +38212,7 @@ static bool ein__is_taken(const char *name) {
         "CALL LAUNCHED TILE arrange arrives_last await_event calls_on fork_streams libraries_on "
         "open_branches record_event ranked relay stepped snprintf memcpy memcmp memset strlen expf "
         "fmaxf "
-        "fetched fetch copy_async end_step await_steps ASYNC_COPIES tensor_feed fetched_value "
+        "E KS fetched fetch copy_async end_step await_steps ASYNC_COPIES tensor_feed fetched_value "
         "spread "
         "tile_place pitched fragment_rows fragment_columns shared_address row_sums summed_load "
         "loaded "
