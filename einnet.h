@@ -30273,8 +30273,9 @@ static const char *const ein__tmpl_stitch[] = {
     "//@key params      its parameters",
     "//@key bound       threads a block",
     "//@key type        of what stays in shared memory",
-    "//@key groups      slices a block; empty: one",
-    "//@key room        elements between two of them",
+    "//@key room        elements of the slices of a block",
+    "//@key part        where this thread's slice begins",
+    "//@key number      which one it is",
     "//@key threads     threads a slice",
     "//@key first       the function that computes the slice ...",
     "//@key firstids    ... how many threads of it have work there ...",
@@ -30285,14 +30286,9 @@ static const char *const ein__tmpl_stitch[] = {
     "//@key also        vectors of a slice that is stored too; empty: it is not",
     "//@key vector      their type",
     "static __global__ void __launch_bounds__($bound) $name($params) {",
-    "    //@if groups",
-    "    __shared__ __align__(16) $type slices[$groups][$room];",
-    "    $type *const own = slices[threadIdx.y];",
-    "    const unsigned slice = blockIdx.x * $groups + threadIdx.y;",
-    "    //@else",
-    "    __shared__ __align__(16) $type own[$room];",
-    "    const unsigned slice = blockIdx.x;",
-    "    //@end",
+    "    __shared__ __align__(16) $type slices[$room];",
+    "    $type *const own = $part;",
+    "    const unsigned slice = $number;",
     "    await_previous();",
     "    for (unsigned k = threadIdx.x; k < $firstids; k += $threads)",
     "        $first($firstargs, slice * $firstids + k);",
@@ -37918,7 +37914,8 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
     ein__dtype type = ctx->value[v.i].dtype;
     int64_t count = ein__elements(&ctx->value[v.i].shape) / step->slices, ids[2];
     int64_t whole = 16 / ein__dtype_size(type), threads = 32;
-    bool vectors = count % whole == 0;
+    int64_t room = ein__ceil(count, whole) * whole;
+    bool vectors = count % whole == 0, several = step->groups > 1;
     for (int k = 0; k < 2; k++) {
         ids[k] = part[k].threads / step->slices;
         threads = ein__most(threads, ein__ceil(ids[k], 32) * 32);
@@ -37933,8 +37930,11 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
         {0},
         {"bound", ein__namef(ctx, "%lld", (long long)threads * step->groups)},
         {"type", ein__kctype(type)},
-        {"groups", step->groups > 1 ? ein__namef(ctx, "%du", step->groups) : ""},
-        {"room", ein__namef(ctx, "%lld", (long long)(ein__ceil(count, whole) * whole))},
+        {"room", ein__namef(ctx, "%lld", (long long)room * step->groups)},
+        {"part",
+         several ? ein__namef(ctx, "slices + threadIdx.y * %lldu", (long long)room) : "slices"},
+        {"number",
+         several ? ein__namef(ctx, "blockIdx.x * %du + threadIdx.y", step->groups) : "blockIdx.x"},
         {"threads", ein__namef(ctx, "%lldu", (long long)threads)},
         {"first", part[0].name},
         {"firstids", ein__namef(ctx, "%lldu", (long long)ids[0])},
@@ -37947,7 +37947,7 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
         {"vector", vectors ? "uint4" : ein__kctype(type)}};
     for (int i = 0; i < g.narg; i++) all.bytes_read += ein__bytes_of(ctx, g.arg[i]);
     *l = all;
-    ein__kfinish(&g, step->out, "stitch", ein__tmpl_stitch, keys, 15, out, l);
+    ein__kfinish(&g, step->out, "stitch", ein__tmpl_stitch, keys, 16, out, l);
     ein__kgen_free(&g);
 }
 /* ---- emit_matmul.c ---- */

@@ -53,7 +53,8 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
     ein__dtype type = ctx->value[v.i].dtype;
     int64_t count = ein__elements(&ctx->value[v.i].shape) / step->slices, ids[2];
     int64_t whole = 16 / ein__dtype_size(type), threads = 32;
-    bool vectors = count % whole == 0;
+    int64_t room = ein__ceil(count, whole) * whole;
+    bool vectors = count % whole == 0, several = step->groups > 1;
     for (int k = 0; k < 2; k++) {
         ids[k] = part[k].threads / step->slices;
         threads = ein__most(threads, ein__ceil(ids[k], 32) * 32);
@@ -68,8 +69,11 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
         {0},
         {"bound", ein__namef(ctx, "%lld", (long long)threads * step->groups)},
         {"type", ein__kctype(type)},
-        {"groups", step->groups > 1 ? ein__namef(ctx, "%du", step->groups) : ""},
-        {"room", ein__namef(ctx, "%lld", (long long)(ein__ceil(count, whole) * whole))},
+        {"room", ein__namef(ctx, "%lld", (long long)room * step->groups)},
+        {"part",
+         several ? ein__namef(ctx, "slices + threadIdx.y * %lldu", (long long)room) : "slices"},
+        {"number",
+         several ? ein__namef(ctx, "blockIdx.x * %du + threadIdx.y", step->groups) : "blockIdx.x"},
         {"threads", ein__namef(ctx, "%lldu", (long long)threads)},
         {"first", part[0].name},
         {"firstids", ein__namef(ctx, "%lldu", (long long)ids[0])},
@@ -82,6 +86,6 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
         {"vector", vectors ? "uint4" : ein__kctype(type)}};
     for (int i = 0; i < g.narg; i++) all.bytes_read += ein__bytes_of(ctx, g.arg[i]);
     *l = all;
-    ein__kfinish(&g, step->out, "stitch", ein__tmpl_stitch, keys, 15, out, l);
+    ein__kfinish(&g, step->out, "stitch", ein__tmpl_stitch, keys, 16, out, l);
     ein__kgen_free(&g);
 }

@@ -32,26 +32,26 @@
 //     1.9 us est. v3.b             k_basis_d4cb392b
 //     2.2 us est. v3.c.c.sum.data  k_basis_d4b1ab00
 //    34.7 us est. v3.c.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     1.9 us est. p3               k_stitch_d8c159f1
+//     1.9 us est. p3               k_stitch_330b4b71
 //     1.3 us est. v4.a.c.sum.data  k_basis_8a5ef0ea
 //    20.7 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
-//     2.1 us est. v4.b.c.sum.data  k_stitch_6860db9e
+//     2.1 us est. v4.b.c.sum.data  k_stitch_7000a1f0
 //    37.0 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     2.1 us est. v4.c.c.sum.data  k_stitch_6860db9e
+//     2.1 us est. v4.c.c.sum.data  k_stitch_7000a1f0
 //    37.0 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
 //     1.3 us est. d1.c.sum.digits.split k_basis_861d83a4
 //     1.4 us est. d1.c.sum.data    k_basis_1e79a85e
 //    38.2 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.7 us est. d2.c.sum.digits  k_stitch_83fe4cad
+//     1.7 us est. d2.c.sum.digits  k_stitch_05cf0562
 //     1.4 us est. d2.c.sum.data    k_basis_ff8123a2
 //    38.2 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.7 us est. d3.c.sum.digits  k_stitch_83fe4cad
+//     1.7 us est. d3.c.sum.digits  k_stitch_05cf0562
 //     1.4 us est. d3.c.sum.data    k_basis_ff8123a2
 //    38.2 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.7 us est. d4.c.sum.digits  k_stitch_83fe4cad
+//     1.7 us est. d4.c.sum.digits  k_stitch_05cf0562
 //     1.4 us est. d4.c.sum.data    k_basis_ff8123a2
 //    21.5 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
-//     1.7 us est. d5.c.sum.digits  k_stitch_5e159c1f
+//     1.7 us est. d5.c.sum.digits  k_stitch_a0874154
 //     1.3 us est. d5.c.sum.data    k_basis_01024980
 //     6.8 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
 //     1.3 us est. d5.split         k_basis_f2f76c62
@@ -1283,9 +1283,10 @@ static __device__ __forceinline__ void slice_reduce_433b163c(const float *p0, fl
 }
 
 // v3.c by slices in shared memory, then p3
-static __global__ void __launch_bounds__(224) k_stitch_d8c159f1(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_330b4b71(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float own[3136];
+    __shared__ __align__(16) float slices[3136];
+    float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
@@ -1405,10 +1406,10 @@ static __device__ __forceinline__ void slice_basis_5c11f843(const float *p0, flo
 }
 
 // v4.a by slices in shared memory, then v4.b.c.sum.data
-static __global__ void __launch_bounds__(128) k_stitch_6860db9e(const float *p0,
+static __global__ void __launch_bounds__(128) k_stitch_7000a1f0(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[2u][784];
-    float *const own = slices[threadIdx.y];
+    __shared__ __align__(16) float slices[1568];
+    float *const own = slices + threadIdx.y * 784u;
     const unsigned slice = blockIdx.x * 2u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
@@ -1553,10 +1554,10 @@ static __device__ __forceinline__ void slice_map_152d45f4(const float *p0,
 }
 
 // d1.c.sum.phases by slices in shared memory, then d2.c.sum.digits
-static __global__ void __launch_bounds__(256) k_stitch_83fe4cad(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_05cf0562(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[4u][196];
-    float *const own = slices[threadIdx.y];
+    __shared__ __align__(16) float slices[784];
+    float *const own = slices + threadIdx.y * 196u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 16u; k += 64u)
@@ -1664,10 +1665,10 @@ static __device__ __forceinline__ void slice_map_f61eef62(const float *p0,
 }
 
 // d4.c.sum.phases by slices in shared memory, then d5.c.sum.digits
-static __global__ void __launch_bounds__(256) k_stitch_5e159c1f(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_a0874154(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[4u][196];
-    float *const own = slices[threadIdx.y];
+    __shared__ __align__(16) float slices[784];
+    float *const own = slices + threadIdx.y * 196u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 16u; k += 64u)
@@ -2288,19 +2289,19 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
         v_v3_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_d8c159f1, "p3", 256, 224, stream, v_v3_c_c_sum_product,
+    CALL(launch(m, ORDERED, k_stitch_330b4b71, "p3", 256, 224, stream, v_v3_c_c_sum_product,
         v_v3_c_b, v_p3));
     CALL(launch(m, EARLY, k_basis_8a5ef0ea, "v4.a.c.sum.data", 196, 64, stream, v_p3,
         v_v4_a_c_sum_data));
     // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v4_a_c_sum_product, v_v4_a_c_sum_filter, v_v4_a_c_sum_data,
         v_v4_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_6860db9e, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
+    CALL(launch(m, ORDERED, k_stitch_7000a1f0, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_a_c_sum_product, v_v4_a_b, v_v4_b_c_sum_data));
     // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v4_b_c_sum_product, v_v4_b_c_sum_filter, v_v4_b_c_sum_data,
         v_v4_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_6860db9e, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
+    CALL(launch(m, ORDERED, k_stitch_7000a1f0, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_b_c_sum_product, v_v4_b_b, v_v4_c_c_sum_data));
     // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v4_c_c_sum_product, v_v4_c_c_sum_filter, v_v4_c_c_sum_data,
@@ -2314,28 +2315,28 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     //     d1.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_sum_product, v_d1_c_sum_filter, v_d1_c_sum_data,
         v_d1_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_83fe4cad, "d2.c.sum.digits", 512, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_stitch_05cf0562, "d2.c.sum.digits", 512, dim3(64, 4), stream,
         v_d1_c_sum_product, v_d1_b, v_d2_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_ff8123a2, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
         v_d2_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d2_c_sum_product, v_d2_c_sum_filter, v_d2_c_sum_data,
         v_d2_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_83fe4cad, "d3.c.sum.digits", 512, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_stitch_05cf0562, "d3.c.sum.digits", 512, dim3(64, 4), stream,
         v_d2_c_sum_product, v_d2_b, v_d3_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_ff8123a2, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
         v_d3_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
         v_d3_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_83fe4cad, "d4.c.sum.digits", 512, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_stitch_05cf0562, "d4.c.sum.digits", 512, dim3(64, 4), stream,
         v_d3_c_sum_product, v_d3_b, v_d4_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_ff8123a2, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
         v_d4_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
         v_d4_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_5e159c1f, "d5.c.sum.digits", 256, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_stitch_a0874154, "d5.c.sum.digits", 256, dim3(64, 4), stream,
         v_d4_c_sum_product, v_d4_b, v_d5_c_sum_digits));
     return 0;
 }

@@ -13,13 +13,13 @@
 // by        basis change 9, digit re-layout 3, summation splitting 4
 //     1.3 us est. d1.c.data        k_basis_db639b79
 //    13.9 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.7 us est. d2.c.digits      k_stitch_34ec4e7c
+//     1.7 us est. d2.c.digits      k_stitch_191b74b0
 //     1.3 us est. d2.c.data        k_basis_14d645fe
 //    13.9 us est. d2.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.7 us est. d3.c.digits      k_stitch_34ec4e7c
+//     1.7 us est. d3.c.digits      k_stitch_191b74b0
 //     1.3 us est. d3.c.data        k_basis_14d645fe
 //    13.9 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.7 us est. d4.c.digits      k_stitch_34ec4e7c
+//     1.7 us est. d4.c.digits      k_stitch_191b74b0
 //     1.3 us est. d4.c.data        k_basis_14d645fe
 //     8.6 us est. d4.c.product     cuBLAS sgemm 256 x 64 x 512, batch 16
 //     1.3 us est. d4.split         k_basis_bdec8572
@@ -369,10 +369,10 @@ static __device__ __forceinline__ void slice_map_72f68476(const float *p0, float
 }
 
 // d1.c.phases by slices in shared memory, then d2.c.digits
-static __global__ void __launch_bounds__(256) k_stitch_34ec4e7c(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_191b74b0(const float *p0,
     float *__restrict__ y) {
-    __shared__ __align__(16) float slices[8u][52];
-    float *const own = slices[threadIdx.y];
+    __shared__ __align__(16) float slices[416];
+    float *const own = slices + threadIdx.y * 52u;
     const unsigned slice = blockIdx.x * 8u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 16u; k += 32u)
@@ -794,19 +794,19 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out,
     // d1.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d1.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_product, v_d1_c_filter, v_d1_c_data, v_d1_c_product));
-    CALL(launch(m, ORDERED, k_stitch_34ec4e7c, "d2.c.digits", 256, dim3(32, 8), stream,
+    CALL(launch(m, ORDERED, k_stitch_191b74b0, "d2.c.digits", 256, dim3(32, 8), stream,
         v_d1_c_product, v_d2_c_digits));
     CALL(launch(m, EARLY, k_basis_14d645fe, "d2.c.data", 512, 64, stream, v_d2_c_digits,
         v_d2_c_data));
     // as d1.c.product
     CALL(gemm_run(m, &gemm_d2_c_product, v_d2_c_filter, v_d2_c_data, v_d2_c_product));
-    CALL(launch(m, ORDERED, k_stitch_34ec4e7c, "d3.c.digits", 256, dim3(32, 8), stream,
+    CALL(launch(m, ORDERED, k_stitch_191b74b0, "d3.c.digits", 256, dim3(32, 8), stream,
         v_d2_c_product, v_d3_c_digits));
     CALL(launch(m, EARLY, k_basis_14d645fe, "d3.c.data", 512, 64, stream, v_d3_c_digits,
         v_d3_c_data));
     // as d1.c.product
     CALL(gemm_run(m, &gemm_d3_c_product, v_d3_c_filter, v_d3_c_data, v_d3_c_product));
-    CALL(launch(m, ORDERED, k_stitch_34ec4e7c, "d4.c.digits", 256, dim3(32, 8), stream,
+    CALL(launch(m, ORDERED, k_stitch_191b74b0, "d4.c.digits", 256, dim3(32, 8), stream,
         v_d3_c_product, v_d4_c_digits));
     CALL(launch(m, EARLY, k_basis_14d645fe, "d4.c.data", 512, 64, stream, v_d4_c_digits,
         v_d4_c_data));

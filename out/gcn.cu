@@ -34,7 +34,7 @@
 //     1.3 us est. g1.l1            k_reduce_bc6d5c68
 //     1.3 us est. g1.r1            k_reduce_bcaa7580
 //     1.7 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
-//     1.7 us est. g1.s             k_stitch_bb4c1bd4
+//     1.7 us est. g1.s             k_stitch_a8d1d2f3
 //     1.8 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     8.0 us est. l2.b.c.sum.part  k_product_03170c42
 //     1.3 us est. l2.b             k_reduce_48040b4a
@@ -59,44 +59,44 @@
 //     1.3 us est. g2.l1            k_reduce_c55a2f03
 //     1.3 us est. g2.r1            k_reduce_ff7219f2
 //     1.3 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
-//     1.7 us est. g2.s             k_stitch_440c0b59
+//     1.7 us est. g2.s             k_stitch_158ad5bc
 //     1.8 us est. g2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     1.3 us est. l3.l1            k_reduce_4e62badb
 //     2.2 us est. l3.l2.c.sum.part cuBLAS sgemm 425 x 784 x 85
 //     1.3 us est. l3.r1            k_reduce_641baef7
 //     2.2 us est. l3.r2.c.sum.part cuBLAS sgemm 425 x 784 x 85
-//     1.7 us est. l3.m             k_stitch_cef0d930
+//     1.7 us est. l3.m             k_stitch_81c2387b
 //     9.8 us est. l3.d.sum         cuDNN conv 1x1, 512 to 1024
 //     1.6 us est. l3.d.0           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.0          k_reduce_eb3012e8
 //     1.3 us est. l3.t3.0          k_reduce_c986d2c4
 //     1.6 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.0           k_stitch_8c845300
+//     1.7 us est. l3.u.0           k_stitch_e69f859d
 //     1.5 us est. l3.d.1           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.1.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.1          k_reduce_eb3012e8
 //     1.3 us est. l3.t3.1          k_reduce_c986d2c4
 //     1.6 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.1           k_stitch_8c845300
+//     1.7 us est. l3.u.1           k_stitch_e69f859d
 //     1.5 us est. l3.d.2           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.2.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.2          k_reduce_eb3012e8
 //     1.3 us est. l3.t3.2          k_reduce_c986d2c4
 //     1.6 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.2           k_stitch_8c845300
+//     1.7 us est. l3.u.2           k_stitch_e69f859d
 //     1.5 us est. l3.d.3           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.3.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.3          k_reduce_eb3012e8
 //     1.3 us est. l3.t3.3          k_reduce_c986d2c4
 //     1.6 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.3           k_stitch_8c845300
+//     1.7 us est. l3.u.3           k_stitch_e69f859d
 //     1.5 us est. l3.d.4           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    13.7 us est. l3.c1.4.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.3 us est. l3.t1.4          k_reduce_eb3012e8
 //     1.3 us est. l3.t3.4          k_reduce_c986d2c4
 //     1.6 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.4           k_stitch_8c845300
+//     1.7 us est. l3.u.4           k_stitch_e69f859d
 //     1.5 us est. l3               cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    30.4 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
 //     1.3 us est. g3.l1            k_reduce_d8c10a94
@@ -107,7 +107,7 @@
 //     1.3 us est. l4.l1            k_reduce_a4bc1e24
 //     1.3 us est. l4.r1            k_reduce_05f1606c
 //     3.5 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
-//     1.7 us est. l4.m             k_stitch_ec290309
+//     1.7 us est. l4.m             k_stitch_ad2afb56
 //     9.8 us est. l4.d.sum         cuDNN conv 1x1, 1024 to 2048
 //     1.3 us est. l4.d.0           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    14.3 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
@@ -1645,10 +1645,10 @@ static __device__ __forceinline__ void slice_reduce_011472cc(const float *p0, co
 }
 
 // g1.r2.sum by slices in shared memory, then g1.s
-static __global__ void __launch_bounds__(256) k_stitch_bb4c1bd4(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_a8d1d2f3(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[8u][56];
-    float *const own = slices[threadIdx.y];
+    __shared__ __align__(16) float slices[448];
+    float *const own = slices + threadIdx.y * 56u;
     const unsigned slice = blockIdx.x * 8u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 14u; k += 32u)
@@ -1905,10 +1905,10 @@ static __device__ __forceinline__ void slice_reduce_08f114fb(const float *p0, co
 }
 
 // g2.r2.sum by slices in shared memory, then g2.s
-static __global__ void __launch_bounds__(128) k_stitch_440c0b59(const float *p0,
+static __global__ void __launch_bounds__(128) k_stitch_158ad5bc(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[4u][28];
-    float *const own = slices[threadIdx.y];
+    __shared__ __align__(16) float slices[112];
+    float *const own = slices + threadIdx.y * 28u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 28u; k += 32u)
@@ -2024,10 +2024,10 @@ static __device__ __forceinline__ void slice_reduce_d7525cc4(const float *p0, co
 }
 
 // l3.r2.c.sum by slices in shared memory, then l3.m
-static __global__ void __launch_bounds__(128) k_stitch_cef0d930(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(128) k_stitch_81c2387b(const float *p0, const float *p1,
     const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[4u][28];
-    float *const own = slices[threadIdx.y];
+    __shared__ __align__(16) float slices[112];
+    float *const own = slices + threadIdx.y * 28u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 7u; k += 32u)
@@ -2121,9 +2121,10 @@ static __device__ __forceinline__ void slice_reduce_b9037521(const float *p0,
 }
 
 // l3.c4.0.sum by slices in shared memory, then l3.u.0
-static __global__ void __launch_bounds__(224) k_stitch_8c845300(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_e69f859d(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ __align__(16) float own[196];
+    __shared__ __align__(16) float slices[196];
+    float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
@@ -2364,9 +2365,10 @@ static __device__ __forceinline__ void slice_reduce_146d504d(const float *p0,
 }
 
 // l4.r2.c.sum by slices in shared memory, then l4.m
-static __global__ void __launch_bounds__(224) k_stitch_ec290309(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_ad2afb56(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ __align__(16) float own[196];
+    __shared__ __align__(16) float slices[196];
+    float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
@@ -3697,7 +3699,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     g1.l2.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g1_l2_sum_merged, v_g1_l2_sum_weights, v_g1_l1_joined,
         v_g1_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_bb4c1bd4, "g1.s", 147, dim3(32, 8), stream, v_g1_l2_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_a8d1d2f3, "g1.s", 147, dim3(32, 8), stream, v_g1_l2_sum_merged,
         v_g1_s_const, v_g1_s));
     // g1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
@@ -3765,7 +3767,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_g2_l2_sum_merged, v_g2_l2_sum_weights, v_g2_l1_joined,
         v_g2_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_440c0b59, "g2.s", 147, dim3(32, 4), stream, v_g2_l2_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_158ad5bc, "g2.s", 147, dim3(32, 4), stream, v_g2_l2_sum_merged,
         v_g2_s_const, v_g2_s));
     // g2.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g2.s[0,r0,i2+r1-1,i3+r2-1] * g2.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:28, i3 in 0:28, pad g2.s 0
@@ -3784,7 +3786,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l3.r2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.r1[0,r0,i3,i2] * l3.r2.c.sum.relaid[i0,i1,r0]
     CALL(gemm_run(m, &gemm_l3_r2_c_sum_part, v_l3_r2_c_sum_relaid, v_l3_r1, v_l3_r2_c_sum_part));
-    CALL(launch(m, ORDERED, k_stitch_cef0d930, "l3.m", 595, dim3(32, 4), stream, v_l3_r2_c_sum_part,
+    CALL(launch(m, ORDERED, k_stitch_81c2387b, "l3.m", 595, dim3(32, 4), stream, v_l3_r2_c_sum_part,
         v_l3_l2_c_sum_part, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m));
     // l3.d.sum[0,i1,i2,i3] = sum(r0) l2.2[0,r0,2*i2,2*i3] * l3.d.k[i1,r0,0,0] where i2 in 0:14, i3
     //     in 0:14
@@ -3804,7 +3806,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
         v_l3_c2_0_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_8c845300, "l3.u.0", 85, 224, stream, v_l3_c2_0_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_e69f859d, "l3.u.0", 85, 224, stream, v_l3_c2_0_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_0));
     // l3.f.0.sum[0,i1,i2,i3] = sum(r0) l3.u.0[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.1[0,i1,i2,i3] = l3.d.0[0,i1,i2,i3] + l3.f.0.sum[0,i1,i2,i3] + l3.b5[i1]
@@ -3819,7 +3821,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
         v_l3_c2_1_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_8c845300, "l3.u.1", 85, 224, stream, v_l3_c2_1_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_e69f859d, "l3.u.1", 85, 224, stream, v_l3_c2_1_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_1));
     // as l3.d.1
     CALL(conv_run(m, CONV_l3_d_2, v_l3_u_1, v_l3_k5, v_l3_b5, v_l3_d_1, v_l3_d_2, v_workspace));
@@ -3833,7 +3835,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_2_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_2_joined,
         v_l3_c2_2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_8c845300, "l3.u.2", 85, 224, stream, v_l3_c2_2_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_e69f859d, "l3.u.2", 85, 224, stream, v_l3_c2_2_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_2));
     // as l3.d.1
     CALL(conv_run(m, CONV_l3_d_3, v_l3_u_2, v_l3_k5, v_l3_b5, v_l3_d_2, v_l3_d_3, v_workspace));
@@ -3847,7 +3849,7 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_3_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_3_joined,
         v_l3_c2_3_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_8c845300, "l3.u.3", 85, 224, stream, v_l3_c2_3_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_e69f859d, "l3.u.3", 85, 224, stream, v_l3_c2_3_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_3));
     // as l3.d.1
     CALL(conv_run(m, CONV_l3_d_4, v_l3_u_3, v_l3_k5, v_l3_b5, v_l3_d_3, v_l3_d_4, v_workspace));
@@ -3869,7 +3871,7 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_4_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_4_joined,
         v_l3_c2_4_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_8c845300, "l3.u.4", 85, 224, stream, v_l3_c2_4_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_e69f859d, "l3.u.4", 85, 224, stream, v_l3_c2_4_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_4));
     // as l3.d.1
     CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l3, v_workspace));
@@ -3892,7 +3894,7 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
         v_l4_l2_c_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_ec290309, "l4.m", 128, 224, stream, v_l4_l2_c_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_ad2afb56, "l4.m", 128, 224, stream, v_l4_l2_c_sum_merged,
         v_l4_l2_c_b, v_l4_r2_c_b, v_l4_m));
     // l4.d.sum[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.k[i1,r0,0,0] where i2 in 0:7, i3 in
     //     0:7

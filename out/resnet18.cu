@@ -16,31 +16,31 @@
 //     1.3 us est. p0               k_reduce_0d7103f7
 //     1.3 us est. l1.a.a.c.data    k_basis_9a213487
 //     2.5 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     2.2 us est. l1.a.b.c.data    k_stitch_f151e11e
+//     2.2 us est. l1.a.b.c.data    k_stitch_65b9ca46
 //     2.5 us est. l1.a.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     2.3 us est. l1.b.a.c.data    k_stitch_085268dd
+//     2.3 us est. l1.b.a.c.data    k_stitch_b6d7a874
 //     2.5 us est. l1.b.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     2.2 us est. l1.b.b.c.data    k_stitch_f151e11e
+//     2.2 us est. l1.b.b.c.data    k_stitch_65b9ca46
 //     2.5 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.3 us est. l1.b             k_basis_4fef643c
 //     3.9 us est. l2.h.a.c.part    k_product_91b125ea
-//     1.7 us est. l2.h.b.c.data    k_stitch_0ef5fde2
+//     1.7 us est. l2.h.b.c.data    k_stitch_a425e375
 //     3.5 us est. l2.h.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
 //     1.3 us est. l2.h.b.c         k_basis_8f675f12
 //     1.3 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //     1.3 us est. l2.a.c.data      k_basis_0588b848
 //     3.5 us est. l2.a.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.7 us est. l2.b.c.data      k_stitch_b4b4bf58
+//     1.7 us est. l2.b.c.data      k_stitch_7f8486a9
 //     3.5 us est. l2.b.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
 //     1.3 us est. l2               k_basis_3b7927b7
 //     4.7 us est. l3.h.a.c.parts   k_product_f1dd7199
-//     1.7 us est. l3.h.b.c.data    k_stitch_69f37f05
+//     1.7 us est. l3.h.b.c.data    k_stitch_7f773a83
 //     4.9 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3.h.b.c         k_basis_0836aedd
 //     1.3 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
 //     1.3 us est. l3.a.c.data      k_basis_35ce91cf
 //     4.9 us est. l3.a.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.7 us est. l3.b.c.data      k_stitch_9b3b04b1
+//     1.7 us est. l3.b.c.data      k_stitch_e78572b4
 //     4.9 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.3 us est. l3               k_basis_b1dd64f5
 //     4.7 us est. l4.h.a.c.parts   k_product_eab79d57
@@ -1317,9 +1317,10 @@ static __device__ __forceinline__ void slice_basis_df4df871(const float *p0, flo
 }
 
 // l1.a.r by slices in shared memory, then l1.a.b.c.data
-static __global__ void __launch_bounds__(224) k_stitch_f151e11e(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_65b9ca46(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float own[3136];
+    __shared__ __align__(16) float slices[3136];
+    float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
@@ -1366,9 +1367,10 @@ static __device__ __forceinline__ void slice_basis_604fdbb8(const float *p0, con
 }
 
 // l1.a by slices in shared memory, then l1.b.a.c.data
-static __global__ void __launch_bounds__(224) k_stitch_085268dd(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(224) k_stitch_b6d7a874(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
-    __shared__ __align__(16) float own[3136];
+    __shared__ __align__(16) float slices[3136];
+    float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
@@ -1527,9 +1529,10 @@ static __device__ __forceinline__ void slice_basis_bd5283fa(const float *p0, flo
 }
 
 // l2.h.r by slices in shared memory, then l2.h.b.c.data
-static __global__ void __launch_bounds__(224) k_stitch_0ef5fde2(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_a425e375(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float own[784];
+    __shared__ __align__(16) float slices[784];
+    float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
@@ -1657,9 +1660,10 @@ static __device__ __forceinline__ void slice_basis_1b53a97e(const float *p0,
 }
 
 // l2.r by slices in shared memory, then l2.b.c.data
-static __global__ void __launch_bounds__(224) k_stitch_b4b4bf58(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_7f8486a9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float own[784];
+    __shared__ __align__(16) float slices[784];
+    float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
@@ -1798,9 +1802,10 @@ static __device__ __forceinline__ void slice_basis_a2003854(const float *p0, flo
 }
 
 // l3.h.r by slices in shared memory, then l3.h.b.c.data
-static __global__ void __launch_bounds__(224) k_stitch_69f37f05(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_7f773a83(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float own[196];
+    __shared__ __align__(16) float slices[196];
+    float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
@@ -1918,9 +1923,10 @@ static __device__ __forceinline__ void slice_basis_649847ea(const float *p0,
 }
 
 // l3.r by slices in shared memory, then l3.b.c.data
-static __global__ void __launch_bounds__(64) k_stitch_9b3b04b1(const float *p0,
+static __global__ void __launch_bounds__(64) k_stitch_e78572b4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float own[196];
+    __shared__ __align__(16) float slices[196];
+    float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
@@ -2769,17 +2775,17 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_f151e11e, "l1.a.b.c.data", 64, 224, stream, v_l1_a_a_c_product,
+    CALL(launch(m, ORDERED, k_stitch_65b9ca46, "l1.a.b.c.data", 64, 224, stream, v_l1_a_a_c_product,
         v_l1_a_a_t, v_l1_a_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_stitch_085268dd, "l1.b.a.c.data", 64, 224, stream, v_l1_a_b_c_product,
+    CALL(launch(m, ORDERED, k_stitch_b6d7a874, "l1.b.a.c.data", 64, 224, stream, v_l1_a_b_c_product,
         v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_f151e11e, "l1.b.b.c.data", 64, 224, stream, v_l1_b_a_c_product,
+    CALL(launch(m, ORDERED, k_stitch_65b9ca46, "l1.b.b.c.data", 64, 224, stream, v_l1_b_a_c_product,
         v_l1_b_a_t, v_l1_b_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
@@ -2788,7 +2794,7 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_l1_b_b_t, v_l1_b));
     CALL(launch(m, EARLY, k_product_91b125ea, "l2.h.a.c.part", 126, 256, stream,
         v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
-    CALL(launch(m, EARLY, k_stitch_0ef5fde2, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
+    CALL(launch(m, EARLY, k_stitch_a425e375, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
         v_l2_h_a_t, v_l2_h_b_c_data));
     // by basis change F(2x2,3x3)
     // l2.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4] *
@@ -2806,7 +2812,7 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_l2_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_b4b4bf58, "l2.b.c.data", 128, 224, stream, v_l2_a_c_product,
+    CALL(launch(m, ORDERED, k_stitch_7f8486a9, "l2.b.c.data", 128, 224, stream, v_l2_a_c_product,
         v_l2_a_t, v_l2_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
@@ -2814,7 +2820,7 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_l2_b_t, v_l2));
     CALL(launch(m, EARLY, k_product_f1dd7199, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
         v_l2, v_l3_h_a_c_parts));
-    CALL(launch(m, EARLY, k_stitch_69f37f05, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
+    CALL(launch(m, EARLY, k_stitch_7f773a83, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
         v_l3_h_a_t, v_l3_h_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
@@ -2830,7 +2836,7 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_l3_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_9b3b04b1, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
+    CALL(launch(m, ORDERED, k_stitch_e78572b4, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
         v_l3_a_t, v_l3_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));

@@ -16,11 +16,11 @@
 //    16.4 us est. p0               k_reduce_2d2b8b7d
 //    10.2 us est. l1.a.a.c.data    k_basis_41424005
 //    24.3 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    14.8 us est. l1.a.b.c.data    k_stitch_12eebe80
+//    14.8 us est. l1.a.b.c.data    k_stitch_c1fa104f
 //    24.3 us est. l1.a.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    20.9 us est. l1.b.a.c.data    k_stitch_d9fd6825
+//    20.9 us est. l1.b.a.c.data    k_stitch_8ff3bd27
 //    24.3 us est. l1.b.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    14.8 us est. l1.b.b.c.data    k_stitch_12eebe80
+//    14.8 us est. l1.b.b.c.data    k_stitch_c1fa104f
 //    24.3 us est. l1.b.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
 //    13.6 us est. l1.b             k_basis_6625f041
 //    46.9 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
@@ -30,7 +30,7 @@
 //     5.2 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //     4.3 us est. l2.a.c.data      k_basis_e54c1587
 //    23.6 us est. l2.a.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     7.3 us est. l2.b.c.data      k_stitch_3e7f0fd3
+//     7.3 us est. l2.b.c.data      k_stitch_ff2d3c07
 //    23.6 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
 //     4.9 us est. l2               k_basis_0fcd1925
 //     3.2 us est. l3.h.a.c.columns k_map_5ee0c7e3
@@ -39,7 +39,7 @@
 //     1.3 us est. l3.h.a.c.border  k_reduce_ef17e894
 //     3.2 us est. l3.h.a.c.border.parts k_product_b12461f3
 //     1.3 us est. l3.h.a.c.border  k_reduce_3281b169
-//     3.2 us est. l3.h.b.c.data    k_stitch_d0e569f4
+//     3.2 us est. l3.h.b.c.data    k_stitch_8aa66bec
 //    34.7 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
 //     2.3 us est. l3.h.b.c         k_basis_249a3beb
 //     6.9 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
@@ -48,9 +48,9 @@
 //     2.3 us est. l3.r             k_basis_cb203f5c
 //     2.8 us est. l3.b.c.data      k_basis_69a41e97
 //    34.7 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     4.5 us est. l4.h.a.c.columns k_stitch_6ddd0b07
+//     4.5 us est. l4.h.a.c.columns k_stitch_5c985415
 //    47.2 us est. l4.h.a.c.part    cuBLAS sgemm 512 x 784 x 256, batch 9
-//     3.6 us est. l4.h.b.c.data    k_stitch_82b61906
+//     3.6 us est. l4.h.b.c.data    k_stitch_3ae04fcf
 //    38.2 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
 //     1.3 us est. l4.h.b.c         k_basis_464642db
 //     6.9 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -1382,9 +1382,10 @@ static __device__ __forceinline__ void slice_basis_fde9f4e0(const float *p0, flo
 }
 
 // l1.a.r by slices in shared memory, then l1.a.b.c.data
-static __global__ void __launch_bounds__(224) k_stitch_12eebe80(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_c1fa104f(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float own[3136];
+    __shared__ __align__(16) float slices[3136];
+    float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
@@ -1433,9 +1434,10 @@ static __device__ __forceinline__ void slice_basis_ab2b8497(const float *p0, con
 }
 
 // l1.a by slices in shared memory, then l1.b.a.c.data
-static __global__ void __launch_bounds__(224) k_stitch_d9fd6825(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(224) k_stitch_8ff3bd27(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
-    __shared__ __align__(16) float own[3136];
+    __shared__ __align__(16) float slices[3136];
+    float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
@@ -1639,10 +1641,10 @@ static __device__ __forceinline__ void slice_basis_0efd252c(const float *p0, flo
 }
 
 // l2.r by slices in shared memory, then l2.b.c.data
-static __global__ void __launch_bounds__(256) k_stitch_3e7f0fd3(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_ff2d3c07(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[4u][784];
-    float *const own = slices[threadIdx.y];
+    __shared__ __align__(16) float slices[3136];
+    float *const own = slices + threadIdx.y * 784u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
@@ -1877,10 +1879,10 @@ static __device__ __forceinline__ void slice_basis_fc21c785(const float *p0, flo
 }
 
 // l3.h.r by slices in shared memory, then l3.h.b.c.data
-static __global__ void __launch_bounds__(256) k_stitch_d0e569f4(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_stitch_8aa66bec(const float *p0, const float *p1,
     const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[4u][196];
-    float *const own = slices[threadIdx.y];
+    __shared__ __align__(16) float slices[784];
+    float *const own = slices + threadIdx.y * 196u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 64u)
@@ -2076,10 +2078,10 @@ static __device__ __forceinline__ void slice_map_9c91905b(const float *p0, float
 }
 
 // l3 by slices in shared memory, then l4.h.a.c.columns
-static __global__ void __launch_bounds__(256) k_stitch_6ddd0b07(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_stitch_5c985415(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
-    __shared__ __align__(16) float slices[2u][196];
-    float *const own = slices[threadIdx.y];
+    __shared__ __align__(16) float slices[392];
+    float *const own = slices + threadIdx.y * 196u;
     const unsigned slice = blockIdx.x * 2u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 16u; k += 128u)
@@ -2146,10 +2148,10 @@ static __device__ __forceinline__ void slice_basis_0a2fbf06(const float *p0, flo
 }
 
 // l4.h.r by slices in shared memory, then l4.h.b.c.data
-static __global__ void __launch_bounds__(256) k_stitch_82b61906(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_3ae04fcf(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[8u][52];
-    float *const own = slices[threadIdx.y];
+    __shared__ __align__(16) float slices[416];
+    float *const own = slices + threadIdx.y * 52u;
     const unsigned slice = blockIdx.x * 8u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 32u)
@@ -3058,17 +3060,17 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_12eebe80, "l1.a.b.c.data", 1024, 224, stream,
+    CALL(launch(m, ORDERED, k_stitch_c1fa104f, "l1.a.b.c.data", 1024, 224, stream,
         v_l1_a_a_c_product, v_l1_a_a_t, v_l1_a_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_stitch_d9fd6825, "l1.b.a.c.data", 1024, 224, stream,
+    CALL(launch(m, ORDERED, k_stitch_8ff3bd27, "l1.b.a.c.data", 1024, 224, stream,
         v_l1_a_b_c_product, v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_12eebe80, "l1.b.b.c.data", 1024, 224, stream,
+    CALL(launch(m, ORDERED, k_stitch_c1fa104f, "l1.b.b.c.data", 1024, 224, stream,
         v_l1_b_a_c_product, v_l1_b_a_t, v_l1_b_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
@@ -3096,7 +3098,7 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
         v_l2_a_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_3e7f0fd3, "l2.b.c.data", 512, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_stitch_ff2d3c07, "l2.b.c.data", 512, dim3(64, 4), stream,
         v_l2_a_c_product, v_l2_a_t, v_l2_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
@@ -3118,7 +3120,7 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
         v_l3_h_a_c_border_lines, v_l2, v_l3_h_a_c_border_parts_2));
     CALL(launch(m, EARLY, k_reduce_3281b169, "l3.h.a.c.border", 448, 128, stream,
         v_l3_h_a_c_border_parts_2, v_l3_h_a_c_border_2));
-    CALL(launch(m, EARLY, k_stitch_d0e569f4, "l3.h.b.c.data", 1024, dim3(64, 4), stream,
+    CALL(launch(m, EARLY, k_stitch_8aa66bec, "l3.h.b.c.data", 1024, dim3(64, 4), stream,
         v_l3_h_a_c_border, v_l3_h_a_c_border_2, v_l3_h_a_c_interior, v_l3_h_a_t, v_l3_h_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
@@ -3140,14 +3142,14 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
         v_l3_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_stitch_6ddd0b07, "l4.h.a.c.columns", 2048, dim3(128, 2), stream,
+    CALL(launch(m, ORDERED, k_stitch_5c985415, "l4.h.a.c.columns", 2048, dim3(128, 2), stream,
         v_l3_b_c_product, v_l3_h, v_l3_b_t, v_l4_h_a_c_columns, v_l3));
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.a.c.columns[i0,i1,i2,i4,i5,r0] *
     //     l4.h.a.c.relaid[i0,i1,i3,r0]
     // l4.h.a.c.part stored as [i0,i1,i3,i2,i4,i5]
     CALL(gemm_run(m, &gemm_l4_h_a_c_part, v_l4_h_a_c_relaid, v_l4_h_a_c_columns, v_l4_h_a_c_part));
-    CALL(launch(m, ORDERED, k_stitch_82b61906, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
+    CALL(launch(m, ORDERED, k_stitch_3ae04fcf, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
         v_l4_h_a_c_part, v_l4_h_a_t, v_l4_h_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,

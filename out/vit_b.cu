@@ -12,7 +12,7 @@
 // libraries cuBLAS (596 MB) 48 steps, without it up to 170.2 us more
 // by        summation splitting 1, online softmax 12
 //     8.8 us est. patches.sum.part k_product_37887cdd
-//     2.3 us est. h                k_stitch_06732060
+//     2.3 us est. h                k_stitch_89507d72
 //     1.3 us est. n.0              k_row_5e8e7580
 //    24.1 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     8.5 us est. a.0.o            k_attention_e3309909
@@ -942,11 +942,11 @@ static __device__ __forceinline__ void slice_map_68c71b39(const float *__restric
 }
 
 // patches.sum by slices in shared memory, then h
-static __global__ void __launch_bounds__(256) k_stitch_06732060(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_89507d72(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
-    __shared__ __align__(16) float slices[4u][196];
-    float *const own = slices[threadIdx.y];
+    __shared__ __align__(16) float slices[784];
+    float *const own = slices + threadIdx.y * 196u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
@@ -1716,7 +1716,7 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     (void)stream;
     CALL(launch(m, ORDERED, k_product_37887cdd, "patches.sum.part", 384, 256, stream,
         v_patches_sum_part_lines, v_x, v_patches_sum_part));
-    CALL(launch(m, EARLY, k_stitch_06732060, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
+    CALL(launch(m, EARLY, k_stitch_89507d72, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
         v_place, v_token, v_b, v_h));
     CALL(launch(m, EARLY, k_row_5e8e7580, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias,
         v_n_0));

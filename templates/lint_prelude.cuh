@@ -52,6 +52,32 @@
 #define $store y[n] = v
 #endif
 
+#ifdef LINT_stitch
+#undef $params
+#define $params const float *__restrict__ p0, float *__restrict__ y, float *__restrict__ also
+#define $bound 64
+#define $type float
+#define $room 200
+#define $part slices + threadIdx.y * 100u
+#undef $number
+#define $number blockIdx.x * 2u + threadIdx.y
+#define $threads 32u
+#define $first fill
+#define $firstids 100u
+#define $firstargs p0, own
+#define $second drain
+#define $secondids 50u
+#define $secondargs own, y
+#define $also 25u
+#define $vector float4
+static __device__ __forceinline__ void fill(const float *p0, float *y, unsigned id) {
+    y[id % 100u] = p0[id];
+}
+static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned id) {
+    y[id] = p0[id % 50u * 2u];
+}
+#endif
+
 #ifdef LINT_basis
 #define $block 256
 #define $threads 1000u

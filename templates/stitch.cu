@@ -2,8 +2,9 @@
 //@key params      its parameters
 //@key bound       threads a block
 //@key type        of what stays in shared memory
-//@key groups      slices a block; empty: one
-//@key room        elements between two of them
+//@key room        elements of the slices of a block
+//@key part        where this thread's slice begins
+//@key number      which one it is
 //@key threads     threads a slice
 //@key first       the function that computes the slice ...
 //@key firstids    ... how many threads of it have work there ...
@@ -14,14 +15,9 @@
 //@key also        vectors of a slice that is stored too; empty: it is not
 //@key vector      their type
 static __global__ void __launch_bounds__($bound) $name($params) {
-    //@if groups
-    __shared__ __align__(16) $type slices[$groups][$room];
-    $type *const own = slices[threadIdx.y];
-    const unsigned slice = blockIdx.x * $groups + threadIdx.y;
-    //@else
-    __shared__ __align__(16) $type own[$room];
-    const unsigned slice = blockIdx.x;
-    //@end
+    __shared__ __align__(16) $type slices[$room];
+    $type *const own = $part;
+    const unsigned slice = $number;
     await_previous();
     for (unsigned k = threadIdx.x; k < $firstids; k += $threads)
         $first($firstargs, slice * $firstids + k);

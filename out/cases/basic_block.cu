@@ -13,7 +13,7 @@
 // by        basis change 5
 //     1.3 us est. t1.sum.data      k_basis_9a213487
 //     2.5 us est. t1.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     2.2 us est. t3.sum.data      k_stitch_f151e11e
+//     2.2 us est. t3.sum.data      k_stitch_65b9ca46
 //     2.5 us est. t3.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.3 us est. y                k_basis_4fef643c
 
@@ -316,9 +316,10 @@ static __device__ __forceinline__ void slice_basis_df4df871(const float *p0, flo
 }
 
 // t2 by slices in shared memory, then t3.sum.data
-static __global__ void __launch_bounds__(224) k_stitch_f151e11e(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_65b9ca46(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float own[3136];
+    __shared__ __align__(16) float slices[3136];
+    float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
@@ -596,7 +597,7 @@ static int steps(basic_block *m, const void *const *in, void *const *out,
     // t1.sum.product[i0,i1,i2,i3,i4] = sum(r0) t1.sum.data[i0,i1,r0,i3,i4] *
     //     t1.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_t1_sum_product, v_t1_sum_filter, v_t1_sum_data, v_t1_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_f151e11e, "t3.sum.data", 64, 224, stream, v_t1_sum_product,
+    CALL(launch(m, ORDERED, k_stitch_65b9ca46, "t3.sum.data", 64, 224, stream, v_t1_sum_product,
         v_b1, v_t3_sum_data));
     // as t1.sum.product
     CALL(gemm_run(m, &gemm_t3_sum_product, v_t3_sum_filter, v_t3_sum_data, v_t3_sum_product));
