@@ -13683,7 +13683,7 @@ typedef struct ein__product_tile {
     int stages;  // tensor cores: steps in shared memory where factors are copied there directly
 } ein__product_tile;
 
-enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 18, EIN__PRODUCT_DEPTH = 1 << 30 };
+enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 20, EIN__PRODUCT_DEPTH = 1 << 30 };
 
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {128, 128, 8, 8, 8, 1, 585, 1, EIN__MATH_FP32, 2},  // large on both sides
@@ -13704,19 +13704,25 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 4},
     {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 3},
     {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 2},
+    // Half as many steps where these pass through registers, one after the other.
+    {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1},
+    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},
 };
 
 // Whether a tile may compute product `p`.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
+    if (t->stages == 1 && p->direct && !p->each) return false;
     return t->math == EIN__MATH_FP32 || t->math == p->math;
 }
 
 enum { EIN__PRODUCT_SHARED = 48 << 10 };  // bytes that a block gets without asking for more
 
-// Steps of a tensor cores' tile that have room in shared memory beside `other` bytes: two or more.
+// Steps of a tensor cores' tile that have room in shared memory beside `other` bytes: two or more,
+// or the one that the tile has.
 static int ein__product_stages(const ein__product_tile *t, int other) {
     int64_t step = (t->rows + t->cols) * t->terms * (t->math == EIN__MATH_FP16 ? 2 : 4);
     int64_t room = (EIN__PRODUCT_SHARED - other) / step;
+    if (t->stages == 1) return 1;
     return room < 2 ? 2 : room < t->stages ? (int)room : t->stages;
 }
 
@@ -31840,8 +31846,9 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "#endif",
     "",
     "// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the",
-    "// terms of a step. A warp has WM rows and WN columns. STAGES steps have room, two or more: one is",
-    "// multiplied while others are on their way. A thread stores V neighbouring columns at once.",
+    "// terms of a step. A warp has WM rows and WN columns. STAGES steps have room: one is multiplied",
+    "// while others are on their way, in registers where there is one. A thread stores V neighbouring",
+    "// columns at once.",
     "template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int STAGES, int V>",
     "struct tensor_tile {",
     "    static const int KS = 32 / int(sizeof(T)), SIZE = (BM + BN) * KC;",
@@ -31981,7 +31988,7 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "            const int next = stage + 1 < STAGES \? stage + 1 : 0,",
     "                      free = stage > 0 \? stage - 1 : STAGES - 1;",
     "            const bool more = k0 + KC < terms;",
-    "            await_steps<STAGES - 2>();",
+    "            await_steps<(STAGES > 2 \? STAGES - 2 : 0)>();",
     "            __syncthreads();",
     "            if (k0 + ahead < terms) {",
     "                a.copy(factor(free, 0), k0 + ahead);",
@@ -31993,6 +32000,7 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "                b.load(k0 + KC);",
     "            }",
     "            step<ALONG_A, ALONG_B, feed_a::RAW, feed_b::RAW>(stage, c);",
+    "            if (STAGES == 1) __syncthreads();",
     "            if (more) {",
     "                a.store(factor(next, 0));",
     "                b.store(factor(next, 1));",
@@ -35929,7 +35937,7 @@ static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein
 // Whether a load may say where it finds its elements: they are 16 or 4 bytes and of the type that
 // the tile holds, and nobody else wants them.
 static bool ein__kprod_fetches(const ein__kprod *r, int side, const ein__kaccess *at, int width) {
-    if (r->math == EIN__MATH_FP32 || (r->sums && !side)) return false;
+    if (r->math == EIN__MATH_FP32 || (r->sums && !side) || r->t->stages == 1) return false;
     return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
 }
 
@@ -36119,7 +36127,9 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
     g->needs |= half ? EIN__NEED_TENSOR_HALF | EIN__NEED_HALF : EIN__NEED_TENSOR_TF32;
-    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t, ein__kprod_beside(r)) : 2;
+    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t, ein__kprod_beside(r))
+                 : t->stages == 1               ? 1
+                                                : 2;
     return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
                       half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
                       stages, g->vec);

@@ -205,7 +205,7 @@ static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein
 // Whether a load may say where it finds its elements: they are 16 or 4 bytes and of the type that
 // the tile holds, and nobody else wants them.
 static bool ein__kprod_fetches(const ein__kprod *r, int side, const ein__kaccess *at, int width) {
-    if (r->math == EIN__MATH_FP32 || (r->sums && !side)) return false;
+    if (r->math == EIN__MATH_FP32 || (r->sums && !side) || r->t->stages == 1) return false;
     return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
 }
 
@@ -395,7 +395,9 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
     g->needs |= half ? EIN__NEED_TENSOR_HALF | EIN__NEED_HALF : EIN__NEED_TENSOR_TF32;
-    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t, ein__kprod_beside(r)) : 2;
+    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t, ein__kprod_beside(r))
+                 : t->stages == 1               ? 1
+                                                : 2;
     return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
                       half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
                       stages, g->vec);

@@ -28,7 +28,7 @@ typedef struct ein__product_tile {
     int stages;  // tensor cores: steps in shared memory where factors are copied there directly
 } ein__product_tile;
 
-enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 18, EIN__PRODUCT_DEPTH = 1 << 30 };
+enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 20, EIN__PRODUCT_DEPTH = 1 << 30 };
 
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {128, 128, 8, 8, 8, 1, 585, 1, EIN__MATH_FP32, 2},  // large on both sides
@@ -49,19 +49,25 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 4},
     {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 3},
     {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 2},
+    // Half as many steps where these pass through registers, one after the other.
+    {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1},
+    {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},
 };
 
 // Whether a tile may compute product `p`.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
+    if (t->stages == 1 && p->direct && !p->each) return false;
     return t->math == EIN__MATH_FP32 || t->math == p->math;
 }
 
 enum { EIN__PRODUCT_SHARED = 48 << 10 };  // bytes that a block gets without asking for more
 
-// Steps of a tensor cores' tile that have room in shared memory beside `other` bytes: two or more.
+// Steps of a tensor cores' tile that have room in shared memory beside `other` bytes: two or more,
+// or the one that the tile has.
 static int ein__product_stages(const ein__product_tile *t, int other) {
     int64_t step = (t->rows + t->cols) * t->terms * (t->math == EIN__MATH_FP16 ? 2 : 4);
     int64_t room = (EIN__PRODUCT_SHARED - other) / step;
+    if (t->stages == 1) return 1;
     return room < 2 ? 2 : room < t->stages ? (int)room : t->stages;
 }
 

@@ -86,8 +86,9 @@ struct tensor_feed<T, B, KC, ALONG, fetched<V>, L>
 #endif
 
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
-// terms of a step. A warp has WM rows and WN columns. STAGES steps have room, two or more: one is
-// multiplied while others are on their way. A thread stores V neighbouring columns at once.
+// terms of a step. A warp has WM rows and WN columns. STAGES steps have room: one is multiplied
+// while others are on their way, in registers where there is one. A thread stores V neighbouring
+// columns at once.
 template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int STAGES, int V>
 struct tensor_tile {
     static const int KS = 32 / int(sizeof(T)), SIZE = (BM + BN) * KC;
@@ -227,7 +228,7 @@ struct tensor_tile {
             const int next = stage + 1 < STAGES ? stage + 1 : 0,
                       free = stage > 0 ? stage - 1 : STAGES - 1;
             const bool more = k0 + KC < terms;
-            await_steps<STAGES - 2>();
+            await_steps<(STAGES > 2 ? STAGES - 2 : 0)>();
             __syncthreads();
             if (k0 + ahead < terms) {
                 a.copy(factor(free, 0), k0 + ahead);
@@ -239,6 +240,7 @@ struct tensor_tile {
                 b.load(k0 + KC);
             }
             step<ALONG_A, ALONG_B, feed_a::RAW, feed_b::RAW>(stage, c);
+            if (STAGES == 1) __syncthreads();
             if (more) {
                 a.store(factor(next, 0));
                 b.store(factor(next, 1));

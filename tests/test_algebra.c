@@ -597,7 +597,7 @@ static void fuzz_modular(int count) {
         }
         ein__val v = new_scope(ctx, "y", red, 2, 1, n, body);
         double **data = new_data(ctx);
-        ein__proof z = {.ctx = ctx, .key = 7};
+        ein__proof z = {.ctx = ctx, .key = 7, .limit = EIN__PROOF_STEPS};
         ein__memo_resize(&z, EIN__MEMO_FIRST);
         for (int64_t k = 0; k < 20; k++)
             data[in.i][k] = (double)ein__proof_input(&z, in.i, (uint64_t)k);
