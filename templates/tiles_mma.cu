@@ -208,15 +208,17 @@ struct tensor_tile {
         feed_b b(load_b);
         float c[WM / 16][WN / 8][4] = {};
 #pragma unroll
-        for (unsigned k0 = 0; k0 < ahead; k0 += KC) {
-            if (EARLY == 1 && k0 < terms) a.copy(factor(k0 / KC, 0), k0);
-            if (EARLY == 2 && k0 < terms) b.copy(factor(k0 / KC, 1), k0);
+        for (int n = 0; n < STAGES - 1; n++) {
+            const unsigned k0 = n * KC;
+            if (EARLY == 1 && k0 < terms) a.copy(factor(n, 0), k0);
+            if (EARLY == 2 && k0 < terms) b.copy(factor(n, 1), k0);
         }
         await_previous();
 #pragma unroll
-        for (unsigned k0 = 0; k0 < ahead; k0 += KC) {
-            if (EARLY != 1 && k0 < terms) a.copy(factor(k0 / KC, 0), k0);
-            if (EARLY != 2 && k0 < terms) b.copy(factor(k0 / KC, 1), k0);
+        for (int n = 0; n < STAGES - 1; n++) {
+            const unsigned k0 = n * KC;
+            if (EARLY != 1 && k0 < terms) a.copy(factor(n, 0), k0);
+            if (EARLY != 2 && k0 < terms) b.copy(factor(n, 1), k0);
             end_step();
         }
         a.load(0u);
