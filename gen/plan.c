@@ -627,10 +627,9 @@ static bool ein__may_reorder(const ein_ctx *ctx) {
     return priced && ctx->desc.libs == EIN_LIBS_ALL && ein__rule_on(ctx, EIN__RULE_MATCH);
 }
 
-// The plan of a lowered model with the libraries that it may call: with convolutions in declared
-// order, and where calls may have either order with these as well, since what derivation takes for
-// granted layouts may not give.
-static bool ein__plan_calling(ein_ctx *ctx) {
+// The plan of a lowered model: with convolutions in declared order, and where calls may have either
+// order with these as well, since what derivation takes for granted layouts may not give.
+static bool ein__cheapest_plan(ein_ctx *ctx) {
     int nroot = (int)arrlen(ctx->graph.output);
     int64_t baseline = INT64_MAX;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
@@ -647,36 +646,6 @@ static bool ein__plan_calling(ein_ctx *ctx) {
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     return !ctx->status;
-}
-
-// The same, and in FP16 a plan that calls fewer libraries where that is cheaper by what kernels of
-// our own must be: which steps convert between types depends on what is called around them, and
-// calls are chosen for one problem after the other.
-static bool ein__cheapest_plan(ein_ctx *ctx) {
-    ein_libs may = ctx->desc.libs;
-    bool ok = ein__plan_calling(ctx);
-    int64_t problems = ctx->stats.problems;
-    if (ctx->desc.math != EIN_MATH_FP16 || ctx->desc.baseline || ctx->desc.form || ctx->rank)
-        return ok;
-    for (int libs = may + 1; ok && libs <= EIN_LIBS_NONE; libs++) {
-        ein__plan best = ctx->plan;
-        int64_t baseline = best.baseline_ps ? best.baseline_ps : ein__plan_cost(&best);
-        ctx->plan = (ein__plan){0};
-        ctx->desc.libs = libs;
-        ein__forget_choices(ctx);
-        ok = ein__plan_calling(ctx);
-        if (ok && ein__beside_call(ein__plan_cost(&ctx->plan), false) < ein__plan_cost(&best)) {
-            ein__pass_plan(ctx, &best);
-            ctx->plan.baseline_ps = baseline;
-        } else {
-            ein__pass_plan(ctx, &ctx->plan);
-            ctx->plan = best;
-        }
-    }
-    if (ctx->desc.libs != may) ein__forget_choices(ctx);
-    ctx->desc.libs = may;
-    ctx->stats.problems = problems;  // the program's, once
-    return ok;
 }
 
 EIN__FN bool ein__make_plan(ein_ctx *ctx) {
