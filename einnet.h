@@ -24803,6 +24803,8 @@ typedef struct ein__seam {
 static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     ein__skinny skinny;
     ein__kernel k;
+    // Its threads are numbered by an unsigned.
+    if (ein__elements(&ctx->value[s->out.i].shape) > INT32_MAX) return false;
     if (ein__is_call(s->kind) || s->ahead || s->also.i || s->nval > 2 || s->parts > 1) return false;
     if (ctx->value[s->out.i].dtype != EIN__F32 && ctx->value[s->out.i].dtype != EIN__F16)
         return false;
@@ -25062,8 +25064,9 @@ EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
         for (ptrdiff_t k = 0; k < arrlen(reads[j]) && !s.step[j].ahead; k++) {
             ein__seam z = {.v = reads[j][k]};
             const int *w = s.writers[ctx->plan.layout[z.v.i].buffer];
-            if (arrlen(w) == 1 && w[0] < j && ein__may_stitch(&s, w[0], j, &z))
-                ein__try_stitch(&s, w[0], j, &z);
+            if (arrlen(w) != 1 || w[0] >= j) continue;
+            bool fits = arrlen(reads[j]) + arrlen(reads[w[0]]) < EIN__MAX_ARGS - 3;
+            if (fits && ein__may_stitch(&s, w[0], j, &z)) ein__try_stitch(&s, w[0], j, &z);
         }
     ptrdiff_t kept = 0;
     for (int i = 0; i < s.n; i++)
@@ -37843,8 +37846,6 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
 // Two kernels as one (stitch.c): both as functions of a thread's number, and the kernel that calls
 // them for its slice.
 
-static bool ein__same_val(ein__val a, ein__val b) { return a.i == b.i; }
-
 // One of the two; `cut` says what numbers the slices.
 static void ein__emit_slice(ein_ctx *ctx, const ein__step *s, const ein__slice *cut,
                             ein__launch *all, ein__launch *l) {
@@ -37874,8 +37875,8 @@ static const char *ein__slice_arguments(ein__kgen *g, const ein__step *step, con
     ein__put(&b, "");
     for (int i = 0; i < l->narg; i++) {
         const char *name = "own";
-        if (ein__same_val(l->arg[i], step->out)) name = "y";
-        else if (!ein__same_val(l->arg[i], step->ahead->out)) name = ein__kparam(g, l->arg[i]);
+        if (l->arg[i].i == step->out.i) name = "y";
+        else if (l->arg[i].i != step->ahead->out.i) name = ein__kparam(g, l->arg[i]);
         ein__putf(&b, "%s%s", i ? ", " : "", name);
     }
     const char *s = ein__name(g->ctx, b.s);

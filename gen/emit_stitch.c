@@ -1,8 +1,6 @@
 // Two kernels as one (stitch.c): both as functions of a thread's number, and the kernel that calls
 // them for its slice.
 
-static bool ein__same_val(ein__val a, ein__val b) { return a.i == b.i; }
-
 // One of the two; `cut` says what numbers the slices.
 static void ein__emit_slice(ein_ctx *ctx, const ein__step *s, const ein__slice *cut,
                             ein__launch *all, ein__launch *l) {
@@ -32,8 +30,8 @@ static const char *ein__slice_arguments(ein__kgen *g, const ein__step *step, con
     ein__put(&b, "");
     for (int i = 0; i < l->narg; i++) {
         const char *name = "own";
-        if (ein__same_val(l->arg[i], step->out)) name = "y";
-        else if (!ein__same_val(l->arg[i], step->ahead->out)) name = ein__kparam(g, l->arg[i]);
+        if (l->arg[i].i == step->out.i) name = "y";
+        else if (l->arg[i].i != step->ahead->out.i) name = ein__kparam(g, l->arg[i]);
         ein__putf(&b, "%s%s", i ? ", " : "", name);
     }
     const char *s = ein__name(g->ctx, b.s);

@@ -39,6 +39,8 @@ typedef struct ein__seam {
 static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     ein__skinny skinny;
     ein__kernel k;
+    // Its threads are numbered by an unsigned.
+    if (ein__elements(&ctx->value[s->out.i].shape) > INT32_MAX) return false;
     if (ein__is_call(s->kind) || s->ahead || s->also.i || s->nval > 2 || s->parts > 1) return false;
     if (ctx->value[s->out.i].dtype != EIN__F32 && ctx->value[s->out.i].dtype != EIN__F16)
         return false;
@@ -298,8 +300,9 @@ EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
         for (ptrdiff_t k = 0; k < arrlen(reads[j]) && !s.step[j].ahead; k++) {
             ein__seam z = {.v = reads[j][k]};
             const int *w = s.writers[ctx->plan.layout[z.v.i].buffer];
-            if (arrlen(w) == 1 && w[0] < j && ein__may_stitch(&s, w[0], j, &z))
-                ein__try_stitch(&s, w[0], j, &z);
+            if (arrlen(w) != 1 || w[0] >= j) continue;
+            bool fits = arrlen(reads[j]) + arrlen(reads[w[0]]) < EIN__MAX_ARGS - 3;
+            if (fits && ein__may_stitch(&s, w[0], j, &z)) ein__try_stitch(&s, w[0], j, &z);
         }
     ptrdiff_t kept = 0;
     for (int i = 0; i < s.n; i++)
