@@ -811,6 +811,7 @@ typedef struct ein__plan {
     int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
     int64_t branched_ps;      // estimate with branches side by side
     ein__merging merging;
+    bool rereading;  // derived with ein_ctx.rereading
 } ein__plan;
 
 // ------------------------------------------------------------------------------------- rules.c
@@ -906,6 +907,8 @@ struct ein_ctx {
     bool typed;           // values have the types they are stored in (storage.c)
     int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes
     bool channels_last;   // convolutions may take their tensors in NHWC
+    bool rereading;  // derivation takes what reads a result in another order to read its source
+    bool rereads;    // there are such definitions
     ein_stats stats;
 };
 
@@ -14046,16 +14049,15 @@ typedef struct ein__crowd {
 // the last block's work included; `bytes` bound what parts can gain. Fewer parts win ties.
 static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t terms, int64_t bytes,
                             int64_t *ps) {
-    int64_t turns = (terms + c->lanes - 1) / c->lanes, floor = g->node_ns * 1000;
+    int64_t turns = (terms + c->lanes - 1) / c->lanes;
     int64_t streamed = ein__muldiv(bytes, 1000 * 1000, g->bandwidth);
     int64_t tail = EIN__TAIL_PS + EIN__SHARE_JOIN_PS;
     int parts = 1;
-    if (floor < streamed) floor = streamed;
     *ps = ein__muldiv(turns, EIN__LOOP_TURN_PS, 1);
     for (int n = 2; n <= EIN__SHARE_PARTS; n *= 2) {
         int64_t blocks = ein__muldiv(c->groups, n, 1), most = g->sms * EIN__SHARE_RESIDENT;
         // Memory takes no less from a part of the machine.
-        if (blocks > most || (*ps <= floor && blocks > g->sms * EIN__SHARE_STREAMS)) break;
+        if (blocks > most || (*ps <= streamed && blocks > g->sms * EIN__SHARE_STREAMS)) break;
         int64_t with = ein__muldiv((turns + n - 1) / n, EIN__LOOP_TURN_PS, 1) + tail;
         with += n * EIN__SHARE_ARRIVAL_PS;
         with += ein__muldiv(with, EIN__TAIL_MARGIN, 100);
@@ -14258,8 +14260,10 @@ EIN__FN int64_t ein__skinny_again(const ein_ctx *ctx, const ein__skinny *k, int6
 /* ---- estimate.c ---- */
 // Estimates: how long a library call or a kernel takes that no table knows. A roofline with shares
 // of the peaks by kind of call, the machine's fill by tiles, bytes by class of access, and the L2
-// cache. It orders candidates; shares that no published figure supports are round numbers. Integers
-// only: every product saturates, and no estimate shrinks when a size grows.
+// cache. Its launch comes before all of that: the next step of a graph begins when this one is
+// over, so that a step's launch and its work add up. It orders candidates; shares that no published
+// figure supports are round numbers. Integers only: every product saturates, and no estimate of a
+// call shrinks when a size grows.
 
 static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
 
@@ -14319,6 +14323,9 @@ enum {
     EIN__CONV_SPLITS = 1,
     EIN__SPLIT_DEPTH = 64,   // terms that a part of a split product has at least
     EIN__SPLIT_PS = 900000,  // until a library has added up what the parts left; as EIN__TAIL_PS
+    EIN__CALL_STEP = 128,    // bytes of a line's terms in a step of a library's loop; assumed
+    EIN__CALL_AHEAD = 3,     // steps on their way on tensor cores, else one; assumed
+    EIN__CALL_RESIDENT = 2,  // blocks an SM; assumed
 };
 
 // Traffic and arithmetic of one call.
@@ -14379,9 +14386,9 @@ static int64_t ein__work_ps(const ein__gpu *g, const ein__work *w) {
     for (int k = 0; k < EIN__NACCESS; k++)
         memory = ein__plus(
             memory, ein__memory_ps(g, w->bytes[k], ein__memory_share[k], set <= g->l2_bytes / 2));
-    int64_t ps =
-        ein__most(ein__most(w->math_ps, w->chain_ps), ein__most(memory, g->node_ns * 1000));
-    return ein__least(ein__plus(ps, w->extra_ps), EIN__PS_LIMIT);
+    int64_t ps = ein__most(ein__most(w->math_ps, w->chain_ps), memory);
+    ps = ein__plus(ps, ein__plus(g->node_ns * 1000, w->extra_ps));
+    return ein__least(ps, EIN__PS_LIMIT);
 }
 
 static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access access,
@@ -14400,6 +14407,14 @@ enum { EIN__GEMM_TILES = 3 };
 static const int64_t ein__gemm_tile[EIN__GEMM_TILES] = {128, 64, 32};
 static const int64_t ein__gemm_tile_share[EIN__GEMM_TILES] = {1000, 850, 600};
 
+// What a block's steps take one after the other, ps, as those of our own tiles (product.c).
+static int64_t ein__tiled_chain(const ein__gpu *g, ein__math math, int64_t depth, int64_t blocks) {
+    int64_t steps = ein__ceil(depth, EIN__CALL_STEP / ein__math_bytes(math));
+    int64_t turns = steps / (math == EIN__MATH_FP32 ? 1 : EIN__CALL_AHEAD) + 1;
+    return ein__times(ein__times(turns, EIN__PRODUCT_STEP_PS),
+                      ein__ceil(blocks, g->sms * EIN__CALL_RESIDENT));
+}
+
 // A tiled product: the least over square tiles and, where the library has it, split-K into any
 // number of parts. A wave of blocks takes as long as a full one; the parts of a split are added up
 // in the L2 cache, by another kernel or by the last block.
@@ -14415,6 +14430,7 @@ static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64
             int64_t slots = ein__times(ein__ceil(blocks, g->sms), g->sms);
             int64_t flop = ein__times(slots, ein__times(2 * tile[t] * tile[t], depth));
             int64_t ps = ein__product_ps(g, math, flop, share * relative[t] / 1000);
+            ps = ein__most(ps, ein__tiled_chain(g, math, depth, blocks));
             int64_t parts = ein__times(ein__times(m, n), ein__times(batch, 2 * 4 * split));
             if (split > 1)
                 ps = ein__plus(ps + EIN__SPLIT_PS,
@@ -14520,7 +14536,7 @@ static void ein__conv_conversions(const ein__gpu *g, const ein__conv *c, ein__wo
     if (!ein__has_tensor_cores(g, c->math) || c->nhwc || point) return;
     int64_t bytes = ein__work_bytes(w);
     int64_t ps = ein__memory_ps(g, ein__times(bytes, 2), ein__memory_share[0], false);
-    w->extra_ps = ein__most(ps, 3 * g->node_ns * 1000);
+    w->extra_ps = ein__plus(ps, 3 * g->node_ns * 1000);
 }
 
 static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
@@ -17562,12 +17578,6 @@ typedef struct ein__norm_choice {
     ein__norm_sum sum;
 } ein__norm_choice;
 
-// What a step of a plan counts (ein__plan_worth).
-static int64_t ein__norm_worth(const ein_ctx *ctx, int64_t ps) {
-    int64_t node = ein__gpu_of(ctx)->node_ns * 1000;
-    return ein__cost_sum(ps, ps > node ? node : node / 2);
-}
-
 // The kernel as it is priced, its result dense.
 static ein__kernel ein__norm_kernel(ein_ctx *ctx, const ein__norm *n, int64_t *out) {
     ein__kernel k = {
@@ -17602,14 +17612,14 @@ static int64_t ein__norm_apart(ein__selector *z, const ein__norm_choice *c, ein_
         if (z->order[i].i != c->y.i) row.inner[row.n] = z->order[i];
         row.s[row.n++] = ein__scope_of(ctx, z->order[i]);
     }
-    int64_t all = ein__norm_worth(ctx, ein__cost_kernel(ctx, &row));
+    int64_t all = ein__cost_kernel(ctx, &row);
     ein__skind2 kind = ein__choose(ctx, s, c->map, read, !z->root[c->product.i], &ps);
     if (ein__is_call(kind) && c->map.i) fused = z->home[c->product.i].i == c->map.i;
-    if (fused) return ein__cost_sum(all, ein__norm_worth(ctx, ps));
+    if (fused) return ein__cost_sum(all, ps);
     int64_t map = ein__kernel_cost(ctx, c->map);
     ps = ps > map ? ps - map : 0;
-    all = ein__cost_sum(all, ein__norm_worth(ctx, map));
-    return ein__cost_sum(all, ein__norm_worth(ctx, ps));
+    all = ein__cost_sum(all, map);
+    return ein__cost_sum(all, ps);
 }
 
 // Whether all that map `m` behind product `p` reads is there when `y` is wanted: weights, and what
@@ -17667,7 +17677,7 @@ static bool ein__norm_choose(ein__selector *z, ptrdiff_t at, ein__norm_choice *c
     if (c->also && c->map.i && !ein__norm_reads_early(ctx, c->map, c->product, c->y)) return false;
     if (!ein__rule_norm(ctx, c->product, c->map, read, c->also, &made)) return false;
     ein__kernel k = ein__norm_kernel(ctx, &made, out);
-    return ein__norm_worth(ctx, ein__cost_kernel(ctx, &k)) < ein__norm_apart(z, c, read);
+    return ein__cost_kernel(ctx, &k) < ein__norm_apart(z, c, read);
 }
 
 typedef struct ein__norm_choices {
@@ -18067,6 +18077,7 @@ typedef struct ein__def {
     const char *rule;                        // name of the rule and what it was applied to
     int inner;                               // ein__place_of_class
     uint8_t known, distance[EIN__NTARGETS];  // bits of the distances that are known
+    int64_t step_ps;  // cost of its step where no map is fused, and 1 ps; 0: not known
 } ein__def;
 
 typedef struct ein__deriver {
@@ -20918,28 +20929,44 @@ static bool ein__is_view_copy(ein_ctx *ctx, const ein__scope *s) {
            ein__invert_read(ctx, e, s, p, map);
 }
 
+// Whether a definition is another definition's elements in another order, some of them twice or not
+// at all, so that whatever reads it could read that instead.
+static bool ein__is_reread(ein__deriver *z, const ein__scope *s) {
+    const ein__expr *e = ein__ex_get(z->ctx, s->body);
+    return s->reduce == EIN__R_NONE && e->op == EIN__X_READ &&
+           ein__class_at(z, (ein__val){e->val}) >= 0;
+}
+
 // Cost of the step that computes a definition, without what it reads. The problem itself carries
 // the cost of the map behind it, unless that map is fused.
-static int64_t ein__def_step_cost(ein__deriver *z, const ein__def *d) {
+static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__sc_get(ctx, d->sc);
     bool last = d->cls.i == z->problem.i && z->map.i;
     ein__val map = last ? z->map : (ein__val){0};
     if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s))
         return last ? ein__kernel_cost(ctx, map) : 0;
-    if (!ein__is_contraction(ctx, s))
-        return ein__cost_scope(ctx, s->ns ? ein__kernel_kind(ctx, s) : EIN__K_MAP, s, map,
-                               z->map_read);
-    // What is made on the way has no order of its own: layouts give it the one that suits.
-    bool free = d->cls.i != z->problem.i;
+    if (ein__is_reread(z, s)) {
+        ctx->rereads = true;
+        if (ctx->rereading) return 0;
+    }
+    if (d->step_ps && !last) return d->step_ps - 1;
     int64_t ps;
-    ein__split split;
-    ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
+    if (ein__is_contraction(ctx, s)) {
+        // What is made on the way has no order of its own: layouts give it the one that suits.
+        bool free = d->cls.i != z->problem.i;
+        ein__split split;
+        ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
+    } else {
+        ps = ein__cost_scope(ctx, s->ns ? ein__kernel_kind(ctx, s) : EIN__K_MAP, s, map,
+                             z->map_read);
+    }
+    if (!last) d->step_ps = ps + 1;
     return ps;
 }
 
 // Cost of a definition with all that it reads; any cost from `bound` on when it is not below that.
-static int64_t ein__def_cost(ein__deriver *z, const ein__def *d, int64_t bound) {
+static int64_t ein__def_cost(ein__deriver *z, ein__def *d, int64_t bound) {
     ein_ctx *ctx = z->ctx;
     int64_t total = ein__def_step_cost(z, d);
     ein__ex *reads = NULL;
@@ -21436,7 +21463,7 @@ static ein__choice ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, 
     return c;
 }
 
-// What was chosen is asked for anew: something has changed that costs depend on.
+// What was chosen is asked for anew.
 EIN__FN void ein__forget_choices(ein_ctx *ctx) {
     ein__search *z = ein__search_of(ctx);
     for (ptrdiff_t i = 0; i < arrlen(z->problem); i++) {
@@ -21444,6 +21471,15 @@ EIN__FN void ein__forget_choices(ein_ctx *ctx) {
         arrsetlen(z->problem[i]->z.cost, 0);
         arrsetlen(z->problem[i]->z.best, 0);
     }
+}
+
+// As before, and something has changed that costs of steps depend on.
+EIN__FN void ein__forget_costs(ein_ctx *ctx) {
+    ein__search *z = ein__search_of(ctx);
+    ein__forget_choices(ctx);
+    for (ptrdiff_t i = 0; i < arrlen(z->problem); i++)
+        for (ptrdiff_t k = 0; k < arrlen(z->problem[i]->z.def); k++)
+            z->problem[i]->z.def[k].step_ps = 0;
 }
 
 // ------------------------------------------------------------------------------------ the pass
@@ -24478,7 +24514,9 @@ EIN__FN int64_t ein__estimate_group(ein_ctx *ctx, const ein__gemm *const *p, int
             before = behind;
         }
         int64_t share = ein__math_share[EIN__E_GEMM_BATCHED] * ein__gemm_tile_share[t] / 1000;
-        w.math_ps = ein__least(w.math_ps, ein__product_ps(g, p[0]->math, flop, share));
+        int64_t ps = ein__product_ps(g, p[0]->math, flop, share);
+        ps = ein__most(ps, ein__tiled_chain(g, p[0]->math, p[order[0]]->k, before));
+        w.math_ps = ein__least(w.math_ps, ps);
     }
     for (int i = 0; i < n; i++) ein__add_product(ctx, &w, p[i]);
     return ein__work_ps(g, &w);
@@ -24913,8 +24951,8 @@ static int64_t ein__stitch_turns(ein_ctx *ctx, const ein__seam *z, const ein__st
     return ein__ceil(threads, EIN__STITCH_THREADS / z->groups) - 1;
 }
 
-// What both take, without the tensor's way through memory. Fewer blocks than SMs take as much
-// longer.
+// What both take, without the tensor's way through memory. Fewer blocks than SMs compute as much
+// longer, and wait for memory where each has its most.
 static int64_t ein__estimate_seam(ein_ctx *ctx, const ein__seam *z) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__kernel a = ein__step_kernel(ctx, z->first), b = ein__step_kernel(ctx, z->second);
@@ -24927,11 +24965,12 @@ static int64_t ein__estimate_seam(ein_ctx *ctx, const ein__seam *z) {
     w.weights = ein__plus(w.weights, x.weights);
     w.math_ps = ein__plus(w.math_ps, x.math_ps);
     w.chain_ps = ein__plus(w.chain_ps, x.chain_ps);
-    if (blocks < g->sms) {
-        for (int k = 0; k < EIN__NACCESS; k++) w.bytes[k] = ein__muldiv(w.bytes[k], g->sms, blocks);
-        w.weights = ein__muldiv(w.weights, g->sms, blocks);
-        w.math_ps = ein__muldiv(w.math_ps, g->sms, blocks);
+    int64_t alone = g->sms / EIN__TAIL_ALONE;
+    if (blocks < alone) {
+        for (int k = 0; k < EIN__NACCESS; k++) w.bytes[k] = ein__muldiv(w.bytes[k], alone, blocks);
+        w.weights = ein__muldiv(w.weights, alone, blocks);
     }
+    if (blocks < g->sms) w.math_ps = ein__muldiv(w.math_ps, g->sms, blocks);
     int64_t turns =
         ein__plus(ein__stitch_turns(ctx, z, z->first), ein__stitch_turns(ctx, z, z->second));
     int64_t waves = ein__ceil(blocks, ein__times(g->sms, EIN__SHARE_RESIDENT));
@@ -25619,22 +25658,11 @@ static int64_t ein__plan_cost(const ein__plan *p) {
     return ps;
 }
 
-// What plans are compared by. An estimate is at least an empty node of a graph, but does not count
-// that a longer step does not hide the launch of the next one; what is below may be anything up to
-// that, half of it is assumed.
-static int64_t ein__plan_worth(const ein_ctx *ctx, const ein__plan *p) {
-    int64_t node = ein__gpu_of(ctx)->node_ns * 1000, ps = ein__plan_cost(p);
-    for (ptrdiff_t i = 0; i < arrlen(p->step); i++)
-        ps = ein__cost_sum(ps, p->step[i].ps > node ? node : node / 2);
-    return ps;
-}
-
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
-    if (ein__plan_cost(&ctx->plan) > best->baseline_ps) return false;
-    return ein__plan_cost(best) > best->baseline_ps ||
-           ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, best);
+    int64_t ps = ein__plan_cost(&ctx->plan);
+    return ps <= best->baseline_ps && ps < ein__plan_cost(best);
 }
 
 // Whether `v` is a constant matrix that every reader has in its text.
@@ -25748,7 +25776,7 @@ static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ctx->plan = (ein__plan){0};
     ein__plan_orders(ctx, with, nroot);
     arrsetlen(ctx->norm, 0);
-    if (ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, &apart)) {
+    if (ein__plan_cost(&ctx->plan) < ein__plan_cost(&apart)) {
         ein__pass_plan(ctx, &apart);
     } else {
         ein__pass_plan(ctx, &ctx->plan);
@@ -25786,7 +25814,7 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     ctx->whole = true;
     bool ok = ein__build_ready(ctx, whole, nroot);
     ctx->whole = false;
-    if (ok && ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, &parted)) {
+    if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(&parted)) {
         ein__pass_plan(ctx, &parted);
     } else {
         ein__pass_plan(ctx, &ctx->plan);
@@ -25817,6 +25845,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     if (ok) ein__group_products(ctx);
     if (ok) ein__stitch_steps(ctx);
     ctx->plan.merging = merging;
+    ctx->plan.rereading = ctx->rereading;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
     else ein__keep_better(ctx, &best, ok);
@@ -25841,12 +25870,28 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
+// The same derived once more, as if what reads a derived result in another order could as well read
+// what that was made from: maps that follow do, where they are all that reads it, and kernels that
+// take any gather; but nobody knows before layouts are chosen.
+static bool ein__try_rereading(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(derived, root, (size_t)nroot * sizeof *root);
+    ctx->rereading = true;
+    ein__forget_choices(ctx);
+    bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
+    ctx->rereading = false;
+    ein__forget_choices(ctx);
+    return ok;
+}
+
 // Plans the program derived, and derived after merging, from the folded one under `root`.
 static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
-    return ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) &&
-           (ctx->desc.form || ein__try_merged(ctx, root, nroot));
+    bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
+    if (ctx->desc.form) return ok;
+    ok = ok && ein__try_merged(ctx, root, nroot);
+    return ok && ctx->rereads ? ein__try_rereading(ctx, root, nroot) : ok;
 }
 
 // Plans the program under `root` as it stands (the baseline), derived, and derived after merging,
@@ -25888,16 +25933,17 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    ctx->channels_last = false;
+    ctx->channels_last = ctx->rereading = false;
     bool ok = ein__try_ways(ctx, root, nroot, &baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
-        ein__forget_choices(ctx);
+        ein__forget_costs(ctx);
         ok = ein__try_ways(ctx, root, nroot, &baseline);
     }
     if (!ok) return false;
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
+    ctx->rereading = ctx->plan.rereading;
     return !ctx->status;
 }
 
@@ -39984,14 +40030,15 @@ static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
     ctx->desc.libs = libs;
     ctx->rank = rank;
     ctx->quiet = true;
-    ein__forget_choices(ctx);
+    ein__forget_costs(ctx);
     bool ok = ein__cheapest_plan(ctx);
     ein__pass_plan(ctx, &ctx->plan);
     ctx->desc.libs = own;
     ctx->rank = 0;
     ctx->quiet = false;
     ctx->plan = chosen;
-    ein__forget_choices(ctx);
+    ctx->rereading = chosen.rereading;
+    ein__forget_costs(ctx);
     return ok;
 }
 
@@ -41021,11 +41068,12 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
                                  &ps, &split);
     bool load = ctx->value[d->cls.i].weight_only;
     ein__basis t;
-    const char *name = ein__match_basis(ctx, s, &t) ? "transform kernel"
-                       : split.parts > 1            ? "tiled product kernel, terms in parts"
-                       : kind == EIN__K_PRODUCT     ? ein__tiled_name(ctx, s, dense)
-                       : s->ns                      ? "reduction kernel"
-                                                    : "map kernel";
+    const char *name = ctx->rereading && ein__is_reread(x->z, s) ? "read in its source"
+                       : ein__match_basis(ctx, s, &t)            ? "transform kernel"
+                       : split.parts > 1        ? "tiled product kernel, terms in parts"
+                       : kind == EIN__K_PRODUCT ? ein__tiled_name(ctx, s, dense)
+                       : s->ns                  ? "reduction kernel"
+                                                : "map kernel";
     if (kind == EIN__K_GEMM && gemm) ein__put_gemm_match(x, &g);
     else if ((kind == EIN__K_CONV || kind == EIN__K_CONV_DATA) && conv) ein__put_conv_match(x, &f);
     else if (kind == EIN__K_BAND && band) ein__put_band_match(x, &b);
@@ -41058,7 +41106,7 @@ static void ein__put_trail_json(ein__explainer *x, int def) {
 
 static void ein__put_step_line(ein__explainer *x, int def) {
     ein_ctx *ctx = x->ctx;
-    const ein__def *d = &x->z->def[def];
+    ein__def *d = &x->z->def[def];
     ein__buf *out = x->out, text = {0};
     ein__sc keep = ctx->value[d->cls.i].scope;
     // The class is printed by this definition, not by its first.
@@ -41291,7 +41339,7 @@ static void ein__put_merge_step(ein__merge_lister *l, ein__val v, const ein__def
 static void ein__put_merged_steps(ein__merge_lister *l, int def, int64_t *map_ps) {
     ein_ctx *ctx = l->x.ctx;
     ein__deriver *z = l->x.z;
-    const ein__def d = z->def[def];
+    ein__def d = z->def[def];
     ein__ex *reads = NULL;
     ein__ex_reads(ctx, ein__sc_get(ctx, d.sc)->body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
@@ -41701,9 +41749,12 @@ static ein__contraction *ein__contractions(ein_ctx *ctx, const char *name, ein__
     return list;
 }
 
-// Every contraction of the model, or the one called `name`.
+// Every contraction of the model, or the one called `name`, priced as in the plan.
 EIN__FN bool ein__explain(ein_ctx *ctx, const char *name, bool all, bool json, ein__buf *out) {
     int nroot = (int)arrlen(ctx->graph.output);
+    ein_stats before = ctx->stats;
+    if (!ctx->plan.step && !ein__make_plan(ctx)) return false;
+    ctx->stats = before;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     ein__contraction *list = ein__contractions(ctx, name, root);
     ctx->stats.problems += arrlen(list);

@@ -53,8 +53,10 @@ def constants(gpu):
     c["tiles"] = [int(v) for v in tiles.group(1).split(",")]
     for tile, value in zip(c["tiles"], tiles.group(2).split(",")):
         c["tile%d" % tile] = int(value)
-    for name in ("SKINNY", "CHANNELS", "SPLITS", "CONV_SPLITS", "SPLIT_DEPTH",
-                 "SPLIT_PS"):
+    with open(os.path.join(HERE, "..", "gen", "product.c"), encoding="ascii") as file:
+        text += file.read()
+    for name in ("SKINNY", "CHANNELS", "SPLITS", "CONV_SPLITS", "SPLIT_DEPTH", "SPLIT_PS",
+                 "CALL_STEP", "CALL_RESIDENT", "PRODUCT_STEP_PS"):
         c[name] = int(re.search(r"EIN__%s = (\d+)" % name, text).group(1))
     row = re.search(r'\{"%s", "[^"]*", (.*?)\},' % re.escape(gpu), devices, re.S)
     if not row:
@@ -98,6 +100,8 @@ def tiled_ps(c, m, n, k, batch, share, most_split):
             slots = ceil(blocks, c["sms"]) * c["sms"]
             ps = math_ps(c, slots * 2 * tile * tile * depth,
                          max(share * c["tile%d" % tile] // 1000, 1))
+            turns = (ceil(depth, c["CALL_STEP"] // 4) + 1) * c["PRODUCT_STEP_PS"]
+            ps = max(ps, turns * ceil(blocks, c["sms"] * c["CALL_RESIDENT"]))
             if split > 1:
                 ps += c["SPLIT_PS"] + memory_ps(c, m * n * batch * 2 * 4 * split, True)
             best = min(best, ps)
@@ -105,7 +109,8 @@ def tiled_ps(c, m, n, k, batch, share, most_split):
 
 
 def work_ps(c, arithmetic, count):
-    return max(arithmetic, memory_ps(c, count, count <= c["l2_bytes"] // 2), c["node_ns"] * 1000)
+    memory = memory_ps(c, count, count <= c["l2_bytes"] // 2)
+    return max(arithmetic, memory) + c["node_ns"] * 1000
 
 
 def fields(key):
@@ -225,7 +230,7 @@ def estimate_kernel(c, k, row):
     for name, count in zip(ACCESS, row.bytes):
         memory += memory_ps(dict(c, memory=k[name]), count, cached)
     arithmetic = row.math * k.get("times " + row.kind, 1000) // 1000
-    return max(arithmetic, row.chain, memory, k["node_ns"] * 1000)
+    return max(arithmetic, row.chain, memory) + k["node_ns"] * 1000
 
 
 def read_candidates(args):

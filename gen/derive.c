@@ -38,6 +38,7 @@ typedef struct ein__def {
     const char *rule;                        // name of the rule and what it was applied to
     int inner;                               // ein__place_of_class
     uint8_t known, distance[EIN__NTARGETS];  // bits of the distances that are known
+    int64_t step_ps;  // cost of its step where no map is fused, and 1 ps; 0: not known
 } ein__def;
 
 typedef struct ein__deriver {

@@ -478,6 +478,7 @@ typedef struct ein__plan {
     int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
     int64_t branched_ps;      // estimate with branches side by side
     ein__merging merging;
+    bool rereading;  // derived with ein_ctx.rereading
 } ein__plan;
 
 // ------------------------------------------------------------------------------------- rules.c
@@ -573,6 +574,8 @@ struct ein_ctx {
     bool typed;           // values have the types they are stored in (storage.c)
     int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes
     bool channels_last;   // convolutions may take their tensors in NHWC
+    bool rereading;  // derivation takes what reads a result in another order to read its source
+    bool rereads;    // there are such definitions
     ein_stats stats;
 };
 

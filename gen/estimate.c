@@ -1,7 +1,9 @@
 // Estimates: how long a library call or a kernel takes that no table knows. A roofline with shares
 // of the peaks by kind of call, the machine's fill by tiles, bytes by class of access, and the L2
-// cache. It orders candidates; shares that no published figure supports are round numbers. Integers
-// only: every product saturates, and no estimate shrinks when a size grows.
+// cache. Its launch comes before all of that: the next step of a graph begins when this one is
+// over, so that a step's launch and its work add up. It orders candidates; shares that no published
+// figure supports are round numbers. Integers only: every product saturates, and no estimate of a
+// call shrinks when a size grows.
 
 static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
 
@@ -61,6 +63,9 @@ enum {
     EIN__CONV_SPLITS = 1,
     EIN__SPLIT_DEPTH = 64,   // terms that a part of a split product has at least
     EIN__SPLIT_PS = 900000,  // until a library has added up what the parts left; as EIN__TAIL_PS
+    EIN__CALL_STEP = 128,    // bytes of a line's terms in a step of a library's loop; assumed
+    EIN__CALL_AHEAD = 3,     // steps on their way on tensor cores, else one; assumed
+    EIN__CALL_RESIDENT = 2,  // blocks an SM; assumed
 };
 
 // Traffic and arithmetic of one call.
@@ -121,9 +126,9 @@ static int64_t ein__work_ps(const ein__gpu *g, const ein__work *w) {
     for (int k = 0; k < EIN__NACCESS; k++)
         memory = ein__plus(
             memory, ein__memory_ps(g, w->bytes[k], ein__memory_share[k], set <= g->l2_bytes / 2));
-    int64_t ps =
-        ein__most(ein__most(w->math_ps, w->chain_ps), ein__most(memory, g->node_ns * 1000));
-    return ein__least(ein__plus(ps, w->extra_ps), EIN__PS_LIMIT);
+    int64_t ps = ein__most(ein__most(w->math_ps, w->chain_ps), memory);
+    ps = ein__plus(ps, ein__plus(g->node_ns * 1000, w->extra_ps));
+    return ein__least(ps, EIN__PS_LIMIT);
 }
 
 static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access access,
@@ -142,6 +147,14 @@ enum { EIN__GEMM_TILES = 3 };
 static const int64_t ein__gemm_tile[EIN__GEMM_TILES] = {128, 64, 32};
 static const int64_t ein__gemm_tile_share[EIN__GEMM_TILES] = {1000, 850, 600};
 
+// What a block's steps take one after the other, ps, as those of our own tiles (product.c).
+static int64_t ein__tiled_chain(const ein__gpu *g, ein__math math, int64_t depth, int64_t blocks) {
+    int64_t steps = ein__ceil(depth, EIN__CALL_STEP / ein__math_bytes(math));
+    int64_t turns = steps / (math == EIN__MATH_FP32 ? 1 : EIN__CALL_AHEAD) + 1;
+    return ein__times(ein__times(turns, EIN__PRODUCT_STEP_PS),
+                      ein__ceil(blocks, g->sms * EIN__CALL_RESIDENT));
+}
+
 // A tiled product: the least over square tiles and, where the library has it, split-K into any
 // number of parts. A wave of blocks takes as long as a full one; the parts of a split are added up
 // in the L2 cache, by another kernel or by the last block.
@@ -157,6 +170,7 @@ static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64
             int64_t slots = ein__times(ein__ceil(blocks, g->sms), g->sms);
             int64_t flop = ein__times(slots, ein__times(2 * tile[t] * tile[t], depth));
             int64_t ps = ein__product_ps(g, math, flop, share * relative[t] / 1000);
+            ps = ein__most(ps, ein__tiled_chain(g, math, depth, blocks));
             int64_t parts = ein__times(ein__times(m, n), ein__times(batch, 2 * 4 * split));
             if (split > 1)
                 ps = ein__plus(ps + EIN__SPLIT_PS,
@@ -262,7 +276,7 @@ static void ein__conv_conversions(const ein__gpu *g, const ein__conv *c, ein__wo
     if (!ein__has_tensor_cores(g, c->math) || c->nhwc || point) return;
     int64_t bytes = ein__work_bytes(w);
     int64_t ps = ein__memory_ps(g, ein__times(bytes, 2), ein__memory_share[0], false);
-    w->extra_ps = ein__most(ps, 3 * g->node_ns * 1000);
+    w->extra_ps = ein__plus(ps, 3 * g->node_ns * 1000);
 }
 
 static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {

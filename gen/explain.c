@@ -170,9 +170,12 @@ static ein__contraction *ein__contractions(ein_ctx *ctx, const char *name, ein__
     return list;
 }
 
-// Every contraction of the model, or the one called `name`.
+// Every contraction of the model, or the one called `name`, priced as in the plan.
 EIN__FN bool ein__explain(ein_ctx *ctx, const char *name, bool all, bool json, ein__buf *out) {
     int nroot = (int)arrlen(ctx->graph.output);
+    ein_stats before = ctx->stats;
+    if (!ctx->plan.step && !ein__make_plan(ctx)) return false;
+    ctx->stats = before;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     ein__contraction *list = ein__contractions(ctx, name, root);
     ctx->stats.problems += arrlen(list);

@@ -133,7 +133,7 @@ static void ein__put_merge_step(ein__merge_lister *l, ein__val v, const ein__def
 static void ein__put_merged_steps(ein__merge_lister *l, int def, int64_t *map_ps) {
     ein_ctx *ctx = l->x.ctx;
     ein__deriver *z = l->x.z;
-    const ein__def d = z->def[def];
+    ein__def d = z->def[def];
     ein__ex *reads = NULL;
     ein__ex_reads(ctx, ein__sc_get(ctx, d.sc)->body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {

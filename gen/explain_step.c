@@ -103,11 +103,12 @@ static void ein__put_signature(ein__explainer *x, const ein__def *d) {
                                  &ps, &split);
     bool load = ctx->value[d->cls.i].weight_only;
     ein__basis t;
-    const char *name = ein__match_basis(ctx, s, &t) ? "transform kernel"
-                       : split.parts > 1            ? "tiled product kernel, terms in parts"
-                       : kind == EIN__K_PRODUCT     ? ein__tiled_name(ctx, s, dense)
-                       : s->ns                      ? "reduction kernel"
-                                                    : "map kernel";
+    const char *name = ctx->rereading && ein__is_reread(x->z, s) ? "read in its source"
+                       : ein__match_basis(ctx, s, &t)            ? "transform kernel"
+                       : split.parts > 1        ? "tiled product kernel, terms in parts"
+                       : kind == EIN__K_PRODUCT ? ein__tiled_name(ctx, s, dense)
+                       : s->ns                  ? "reduction kernel"
+                                                : "map kernel";
     if (kind == EIN__K_GEMM && gemm) ein__put_gemm_match(x, &g);
     else if ((kind == EIN__K_CONV || kind == EIN__K_CONV_DATA) && conv) ein__put_conv_match(x, &f);
     else if (kind == EIN__K_BAND && band) ein__put_band_match(x, &b);
@@ -140,7 +141,7 @@ static void ein__put_trail_json(ein__explainer *x, int def) {
 
 static void ein__put_step_line(ein__explainer *x, int def) {
     ein_ctx *ctx = x->ctx;
-    const ein__def *d = &x->z->def[def];
+    ein__def *d = &x->z->def[def];
     ein__buf *out = x->out, text = {0};
     ein__sc keep = ctx->value[d->cls.i].scope;
     // The class is printed by this definition, not by its first.

@@ -13,28 +13,44 @@ static bool ein__is_view_copy(ein_ctx *ctx, const ein__scope *s) {
            ein__invert_read(ctx, e, s, p, map);
 }
 
+// Whether a definition is another definition's elements in another order, some of them twice or not
+// at all, so that whatever reads it could read that instead.
+static bool ein__is_reread(ein__deriver *z, const ein__scope *s) {
+    const ein__expr *e = ein__ex_get(z->ctx, s->body);
+    return s->reduce == EIN__R_NONE && e->op == EIN__X_READ &&
+           ein__class_at(z, (ein__val){e->val}) >= 0;
+}
+
 // Cost of the step that computes a definition, without what it reads. The problem itself carries
 // the cost of the map behind it, unless that map is fused.
-static int64_t ein__def_step_cost(ein__deriver *z, const ein__def *d) {
+static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__sc_get(ctx, d->sc);
     bool last = d->cls.i == z->problem.i && z->map.i;
     ein__val map = last ? z->map : (ein__val){0};
     if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s))
         return last ? ein__kernel_cost(ctx, map) : 0;
-    if (!ein__is_contraction(ctx, s))
-        return ein__cost_scope(ctx, s->ns ? ein__kernel_kind(ctx, s) : EIN__K_MAP, s, map,
-                               z->map_read);
-    // What is made on the way has no order of its own: layouts give it the one that suits.
-    bool free = d->cls.i != z->problem.i;
+    if (ein__is_reread(z, s)) {
+        ctx->rereads = true;
+        if (ctx->rereading) return 0;
+    }
+    if (d->step_ps && !last) return d->step_ps - 1;
     int64_t ps;
-    ein__split split;
-    ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
+    if (ein__is_contraction(ctx, s)) {
+        // What is made on the way has no order of its own: layouts give it the one that suits.
+        bool free = d->cls.i != z->problem.i;
+        ein__split split;
+        ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
+    } else {
+        ps = ein__cost_scope(ctx, s->ns ? ein__kernel_kind(ctx, s) : EIN__K_MAP, s, map,
+                             z->map_read);
+    }
+    if (!last) d->step_ps = ps + 1;
     return ps;
 }
 
 // Cost of a definition with all that it reads; any cost from `bound` on when it is not below that.
-static int64_t ein__def_cost(ein__deriver *z, const ein__def *d, int64_t bound) {
+static int64_t ein__def_cost(ein__deriver *z, ein__def *d, int64_t bound) {
     ein_ctx *ctx = z->ctx;
     int64_t total = ein__def_step_cost(z, d);
     ein__ex *reads = NULL;

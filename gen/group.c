@@ -36,7 +36,9 @@ EIN__FN int64_t ein__estimate_group(ein_ctx *ctx, const ein__gemm *const *p, int
             before = behind;
         }
         int64_t share = ein__math_share[EIN__E_GEMM_BATCHED] * ein__gemm_tile_share[t] / 1000;
-        w.math_ps = ein__least(w.math_ps, ein__product_ps(g, p[0]->math, flop, share));
+        int64_t ps = ein__product_ps(g, p[0]->math, flop, share);
+        ps = ein__most(ps, ein__tiled_chain(g, p[0]->math, p[order[0]]->k, before));
+        w.math_ps = ein__least(w.math_ps, ps);
     }
     for (int i = 0; i < n; i++) ein__add_product(ctx, &w, p[i]);
     return ein__work_ps(g, &w);

@@ -477,12 +477,6 @@ typedef struct ein__norm_choice {
     ein__norm_sum sum;
 } ein__norm_choice;
 
-// What a step of a plan counts (ein__plan_worth).
-static int64_t ein__norm_worth(const ein_ctx *ctx, int64_t ps) {
-    int64_t node = ein__gpu_of(ctx)->node_ns * 1000;
-    return ein__cost_sum(ps, ps > node ? node : node / 2);
-}
-
 // The kernel as it is priced, its result dense.
 static ein__kernel ein__norm_kernel(ein_ctx *ctx, const ein__norm *n, int64_t *out) {
     ein__kernel k = {
@@ -517,14 +511,14 @@ static int64_t ein__norm_apart(ein__selector *z, const ein__norm_choice *c, ein_
         if (z->order[i].i != c->y.i) row.inner[row.n] = z->order[i];
         row.s[row.n++] = ein__scope_of(ctx, z->order[i]);
     }
-    int64_t all = ein__norm_worth(ctx, ein__cost_kernel(ctx, &row));
+    int64_t all = ein__cost_kernel(ctx, &row);
     ein__skind2 kind = ein__choose(ctx, s, c->map, read, !z->root[c->product.i], &ps);
     if (ein__is_call(kind) && c->map.i) fused = z->home[c->product.i].i == c->map.i;
-    if (fused) return ein__cost_sum(all, ein__norm_worth(ctx, ps));
+    if (fused) return ein__cost_sum(all, ps);
     int64_t map = ein__kernel_cost(ctx, c->map);
     ps = ps > map ? ps - map : 0;
-    all = ein__cost_sum(all, ein__norm_worth(ctx, map));
-    return ein__cost_sum(all, ein__norm_worth(ctx, ps));
+    all = ein__cost_sum(all, map);
+    return ein__cost_sum(all, ps);
 }
 
 // Whether all that map `m` behind product `p` reads is there when `y` is wanted: weights, and what
@@ -582,7 +576,7 @@ static bool ein__norm_choose(ein__selector *z, ptrdiff_t at, ein__norm_choice *c
     if (c->also && c->map.i && !ein__norm_reads_early(ctx, c->map, c->product, c->y)) return false;
     if (!ein__rule_norm(ctx, c->product, c->map, read, c->also, &made)) return false;
     ein__kernel k = ein__norm_kernel(ctx, &made, out);
-    return ein__norm_worth(ctx, ein__cost_kernel(ctx, &k)) < ein__norm_apart(z, c, read);
+    return ein__cost_kernel(ctx, &k) < ein__norm_apart(z, c, read);
 }
 
 typedef struct ein__norm_choices {

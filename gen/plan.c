@@ -366,22 +366,11 @@ static int64_t ein__plan_cost(const ein__plan *p) {
     return ps;
 }
 
-// What plans are compared by. An estimate is at least an empty node of a graph, but does not count
-// that a longer step does not hide the launch of the next one; what is below may be anything up to
-// that, half of it is assumed.
-static int64_t ein__plan_worth(const ein_ctx *ctx, const ein__plan *p) {
-    int64_t node = ein__gpu_of(ctx)->node_ns * 1000, ps = ein__plan_cost(p);
-    for (ptrdiff_t i = 0; i < arrlen(p->step); i++)
-        ps = ein__cost_sum(ps, p->step[i].ps > node ? node : node / 2);
-    return ps;
-}
-
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
-    if (ein__plan_cost(&ctx->plan) > best->baseline_ps) return false;
-    return ein__plan_cost(best) > best->baseline_ps ||
-           ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, best);
+    int64_t ps = ein__plan_cost(&ctx->plan);
+    return ps <= best->baseline_ps && ps < ein__plan_cost(best);
 }
 
 // Whether `v` is a constant matrix that every reader has in its text.
@@ -495,7 +484,7 @@ static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ctx->plan = (ein__plan){0};
     ein__plan_orders(ctx, with, nroot);
     arrsetlen(ctx->norm, 0);
-    if (ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, &apart)) {
+    if (ein__plan_cost(&ctx->plan) < ein__plan_cost(&apart)) {
         ein__pass_plan(ctx, &apart);
     } else {
         ein__pass_plan(ctx, &ctx->plan);
@@ -533,7 +522,7 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     ctx->whole = true;
     bool ok = ein__build_ready(ctx, whole, nroot);
     ctx->whole = false;
-    if (ok && ein__plan_worth(ctx, &ctx->plan) < ein__plan_worth(ctx, &parted)) {
+    if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(&parted)) {
         ein__pass_plan(ctx, &parted);
     } else {
         ein__pass_plan(ctx, &ctx->plan);
@@ -564,6 +553,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     if (ok) ein__group_products(ctx);
     if (ok) ein__stitch_steps(ctx);
     ctx->plan.merging = merging;
+    ctx->plan.rereading = ctx->rereading;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
     else ein__keep_better(ctx, &best, ok);
@@ -588,12 +578,28 @@ static bool ein__try_merged(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
+// The same derived once more, as if what reads a derived result in another order could as well read
+// what that was made from: maps that follow do, where they are all that reads it, and kernels that
+// take any gather; but nobody knows before layouts are chosen.
+static bool ein__try_rereading(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(derived, root, (size_t)nroot * sizeof *root);
+    ctx->rereading = true;
+    ein__forget_choices(ctx);
+    bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
+    ctx->rereading = false;
+    ein__forget_choices(ctx);
+    return ok;
+}
+
 // Plans the program derived, and derived after merging, from the folded one under `root`.
 static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
-    return ein__try_plan(ctx, derived, nroot, EIN__UNMERGED) &&
-           (ctx->desc.form || ein__try_merged(ctx, root, nroot));
+    bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
+    if (ctx->desc.form) return ok;
+    ok = ok && ein__try_merged(ctx, root, nroot);
+    return ok && ctx->rereads ? ein__try_rereading(ctx, root, nroot) : ok;
 }
 
 // Plans the program under `root` as it stands (the baseline), derived, and derived after merging,
@@ -635,16 +641,17 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    ctx->channels_last = false;
+    ctx->channels_last = ctx->rereading = false;
     bool ok = ein__try_ways(ctx, root, nroot, &baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
-        ein__forget_choices(ctx);
+        ein__forget_costs(ctx);
         ok = ein__try_ways(ctx, root, nroot, &baseline);
     }
     if (!ok) return false;
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
+    ctx->rereading = ctx->plan.rereading;
     return !ctx->status;
 }
 

@@ -22,14 +22,15 @@ static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
     ctx->desc.libs = libs;
     ctx->rank = rank;
     ctx->quiet = true;
-    ein__forget_choices(ctx);
+    ein__forget_costs(ctx);
     bool ok = ein__cheapest_plan(ctx);
     ein__pass_plan(ctx, &ctx->plan);
     ctx->desc.libs = own;
     ctx->rank = 0;
     ctx->quiet = false;
     ctx->plan = chosen;
-    ein__forget_choices(ctx);
+    ctx->rereading = chosen.rereading;
+    ein__forget_costs(ctx);
     return ok;
 }
 

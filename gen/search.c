@@ -175,7 +175,7 @@ static ein__choice ein__choose_def(ein_ctx *ctx, ein__problem *p, ein__val map, 
     return c;
 }
 
-// What was chosen is asked for anew: something has changed that costs depend on.
+// What was chosen is asked for anew.
 EIN__FN void ein__forget_choices(ein_ctx *ctx) {
     ein__search *z = ein__search_of(ctx);
     for (ptrdiff_t i = 0; i < arrlen(z->problem); i++) {
@@ -183,6 +183,15 @@ EIN__FN void ein__forget_choices(ein_ctx *ctx) {
         arrsetlen(z->problem[i]->z.cost, 0);
         arrsetlen(z->problem[i]->z.best, 0);
     }
+}
+
+// As before, and something has changed that costs of steps depend on.
+EIN__FN void ein__forget_costs(ein_ctx *ctx) {
+    ein__search *z = ein__search_of(ctx);
+    ein__forget_choices(ctx);
+    for (ptrdiff_t i = 0; i < arrlen(z->problem); i++)
+        for (ptrdiff_t k = 0; k < arrlen(z->problem[i]->z.def); k++)
+            z->problem[i]->z.def[k].step_ps = 0;
 }
 
 // ------------------------------------------------------------------------------------ the pass

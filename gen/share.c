@@ -25,16 +25,15 @@ typedef struct ein__crowd {
 // the last block's work included; `bytes` bound what parts can gain. Fewer parts win ties.
 static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t terms, int64_t bytes,
                             int64_t *ps) {
-    int64_t turns = (terms + c->lanes - 1) / c->lanes, floor = g->node_ns * 1000;
+    int64_t turns = (terms + c->lanes - 1) / c->lanes;
     int64_t streamed = ein__muldiv(bytes, 1000 * 1000, g->bandwidth);
     int64_t tail = EIN__TAIL_PS + EIN__SHARE_JOIN_PS;
     int parts = 1;
-    if (floor < streamed) floor = streamed;
     *ps = ein__muldiv(turns, EIN__LOOP_TURN_PS, 1);
     for (int n = 2; n <= EIN__SHARE_PARTS; n *= 2) {
         int64_t blocks = ein__muldiv(c->groups, n, 1), most = g->sms * EIN__SHARE_RESIDENT;
         // Memory takes no less from a part of the machine.
-        if (blocks > most || (*ps <= floor && blocks > g->sms * EIN__SHARE_STREAMS)) break;
+        if (blocks > most || (*ps <= streamed && blocks > g->sms * EIN__SHARE_STREAMS)) break;
         int64_t with = ein__muldiv((turns + n - 1) / n, EIN__LOOP_TURN_PS, 1) + tail;
         with += n * EIN__SHARE_ARRIVAL_PS;
         with += ein__muldiv(with, EIN__TAIL_MARGIN, 100);

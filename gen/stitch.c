@@ -149,8 +149,8 @@ static int64_t ein__stitch_turns(ein_ctx *ctx, const ein__seam *z, const ein__st
     return ein__ceil(threads, EIN__STITCH_THREADS / z->groups) - 1;
 }
 
-// What both take, without the tensor's way through memory. Fewer blocks than SMs take as much
-// longer.
+// What both take, without the tensor's way through memory. Fewer blocks than SMs compute as much
+// longer, and wait for memory where each has its most.
 static int64_t ein__estimate_seam(ein_ctx *ctx, const ein__seam *z) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__kernel a = ein__step_kernel(ctx, z->first), b = ein__step_kernel(ctx, z->second);
@@ -163,11 +163,12 @@ static int64_t ein__estimate_seam(ein_ctx *ctx, const ein__seam *z) {
     w.weights = ein__plus(w.weights, x.weights);
     w.math_ps = ein__plus(w.math_ps, x.math_ps);
     w.chain_ps = ein__plus(w.chain_ps, x.chain_ps);
-    if (blocks < g->sms) {
-        for (int k = 0; k < EIN__NACCESS; k++) w.bytes[k] = ein__muldiv(w.bytes[k], g->sms, blocks);
-        w.weights = ein__muldiv(w.weights, g->sms, blocks);
-        w.math_ps = ein__muldiv(w.math_ps, g->sms, blocks);
+    int64_t alone = g->sms / EIN__TAIL_ALONE;
+    if (blocks < alone) {
+        for (int k = 0; k < EIN__NACCESS; k++) w.bytes[k] = ein__muldiv(w.bytes[k], alone, blocks);
+        w.weights = ein__muldiv(w.weights, alone, blocks);
     }
+    if (blocks < g->sms) w.math_ps = ein__muldiv(w.math_ps, g->sms, blocks);
     int64_t turns =
         ein__plus(ein__stitch_turns(ctx, z, z->first), ein__stitch_turns(ctx, z, z->second));
     int64_t waves = ein__ceil(blocks, ein__times(g->sms, EIN__SHARE_RESIDENT));

@@ -8,105 +8,105 @@
 // outputs   y: f32[1,128,768]
 // weights   192 tensors, blob of 324 MB
 // memory    arena 21 MB (workspace 18 MB of it), constants 324 MB, peak in create 427 MB
-// plan      96 steps, 721.6 us estimated; 763.6 us without derivation
-// libraries cuBLAS (596 MB) 48 steps, without it up to 124.1 us more
+// plan      96 steps, 823.3 us estimated; 917.6 us without derivation
+// libraries cuBLAS (596 MB) 48 steps, without it up to 185.6 us more
 // by        merging 12, online softmax 12
-//    13.2 us est. a.0.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     3.6 us est. a.0.o            k_attention_1d9d2bcb
-//     5.5 us est. r.0              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.0              k_row_c43a53a9
-//    16.8 us est. f.0.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.0              k_map_a0f4d32d
-//    17.1 us est. s.0              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.0              k_row_c43a53a9
-//    13.2 us est. a.1.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     3.6 us est. a.1.o            k_attention_1d9d2bcb
-//     5.5 us est. r.1              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.1              k_row_c43a53a9
-//    16.8 us est. f.1.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.1              k_map_a0f4d32d
-//    17.1 us est. s.1              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.1              k_row_c43a53a9
-//    13.2 us est. a.2.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     3.6 us est. a.2.o            k_attention_1d9d2bcb
-//     5.5 us est. r.2              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.2              k_row_c43a53a9
-//    16.8 us est. f.2.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.2              k_map_a0f4d32d
-//    17.1 us est. s.2              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.2              k_row_c43a53a9
-//    13.2 us est. a.3.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     3.6 us est. a.3.o            k_attention_1d9d2bcb
-//     5.5 us est. r.3              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.3              k_row_c43a53a9
-//    16.8 us est. f.3.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.3              k_map_a0f4d32d
-//    17.1 us est. s.3              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.3              k_row_c43a53a9
-//    13.2 us est. a.4.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     3.6 us est. a.4.o            k_attention_1d9d2bcb
-//     5.5 us est. r.4              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.4              k_row_c43a53a9
-//    16.8 us est. f.4.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.4              k_map_a0f4d32d
-//    17.1 us est. s.4              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.4              k_row_c43a53a9
-//    13.2 us est. a.5.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     3.6 us est. a.5.o            k_attention_1d9d2bcb
-//     5.5 us est. r.5              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.5              k_row_c43a53a9
-//    16.8 us est. f.5.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.5              k_map_a0f4d32d
-//    17.1 us est. s.5              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.5              k_row_c43a53a9
-//    13.2 us est. a.6.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     3.6 us est. a.6.o            k_attention_1d9d2bcb
-//     5.5 us est. r.6              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.6              k_row_c43a53a9
-//    16.8 us est. f.6.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.6              k_map_a0f4d32d
-//    17.1 us est. s.6              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.6              k_row_c43a53a9
-//    13.2 us est. a.7.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     3.6 us est. a.7.o            k_attention_1d9d2bcb
-//     5.5 us est. r.7              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.7              k_row_c43a53a9
-//    16.8 us est. f.7.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.7              k_map_a0f4d32d
-//    17.1 us est. s.7              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.7              k_row_c43a53a9
-//    13.2 us est. a.8.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     3.6 us est. a.8.o            k_attention_1d9d2bcb
-//     5.5 us est. r.8              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.8              k_row_c43a53a9
-//    16.8 us est. f.8.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.8              k_map_a0f4d32d
-//    17.1 us est. s.8              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.8              k_row_c43a53a9
-//    13.2 us est. a.9.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     3.6 us est. a.9.o            k_attention_1d9d2bcb
-//     5.5 us est. r.9              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.9              k_row_c43a53a9
-//    16.8 us est. f.9.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.9              k_map_a0f4d32d
-//    17.1 us est. s.9              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.9              k_row_c43a53a9
-//    13.2 us est. a.10.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     3.6 us est. a.10.o           k_attention_1d9d2bcb
-//     5.5 us est. r.10             cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.10             k_row_c43a53a9
-//    16.8 us est. f.10.p           cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.10             k_map_a0f4d32d
-//    17.1 us est. s.10             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. h.10             k_row_c43a53a9
-//    13.2 us est. a.11.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     3.6 us est. a.11.o           k_attention_1d9d2bcb
-//     5.5 us est. r.11             cublasLt matmul 128 x 768 x 768 + residual + bias
-//     1.3 us est. n.11             k_row_c43a53a9
-//    16.8 us est. f.11.p           cuBLAS sgemm 128 x 3072 x 768
-//     1.3 us est. g.11             k_map_a0f4d32d
-//    17.1 us est. s.11             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     1.3 us est. y                k_row_c43a53a9
+//    14.5 us est. a.0.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     4.9 us est. a.0.o            k_attention_1d9d2bcb
+//     6.8 us est. r.0              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     2.0 us est. n.0              k_row_c43a53a9
+//    18.1 us est. f.0.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.8 us est. g.0              k_map_a0f4d32d
+//    18.4 us est. s.0              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     2.0 us est. h.0              k_row_c43a53a9
+//    14.5 us est. a.1.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     4.9 us est. a.1.o            k_attention_1d9d2bcb
+//     6.8 us est. r.1              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     2.0 us est. n.1              k_row_c43a53a9
+//    18.1 us est. f.1.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.8 us est. g.1              k_map_a0f4d32d
+//    18.4 us est. s.1              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     2.0 us est. h.1              k_row_c43a53a9
+//    14.5 us est. a.2.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     4.9 us est. a.2.o            k_attention_1d9d2bcb
+//     6.8 us est. r.2              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     2.0 us est. n.2              k_row_c43a53a9
+//    18.1 us est. f.2.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.8 us est. g.2              k_map_a0f4d32d
+//    18.4 us est. s.2              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     2.0 us est. h.2              k_row_c43a53a9
+//    14.5 us est. a.3.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     4.9 us est. a.3.o            k_attention_1d9d2bcb
+//     6.8 us est. r.3              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     2.0 us est. n.3              k_row_c43a53a9
+//    18.1 us est. f.3.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.8 us est. g.3              k_map_a0f4d32d
+//    18.4 us est. s.3              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     2.0 us est. h.3              k_row_c43a53a9
+//    14.5 us est. a.4.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     4.9 us est. a.4.o            k_attention_1d9d2bcb
+//     6.8 us est. r.4              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     2.0 us est. n.4              k_row_c43a53a9
+//    18.1 us est. f.4.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.8 us est. g.4              k_map_a0f4d32d
+//    18.4 us est. s.4              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     2.0 us est. h.4              k_row_c43a53a9
+//    14.5 us est. a.5.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     4.9 us est. a.5.o            k_attention_1d9d2bcb
+//     6.8 us est. r.5              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     2.0 us est. n.5              k_row_c43a53a9
+//    18.1 us est. f.5.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.8 us est. g.5              k_map_a0f4d32d
+//    18.4 us est. s.5              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     2.0 us est. h.5              k_row_c43a53a9
+//    14.5 us est. a.6.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     4.9 us est. a.6.o            k_attention_1d9d2bcb
+//     6.8 us est. r.6              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     2.0 us est. n.6              k_row_c43a53a9
+//    18.1 us est. f.6.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.8 us est. g.6              k_map_a0f4d32d
+//    18.4 us est. s.6              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     2.0 us est. h.6              k_row_c43a53a9
+//    14.5 us est. a.7.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     4.9 us est. a.7.o            k_attention_1d9d2bcb
+//     6.8 us est. r.7              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     2.0 us est. n.7              k_row_c43a53a9
+//    18.1 us est. f.7.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.8 us est. g.7              k_map_a0f4d32d
+//    18.4 us est. s.7              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     2.0 us est. h.7              k_row_c43a53a9
+//    14.5 us est. a.8.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     4.9 us est. a.8.o            k_attention_1d9d2bcb
+//     6.8 us est. r.8              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     2.0 us est. n.8              k_row_c43a53a9
+//    18.1 us est. f.8.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.8 us est. g.8              k_map_a0f4d32d
+//    18.4 us est. s.8              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     2.0 us est. h.8              k_row_c43a53a9
+//    14.5 us est. a.9.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     4.9 us est. a.9.o            k_attention_1d9d2bcb
+//     6.8 us est. r.9              cublasLt matmul 128 x 768 x 768 + residual + bias
+//     2.0 us est. n.9              k_row_c43a53a9
+//    18.1 us est. f.9.p            cuBLAS sgemm 128 x 3072 x 768
+//     1.8 us est. g.9              k_map_a0f4d32d
+//    18.4 us est. s.9              cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     2.0 us est. h.9              k_row_c43a53a9
+//    14.5 us est. a.10.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     4.9 us est. a.10.o           k_attention_1d9d2bcb
+//     6.8 us est. r.10             cublasLt matmul 128 x 768 x 768 + residual + bias
+//     2.0 us est. n.10             k_row_c43a53a9
+//    18.1 us est. f.10.p           cuBLAS sgemm 128 x 3072 x 768
+//     1.8 us est. g.10             k_map_a0f4d32d
+//    18.4 us est. s.10             cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     2.0 us est. h.10             k_row_c43a53a9
+//    14.5 us est. a.11.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//     4.9 us est. a.11.o           k_attention_1d9d2bcb
+//     6.8 us est. r.11             cublasLt matmul 128 x 768 x 768 + residual + bias
+//     2.0 us est. n.11             k_row_c43a53a9
+//    18.1 us est. f.11.p           cuBLAS sgemm 128 x 3072 x 768
+//     1.8 us est. g.11             k_map_a0f4d32d
+//    18.4 us est. s.11             cublasLt matmul 128 x 768 x 3072 + residual + bias
+//     2.0 us est. y                k_row_c43a53a9
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>

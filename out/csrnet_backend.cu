@@ -8,25 +8,25 @@
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
 // memory    arena 36 MB (workspace 32 MB of it), constants 57 MB, peak in create 126 MB
-// plan      16 steps, 70.3 us estimated; 125.7 us without derivation
-// libraries cuBLAS (596 MB) 6 steps, without it up to 11.8 us more
+// plan      16 steps, 81.9 us estimated; 138.4 us without derivation
+// libraries cuBLAS (596 MB) 6 steps, without it up to 11.7 us more
 // by        basis change 9, digit re-layout 3, summation splitting 4
-//     1.3 us est. d1.c.data        k_basis_db639b79
-//    13.9 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.7 us est. d2.c.digits      k_stitch_191b74b0
-//     1.3 us est. d2.c.data        k_basis_14d645fe
-//    13.9 us est. d2.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.7 us est. d3.c.digits      k_stitch_191b74b0
-//     1.3 us est. d3.c.data        k_basis_14d645fe
-//    13.9 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     1.7 us est. d4.c.digits      k_stitch_191b74b0
-//     1.3 us est. d4.c.data        k_basis_14d645fe
-//     8.6 us est. d4.c.product     cuBLAS sgemm 256 x 64 x 512, batch 16
-//     1.3 us est. d4.split         k_basis_bdec8572
-//     4.6 us est. d5.c.part        cuBLAS sgemm 1152 x 196 x 256
-//     1.3 us est. d5               k_reduce_45dbe9d5
-//     1.3 us est. y.c.part         cuBLAS sgemm 576 x 196 x 128
-//     1.3 us est. y                k_reduce_17f0b3da
+//     1.7 us est. d1.c.data        k_basis_db639b79
+//    15.2 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
+//     2.2 us est. d2.c.digits      k_stitch_191b74b0
+//     1.7 us est. d2.c.data        k_basis_14d645fe
+//    15.2 us est. d2.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
+//     2.2 us est. d3.c.digits      k_stitch_191b74b0
+//     1.7 us est. d3.c.data        k_basis_14d645fe
+//    15.2 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
+//     2.2 us est. d4.c.digits      k_stitch_191b74b0
+//     1.7 us est. d4.c.data        k_basis_14d645fe
+//     9.9 us est. d4.c.product     cuBLAS sgemm 256 x 64 x 512, batch 16
+//     1.5 us est. d4.split         k_basis_bdec8572
+//     5.9 us est. d5.c.part        cuBLAS sgemm 1152 x 196 x 256
+//     1.5 us est. d5               k_reduce_45dbe9d5
+//     2.8 us est. y.c.part         cuBLAS sgemm 576 x 196 x 128
+//     1.4 us est. y                k_reduce_17f0b3da
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>

@@ -7,20 +7,20 @@
 // inputs    z: f32[1,100,1,1]
 // outputs   y: f32[1,3,64,64]
 // weights   5 tensors, blob of 14 MB
-// memory    arena 9472 kB (workspace 8192 kB of it), constants 14 MB, peak in create 29 MB
-// plan      10 steps, 17.7 us estimated; 19.7 us without derivation
-// libraries cuBLAS (596 MB) 4 steps, without it up to 0.9 us more
+// memory    arena 5376 kB (workspace 4096 kB of it), constants 14 MB, peak in create 21 MB
+// plan      10 steps, 24.5 us estimated; 34.5 us without derivation
+// libraries cuBLAS (596 MB) 3 steps, without it up to 0.5 us more
 // by        summation splitting 10
-//     1.3 us est. c1.part          cuBLAS sgemm 1 x 8192 x 100
-//     1.3 us est. r1               k_reduce_89ab81bb
-//     4.1 us est. c2.part          k_reduce_d1150f66
-//     1.3 us est. r2               k_reduce_1cbf47ee
-//     2.3 us est. c3.part          cuBLAS sgemm 2048 x 64 x 256
-//     1.3 us est. r3               k_reduce_bde7711d
-//     2.3 us est. c4.part          cuBLAS sgemm 1024 x 256 x 128
-//     1.3 us est. r4               k_reduce_60610343
-//     1.3 us est. c5.part          cuBLAS sgemm 48 x 1024 x 64
-//     1.3 us est. y                k_reduce_7156f996
+//     2.1 us est. c1.part          k_reduce_9d7f543a
+//     1.3 us est. r1               k_reduce_1cb53ade
+//     5.4 us est. c2.part          k_reduce_d1150f66
+//     1.5 us est. r2               k_reduce_1cbf47ee
+//     4.0 us est. c3.part          cuBLAS sgemm 2048 x 64 x 256
+//     1.5 us est. r3               k_reduce_bde7711d
+//     3.6 us est. c4.part          cuBLAS sgemm 1024 x 256 x 128
+//     1.5 us est. r4               k_reduce_60610343
+//     2.2 us est. c5.part          cuBLAS sgemm 48 x 1024 x 64
+//     1.5 us est. y                k_reduce_7156f996
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -31,7 +31,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define DCGAN_ARENA_BYTES 9699328ull
+#define DCGAN_ARENA_BYTES 5505024ull
 #define DCGAN_WEIGHT_BYTES 14299392ull
 
 #ifdef __cplusplus
@@ -96,33 +96,32 @@ const dcgan_info *dcgan_describe(void);
 #define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_z IN(float, 0)
-#define v_k1 INIT(0)
-#define v_k2 CONST(0)
-#define v_k3 INIT(3276800)
-#define v_k4 INIT(5373952)
-#define v_k5 INIT(5898240)
-#define v_c1_part_filter CONST(8388608)
-#define v_c1_part ARENA(8388608)
+#define v_k1 CONST(0)
+#define v_k2 CONST(3276800)
+#define v_k3 INIT(0)
+#define v_k4 INIT(2097152)
+#define v_k5 INIT(2621440)
+#define v_c1_part ARENA(0)
 #define v_r1 ARENA(262144)
 #define v_c2_part ARENA(0)
-#define v_r2 ARENA(8912896)
+#define v_r2 ARENA(4718592)
 #define v_c3_part_filter CONST(11665408)
-#define v_c3_part ARENA(8388608)
-#define v_r3 ARENA(9437184)
+#define v_c3_part ARENA(4194304)
+#define v_r3 ARENA(5242880)
 #define v_c4_part_filter CONST(13762560)
-#define v_c4_part ARENA(8388608)
-#define v_r4 ARENA(9437184)
+#define v_c4_part ARENA(4194304)
+#define v_r4 ARENA(5242880)
 #define v_c5_part_filter CONST(14286848)
-#define v_c5_part ARENA(8388608)
+#define v_c5_part ARENA(4194304)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 3276800, 0},  // k1
-    {3277056, 0, 8388608, 1},  // k2
-    {11665664, 3276800, 2097152, 0},  // k3
-    {13762816, 5373952, 524288, 0},  // k4
-    {14287104, 5898240, 12288, 0},  // k5
+    {256, 0, 3276800, 1},  // k1
+    {3277056, 3276800, 8388608, 1},  // k2
+    {11665664, 0, 2097152, 0},  // k3
+    {13762816, 2097152, 524288, 0},  // k4
+    {14287104, 2621440, 12288, 0},  // k5
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -157,11 +156,62 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
     if (id == 0) y[to] = p0[from];
 }
 
+// by summation splitting (r0,r1 inside), variable substitution
+// c1.part[i0,i1,i2,0] = sum(r0,r1) z[0,r0,i2-r1,0] * k1[r0,i0,r1,i1] where i2 in 0:4, pad z 0
+static __global__ void __launch_bounds__(256) k_reduce_9d7f543a(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ float part[8][64];
+    const unsigned lane = threadIdx.x % 4u;
+    const unsigned id = blockIdx.x;
+    await_previous();
+    const unsigned n0 = id % 128u * 16u;
+    float acc[4][4] = {};
+    {
+        const int i1 = (int)(n0 + lane * 4u % 4u);
+        const int i0 = (int)(n0 + lane * 4u / 4u);
+#pragma unroll 2
+        for (unsigned k = threadIdx.x / 4u; k < 400u; k += 64u) {
+            const int r1 = (int)(k % 4u);
+            const int r0 = (int)(k / 4u);
+            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 8192 + i0 * 16 + r1 * 4
+                + i1);
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int i2 = (int)i;
+                const int t0 = i2 - r1;
+                const float x = (unsigned)t0 < 1u ? p1[r0 + t0] : 0.f;
+                acc[i][0] += w.x * x;
+                acc[i][1] += w.y * x;
+                acc[i][2] += w.z * x;
+                acc[i][3] += w.w * x;
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 16; e++) {
+        float v = acc[e / 4][e % 4];
+#pragma unroll
+        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 64; e += 256) {
+        const int i2 = (int)(e / 16u);
+        const unsigned n = n0 + e % 16u;
+        const int i1 = (int)(n % 4u);
+        const int i0 = (int)(n / 4u);
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i0 * 16 + i1 * 4 + i2] = v;
+    }
+}
+
 // by summation splitting
-// c1[0,i1,i2,i3] = sum(r0,r1) c1.part[i1,r0,r1,i2-r0,i3-r1] where i2 in 0:4, i3 in 0:4, pad
-//     c1.part 0
+// c1[0,i1,i2,i3] = sum(r0) c1.part[i1,r0,i2,i3-r0] where i3 in 0:4, pad c1.part 0
 // r1[0,i1,i2,i3] = relu(c1[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_89ab81bb(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_1cb53ade(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -172,14 +222,8 @@ static __global__ void __launch_bounds__(64) k_reduce_89ab81bb(const float *p0,
     float acc = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i2 - r0;
-#pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            const int t1 = i3 - r1;
-            const float v0 = (unsigned)t0 < 1u && (unsigned)t1 < 1u ? p0[i1 * 16 + r0 * 4 + r1 + t0
-                + t1] : 0.f;
-            acc += v0;
-        }
+        const int t0 = i3 - r0;
+        acc += (unsigned)t0 < 1u ? p0[i1 * 16 + r0 * 4 + i2 + t0] : 0.f;
     }
     y[i1 * 16 + i2 * 4 + i3] = relu(acc);
 }
@@ -438,8 +482,6 @@ static int gemm_run(dcgan *h, const gemm_size *g, const float *a, const float *b
     stepped(h, g->name);
     return 0;
 }
-static const gemm_size gemm_c1_part = {"c1.part", 0, 1, 1, 1, 8192, 100, 100, 100, 8192, 0, 0, 0,
-    1.f};
 static const gemm_size gemm_c3_part = {"c3.part", 0, 0, 1, 2048, 64, 256, 256, 64, 64, 0, 0, 0,
     1.f};
 static const gemm_size gemm_c4_part = {"c4.part", 0, 0, 1, 1024, 256, 128, 128, 256, 256, 0, 0, 0,
@@ -453,7 +495,7 @@ static int libraries_on(dcgan *m, int branch, cudaStream_t stream) {
     static const size_t at[] = {0};
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 8388608));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 4194304));
     (void)branch;
     return 0;
 }
@@ -486,16 +528,13 @@ static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, di
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dcgan *m, cudaStream_t stream) {
     (void)stream;
-    // c1.part.filter[i0,i1,i2,i3] = k1[i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c1.part.filter", 3200, 256, stream, v_k1,
-        v_c1_part_filter, relay{2, 0, {100, 8192}, {8192, 1}, {1, 100}}));
-    // as c1.part.filter
+    // c3.part.filter[i0,i1,i2,i3] = k3[i3,i0,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.part.filter", 2048, 256, stream, v_k3,
         v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}}));
-    // as c1.part.filter
+    // as c3.part.filter
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.part.filter", 512, 256, stream, v_k4,
         v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}}));
-    // as c1.part.filter
+    // as c3.part.filter
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c5.part.filter", 12, 256, stream, v_k5,
         v_c5_part_filter, relay{2, 0, {64, 48}, {48, 1}, {1, 64}}));
     return 0;
@@ -543,7 +582,7 @@ static int check_device(dcgan *m) {
 
 static int upload(dcgan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 14299136ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 5910528ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 2633728ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -612,10 +651,8 @@ static int steps(dcgan *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // by summation splitting (r0 inside), variable substitution
-    // c1.part[i0,i1,i2,0,0] = sum(r0) z[0,r0,0,0] * c1.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_c1_part, v_z, v_c1_part_filter, v_c1_part));
-    CALL(launch(m, ORDERED, k_reduce_89ab81bb, "r1", 128, 64, stream, v_c1_part, v_r1));
+    CALL(launch(m, ORDERED, k_reduce_9d7f543a, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
+    CALL(launch(m, EARLY, k_reduce_1cb53ade, "r1", 128, 64, stream, v_c1_part, v_r1));
     CALL(launch(m, EARLY, k_reduce_d1150f66, "c2.part", 256, 256, stream, v_k2, v_r1, v_c2_part));
     CALL(launch(m, EARLY, k_reduce_1cbf47ee, "r2", 256, 64, stream, v_c2_part, v_r2));
     // by summation splitting (r0 inside), variable substitution
@@ -753,6 +790,6 @@ static const dcgan_tensor info_weights[] = {
 static const dcgan_info info = {
     "dcgan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     DCGAN_ARENA_BYTES, DCGAN_WEIGHT_BYTES,
-    14299136ull, 29908992ull, 0x6756f55537a6229eull};
+    14299136ull, 22437888ull, 0x6756f55537a6229eull};
 
 const dcgan_info *dcgan_describe(void) { return &info; }

@@ -7,32 +7,30 @@
 // inputs    x: f32[1,1,32,32]
 // outputs   y: f32[1,1,128,128]
 // weights   20 tensors, blob of 53 kB
-// memory    arena 1673 kB (workspace 1125 kB of it), constants 53 kB, peak in create 1744 kB
-// plan      9 steps, 11.7 us estimated; 33.8 us without derivation
-// libraries cuDNN (415 MB) 3 steps, without it up to 0.0 us more
-//           cuBLAS (596 MB) 1 step, without it up to 0.0 us more
+// memory    arena 612 kB (workspace 64 kB of it), constants 53 kB, peak in create 683 kB
+// plan      9 steps, 15.5 us estimated; 37.7 us without derivation
+// libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
 // by        summation splitting 2
-//     1.3 us est. r1               k_reduce_d742128a
-//     1.3 us est. m                k_reduce_16b7a061
-//     1.3 us est. m.0              cuDNN conv 3x3, 12 to 12 + bias
-//     1.3 us est. m.1              cuDNN conv 3x3, 12 to 12 + bias
-//     1.3 us est. m.2              cuDNN conv 3x3, 12 to 12 + bias
-//     1.3 us est. r3               k_reduce_deeb9b0d
-//     1.3 us est. r4               k_reduce_b7884abd
-//     1.3 us est. y.sum.part       cuBLAS sgemm 81 x 1024 x 56
-//     1.3 us est. y                k_reduce_30a7c7a9
+//     1.6 us est. r1               k_reduce_d742128a
+//     1.6 us est. m                k_reduce_16b7a061
+//     1.7 us est. m.0              k_reduce_5c6f5eb9
+//     1.7 us est. m.1              k_reduce_5c6f5eb9
+//     1.7 us est. m.2              k_reduce_5c6f5eb9
+//     1.8 us est. r3               k_reduce_deeb9b0d
+//     1.6 us est. r4               k_reduce_b7884abd
+//     2.2 us est. y.sum.part       cuBLAS sgemm 81 x 1024 x 56
+//     1.6 us est. y                k_reduce_30a7c7a9
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
 #include <cublas_v2.h>
-#include <cudnn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define FSRCNN_ARENA_BYTES 1713152ull
+#define FSRCNN_ARENA_BYTES 626688ull
 #define FSRCNN_WEIGHT_BYTES 54272ull
 
 #ifdef __cplusplus
@@ -118,15 +116,14 @@ const fsrcnn_info *fsrcnn_describe(void);
 #define v_k3_3 CONST(30208)
 #define v_b3_3 CONST(35584)
 #define v_r1 ARENA(0)
-#define v_m ARENA(1152000)
-#define v_m_0 ARENA(1201152)
-#define v_m_1 ARENA(1152000)
-#define v_m_2 ARENA(1201152)
-#define v_r3 ARENA(0)
-#define v_r4 ARENA(1483776)
+#define v_m ARENA(229376)
+#define v_m_0 ARENA(0)
+#define v_m_1 ARENA(49152)
+#define v_m_2 ARENA(0)
+#define v_r3 ARENA(49152)
+#define v_r4 ARENA(331776)
 #define v_y_sum_part_filter CONST(35840)
-#define v_y_sum_part ARENA(1152000)
-#define v_workspace ARENA_OF(char, 0)
+#define v_y_sum_part ARENA(0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -151,35 +148,6 @@ static const upload_size uploads[] = {
     {48384, 29952, 48, 1},  // b3.2
     {48640, 30208, 5184, 1},  // k3.3
     {54016, 35584, 48, 1},  // b3.3
-};
-
-// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
-typedef struct conv_size {
-    const char *name;
-    int transposed, n, c, f, group;
-    int in[2], out[2], filter[2];
-    int pad[2], stride[2], dilation[2];
-    int fused, relu;  // bias (and residual) added, then relu, by the library
-} conv_size;
-
-typedef struct conv_call {
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t conv;
-    cudnnActivationDescriptor_t act;
-    int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it
-    size_t workspace;
-} conv_call;
-
-static const conv_size conv_sizes[] = {
-    {"m.0", 0, 1, 12, 12, 1, {32, 32}, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
-    {"m.1", 0, 1, 12, 12, 1, {32, 32}, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
-    {"m.2", 0, 1, 12, 12, 1, {32, 32}, {32, 32}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
-};
-enum {
-    CONV_m_0,
-    CONV_m_1,
-    CONV_m_2,
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -275,6 +243,41 @@ static __global__ void __launch_bounds__(256) k_reduce_16b7a061(const float *p0,
         }
         const float v0 = acc + p2[i1];
         y[i1 * 1024 + i3] = v0 < 0.f ? v0 * p3[0] : v0;
+    }
+}
+
+// m.0.sum[0,i1,i2,i3] = sum(r0,r1,r2) m[0,r0,i2+r1-1,i3+r2-1] * k3.0[i1,r0,r1,r2] where i2 in
+//     0:32, i3 in 0:32, pad m 0
+// m.0[0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1]
+static __global__ void __launch_bounds__(256) k_reduce_5c6f5eb9(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ float part[8][32];
+    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 12288u ? column : 12288u - 1u;  // all load, some do not store
+    await_previous();
+    const int i3 = (int)(id % 32u);
+    const int i2 = (int)(id / 32u % 32u);
+    const int i1 = (int)(id / 1024u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = threadIdx.y; k < 108u; k += 8u) {
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        const int t0 = i2 + r1 - 1;
+        const int t1 = i3 + r2 - 1;
+        const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[r0 * 1024 + t0 * 32 + t1]
+            : 0.f;
+        acc += v0 * p1[i1 * 108 + r0 * 9 + r1 * 3 + r2];
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 12288u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 1024 + i2 * 32 + i3] = acc + p2[i1];
     }
 }
 
@@ -382,8 +385,6 @@ struct fsrcnn {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cudnnHandle_t cudnn;
-    conv_call conv[3];
     cublasHandle_t cublas;
 };
 
@@ -410,12 +411,6 @@ static void stepped(fsrcnn *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-#define CUDNN_CALL(m, where, call)                                                                \
-    do {                                                                                          \
-        cudnnStatus_t e_ = (call);                                                                \
-        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
-    } while (0)
-
 static const char *cublas_reason(cublasStatus_t s) {
     switch (s) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
@@ -432,125 +427,6 @@ static const char *cublas_reason(cublasStatus_t s) {
         cublasStatus_t e_ = (call);                                                          \
         if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
-
-static int conv_tensor(fsrcnn *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
-                       const int *axes) {
-    int dim[4] = {n, c}, stride[4];
-    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
-    stride[4 - 1] = 1;
-    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
-    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
-    return 0;
-}
-
-// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
-static int conv_describe(fsrcnn *m, conv_call *c, const conv_size *s) {
-    const int one[2 + 1] = {1, 1, 1};
-    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
-    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
-    if (r) return r;
-    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(
-        m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name,
-               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
-                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
-    if (!s->fused) return 0;
-    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name,
-               cudnnSetActivationDescriptor(
-                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-                   CUDNN_NOT_PROPAGATE_NAN, 0));
-    return 0;
-}
-
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(fsrcnn *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 1152000) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
-}
-
-static int conv_choose_data(fsrcnn *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 1152000) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(fsrcnn *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
-}
-
-static void conv_close(conv_call *c) {
-    if (c->shared) return;
-    if (c->x) cudnnDestroyTensorDescriptor(c->x);
-    if (c->y) cudnnDestroyTensorDescriptor(c->y);
-    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
-    if (c->w) cudnnDestroyFilterDescriptor(c->w);
-    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
-    if (c->act) cudnnDestroyActivationDescriptor(c->act);
-}
-
-// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run(fsrcnn *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    const conv_size *s = &conv_sizes[k];
-    const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBiasActivationForward(
-                       m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                       (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
-                       z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
-    else
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                           c->workspace, &zero, c->y, y));
-    stepped(m, s->name);
-    return 0;
-}
 
 // `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
 // transposed. The library is column-major and computes the transposed product. s*: strides between
@@ -583,12 +459,11 @@ static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 81, 1024, 56, 5
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(fsrcnn *m, int branch, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = {561152};
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 1152000));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], 65536));
     (void)branch;
     return 0;
 }
@@ -664,10 +539,6 @@ static int check_device(fsrcnn *m) {
     m->can_early[0] = a.ptxVersion >= 90;
     m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
 #endif
-    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR)
-        return fail(m, BAD_DEVICE, "cuDNN",
-                    "the library's major version is not the one compiled against");
     return 0;
 }
 
@@ -686,26 +557,7 @@ static int upload(fsrcnn *m, const unsigned char *blob, cudaStream_t stream) {
     return 0;
 }
 
-// The first row that differs from row `i` in nothing but its name: their calls share what the
-// library says.
-template <class Row>
-static int first_like(const Row *row, int i) {
-    const size_t from = sizeof row->name;
-    int k = 0;
-    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
-                           sizeof *row - from))
-        k++;
-    return k;
-}
-
 static int open_libraries(fsrcnn *m) {
-    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 3; i++) {
-        int k = first_like(conv_sizes, i);
-        m->conv[i] = m->conv[k];
-        m->conv[i].shared = k < i;
-        if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
-    }
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     (void)m;
     return 0;
@@ -765,16 +617,14 @@ static int steps(fsrcnn *m, const void *const *in, void *const *out,
         v_r1));
     CALL(launch(m, EARLY, k_reduce_16b7a061, "m", 384, dim3(32, 8), stream, v_r1, v_k2, v_b2, v_a2,
         v_m));
-    // m.0.sum[0,i1,i2,i3] = sum(r0,r1,r2) m[0,r0,i2+r1-1,i3+r2-1] * k3.0[i1,r0,r1,r2] where i2 in
-    //     0:32, i3 in 0:32, pad m 0
-    // m.0[0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1]
-    CALL(conv_run(m, CONV_m_0, v_m, v_k3_0, v_b3_0, NULL, v_m_0, v_workspace));
-    // as m.0
-    CALL(conv_run(m, CONV_m_1, v_m_0, v_k3_1, v_b3_1, NULL, v_m_1, v_workspace));
-    // as m.0
-    CALL(conv_run(m, CONV_m_2, v_m_1, v_k3_2, v_b3_2, NULL, v_m_2, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_deeb9b0d, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3,
-        v_b3_3, v_a3, v_r3));
+    CALL(launch(m, EARLY, k_reduce_5c6f5eb9, "m.0", 384, dim3(32, 8), stream, v_m, v_k3_0, v_b3_0,
+        v_m_0));
+    CALL(launch(m, EARLY, k_reduce_5c6f5eb9, "m.1", 384, dim3(32, 8), stream, v_m_0, v_k3_1, v_b3_1,
+        v_m_1));
+    CALL(launch(m, EARLY, k_reduce_5c6f5eb9, "m.2", 384, dim3(32, 8), stream, v_m_1, v_k3_2, v_b3_2,
+        v_m_2));
+    CALL(launch(m, EARLY, k_reduce_deeb9b0d, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3, v_b3_3,
+        v_a3, v_r3));
     CALL(launch(m, EARLY, k_reduce_b7884abd, "r4", 448, 128, stream, v_r3, v_k4, v_b4, v_a4, v_r4));
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r4[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
@@ -877,8 +727,6 @@ int fsrcnn_capture(fsrcnn *m, const void *const *in, void *const *out) {
 void fsrcnn_destroy(fsrcnn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 3; i++) conv_close(&m->conv[i]);
-    if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
@@ -922,6 +770,6 @@ static const fsrcnn_tensor info_weights[] = {
 static const fsrcnn_info info = {
     "fsrcnn", 1, 1, 20, info_inputs, info_outputs, info_weights,
     FSRCNN_ARENA_BYTES, FSRCNN_WEIGHT_BYTES,
-    54016ull, 1785344ull, 0x4454c5d340db7a2dull};
+    54016ull, 698880ull, 0x4454c5d340db7a2dull};
 
 const fsrcnn_info *fsrcnn_describe(void) { return &info; }

@@ -7,166 +7,164 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
-// memory    arena 54 MB (workspace 32 MB of it), constants 56 MB, peak in create 144 MB
-// plan      155 steps, 534.1 us estimated; 685.6 us without derivation
-// libraries cuDNN (415 MB) 37 steps, without it up to 18.4 us more
-//           cuBLAS (596 MB) 31 steps, without it up to 66.4 us more
-// by        basis change 24, merging 59, summation splitting 8, operand re-laid 1
-//     9.2 us est. stem             k_product_ed4a6144
-//     1.3 us est. p                k_reduce_0d7103f7
-//     1.3 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
-//     1.3 us est. l1.b.c.sum.data  k_basis_9a213487
-//     2.5 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.b             k_basis_510fede9
-//     3.2 us est. l1.c.sum         cuDNN conv 1x1, 64 to 256
-//     3.2 us est. l1               cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     4.6 us est. l1.0.a           cuDNN conv 1x1, 256 to 64 + bias + relu
-//     1.3 us est. l1.0.b.c.sum.data k_basis_9a213487
-//     2.5 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.0.b           k_basis_510fede9
-//     3.2 us est. l1.0             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     4.6 us est. l1.1.a           cuDNN conv 1x1, 256 to 64 + bias + relu
-//     1.3 us est. l1.1.b.c.sum.data k_basis_9a213487
-//     2.5 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.1.b           k_basis_510fede9
-//     3.2 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//    22.0 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
-//     1.3 us est. g1.l1            k_reduce_bc6d5c68
-//     1.3 us est. g1.r1            k_reduce_bcaa7580
-//     1.7 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
-//     1.7 us est. g1.s             k_stitch_a8d1d2f3
-//     1.8 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     8.0 us est. l2.b.c.sum.part  k_product_03170c42
-//     1.3 us est. l2.b             k_reduce_48040b4a
-//     3.2 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
-//     6.9 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     4.2 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.3 us est. l2.0.b.c.sum.data k_basis_0588b848
-//     3.5 us est. l2.0.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.0.b           k_basis_f844ecb6
-//     3.2 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     4.2 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.3 us est. l2.1.b.c.sum.data k_basis_0588b848
-//     3.5 us est. l2.1.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.1.b           k_basis_f844ecb6
-//     3.2 us est. l2.1             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     4.2 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.3 us est. l2.2.b.c.sum.data k_basis_0588b848
-//     3.5 us est. l2.2.b.c.sum.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.2.b           k_basis_f844ecb6
-//     3.2 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//    34.5 us est. g2.l1.sum.merged cuBLAS sgemm 1312 x 784 x 512
-//     1.3 us est. g2.l1            k_reduce_c55a2f03
-//     1.3 us est. g2.r1            k_reduce_ff7219f2
-//     1.3 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
-//     1.7 us est. g2.s             k_stitch_158ad5bc
-//     1.8 us est. g2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.3 us est. l3.l1            k_reduce_4e62badb
-//     2.2 us est. l3.l2.c.sum.part cuBLAS sgemm 425 x 784 x 85
-//     1.3 us est. l3.r1            k_reduce_641baef7
-//     2.2 us est. l3.r2.c.sum.part cuBLAS sgemm 425 x 784 x 85
-//     1.7 us est. l3.m             k_stitch_81c2387b
-//     9.8 us est. l3.d.sum         cuDNN conv 1x1, 512 to 1024
-//     1.6 us est. l3.d.0           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    13.7 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.0          k_reduce_eb3012e8
-//     1.3 us est. l3.t3.0          k_reduce_c986d2c4
-//     1.6 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.0           k_stitch_e69f859d
-//     1.5 us est. l3.d.1           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    13.7 us est. l3.c1.1.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.1          k_reduce_eb3012e8
-//     1.3 us est. l3.t3.1          k_reduce_c986d2c4
-//     1.6 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.1           k_stitch_e69f859d
-//     1.5 us est. l3.d.2           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    13.7 us est. l3.c1.2.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.2          k_reduce_eb3012e8
-//     1.3 us est. l3.t3.2          k_reduce_c986d2c4
-//     1.6 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.2           k_stitch_e69f859d
-//     1.5 us est. l3.d.3           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    13.7 us est. l3.c1.3.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.3          k_reduce_eb3012e8
-//     1.3 us est. l3.t3.3          k_reduce_c986d2c4
-//     1.6 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.3           k_stitch_e69f859d
-//     1.5 us est. l3.d.4           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    13.7 us est. l3.c1.4.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.3 us est. l3.t1.4          k_reduce_eb3012e8
-//     1.3 us est. l3.t3.4          k_reduce_c986d2c4
-//     1.6 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.7 us est. l3.u.4           k_stitch_e69f859d
-//     1.5 us est. l3               cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    30.4 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
-//     1.3 us est. g3.l1            k_reduce_d8c10a94
-//     1.3 us est. g3.r1            k_reduce_9f0f4a1b
-//     1.3 us est. g3.r2.sum        k_reduce_df0f063e
-//     1.3 us est. g3.s             k_reduce_b8350cd5
-//     1.3 us est. g3.a             k_reduce_e04da925
-//     1.3 us est. l4.l1            k_reduce_a4bc1e24
-//     1.3 us est. l4.r1            k_reduce_05f1606c
-//     3.5 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
-//     1.7 us est. l4.m             k_stitch_ad2afb56
-//     9.8 us est. l4.d.sum         cuDNN conv 1x1, 1024 to 2048
-//     1.3 us est. l4.d.0           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    14.3 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.0          k_reduce_3d49e7a7
-//     1.3 us est. l4.t3.0          k_reduce_b5df429a
-//     1.9 us est. l4.c4.0.sum      k_reduce_106aed7b
-//     1.9 us est. l4.u.0           k_reduce_d83f68a0
-//     1.3 us est. l4.d.1           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    14.3 us est. l4.c1.1.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.1          k_reduce_3d49e7a7
-//     1.3 us est. l4.t3.1          k_reduce_b5df429a
-//     1.9 us est. l4.c4.1.sum      k_reduce_106aed7b
-//     1.9 us est. l4.u.1           k_reduce_d83f68a0
-//     1.3 us est. l4.d.2           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    14.3 us est. l4.c1.2.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.2          k_reduce_3d49e7a7
-//     1.3 us est. l4.t3.2          k_reduce_b5df429a
-//     1.9 us est. l4.c4.2.sum      k_reduce_106aed7b
-//     1.9 us est. l4.u.2           k_reduce_d83f68a0
-//     1.3 us est. l4.d.3           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    14.3 us est. l4.c1.3.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.3          k_reduce_3d49e7a7
-//     1.3 us est. l4.t3.3          k_reduce_b5df429a
-//     1.9 us est. l4.c4.3.sum      k_reduce_106aed7b
-//     1.9 us est. l4.u.3           k_reduce_d83f68a0
-//     1.3 us est. l4.d.4           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    14.3 us est. l4.c1.4.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.3 us est. l4.t1.4          k_reduce_3d49e7a7
-//     1.3 us est. l4.t3.4          k_reduce_b5df429a
-//     1.9 us est. l4.c4.4.sum      k_reduce_106aed7b
-//     1.9 us est. l4.u.4           k_reduce_d83f68a0
-//     1.3 us est. l4               cuDNN conv 1x1, 128 to 2048 + residual + bias
-//     2.3 us est. g4.l1.sum.part   k_reduce_49fc5b51
-//     1.6 us est. g4.l1            k_reduce_bb206bc6, in 16 parts
-//     2.3 us est. g4.r1.sum.part   k_reduce_4ee74b11
-//     1.6 us est. g4.r1            k_reduce_bb206bc6, in 16 parts
-//     1.3 us est. g4.r2.sum        k_reduce_a182c895
-//     1.3 us est. g4.s             k_reduce_ab2b695b
-//     1.3 us est. g4.a             k_reduce_472efce9
-//     1.3 us est. g4               k_reduce_ff8f9a88
-//     1.3 us est. s3               k_reduce_72236092
-//     1.3 us est. f3.a             k_reduce_e04da925
-//     1.3 us est. f3               k_reduce_631cc942
-//     1.9 us est. s2               k_reduce_c367de43
-//     1.8 us est. f2.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.8 us est. f2               cuDNN conv 3x3, 21 to 21 + residual + bias
-//     2.5 us est. s1               k_product_8b359fb4
-//     1.8 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     1.8 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
-//     2.3 us est. f0.a             k_product_206fbc66
-//     1.8 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
-//     4.7 us est. u0               k_map_0ef2ab3b
-//     2.8 us est. e0.a.c.sum.data  k_basis_87cf2bbc
-//     5.4 us est. e0.a.c.sum.product cuBLAS sgemm 21 x 3136 x 21, batch 36
-//     2.5 us est. e0.a             k_basis_a91c71a9
-//     2.8 us est. e0.b.sum.data    k_basis_87cf2bbc
-//     5.4 us est. e0.b.sum.product cuBLAS sgemm 21 x 3136 x 21, batch 36
-//     3.2 us est. e0               k_basis_779e8c43
-//     2.3 us est. y                cuDNN conv 1x1, 21 to 21 + bias
+// memory    arena 52 MB (workspace 32 MB of it), constants 60 MB, peak in create 162 MB
+// plan      153 steps, 656.5 us estimated; 853.9 us without derivation
+// libraries cuDNN (415 MB) 33 steps, without it up to 19.5 us more
+//           cuBLAS (596 MB) 35 steps, without it up to 68.8 us more
+// by        basis change 18, merging 76, summation splitting 16
+//    10.5 us est. stem             k_product_ed4a6144
+//     2.0 us est. p                k_reduce_0d7103f7
+//     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
+//     1.8 us est. l1.b.c.sum.data  k_basis_9a213487
+//     3.8 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.b             k_basis_510fede9
+//     7.8 us est. l1               cuDNN conv 1x1, 128 to 256 + bias + relu
+//     5.9 us est. l1.0.a           cuDNN conv 1x1, 256 to 64 + bias + relu
+//     1.8 us est. l1.0.b.c.sum.data k_basis_9a213487
+//     3.8 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.0.b           k_basis_510fede9
+//     4.5 us est. l1.0             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
+//     5.9 us est. l1.1.a           cuDNN conv 1x1, 256 to 64 + bias + relu
+//     1.8 us est. l1.1.b.c.sum.data k_basis_9a213487
+//     3.8 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.1.b           k_basis_510fede9
+//     4.5 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
+//    23.3 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
+//     1.8 us est. g1.l1            k_reduce_bc6d5c68
+//     1.8 us est. g1.r1            k_reduce_bcaa7580
+//     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
+//     2.7 us est. g1.s             k_stitch_a8d1d2f3
+//     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
+//     9.3 us est. l2.b.c.sum.part  k_product_03170c42
+//     2.0 us est. l2.b             k_reduce_48040b4a
+//     4.5 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
+//     8.2 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
+//     5.5 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.6 us est. l2.0.b.c.sum.data k_basis_3439b67a
+//     4.8 us est. l2.0.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.0.b           k_basis_c08f0b06
+//     4.5 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//     5.5 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.6 us est. l2.1.b.c.sum.data k_basis_3439b67a
+//     4.8 us est. l2.1.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.1.b           k_basis_c08f0b06
+//     4.5 us est. l2.1             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//     5.5 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.6 us est. l2.2.b.c.sum.data k_basis_3439b67a
+//     4.8 us est. l2.2.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.2.b           k_basis_c08f0b06
+//     4.5 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//    26.5 us est. g2.l1.sum.merged cuBLAS sgemm 1081 x 784 x 512
+//     1.4 us est. g2.l1            k_reduce_c55a2f03
+//     8.6 us est. g2.r1.sum.part   cuBLAS sgemm 231 x 784 x 512
+//     1.4 us est. g2.r1            k_reduce_32b85a7d
+//     1.9 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
+//     2.0 us est. g2.s             k_stitch_158ad5bc
+//     1.6 us est. g2.a.c.sum.part  k_reduce_dbc1d224
+//     1.5 us est. g2.a             k_reduce_5b030247
+//     1.6 us est. g2.b.sum.part    k_reduce_dbc1d224
+//     1.6 us est. l3.l1            k_reduce_8d52a9fd
+//     1.6 us est. l3.r1            k_reduce_ae9180e2
+//     5.9 us est. l3.l2.c.sum.merged cuBLAS sgemm 425 x 784 x 85, batch 2
+//     2.2 us est. l3.m             k_stitch_e337f606
+//    12.8 us est. l3.d.0           cuDNN conv 1x1, 597 to 1024 + bias
+//    15.0 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//     1.4 us est. l3.t1.0          k_reduce_eb3012e8
+//     1.4 us est. l3.t3.0          k_reduce_c986d2c4
+//     2.9 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.8 us est. l3.u.0           k_stitch_e69f859d
+//     2.8 us est. l3.d.1           cuDNN conv 1x1, 85 to 1024 + residual + bias
+//    15.0 us est. l3.c1.1.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//     1.4 us est. l3.t1.1          k_reduce_eb3012e8
+//     1.4 us est. l3.t3.1          k_reduce_c986d2c4
+//     2.9 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.8 us est. l3.u.1           k_stitch_e69f859d
+//     2.8 us est. l3.d.2           cuDNN conv 1x1, 85 to 1024 + residual + bias
+//    15.0 us est. l3.c1.2.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//     1.4 us est. l3.t1.2          k_reduce_eb3012e8
+//     1.4 us est. l3.t3.2          k_reduce_c986d2c4
+//     2.9 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.8 us est. l3.u.2           k_stitch_e69f859d
+//     2.8 us est. l3.d.3           cuDNN conv 1x1, 85 to 1024 + residual + bias
+//    15.0 us est. l3.c1.3.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//     1.4 us est. l3.t1.3          k_reduce_eb3012e8
+//     1.4 us est. l3.t3.3          k_reduce_c986d2c4
+//     2.9 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.8 us est. l3.u.3           k_stitch_e69f859d
+//     2.8 us est. l3.d.4           cuDNN conv 1x1, 85 to 1024 + residual + bias
+//    15.0 us est. l3.c1.4.sum.merged cuBLAS sgemm 850 x 196 x 1024
+//     1.4 us est. l3.t1.4          k_reduce_eb3012e8
+//     1.4 us est. l3.t3.4          k_reduce_c986d2c4
+//     2.9 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
+//     1.8 us est. l3.u.4           k_stitch_e69f859d
+//     2.8 us est. l3               cuDNN conv 1x1, 85 to 1024 + residual + bias
+//    31.7 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
+//     1.4 us est. g3.l1            k_reduce_d8c10a94
+//     1.4 us est. g3.r1            k_reduce_9f0f4a1b
+//     1.6 us est. g3.r2.sum        k_reduce_df0f063e
+//     1.6 us est. g3.s             k_reduce_b8350cd5
+//     1.6 us est. g3.a             k_reduce_e04da925
+//     1.4 us est. l4.l1            k_reduce_a4bc1e24
+//     1.4 us est. l4.r1            k_reduce_05f1606c
+//     4.8 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
+//     2.0 us est. l4.m             k_stitch_ad2afb56
+//    12.4 us est. l4.d.0           cuDNN conv 1x1, 1152 to 2048 + bias
+//    15.6 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//     1.4 us est. l4.t1.0          k_reduce_3d49e7a7
+//     1.4 us est. l4.t3.0          k_reduce_b5df429a
+//     2.8 us est. l4.c2.0.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
+//     1.8 us est. l4.u.0           k_stitch_0bc4073e
+//     2.8 us est. l4.d.1           cuDNN conv 1x1, 128 to 2048 + residual + bias
+//    15.6 us est. l4.c1.1.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//     1.4 us est. l4.t1.1          k_reduce_3d49e7a7
+//     1.4 us est. l4.t3.1          k_reduce_b5df429a
+//     2.8 us est. l4.c2.1.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
+//     1.8 us est. l4.u.1           k_stitch_0bc4073e
+//     2.8 us est. l4.d.2           cuDNN conv 1x1, 128 to 2048 + residual + bias
+//    15.6 us est. l4.c1.2.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//     1.4 us est. l4.t1.2          k_reduce_3d49e7a7
+//     1.4 us est. l4.t3.2          k_reduce_b5df429a
+//     2.8 us est. l4.c2.2.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
+//     1.8 us est. l4.u.2           k_stitch_0bc4073e
+//     2.8 us est. l4.d.3           cuDNN conv 1x1, 128 to 2048 + residual + bias
+//    15.6 us est. l4.c1.3.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//     1.4 us est. l4.t1.3          k_reduce_3d49e7a7
+//     1.4 us est. l4.t3.3          k_reduce_b5df429a
+//     2.8 us est. l4.c2.3.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
+//     1.8 us est. l4.u.3           k_stitch_0bc4073e
+//     2.8 us est. l4.d.4           cuDNN conv 1x1, 128 to 2048 + residual + bias
+//    15.6 us est. l4.c1.4.sum.merged cuBLAS sgemm 1792 x 49 x 2048
+//     1.4 us est. l4.t1.4          k_reduce_3d49e7a7
+//     1.4 us est. l4.t3.4          k_reduce_b5df429a
+//     2.8 us est. l4.c2.4.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
+//     1.8 us est. l4.u.4           k_stitch_0bc4073e
+//     2.8 us est. l4               cuDNN conv 1x1, 128 to 2048 + residual + bias
+//     7.0 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
+//     1.4 us est. g4.l1            k_reduce_7664437c
+//     1.4 us est. g4.r1            k_reduce_bfbc2969
+//     1.6 us est. g4.r2.sum        k_reduce_a182c895
+//     1.6 us est. g4.s             k_reduce_ab2b695b
+//     1.6 us est. g4.a             k_reduce_472efce9
+//     1.6 us est. g4               k_reduce_ff8f9a88
+//     1.6 us est. s3               k_reduce_72236092
+//     1.6 us est. f3.a             k_reduce_e04da925
+//     1.6 us est. f3               k_reduce_631cc942
+//     1.6 us est. s2               k_reduce_0042535e
+//     1.6 us est. f2.a.c.sum.part  k_reduce_dbc1d224
+//     1.5 us est. f2.a             k_reduce_5b030247
+//     1.6 us est. f2.b.sum.part    k_reduce_dbc1d224
+//     1.6 us est. f2               k_reduce_5ea329e3
+//     3.8 us est. s1               k_product_8b359fb4
+//     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
+//     3.4 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
+//     3.6 us est. f0.a             k_product_206fbc66
+//     3.4 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
+//     6.0 us est. u0               k_map_0ef2ab3b
+//    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
+//     4.2 us est. e0.a             k_reduce_c26eb9c3
+//    11.6 us est. e0.b.sum.part    cuDNN conv 3x1, 21 to 63
+//     4.9 us est. e0               k_reduce_20134f52
+//     4.5 us est. y                cuDNN conv 1x1, 21 to 21 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -178,7 +176,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define GCN_ARENA_BYTES 56735744ull
+#define GCN_ARENA_BYTES 54628352ull
 #define GCN_WEIGHT_BYTES 56293120ull
 
 #ifdef __cplusplus
@@ -245,509 +243,502 @@ const gcn_info *gcn_describe(void);
 #define v_x IN(float, 0)
 #define v_stem_c_k CONST(0)
 #define v_stem_c_b CONST(37632)
-#define v_l1_d_k CONST(37888)
-#define v_l1_d_b INIT(0)
-#define v_l1_a_c_k CONST(103424)
-#define v_l1_a_c_b CONST(119808)
-#define v_l1_b_c_k INIT(1024)
-#define v_l1_b_c_b CONST(120064)
-#define v_l1_c_k CONST(120320)
-#define v_l1_c_b INIT(148480)
-#define v_l1_0_a_c_k CONST(185856)
-#define v_l1_0_a_c_b CONST(251392)
-#define v_l1_0_b_c_k INIT(149504)
-#define v_l1_0_b_c_b CONST(251648)
-#define v_l1_0_c_k CONST(251904)
-#define v_l1_0_c_b CONST(317440)
-#define v_l1_1_a_c_k CONST(318464)
-#define v_l1_1_a_c_b CONST(384000)
-#define v_l1_1_b_c_k INIT(296960)
-#define v_l1_1_b_c_b CONST(384256)
-#define v_l1_1_c_k CONST(384512)
-#define v_l1_1_c_b CONST(450048)
-#define v_l2_d_k CONST(451072)
-#define v_l2_d_b INIT(444416)
-#define v_l2_a_c_k INIT(446464)
-#define v_l2_a_c_b CONST(975360)
-#define v_l2_b_c_k INIT(577536)
-#define v_l2_b_c_b CONST(975872)
-#define v_l2_c_k CONST(976384)
-#define v_l2_c_b INIT(1167360)
-#define v_l2_0_a_c_k CONST(1238528)
-#define v_l2_0_a_c_b CONST(1500672)
-#define v_l2_0_b_c_k INIT(1169408)
-#define v_l2_0_b_c_b CONST(1501184)
-#define v_l2_0_c_k CONST(1501696)
-#define v_l2_0_c_b CONST(1763840)
-#define v_l2_1_a_c_k CONST(1765888)
-#define v_l2_1_a_c_b CONST(2028032)
-#define v_l2_1_b_c_k INIT(1759232)
-#define v_l2_1_b_c_b CONST(2028544)
-#define v_l2_1_c_k CONST(2029056)
-#define v_l2_1_c_b CONST(2291200)
-#define v_l2_2_a_c_k CONST(2293248)
-#define v_l2_2_a_c_b CONST(2555392)
-#define v_l2_2_b_c_k INIT(2349056)
-#define v_l2_2_b_c_b CONST(2555904)
-#define v_l2_2_c_k CONST(2556416)
-#define v_l2_2_c_b CONST(2818560)
-#define v_l3_l1_c_k INIT(2938880)
-#define v_l3_l1_c_b CONST(2820608)
-#define v_l3_l2_c_k INIT(3809280)
-#define v_l3_l2_c_b CONST(2821120)
-#define v_l3_r1_c_k INIT(3953920)
-#define v_l3_r1_c_b CONST(2821632)
-#define v_l3_r2_c_k INIT(4824320)
-#define v_l3_r2_c_b CONST(2822144)
-#define v_l3_f_k CONST(2822656)
-#define v_l3_f_b INIT(4968960)
-#define v_l3_d_k CONST(3170816)
-#define v_l3_d_b INIT(4973056)
-#define v_l3_k1 INIT(4977152)
-#define v_l3_k2 INIT(6717952)
-#define v_l3_k3 INIT(6862592)
-#define v_l3_k4 INIT(8603392)
-#define v_l3_k5 CONST(5267968)
-#define v_l3_b1 CONST(5616128)
-#define v_l3_b2 CONST(5616640)
-#define v_l3_b3 CONST(5617152)
-#define v_l3_b4 CONST(5617664)
-#define v_l3_b5 CONST(5618176)
-#define v_l4_l1_c_k INIT(8748032)
-#define v_l4_l1_c_b CONST(5622272)
-#define v_l4_l2_c_k INIT(12418048)
-#define v_l4_l2_c_b CONST(5622784)
-#define v_l4_r1_c_k INIT(12876800)
-#define v_l4_r1_c_b CONST(5623296)
-#define v_l4_r2_c_k INIT(16546816)
-#define v_l4_r2_c_b CONST(5623808)
-#define v_l4_f_k CONST(5624320)
-#define v_l4_f_b INIT(17005568)
-#define v_l4_d_k CONST(6672896)
-#define v_l4_d_b INIT(17013760)
-#define v_l4_k1 INIT(17021952)
-#define v_l4_k2 CONST(15061504)
-#define v_l4_k3 INIT(24361984)
-#define v_l4_k4 CONST(15520256)
-#define v_l4_k5 CONST(15979008)
-#define v_l4_b1 CONST(17027584)
-#define v_l4_b2 CONST(17028096)
-#define v_l4_b3 CONST(17028608)
-#define v_l4_b4 CONST(17029120)
-#define v_l4_b5 CONST(17029632)
-#define v_g1_l1_k INIT(31702016)
-#define v_g1_l1_b CONST(17037824)
-#define v_g1_l2_k INIT(31938560)
-#define v_g1_l2_b INIT(31958016)
-#define v_g1_r1_k INIT(31958272)
-#define v_g1_r1_b CONST(17038080)
-#define v_g1_r2_k INIT(32194816)
-#define v_g1_r2_b INIT(32214272)
-#define v_g1_a_c_k CONST(17038336)
-#define v_g1_a_c_b CONST(17054464)
-#define v_g1_b_k CONST(17054720)
-#define v_g1_b_b CONST(17070848)
-#define v_g2_l1_k INIT(32214528)
-#define v_g2_l1_b CONST(17071104)
-#define v_g2_l2_k INIT(32687616)
-#define v_g2_l2_b INIT(32707072)
-#define v_g2_r1_k INIT(32707328)
-#define v_g2_r1_b CONST(17071360)
-#define v_g2_r2_k INIT(33180416)
-#define v_g2_r2_b INIT(33199872)
-#define v_g2_a_c_k CONST(17071616)
-#define v_g2_a_c_b CONST(17087744)
-#define v_g2_b_k CONST(17088000)
-#define v_g2_b_b CONST(17104128)
-#define v_g3_l1_k INIT(33200128)
-#define v_g3_l1_b CONST(17104384)
-#define v_g3_l2_k CONST(17104640)
-#define v_g3_l2_b INIT(34146304)
-#define v_g3_r1_k INIT(34146560)
-#define v_g3_r1_b CONST(17124096)
-#define v_g3_r2_k CONST(17124352)
-#define v_g3_r2_b INIT(35092736)
-#define v_g3_a_c_k CONST(17143808)
-#define v_g3_a_c_b CONST(17159936)
-#define v_g3_b_k CONST(17160192)
-#define v_g3_b_b CONST(17176320)
-#define v_g4_l1_k CONST(17176576)
-#define v_g4_l1_b CONST(19068928)
-#define v_g4_l2_k CONST(19069184)
-#define v_g4_l2_b INIT(35092992)
-#define v_g4_r1_k CONST(19088640)
-#define v_g4_r1_b CONST(20980992)
-#define v_g4_r2_k CONST(20981248)
-#define v_g4_r2_b INIT(35093248)
-#define v_g4_a_c_k CONST(21000704)
-#define v_g4_a_c_b CONST(21016832)
-#define v_g4_b_k CONST(21017088)
-#define v_g4_b_b CONST(21033216)
-#define v_f3_a_c_k CONST(21033472)
-#define v_f3_a_c_b CONST(21049600)
-#define v_f3_b_k CONST(21049856)
-#define v_f3_b_b CONST(21065984)
-#define v_f2_a_c_k CONST(21066240)
-#define v_f2_a_c_b CONST(21082368)
-#define v_f2_b_k CONST(21082624)
-#define v_f2_b_b CONST(21098752)
-#define v_f1_a_c_k CONST(21099008)
-#define v_f1_a_c_b CONST(21115136)
-#define v_f1_b_k CONST(21115392)
-#define v_f1_b_b CONST(21131520)
-#define v_f0_a_c_k CONST(21131776)
-#define v_f0_a_c_b CONST(21147904)
-#define v_f0_b_k CONST(21148160)
-#define v_f0_b_b CONST(21164288)
-#define v_e0_a_c_k INIT(35093504)
-#define v_e0_a_c_b CONST(21164544)
-#define v_e0_b_k INIT(35109632)
-#define v_e0_b_b CONST(21164800)
-#define v_y_k CONST(21165056)
-#define v_y_b CONST(21166848)
-#define v_l4_l1_joined ARENA(36124416)
-#define v_l3_t1_4_joined ARENA(34221056)
-#define v_l3_t1_3_joined ARENA(35023872)
-#define v_l3_t1_2_joined ARENA(34221056)
-#define v_l3_t1_1_joined ARENA(35023872)
-#define v_l3_t1_0_joined ARENA(34221056)
-#define v_g2_l1_joined ARENA(40723456)
+#define v_l1_d_k INIT(0)
+#define v_l1_d_b INIT(65536)
+#define v_l1_a_c_k CONST(37888)
+#define v_l1_a_c_b CONST(54272)
+#define v_l1_b_c_k INIT(66560)
+#define v_l1_b_c_b CONST(54528)
+#define v_l1_c_k INIT(214016)
+#define v_l1_c_b INIT(279552)
+#define v_l1_0_a_c_k CONST(54784)
+#define v_l1_0_a_c_b CONST(120320)
+#define v_l1_0_b_c_k INIT(280576)
+#define v_l1_0_b_c_b CONST(120576)
+#define v_l1_0_c_k CONST(120832)
+#define v_l1_0_c_b CONST(186368)
+#define v_l1_1_a_c_k CONST(187392)
+#define v_l1_1_a_c_b CONST(252928)
+#define v_l1_1_b_c_k INIT(428032)
+#define v_l1_1_b_c_b CONST(253184)
+#define v_l1_1_c_k CONST(253440)
+#define v_l1_1_c_b CONST(318976)
+#define v_l2_d_k CONST(320000)
+#define v_l2_d_b INIT(575488)
+#define v_l2_a_c_k INIT(577536)
+#define v_l2_a_c_b CONST(844288)
+#define v_l2_b_c_k INIT(708608)
+#define v_l2_b_c_b CONST(844800)
+#define v_l2_c_k CONST(845312)
+#define v_l2_c_b INIT(1298432)
+#define v_l2_0_a_c_k CONST(1107456)
+#define v_l2_0_a_c_b CONST(1369600)
+#define v_l2_0_b_c_k INIT(1300480)
+#define v_l2_0_b_c_b CONST(1370112)
+#define v_l2_0_c_k CONST(1370624)
+#define v_l2_0_c_b CONST(1632768)
+#define v_l2_1_a_c_k CONST(1634816)
+#define v_l2_1_a_c_b CONST(1896960)
+#define v_l2_1_b_c_k INIT(1890304)
+#define v_l2_1_b_c_b CONST(1897472)
+#define v_l2_1_c_k CONST(1897984)
+#define v_l2_1_c_b CONST(2160128)
+#define v_l2_2_a_c_k CONST(2162176)
+#define v_l2_2_a_c_b CONST(2424320)
+#define v_l2_2_b_c_k INIT(2480128)
+#define v_l2_2_b_c_b CONST(2424832)
+#define v_l2_2_c_k CONST(2425344)
+#define v_l2_2_c_b CONST(2687488)
+#define v_l3_l1_c_k INIT(3069952)
+#define v_l3_l1_c_b CONST(2689536)
+#define v_l3_l2_c_k INIT(3940352)
+#define v_l3_l2_c_b CONST(2690048)
+#define v_l3_r1_c_k INIT(4084992)
+#define v_l3_r1_c_b CONST(2690560)
+#define v_l3_r2_c_k INIT(4955392)
+#define v_l3_r2_c_b CONST(2691072)
+#define v_l3_f_k INIT(5100032)
+#define v_l3_f_b INIT(5448192)
+#define v_l3_d_k INIT(5452288)
+#define v_l3_d_b INIT(7549440)
+#define v_l3_k1 INIT(7553536)
+#define v_l3_k2 INIT(9294336)
+#define v_l3_k3 INIT(9438976)
+#define v_l3_k4 INIT(11179776)
+#define v_l3_k5 CONST(2691584)
+#define v_l3_b1 CONST(3039744)
+#define v_l3_b2 CONST(3040256)
+#define v_l3_b3 CONST(3040768)
+#define v_l3_b4 CONST(3041280)
+#define v_l3_b5 CONST(3041792)
+#define v_l4_l1_c_k INIT(11324416)
+#define v_l4_l1_c_b CONST(3045888)
+#define v_l4_l2_c_k INIT(14994432)
+#define v_l4_l2_c_b CONST(3046400)
+#define v_l4_r1_c_k INIT(15453184)
+#define v_l4_r1_c_b CONST(3046912)
+#define v_l4_r2_c_k INIT(19123200)
+#define v_l4_r2_c_b CONST(3047424)
+#define v_l4_f_k INIT(19581952)
+#define v_l4_f_b INIT(20630528)
+#define v_l4_d_k INIT(20638720)
+#define v_l4_d_b INIT(29027328)
+#define v_l4_k1 INIT(29035520)
+#define v_l4_k2 INIT(36375552)
+#define v_l4_k3 INIT(36834304)
+#define v_l4_k4 INIT(44174336)
+#define v_l4_k5 CONST(3047936)
+#define v_l4_b1 CONST(4096512)
+#define v_l4_b2 CONST(4097024)
+#define v_l4_b3 CONST(4097536)
+#define v_l4_b4 CONST(4098048)
+#define v_l4_b5 CONST(4098560)
+#define v_g1_l1_k INIT(44633088)
+#define v_g1_l1_b CONST(4106752)
+#define v_g1_l2_k INIT(44869632)
+#define v_g1_l2_b INIT(44889088)
+#define v_g1_r1_k INIT(44889344)
+#define v_g1_r1_b CONST(4107008)
+#define v_g1_r2_k INIT(45125888)
+#define v_g1_r2_b INIT(45145344)
+#define v_g1_a_c_k CONST(4107264)
+#define v_g1_a_c_b CONST(4123392)
+#define v_g1_b_k CONST(4123648)
+#define v_g1_b_b CONST(4139776)
+#define v_g2_l1_k INIT(45145600)
+#define v_g2_l1_b CONST(4140032)
+#define v_g2_l2_k INIT(45618688)
+#define v_g2_l2_b INIT(45638144)
+#define v_g2_r1_k INIT(45638400)
+#define v_g2_r1_b CONST(4140288)
+#define v_g2_r2_k INIT(46111488)
+#define v_g2_r2_b INIT(46130944)
+#define v_g2_a_c_k CONST(4140544)
+#define v_g2_a_c_b CONST(4156672)
+#define v_g2_b_k CONST(4156928)
+#define v_g2_b_b CONST(4173056)
+#define v_g3_l1_k INIT(46131200)
+#define v_g3_l1_b CONST(4173312)
+#define v_g3_l2_k CONST(4173568)
+#define v_g3_l2_b INIT(47077376)
+#define v_g3_r1_k INIT(47077632)
+#define v_g3_r1_b CONST(4193024)
+#define v_g3_r2_k CONST(4193280)
+#define v_g3_r2_b INIT(48023808)
+#define v_g3_a_c_k CONST(4212736)
+#define v_g3_a_c_b CONST(4228864)
+#define v_g3_b_k CONST(4229120)
+#define v_g3_b_b CONST(4245248)
+#define v_g4_l1_k INIT(48024064)
+#define v_g4_l1_b CONST(4245504)
+#define v_g4_l2_k CONST(4245760)
+#define v_g4_l2_b INIT(49916416)
+#define v_g4_r1_k INIT(49916672)
+#define v_g4_r1_b CONST(4265216)
+#define v_g4_r2_k CONST(4265472)
+#define v_g4_r2_b INIT(51809024)
+#define v_g4_a_c_k CONST(4284928)
+#define v_g4_a_c_b CONST(4301056)
+#define v_g4_b_k CONST(4301312)
+#define v_g4_b_b CONST(4317440)
+#define v_f3_a_c_k CONST(4317696)
+#define v_f3_a_c_b CONST(4333824)
+#define v_f3_b_k CONST(4334080)
+#define v_f3_b_b CONST(4350208)
+#define v_f2_a_c_k CONST(4350464)
+#define v_f2_a_c_b CONST(4366592)
+#define v_f2_b_k CONST(4366848)
+#define v_f2_b_b CONST(4382976)
+#define v_f1_a_c_k CONST(4383232)
+#define v_f1_a_c_b CONST(4399360)
+#define v_f1_b_k CONST(4399616)
+#define v_f1_b_b CONST(4415744)
+#define v_f0_a_c_k CONST(4416000)
+#define v_f0_a_c_b CONST(4432128)
+#define v_f0_b_k CONST(4432384)
+#define v_f0_b_b CONST(4448512)
+#define v_e0_a_c_k INIT(51809280)
+#define v_e0_a_c_b CONST(4448768)
+#define v_e0_b_k INIT(51825408)
+#define v_e0_b_b CONST(4449024)
+#define v_y_k CONST(4449280)
+#define v_y_b CONST(4451072)
+#define v_l4_t1_4_joined ARENA(34307072)
+#define v_l4_t1_3_joined ARENA(33905664)
+#define v_l4_t1_2_joined ARENA(34307072)
+#define v_l4_t1_1_joined ARENA(33905664)
+#define v_l4_t1_0_joined ARENA(34307072)
+#define v_l4_m_joined ARENA(35321600)
+#define v_l4_l1_joined ARENA(36224768)
+#define v_l3_t1_4_joined ARENA(35023872)
+#define v_l3_t1_3_joined ARENA(34221056)
+#define v_l3_t1_2_joined ARENA(35023872)
+#define v_l3_t1_1_joined ARENA(34221056)
+#define v_l3_t1_0_joined ARENA(35023872)
+#define v_l3_m_joined ARENA(36944640)
+#define v_l3_l1_joined ARENA(40200192)
+#define v_g2_l1_joined ARENA(40265984)
 #define v_g1_l1_joined ARENA(49961984)
+#define v_l1_b_joined ARENA(37167104)
 #define v_stem ARENA(0)
-#define v_p ARENA(39976960)
-#define v_l1_b_c_sum_filter CONST(21167104)
+#define v_l1_b_c_sum_filter CONST(4451328)
 #define v_l1_a ARENA(35360768)
 #define v_l1_b_c_sum_data ARENA(33554432)
 #define v_l1_b_c_sum_product ARENA(35360768)
-#define v_l1_b ARENA(37167104)
-#define v_l1_c_sum ARENA(33554432)
-#define v_l1_const CONST(21756928)
-#define v_l1 ARENA(36765696)
-#define v_l1_0_b_c_sum_filter CONST(21757952)
-#define v_l1_0_a ARENA(35360768)
-#define v_l1_0_b_c_sum_data ARENA(33554432)
-#define v_l1_0_b_c_sum_product ARENA(39976960)
-#define v_l1_0_b ARENA(41783296)
-#define v_l1_0 ARENA(33554432)
-#define v_l1_1_b_c_sum_filter CONST(22347776)
-#define v_l1_1_a ARENA(38572032)
-#define v_l1_1_b_c_sum_data ARENA(36765696)
-#define v_l1_1_b_c_sum_product ARENA(38572032)
-#define v_l1_1_b ARENA(36765696)
+#define v_l1_c_sum_weights CONST(5041152)
+#define v_l1_const CONST(5172224)
+#define v_l1 ARENA(33554432)
+#define v_l1_0_b_c_sum_filter CONST(5173248)
+#define v_l1_0_a ARENA(38572032)
+#define v_l1_0_b_c_sum_data ARENA(36765696)
+#define v_l1_0_b_c_sum_product ARENA(38572032)
+#define v_l1_0_b ARENA(40378368)
+#define v_l1_0 ARENA(36765696)
+#define v_l1_1_b_c_sum_filter CONST(5763072)
+#define v_l1_1_a ARENA(35360768)
+#define v_l1_1_b_c_sum_data ARENA(33554432)
+#define v_l1_1_b_c_sum_product ARENA(39976960)
+#define v_l1_1_b ARENA(33554432)
 #define v_l1_1 ARENA(46750720)
-#define v_l2_a_c_sum_weights CONST(22937600)
+#define v_l2_a_c_sum_weights CONST(6352896)
 #define v_l2_a_c_sum_merged ARENA(33554432)
-#define v_g1_l2_sum_weights CONST(23541760)
+#define v_g1_l2_sum_weights CONST(6957056)
 #define v_g1_l2_sum_merged ARENA(40955392)
-#define v_g1_s_const CONST(23580672)
+#define v_g1_s_const CONST(6995968)
 #define v_g1_s ARENA(49961984)
-#define v_g1_a ARENA(42385408)
-#define v_l2_b_c_sum_part_lines CONST(23580928)
+#define v_g1_a ARENA(40955392)
+#define v_l2_b_c_sum_part_lines CONST(6996224)
 #define v_l2_b_c_sum_part ARENA(0)
 #define v_l2_b ARENA(35160064)
 #define v_l2_c_sum ARENA(33554432)
-#define v_l2_const CONST(24170752)
+#define v_l2_const CONST(7586048)
 #define v_l2 ARENA(35160064)
-#define v_l2_0_b_c_sum_filter CONST(24172800)
-#define v_l2_0_a ARENA(36765696)
+#define v_l2_0_b_c_sum_filter CONST(7588096)
+#define v_l2_0_a ARENA(34457600)
 #define v_l2_0_b_c_sum_data ARENA(33554432)
 #define v_l2_0_b_c_sum_product ARENA(36765696)
-#define v_l2_0_b ARENA(38371328)
+#define v_l2_0_b ARENA(37668864)
 #define v_l2_0 ARENA(33554432)
-#define v_l2_1_b_c_sum_filter CONST(25221376)
-#define v_l2_1_a ARENA(36765696)
+#define v_l2_1_b_c_sum_filter CONST(9947392)
+#define v_l2_1_a ARENA(36063232)
 #define v_l2_1_b_c_sum_data ARENA(35160064)
-#define v_l2_1_b_c_sum_product ARENA(36765696)
-#define v_l2_1_b ARENA(38371328)
+#define v_l2_1_b_c_sum_product ARENA(36063232)
+#define v_l2_1_b ARENA(36966400)
 #define v_l2_1 ARENA(35160064)
-#define v_l2_2_b_c_sum_filter CONST(26269952)
-#define v_l2_2_a ARENA(36765696)
+#define v_l2_2_b_c_sum_filter CONST(12306688)
+#define v_l2_2_a ARENA(34457600)
 #define v_l2_2_b_c_sum_data ARENA(33554432)
 #define v_l2_2_b_c_sum_product ARENA(36765696)
 #define v_l2_2_b ARENA(33554432)
-#define v_l2_2 ARENA(37668864)
-#define v_g2_l1_sum_weights CONST(27318528)
+#define v_g2_l1_sum_weights CONST(14665984)
 #define v_g2_l1_sum_merged ARENA(33554432)
-#define v_g2_l2_sum_weights CONST(30005504)
-#define v_g2_l2_sum_merged ARENA(39274496)
-#define v_g2_s_const CONST(30044416)
-#define v_g2_s ARENA(42648832)
-#define v_g2_a ARENA(42714880)
-#define v_l3_l1 ARENA(40607488)
-#define v_l3_l2_c_sum_part_filter CONST(30044672)
-#define v_l3_l2_c_sum_part ARENA(39274496)
-#define v_l3_r2_c_sum_relaid CONST(30189312)
-#define v_l3_r2_c_sum_part ARENA(33554432)
-#define v_l3_m ARENA(35160064)
-#define v_l3_d_sum ARENA(33554432)
-#define v_l3_d_0_const CONST(30333952)
-#define v_l3_d_0 ARENA(34357248)
-#define v_l3_c1_0_sum_weights CONST(30338048)
-#define v_l3_c1_0_sum_merged ARENA(33554432)
-#define v_l3_c2_0_sum_weights CONST(33819648)
-#define v_l3_c2_0_sum_merged ARENA(33554432)
+#define v_g2_r1_sum_part_filter CONST(16879872)
+#define v_g2_r1_sum_part ARENA(38817024)
+#define v_g2_l2_sum_weights CONST(17352960)
+#define v_g2_l2_sum_merged ARENA(38817024)
+#define v_g2_s_const CONST(17391872)
+#define v_g2_s ARENA(40733440)
+#define v_g2_a_c_sum_part ARENA(0)
+#define v_g2_a ARENA(1383168)
+#define v_g2_b_sum_part ARENA(38817024)
+#define v_l3_l2_c_sum_weights CONST(17392128)
+#define v_l3_l2_c_sum_merged ARENA(33554432)
+#define v_l3_f_sum_weights CONST(17681152)
+#define v_l3_d_0_const CONST(20126464)
+#define v_l3_d_0 ARENA(33554432)
+#define v_l3_c1_0_sum_weights CONST(20130560)
+#define v_l3_c1_0_sum_merged ARENA(34357248)
+#define v_l3_c2_0_sum_weights CONST(23612160)
+#define v_l3_c2_0_sum_merged ARENA(34357248)
 #define v_l3_u_0 ARENA(35160064)
-#define v_l3_d_1 ARENA(33554432)
-#define v_l3_c1_1_sum_merged ARENA(34357248)
-#define v_l3_c2_1_sum_merged ARENA(34357248)
+#define v_l3_d_1 ARENA(34357248)
+#define v_l3_c1_1_sum_merged ARENA(33554432)
+#define v_l3_c2_1_sum_merged ARENA(33554432)
 #define v_l3_u_1 ARENA(35160064)
-#define v_l3_d_2 ARENA(34357248)
-#define v_l3_c1_2_sum_merged ARENA(33554432)
-#define v_l3_c2_2_sum_merged ARENA(33554432)
+#define v_l3_d_2 ARENA(33554432)
+#define v_l3_c1_2_sum_merged ARENA(34357248)
+#define v_l3_c2_2_sum_merged ARENA(34357248)
 #define v_l3_u_2 ARENA(35160064)
-#define v_l3_d_3 ARENA(33554432)
-#define v_l3_c1_3_sum_merged ARENA(34357248)
-#define v_l3_c2_3_sum_merged ARENA(34357248)
+#define v_l3_d_3 ARENA(34357248)
+#define v_l3_c1_3_sum_merged ARENA(33554432)
+#define v_l3_c2_3_sum_merged ARENA(33554432)
 #define v_l3_u_3 ARENA(35160064)
-#define v_l3_d_4 ARENA(34357248)
-#define v_l3_c1_4_sum_merged ARENA(33554432)
-#define v_l3_c2_4_sum_merged ARENA(33554432)
-#define v_l3_u_4 ARENA(34221056)
-#define v_l3 ARENA(35321600)
-#define v_g3_l1_sum_weights CONST(34108672)
+#define v_l3_d_4 ARENA(33554432)
+#define v_l3_c1_4_sum_merged ARENA(34357248)
+#define v_l3_c2_4_sum_merged ARENA(34357248)
+#define v_l3_u_4 ARENA(35023872)
+#define v_g3_l1_sum_weights CONST(23901184)
 #define v_g3_l1_sum_merged ARENA(33554432)
 #define v_g3_l1 ARENA(0)
 #define v_g3_r1 ARENA(16640)
 #define v_g3_r2_sum ARENA(33280)
-#define v_g3_s_const CONST(43341056)
-#define v_g3_s ARENA(42780928)
-#define v_g3_a ARENA(42797568)
-#define v_l4_l2_c_sum_weights CONST(43341312)
+#define v_g3_s_const CONST(33133568)
+#define v_g3_s ARENA(36425472)
+#define v_g3_a ARENA(36442112)
+#define v_l4_l2_c_sum_weights CONST(33133824)
 #define v_l4_l2_c_sum_merged ARENA(33554432)
-#define v_l4_m ARENA(34959360)
-#define v_l4_d_sum ARENA(33554432)
-#define v_l4_d_0_const CONST(44258816)
-#define v_l4_d_0 ARENA(33955840)
-#define v_l4_c1_0_sum_weights CONST(44267008)
-#define v_l4_c1_0_sum_merged ARENA(33554432)
-#define v_l4_t1_0 ARENA(0)
-#define v_l4_t3_0 ARENA(25088)
-#define v_l4_c4_0_sum ARENA(50176)
+#define v_l4_f_sum_weights CONST(34051328)
+#define v_l4_d_0_const CONST(43488512)
+#define v_l4_d_0 ARENA(33554432)
+#define v_l4_c1_0_sum_weights CONST(43496704)
+#define v_l4_c1_0_sum_merged ARENA(33955840)
+#define v_l4_c2_0_sum_weights CONST(58176768)
+#define v_l4_c2_0_sum_merged ARENA(33955840)
 #define v_l4_u_0 ARENA(34357248)
-#define v_l4_d_1 ARENA(33554432)
-#define v_l4_c1_1_sum_merged ARENA(33955840)
-#define v_l4_t1_1 ARENA(0)
-#define v_l4_t3_1 ARENA(25088)
-#define v_l4_c4_1_sum ARENA(50176)
+#define v_l4_d_1 ARENA(33955840)
+#define v_l4_c1_1_sum_merged ARENA(33554432)
+#define v_l4_c2_1_sum_merged ARENA(33554432)
 #define v_l4_u_1 ARENA(34357248)
-#define v_l4_d_2 ARENA(33955840)
-#define v_l4_c1_2_sum_merged ARENA(33554432)
-#define v_l4_t1_2 ARENA(0)
-#define v_l4_t3_2 ARENA(25088)
-#define v_l4_c4_2_sum ARENA(50176)
+#define v_l4_d_2 ARENA(33554432)
+#define v_l4_c1_2_sum_merged ARENA(33955840)
+#define v_l4_c2_2_sum_merged ARENA(33955840)
 #define v_l4_u_2 ARENA(34357248)
-#define v_l4_d_3 ARENA(33554432)
-#define v_l4_c1_3_sum_merged ARENA(33955840)
-#define v_l4_t1_3 ARENA(0)
-#define v_l4_t3_3 ARENA(25088)
-#define v_l4_c4_3_sum ARENA(50176)
+#define v_l4_d_3 ARENA(33955840)
+#define v_l4_c1_3_sum_merged ARENA(33554432)
+#define v_l4_c2_3_sum_merged ARENA(33554432)
 #define v_l4_u_3 ARENA(34357248)
-#define v_l4_d_4 ARENA(33955840)
-#define v_l4_c1_4_sum_merged ARENA(33554432)
-#define v_l4_t1_4 ARENA(0)
-#define v_l4_t3_4 ARENA(25088)
-#define v_l4_c4_4_sum ARENA(50176)
-#define v_l4_u_4 ARENA(33554432)
-#define v_l4 ARENA(41984000)
-#define v_g4_l1_sum_part ARENA(33554432)
-#define v_g4_l1 ARENA(42814208)
-#define v_g4_r1_sum_part ARENA(33554432)
-#define v_g4_r1 ARENA(41984000)
-#define v_g4_r2_sum ARENA(0)
-#define v_g4_s_const CONST(58947072)
+#define v_l4_d_4 ARENA(33554432)
+#define v_l4_c1_4_sum_merged ARENA(33955840)
+#define v_l4_c2_4_sum_merged ARENA(33955840)
+#define v_l4_u_4 ARENA(34357248)
+#define v_l4 ARENA(33955840)
+#define v_g4_l1_sum_weights CONST(59094272)
+#define v_g4_l1_sum_merged ARENA(33554432)
+#define v_g4_l1 ARENA(0)
+#define v_g4_r1 ARENA(4352)
+#define v_g4_r2_sum ARENA(8704)
+#define v_g4_s_const CONST(62878976)
 #define v_g4_s ARENA(4352)
 #define v_g4_a ARENA(0)
 #define v_g4 ARENA(16640)
 #define v_s3 ARENA(0)
 #define v_f3_a ARENA(16640)
 #define v_f3 ARENA(33280)
-#define v_s2 ARENA(33554432)
-#define v_f2_a ARENA(33620480)
-#define v_f2 ARENA(33817856)
+#define v_s2 ARENA(1383168)
+#define v_f2_a_c_sum_part ARENA(0)
+#define v_f2_a ARENA(1449216)
+#define v_f2_b_sum_part ARENA(0)
+#define v_f2 ARENA(1449216)
 #define v_s1 ARENA(33554432)
 #define v_f1_a ARENA(33817856)
 #define v_f1_b_sum ARENA(34081280)
 #define v_f0_a ARENA(33817856)
 #define v_f0_b_sum ARENA(34344704)
-#define v_u0_const CONST(58947328)
-#define v_u0 ARENA(52520960)
-#define v_e0_b_sum_filter CONST(58947584)
-#define v_e0_a_c_sum_filter CONST(59011328)
-#define v_e0_a_c_sum_data ARENA(33554432)
-#define v_e0_a_c_sum_product ARENA(43037696)
-#define v_e0_a ARENA(0)
-#define v_e0_b_sum_data ARENA(33554432)
-#define v_e0_b_sum_product ARENA(43037696)
-#define v_e0 ARENA(33554432)
-#define v_l3_r1 ARENA(40607488)
+#define v_u0_const CONST(62879232)
+#define v_u0 ARENA(46198784)
+#define v_e0_a_c_sum_part_filter CONST(62879488)
+#define v_e0_a_c_sum_part ARENA(33554432)
+#define v_e0_a ARENA(50413568)
+#define v_e0_b_sum_part_filter CONST(62895616)
+#define v_e0_b_sum_part ARENA(33554432)
+#define v_e0 ARENA(50413568)
 #define v_workspace ARENA_OF(char, 0)
-#define v_arrived CONST_OF(unsigned, 59075072)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
     {256, 0, 37632, 1},  // stem.c.k
     {37888, 37632, 256, 1},  // stem.c.b
-    {38144, 37888, 65536, 1},  // l1.d.k
-    {103680, 0, 1024, 0},  // l1.d.b
-    {104704, 103424, 16384, 1},  // l1.a.c.k
-    {121088, 119808, 256, 1},  // l1.a.c.b
-    {121344, 1024, 147456, 0},  // l1.b.c.k
-    {268800, 120064, 256, 1},  // l1.b.c.b
-    {269056, 120320, 65536, 1},  // l1.c.k
-    {334592, 148480, 1024, 0},  // l1.c.b
-    {335616, 185856, 65536, 1},  // l1.0.a.c.k
-    {401152, 251392, 256, 1},  // l1.0.a.c.b
-    {401408, 149504, 147456, 0},  // l1.0.b.c.k
-    {548864, 251648, 256, 1},  // l1.0.b.c.b
-    {549120, 251904, 65536, 1},  // l1.0.c.k
-    {614656, 317440, 1024, 1},  // l1.0.c.b
-    {615680, 318464, 65536, 1},  // l1.1.a.c.k
-    {681216, 384000, 256, 1},  // l1.1.a.c.b
-    {681472, 296960, 147456, 0},  // l1.1.b.c.k
-    {828928, 384256, 256, 1},  // l1.1.b.c.b
-    {829184, 384512, 65536, 1},  // l1.1.c.k
-    {894720, 450048, 1024, 1},  // l1.1.c.b
-    {895744, 451072, 524288, 1},  // l2.d.k
-    {1420032, 444416, 2048, 0},  // l2.d.b
-    {1422080, 446464, 131072, 0},  // l2.a.c.k
-    {1553152, 975360, 512, 1},  // l2.a.c.b
-    {1553664, 577536, 589824, 0},  // l2.b.c.k
-    {2143488, 975872, 512, 1},  // l2.b.c.b
-    {2144000, 976384, 262144, 1},  // l2.c.k
-    {2406144, 1167360, 2048, 0},  // l2.c.b
-    {2408192, 1238528, 262144, 1},  // l2.0.a.c.k
-    {2670336, 1500672, 512, 1},  // l2.0.a.c.b
-    {2670848, 1169408, 589824, 0},  // l2.0.b.c.k
-    {3260672, 1501184, 512, 1},  // l2.0.b.c.b
-    {3261184, 1501696, 262144, 1},  // l2.0.c.k
-    {3523328, 1763840, 2048, 1},  // l2.0.c.b
-    {3525376, 1765888, 262144, 1},  // l2.1.a.c.k
-    {3787520, 2028032, 512, 1},  // l2.1.a.c.b
-    {3788032, 1759232, 589824, 0},  // l2.1.b.c.k
-    {4377856, 2028544, 512, 1},  // l2.1.b.c.b
-    {4378368, 2029056, 262144, 1},  // l2.1.c.k
-    {4640512, 2291200, 2048, 1},  // l2.1.c.b
-    {4642560, 2293248, 262144, 1},  // l2.2.a.c.k
-    {4904704, 2555392, 512, 1},  // l2.2.a.c.b
-    {4905216, 2349056, 589824, 0},  // l2.2.b.c.k
-    {5495040, 2555904, 512, 1},  // l2.2.b.c.b
-    {5495552, 2556416, 262144, 1},  // l2.2.c.k
-    {5757696, 2818560, 2048, 1},  // l2.2.c.b
-    {5759744, 2938880, 870400, 0},  // l3.l1.c.k
-    {6630144, 2820608, 340, 1},  // l3.l1.c.b
-    {6630656, 3809280, 144500, 0},  // l3.l2.c.k
-    {6775296, 2821120, 340, 1},  // l3.l2.c.b
-    {6775808, 3953920, 870400, 0},  // l3.r1.c.k
-    {7646208, 2821632, 340, 1},  // l3.r1.c.b
-    {7646720, 4824320, 144500, 0},  // l3.r2.c.k
-    {7791360, 2822144, 340, 1},  // l3.r2.c.b
-    {7791872, 2822656, 348160, 1},  // l3.f.k
-    {8140032, 4968960, 4096, 0},  // l3.f.b
-    {8144128, 3170816, 2097152, 1},  // l3.d.k
-    {10241280, 4973056, 4096, 0},  // l3.d.b
-    {10245376, 4977152, 1740800, 0},  // l3.k1
-    {11986176, 6717952, 144500, 0},  // l3.k2
-    {12130816, 6862592, 1740800, 0},  // l3.k3
-    {13871616, 8603392, 144500, 0},  // l3.k4
-    {14016256, 5267968, 348160, 1},  // l3.k5
-    {14364416, 5616128, 340, 1},  // l3.b1
-    {14364928, 5616640, 340, 1},  // l3.b2
-    {14365440, 5617152, 340, 1},  // l3.b3
-    {14365952, 5617664, 340, 1},  // l3.b4
-    {14366464, 5618176, 4096, 1},  // l3.b5
-    {14370560, 8748032, 3670016, 0},  // l4.l1.c.k
-    {18040576, 5622272, 512, 1},  // l4.l1.c.b
-    {18041088, 12418048, 458752, 0},  // l4.l2.c.k
-    {18499840, 5622784, 512, 1},  // l4.l2.c.b
-    {18500352, 12876800, 3670016, 0},  // l4.r1.c.k
-    {22170368, 5623296, 512, 1},  // l4.r1.c.b
-    {22170880, 16546816, 458752, 0},  // l4.r2.c.k
-    {22629632, 5623808, 512, 1},  // l4.r2.c.b
-    {22630144, 5624320, 1048576, 1},  // l4.f.k
-    {23678720, 17005568, 8192, 0},  // l4.f.b
-    {23686912, 6672896, 8388608, 1},  // l4.d.k
-    {32075520, 17013760, 8192, 0},  // l4.d.b
-    {32083712, 17021952, 7340032, 0},  // l4.k1
-    {39423744, 15061504, 458752, 1},  // l4.k2
-    {39882496, 24361984, 7340032, 0},  // l4.k3
-    {47222528, 15520256, 458752, 1},  // l4.k4
-    {47681280, 15979008, 1048576, 1},  // l4.k5
-    {48729856, 17027584, 512, 1},  // l4.b1
-    {48730368, 17028096, 512, 1},  // l4.b2
-    {48730880, 17028608, 512, 1},  // l4.b3
-    {48731392, 17029120, 512, 1},  // l4.b4
-    {48731904, 17029632, 8192, 1},  // l4.b5
-    {48740096, 31702016, 236544, 0},  // g1.l1.k
-    {48976640, 17037824, 84, 1},  // g1.l1.b
-    {48976896, 31938560, 19404, 0},  // g1.l2.k
-    {48996352, 31958016, 84, 0},  // g1.l2.b
-    {48996608, 31958272, 236544, 0},  // g1.r1.k
-    {49233152, 17038080, 84, 1},  // g1.r1.b
-    {49233408, 32194816, 19404, 0},  // g1.r2.k
-    {49252864, 32214272, 84, 0},  // g1.r2.b
-    {49253120, 17038336, 15876, 1},  // g1.a.c.k
-    {49269248, 17054464, 84, 1},  // g1.a.c.b
-    {49269504, 17054720, 15876, 1},  // g1.b.k
-    {49285632, 17070848, 84, 1},  // g1.b.b
-    {49285888, 32214528, 473088, 0},  // g2.l1.k
-    {49758976, 17071104, 84, 1},  // g2.l1.b
-    {49759232, 32687616, 19404, 0},  // g2.l2.k
-    {49778688, 32707072, 84, 0},  // g2.l2.b
-    {49778944, 32707328, 473088, 0},  // g2.r1.k
-    {50252032, 17071360, 84, 1},  // g2.r1.b
-    {50252288, 33180416, 19404, 0},  // g2.r2.k
-    {50271744, 33199872, 84, 0},  // g2.r2.b
-    {50272000, 17071616, 15876, 1},  // g2.a.c.k
-    {50288128, 17087744, 84, 1},  // g2.a.c.b
-    {50288384, 17088000, 15876, 1},  // g2.b.k
-    {50304512, 17104128, 84, 1},  // g2.b.b
-    {50304768, 33200128, 946176, 0},  // g3.l1.k
-    {51250944, 17104384, 84, 1},  // g3.l1.b
-    {51251200, 17104640, 19404, 1},  // g3.l2.k
-    {51270656, 34146304, 84, 0},  // g3.l2.b
-    {51270912, 34146560, 946176, 0},  // g3.r1.k
-    {52217088, 17124096, 84, 1},  // g3.r1.b
-    {52217344, 17124352, 19404, 1},  // g3.r2.k
-    {52236800, 35092736, 84, 0},  // g3.r2.b
-    {52237056, 17143808, 15876, 1},  // g3.a.c.k
-    {52253184, 17159936, 84, 1},  // g3.a.c.b
-    {52253440, 17160192, 15876, 1},  // g3.b.k
-    {52269568, 17176320, 84, 1},  // g3.b.b
-    {52269824, 17176576, 1892352, 1},  // g4.l1.k
-    {54162176, 19068928, 84, 1},  // g4.l1.b
-    {54162432, 19069184, 19404, 1},  // g4.l2.k
-    {54181888, 35092992, 84, 0},  // g4.l2.b
-    {54182144, 19088640, 1892352, 1},  // g4.r1.k
-    {56074496, 20980992, 84, 1},  // g4.r1.b
-    {56074752, 20981248, 19404, 1},  // g4.r2.k
-    {56094208, 35093248, 84, 0},  // g4.r2.b
-    {56094464, 21000704, 15876, 1},  // g4.a.c.k
-    {56110592, 21016832, 84, 1},  // g4.a.c.b
-    {56110848, 21017088, 15876, 1},  // g4.b.k
-    {56126976, 21033216, 84, 1},  // g4.b.b
-    {56127232, 21033472, 15876, 1},  // f3.a.c.k
-    {56143360, 21049600, 84, 1},  // f3.a.c.b
-    {56143616, 21049856, 15876, 1},  // f3.b.k
-    {56159744, 21065984, 84, 1},  // f3.b.b
-    {56160000, 21066240, 15876, 1},  // f2.a.c.k
-    {56176128, 21082368, 84, 1},  // f2.a.c.b
-    {56176384, 21082624, 15876, 1},  // f2.b.k
-    {56192512, 21098752, 84, 1},  // f2.b.b
-    {56192768, 21099008, 15876, 1},  // f1.a.c.k
-    {56208896, 21115136, 84, 1},  // f1.a.c.b
-    {56209152, 21115392, 15876, 1},  // f1.b.k
-    {56225280, 21131520, 84, 1},  // f1.b.b
-    {56225536, 21131776, 15876, 1},  // f0.a.c.k
-    {56241664, 21147904, 84, 1},  // f0.a.c.b
-    {56241920, 21148160, 15876, 1},  // f0.b.k
-    {56258048, 21164288, 84, 1},  // f0.b.b
-    {56258304, 35093504, 15876, 0},  // e0.a.c.k
-    {56274432, 21164544, 84, 1},  // e0.a.c.b
-    {56274688, 35109632, 15876, 0},  // e0.b.k
-    {56290816, 21164800, 84, 1},  // e0.b.b
-    {56291072, 21165056, 1764, 1},  // y.k
-    {56292864, 21166848, 84, 1},  // y.b
+    {38144, 0, 65536, 0},  // l1.d.k
+    {103680, 65536, 1024, 0},  // l1.d.b
+    {104704, 37888, 16384, 1},  // l1.a.c.k
+    {121088, 54272, 256, 1},  // l1.a.c.b
+    {121344, 66560, 147456, 0},  // l1.b.c.k
+    {268800, 54528, 256, 1},  // l1.b.c.b
+    {269056, 214016, 65536, 0},  // l1.c.k
+    {334592, 279552, 1024, 0},  // l1.c.b
+    {335616, 54784, 65536, 1},  // l1.0.a.c.k
+    {401152, 120320, 256, 1},  // l1.0.a.c.b
+    {401408, 280576, 147456, 0},  // l1.0.b.c.k
+    {548864, 120576, 256, 1},  // l1.0.b.c.b
+    {549120, 120832, 65536, 1},  // l1.0.c.k
+    {614656, 186368, 1024, 1},  // l1.0.c.b
+    {615680, 187392, 65536, 1},  // l1.1.a.c.k
+    {681216, 252928, 256, 1},  // l1.1.a.c.b
+    {681472, 428032, 147456, 0},  // l1.1.b.c.k
+    {828928, 253184, 256, 1},  // l1.1.b.c.b
+    {829184, 253440, 65536, 1},  // l1.1.c.k
+    {894720, 318976, 1024, 1},  // l1.1.c.b
+    {895744, 320000, 524288, 1},  // l2.d.k
+    {1420032, 575488, 2048, 0},  // l2.d.b
+    {1422080, 577536, 131072, 0},  // l2.a.c.k
+    {1553152, 844288, 512, 1},  // l2.a.c.b
+    {1553664, 708608, 589824, 0},  // l2.b.c.k
+    {2143488, 844800, 512, 1},  // l2.b.c.b
+    {2144000, 845312, 262144, 1},  // l2.c.k
+    {2406144, 1298432, 2048, 0},  // l2.c.b
+    {2408192, 1107456, 262144, 1},  // l2.0.a.c.k
+    {2670336, 1369600, 512, 1},  // l2.0.a.c.b
+    {2670848, 1300480, 589824, 0},  // l2.0.b.c.k
+    {3260672, 1370112, 512, 1},  // l2.0.b.c.b
+    {3261184, 1370624, 262144, 1},  // l2.0.c.k
+    {3523328, 1632768, 2048, 1},  // l2.0.c.b
+    {3525376, 1634816, 262144, 1},  // l2.1.a.c.k
+    {3787520, 1896960, 512, 1},  // l2.1.a.c.b
+    {3788032, 1890304, 589824, 0},  // l2.1.b.c.k
+    {4377856, 1897472, 512, 1},  // l2.1.b.c.b
+    {4378368, 1897984, 262144, 1},  // l2.1.c.k
+    {4640512, 2160128, 2048, 1},  // l2.1.c.b
+    {4642560, 2162176, 262144, 1},  // l2.2.a.c.k
+    {4904704, 2424320, 512, 1},  // l2.2.a.c.b
+    {4905216, 2480128, 589824, 0},  // l2.2.b.c.k
+    {5495040, 2424832, 512, 1},  // l2.2.b.c.b
+    {5495552, 2425344, 262144, 1},  // l2.2.c.k
+    {5757696, 2687488, 2048, 1},  // l2.2.c.b
+    {5759744, 3069952, 870400, 0},  // l3.l1.c.k
+    {6630144, 2689536, 340, 1},  // l3.l1.c.b
+    {6630656, 3940352, 144500, 0},  // l3.l2.c.k
+    {6775296, 2690048, 340, 1},  // l3.l2.c.b
+    {6775808, 4084992, 870400, 0},  // l3.r1.c.k
+    {7646208, 2690560, 340, 1},  // l3.r1.c.b
+    {7646720, 4955392, 144500, 0},  // l3.r2.c.k
+    {7791360, 2691072, 340, 1},  // l3.r2.c.b
+    {7791872, 5100032, 348160, 0},  // l3.f.k
+    {8140032, 5448192, 4096, 0},  // l3.f.b
+    {8144128, 5452288, 2097152, 0},  // l3.d.k
+    {10241280, 7549440, 4096, 0},  // l3.d.b
+    {10245376, 7553536, 1740800, 0},  // l3.k1
+    {11986176, 9294336, 144500, 0},  // l3.k2
+    {12130816, 9438976, 1740800, 0},  // l3.k3
+    {13871616, 11179776, 144500, 0},  // l3.k4
+    {14016256, 2691584, 348160, 1},  // l3.k5
+    {14364416, 3039744, 340, 1},  // l3.b1
+    {14364928, 3040256, 340, 1},  // l3.b2
+    {14365440, 3040768, 340, 1},  // l3.b3
+    {14365952, 3041280, 340, 1},  // l3.b4
+    {14366464, 3041792, 4096, 1},  // l3.b5
+    {14370560, 11324416, 3670016, 0},  // l4.l1.c.k
+    {18040576, 3045888, 512, 1},  // l4.l1.c.b
+    {18041088, 14994432, 458752, 0},  // l4.l2.c.k
+    {18499840, 3046400, 512, 1},  // l4.l2.c.b
+    {18500352, 15453184, 3670016, 0},  // l4.r1.c.k
+    {22170368, 3046912, 512, 1},  // l4.r1.c.b
+    {22170880, 19123200, 458752, 0},  // l4.r2.c.k
+    {22629632, 3047424, 512, 1},  // l4.r2.c.b
+    {22630144, 19581952, 1048576, 0},  // l4.f.k
+    {23678720, 20630528, 8192, 0},  // l4.f.b
+    {23686912, 20638720, 8388608, 0},  // l4.d.k
+    {32075520, 29027328, 8192, 0},  // l4.d.b
+    {32083712, 29035520, 7340032, 0},  // l4.k1
+    {39423744, 36375552, 458752, 0},  // l4.k2
+    {39882496, 36834304, 7340032, 0},  // l4.k3
+    {47222528, 44174336, 458752, 0},  // l4.k4
+    {47681280, 3047936, 1048576, 1},  // l4.k5
+    {48729856, 4096512, 512, 1},  // l4.b1
+    {48730368, 4097024, 512, 1},  // l4.b2
+    {48730880, 4097536, 512, 1},  // l4.b3
+    {48731392, 4098048, 512, 1},  // l4.b4
+    {48731904, 4098560, 8192, 1},  // l4.b5
+    {48740096, 44633088, 236544, 0},  // g1.l1.k
+    {48976640, 4106752, 84, 1},  // g1.l1.b
+    {48976896, 44869632, 19404, 0},  // g1.l2.k
+    {48996352, 44889088, 84, 0},  // g1.l2.b
+    {48996608, 44889344, 236544, 0},  // g1.r1.k
+    {49233152, 4107008, 84, 1},  // g1.r1.b
+    {49233408, 45125888, 19404, 0},  // g1.r2.k
+    {49252864, 45145344, 84, 0},  // g1.r2.b
+    {49253120, 4107264, 15876, 1},  // g1.a.c.k
+    {49269248, 4123392, 84, 1},  // g1.a.c.b
+    {49269504, 4123648, 15876, 1},  // g1.b.k
+    {49285632, 4139776, 84, 1},  // g1.b.b
+    {49285888, 45145600, 473088, 0},  // g2.l1.k
+    {49758976, 4140032, 84, 1},  // g2.l1.b
+    {49759232, 45618688, 19404, 0},  // g2.l2.k
+    {49778688, 45638144, 84, 0},  // g2.l2.b
+    {49778944, 45638400, 473088, 0},  // g2.r1.k
+    {50252032, 4140288, 84, 1},  // g2.r1.b
+    {50252288, 46111488, 19404, 0},  // g2.r2.k
+    {50271744, 46130944, 84, 0},  // g2.r2.b
+    {50272000, 4140544, 15876, 1},  // g2.a.c.k
+    {50288128, 4156672, 84, 1},  // g2.a.c.b
+    {50288384, 4156928, 15876, 1},  // g2.b.k
+    {50304512, 4173056, 84, 1},  // g2.b.b
+    {50304768, 46131200, 946176, 0},  // g3.l1.k
+    {51250944, 4173312, 84, 1},  // g3.l1.b
+    {51251200, 4173568, 19404, 1},  // g3.l2.k
+    {51270656, 47077376, 84, 0},  // g3.l2.b
+    {51270912, 47077632, 946176, 0},  // g3.r1.k
+    {52217088, 4193024, 84, 1},  // g3.r1.b
+    {52217344, 4193280, 19404, 1},  // g3.r2.k
+    {52236800, 48023808, 84, 0},  // g3.r2.b
+    {52237056, 4212736, 15876, 1},  // g3.a.c.k
+    {52253184, 4228864, 84, 1},  // g3.a.c.b
+    {52253440, 4229120, 15876, 1},  // g3.b.k
+    {52269568, 4245248, 84, 1},  // g3.b.b
+    {52269824, 48024064, 1892352, 0},  // g4.l1.k
+    {54162176, 4245504, 84, 1},  // g4.l1.b
+    {54162432, 4245760, 19404, 1},  // g4.l2.k
+    {54181888, 49916416, 84, 0},  // g4.l2.b
+    {54182144, 49916672, 1892352, 0},  // g4.r1.k
+    {56074496, 4265216, 84, 1},  // g4.r1.b
+    {56074752, 4265472, 19404, 1},  // g4.r2.k
+    {56094208, 51809024, 84, 0},  // g4.r2.b
+    {56094464, 4284928, 15876, 1},  // g4.a.c.k
+    {56110592, 4301056, 84, 1},  // g4.a.c.b
+    {56110848, 4301312, 15876, 1},  // g4.b.k
+    {56126976, 4317440, 84, 1},  // g4.b.b
+    {56127232, 4317696, 15876, 1},  // f3.a.c.k
+    {56143360, 4333824, 84, 1},  // f3.a.c.b
+    {56143616, 4334080, 15876, 1},  // f3.b.k
+    {56159744, 4350208, 84, 1},  // f3.b.b
+    {56160000, 4350464, 15876, 1},  // f2.a.c.k
+    {56176128, 4366592, 84, 1},  // f2.a.c.b
+    {56176384, 4366848, 15876, 1},  // f2.b.k
+    {56192512, 4382976, 84, 1},  // f2.b.b
+    {56192768, 4383232, 15876, 1},  // f1.a.c.k
+    {56208896, 4399360, 84, 1},  // f1.a.c.b
+    {56209152, 4399616, 15876, 1},  // f1.b.k
+    {56225280, 4415744, 84, 1},  // f1.b.b
+    {56225536, 4416000, 15876, 1},  // f0.a.c.k
+    {56241664, 4432128, 84, 1},  // f0.a.c.b
+    {56241920, 4432384, 15876, 1},  // f0.b.k
+    {56258048, 4448512, 84, 1},  // f0.b.b
+    {56258304, 51809280, 15876, 0},  // e0.a.c.k
+    {56274432, 4448768, 84, 1},  // e0.a.c.b
+    {56274688, 51825408, 15876, 0},  // e0.b.k
+    {56290816, 4449024, 84, 1},  // e0.b.b
+    {56291072, 4449280, 1764, 1},  // y.k
+    {56292864, 4451072, 84, 1},  // y.b
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -770,8 +761,7 @@ typedef struct conv_call {
 
 static const conv_size conv_sizes[] = {
     {"l1.a", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.c.sum", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l1", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
+    {"l1", 0, 1, 128, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.0.a", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.0", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.1.a", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
@@ -785,31 +775,29 @@ static const conv_size conv_sizes[] = {
     {"l2.1", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.2.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.2", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"g2.a", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.d.sum", 0, 1, 512, 1024, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 0, 0},
-    {"l3.d.0", 0, 1, 85, 1024, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
+    {"l3.d.0", 0, 1, 597, 1024, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
     {"l3.d.1", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l3.d.2", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l3.d.3", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l3.d.4", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l3", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.d.sum", 0, 1, 1024, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 0, 0},
-    {"l4.d.0", 0, 1, 128, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
+    {"l4.d.0", 0, 1, 1152, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
     {"l4.d.1", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l4.d.2", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l4.d.3", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l4.d.4", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l4", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"f2.a", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"f2", 0, 1, 21, 21, 1, {28, 28}, {28, 28}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
     {"f1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"f1.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
     {"f0.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
+    {"e0.a.c.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
+        0},
+    {"e0.b.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
+        0},
     {"y", 0, 1, 21, 21, 1, {224, 224}, {224, 224}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
 };
 enum {
     CONV_l1_a,
-    CONV_l1_c_sum,
     CONV_l1,
     CONV_l1_0_a,
     CONV_l1_0,
@@ -824,26 +812,23 @@ enum {
     CONV_l2_1,
     CONV_l2_2_a,
     CONV_l2_2,
-    CONV_g2_a,
-    CONV_l3_d_sum,
     CONV_l3_d_0,
     CONV_l3_d_1,
     CONV_l3_d_2,
     CONV_l3_d_3,
     CONV_l3_d_4,
     CONV_l3,
-    CONV_l4_d_sum,
     CONV_l4_d_0,
     CONV_l4_d_1,
     CONV_l4_d_2,
     CONV_l4_d_3,
     CONV_l4_d_4,
     CONV_l4,
-    CONV_f2_a,
-    CONV_f2,
     CONV_f1_a,
     CONV_f1_b_sum,
     CONV_f0_b_sum,
+    CONV_e0_a_c_sum_part,
+    CONV_e0_b_sum_part,
     CONV_y,
 };
 
@@ -957,19 +942,6 @@ struct product_tile {
     }
 };
 
-// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
-// read (by __ldcg) then, and the counter is 0 again.
-static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
-    int last = 0;
-    __syncthreads();
-    if (threadIdx.x + threadIdx.y == 0u) {
-        __threadfence();
-        last = atomicInc(arrived, n - 1u) == n - 1u;
-        __threadfence();
-    }
-    return __syncthreads_or(last) != 0;
-}
-
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -1026,6 +998,24 @@ static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__res
             y[o0 * 24576 + o1 * 4096 + i2 * 64 + i3] = d[o0][o1];
         }
     }
+}
+
+// by merging: laid side by side
+// l1.c.sum.weights[i0,i1] = l1.d.k[i0,i1-64,0,0] + l1.c.k[i0,i1,0,0] where i1 in 0:128, pad l1.c.k
+//     0, pad l1.d.k 0
+static __global__ void __launch_bounds__(64) k_map_397f7705(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 8192u) return;
+    const int i1 = (int)(id % 32u) * 4;
+    const int i0 = (int)(id / 32u);
+    const float4 v0 = i1 >= 64 ? *reinterpret_cast<const float4 *>(p0 + i0 * 64 + i1 - 64)
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    const float4 v1 = i1 < 64 ? *reinterpret_cast<const float4 *>(p1 + i0 * 64 + i1)
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    *reinterpret_cast<float4 *>(y + i0 * 128 + i1) = make_float4(v0.x + v1.x, v0.y + v1.y,
+        v0.z + v1.z, v0.w + v1.w);
 }
 
 // l1.const[i0] = l1.c.b[i0] + l1.d.b[i0]
@@ -1120,28 +1110,17 @@ static __global__ void __launch_bounds__(64) k_map_dedbcc01(const float *__restr
         v0.w + v1.w);
 }
 
-// l2.0.b.c.sum.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
-static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    d[0] = s0;
-    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-    d[3 * step] = s2;
-}
-
-// by basis change F(2x2,3x3)
-// l2.0.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.g[i0,r0] * l2.0.b.c.k[i2,i3,r0,r1] *
-//     l2.0.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_dc750460(const float *__restrict__ p0,
+// by basis change F(4x4,3x3)
+// l2.0.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.g[i0,r0] * l2.0.b.c.k[i2,i3,r0,r1] *
+//     l1.b.c.sum.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
-    float d[4][4];
+    float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
 #pragma unroll
@@ -1151,49 +1130,74 @@ static __global__ void __launch_bounds__(64) k_basis_dc750460(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        basis_44984c55(&d[0][r1], 4);
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_44984c55(&d[o0][0], 1);
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
+    for (int o0 = 0; o0 < 6; o0++) {
 #pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[o0 * 65536 + o1 * 16384 + i2 * 128 + i3] = d[o0][o1];
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 98304 + o1 * 16384 + i2 * 128 + i3] = d[o0][o1];
         }
     }
 }
 
 // by merging: laid side by side
-// g2.l1.sum.weights[i0,i1] = g2.r1.k[i0/11-21,i1,0,i0%11] * [i0 <= 461] * [i0 >= 231] +
-//     g2.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l3.l1.c.k[(i0+3)/5-93,i1,(i0+3)%5,0] * [i0 <= 886]
-//     * [i0 >= 462] + l3.r1.c.k[(i0+3)/5-178,i1,0,(i0+3)%5] * [i0 >= 887] where i0 in 0:1312, pad
-//     g2.l1.k 0, pad g2.r1.k 0, pad l3.l1.c.k 0, pad l3.r1.c.k 0
-static __global__ void __launch_bounds__(256) k_map_c65bf24f(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
+// g2.l1.sum.weights[i0,i1] = l3.l1.c.k[(i0+4)/5-47,i1,(i0+4)%5,0] * [i0 <= 655] * [i0 >= 231] +
+//     g2.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l3.r1.c.k[(i0+4)/5-132,i1,0,(i0+4)%5] * [i0 >=
+//     656] where i0 in 0:1081, pad g2.l1.k 0, pad l3.l1.c.k 0, pad l3.r1.c.k 0
+static __global__ void __launch_bounds__(256) k_map_62096a01(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
-    if (id >= 671744u) return;
+    if (id >= 553472u) return;
     const int i1 = (int)(id % 512u);
     const int i0 = (int)(id / 512u);
-    const int t0 = i0 - 462;
-    const int t1 = (i0 + 3) / 5;
-    const int t2 = t1 - 93;
-    const int t3 = (i0 + 3) % 5;
-    const float v0 = (unsigned)t0 < 425u ? ((unsigned)t2 < 85u ? p0[t2 * 2560 + i1 * 5 + t3] : 0.f)
-        : 0.f;
+    const int t0 = (i0 + 4) / 5;
+    const int t1 = (i0 + 4) % 5;
+    const float v0 = i0 >= 656 ? (t0 >= 132 ? p0[t0 * 2560 + i1 * 5 + t1 - 337920] : 0.f) : 0.f;
+    const int t2 = i0 / 11;
+    const int t3 = i0 % 11;
+    const float v1 = i0 < 231 ? (t2 < 21 ? p1[t2 * 5632 + i1 * 11 + t3] : 0.f) : 0.f;
     const int t4 = i0 - 231;
-    const int t5 = i0 / 11;
-    const int t6 = t5 - 21;
-    const int t7 = i0 % 11;
-    const float v1 = (unsigned)t4 < 231u ? ((unsigned)t6 < 21u ? p1[t6 * 5632 + i1 * 11 + t7] : 0.f)
+    const int t5 = t0 - 47;
+    const float v2 = (unsigned)t4 < 425u ? ((unsigned)t5 < 85u ? p2[t5 * 2560 + i1 * 5 + t1] : 0.f)
         : 0.f;
-    const float v2 = i0 < 231 ? (t5 < 21 ? p2[t5 * 5632 + i1 * 11 + t7] : 0.f) : 0.f;
-    const float v3 = i0 >= 887 ? (t1 >= 178 ? p3[t1 * 2560 + i1 * 5 + t3 - 455680] : 0.f) : 0.f;
-    y[i0 * 512 + i1] = v0 + (v1 + v2) + v3;
+    y[i0 * 512 + i1] = v0 + (v1 + v2);
+}
+
+// by merging: laid side by side
+// l3.l2.c.sum.weights[i0,i1,i2,i3] = l3.l2.c.k[i1,i3,0,i2] * [i0 == 0] + l3.r2.c.k[i1,i3,i2,0] *
+//     [i0 == 1] where i0 in 0:2
+static __global__ void __launch_bounds__(256) k_map_720f4996(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
+    if (id >= 72250u) return;
+    const int i3 = (int)(id % 85u);
+    const int i2 = (int)(id / 85u % 5u);
+    const int i1 = (int)(id / 425u % 85u);
+    const int i0 = (int)(id / 36125u);
+    const float v0 = (i0 >= 1 ? p0[i1 * 425 + i3 * 5 + i2] : 0.f) + (i0 < 1 ? p1[i1 * 425 + i3 * 5
+        + i2] : 0.f);
+    y[i0 * 36125 + i1 * 425 + i2 * 85 + i3] = v0;
+}
+
+// by merging: laid side by side
+// l3.f.sum.weights[i0,i1] = l3.d.k[i0,i1-85,0,0] + l3.f.k[i0,i1,0,0] where i1 in 0:597, pad l3.d.k
+//     0, pad l3.f.k 0
+static __global__ void __launch_bounds__(256) k_map_68f169c0(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
+    if (id >= 611328u) return;
+    const int i1 = (int)(id % 597u);
+    const int i0 = (int)(id / 597u);
+    const float v0 = (i1 >= 85 ? p0[i0 * 512 + i1 - 85] : 0.f) + (i1 < 85 ? p1[i0 * 85 + i1] : 0.f);
+    y[i0 * 597 + i1] = v0;
 }
 
 // l3.d.0.const[i0] = l3.f.b[i0] + l3.d.b[i0]
@@ -1224,23 +1228,6 @@ static __global__ void __launch_bounds__(256) k_map_9e62ea16(const float *__rest
     const float v0 = i0 >= 425 ? (t0 >= 85 ? p0[t0 * 5120 + i1 * 5 + t1 - 435200] : 0.f) : 0.f;
     const float v1 = i0 < 425 ? (t0 < 85 ? p1[t0 * 5120 + i1 * 5 + t1] : 0.f) : 0.f;
     y[i0 * 1024 + i1] = v0 + v1;
-}
-
-// by merging: laid side by side
-// l3.c2.0.sum.weights[i0,i1,i2,i3] = l3.k2[i1,i3,0,i2] * [i0 == 0] + l3.k4[i1,i3,i2,0] * [i0 == 1]
-//     where i0 in 0:2
-static __global__ void __launch_bounds__(256) k_map_720f4996(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 72250u) return;
-    const int i3 = (int)(id % 85u);
-    const int i2 = (int)(id / 85u % 5u);
-    const int i1 = (int)(id / 425u % 85u);
-    const int i0 = (int)(id / 36125u);
-    const float v0 = (i0 >= 1 ? p0[i1 * 425 + i3 * 5 + i2] : 0.f) + (i0 < 1 ? p1[i1 * 425 + i3 * 5
-        + i2] : 0.f);
-    y[i0 * 36125 + i1 * 425 + i2 * 85 + i3] = v0;
 }
 
 // by merging: laid side by side
@@ -1290,6 +1277,24 @@ static __global__ void __launch_bounds__(256) k_map_cf2dd815(const float *__rest
     y[i0 * 114688 + i1 * 896 + i2 * 128 + i3] = v0;
 }
 
+// by merging: laid side by side
+// l4.f.sum.weights[i0,i1] = l4.d.k[i0,i1-128,0,0] + l4.f.k[i0,i1,0,0] where i1 in 0:1152, pad
+//     l4.d.k 0, pad l4.f.k 0
+static __global__ void __launch_bounds__(256) k_map_f57b74e0(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
+    if (id >= 589824u) return;
+    const int i1 = (int)(id % 288u) * 4;
+    const int i0 = (int)(id / 288u);
+    const float4 v0 = i1 >= 128 ? *reinterpret_cast<const float4 *>(p0 + i0 * 1024 + i1 - 128)
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    const float4 v1 = i1 < 128 ? *reinterpret_cast<const float4 *>(p1 + i0 * 128 + i1)
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    *reinterpret_cast<float4 *>(y + i0 * 1152 + i1) = make_float4(v0.x + v1.x, v0.y + v1.y,
+        v0.z + v1.z, v0.w + v1.w);
+}
+
 // l4.d.0.const[i0] = l4.f.b[i0] + l4.d.b[i0]
 static __global__ void __launch_bounds__(64) k_map_5e800f1a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
@@ -1320,39 +1325,21 @@ static __global__ void __launch_bounds__(256) k_map_9905157c(const float *__rest
     y[i0 * 2048 + i1] = v0 + v1;
 }
 
-// by basis change F(4x4,3x3)
-// e0.b.sum.filter[i0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.g[i0,r0] * e0.b.k[i2,i3,r0,r1] *
-//     l1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_8350c178(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+// by merging: laid side by side
+// g4.l1.sum.weights[i0,i1] = g4.r1.k[i0/11-21,i1,0,i0%11] * [i0 >= 231] +
+//     g4.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] where i0 in 0:462, pad g4.l1.k 0, pad g4.r1.k 0
+static __global__ void __launch_bounds__(256) k_map_6a431ce5(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
-    if (id >= 441u) return;
-    const int i3 = (int)(id % 21u);
-    const int i2 = (int)(id / 21u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            d[r0][r1] = p0[i2 * 189 + i3 * 9 + r0 * 3 + r1];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 3; r1++) {
-        basis_20628242(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_20628242(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 2646 + o1 * 441 + i2 * 21 + i3] = d[o0][o1];
-        }
-    }
+    if (id >= 946176u) return;
+    const int i1 = (int)(id % 2048u);
+    const int i0 = (int)(id / 2048u);
+    const int t0 = i0 / 11;
+    const int t1 = i0 % 11;
+    const float v0 = i0 < 231 ? (t0 < 21 ? p0[t0 * 22528 + i1 * 11 + t1] : 0.f) : 0.f;
+    const float v1 = i0 >= 231 ? (t0 >= 21 ? p1[t0 * 22528 + i1 * 11 + t1 - 473088] : 0.f) : 0.f;
+    y[i0 * 2048 + i1] = v0 + v1;
 }
 
 // stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.k[i1,r0,r1,r2] where
@@ -1723,101 +1710,80 @@ static __global__ void __launch_bounds__(64) k_reduce_48040b4a(const float *p0,
         relu(acc2 + v1), relu(acc3 + v1));
 }
 
-// l2.0.b.c.sum.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
-static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    d[0] = s0 - s2;
-    d[step] = s1 + s2;
-    d[2 * step] = -s1 + s2;
-    d[3 * step] = -s1 + s3;
-}
-
-// by basis change F(2x2,3x3)
-// l2.0.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.0.a[0,i2,2*i3+r0-1,2*i4+r1-1] *
-//     l2.0.b.c.sum.bt[i0,r0] * l2.0.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l2.0.a 0
-static __global__ void __launch_bounds__(64) k_basis_0588b848(const float *p0,
+// by basis change F(4x4,3x3)
+// l2.0.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.0.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
+//     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.0.a 0
+static __global__ void __launch_bounds__(64) k_basis_3439b67a(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
-    if (id >= 25088u) return;
-    const int i4 = (int)(id % 14u);
-    const int i3 = (int)(id / 14u % 14u);
-    const int i2 = (int)(id / 196u);
-    float d[4][4];
+    if (id >= 6272u) return;
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i3 * 2 + r0 - 1;
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            const int t1 = i4 * 2 + r1 - 1;
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
             const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
                 : 0.f;
             d[r0][r1] = v0;
         }
     }
 #pragma unroll
-    for (int r1 = 0; r1 < 4; r1++) {
-        basis_1e3aed31(&d[0][r1], 4);
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_1e3aed31(&d[o0][0], 1);
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
+    for (int o0 = 0; o0 < 6; o0++) {
 #pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[o0 * 100352 + o1 * 25088 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 37632 + o1 * 6272 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
         }
     }
 }
 
-// l2.0.b.c.sum.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
-static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    d[0] = s0 + s1 + s2;
-    d[step] = s1 - s2 + s3;
-}
-
-// by basis change F(2x2,3x3)
-// l2.0.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.product[r0,r1,i1,i2/2,i3/2] *
-//     l2.0.b.c.sum.at[i2%2,r0] * l2.0.b.c.sum.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
+// by basis change F(4x4,3x3)
+// l2.0.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
+//     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.0.b[0,i1,i2,i3] = relu(l2.0.b.c.sum[0,i1,i2,i3] + l2.0.b.c.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_f844ecb6(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_c08f0b06(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float d[4][4];
+    if (id >= 6272u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
+    for (int r0 = 0; r0 < 6; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            d[r0][r1] = p0[r0 * 100352 + r1 * 25088 + i1 * 196 + i2 * 14 + i3];
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 37632 + r1 * 6272 + i1 * 49 + i2 * 7 + i3];
         }
     }
 #pragma unroll
-    for (int r1 = 0; r1 < 4; r1++) {
-        basis_f17325cc(&d[0][r1], 4);
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
-        basis_f17325cc(&d[o0][0], 1);
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
+    for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float2 *>(y + i1 * 784 + i2 * 56 + o0 * 28
-            + i3 * 2) = make_float2(relu(d[o0][0] + v0), relu(d[o0][1] + v0));
+        *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
     }
 }
 
@@ -1843,11 +1809,11 @@ static __global__ void __launch_bounds__(64) k_reduce_c55a2f03(const float *p0,
     y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1];
 }
 
-// by merging: shared input
-// g2.r1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
-//     in 0:28, r0 in 0:11, pad g2.l1.sum.merged 0
+// by summation splitting
+// g2.r1.sum[0,i1,i2,i3] = sum(r0) g2.r1.sum.part[i1,r0,i2,i3+r0-5] where i3 in 0:28, pad
+//     g2.r1.sum.part 0
 // g2.r1[0,i1,i2,i3] = g2.r1.sum[0,i1,i2,i3] + g2.r1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_ff7219f2(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_32b85a7d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1859,8 +1825,7 @@ static __global__ void __launch_bounds__(64) k_reduce_ff7219f2(const float *p0,
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0 + 181104]
-            : 0.f;
+        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0] : 0.f;
         acc += v0;
     }
     y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1];
@@ -1918,11 +1883,72 @@ static __global__ void __launch_bounds__(128) k_stitch_158ad5bc(const float *p0,
         slice_reduce_08f114fb(p0, own, p1, y, slice * 28u + k);
 }
 
+// by summation splitting (r1,r2 inside), variable substitution
+// g2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) g2.s[0,i0,i2+r0-1,i3+r1-1] *
+//     g2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad g2.s 0
+static __global__ void __launch_bounds__(256) k_reduce_dbc1d224(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    await_previous();
+    if (id >= 86436u) return;
+    const int i3 = (int)(id % 7u) * 4;
+    const int i2 = (int)(id / 7u % 28u);
+    const int i1 = (int)(id / 196u % 21u);
+    const int i0 = (int)(id / 4116u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
+                ? *reinterpret_cast<const float4 *>(p0 + i0 * 784 + t0 * 28 + t1) : make_float4(0.f,
+                0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const float v0 = p1[i1 * 189 + i0 * 9 + r0 * 3 + r1];
+            acc0 += x[r0][r1 + 3] * v0;
+            acc1 += x[r0][r1 + 4] * v0;
+            acc2 += x[r0][r1 + 5] * v0;
+            acc3 += x[r0][r1 + 6] * v0;
+        }
+    }
+    *reinterpret_cast<float4 *>(y + i0 * 16464 + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1,
+        acc2, acc3);
+}
+
+// by summation splitting
+// g2.a.c.sum[0,i1,i2,i3] = sum(r0) g2.a.c.sum.part[r0,i1,i2,i3]
+// g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
+static __global__ void __launch_bounds__(64) k_reduce_5b030247(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 784u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 21; r0++) {
+        acc += p0[r0 * 16464 + i1 * 784 + i3];
+    }
+    y[i1 * 784 + i3] = relu(acc + p1[i1]);
+}
+
 // by merging: shared input
-// l3.l1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+462,i2+r0-2,i3] where i1 in 0:85, i2
+// l3.l1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+231,i2+r0-2,i3] where i1 in 0:85, i2
 //     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
 // l3.l1[0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_4e62badb(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_8d52a9fd(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
@@ -1935,7 +1961,7 @@ static __global__ void __launch_bounds__(64) k_reduce_4e62badb(const float *p0,
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i2 + r0 - 2;
         const float4 v0 = (unsigned)t0 < 28u ? *reinterpret_cast<const float4 *>(p0 + i1 * 3920
-            + r0 * 784 + t0 * 28 + i3 + 362208) : make_float4(0.f, 0.f, 0.f, 0.f);
+            + r0 * 784 + t0 * 28 + i3 + 181104) : make_float4(0.f, 0.f, 0.f, 0.f);
         acc0 += v0.x;
         acc1 += v0.y;
         acc2 += v0.z;
@@ -1947,36 +1973,49 @@ static __global__ void __launch_bounds__(64) k_reduce_4e62badb(const float *p0,
 }
 
 // by merging: shared input
-// l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+887,i2,i3+r0-2] where i1 in 0:85, i3
+// l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+656,i2,i3+r0-2] where i1 in 0:85, i3
 //     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
 // l3.r1[0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_641baef7(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_ae9180e2(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
     if (id >= 16660u) return;
-    const int i2 = (int)(id % 7u) * 4;
-    const int i3 = (int)(id / 7u % 28u);
+    const int i3 = (int)(id % 7u) * 4;
+    const int i2 = (int)(id / 7u % 28u);
     const int i1 = (int)(id / 196u);
+    float x[5][12];
+#pragma unroll
+    for (int j = 0; j < 5; j++) {
+        const int t0 = i1 * 5 + j + 656;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t1 < 28u ? *reinterpret_cast<const float4 *>(p0 + t0 * 784
+                + i2 * 28 + t1) : make_float4(0.f, 0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i3 + r0 - 2;
-        const int t1 = i1 * 3920 + r0 * 784 + i2 * 28 + t0;
-        acc0 += (unsigned)t0 < 28u ? p0[t1 + 695408] : 0.f;
-        acc1 += (unsigned)t0 < 28u ? p0[t1 + 695436] : 0.f;
-        acc2 += (unsigned)t0 < 28u ? p0[t1 + 695464] : 0.f;
-        acc3 += (unsigned)t0 < 28u ? p0[t1 + 695492] : 0.f;
+        acc0 += x[r0][r0 + 2];
+        acc1 += x[r0][r0 + 3];
+        acc2 += x[r0][r0 + 4];
+        acc3 += x[r0][r0 + 5];
     }
     const float v0 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i3 * 28 + i2) = make_float4(relu(acc0 + v0),
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(relu(acc0 + v0),
         relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
 }
 
-// by summation splitting
-// l3.r2.c.sum[0,i1,i2,i3] = sum(r0) l3.r2.c.sum.part[i1,r0,i3,i2+r0-2] where i2 in 0:28, pad
-//     l3.r2.c.sum.part 0
-static __device__ __forceinline__ void slice_reduce_a3b4c55c(const float *p0, float *__restrict__ y,
+// by merging: batched
+// l3.r2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:28, pad
+//     l3.l2.c.sum.merged 0
+static __device__ __forceinline__ void slice_reduce_f69a8168(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -1985,21 +2024,22 @@ static __device__ __forceinline__ void slice_reduce_a3b4c55c(const float *p0, fl
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i2 + r0 - 2;
-        const int t1 = i1 * 3920 + r0 * 784 + i3 * 28 + t0;
-        acc0 += (unsigned)t0 < 28u ? p0[t1] : 0.f;
-        acc1 += (unsigned)t0 < 28u ? p0[t1 + 28] : 0.f;
-        acc2 += (unsigned)t0 < 28u ? p0[t1 + 56] : 0.f;
-        acc3 += (unsigned)t0 < 28u ? p0[t1 + 84] : 0.f;
+        const float4 v0 = (unsigned)t0 < 28u ? *reinterpret_cast<const float4 *>(p0 + i1 * 3920
+            + r0 * 784 + t0 * 28 + i3 + 333200) : make_float4(0.f, 0.f, 0.f, 0.f);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
     }
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(y + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
-// by summation splitting
-// l3.l2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.part[i1,r0,i2,i3+r0-2] where i3 in 0:28, pad
-//     l3.l2.c.sum.part 0
+// by merging: batched
+// l3.l2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:28, pad
+//     l3.l2.c.sum.merged 0
 // l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
 //     + l3.r2.c.b[i1])
-static __device__ __forceinline__ void slice_reduce_d7525cc4(const float *p0, const float *p1,
+static __device__ __forceinline__ void slice_reduce_621710b5(const float *p0, const float *p1,
     const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
@@ -2015,7 +2055,7 @@ static __device__ __forceinline__ void slice_reduce_d7525cc4(const float *p0, co
         acc2 += (unsigned)(t0 + 2) < 28u ? p0[t1 + 2] : 0.f;
         acc3 += (unsigned)(t0 + 3) < 28u ? p0[t1 + 3] : 0.f;
     }
-    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i2 * 28 + i3);
     const float v1 = p2[i1];
     const float v2 = p3[i1];
     *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(relu(v0.x + v1)
@@ -2024,17 +2064,17 @@ static __device__ __forceinline__ void slice_reduce_d7525cc4(const float *p0, co
 }
 
 // l3.r2.c.sum by slices in shared memory, then l3.m
-static __global__ void __launch_bounds__(128) k_stitch_81c2387b(const float *p0, const float *p1,
-    const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[112];
-    float *const own = slices + threadIdx.y * 28u;
-    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
+static __global__ void __launch_bounds__(224) k_stitch_e337f606(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[784];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
     await_previous();
-    for (unsigned k = threadIdx.x; k < 7u; k += 32u)
-        slice_reduce_a3b4c55c(p0, own, slice * 7u + k);
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_reduce_f69a8168(p0, own, slice * 196u + k);
     __syncthreads();
-    for (unsigned k = threadIdx.x; k < 7u; k += 32u)
-        slice_reduce_d7525cc4(p1, own, p2, p3, y, slice * 7u + k);
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        slice_reduce_621710b5(p0, own, p1, p2, y, slice * 196u + k);
 }
 
 // by merging: shared input
@@ -2422,164 +2462,101 @@ static __global__ void __launch_bounds__(64) k_reduce_b5df429a(const float *p0,
     y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
 }
 
-// l4.c4.0.sum[0,i1,i2,i3] = sum(r0,r1) l4.t3.0[0,r0,i2+r1-3,i3] * l4.k4[i1,r0,r1,0] where i2 in
-//     0:7, pad l4.t3.0 0
-static __global__ void __launch_bounds__(128) k_reduce_106aed7b(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 4 + threadIdx.x / 32u;
-    await_previous();
-    if (id >= 6272u) return;
+// by merging: batched
+// l4.c4.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:7, pad
+//     l4.c2.0.sum.merged 0
+static __device__ __forceinline__ void slice_reduce_886ff992(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 896u; k += 32u) {
-        const int r1 = (int)(k % 7u);
-        const int r0 = (int)(k / 7u);
-        const int t0 = i2 + r1 - 3;
-        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + t0 * 7 + i3] : 0.f) * p1[i1 * 896
-            + r0 * 7 + r1];
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3 + 43904] : 0.f;
         acc += v0;
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
-        y[i1 * 49 + i2 * 7 + i3] = acc;
-    }
+    y[i2 * 7 + i3] = acc;
 }
 
-// l4.c2.0.sum[0,i1,i2,i3] = sum(r0,r1) l4.t1.0[0,r0,i2,i3+r1-3] * l4.k2[i1,r0,0,r1] where i3 in
-//     0:7, pad l4.t1.0 0
+// by merging: batched
+// l4.c2.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:7, pad
+//     l4.c2.0.sum.merged 0
 // l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
 //     l4.b4[i1])
-static __global__ void __launch_bounds__(128) k_reduce_d83f68a0(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
-    const float *__restrict__ p4, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 4 + threadIdx.x / 32u;
-    await_previous();
-    if (id >= 6272u) return;
+static __device__ __forceinline__ void slice_reduce_2f97f08a(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 896u; k += 32u) {
-        const int r1 = (int)(k % 7u);
-        const int r0 = (int)(k / 7u);
-        const int t0 = i3 + r1 - 3;
-        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + i2 * 7 + t0] : 0.f) * p1[i1 * 896
-            + r0 * 7 + r1];
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
         acc += v0;
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
-        const float v1 = relu(acc + p2[i1]) + relu(p3[i1 * 49 + i2 * 7 + i3] + p4[i1]);
-        y[i1 * 49 + i2 * 7 + i3] = v1;
-    }
+    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]) + relu(p2[i2 * 7 + i3] + p3[i1]);
 }
 
-// by summation splitting (r1 inside), variable substitution
-// g4.l1.sum.part[i0,i1,i2,i3] = sum(r0) l4[0,i0,i2+r0-5,i3] * g4.l1.sum.part.filter[i0,i1,r0]
-//     where i2 in 0:7, pad l4 0
-static __global__ void __launch_bounds__(256) k_reduce_49fc5b51(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+// l4.c4.0.sum by slices in shared memory, then l4.u.0
+static __global__ void __launch_bounds__(64) k_stitch_0bc4073e(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[52];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
     await_previous();
-    if (id >= 602112u) return;
-    const int i3 = (int)(id % 7u);
-    const int strip = (int)(id / 7u % 2u);
-    const int i1 = (int)(id / 14u % 21u);
-    const int i0 = (int)(id / 294u);
-    float x[14][1];
-#pragma unroll
-    for (int j = 0; j < 14; j++) {
-        const int t0 = strip * 4 + j - 5;
-#pragma unroll
-        for (int k = 0; k < 1; k++) {
-            const int t1 = i3 + k;
-            x[j][k] = (unsigned)t0 < 7u ? p0[i0 * 49 + t0 * 7 + t1] : 0.f;
-        }
-    }
-#pragma unroll
-    for (int o = 0; o < 4; o++) {
-        const int i2 = strip * 4 + o;
-        if (i2 >= 7) break;
-        float acc = 0.f;
-#pragma unroll
-        for (int r0 = 0; r0 < 11; r0++) {
-            acc += x[o + r0][0] * p1[i1 * 22528 + i0 * 11 + r0];
-        }
-        y[i0 * 1029 + i1 * 49 + i2 * 7 + i3] = acc;
-    }
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_reduce_886ff992(p0, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_reduce_2f97f08a(p0, p1, own, p2, y, slice * 49u + k);
 }
 
-// by summation splitting
-// g4.l1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.part[r0,i1,i2,i3]
+// by merging: shared input
+// g4.l1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
+//     0:7, r0 in 0:11, pad g4.l1.sum.merged 0
 // g4.l1[0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1]
-static __global__ void __launch_bounds__(256) k_reduce_bb206bc6(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, float4 *parts, unsigned *arrived) {
-    __shared__ float part[8][32];
-    const unsigned column = (unsigned)blockIdx.x / 16u * 32u + threadIdx.x;
-    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
-    await_previous();
-    const int i3 = (int)(id % 49u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = blockIdx.x % 16u * 8u + threadIdx.y; k < 2048u; k += 128u) {
-        const int r0 = (int)k;
-        acc += p0[r0 * 1029 + i1 * 49 + i3];
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    float *const sums = reinterpret_cast<float *>(parts) + threadIdx.x;
-    if (threadIdx.y == 0u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        sums[blockIdx.x * 32u] = acc;
-    }
-    if (!arrives_last(arrived + blockIdx.x / 16u, 16u)) return;
-    acc = 0.f;
-    for (unsigned p = threadIdx.y; p < 16u; p += 8u) {
-        const float other = __ldcg(&sums[(blockIdx.x / 16u * 16u + p) * 32u]);
-        acc += other;
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 1029u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i1 * 49 + i3] = acc + p1[i1];
-    }
-}
-
-// by summation splitting (r1 inside), variable substitution
-// g4.r1.sum.part[i0,i1,i2,i3] = sum(r0) l4[0,i0,i2,i3+r0-5] * g4.r1.sum.part.filter[i0,i1,r0]
-//     where i3 in 0:7, pad l4 0
-static __global__ void __launch_bounds__(256) k_reduce_4ee74b11(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_7664437c(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
-    if (id >= 2107392u) return;
+    if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u % 21u);
-    const int i0 = (int)(id / 1029u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i2 + r0 - 5;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 539 + r0 * 49 + t0 * 7 + i3] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = acc + p1[i1];
+}
+
+// by merging: shared input
+// g4.r1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
+//     in 0:7, r0 in 0:11, pad g4.l1.sum.merged 0
+// g4.r1[0,i1,i2,i3] = g4.r1.sum[0,i1,i2,i3] + g4.r1.b[i1]
+static __global__ void __launch_bounds__(64) k_reduce_bfbc2969(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 1029u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
     float acc = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i3 + r0 - 5;
-        const float v0 = ((unsigned)t0 < 7u ? p0[i0 * 49 + i2 * 7 + t0] : 0.f) * p1[i1 * 22528
-            + i0 * 11 + r0];
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 539 + r0 * 49 + i2 * 7 + t0 + 11319] : 0.f;
         acc += v0;
     }
-    y[i0 * 1029 + i1 * 49 + i2 * 7 + i3] = acc;
+    y[i1 * 49 + i2 * 7 + i3] = acc + p1[i1];
 }
 
 // g4.r2.sum[0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i2 in 0:7,
@@ -2790,17 +2767,16 @@ static __global__ void __launch_bounds__(256) k_reduce_631cc942(const float *p0,
     }
 }
 
-// g2.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g2.a[0,r0,i2+r1-1,i3+r2-1] * g2.b.k[i1,r0,r1,r2] where i2
-//     in 0:28, i3 in 0:28, pad g2.a 0
+// by summation splitting
+// g2.b.sum[0,i1,i2,i3] = sum(r0) g2.b.sum.part[r0,i1,i2,i3]
 // s2[0,i1,i2,i3] = g2.s[0,i1,i2,i3] + g2.b.sum[0,i1,i2,i3] + ((f3[0,i1,(13*i2)/27,(13*i3)/27] * (1
 //     - idx((13*i3)%27) / 27) + idx((13*i3)%27) * f3[0,i1,(13*i2)/27,(13*i3)/27-(13*i3+27)/378+1]
 //     / 27) * (1 - idx((13*i2)%27) / 27) + idx((13*i2)%27) *
 //     (f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27] * (1 - idx((13*i3)%27) / 27) +
 //     idx((13*i3)%27) * f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27-(13*i3+27)/378+1] / 27) /
 //     27) + g2.b.b[i1] where pad f3 0
-static __global__ void __launch_bounds__(64) k_reduce_c367de43(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *p3, const float *__restrict__ p4,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(64) k_reduce_0042535e(const float *p0, const float *p1,
+    const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
     if (id >= 16464u) return;
@@ -2809,35 +2785,42 @@ static __global__ void __launch_bounds__(64) k_reduce_c367de43(const float *p0,
     const int i1 = (int)(id / 784u);
     float acc = 0.f;
     for (int r0 = 0; r0 < 21; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t0 = i2 + r1 - 1;
-#pragma unroll
-            for (int r2 = 0; r2 < 3; r2++) {
-                const int t1 = i3 + r2 - 1;
-                const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[r0 * 784 + t0 * 28
-                    + t1] : 0.f;
-                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
-            }
-        }
+        acc += p0[r0 * 16464 + i1 * 784 + i2 * 28 + i3];
     }
-    const int t2 = (i2 * 13) / 27;
-    const int t3 = (i3 * 13) / 27;
-    const int t4 = (i3 * 13) % 27;
-    const float v1 = (float)t4;
-    const float v2 = 1.f - v1 / 27.f;
-    const int t5 = (i3 * 13 + 27) / 378;
-    const float v3 = (t3 - t5 < 13 ? p3[i1 * 196 + t2 * 14 + t3 - t5 + 1] : 0.f) * v1;
-    const int t6 = (i2 * 13) % 27;
-    const float v4 = (float)t6;
-    const float v5 = (p3[i1 * 196 + t2 * 14 + t3] * v2 + v3 / 27.f) * (1.f - v4 / 27.f);
-    const int t7 = (i2 * 13 + 27) / 378;
-    const float v6 = t2 - t7 < 13 ? p3[i1 * 196 + t2 * 14 - t7 * 14 + t3 + 14] : 0.f;
-    const float v7 = t2 - t7 < 13 && t3 - t5 < 13 ? p3[i1 * 196 + t2 * 14 - t7 * 14 + t3 - t5 + 15]
+    const int t0 = (i2 * 13) / 27;
+    const int t1 = (i3 * 13) / 27;
+    const int t2 = (i3 * 13) % 27;
+    const float v0 = (float)t2;
+    const float v1 = 1.f - v0 / 27.f;
+    const int t3 = (i3 * 13 + 27) / 378;
+    const float v2 = (t1 - t3 < 13 ? p2[i1 * 196 + t0 * 14 + t1 - t3 + 1] : 0.f) * v0;
+    const int t4 = (i2 * 13) % 27;
+    const float v3 = (float)t4;
+    const float v4 = (p2[i1 * 196 + t0 * 14 + t1] * v1 + v2 / 27.f) * (1.f - v3 / 27.f);
+    const int t5 = (i2 * 13 + 27) / 378;
+    const float v5 = t0 - t5 < 13 ? p2[i1 * 196 + t0 * 14 - t5 * 14 + t1 + 14] : 0.f;
+    const float v6 = t0 - t5 < 13 && t1 - t3 < 13 ? p2[i1 * 196 + t0 * 14 - t5 * 14 + t1 - t3 + 15]
         : 0.f;
-    const float v8 = acc + p2[i1 * 784 + i2 * 28 + i3] + (v5 + (v6 * v2
-        + v7 * v1 / 27.f) * v4 / 27.f);
-    y[i1 * 784 + i2 * 28 + i3] = v8 + p4[i1];
+    const float v7 = acc + p1[i1 * 784 + i2 * 28 + i3] + (v4 + (v5 * v1
+        + v6 * v0 / 27.f) * v3 / 27.f);
+    y[i1 * 784 + i2 * 28 + i3] = v7 + p3[i1];
+}
+
+// by summation splitting
+// f2.b.sum[0,i1,i2,i3] = sum(r0) f2.b.sum.part[r0,i1,i2,i3]
+// f2[0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1]
+static __global__ void __launch_bounds__(64) k_reduce_5ea329e3(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 784u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 21; r0++) {
+        acc += p0[r0 * 16464 + i1 * 784 + i3];
+    }
+    y[i1 * 784 + i3] = acc + p1[i1 * 784 + i3] + p2[i1];
 }
 
 // g1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.a[0,r0,i2+r1-1,i3+r2-1] * g1.b.k[i1,r0,r1,r2] where i2
@@ -3011,120 +2994,59 @@ static __global__ void __launch_bounds__(256) k_map_0ef2ab3b(const float *p0, co
     y[i1 * 50176 + i2 * 224 + i3] = (v5 * v7 + v12) * v13 / 223.f + v17 * (1.f - v13 / 223.f);
 }
 
-// by basis change F(4x4,3x3)
-// e0.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) u0[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.b.c.sum.bt[i0,r0]
-//     * l1.b.c.sum.bt[i1,r1] where i3 in 0:56, i4 in 0:56, pad u0 0
-static __global__ void __launch_bounds__(128) k_basis_87cf2bbc(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    await_previous();
-    if (id >= 65856u) return;
-    const int i4 = (int)(id % 56u);
-    const int i3 = (int)(id / 56u % 56u);
-    const int i2 = (int)(id / 3136u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i3 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i4 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224
-                + t1] : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 395136 + o1 * 65856 + i2 * 3136 + i3 * 56 + i4] = d[o0][o1];
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
-// e0.a.c.sum[0,i1,i2,i3] = sum(r0,r1) e0.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
-//     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
+// by summation splitting
+// e0.a.c.sum[0,i1,i2,i3] = sum(r0) e0.a.c.sum.part[i1,r0,i2,i3+r0-1] where i3 in 0:224, pad
+//     e0.a.c.sum.part 0
 // e0.a[0,i1,i2,i3] = relu(e0.a.c.sum[0,i1,i2,i3] + e0.a.c.b[i1])
-static __global__ void __launch_bounds__(128) k_basis_a91c71a9(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_c26eb9c3(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
-    if (id >= 65856u) return;
-    const int i3 = (int)(id % 56u);
-    const int i2 = (int)(id / 56u % 56u);
-    const int i1 = (int)(id / 3136u);
-    float d[6][6];
+    if (id >= 263424u) return;
+    const int i3 = (int)(id % 56u) * 4;
+    const int i2 = (int)(id / 56u % 224u);
+    const int i1 = (int)(id / 12544u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            d[r0][r1] = p0[r0 * 395136 + r1 * 65856 + i1 * 3136 + i2 * 56 + i3];
-        }
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = i3 + r0 - 1;
+        const int t1 = i1 * 150528 + r0 * 50176 + i2 * 224 + t0;
+        acc0 += (unsigned)t0 < 224u ? p0[t1] : 0.f;
+        acc1 += (unsigned)(t0 + 1) < 224u ? p0[t1 + 1] : 0.f;
+        acc2 += (unsigned)(t0 + 2) < 224u ? p0[t1 + 2] : 0.f;
+        acc3 += (unsigned)(t0 + 3) < 224u ? p0[t1 + 3] : 0.f;
     }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_c21b08a3(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_c21b08a3(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 896 + o0 * 224
-            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
-            relu(d[o0][3] + v0));
-    }
+    const float v0 = p1[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(relu(acc0 + v0),
+        relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
 }
 
-// by basis change F(4x4,3x3)
-// e0.b.sum[0,i1,i2,i3] = sum(r0,r1) e0.b.sum.product[r0,r1,i1,i2/4,i3/4] * l1.b.c.sum.at[i2%4,r0]
-//     * l1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
+// by summation splitting
+// e0.b.sum[0,i1,i2,i3] = sum(r0) e0.b.sum.part[i1,r0,i2,i3+r0-1] where i3 in 0:224, pad
+//     e0.b.sum.part 0
 // e0[0,i1,i2,i3] = u0[0,i1,i2,i3] + e0.b.sum[0,i1,i2,i3] + e0.b.b[i1]
-static __global__ void __launch_bounds__(128) k_basis_779e8c43(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_20134f52(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
     await_previous();
-    if (id >= 65856u) return;
-    const int i3 = (int)(id % 56u);
-    const int i2 = (int)(id / 56u % 56u);
-    const int i1 = (int)(id / 3136u);
-    float d[6][6];
+    if (id >= 263424u) return;
+    const int i3 = (int)(id % 56u) * 4;
+    const int i2 = (int)(id / 56u % 224u);
+    const int i1 = (int)(id / 12544u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            d[r0][r1] = p0[r0 * 395136 + r1 * 65856 + i1 * 3136 + i2 * 56 + i3];
-        }
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = i3 + r0 - 1;
+        const int t1 = i1 * 150528 + r0 * 50176 + i2 * 224 + t0;
+        acc0 += (unsigned)t0 < 224u ? p0[t1] : 0.f;
+        acc1 += (unsigned)(t0 + 1) < 224u ? p0[t1 + 1] : 0.f;
+        acc2 += (unsigned)(t0 + 2) < 224u ? p0[t1 + 2] : 0.f;
+        acc3 += (unsigned)(t0 + 3) < 224u ? p0[t1 + 3] : 0.f;
     }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_c21b08a3(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_c21b08a3(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 50176 + i2 * 896 + o0 * 224
-            + i3 * 4);
-        const float v1 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 896 + o0 * 224
-            + i3 * 4) = make_float4(d[o0][0] + v0.x + v1, d[o0][1] + v0.y + v1,
-            d[o0][2] + v0.z + v1, d[o0][3] + v0.w + v1);
-    }
+    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 50176 + i2 * 224 + i3);
+    const float v1 = p2[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(acc0 + v0.x + v1,
+        acc1 + v0.y + v1, acc2 + v0.z + v1, acc3 + v0.w + v1);
 }
 
 
@@ -3145,7 +3067,7 @@ struct gcn {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[37];
+    conv_call conv[33];
     cublasHandle_t cublas;
 };
 
@@ -3350,20 +3272,20 @@ static const gemm_size gemm_l2_a_c_sum_merged = {"l2.a.c.sum.merged", 0, 0, 1, 5
     3136, 3136, 0, 0, 0, 1.f};
 static const gemm_size gemm_g1_l2_sum_merged = {"g1.l2.sum.merged", 0, 0, 2, 231, 3136, 21, 21,
     3136, 3136, 4851, 65856, 724416, 1.f};
-static const gemm_size gemm_l2_0_b_c_sum_product = {"l2.0.b.c.sum.product", 0, 0, 16, 128, 196, 128,
-    128, 196, 196, 16384, 25088, 25088, 1.f};
-static const gemm_size gemm_l2_1_b_c_sum_product = {"l2.1.b.c.sum.product", 0, 0, 16, 128, 196, 128,
-    128, 196, 196, 16384, 25088, 25088, 1.f};
-static const gemm_size gemm_l2_2_b_c_sum_product = {"l2.2.b.c.sum.product", 0, 0, 16, 128, 196, 128,
-    128, 196, 196, 16384, 25088, 25088, 1.f};
-static const gemm_size gemm_g2_l1_sum_merged = {"g2.l1.sum.merged", 0, 0, 1, 1312, 784, 512, 512,
+static const gemm_size gemm_l2_0_b_c_sum_product = {"l2.0.b.c.sum.product", 0, 0, 36, 128, 49, 128,
+    128, 49, 49, 16384, 6272, 6272, 1.f};
+static const gemm_size gemm_l2_1_b_c_sum_product = {"l2.1.b.c.sum.product", 0, 0, 36, 128, 49, 128,
+    128, 49, 49, 16384, 6272, 6272, 1.f};
+static const gemm_size gemm_l2_2_b_c_sum_product = {"l2.2.b.c.sum.product", 0, 0, 36, 128, 49, 128,
+    128, 49, 49, 16384, 6272, 6272, 1.f};
+static const gemm_size gemm_g2_l1_sum_merged = {"g2.l1.sum.merged", 0, 0, 1, 1081, 784, 512, 512,
     784, 784, 0, 0, 0, 1.f};
+static const gemm_size gemm_g2_r1_sum_part = {"g2.r1.sum.part", 0, 0, 1, 231, 784, 512, 512, 784,
+    784, 0, 0, 0, 1.f};
 static const gemm_size gemm_g2_l2_sum_merged = {"g2.l2.sum.merged", 0, 0, 2, 231, 784, 21, 21, 784,
     784, 4851, 16464, 181104, 1.f};
-static const gemm_size gemm_l3_l2_c_sum_part = {"l3.l2.c.sum.part", 0, 0, 1, 425, 784, 85, 85, 784,
-    784, 0, 0, 0, 1.f};
-static const gemm_size gemm_l3_r2_c_sum_part = {"l3.r2.c.sum.part", 0, 0, 1, 425, 784, 85, 85, 784,
-    784, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_l2_c_sum_merged = {"l3.l2.c.sum.merged", 0, 0, 2, 425, 784, 85, 85,
+    784, 784, 36125, 66640, 333200, 1.f};
 static const gemm_size gemm_l3_c1_0_sum_merged = {"l3.c1.0.sum.merged", 0, 0, 1, 850, 196, 1024,
     1024, 196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c2_0_sum_merged = {"l3.c2.0.sum.merged", 0, 0, 2, 425, 196, 85, 85,
@@ -3390,18 +3312,26 @@ static const gemm_size gemm_l4_l2_c_sum_merged = {"l4.l2.c.sum.merged", 0, 0, 2,
     196, 196, 114688, 25088, 175616, 1.f};
 static const gemm_size gemm_l4_c1_0_sum_merged = {"l4.c1.0.sum.merged", 0, 0, 1, 1792, 49, 2048,
     2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c2_0_sum_merged = {"l4.c2.0.sum.merged", 0, 0, 2, 896, 49, 128, 128,
+    49, 49, 114688, 6272, 43904, 1.f};
 static const gemm_size gemm_l4_c1_1_sum_merged = {"l4.c1.1.sum.merged", 0, 0, 1, 1792, 49, 2048,
     2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c2_1_sum_merged = {"l4.c2.1.sum.merged", 0, 0, 2, 896, 49, 128, 128,
+    49, 49, 114688, 6272, 43904, 1.f};
 static const gemm_size gemm_l4_c1_2_sum_merged = {"l4.c1.2.sum.merged", 0, 0, 1, 1792, 49, 2048,
     2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c2_2_sum_merged = {"l4.c2.2.sum.merged", 0, 0, 2, 896, 49, 128, 128,
+    49, 49, 114688, 6272, 43904, 1.f};
 static const gemm_size gemm_l4_c1_3_sum_merged = {"l4.c1.3.sum.merged", 0, 0, 1, 1792, 49, 2048,
     2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c2_3_sum_merged = {"l4.c2.3.sum.merged", 0, 0, 2, 896, 49, 128, 128,
+    49, 49, 114688, 6272, 43904, 1.f};
 static const gemm_size gemm_l4_c1_4_sum_merged = {"l4.c1.4.sum.merged", 0, 0, 1, 1792, 49, 2048,
     2048, 49, 49, 0, 0, 0, 1.f};
-static const gemm_size gemm_e0_a_c_sum_product = {"e0.a.c.sum.product", 0, 0, 36, 21, 3136, 21, 21,
-    3136, 3136, 441, 65856, 65856, 1.f};
-static const gemm_size gemm_e0_b_sum_product = {"e0.b.sum.product", 0, 0, 36, 21, 3136, 21, 21,
-    3136, 3136, 441, 65856, 65856, 1.f};
+static const gemm_size gemm_l4_c2_4_sum_merged = {"l4.c2.4.sum.merged", 0, 0, 2, 896, 49, 128, 128,
+    49, 49, 114688, 6272, 43904, 1.f};
+static const gemm_size gemm_g4_l1_sum_merged = {"g4.l1.sum.merged", 0, 0, 1, 462, 49, 2048, 2048,
+    49, 49, 0, 0, 0, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(gcn *m, int branch, cudaStream_t stream) {
@@ -3445,6 +3375,8 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
     (void)stream;
     CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.c.sum.filter", 64, 64, stream, v_l1_b_c_k,
         v_l1_b_c_sum_filter));
+    CALL(launch(m, ORDERED, k_map_397f7705, "l1.c.sum.weights", 128, 64, stream, v_l1_d_k, v_l1_c_k,
+        v_l1_c_sum_weights));
     CALL(launch(m, ORDERED, k_map_5e707bd3, "l1.const", 1, 64, stream, v_l1_c_b, v_l1_d_b,
         v_l1_const));
     CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.0.b.c.sum.filter", 64, 64, stream, v_l1_0_b_c_k,
@@ -3462,26 +3394,25 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
         v_l2_b_c_sum_part_lines, relay{2, 0, {16384, 9}, {9, 1}, {1, 16384}}));
     CALL(launch(m, ORDERED, k_map_dedbcc01, "l2.const", 2, 64, stream, v_l2_c_b, v_l2_d_b,
         v_l2_const));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.0.b.c.sum.filter", 256, 64, stream, v_l2_0_b_c_k,
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.0.b.c.sum.filter", 256, 64, stream, v_l2_0_b_c_k,
         v_l2_0_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.1.b.c.sum.filter", 256, 64, stream, v_l2_1_b_c_k,
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.1.b.c.sum.filter", 256, 64, stream, v_l2_1_b_c_k,
         v_l2_1_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.2.b.c.sum.filter", 256, 64, stream, v_l2_2_b_c_k,
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.2.b.c.sum.filter", 256, 64, stream, v_l2_2_b_c_k,
         v_l2_2_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_map_c65bf24f, "g2.l1.sum.weights", 2624, 256, stream, v_l3_l1_c_k,
-        v_g2_r1_k, v_g2_l1_k, v_l3_r1_c_k, v_g2_l1_sum_weights));
+    CALL(launch(m, ORDERED, k_map_62096a01, "g2.l1.sum.weights", 2162, 256, stream, v_l3_r1_c_k,
+        v_g2_l1_k, v_l3_l1_c_k, v_g2_l1_sum_weights));
+    // g2.r1.sum.part.filter[i0,i1,i2] = g2.r1.k[i0,i2,0,i1]
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "g2.r1.sum.part.filter", 462, 256, stream, v_g2_r1_k,
+        v_g2_r1_sum_part_filter, relay{3, 0, {21, 11, 512}, {5632, 1, 11}, {5632, 512, 1}}));
     CALL(launch(m, ORDERED, k_map_1edbbc3f, "g2.l2.sum.weights", 152, 64, stream, v_g2_l2_k,
         v_g2_r2_k, v_g2_l2_sum_weights));
     CALL(launch(m, ORDERED, k_map_34203f63, "g2.s.const", 1, 64, stream, v_g2_l2_b, v_g2_r2_b,
         v_g2_s_const));
-    // l3.l2.c.sum.part.filter[i0,i1,i2] = l3.l2.c.k[i0,i2,0,i1]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.l2.c.sum.part.filter", 142, 256, stream,
-        v_l3_l2_c_k, v_l3_l2_c_sum_part_filter, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85,
-        1}}));
-    // by operand re-laid
-    // l3.r2.c.sum.relaid[i0,i1,i2] = l3.r2.c.k[i0,i2,i1,0]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.r2.c.sum.relaid", 142, 256, stream, v_l3_r2_c_k,
-        v_l3_r2_c_sum_relaid, relay{3, 0, {85, 5, 85}, {425, 1, 5}, {425, 85, 1}}));
+    CALL(launch(m, ORDERED, k_map_720f4996, "l3.l2.c.sum.weights", 283, 256, stream, v_l3_r2_c_k,
+        v_l3_l2_c_k, v_l3_l2_c_sum_weights));
+    CALL(launch(m, ORDERED, k_map_68f169c0, "l3.f.sum.weights", 2388, 256, stream, v_l3_d_k,
+        v_l3_f_k, v_l3_f_sum_weights));
     CALL(launch(m, ORDERED, k_map_88ebbbb5, "l3.d.0.const", 4, 64, stream, v_l3_f_b, v_l3_d_b,
         v_l3_d_0_const));
     CALL(launch(m, ORDERED, k_map_9e62ea16, "l3.c1.0.sum.weights", 3400, 256, stream, v_l3_k3,
@@ -3494,18 +3425,26 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
         v_g3_s_const));
     CALL(launch(m, ORDERED, k_map_cf2dd815, "l4.l2.c.sum.weights", 896, 256, stream, v_l4_r2_c_k,
         v_l4_l2_c_k, v_l4_l2_c_sum_weights));
+    CALL(launch(m, ORDERED, k_map_f57b74e0, "l4.f.sum.weights", 2304, 256, stream, v_l4_d_k,
+        v_l4_f_k, v_l4_f_sum_weights));
     CALL(launch(m, ORDERED, k_map_5e800f1a, "l4.d.0.const", 8, 64, stream, v_l4_f_b, v_l4_d_b,
         v_l4_d_0_const));
     CALL(launch(m, ORDERED, k_map_9905157c, "l4.c1.0.sum.weights", 14336, 256, stream, v_l4_k1,
         v_l4_k3, v_l4_c1_0_sum_weights));
+    CALL(launch(m, ORDERED, k_map_cf2dd815, "l4.c2.0.sum.weights", 896, 256, stream, v_l4_k4,
+        v_l4_k2, v_l4_c2_0_sum_weights));
+    CALL(launch(m, ORDERED, k_map_6a431ce5, "g4.l1.sum.weights", 3696, 256, stream, v_g4_l1_k,
+        v_g4_r1_k, v_g4_l1_sum_weights));
     CALL(launch(m, ORDERED, k_map_34203f63, "g4.s.const", 1, 64, stream, v_g4_l2_b, v_g4_r2_b,
         v_g4_s_const));
     CALL(launch(m, ORDERED, k_map_34203f63, "u0.const", 1, 64, stream, v_f0_b_b, v_f1_b_b,
         v_u0_const));
-    CALL(launch(m, ORDERED, k_basis_8350c178, "e0.b.sum.filter", 7, 64, stream, v_e0_b_k,
-        v_e0_b_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_8350c178, "e0.a.c.sum.filter", 7, 64, stream, v_e0_a_c_k,
-        v_e0_a_c_sum_filter));
+    // e0.a.c.sum.part.filter[i0,i1,i2,i3] = e0.a.c.k[i0,i2,i3,i1]
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "e0.a.c.sum.part.filter", 16, 256, stream, v_e0_a_c_k,
+        v_e0_a_c_sum_part_filter, relay{3, 0, {21, 3, 63}, {189, 1, 3}, {189, 63, 1}}));
+    // as e0.a.c.sum.part.filter
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "e0.b.sum.part.filter", 16, 256, stream, v_e0_b_k,
+        v_e0_b_sum_part_filter, relay{3, 0, {21, 3, 63}, {189, 1, 3}, {189, 63, 1}}));
     return 0;
 }
 
@@ -3554,10 +3493,8 @@ static int check_device(gcn *m) {
 }
 
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 59083520ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 35125760ull));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 59083520ull - 8448ull, 0, 8448ull,
-        stream));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 62911744ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 51841536ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -3584,7 +3521,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(gcn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 37; i++) {
+    for (int i = 0; i < 33; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3647,10 +3584,12 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     (void)stream;
     CALL(launch(m, ORDERED, k_product_ed4a6144, "stem", 392, 256, stream, v_stem_c_k, v_x,
         v_stem_c_b, v_stem));
-    CALL(launch(m, EARLY, k_reduce_0d7103f7, "p", 392, 128, stream, v_stem, v_p));
+    CALL(launch(m, EARLY, k_reduce_0d7103f7, "p", 392, 128, stream, v_stem,
+        v_l1_b_joined + 200704));
     // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
     // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
-    CALL(conv_run(m, CONV_l1_a, v_p, v_l1_a_c_k, v_l1_a_c_b, NULL, v_l1_a, v_workspace));
+    CALL(conv_run(m, CONV_l1_a, v_l1_b_joined + 200704, v_l1_a_c_k, v_l1_a_c_b, NULL, v_l1_a,
+        v_workspace));
     CALL(launch(m, ORDERED, k_basis_9a213487, "l1.b.c.sum.data", 196, 64, stream, v_l1_a,
         v_l1_b_c_sum_data));
     // by basis change F(4x4,3x3)
@@ -3659,12 +3598,13 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l1_b_c_sum_product, v_l1_b_c_sum_filter, v_l1_b_c_sum_data,
         v_l1_b_c_sum_product));
     CALL(launch(m, ORDERED, k_basis_510fede9, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
-        v_l1_b_c_b, v_l1_b));
-    // l1.c.sum[0,i1,i2,i3] = sum(r0) l1.b[0,r0,i2,i3] * l1.c.k[i1,r0,0,0]
-    CALL(conv_run(m, CONV_l1_c_sum, v_l1_b, v_l1_c_k, NULL, NULL, v_l1_c_sum, v_workspace));
-    // l1.d.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.d.k[i1,r0,0,0]
-    // l1[0,i1,i2,i3] = relu(l1.c.sum[0,i1,i2,i3] + l1.d.sum[0,i1,i2,i3] + l1.const[i1])
-    CALL(conv_run(m, CONV_l1, v_p, v_l1_d_k, v_l1_const, v_l1_c_sum, v_l1, v_workspace));
+        v_l1_b_c_b, v_l1_b_joined));
+    // by merging: sum of products
+    // l1.c.sum.merged[0,i1,i2,i3] = sum(r0) l1.b.joined[0,r0,i2,i3] * l1.c.sum.weights[i1,r0]
+    // by merging: sum of products
+    // l1[0,i1,i2,i3] = relu(l1.c.sum.merged[0,i1,i2,i3] + l1.const[i1])
+    CALL(conv_run(m, CONV_l1, v_l1_b_joined, v_l1_c_sum_weights, v_l1_const, NULL, v_l1,
+        v_workspace));
     // as l1.a
     CALL(conv_run(m, CONV_l1_0_a, v_l1, v_l1_0_a_c_k, v_l1_0_a_c_b, NULL, v_l1_0_a, v_workspace));
     CALL(launch(m, ORDERED, k_basis_9a213487, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
@@ -3674,7 +3614,8 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
         v_l1_0_b_c_sum_product));
     CALL(launch(m, ORDERED, k_basis_510fede9, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
         v_l1_0_b_c_b, v_l1_0_b));
-    // as l1
+    // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
+    // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
     CALL(conv_run(m, CONV_l1_0, v_l1_0_b, v_l1_0_c_k, v_l1_0_c_b, v_l1, v_l1_0, v_workspace));
     // as l1.a
     CALL(conv_run(m, CONV_l1_1_a, v_l1_0, v_l1_1_a_c_k, v_l1_1_a_c_b, NULL, v_l1_1_a, v_workspace));
@@ -3685,7 +3626,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
         v_l1_1_b_c_sum_product));
     CALL(launch(m, ORDERED, k_basis_510fede9, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
         v_l1_1_b_c_b, v_l1_1_b));
-    // as l1
+    // as l1.0
     CALL(conv_run(m, CONV_l1_1, v_l1_1_b, v_l1_1_c_k, v_l1_1_c_b, v_l1_0, v_l1_1, v_workspace));
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
@@ -3709,7 +3650,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
         v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
     CALL(launch(m, EARLY, k_reduce_48040b4a, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b,
         v_l2_b));
-    // as l1.c.sum
+    // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
     // l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28, i3
     //     in 0:28
@@ -3717,32 +3658,33 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l2, v_l1_1, v_l2_d_k, v_l2_const, v_l2_c_sum, v_l2, v_workspace));
     // as l1.a
     CALL(conv_run(m, CONV_l2_0_a, v_l2, v_l2_0_a_c_k, v_l2_0_a_c_b, NULL, v_l2_0_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.0.b.c.sum.data", 392, 64, stream, v_l2_0_a,
+    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.0.b.c.sum.data", 98, 64, stream, v_l2_0_a,
         v_l2_0_b_c_sum_data));
-    // by basis change F(2x2,3x3)
-    // l2.0.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l2.0.b.c.sum.data[i0,i1,r0,i3,i4] *
-    //     l2.0.b.c.sum.filter[i0,i1,i2,r0]
+    // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_0_b_c_sum_product, v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data,
         v_l2_0_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_f844ecb6, "l2.0.b", 392, 64, stream, v_l2_0_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_c08f0b06, "l2.0.b", 98, 64, stream, v_l2_0_b_c_sum_product,
         v_l2_0_b_c_b, v_l2_0_b));
-    // as l1
+    // as l1.0
     CALL(conv_run(m, CONV_l2_0, v_l2_0_b, v_l2_0_c_k, v_l2_0_c_b, v_l2, v_l2_0, v_workspace));
     // as l1.a
     CALL(conv_run(m, CONV_l2_1_a, v_l2_0, v_l2_1_a_c_k, v_l2_1_a_c_b, NULL, v_l2_1_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.1.b.c.sum.data", 392, 64, stream, v_l2_1_a,
+    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.1.b.c.sum.data", 98, 64, stream, v_l2_1_a,
         v_l2_1_b_c_sum_data));
-    // as l2.0.b.c.sum.product
+    // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_1_b_c_sum_product, v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data,
         v_l2_1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_f844ecb6, "l2.1.b", 392, 64, stream, v_l2_1_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_c08f0b06, "l2.1.b", 98, 64, stream, v_l2_1_b_c_sum_product,
         v_l2_1_b_c_b, v_l2_1_b));
-    // as l1
+    // as l1.0
     CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
     // as l1.a
     CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.2.b.c.sum.data", 392, 64, stream, v_l2_2_a,
+    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.2.b.c.sum.data", 98, 64, stream, v_l2_2_a,
         v_l2_2_b_c_sum_data));
+    // as l1.b.c.sum.product
+    CALL(gemm_run(m, &gemm_l2_2_b_c_sum_product, v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data,
+        v_l2_2_b_c_sum_product));
     return 0;
 }
 
@@ -3751,50 +3693,48 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // as l2.0.b.c.sum.product
-    CALL(gemm_run(m, &gemm_l2_2_b_c_sum_product, v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data,
-        v_l2_2_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_f844ecb6, "l2.2.b", 392, 64, stream, v_l2_2_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_c08f0b06, "l2.2.b", 98, 64, stream, v_l2_2_b_c_sum_product,
         v_l2_2_b_c_b, v_l2_2_b));
-    // as l1
-    CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l2_2, v_workspace));
+    // as l1.0
+    CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l3_m_joined + 66640,
+        v_workspace));
     // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_g2_l1_sum_merged, v_g2_l1_sum_weights, v_l2_2, v_g2_l1_sum_merged));
+    CALL(gemm_run(m, &gemm_g2_l1_sum_merged, v_g2_l1_sum_weights, v_l3_m_joined + 66640,
+        v_g2_l1_sum_merged));
     CALL(launch(m, ORDERED, k_reduce_c55a2f03, "g2.l1", 258, 64, stream, v_g2_l1_sum_merged,
         v_g2_l1_b, v_g2_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_ff7219f2, "g2.r1", 258, 64, stream, v_g2_l1_sum_merged,
+    // by summation splitting (r0 inside), variable substitution
+    // g2.r1.sum.part[i0,i1,i2,i3] = sum(r0) l2.2[0,r0,i2,i3] * g2.r1.sum.part.filter[i0,i1,r0]
+    CALL(gemm_run(m, &gemm_g2_r1_sum_part, v_g2_r1_sum_part_filter, v_l3_m_joined + 66640,
+        v_g2_r1_sum_part));
+    CALL(launch(m, ORDERED, k_reduce_32b85a7d, "g2.r1", 258, 64, stream, v_g2_r1_sum_part,
         v_g2_r1_b, v_g2_l1_joined + 16464));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_g2_l2_sum_merged, v_g2_l2_sum_weights, v_g2_l1_joined,
         v_g2_l2_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_158ad5bc, "g2.s", 147, dim3(32, 4), stream, v_g2_l2_sum_merged,
         v_g2_s_const, v_g2_s));
-    // g2.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g2.s[0,r0,i2+r1-1,i3+r2-1] * g2.a.c.k[i1,r0,r1,r2]
-    //     where i2 in 0:28, i3 in 0:28, pad g2.s 0
-    // g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
-    CALL(conv_run(m, CONV_g2_a, v_g2_s, v_g2_a_c_k, v_g2_a_c_b, NULL, v_g2_a, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_4e62badb, "l3.l1", 261, 64, stream, v_g2_l1_sum_merged,
-        v_l3_l1_c_b, v_l3_l1));
-    // by summation splitting (r0 inside), variable substitution
-    // l3.l2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.l1[0,r0,i2,i3] *
-    //     l3.l2.c.sum.part.filter[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l3_l2_c_sum_part, v_l3_l2_c_sum_part_filter, v_l3_l1,
-        v_l3_l2_c_sum_part));
-    // l3.r1 stored as [i0,i1,i3,i2]
-    CALL(launch(m, ORDERED, k_reduce_641baef7, "l3.r1", 261, 64, stream, v_g2_l1_sum_merged,
-        v_l3_r1_c_b, v_l3_r1));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid
-    // l3.r2.c.sum.part[i0,i1,i2,i3] = sum(r0) l3.r1[0,r0,i3,i2] * l3.r2.c.sum.relaid[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_l3_r2_c_sum_part, v_l3_r2_c_sum_relaid, v_l3_r1, v_l3_r2_c_sum_part));
-    CALL(launch(m, ORDERED, k_stitch_81c2387b, "l3.m", 595, dim3(32, 4), stream, v_l3_r2_c_sum_part,
-        v_l3_l2_c_sum_part, v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m));
-    // l3.d.sum[0,i1,i2,i3] = sum(r0) l2.2[0,r0,2*i2,2*i3] * l3.d.k[i1,r0,0,0] where i2 in 0:14, i3
-    //     in 0:14
-    CALL(conv_run(m, CONV_l3_d_sum, v_l2_2, v_l3_d_k, NULL, NULL, v_l3_d_sum, v_workspace));
-    // l3.f.sum[0,i1,i2,i3] = sum(r0) l3.m[0,r0,2*i2,2*i3] * l3.f.k[i1,r0,0,0] where i2 in 0:14, i3
-    //     in 0:14
-    // l3.d.0[0,i1,i2,i3] = l3.f.sum[0,i1,i2,i3] + l3.d.sum[0,i1,i2,i3] + l3.d.0.const[i1]
-    CALL(conv_run(m, CONV_l3_d_0, v_l3_m, v_l3_f_k, v_l3_d_0_const, v_l3_d_sum, v_l3_d_0,
+    CALL(launch(m, EARLY, k_reduce_dbc1d224, "g2.a.c.sum.part", 338, 256, stream, v_g2_s,
+        v_g2_a_c_k, v_g2_a_c_sum_part));
+    CALL(launch(m, EARLY, k_reduce_5b030247, "g2.a", 258, 64, stream, v_g2_a_c_sum_part, v_g2_a_c_b,
+        v_g2_a));
+    CALL(launch(m, EARLY, k_reduce_dbc1d224, "g2.b.sum.part", 338, 256, stream, v_g2_a, v_g2_b_k,
+        v_g2_b_sum_part));
+    CALL(launch(m, EARLY, k_reduce_8d52a9fd, "l3.l1", 261, 64, stream, v_g2_l1_sum_merged,
+        v_l3_l1_c_b, v_l3_l1_joined));
+    CALL(launch(m, EARLY, k_reduce_ae9180e2, "l3.r1", 261, 64, stream, v_g2_l1_sum_merged,
+        v_l3_r1_c_b, v_l3_l1_joined + 66640));
+    // as g1.l2.sum.merged
+    CALL(gemm_run(m, &gemm_l3_l2_c_sum_merged, v_l3_l2_c_sum_weights, v_l3_l1_joined,
+        v_l3_l2_c_sum_merged));
+    CALL(launch(m, ORDERED, k_stitch_e337f606, "l3.m", 85, 224, stream, v_l3_l2_c_sum_merged,
+        v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m_joined));
+    // by merging: sum of products
+    // l3.f.sum.merged[0,i1,i2,i3] = sum(r0) l3.m.joined[0,r0,2*i2,2*i3] * l3.f.sum.weights[i1,r0]
+    //     where i2 in 0:14, i3 in 0:14
+    // by merging: sum of products
+    // l3.d.0[0,i1,i2,i3] = l3.f.sum.merged[0,i1,i2,i3] + l3.d.0.const[i1]
+    CALL(conv_run(m, CONV_l3_d_0, v_l3_m_joined, v_l3_f_sum_weights, v_l3_d_0_const, NULL, v_l3_d_0,
         v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
@@ -3874,9 +3814,11 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     CALL(launch(m, ORDERED, k_stitch_e69f859d, "l3.u.4", 85, 224, stream, v_l3_c2_4_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_4));
     // as l3.d.1
-    CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l3, v_workspace));
+    CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l4_m_joined + 25088,
+        v_workspace));
     // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l3, v_g3_l1_sum_merged));
+    CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l4_m_joined + 25088,
+        v_g3_l1_sum_merged));
     CALL(launch(m, ORDERED, k_reduce_d8c10a94, "g3.l1", 65, 64, stream, v_g3_l1_sum_merged,
         v_g3_l1_b, v_g3_l1));
     CALL(launch(m, EARLY, k_reduce_9f0f4a1b, "g3.r1", 65, 64, stream, v_g3_l1_sum_merged, v_g3_r1_b,
@@ -3895,63 +3837,68 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
         v_l4_l2_c_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_ad2afb56, "l4.m", 128, 224, stream, v_l4_l2_c_sum_merged,
-        v_l4_l2_c_b, v_l4_r2_c_b, v_l4_m));
-    // l4.d.sum[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.k[i1,r0,0,0] where i2 in 0:7, i3 in
-    //     0:7
-    CALL(conv_run(m, CONV_l4_d_sum, v_l3, v_l4_d_k, NULL, NULL, v_l4_d_sum, v_workspace));
-    // l4.f.sum[0,i1,i2,i3] = sum(r0) l4.m[0,r0,2*i2,2*i3] * l4.f.k[i1,r0,0,0] where i2 in 0:7, i3
-    //     in 0:7
-    // l4.d.0[0,i1,i2,i3] = l4.f.sum[0,i1,i2,i3] + l4.d.sum[0,i1,i2,i3] + l4.d.0.const[i1]
-    CALL(conv_run(m, CONV_l4_d_0, v_l4_m, v_l4_f_k, v_l4_d_0_const, v_l4_d_sum, v_l4_d_0,
+        v_l4_l2_c_b, v_l4_r2_c_b, v_l4_m_joined));
+    // by merging: sum of products
+    // l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.m.joined[0,r0,2*i2,2*i3] * l4.f.sum.weights[i1,r0]
+    //     where i2 in 0:7, i3 in 0:7
+    // by merging: sum of products
+    // l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
+    CALL(conv_run(m, CONV_l4_d_0, v_l4_m_joined, v_l4_f_sum_weights, v_l4_d_0_const, NULL, v_l4_d_0,
         v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
         v_l4_c1_0_sum_merged));
     CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.0", 98, 64, stream, v_l4_c1_0_sum_merged,
-        v_l4_b1, v_l4_t1_0));
+        v_l4_b1, v_l4_t1_0_joined));
     CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.0", 98, 64, stream, v_l4_c1_0_sum_merged,
-        v_l4_b3, v_l4_t3_0));
-    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.0.sum", 1568, 128, stream, v_l4_t3_0, v_l4_k4,
-        v_l4_c4_0_sum));
-    CALL(launch(m, EARLY, k_reduce_d83f68a0, "l4.u.0", 1568, 128, stream, v_l4_t1_0, v_l4_k2,
-        v_l4_b2, v_l4_c4_0_sum, v_l4_b4, v_l4_u_0));
+        v_l4_b3, v_l4_t1_0_joined + 6272));
+    // as g1.l2.sum.merged
+    CALL(gemm_run(m, &gemm_l4_c2_0_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_0_joined,
+        v_l4_c2_0_sum_merged));
+    CALL(launch(m, ORDERED, k_stitch_0bc4073e, "l4.u.0", 128, 64, stream, v_l4_c2_0_sum_merged,
+        v_l4_b2, v_l4_b4, v_l4_u_0));
     // as l3.d.1
     CALL(conv_run(m, CONV_l4_d_1, v_l4_u_0, v_l4_k5, v_l4_b5, v_l4_d_0, v_l4_d_1, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_1_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_1,
         v_l4_c1_1_sum_merged));
     CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.1", 98, 64, stream, v_l4_c1_1_sum_merged,
-        v_l4_b1, v_l4_t1_1));
+        v_l4_b1, v_l4_t1_1_joined));
     CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.1", 98, 64, stream, v_l4_c1_1_sum_merged,
-        v_l4_b3, v_l4_t3_1));
-    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.1.sum", 1568, 128, stream, v_l4_t3_1, v_l4_k4,
-        v_l4_c4_1_sum));
-    CALL(launch(m, EARLY, k_reduce_d83f68a0, "l4.u.1", 1568, 128, stream, v_l4_t1_1, v_l4_k2,
-        v_l4_b2, v_l4_c4_1_sum, v_l4_b4, v_l4_u_1));
+        v_l4_b3, v_l4_t1_1_joined + 6272));
+    // as g1.l2.sum.merged
+    CALL(gemm_run(m, &gemm_l4_c2_1_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_1_joined,
+        v_l4_c2_1_sum_merged));
+    CALL(launch(m, ORDERED, k_stitch_0bc4073e, "l4.u.1", 128, 64, stream, v_l4_c2_1_sum_merged,
+        v_l4_b2, v_l4_b4, v_l4_u_1));
     // as l3.d.1
     CALL(conv_run(m, CONV_l4_d_2, v_l4_u_1, v_l4_k5, v_l4_b5, v_l4_d_1, v_l4_d_2, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_2_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_2,
         v_l4_c1_2_sum_merged));
     CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.2", 98, 64, stream, v_l4_c1_2_sum_merged,
-        v_l4_b1, v_l4_t1_2));
+        v_l4_b1, v_l4_t1_2_joined));
     CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.2", 98, 64, stream, v_l4_c1_2_sum_merged,
-        v_l4_b3, v_l4_t3_2));
-    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.2.sum", 1568, 128, stream, v_l4_t3_2, v_l4_k4,
-        v_l4_c4_2_sum));
-    CALL(launch(m, EARLY, k_reduce_d83f68a0, "l4.u.2", 1568, 128, stream, v_l4_t1_2, v_l4_k2,
-        v_l4_b2, v_l4_c4_2_sum, v_l4_b4, v_l4_u_2));
+        v_l4_b3, v_l4_t1_2_joined + 6272));
+    // as g1.l2.sum.merged
+    CALL(gemm_run(m, &gemm_l4_c2_2_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_2_joined,
+        v_l4_c2_2_sum_merged));
+    CALL(launch(m, ORDERED, k_stitch_0bc4073e, "l4.u.2", 128, 64, stream, v_l4_c2_2_sum_merged,
+        v_l4_b2, v_l4_b4, v_l4_u_2));
     // as l3.d.1
     CALL(conv_run(m, CONV_l4_d_3, v_l4_u_2, v_l4_k5, v_l4_b5, v_l4_d_2, v_l4_d_3, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_3_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_3,
         v_l4_c1_3_sum_merged));
     CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.3", 98, 64, stream, v_l4_c1_3_sum_merged,
-        v_l4_b1, v_l4_t1_3));
+        v_l4_b1, v_l4_t1_3_joined));
     CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.3", 98, 64, stream, v_l4_c1_3_sum_merged,
-        v_l4_b3, v_l4_t3_3));
-    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.3.sum", 1568, 128, stream, v_l4_t3_3, v_l4_k4,
-        v_l4_c4_3_sum));
+        v_l4_b3, v_l4_t1_3_joined + 6272));
+    // as g1.l2.sum.merged
+    CALL(gemm_run(m, &gemm_l4_c2_3_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_3_joined,
+        v_l4_c2_3_sum_merged));
+    CALL(launch(m, ORDERED, k_stitch_0bc4073e, "l4.u.3", 128, 64, stream, v_l4_c2_3_sum_merged,
+        v_l4_b2, v_l4_b4, v_l4_u_3));
     return 0;
 }
 
@@ -3960,31 +3907,28 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, EARLY, k_reduce_d83f68a0, "l4.u.3", 1568, 128, stream, v_l4_t1_3, v_l4_k2,
-        v_l4_b2, v_l4_c4_3_sum, v_l4_b4, v_l4_u_3));
     // as l3.d.1
     CALL(conv_run(m, CONV_l4_d_4, v_l4_u_3, v_l4_k5, v_l4_b5, v_l4_d_3, v_l4_d_4, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_4_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_4,
         v_l4_c1_4_sum_merged));
     CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.4", 98, 64, stream, v_l4_c1_4_sum_merged,
-        v_l4_b1, v_l4_t1_4));
+        v_l4_b1, v_l4_t1_4_joined));
     CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.4", 98, 64, stream, v_l4_c1_4_sum_merged,
-        v_l4_b3, v_l4_t3_4));
-    CALL(launch(m, EARLY, k_reduce_106aed7b, "l4.c4.4.sum", 1568, 128, stream, v_l4_t3_4, v_l4_k4,
-        v_l4_c4_4_sum));
-    CALL(launch(m, EARLY, k_reduce_d83f68a0, "l4.u.4", 1568, 128, stream, v_l4_t1_4, v_l4_k2,
-        v_l4_b2, v_l4_c4_4_sum, v_l4_b4, v_l4_u_4));
+        v_l4_b3, v_l4_t1_4_joined + 6272));
+    // as g1.l2.sum.merged
+    CALL(gemm_run(m, &gemm_l4_c2_4_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_4_joined,
+        v_l4_c2_4_sum_merged));
+    CALL(launch(m, ORDERED, k_stitch_0bc4073e, "l4.u.4", 128, 64, stream, v_l4_c2_4_sum_merged,
+        v_l4_b2, v_l4_b4, v_l4_u_4));
     // as l3.d.1
     CALL(conv_run(m, CONV_l4, v_l4_u_4, v_l4_k5, v_l4_b5, v_l4_d_4, v_l4, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_49fc5b51, "g4.l1.sum.part", 2352, 256, stream, v_l4, v_g4_l1_k,
-        v_g4_l1_sum_part));
-    CALL(launch(m, EARLY, k_reduce_bb206bc6, "g4.l1", 528, dim3(32, 8), stream, v_g4_l1_sum_part,
-        v_g4_l1_b, v_g4_l1, (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, EARLY, k_reduce_4ee74b11, "g4.r1.sum.part", 8232, 256, stream, v_l4, v_g4_r1_k,
-        v_g4_r1_sum_part));
-    CALL(launch(m, EARLY, k_reduce_bb206bc6, "g4.r1", 528, dim3(32, 8), stream, v_g4_r1_sum_part,
-        v_g4_r1_b, v_g4_r1, (float4 *)v_workspace, v_arrived + 1029));
+    // as l2.a.c.sum.merged
+    CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
+    CALL(launch(m, ORDERED, k_reduce_7664437c, "g4.l1", 17, 64, stream, v_g4_l1_sum_merged,
+        v_g4_l1_b, v_g4_l1));
+    CALL(launch(m, EARLY, k_reduce_bfbc2969, "g4.r1", 17, 64, stream, v_g4_l1_sum_merged, v_g4_r1_b,
+        v_g4_r1));
     CALL(launch(m, EARLY, k_reduce_a182c895, "g4.r2.sum", 1029, 32, stream, v_g4_r1, v_g4_r2_k,
         v_g4_r2_sum));
     CALL(launch(m, EARLY, k_reduce_ab2b695b, "g4.s", 1029, 32, stream, v_g4_l1, v_g4_l2_k,
@@ -3999,16 +3943,18 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
         v_f3_a_c_b, v_f3_a));
     CALL(launch(m, EARLY, k_reduce_631cc942, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k, v_s3,
         v_f3_b_b, v_f3));
-    CALL(launch(m, EARLY, k_reduce_c367de43, "s2", 258, 64, stream, v_g2_a, v_g2_b_k, v_g2_s, v_f3,
+    CALL(launch(m, EARLY, k_reduce_0042535e, "s2", 258, 64, stream, v_g2_b_sum_part, v_g2_s, v_f3,
         v_g2_b_b, v_s2));
-    // as g2.a
-    CALL(conv_run(m, CONV_f2_a, v_s2, v_f2_a_c_k, v_f2_a_c_b, NULL, v_f2_a, v_workspace));
-    // f2.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f2.a[0,r0,i2+r1-1,i3+r2-1] * f2.b.k[i1,r0,r1,r2] where
-    //     i2 in 0:28, i3 in 0:28, pad f2.a 0
-    // f2[0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1]
-    CALL(conv_run(m, CONV_f2, v_f2_a, v_f2_b_k, v_f2_b_b, v_s2, v_f2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_8b359fb4, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_g1_s,
-        v_f2, v_g1_b_b, v_s1));
+    CALL(launch(m, EARLY, k_reduce_dbc1d224, "f2.a.c.sum.part", 338, 256, stream, v_s2, v_f2_a_c_k,
+        v_f2_a_c_sum_part));
+    CALL(launch(m, EARLY, k_reduce_5b030247, "f2.a", 258, 64, stream, v_f2_a_c_sum_part, v_f2_a_c_b,
+        v_f2_a));
+    CALL(launch(m, EARLY, k_reduce_dbc1d224, "f2.b.sum.part", 338, 256, stream, v_f2_a, v_f2_b_k,
+        v_f2_b_sum_part));
+    CALL(launch(m, EARLY, k_reduce_5ea329e3, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2, v_f2_b_b,
+        v_f2));
+    CALL(launch(m, EARLY, k_product_8b359fb4, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_g1_s, v_f2,
+        v_g1_b_b, v_s1));
     // as g1.a
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
     // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
@@ -4020,19 +3966,17 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
     CALL(launch(m, ORDERED, k_map_0ef2ab3b, "u0", 4116, 256, stream, v_f0_b_sum, v_s1, v_f1_b_sum,
         v_f1_b_b, v_f0_b_b, v_u0_const, v_u0));
-    CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.a.c.sum.data", 515, 128, stream, v_u0,
-        v_e0_a_c_sum_data));
-    // as l1.b.c.sum.product
-    CALL(gemm_run(m, &gemm_e0_a_c_sum_product, v_e0_a_c_sum_filter, v_e0_a_c_sum_data,
-        v_e0_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_a91c71a9, "e0.a", 515, 128, stream, v_e0_a_c_sum_product,
+    // by summation splitting (r0,r1 inside), variable substitution
+    // e0.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) u0[0,r0,i2+r1-1,i3] *
+    //     e0.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:224, pad u0 0
+    CALL(conv_run(m, CONV_e0_a_c_sum_part, v_u0, v_e0_a_c_sum_part_filter, NULL, NULL,
+        v_e0_a_c_sum_part, v_workspace));
+    CALL(launch(m, ORDERED, k_reduce_c26eb9c3, "e0.a", 1029, 256, stream, v_e0_a_c_sum_part,
         v_e0_a_c_b, v_e0_a));
-    CALL(launch(m, EARLY, k_basis_87cf2bbc, "e0.b.sum.data", 515, 128, stream, v_e0_a,
-        v_e0_b_sum_data));
-    // as l1.b.c.sum.product
-    CALL(gemm_run(m, &gemm_e0_b_sum_product, v_e0_b_sum_filter, v_e0_b_sum_data,
-        v_e0_b_sum_product));
-    CALL(launch(m, ORDERED, k_basis_779e8c43, "e0", 515, 128, stream, v_e0_b_sum_product, v_u0,
+    // as e0.a.c.sum.part
+    CALL(conv_run(m, CONV_e0_b_sum_part, v_e0_a, v_e0_b_sum_part_filter, NULL, NULL,
+        v_e0_b_sum_part, v_workspace));
+    CALL(launch(m, ORDERED, k_reduce_20134f52, "e0", 1029, 256, stream, v_e0_b_sum_part, v_u0,
         v_e0_b_b, v_e0));
     // y.sum[0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0]
     // y[0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1]
@@ -4143,7 +4087,7 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 37; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 33; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -4330,6 +4274,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    59083520ull, 150945024ull, 0xe4a54419c106ca07ull};
+    62911744ull, 169381632ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

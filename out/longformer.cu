@@ -8,14 +8,14 @@
 // outputs   y: f32[1,10000,512]
 // weights   7 tensors, blob of 5124 kB
 // memory    arena 110 MB (workspace 32 MB of it), constants 5124 kB, peak in create 118 MB
-// plan      5 steps, 2034.6 us estimated; 2467.7 us without derivation
-// libraries cuBLAS (596 MB) 3 steps, without it up to 161.3 us more
+// plan      5 steps, 2041.1 us estimated; 2479.4 us without derivation
+// libraries cuBLAS (596 MB) 3 steps, without it up to 161.4 us more
 // by        merging 1, online softmax 1
-//   352.6 us est. v.merged         cuBLAS sgemm 10000 x 1536 x 512
-//  1417.6 us est. o                k_attention_3e82a537
-//   124.9 us est. f                cublasLt matmul 10000 x 512 x 512 + bias + relu
-//   124.9 us est. g.sum            cuBLAS sgemm 10000 x 512 x 512
-//    14.5 us est. y                k_map_bc015534
+//   353.9 us est. v.merged         cuBLAS sgemm 10000 x 1536 x 512
+//  1418.9 us est. o                k_attention_3e82a537
+//   126.2 us est. f                cublasLt matmul 10000 x 512 x 512 + bias + relu
+//   126.2 us est. g.sum            cuBLAS sgemm 10000 x 512 x 512
+//    15.8 us est. y                k_map_bc015534
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>

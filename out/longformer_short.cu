@@ -8,14 +8,14 @@
 // outputs   y: f32[1,1024,512]
 // weights   7 tensors, blob of 5124 kB
 // memory    arena 40 MB (workspace 32 MB of it), constants 5124 kB, peak in create 48 MB
-// plan      5 steps, 79.3 us estimated; 81.7 us without derivation
+// plan      5 steps, 85.5 us estimated; 93.2 us without derivation
 // libraries cuBLAS (596 MB) 3 steps, without it up to 19.5 us more
 // by        merging 1, online softmax 1
-//    38.9 us est. v.merged         cuBLAS sgemm 1024 x 1536 x 512
-//    13.1 us est. o                k_attention_c1401df5
-//    13.0 us est. f                cublasLt matmul 1024 x 512 x 512 + bias + relu
-//    13.0 us est. g.sum            cuBLAS sgemm 1024 x 512 x 512
-//     1.3 us est. y                k_map_b21fc3e7
+//    40.2 us est. v.merged         cuBLAS sgemm 1024 x 1536 x 512
+//    14.4 us est. o                k_attention_c1401df5
+//    14.3 us est. f                cublasLt matmul 1024 x 512 x 512 + bias + relu
+//    14.3 us est. g.sum            cuBLAS sgemm 1024 x 512 x 512
+//     2.4 us est. y                k_map_b21fc3e7
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>

@@ -8,65 +8,65 @@
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
 // memory    arena 6174 kB (workspace 3378 kB of it), constants 13 MB, peak in create 28 MB
-// plan      55 steps, 79.8 us estimated; nothing derived is cheaper
-// libraries cuDNN (415 MB) 15 steps, without it up to 5.2 us more
+// plan      55 steps, 129.7 us estimated; nothing derived is cheaper
+// libraries cuDNN (415 MB) 11 steps, without it up to 1.7 us more
 //           cuBLAS (596 MB) 1 step, without it up to 0.4 us more
 // by        summation splitting 1
-//     1.3 us est. stem             k_product_1ecf4b39
-//     1.3 us est. b1.d             k_reduce_12871220
-//     1.3 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
-//     1.6 us est. b2.h.e           k_product_108a1deb
-//     1.3 us est. b2.h.d           k_reduce_69dd86bf
-//     1.3 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
-//     1.3 us est. b2.b.0.e         k_product_669d93dd
-//     1.3 us est. b2.b.0.d         k_reduce_6ae237f0
-//     1.3 us est. b2.h.0           cuDNN conv 1x1, 144 to 24 + residual + bias
-//     1.3 us est. b3.h.e           k_product_669d93dd
-//     1.3 us est. b3.h.d           k_reduce_e90e6ddc
-//     1.3 us est. b3.h             cuDNN conv 1x1, 144 to 32 + bias
-//     1.3 us est. b3.b.0.e         k_product_3842fc54
-//     1.3 us est. b3.b.0.d         k_reduce_f37a980b
-//     1.6 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.3 us est. b3.b.1.e         k_product_3842fc54
-//     1.3 us est. b3.b.1.d         k_reduce_f37a980b
-//     1.6 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.3 us est. b4.h.e           k_product_3842fc54
-//     1.3 us est. b4.h.d           k_reduce_340920ad
-//     1.3 us est. b4.h             k_reduce_142005d3
-//     1.3 us est. b4.b.0.e         k_product_c6be7b0a
-//     1.3 us est. b4.b.0.d         k_reduce_c2c57a34
-//     1.6 us est. b4.h.0           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     1.3 us est. b4.b.1.e         k_product_c6be7b0a
-//     1.3 us est. b4.b.1.d         k_reduce_c2c57a34
-//     1.6 us est. b4.h.1           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     1.3 us est. b4.b.2.e         k_product_c6be7b0a
-//     1.3 us est. b4.b.2.d         k_reduce_c2c57a34
-//     1.6 us est. b4.h.2           cuDNN conv 1x1, 384 to 64 + residual + bias
-//     1.3 us est. b5.h.e           k_product_c6be7b0a
-//     1.3 us est. b5.h.d           k_reduce_c2c57a34
-//     1.6 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
-//     1.3 us est. b5.b.0.e         k_product_cbcd0ad5
-//     1.3 us est. b5.b.0.d         k_reduce_2dfb3f1e
-//     1.9 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     1.3 us est. b5.b.1.e         k_product_cbcd0ad5
-//     1.3 us est. b5.b.1.d         k_reduce_2dfb3f1e
-//     1.9 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     1.3 us est. b6.h.e           k_product_cbcd0ad5
-//     1.3 us est. b6.h.d           k_reduce_08724233
-//     1.5 us est. b6.h             k_reduce_163d20de
-//     1.9 us est. b6.b.0.e         k_product_9a3d0d04
-//     1.3 us est. b6.b.0.d         k_reduce_016af1fa
-//     2.1 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     1.9 us est. b6.b.1.e         k_product_9a3d0d04
-//     1.3 us est. b6.b.1.d         k_reduce_016af1fa
-//     2.1 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     1.9 us est. b7.e             k_product_9a3d0d04
-//     1.3 us est. b7.d             k_reduce_016af1fa
-//     2.5 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
-//     1.7 us est. head.n.c.parts   cuBLAS sgemm 1280 x 49 x 64, batch 5
-//     1.3 us est. head             k_reduce_9975bf1c
-//     1.3 us est. f                k_reduce_59cf178c
-//     1.3 us est. y                k_reduce_e3119e86
+//     2.4 us est. stem             k_product_1ecf4b39
+//     1.9 us est. b1.d             k_reduce_12871220
+//     2.5 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
+//     2.9 us est. b2.h.e           k_product_108a1deb
+//     2.4 us est. b2.h.d           k_reduce_69dd86bf
+//     2.5 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
+//     2.5 us est. b2.b.0.e         k_product_669d93dd
+//     1.9 us est. b2.b.0.d         k_reduce_6ae237f0
+//     3.1 us est. b2.h.0           cuDNN conv 1x1, 144 to 24 + residual + bias
+//     2.5 us est. b3.h.e           k_product_669d93dd
+//     1.7 us est. b3.h.d           k_reduce_e90e6ddc
+//     2.7 us est. b3.h             k_reduce_f7ab8e41
+//     1.9 us est. b3.b.0.e         k_product_3842fc54
+//     1.5 us est. b3.b.0.d         k_reduce_f37a980b
+//     3.2 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
+//     1.9 us est. b3.b.1.e         k_product_3842fc54
+//     1.5 us est. b3.b.1.d         k_reduce_f37a980b
+//     3.2 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
+//     1.9 us est. b4.h.e           k_product_3842fc54
+//     1.4 us est. b4.h.d           k_reduce_340920ad
+//     2.1 us est. b4.h             k_reduce_142005d3
+//     2.1 us est. b4.b.0.e         k_product_c6be7b0a
+//     1.4 us est. b4.b.0.d         k_reduce_c2c57a34
+//     2.9 us est. b4.h.0           k_reduce_659c0e2f
+//     2.1 us est. b4.b.1.e         k_product_c6be7b0a
+//     1.4 us est. b4.b.1.d         k_reduce_c2c57a34
+//     2.9 us est. b4.h.1           k_reduce_659c0e2f
+//     2.1 us est. b4.b.2.e         k_product_c6be7b0a
+//     1.4 us est. b4.b.2.d         k_reduce_c2c57a34
+//     2.9 us est. b4.h.2           k_reduce_659c0e2f
+//     2.1 us est. b5.h.e           k_product_c6be7b0a
+//     1.4 us est. b5.h.d           k_reduce_c2c57a34
+//     3.3 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
+//     2.5 us est. b5.b.0.e         k_product_cbcd0ad5
+//     1.5 us est. b5.b.0.d         k_reduce_2dfb3f1e
+//     3.6 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
+//     2.5 us est. b5.b.1.e         k_product_cbcd0ad5
+//     1.5 us est. b5.b.1.d         k_reduce_2dfb3f1e
+//     3.6 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
+//     2.5 us est. b6.h.e           k_product_cbcd0ad5
+//     1.4 us est. b6.h.d           k_reduce_08724233
+//     2.8 us est. b6.h             k_reduce_163d20de
+//     3.2 us est. b6.b.0.e         k_product_9a3d0d04
+//     1.4 us est. b6.b.0.d         k_reduce_016af1fa
+//     3.8 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
+//     3.2 us est. b6.b.1.e         k_product_9a3d0d04
+//     1.4 us est. b6.b.1.d         k_reduce_016af1fa
+//     3.8 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
+//     3.2 us est. b7.e             k_product_9a3d0d04
+//     1.4 us est. b7.d             k_reduce_016af1fa
+//     4.1 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
+//     3.0 us est. head.n.c.parts   cuBLAS sgemm 1280 x 49 x 64, batch 5
+//     1.6 us est. head             k_reduce_9975bf1c
+//     1.6 us est. f                k_reduce_59cf178c
+//     2.5 us est. y                k_reduce_e3119e86
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -449,7 +449,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b3_h_d_n_s INIT(9049088)
 #define v_b3_h_d_n_c_scaled CONST(5201408)
 #define v_b3_h_d_n_t CONST(5206784)
-#define v_b3_h_d ARENA(3459072)
+#define v_b3_h_d ARENA(1806336)
 #define v_b3_h_s INIT(9049856)
 #define v_b3_h_c_scaled CONST(5207552)
 #define v_b3_h_t CONST(5225984)
@@ -489,7 +489,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_h_s INIT(9055232)
 #define v_b4_h_c_scaled CONST(5374976)
 #define v_b4_h_t CONST(5424128)
-#define v_b4_h ARENA(3760128)
+#define v_b4_h ARENA(752640)
 #define v_b4_b_0_e_n_s INIT(9055488)
 #define v_b4_b_0_e_n_c_scaled CONST(5424384)
 #define v_b4_b_0_e_n_t CONST(5522688)
@@ -497,11 +497,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_0_d_n_s INIT(9057024)
 #define v_b4_b_0_d_n_c_scaled CONST(5524224)
 #define v_b4_b_0_d_n_t CONST(5538048)
-#define v_b4_b_0_d ARENA(3459072)
+#define v_b4_b_0_d ARENA(301056)
 #define v_b4_b_0_s INIT(9058560)
 #define v_b4_b_0_c_scaled CONST(5539584)
 #define v_b4_b_0_t CONST(5637888)
-#define v_b4_h_0 ARENA(3810304)
+#define v_b4_h_0 ARENA(602112)
 #define v_b4_b_1_e_n_s INIT(9058816)
 #define v_b4_b_1_e_n_c_scaled CONST(5638144)
 #define v_b4_b_1_e_n_t CONST(5736448)
@@ -509,11 +509,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_1_d_n_s INIT(9060352)
 #define v_b4_b_1_d_n_c_scaled CONST(5737984)
 #define v_b4_b_1_d_n_t CONST(5751808)
-#define v_b4_b_1_d ARENA(3459072)
+#define v_b4_b_1_d ARENA(301056)
 #define v_b4_b_1_s INIT(9061888)
 #define v_b4_b_1_c_scaled CONST(5753344)
 #define v_b4_b_1_t CONST(5851648)
-#define v_b4_h_1 ARENA(3760128)
+#define v_b4_h_1 ARENA(652288)
 #define v_b4_b_2_e_n_s INIT(9062144)
 #define v_b4_b_2_e_n_c_scaled CONST(5851904)
 #define v_b4_b_2_e_n_t CONST(5950208)
@@ -521,11 +521,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_2_d_n_s INIT(9063680)
 #define v_b4_b_2_d_n_c_scaled CONST(5951744)
 #define v_b4_b_2_d_n_t CONST(5965568)
-#define v_b4_b_2_d ARENA(3459072)
+#define v_b4_b_2_d ARENA(301056)
 #define v_b4_b_2_s INIT(9065216)
 #define v_b4_b_2_c_scaled CONST(5967104)
 #define v_b4_b_2_t CONST(6065408)
-#define v_b4_h_2 ARENA(3810304)
+#define v_b4_h_2 ARENA(602112)
 #define v_b5_h_e_n_s INIT(9065472)
 #define v_b5_h_e_n_c_scaled CONST(6065664)
 #define v_b5_h_e_n_t CONST(6163968)
@@ -907,12 +907,8 @@ static const conv_size conv_sizes[] = {
     {"b1", 0, 1, 32, 16, 1, {112, 112}, {112, 112}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b2.h", 0, 1, 96, 24, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b2.h.0", 0, 1, 144, 24, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b3.h", 0, 1, 144, 32, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b3.h.0", 0, 1, 192, 32, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b3.h.1", 0, 1, 192, 32, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b4.h.0", 0, 1, 384, 64, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b4.h.1", 0, 1, 384, 64, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"b4.h.2", 0, 1, 384, 64, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b5.h", 0, 1, 384, 96, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b5.h.0", 0, 1, 576, 96, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b5.h.1", 0, 1, 576, 96, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
@@ -924,12 +920,8 @@ enum {
     CONV_b1,
     CONV_b2_h,
     CONV_b2_h_0,
-    CONV_b3_h,
     CONV_b3_h_0,
     CONV_b3_h_1,
-    CONV_b4_h_0,
-    CONV_b4_h_1,
-    CONV_b4_h_2,
     CONV_b5_h,
     CONV_b5_h_0,
     CONV_b5_h_1,
@@ -2059,6 +2051,22 @@ static __global__ void __launch_bounds__(64) k_reduce_e90e6ddc(const float *p0,
         fminf(fmaxf(acc3 + v1, 0.f), 6.f));
 }
 
+// b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
+// b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.t[i1]
+static __global__ void __launch_bounds__(64) k_reduce_f7ab8e41(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 784u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 144; r0++) {
+        acc += p0[r0 * 784 + i3] * p1[i1 * 144 + r0];
+    }
+    y[i1 * 784 + i3] = acc + p2[i1];
+}
+
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
 // b3.b.0.e[0,i1,i2,i3] = min(max(b3.b.0.e.n.c[0,i1,i2,i3] + b3.b.0.e.n.t[i1], 0), 6)
 static __global__ void __launch_bounds__(256) k_product_3842fc54(const float *__restrict__ p0,
@@ -2278,6 +2286,34 @@ static __global__ void __launch_bounds__(128) k_reduce_c2c57a34(const float *p0,
     const float v1 = p2[i1];
     *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 14 + i3) = make_float2(fminf(fmaxf(acc0 + v1,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f));
+}
+
+// b4.b.0.c[0,i1,i2,i3] = sum(r0) b4.b.0.d[0,r0,i2,i3] * b4.b.0.c.scaled[i1,r0]
+// b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.b.0.t[i1]
+static __global__ void __launch_bounds__(256) k_reduce_659c0e2f(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    __shared__ float part[8][32];
+    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 12544u ? column : 12544u - 1u;  // all load, some do not store
+    await_previous();
+    const int i3 = (int)(id % 196u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = threadIdx.y; k < 384u; k += 8u) {
+        const int r0 = (int)k;
+        acc += p0[r0 * 196 + i3] * p1[i1 * 384 + r0];
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 12544u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i1 * 196 + i3] = acc + p2[i1 * 196 + i3] + p3[i1];
+    }
 }
 
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
@@ -2561,7 +2597,7 @@ struct mobilenet_v2 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[15];
+    conv_call conv[11];
     cublasHandle_t cublas;
 };
 
@@ -3208,7 +3244,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(mobilenet_v2 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 15; i++) {
+    for (int i = 0; i < 11; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3295,9 +3331,9 @@ static int steps_1(mobilenet_v2 *m, const void *const *in, void *const *out,
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
     CALL(launch(m, EARLY, k_reduce_e90e6ddc, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
-    // as b1
-    CALL(conv_run(m, CONV_b3_h, v_b3_h_d, v_b3_h_c_scaled, v_b3_h_t, NULL, v_b3_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_3842fc54, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_reduce_f7ab8e41, "b3.h", 392, 64, stream, v_b3_h_d, v_b3_h_c_scaled,
+        v_b3_h_t, v_b3_h));
+    CALL(launch(m, EARLY, k_product_3842fc54, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
     CALL(launch(m, EARLY, k_reduce_f37a980b, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
@@ -3321,24 +3357,21 @@ static int steps_1(mobilenet_v2 *m, const void *const *in, void *const *out,
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
     CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
-    // as b2.h.0
-    CALL(conv_run(m, CONV_b4_h_0, v_b4_b_0_d, v_b4_b_0_c_scaled, v_b4_b_0_t, v_b4_h, v_b4_h_0,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_product_c6be7b0a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_reduce_659c0e2f, "b4.h.0", 392, dim3(32, 8), stream, v_b4_b_0_d,
+        v_b4_b_0_c_scaled, v_b4_h, v_b4_b_0_t, v_b4_h_0));
+    CALL(launch(m, EARLY, k_product_c6be7b0a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
     CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
-    // as b2.h.0
-    CALL(conv_run(m, CONV_b4_h_1, v_b4_b_1_d, v_b4_b_1_c_scaled, v_b4_b_1_t, v_b4_h_0, v_b4_h_1,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_product_c6be7b0a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_reduce_659c0e2f, "b4.h.1", 392, dim3(32, 8), stream, v_b4_b_1_d,
+        v_b4_b_1_c_scaled, v_b4_h_0, v_b4_b_1_t, v_b4_h_1));
+    CALL(launch(m, EARLY, k_product_c6be7b0a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
     CALL(launch(m, EARLY, k_reduce_c2c57a34, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
-    // as b2.h.0
-    CALL(conv_run(m, CONV_b4_h_2, v_b4_b_2_d, v_b4_b_2_c_scaled, v_b4_b_2_t, v_b4_h_1, v_b4_h_2,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_product_c6be7b0a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_reduce_659c0e2f, "b4.h.2", 392, dim3(32, 8), stream, v_b4_b_2_d,
+        v_b4_b_2_c_scaled, v_b4_h_1, v_b4_b_2_t, v_b4_h_2));
+    CALL(launch(m, EARLY, k_product_c6be7b0a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
     CALL(launch(m, EARLY, k_reduce_c2c57a34, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
@@ -3505,7 +3538,7 @@ int mobilenet_v2_capture(mobilenet_v2 *m, const void *const *in, void *const *ou
 void mobilenet_v2_destroy(mobilenet_v2 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 15; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 11; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);

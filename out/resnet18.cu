@@ -7,53 +7,55 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 13 MB (workspace 8192 kB of it), constants 53 MB, peak in create 117 MB
-// plan      42 steps, 123.7 us estimated; 175.4 us without derivation
-// libraries cuDNN (415 MB) 2 steps, without it up to 0.2 us more
+// memory    arena 13 MB (workspace 8192 kB of it), constants 57 MB, peak in create 121 MB
+// plan      44 steps, 161.2 us estimated; 206.3 us without derivation
+// libraries cuDNN (415 MB) 3 steps, without it up to 0.8 us more
 //           cuBLAS (596 MB) 10 steps, without it up to 4.6 us more
-// by        basis change 25, summation splitting 6
-//     9.2 us est. r0               k_product_ed4a6144
-//     1.3 us est. p0               k_reduce_0d7103f7
-//     1.3 us est. l1.a.a.c.data    k_basis_9a213487
-//     2.5 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     2.2 us est. l1.a.b.c.data    k_stitch_65b9ca46
-//     2.5 us est. l1.a.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     2.3 us est. l1.b.a.c.data    k_stitch_b6d7a874
-//     2.5 us est. l1.b.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     2.2 us est. l1.b.b.c.data    k_stitch_65b9ca46
-//     2.5 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.b             k_basis_4fef643c
-//     3.9 us est. l2.h.a.c.part    k_product_91b125ea
-//     1.7 us est. l2.h.b.c.data    k_stitch_a425e375
-//     3.5 us est. l2.h.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.b.c         k_basis_8f675f12
-//     1.3 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
-//     1.3 us est. l2.a.c.data      k_basis_0588b848
-//     3.5 us est. l2.a.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.7 us est. l2.b.c.data      k_stitch_7f8486a9
-//     3.5 us est. l2.b.c.product   cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2               k_basis_3b7927b7
-//     4.7 us est. l3.h.a.c.parts   k_product_f1dd7199
-//     1.7 us est. l3.h.b.c.data    k_stitch_7f773a83
-//     4.9 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.b.c         k_basis_0836aedd
-//     1.3 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
-//     1.3 us est. l3.a.c.data      k_basis_35ce91cf
-//     4.9 us est. l3.a.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.7 us est. l3.b.c.data      k_stitch_e78572b4
-//     4.9 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3               k_basis_b1dd64f5
-//     4.7 us est. l4.h.a.c.parts   k_product_eab79d57
-//     1.3 us est. l4.h.r           k_reduce_2c48b785
-//     9.5 us est. l4.h.b.c.parts   k_product_1e3de578
-//     1.3 us est. l4.h.b.c         k_reduce_225bb5e1
-//     2.1 us est. l4.h             k_product_2e97c4b7, in 4 parts
-//     9.5 us est. l4.a.c.parts     k_product_1e3de578
-//     1.3 us est. l4.r             k_reduce_2c48b785
-//     9.5 us est. l4.b.c.parts     k_product_1e3de578
-//     1.3 us est. l4               k_reduce_3994deb8
-//     1.3 us est. f                k_reduce_1c5a3a38
-//     1.3 us est. y                k_reduce_60cac80d
+// by        basis change 28, summation splitting 5
+//    10.5 us est. r0               k_product_ed4a6144
+//     3.3 us est. l1.a.a.c.data    k_stitch_b339bdf8
+//     3.8 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.a.r           k_basis_510fede9
+//     1.8 us est. l1.a.b.c.data    k_basis_9a213487
+//     3.8 us est. l1.a.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.9 us est. l1.a             k_basis_4fef643c
+//     1.8 us est. l1.b.a.c.data    k_basis_9a213487
+//     3.8 us est. l1.b.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.b.r           k_basis_510fede9
+//     1.8 us est. l1.b.b.c.data    k_basis_9a213487
+//     3.8 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.9 us est. l1.b             k_basis_4fef643c
+//     7.0 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
+//     1.6 us est. l2.h.b.c.data    k_basis_3439b67a
+//     4.8 us est. l2.h.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.h.b.c         k_basis_3b59b26c
+//     2.2 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
+//     1.6 us est. l2.a.c.data      k_basis_3439b67a
+//     4.8 us est. l2.a.c.product   cuBLAS sgemm 128 x 49 x 128, batch 36
+//     2.1 us est. l2.b.c.data      k_stitch_7b282114
+//     4.8 us est. l2.b.c.product   cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.6 us est. l2               k_basis_c7e147cf
+//     6.0 us est. l3.h.a.c.parts   k_product_f1dd7199
+//     2.1 us est. l3.h.b.c.data    k_stitch_7f773a83
+//     6.2 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     1.5 us est. l3.h.b.c         k_basis_0836aedd
+//     2.8 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
+//     1.5 us est. l3.a.c.data      k_basis_35ce91cf
+//     6.2 us est. l3.a.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
+//     2.0 us est. l3.b.c.data      k_stitch_e78572b4
+//     6.2 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
+//     1.5 us est. l3               k_basis_b1dd64f5
+//     6.0 us est. l4.h.a.c.parts   k_product_eab79d57
+//     1.6 us est. l4.h.r           k_reduce_2c48b785
+//    10.8 us est. l4.h.b.c.parts   k_product_1e3de578
+//     1.6 us est. l4.h.b.c         k_reduce_225bb5e1
+//     3.4 us est. l4.h             k_product_2e97c4b7, in 4 parts
+//    10.8 us est. l4.a.c.parts     k_product_1e3de578
+//     1.6 us est. l4.r             k_reduce_2c48b785
+//    10.8 us est. l4.b.c.parts     k_product_1e3de578
+//     1.6 us est. l4               k_reduce_3994deb8
+//     1.6 us est. f                k_reduce_1c5a3a38
+//     1.8 us est. y                k_reduce_60cac80d
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -246,6 +248,7 @@ const resnet18_info *resnet18_describe(void);
 #define v_l1_a_a_c_data ARENA(8388608)
 #define v_l1_a_a_c_product ARENA(10194944)
 #define v_l1_a_a_t CONST(3269632)
+#define v_l1_a_r ARENA(0)
 #define v_l1_a_b_c_data ARENA(8388608)
 #define v_l1_a_b_c_product ARENA(10194944)
 #define v_l1_a_b_t CONST(3269888)
@@ -259,6 +262,7 @@ const resnet18_info *resnet18_describe(void);
 #define v_l1_b_a_c_data ARENA(8388608)
 #define v_l1_b_a_c_product ARENA(10194944)
 #define v_l1_b_a_t CONST(4449792)
+#define v_l1_b_r ARENA(0)
 #define v_l1_b_b_c_data ARENA(8388608)
 #define v_l1_b_b_c_product ARENA(10194944)
 #define v_l1_b_b_t CONST(4450048)
@@ -269,80 +273,80 @@ const resnet18_info *resnet18_describe(void);
 #define v_l2_h_b_c_scaled INIT(45336576)
 #define v_l2_h_b_c_filter CONST(4483072)
 #define v_l2_h_a_s INIT(45926400)
-#define v_l2_h_a_c_part_lines CONST(5531648)
-#define v_l2_h_a_c_part ARENA(0)
-#define v_l2_h_a_t CONST(5826560)
+#define v_l2_h_a_c_scaled CONST(6842368)
+#define v_l2_h_a_t CONST(7137280)
+#define v_l2_h_r ARENA(9291776)
 #define v_l2_h_b_c_data ARENA(8388608)
-#define v_l2_h_b_c_product ARENA(9994240)
+#define v_l2_h_b_c_product ARENA(9291776)
 #define v_l2_h_b_c ARENA(8388608)
-#define v_l2_h_const CONST(5827072)
-#define v_l2_h ARENA(11599872)
+#define v_l2_h_const CONST(7137792)
+#define v_l2_h ARENA(10194944)
 #define v_l2_b_s INIT(45926912)
 #define v_l2_b_c_scaled INIT(45927424)
-#define v_l2_b_c_filter CONST(5827584)
+#define v_l2_b_c_filter CONST(7138304)
 #define v_l2_a_s INIT(46517248)
 #define v_l2_a_c_scaled INIT(46517760)
-#define v_l2_a_c_filter CONST(6876160)
+#define v_l2_a_c_filter CONST(9497600)
 #define v_l2_a_c_data ARENA(8388608)
-#define v_l2_a_c_product ARENA(9994240)
-#define v_l2_a_t CONST(7924736)
+#define v_l2_a_c_product ARENA(9291776)
+#define v_l2_a_t CONST(11856896)
 #define v_l2_b_c_data ARENA(8388608)
-#define v_l2_b_c_product ARENA(9994240)
-#define v_l2_b_t CONST(7925248)
-#define v_l2 ARENA(12001280)
+#define v_l2_b_c_product ARENA(9291776)
+#define v_l2_b_t CONST(11857408)
+#define v_l2 ARENA(10596352)
 #define v_l3_d_s INIT(47107584)
-#define v_l3_d_c_scaled CONST(7925760)
+#define v_l3_d_c_scaled CONST(11857920)
 #define v_l3_h_b_s INIT(47108608)
 #define v_l3_h_b_c_scaled INIT(47109632)
-#define v_l3_h_b_c_filter CONST(8056832)
+#define v_l3_h_b_c_filter CONST(11988992)
 #define v_l3_h_a_s INIT(49468928)
-#define v_l3_h_a_c_lines CONST(12251136)
+#define v_l3_h_a_c_lines CONST(16183296)
 #define v_l3_h_a_c_parts ARENA(0)
-#define v_l3_h_a_t CONST(13430784)
+#define v_l3_h_a_t CONST(17362944)
 #define v_l3_h_b_c_data ARENA(8388608)
 #define v_l3_h_b_c_product ARENA(9191424)
 #define v_l3_h_b_c ARENA(8388608)
-#define v_l3_h_const CONST(13431808)
+#define v_l3_h_const CONST(17363968)
 #define v_l3_h ARENA(9994240)
 #define v_l3_b_s INIT(49469952)
 #define v_l3_b_c_scaled INIT(49470976)
-#define v_l3_b_c_filter CONST(13432832)
+#define v_l3_b_c_filter CONST(17364992)
 #define v_l3_a_s INIT(51830272)
 #define v_l3_a_c_scaled INIT(51831296)
-#define v_l3_a_c_filter CONST(17627136)
+#define v_l3_a_c_filter CONST(21559296)
 #define v_l3_a_c_data ARENA(8388608)
 #define v_l3_a_c_product ARENA(9191424)
-#define v_l3_a_t CONST(21821440)
+#define v_l3_a_t CONST(25753600)
 #define v_l3_b_c_data ARENA(8388608)
 #define v_l3_b_c_product ARENA(9191424)
-#define v_l3_b_t CONST(21822464)
+#define v_l3_b_t CONST(25754624)
 #define v_l3 ARENA(8388608)
 #define v_l4_d_s INIT(54190592)
-#define v_l4_d_c_scaled CONST(21823488)
+#define v_l4_d_c_scaled CONST(25755648)
 #define v_l4_h_a_s INIT(54192640)
-#define v_l4_h_a_c_lines CONST(22347776)
+#define v_l4_h_a_c_lines CONST(26279936)
 #define v_l4_h_a_c_parts ARENA(0)
-#define v_l4_h_a_t CONST(27066368)
+#define v_l4_h_a_t CONST(30998528)
 #define v_l4_h_r ARENA(1605632)
 #define v_l4_h_b_s INIT(54194688)
-#define v_l4_h_b_c_lines CONST(27068416)
+#define v_l4_h_b_c_lines CONST(31000576)
 #define v_l4_h_b_c_parts ARENA(0)
 #define v_l4_h_b_c ARENA(8589312)
-#define v_l4_h_const CONST(36505600)
+#define v_l4_h_const CONST(40437760)
 #define v_l4_h ARENA(8689664)
 #define v_l4_a_s INIT(54196736)
-#define v_l4_a_c_lines CONST(36507648)
+#define v_l4_a_c_lines CONST(40439808)
 #define v_l4_a_c_parts ARENA(0)
-#define v_l4_a_t CONST(45944832)
+#define v_l4_a_t CONST(49876992)
 #define v_l4_r ARENA(1605632)
 #define v_l4_b_s INIT(54198784)
-#define v_l4_b_c_lines CONST(45946880)
+#define v_l4_b_c_lines CONST(49879040)
 #define v_l4_b_c_parts ARENA(0)
-#define v_l4_b_t CONST(55384064)
+#define v_l4_b_t CONST(59316224)
 #define v_l4 ARENA(1605632)
 #define v_f ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
-#define v_arrived CONST_OF(unsigned, 55386112)
+#define v_arrived CONST_OF(unsigned, 59318272)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
@@ -470,10 +474,12 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
+    {"l2.h.r", 0, 1, 64, 128, 1, {56, 56}, {28, 28}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 1, 1},
     {"l2.h", 0, 1, 64, 128, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l3.h", 0, 1, 128, 256, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
 };
 enum {
+    CONV_l2_h_r,
     CONV_l2_h,
     CONV_l3_h,
 };
@@ -796,28 +802,17 @@ static __global__ void __launch_bounds__(128) k_map_ecd9ed6f(const float *__rest
         v0.w * v1);
 }
 
-// l2.h.b.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
-static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    d[0] = s0;
-    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-    d[3 * step] = s2;
-}
-
-// by basis change F(2x2,3x3)
-// l2.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.g[i0,r0] * l2.h.b.c.scaled[i2,i3,r0,r1] *
-//     l2.h.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_dc750460(const float *__restrict__ p0,
+// by basis change F(4x4,3x3)
+// l2.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l2.h.b.c.scaled[i2,i3,r0,r1] *
+//     l1.a.a.c.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
-    float d[4][4];
+    float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
 #pragma unroll
@@ -827,31 +822,33 @@ static __global__ void __launch_bounds__(64) k_basis_dc750460(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        basis_44984c55(&d[0][r1], 4);
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_44984c55(&d[o0][0], 1);
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
+    for (int o0 = 0; o0 < 6; o0++) {
 #pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[o0 * 65536 + o1 * 16384 + i2 * 128 + i3] = d[o0][o1];
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 98304 + o1 * 16384 + i2 * 128 + i3] = d[o0][o1];
         }
     }
 }
 
-// l2.h.a.c.part.lines[i0,i1,i2,i3] = l2.h.a.s[i2] * l2.h.a.k[i2,i3,i0,i1]
-static __global__ void __launch_bounds__(256) k_map_c8781a4f(const float *__restrict__ p0,
+// l2.h.a.c.scaled[i0,i1,i2,i3] = l2.h.a.s[i0] * l2.h.a.k[i0,i1,i2,i3]
+static __global__ void __launch_bounds__(64) k_map_2b502fd1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
-    if (id >= 73728u) return;
-    const int i3 = (int)(id % 64u);
-    const int i2 = (int)(id / 64u % 128u);
-    const int i1 = (int)(id / 8192u);
-    y[i1 * 8192 + i2 * 64 + i3] = p0[i2 * 576 + i3 * 9 + i1] * p1[i2];
+    if (id >= 18432u) return;
+    const int i3 = (int)(id % 144u) * 4;
+    const int i0 = (int)(id / 144u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 576 + i3);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(y + i0 * 576 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
 }
 
 // l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
@@ -930,9 +927,20 @@ static __global__ void __launch_bounds__(256) k_map_8ef2d1e2(const float *__rest
         v0.w * v1);
 }
 
+// l3.h.b.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = s0;
+    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+    d[3 * step] = s2;
+}
+
 // by basis change F(2x2,3x3)
-// l3.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.g[i0,r0] * l3.h.b.c.scaled[i2,i3,r0,r1] *
-//     l2.h.b.c.g[i1,r1]
+// l3.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.g[i0,r0] * l3.h.b.c.scaled[i2,i3,r0,r1] *
+//     l3.h.b.c.g[i1,r1]
 static __global__ void __launch_bounds__(128) k_basis_29cdfabb(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -1138,11 +1146,8 @@ static __global__ void __launch_bounds__(256) k_product_ed4a6144(const float *__
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
 //     0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(128) k_reduce_0d7103f7(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    await_previous();
-    if (id >= 50176u) return;
+static __device__ __forceinline__ void slice_reduce_b9ca31c4(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
     const int i1 = (int)(id / 784u);
@@ -1172,7 +1177,7 @@ static __global__ void __launch_bounds__(128) k_reduce_0d7103f7(const float *p0,
             acc3 = fmaxf(acc3, x[r0][r1 + 9]);
         }
     }
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(y + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // l1.a.a.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
@@ -1195,6 +1200,111 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.a.a.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) p0[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0] *
 //     l1.a.a.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad p0 0
+static __device__ __forceinline__ void slice_basis_df4df871(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i4 = (int)(id % 14u);
+    const int i3 = (int)(id / 14u % 14u);
+    const int i2 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[t0 * 56 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        }
+    }
+}
+
+// p0 by slices in shared memory, then l1.a.a.c.data
+static __global__ void __launch_bounds__(256) k_stitch_b339bdf8(const float *p0,
+    float *__restrict__ y, float *__restrict__ also) {
+    __shared__ __align__(16) float slices[3136];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 784u; k += 256u)
+        slice_reduce_b9ca31c4(p0, own, slice * 784u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 784u; k += 256u)
+        reinterpret_cast<uint4 *>(also)[slice * 784u + k] =
+            reinterpret_cast<const uint4 *>(own)[k];
+    for (unsigned k = threadIdx.x; k < 196u; k += 256u)
+        slice_basis_df4df871(own, y, slice * 196u + k);
+}
+
+// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
+//     1, -8, 1]]
+static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = s0 + s1 + s2 + 8.f * s3 + s4;
+    d[step] = s1 - s2 + 4.f * s3 - 2.f * s4;
+    d[2 * step] = s1 + s2 + 2.f * s3 + 4.f * s4;
+    d[3 * step] = s1 - s2 + s3 - 8.f * s4 + s5;
+}
+
+// by basis change F(4x4,3x3)
+// l1.a.a.c[0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
+//     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
+// l1.a.r[0,i1,i2,i3] = relu(l1.a.a.c[0,i1,i2,i3] + l1.a.a.t[i1])
+static __global__ void __launch_bounds__(64) k_basis_510fede9(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 12544u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 75264 + r1 * 12544 + i1 * 196 + i2 * 14 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float v0 = p1[i1];
+        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
+    }
+}
+
+// by basis change F(4x4,3x3)
+// l1.a.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.a.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0]
+//     * l1.a.a.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.a.r 0
 static __global__ void __launch_bounds__(64) k_basis_9a213487(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1232,161 +1342,10 @@ static __global__ void __launch_bounds__(64) k_basis_9a213487(const float *p0,
     }
 }
 
-// l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
-//     1, -8, 1]]
-static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    const float s4 = d[4 * step];
-    const float s5 = d[5 * step];
-    d[0] = s0 + s1 + s2 + 8.f * s3 + s4;
-    d[step] = s1 - s2 + 4.f * s3 - 2.f * s4;
-    d[2 * step] = s1 + s2 + 2.f * s3 + 4.f * s4;
-    d[3 * step] = s1 - s2 + s3 - 8.f * s4 + s5;
-}
-
-// by basis change F(4x4,3x3)
-// l1.a.a.c[0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
-//     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
-// l1.a.r[0,i1,i2,i3] = relu(l1.a.a.c[0,i1,i2,i3] + l1.a.a.t[i1])
-static __device__ __forceinline__ void slice_basis_1f36a072(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            d[r0][r1] = p0[r0 * 75264 + r1 * 12544 + i1 * 196 + i2 * 14 + i3];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_c21b08a3(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_c21b08a3(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(relu(d[o0][0]
-            + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0), relu(d[o0][3] + v0));
-    }
-}
-
-// by basis change F(4x4,3x3)
-// l1.a.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.a.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0]
-//     * l1.a.a.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.a.r 0
-static __device__ __forceinline__ void slice_basis_df4df871(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i4 = (int)(id % 14u);
-    const int i3 = (int)(id / 14u % 14u);
-    const int i2 = (int)(id / 196u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i3 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i4 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[t0 * 56 + t1] : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
-        }
-    }
-}
-
-// l1.a.r by slices in shared memory, then l1.a.b.c.data
-static __global__ void __launch_bounds__(224) k_stitch_65b9ca46(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[3136];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_1f36a072(p0, p1, own, slice * 196u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_df4df871(own, y, slice * 196u + k);
-}
-
 // by basis change F(4x4,3x3)
 // l1.a.b.c[0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[0,i1,i2,i3] = relu(l1.a.b.c[0,i1,i2,i3] + p0[0,i1,i2,i3] + l1.a.b.t[i1])
-static __device__ __forceinline__ void slice_basis_604fdbb8(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            d[r0][r1] = p0[r0 * 75264 + r1 * 12544 + i1 * 196 + i2 * 14 + i3];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_c21b08a3(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_c21b08a3(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4);
-        const float v1 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(relu(d[o0][0]
-            + v0.x + v1), relu(d[o0][1] + v0.y + v1), relu(d[o0][2] + v0.z + v1),
-            relu(d[o0][3] + v0.w + v1));
-    }
-}
-
-// l1.a by slices in shared memory, then l1.b.a.c.data
-static __global__ void __launch_bounds__(224) k_stitch_b6d7a874(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
-    __shared__ __align__(16) float slices[3136];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_604fdbb8(p0, p1, p2, own, slice * 196u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 784u; k += 224u)
-        reinterpret_cast<uint4 *>(also)[slice * 784u + k] =
-            reinterpret_cast<const uint4 *>(own)[k];
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_df4df871(own, y, slice * 196u + k);
-}
-
-// by basis change F(4x4,3x3)
-// l1.b.b.c[0,i1,i2,i3] = sum(r0,r1) l1.b.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
-//     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
-// l1.b[0,i1,i2,i3] = relu(l1.b.b.c[0,i1,i2,i3] + l1.a[0,i1,i2,i3] + l1.b.b.t[i1])
 static __global__ void __launch_bounds__(64) k_basis_4fef643c(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1422,292 +1381,199 @@ static __global__ void __launch_bounds__(64) k_basis_4fef643c(const float *p0, c
     }
 }
 
-// by summation splitting (r0 inside), variable substitution
-// l2.h.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l1.b[0,r0,i0+2*i3-1,i1+2*i4-1] *
-//     l2.h.a.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l1.b 0
-static __global__ void __launch_bounds__(256) k_product_91b125ea(const float *__restrict__ p0,
-    const float *p1, float *__restrict__ y) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
-    const int i1 = (int)(id / 14u % 3u);
-    const int i0 = (int)(id / 42u % 3u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)(k0 + e % 4u * 4u);
-        return *reinterpret_cast<const float4 *>(p0 + i0 * 24576 + i1 * 8192 + i2 * 64 + r0);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 128u;
-        const int i4 = (int)(n % 28u);
-        const int i3 = (int)(n / 28u);
-        const int r0 = (int)(k0 + e / 128u);
-        return n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 ? p1[r0 * 3136 + i3 * 112 + i0 * 56
-            + i4 * 2 + i1 - 57] : 0.f;
-    };
-    float acc[4][8] = {};
-    tile.multiply<true, false, 1>(64u, a, b, acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 784) {
-            *reinterpret_cast<float4 *>(y + i0 * 301056 + i1 * 100352 + i2 * 784
-                + i4) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
-// by summation splitting
-// l2.h.a.c[0,i1,i2,i3] = sum(r0,r1) l2.h.a.c.part[r0,r1,i1,i2,i3]
-// l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.a.t[i1])
-static __device__ __forceinline__ void slice_reduce_332e36e2(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 196u) * 4;
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r1 = 0; r1 < 9; r1++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r1 * 100352 + i1 * 784 + i3);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    const float v1 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
-        relu(acc2 + v1), relu(acc3 + v1));
-}
-
-// l2.h.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
-static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    d[0] = s0 - s2;
-    d[step] = s1 + s2;
-    d[2 * step] = -s1 + s2;
-    d[3 * step] = -s1 + s3;
-}
-
-// by basis change F(2x2,3x3)
-// l2.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.r[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0]
-//     * l2.h.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l2.h.r 0
-static __device__ __forceinline__ void slice_basis_bd5283fa(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i4 = (int)(id % 14u);
-    const int i3 = (int)(id / 14u % 14u);
-    const int i2 = (int)(id / 196u);
-    float d[4][4];
-#pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i3 * 2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            const int t1 = i4 * 2 + r1 - 1;
-            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[t0 * 28 + t1] : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 4; r1++) {
-        basis_1e3aed31(&d[0][r1], 4);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_1e3aed31(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[o0 * 100352 + o1 * 25088 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
-        }
-    }
-}
-
-// l2.h.r by slices in shared memory, then l2.h.b.c.data
-static __global__ void __launch_bounds__(224) k_stitch_a425e375(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[784];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_332e36e2(p0, p1, own, slice * 196u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_bd5283fa(own, y, slice * 196u + k);
-}
-
-// l2.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
-static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    d[0] = s0 + s1 + s2;
-    d[step] = s1 - s2 + s3;
-}
-
-// by basis change F(2x2,3x3)
-// l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
-//     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(64) k_basis_8f675f12(const float *p0,
+// by basis change F(4x4,3x3)
+// l2.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0]
+//     * l1.a.a.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.h.r 0
+static __global__ void __launch_bounds__(64) k_basis_3439b67a(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float d[4][4];
+    if (id >= 6272u) return;
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            d[r0][r1] = p0[r0 * 100352 + r1 * 25088 + i1 * 196 + i2 * 14 + i3];
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 4; r1++) {
-        basis_f17325cc(&d[0][r1], 4);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
-        basis_f17325cc(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
-        *reinterpret_cast<float2 *>(y + i1 * 784 + i2 * 56 + o0 * 28
-            + i3 * 2) = make_float2(d[o0][0], d[o0][1]);
-    }
-}
-
-// by basis change F(2x2,3x3)
-// l2.a.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0] *
-//     l2.h.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l2.h 0
-static __global__ void __launch_bounds__(64) k_basis_0588b848(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
-    const int i4 = (int)(id % 14u);
-    const int i3 = (int)(id / 14u % 14u);
-    const int i2 = (int)(id / 196u);
-    float d[4][4];
-#pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i3 * 2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            const int t1 = i4 * 2 + r1 - 1;
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
             const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
                 : 0.f;
             d[r0][r1] = v0;
         }
     }
 #pragma unroll
-    for (int r1 = 0; r1 < 4; r1++) {
-        basis_1e3aed31(&d[0][r1], 4);
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_1e3aed31(&d[o0][0], 1);
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
+    for (int o0 = 0; o0 < 6; o0++) {
 #pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[o0 * 100352 + o1 * 25088 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 37632 + o1 * 6272 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
         }
     }
 }
 
-// by basis change F(2x2,3x3)
-// l2.a.c[0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
-//     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
-// l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.a.t[i1])
-static __device__ __forceinline__ void slice_basis_1b53a97e(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float d[4][4];
+// by basis change F(4x4,3x3)
+// l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
+//     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
+static __global__ void __launch_bounds__(64) k_basis_3b59b26c(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 6272u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
+    for (int r0 = 0; r0 < 6; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            d[r0][r1] = p0[r0 * 100352 + r1 * 25088 + i1 * 196 + i2 * 14 + i3];
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 37632 + r1 * 6272 + i1 * 49 + i2 * 7 + i3];
         }
     }
 #pragma unroll
-    for (int r1 = 0; r1 < 4; r1++) {
-        basis_f17325cc(&d[0][r1], 4);
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
-        basis_f17325cc(&d[o0][0], 1);
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
+    for (int o0 = 0; o0 < 4; o0++) {
+        *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4) = make_float4(d[o0][0], d[o0][1], d[o0][2], d[o0][3]);
+    }
+}
+
+// by basis change F(4x4,3x3)
+// l2.a.c[0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
+//     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
+// l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.a.t[i1])
+static __device__ __forceinline__ void slice_basis_bdb914a3(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 37632 + r1 * 6272 + i1 * 49 + i2 * 7 + i3];
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float2 *>(y + i2 * 56 + o0 * 28 + i3 * 2) = make_float2(relu(d[o0][0]
-            + v0), relu(d[o0][1] + v0));
+        *reinterpret_cast<float4 *>(y + i2 * 112 + o0 * 28 + i3 * 4) = make_float4(relu(d[o0][0]
+            + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0), relu(d[o0][3] + v0));
+    }
+}
+
+// by basis change F(4x4,3x3)
+// l2.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0] *
+//     l1.a.a.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.r 0
+static __device__ __forceinline__ void slice_basis_82a124d2(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[t0 * 28 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 37632 + o1 * 6272 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
+        }
     }
 }
 
 // l2.r by slices in shared memory, then l2.b.c.data
-static __global__ void __launch_bounds__(224) k_stitch_7f8486a9(const float *p0,
+static __global__ void __launch_bounds__(64) k_stitch_7b282114(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_1b53a97e(p0, p1, own, slice * 196u + k);
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_basis_bdb914a3(p0, p1, own, slice * 49u + k);
     __syncthreads();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_bd5283fa(own, y, slice * 196u + k);
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_basis_82a124d2(own, y, slice * 49u + k);
 }
 
-// by basis change F(2x2,3x3)
-// l2.b.c[0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
-//     l2.h.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
+// by basis change F(4x4,3x3)
+// l2.b.c[0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
+//     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2[0,i1,i2,i3] = relu(l2.b.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_3b7927b7(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_c7e147cf(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float d[4][4];
+    if (id >= 6272u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
+    for (int r0 = 0; r0 < 6; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            d[r0][r1] = p0[r0 * 100352 + r1 * 25088 + i1 * 196 + i2 * 14 + i3];
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 37632 + r1 * 6272 + i1 * 49 + i2 * 7 + i3];
         }
     }
 #pragma unroll
-    for (int r1 = 0; r1 < 4; r1++) {
-        basis_f17325cc(&d[0][r1], 4);
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
-        basis_f17325cc(&d[o0][0], 1);
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
-        const float2 v0 = *reinterpret_cast<const float2 *>(p1 + i1 * 784 + i2 * 56 + o0 * 28
-            + i3 * 2);
+    for (int o0 = 0; o0 < 4; o0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4);
         const float v1 = p2[i1];
-        *reinterpret_cast<float2 *>(y + i1 * 784 + i2 * 56 + o0 * 28
-            + i3 * 2) = make_float2(relu(d[o0][0] + v0.x + v1), relu(d[o0][1] + v0.y + v1));
+        *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0.x + v1), relu(d[o0][1] + v0.y + v1),
+            relu(d[o0][2] + v0.z + v1), relu(d[o0][3] + v0.w + v1));
     }
 }
 
@@ -1765,9 +1631,21 @@ static __device__ __forceinline__ void slice_reduce_b20ff862(const float *p0,
     y[i3] = relu(acc + p1[i1]);
 }
 
+// l3.h.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
+static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    d[0] = s0 - s2;
+    d[step] = s1 + s2;
+    d[2 * step] = -s1 + s2;
+    d[3 * step] = -s1 + s3;
+}
+
 // by basis change F(2x2,3x3)
-// l3.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.r[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0]
-//     * l2.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.r 0
+// l3.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.r[0,i2,2*i3+r0-1,2*i4+r1-1] * l3.h.b.c.bt[i0,r0]
+//     * l3.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.r 0
 static __device__ __forceinline__ void slice_basis_a2003854(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i4 = (int)(id % 7u);
@@ -1815,9 +1693,19 @@ static __global__ void __launch_bounds__(224) k_stitch_7f773a83(const float *p0,
         slice_basis_a2003854(own, y, slice * 49u + k);
 }
 
+// l3.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    d[0] = s0 + s1 + s2;
+    d[step] = s1 - s2 + s3;
+}
+
 // by basis change F(2x2,3x3)
-// l3.h.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
-//     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
+// l3.h.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l3.h.b.c.at[i2%2,r0] *
+//     l3.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 static __global__ void __launch_bounds__(64) k_basis_0836aedd(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1850,8 +1738,8 @@ static __global__ void __launch_bounds__(64) k_basis_0836aedd(const float *p0,
 }
 
 // by basis change F(2x2,3x3)
-// l3.a.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h[0,i2,2*i3+r0-1,2*i4+r1-1] * l2.h.b.c.bt[i0,r0] *
-//     l2.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h 0
+// l3.a.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h[0,i2,2*i3+r0-1,2*i4+r1-1] * l3.h.b.c.bt[i0,r0] *
+//     l3.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h 0
 static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -1890,8 +1778,8 @@ static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
 }
 
 // by basis change F(2x2,3x3)
-// l3.a.c[0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
-//     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
+// l3.a.c[0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i2/2,i3/2] * l3.h.b.c.at[i2%2,r0] *
+//     l3.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[0,i1,i2,i3] = relu(l3.a.c[0,i1,i2,i3] + l3.a.t[i1])
 static __device__ __forceinline__ void slice_basis_649847ea(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
@@ -1937,8 +1825,8 @@ static __global__ void __launch_bounds__(64) k_stitch_e78572b4(const float *p0,
 }
 
 // by basis change F(2x2,3x3)
-// l3.b.c[0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i2/2,i3/2] * l2.h.b.c.at[i2%2,r0] *
-//     l2.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
+// l3.b.c[0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i2/2,i3/2] * l3.h.b.c.at[i2%2,r0] *
+//     l3.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3[0,i1,i2,i3] = relu(l3.b.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.b.t[i1])
 static __global__ void __launch_bounds__(64) k_basis_b1dd64f5(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
@@ -2226,7 +2114,7 @@ struct resnet18 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[2];
+    conv_call conv[3];
     cublasHandle_t cublas;
 };
 
@@ -2429,12 +2317,12 @@ static const gemm_size gemm_l1_b_a_c_product = {"l1.b.a.c.product", 0, 0, 36, 64
     196, 4096, 12544, 12544, 1.f};
 static const gemm_size gemm_l1_b_b_c_product = {"l1.b.b.c.product", 0, 0, 36, 64, 196, 64, 64, 196,
     196, 4096, 12544, 12544, 1.f};
-static const gemm_size gemm_l2_h_b_c_product = {"l2.h.b.c.product", 0, 0, 16, 128, 196, 128, 128,
-    196, 196, 16384, 25088, 25088, 1.f};
-static const gemm_size gemm_l2_a_c_product = {"l2.a.c.product", 0, 0, 16, 128, 196, 128, 128, 196,
-    196, 16384, 25088, 25088, 1.f};
-static const gemm_size gemm_l2_b_c_product = {"l2.b.c.product", 0, 0, 16, 128, 196, 128, 128, 196,
-    196, 16384, 25088, 25088, 1.f};
+static const gemm_size gemm_l2_h_b_c_product = {"l2.h.b.c.product", 0, 0, 36, 128, 49, 128, 128, 49,
+    49, 16384, 6272, 6272, 1.f};
+static const gemm_size gemm_l2_a_c_product = {"l2.a.c.product", 0, 0, 36, 128, 49, 128, 128, 49, 49,
+    16384, 6272, 6272, 1.f};
+static const gemm_size gemm_l2_b_c_product = {"l2.b.c.product", 0, 0, 36, 128, 49, 128, 128, 49, 49,
+    16384, 6272, 6272, 1.f};
 static const gemm_size gemm_l3_h_b_c_product = {"l3.h.b.c.product", 0, 0, 16, 256, 49, 256, 256, 49,
     49, 65536, 12544, 12544, 1.f};
 static const gemm_size gemm_l3_a_c_product = {"l3.a.c.product", 0, 0, 16, 256, 49, 256, 256, 49, 49,
@@ -2528,12 +2416,12 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
         v_l2_h_b_s));
     CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k,
         v_l2_h_b_s, v_l2_h_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled,
         v_l2_h_b_c_filter));
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
         v_l2_h_a_s));
-    CALL(launch(m, ORDERED, k_map_c8781a4f, "l2.h.a.c.part.lines", 288, 256, stream, v_l2_h_a_k,
-        v_l2_h_a_s, v_l2_h_a_c_part_lines));
+    CALL(launch(m, ORDERED, k_map_2b502fd1, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k,
+        v_l2_h_a_s, v_l2_h_a_c_scaled));
     CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
         v_l2_h_a_s, v_l2_h_a_t));
     CALL(launch(m, ORDERED, k_map_66a8b90d, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
@@ -2542,13 +2430,13 @@ static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
         v_l2_b_s));
     CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
         v_l2_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled,
         v_l2_b_c_filter));
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var,
         v_l2_a_s));
     CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s,
         v_l2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
         v_l2_a_c_filter));
     CALL(launch(m, ORDERED, k_map_bc0add16, "l2.a.t", 1, 64, stream, v_l2_a_bias, v_l2_a_mean,
         v_l2_a_s, v_l2_a_t));
@@ -2675,9 +2563,9 @@ static int check_device(resnet18 *m) {
 }
 
 static int upload(resnet18 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 55386368ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 59318528ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 54200832ull));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 55386368ull - 256ull, 0, 256ull, stream));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 59318528ull - 256ull, 0, 256ull, stream));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -2704,7 +2592,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(resnet18 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -2767,62 +2655,70 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     (void)stream;
     CALL(launch(m, ORDERED, k_product_ed4a6144, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
-    CALL(launch(m, EARLY, k_reduce_0d7103f7, "p0", 392, 128, stream, v_r0, v_p0));
-    CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.a.c.data", 196, 64, stream, v_p0,
-        v_l1_a_a_c_data));
+    CALL(launch(m, EARLY, k_stitch_b339bdf8, "l1.a.a.c.data", 64, 256, stream, v_r0,
+        v_l1_a_a_c_data, v_p0));
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4] *
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_65b9ca46, "l1.a.b.c.data", 64, 224, stream, v_l1_a_a_c_product,
-        v_l1_a_a_t, v_l1_a_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product,
+        v_l1_a_a_t, v_l1_a_r));
+    CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.b.c.data", 196, 64, stream, v_l1_a_r,
+        v_l1_a_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_stitch_b6d7a874, "l1.b.a.c.data", 64, 224, stream, v_l1_a_b_c_product,
-        v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
+    CALL(launch(m, ORDERED, k_basis_4fef643c, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0,
+        v_l1_a_b_t, v_l1_a));
+    CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.a.c.data", 196, 64, stream, v_l1_a,
+        v_l1_b_a_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_65b9ca46, "l1.b.b.c.data", 64, 224, stream, v_l1_b_a_c_product,
-        v_l1_b_a_t, v_l1_b_b_c_data));
+    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product,
+        v_l1_b_a_t, v_l1_b_r));
+    CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.b.c.data", 196, 64, stream, v_l1_b_r,
+        v_l1_b_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
     CALL(launch(m, ORDERED, k_basis_4fef643c, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
-    CALL(launch(m, EARLY, k_product_91b125ea, "l2.h.a.c.part", 126, 256, stream,
-        v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
-    CALL(launch(m, EARLY, k_stitch_a425e375, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
-        v_l2_h_a_t, v_l2_h_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l2.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4] *
-    //     l2.h.b.c.filter[i0,i1,i2,r0]
+    // l2.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l1.b[0,r0,2*i2+r1-1,2*i3+r2-1] *
+    //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
+    // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.a.t[i1])
+    CALL(conv_run(m, CONV_l2_h_r, v_l1_b, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.h.b.c.data", 98, 64, stream, v_l2_h_r,
+        v_l2_h_b_c_data));
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_8f675f12, "l2.h.b.c", 392, 64, stream, v_l2_h_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_3b59b26c, "l2.h.b.c", 98, 64, stream, v_l2_h_b_c_product,
         v_l2_h_b_c));
     // l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
     // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.b.c[0,i1,i2,i3] + l2.h.const[i1])
     CALL(conv_run(m, CONV_l2_h, v_l1_b, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_b_c, v_l2_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.a.c.data", 392, 64, stream, v_l2_h,
+    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.a.c.data", 98, 64, stream, v_l2_h,
         v_l2_a_c_data));
-    // as l2.h.b.c.product
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_7f8486a9, "l2.b.c.data", 128, 224, stream, v_l2_a_c_product,
+    CALL(launch(m, ORDERED, k_stitch_7b282114, "l2.b.c.data", 128, 64, stream, v_l2_a_c_product,
         v_l2_a_t, v_l2_b_c_data));
-    // as l2.h.b.c.product
+    // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_3b7927b7, "l2", 392, 64, stream, v_l2_b_c_product, v_l2_h,
+    CALL(launch(m, ORDERED, k_basis_c7e147cf, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
     CALL(launch(m, EARLY, k_product_f1dd7199, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
         v_l2, v_l3_h_a_c_parts));
     CALL(launch(m, EARLY, k_stitch_7f773a83, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
         v_l3_h_a_t, v_l3_h_b_c_data));
-    // as l2.h.b.c.product
+    // by basis change F(2x2,3x3)
+    // l3.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4] *
+    //     l3.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
     CALL(launch(m, ORDERED, k_basis_0836aedd, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
@@ -2834,11 +2730,11 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.a.c.data", 196, 64, stream, v_l3_h,
         v_l3_a_c_data));
-    // as l2.h.b.c.product
+    // as l3.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
     CALL(launch(m, ORDERED, k_stitch_e78572b4, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
         v_l3_a_t, v_l3_b_c_data));
-    // as l2.h.b.c.product
+    // as l3.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
     CALL(launch(m, ORDERED, k_basis_b1dd64f5, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
@@ -2856,10 +2752,6 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_l4_h, v_l4_a_c_parts));
     CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
         v_l4_r));
-    CALL(launch(m, EARLY, k_product_1e3de578, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
-        v_l4_r, v_l4_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_3994deb8, "l4", 392, 64, stream, v_l4_b_c_parts, v_l4_h,
-        v_l4_b_t, v_l4));
     return 0;
 }
 
@@ -2868,6 +2760,10 @@ static int steps_2(resnet18 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
+    CALL(launch(m, EARLY, k_product_1e3de578, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
+        v_l4_r, v_l4_b_c_parts));
+    CALL(launch(m, EARLY, k_reduce_3994deb8, "l4", 392, 64, stream, v_l4_b_c_parts, v_l4_h,
+        v_l4_b_t, v_l4));
     CALL(launch(m, EARLY, k_reduce_1c5a3a38, "f", 512, 32, stream, v_l4, v_f));
     CALL(launch(m, EARLY, k_reduce_60cac80d, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
     return 0;
@@ -2974,7 +2870,7 @@ int resnet18_capture(resnet18 *m, const void *const *in, void *const *out) {
 void resnet18_destroy(resnet18 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 2; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 3; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -3101,6 +2997,6 @@ static const resnet18_tensor info_weights[] = {
 static const resnet18_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_ARENA_BYTES, RESNET18_WEIGHT_BYTES,
-    55386368ull, 123194112ull, 0x0349b93ac5df4a66ull};
+    59318528ull, 127126272ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_info *resnet18_describe(void) { return &info; }

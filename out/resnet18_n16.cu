@@ -7,61 +7,58 @@
 // inputs    x: f32[16,3,224,224]
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 112 MB (workspace 32 MB of it), constants 153 MB, peak in create 344 MB
-// plan      50 steps, 812.7 us estimated; 1733.9 us without derivation
-// libraries cuDNN (415 MB) 4 steps, without it up to 12.3 us more
-//           cuBLAS (596 MB) 16 steps, without it up to 76.4 us more
-// by        basis change 34, operand re-laid 4, summation splitting 2
-//   116.9 us est. r0               k_product_d92b4339
-//    16.4 us est. p0               k_reduce_2d2b8b7d
-//    10.2 us est. l1.a.a.c.data    k_basis_41424005
-//    24.3 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    14.8 us est. l1.a.b.c.data    k_stitch_c1fa104f
-//    24.3 us est. l1.a.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    20.9 us est. l1.b.a.c.data    k_stitch_8ff3bd27
-//    24.3 us est. l1.b.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    14.8 us est. l1.b.b.c.data    k_stitch_c1fa104f
-//    24.3 us est. l1.b.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    13.6 us est. l1.b             k_basis_6625f041
-//    46.9 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
-//     4.3 us est. l2.h.b.c.data    k_basis_e54c1587
-//    23.6 us est. l2.h.b.c.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     3.8 us est. l2.h.b.c         k_basis_ce695093
-//     5.2 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
-//     4.3 us est. l2.a.c.data      k_basis_e54c1587
-//    23.6 us est. l2.a.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     7.3 us est. l2.b.c.data      k_stitch_ff2d3c07
-//    23.6 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     4.9 us est. l2               k_basis_0fcd1925
-//     3.2 us est. l3.h.a.c.columns k_map_5ee0c7e3
-//    36.8 us est. l3.h.a.c.interior cuBLAS sgemm 256 x 2704 x 1152
-//     3.2 us est. l3.h.a.c.border.parts k_product_942a402d
-//     1.3 us est. l3.h.a.c.border  k_reduce_ef17e894
-//     3.2 us est. l3.h.a.c.border.parts k_product_b12461f3
-//     1.3 us est. l3.h.a.c.border  k_reduce_3281b169
-//     3.2 us est. l3.h.b.c.data    k_stitch_8aa66bec
-//    34.7 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
-//     2.3 us est. l3.h.b.c         k_basis_249a3beb
-//     6.9 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
-//     2.8 us est. l3.a.c.data      k_basis_69a41e97
-//    34.7 us est. l3.a.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     2.3 us est. l3.r             k_basis_cb203f5c
-//     2.8 us est. l3.b.c.data      k_basis_69a41e97
-//    34.7 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     4.5 us est. l4.h.a.c.columns k_stitch_5c985415
-//    47.2 us est. l4.h.a.c.part    cuBLAS sgemm 512 x 784 x 256, batch 9
-//     3.6 us est. l4.h.b.c.data    k_stitch_3ae04fcf
-//    38.2 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. l4.h.b.c         k_basis_464642db
-//     6.9 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     1.4 us est. l4.a.c.data      k_basis_c0ad8cee
-//    38.2 us est. l4.a.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.3 us est. l4.r             k_basis_48041faa
-//     1.4 us est. l4.b.c.data      k_basis_c0ad8cee
-//    38.2 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     1.4 us est. l4               k_basis_796c2218
-//     1.3 us est. f                k_reduce_1ad0551a
-//     2.1 us est. y                cublasLt matmul 16 x 1000 x 512 + bias
+// memory    arena 116 MB (workspace 32 MB of it), constants 153 MB, peak in create 348 MB
+// plan      47 steps, 869.1 us estimated; 1763.6 us without derivation
+// libraries cuDNN (415 MB) 4 steps, without it up to 13.1 us more
+//           cuBLAS (596 MB) 16 steps, without it up to 81.5 us more
+// by        basis change 32, operand re-laid 4, summation splitting 2
+//   118.2 us est. r0               k_product_d92b4339
+//    25.9 us est. l1.a.a.c.data    k_stitch_23cacbab
+//    25.6 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
+//    16.1 us est. l1.a.b.c.data    k_stitch_c1fa104f
+//    25.6 us est. l1.a.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
+//    22.2 us est. l1.b.a.c.data    k_stitch_8ff3bd27
+//    25.6 us est. l1.b.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
+//    16.1 us est. l1.b.b.c.data    k_stitch_c1fa104f
+//    25.6 us est. l1.b.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
+//    14.9 us est. l1.b             k_basis_6625f041
+//    48.2 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
+//     5.6 us est. l2.h.b.c.data    k_basis_e54c1587
+//    24.9 us est. l2.h.b.c.product cuBLAS sgemm 128 x 784 x 128, batch 36
+//     5.1 us est. l2.h.b.c         k_basis_ce695093
+//     6.5 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
+//     5.6 us est. l2.a.c.data      k_basis_e54c1587
+//    24.9 us est. l2.a.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
+//     8.6 us est. l2.b.c.data      k_stitch_ff2d3c07
+//    24.9 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
+//     6.2 us est. l2               k_basis_0fcd1925
+//     4.5 us est. l3.h.a.c.columns k_map_5ee0c7e3
+//    38.1 us est. l3.h.a.c.interior cuBLAS sgemm 256 x 2704 x 1152
+//     4.5 us est. l3.h.a.c.border.parts k_product_942a402d
+//     1.6 us est. l3.h.a.c.border  k_reduce_ef17e894
+//     4.5 us est. l3.h.a.c.border.parts k_product_b12461f3
+//     1.6 us est. l3.h.a.c.border  k_reduce_3281b169
+//     4.5 us est. l3.h.b.c.data    k_stitch_8aa66bec
+//    36.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
+//     3.6 us est. l3.h.b.c         k_basis_249a3beb
+//     8.2 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
+//     4.1 us est. l3.a.c.data      k_basis_69a41e97
+//    36.0 us est. l3.a.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
+//     6.2 us est. l3.b.c.data      k_stitch_4ca900dc
+//    36.0 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
+//     5.8 us est. l4.h.a.c.columns k_stitch_5c985415
+//    48.5 us est. l4.h.a.c.part    cuBLAS sgemm 512 x 784 x 256, batch 9
+//     4.9 us est. l4.h.b.c.data    k_stitch_3ae04fcf
+//    39.5 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
+//     2.4 us est. l4.h.b.c         k_basis_464642db
+//     8.2 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
+//     2.7 us est. l4.a.c.data      k_basis_c0ad8cee
+//    39.5 us est. l4.a.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
+//     3.9 us est. l4.b.c.data      k_stitch_fad8b376
+//    39.5 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
+//     2.7 us est. l4               k_basis_796c2218
+//     2.3 us est. f                k_reduce_1ad0551a
+//     3.5 us est. y                cublasLt matmul 16 x 1000 x 512 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -74,7 +71,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET18_N16_ARENA_BYTES 117047296ull
+#define RESNET18_N16_ARENA_BYTES 122028032ull
 #define RESNET18_N16_WEIGHT_BYTES 46796800ull
 
 #ifdef __cplusplus
@@ -246,20 +243,20 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_stem_c_scaled CONST(2052096)
 #define v_stem_t CONST(2089728)
 #define v_r0 ARENA(0)
-#define v_p0 ARENA(91357184)
+#define v_p0 ARENA(109182976)
 #define v_l1_a_b_s INIT(44744704)
 #define v_l1_a_b_c_scaled INIT(44744960)
 #define v_l1_a_b_c_filter CONST(2089984)
 #define v_l1_a_a_s INIT(44892416)
 #define v_l1_a_a_c_scaled INIT(44892672)
 #define v_l1_a_a_c_filter CONST(2679808)
-#define v_l1_a_a_c_data ARENA(33554432)
-#define v_l1_a_a_c_product ARENA(62455808)
+#define v_l1_a_a_c_data ARENA(51380224)
+#define v_l1_a_a_c_product ARENA(80281600)
 #define v_l1_a_a_t CONST(3269632)
 #define v_l1_a_b_c_data ARENA(33554432)
 #define v_l1_a_b_c_product ARENA(62455808)
 #define v_l1_a_b_t CONST(3269888)
-#define v_l1_a ARENA(104202240)
+#define v_l1_a ARENA(91357184)
 #define v_l1_b_b_s INIT(45040128)
 #define v_l1_b_b_c_scaled INIT(45040384)
 #define v_l1_b_b_c_filter CONST(3270144)
@@ -272,7 +269,7 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l1_b_b_c_data ARENA(33554432)
 #define v_l1_b_b_c_product ARENA(62455808)
 #define v_l1_b_b_t CONST(4450048)
-#define v_l1_b ARENA(91357184)
+#define v_l1_b ARENA(104202240)
 #define v_l2_d_s INIT(45335552)
 #define v_l2_d_c_scaled CONST(4450304)
 #define v_l2_h_b_s INIT(45336064)
@@ -328,7 +325,6 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l3_a_c_data ARENA(33554432)
 #define v_l3_a_c_product ARENA(42991616)
 #define v_l3_a_t CONST(42268672)
-#define v_l3_r ARENA(0)
 #define v_l3_b_c_data ARENA(33554432)
 #define v_l3_b_c_product ARENA(42991616)
 #define v_l3_b_t CONST(42269696)
@@ -354,7 +350,6 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_a_c_data ARENA(33554432)
 #define v_l4_a_c_product ARENA(38273024)
 #define v_l4_a_t CONST(160763904)
-#define v_l4_r ARENA(0)
 #define v_l4_b_c_data ARENA(33554432)
 #define v_l4_b_c_product ARENA(38273024)
 #define v_l4_b_t CONST(160765952)
@@ -1194,14 +1189,12 @@ static __global__ void __launch_bounds__(256) k_product_d92b4339(const float *__
 
 // p0[i0,i1,i2,i3] = max(r0_,r1) r0[i0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_
 //     in 0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(256) k_reduce_2d2b8b7d(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 401408u) return;
+static __device__ __forceinline__ void slice_reduce_855cf87a(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int strip = (int)(id / 14u % 28u);
-    const int i1 = (int)(id / 392u);
+    const int i1 = (int)(id / 392u % 64u);
+    const int i0 = (int)(id / 25088u);
     float x[5][12];
 #pragma unroll
     for (int j = 0; j < 5; j++) {
@@ -1209,8 +1202,9 @@ static __global__ void __launch_bounds__(256) k_reduce_2d2b8b7d(const float *p0,
 #pragma unroll
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 * 2 + k - 4;
-            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i1 * 12544
-                + t0 * 112 + t1) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i0 * 802816
+                + i1 * 12544 + t0 * 112 + t1) : make_float4(-INFINITY, -INFINITY, -INFINITY,
+                -INFINITY);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
             x[j][k + 2] = v.z;
@@ -1231,8 +1225,7 @@ static __global__ void __launch_bounds__(256) k_reduce_2d2b8b7d(const float *p0,
                 acc3 = fmaxf(acc3, x[o * 2 + r0][r1 + 9]);
             }
         }
-        reinterpret_cast<float4 *>(y)[i1 * 784 + i2 * 14 + i3 / 4] = make_float4(acc0, acc1, acc2,
-            acc3);
+        reinterpret_cast<float4 *>(y)[i2 * 14 + i3 / 4] = make_float4(acc0, acc1, acc2, acc3);
     }
 }
 
@@ -1256,15 +1249,12 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.a.a.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) p0[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
 //     * l1.a.a.c.bt[i1,r1] where i4 in 0:14, i5 in 0:14, pad p0 0
-static __global__ void __launch_bounds__(256) k_basis_41424005(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
-    await_previous();
-    if (id >= 200704u) return;
+static __device__ __forceinline__ void slice_basis_fde9f4e0(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i5 = (int)(id % 14u);
     const int i4 = (int)(id / 14u % 14u);
-    const int i3 = (int)(id / 196u % 16u);
-    const int i2 = (int)(id / 3136u);
+    const int i2 = (int)(id / 196u % 64u);
+    const int i3 = (int)(id / 12544u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1272,8 +1262,7 @@ static __global__ void __launch_bounds__(256) k_basis_41424005(const float *p0,
 #pragma unroll
         for (int r1 = 0; r1 < 6; r1++) {
             const int t1 = i5 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[i3 * 200704 + i2 * 3136
-                + t0 * 56 + t1] : 0.f;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[t0 * 56 + t1] : 0.f;
             d[r0][r1] = v0;
         }
     }
@@ -1292,6 +1281,23 @@ static __global__ void __launch_bounds__(256) k_basis_41424005(const float *p0,
             y[o0 * 1204224 + o1 * 200704 + i2 * 3136 + i3 * 196 + i4 * 14 + i5] = d[o0][o1];
         }
     }
+}
+
+// p0 by slices in shared memory, then l1.a.a.c.data
+static __global__ void __launch_bounds__(256) k_stitch_23cacbab(const float *p0,
+    float *__restrict__ y, float *__restrict__ also) {
+    __shared__ __align__(16) float slices[3136];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 392u; k += 256u)
+        slice_reduce_855cf87a(p0, own, slice * 392u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 784u; k += 256u)
+        reinterpret_cast<uint4 *>(also)[slice * 784u + k] =
+            reinterpret_cast<const uint4 *>(own)[k];
+    for (unsigned k = threadIdx.x; k < 196u; k += 256u)
+        slice_basis_fde9f4e0(own, y, slice * 196u + k);
 }
 
 // l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
@@ -1341,43 +1347,6 @@ static __device__ __forceinline__ void slice_basis_de6ae435(const float *p0,
         const float v1 = p1[i1];
         *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(relu(d[o0][0]
             + v1), relu(d[o0][1] + v1), relu(d[o0][2] + v1), relu(d[o0][3] + v1));
-    }
-}
-
-// by basis change F(4x4,3x3)
-// l1.a.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l1.a.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
-//     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:14, i5 in 0:14, pad l1.a.r 0
-static __device__ __forceinline__ void slice_basis_fde9f4e0(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i5 = (int)(id % 14u);
-    const int i4 = (int)(id / 14u % 14u);
-    const int i2 = (int)(id / 196u % 64u);
-    const int i3 = (int)(id / 12544u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i4 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i5 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[t0 * 56 + t1] : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 1204224 + o1 * 200704 + i2 * 3136 + i3 * 196 + i4 * 14 + i5] = d[o0][o1];
-        }
     }
 }
 
@@ -1978,15 +1947,12 @@ static __global__ void __launch_bounds__(128) k_basis_69a41e97(const float *p0,
 // l3.a.c[i0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[i0,i1,i2,i3] = relu(l3.a.c[i0,i1,i2,i3] + l3.a.t[i1])
-static __global__ void __launch_bounds__(128) k_basis_cb203f5c(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
-    await_previous();
-    if (id >= 65536u) return;
+static __device__ __forceinline__ void slice_basis_660faa63(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
-    const int i0 = (int)(id / 16u % 16u);
-    const int i1 = (int)(id / 256u);
+    const int i1 = (int)(id / 16u % 256u);
+    const int i0 = (int)(id / 4096u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -2010,11 +1976,25 @@ static __global__ void __launch_bounds__(128) k_basis_cb203f5c(const float *p0,
         for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i2 * 4 + o0 < 14 && i3 * 4 + o1 < 14) {
                 const float v1 = p1[i1];
-                *reinterpret_cast<float2 *>(y + i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4
+                *reinterpret_cast<float2 *>(y + i2 * 56 + o0 * 14 + i3 * 4
                     + o1) = make_float2(relu(d[o0][o1] + v1), relu(d[o0][o1 + 1] + v1));
             }
         }
     }
+}
+
+// l3.r by slices in shared memory, then l3.b.c.data
+static __global__ void __launch_bounds__(256) k_stitch_4ca900dc(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[1568];
+    float *const own = slices + threadIdx.y * 196u;
+    const unsigned slice = blockIdx.x * 8u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 16u; k += 32u)
+        slice_basis_660faa63(p0, p1, own, slice * 16u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 16u; k += 32u)
+        slice_basis_fc21c785(own, y, slice * 16u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -2246,15 +2226,12 @@ static __global__ void __launch_bounds__(64) k_basis_c0ad8cee(const float *p0,
 // l4.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4.r[i0,i1,i2,i3] = relu(l4.a.c[i0,i1,i2,i3] + l4.a.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_48041faa(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 32768u) return;
+static __device__ __forceinline__ void slice_basis_54304f4d(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 2u);
     const int i2 = (int)(id / 2u % 2u);
-    const int i0 = (int)(id / 4u % 16u);
-    const int i1 = (int)(id / 64u);
+    const int i1 = (int)(id / 4u % 512u);
+    const int i0 = (int)(id / 2048u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -2277,10 +2254,24 @@ static __global__ void __launch_bounds__(64) k_basis_48041faa(const float *p0,
 #pragma unroll
         for (int o1 = 0; o1 < 4; o1++) {
             if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
-                y[i0 * 25088 + i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = relu(d[o0][o1] + p1[i1]);
+                y[i2 * 28 + o0 * 7 + i3 * 4 + o1] = relu(d[o0][o1] + p1[i1]);
             }
         }
     }
+}
+
+// l4.r by slices in shared memory, then l4.b.c.data
+static __global__ void __launch_bounds__(256) k_stitch_fad8b376(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[416];
+    float *const own = slices + threadIdx.y * 52u;
+    const unsigned slice = blockIdx.x * 8u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 4u; k += 32u)
+        slice_basis_54304f4d(p0, p1, own, slice * 4u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 4u; k += 32u)
+        slice_basis_0a2fbf06(own, y, slice * 4u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -3052,9 +3043,8 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     (void)stream;
     CALL(launch(m, ORDERED, k_product_d92b4339, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
-    CALL(launch(m, EARLY, k_reduce_2d2b8b7d, "p0", 1568, 256, stream, v_r0, v_p0));
-    CALL(launch(m, EARLY, k_basis_41424005, "l1.a.a.c.data", 784, 256, stream, v_p0,
-        v_l1_a_a_c_data));
+    CALL(launch(m, EARLY, k_stitch_23cacbab, "l1.a.a.c.data", 1024, 256, stream, v_r0,
+        v_l1_a_a_c_data, v_p0));
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4,i5] *
     //     l1.a.a.c.filter[i0,i1,i2,r0]
@@ -3136,10 +3126,8 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
         v_l3_a_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_cb203f5c, "l3.r", 512, 128, stream, v_l3_a_c_product, v_l3_a_t,
-        v_l3_r));
-    CALL(launch(m, EARLY, k_basis_69a41e97, "l3.b.c.data", 512, 128, stream, v_l3_r,
-        v_l3_b_c_data));
+    CALL(launch(m, ORDERED, k_stitch_4ca900dc, "l3.b.c.data", 512, dim3(32, 8), stream,
+        v_l3_a_c_product, v_l3_a_t, v_l3_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
     CALL(launch(m, ORDERED, k_stitch_5c985415, "l4.h.a.c.columns", 2048, dim3(128, 2), stream,
@@ -3154,6 +3142,13 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
         v_l4_h_b_c_product));
+    CALL(launch(m, ORDERED, k_basis_464642db, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product,
+        v_l4_h_b_c));
+    // l4.d.c[i0,i1,i2,i3] = sum(r0) l3[i0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
+    //     in 0:7
+    // l4.h[i0,i1,i2,i3] = relu(l4.d.c[i0,i1,i2,i3] + l4.h.b.c[i0,i1,i2,i3] + l4.h.const[i1])
+    CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
+        v_workspace));
     return 0;
 }
 
@@ -3162,20 +3157,12 @@ static int steps_2(resnet18_n16 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_basis_464642db, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product,
-        v_l4_h_b_c));
-    // l4.d.c[i0,i1,i2,i3] = sum(r0) l3[i0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
-    //     in 0:7
-    // l4.h[i0,i1,i2,i3] = relu(l4.d.c[i0,i1,i2,i3] + l4.h.b.c[i0,i1,i2,i3] + l4.h.const[i1])
-    CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
-        v_workspace));
     CALL(launch(m, ORDERED, k_basis_c0ad8cee, "l4.a.c.data", 512, 64, stream, v_l4_h,
         v_l4_a_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_48041faa, "l4.r", 512, 64, stream, v_l4_a_c_product, v_l4_a_t,
-        v_l4_r));
-    CALL(launch(m, EARLY, k_basis_c0ad8cee, "l4.b.c.data", 512, 64, stream, v_l4_r, v_l4_b_c_data));
+    CALL(launch(m, ORDERED, k_stitch_fad8b376, "l4.b.c.data", 1024, dim3(32, 8), stream,
+        v_l4_a_c_product, v_l4_a_t, v_l4_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
     CALL(launch(m, ORDERED, k_basis_796c2218, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
@@ -3418,6 +3405,6 @@ static const resnet18_n16_tensor info_weights[] = {
 static const resnet18_n16_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_N16_ARENA_BYTES, RESNET18_N16_WEIGHT_BYTES,
-    160768000ull, 360327680ull, 0x0349b93ac5df4a66ull};
+    160768000ull, 365308416ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_n16_info *resnet18_n16_describe(void) { return &info; }

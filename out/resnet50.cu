@@ -7,94 +7,93 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
-// memory    arena 19 MB (workspace 10 MB of it), constants 109 MB, peak in create 231 MB
-// plan      83 steps, 309.8 us estimated; 357.5 us without derivation
-// libraries cuDNN (415 MB) 36 steps, without it up to 25.4 us more
+// memory    arena 19 MB (workspace 10 MB of it), constants 112 MB, peak in create 235 MB
+// plan      82 steps, 388.6 us estimated; 433.7 us without derivation
+// libraries cuDNN (415 MB) 35 steps, without it up to 32.0 us more
 //           cuBLAS (596 MB) 11 steps, without it up to 4.0 us more
-// by        basis change 33, summation splitting 6
-//     9.2 us est. r0               k_product_ed4a6144
-//     1.3 us est. p0               k_reduce_0d7103f7
-//     1.3 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
-//     1.3 us est. l1.h.b.c.data    k_basis_9a213487
-//     2.5 us est. l1.h.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.h.t           k_basis_510fede9
-//     3.2 us est. l1.h.c.c         cuDNN conv 1x1, 64 to 256
-//     3.2 us est. l1.h             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     4.6 us est. l1.h.0.r         cuDNN conv 1x1, 256 to 64 + bias + relu
-//     1.3 us est. l1.h.0.b.c.data  k_basis_9a213487
-//     2.5 us est. l1.h.0.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.h.0.t         k_basis_510fede9
-//     3.2 us est. l1.h.0           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     4.6 us est. l1.h.1.r         cuDNN conv 1x1, 256 to 64 + bias + relu
-//     1.3 us est. l1.h.1.b.c.data  k_basis_9a213487
-//     2.5 us est. l1.h.1.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. l1.h.1.t         k_basis_510fede9
-//     3.2 us est. l1.h.1           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     6.5 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
-//     7.8 us est. l2.h.b.c.part    k_product_9204cce8
-//     1.3 us est. l2.h.t           k_reduce_48040b4a
-//     3.2 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
-//     6.9 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     4.2 us est. l2.h.0.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.3 us est. l2.h.0.b.c.data  k_basis_0588b848
-//     3.5 us est. l2.h.0.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.0.t         k_basis_f844ecb6
-//     3.2 us est. l2.h.0           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     4.2 us est. l2.h.1.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.3 us est. l2.h.1.b.c.data  k_basis_0588b848
-//     3.5 us est. l2.h.1.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.1.t         k_basis_f844ecb6
-//     3.2 us est. l2.h.1           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     4.2 us est. l2.h.2.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.3 us est. l2.h.2.b.c.data  k_basis_0588b848
-//     3.5 us est. l2.h.2.b.c.product cuBLAS sgemm 128 x 196 x 128, batch 16
-//     1.3 us est. l2.h.2.t         k_basis_f844ecb6
-//     3.2 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//     7.5 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
-//     8.8 us est. l3.h.b.c.parts   k_product_93fc3e7d
-//     1.3 us est. l3.h.t           k_reduce_26ca0e39
-//     4.6 us est. l3.h.c.c         cuDNN conv 1x1, 256 to 1024
-//     9.8 us est. l3.h             cuDNN conv 1x1, 512 to 1024 + residual + bias + relu
-//     4.7 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.3 us est. l3.h.0.b.c.data  k_basis_35ce91cf
-//     4.9 us est. l3.h.0.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.0.t         k_basis_d49042cd
-//     4.6 us est. l3.h.0           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
-//     4.7 us est. l3.h.1.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.3 us est. l3.h.1.b.c.data  k_basis_35ce91cf
-//     4.9 us est. l3.h.1.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.1.t         k_basis_d49042cd
-//     4.6 us est. l3.h.1           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
-//     4.7 us est. l3.h.2.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.3 us est. l3.h.2.b.c.data  k_basis_35ce91cf
-//     4.9 us est. l3.h.2.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.2.t         k_basis_d49042cd
-//     4.6 us est. l3.h.2           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
-//     4.7 us est. l3.h.3.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.3 us est. l3.h.3.b.c.data  k_basis_35ce91cf
-//     4.9 us est. l3.h.3.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.3.t         k_basis_d49042cd
-//     4.6 us est. l3.h.3           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
-//     4.7 us est. l3.h.4.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.3 us est. l3.h.4.b.c.data  k_basis_35ce91cf
-//     4.9 us est. l3.h.4.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.3 us est. l3.h.4.t         k_basis_d49042cd
-//     4.6 us est. l3.h.4           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
-//     7.9 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
-//     9.5 us est. l4.h.b.c.parts   k_product_b34892fe
-//     1.3 us est. l4.h.t           k_reduce_2c48b785
-//     4.6 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
-//     9.8 us est. l4.h             cuDNN conv 1x1, 1024 to 2048 + residual + bias + relu
-//     5.6 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.5 us est. l4.h.0.b.c.parts k_product_1e3de578
-//     1.3 us est. l4.h.0.t         k_reduce_2c48b785
-//     4.6 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
-//     5.6 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.5 us est. l4.h.1.b.c.parts k_product_1e3de578
-//     1.3 us est. l4.h.1.t         k_reduce_2c48b785
-//     4.6 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
-//     1.3 us est. f                k_reduce_a7fb52c0
-//     1.9 us est. y                k_reduce_370fba15
+// by        basis change 33, merging 1, summation splitting 6
+//    10.5 us est. r0               k_product_ed4a6144
+//     2.0 us est. p0               k_reduce_0d7103f7
+//     2.4 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
+//     1.8 us est. l1.h.b.c.data    k_basis_9a213487
+//     3.8 us est. l1.h.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.h.t           k_basis_510fede9
+//     7.8 us est. l1.h             cuDNN conv 1x1, 128 to 256 + bias + relu
+//     5.9 us est. l1.h.0.r         cuDNN conv 1x1, 256 to 64 + bias + relu
+//     1.8 us est. l1.h.0.b.c.data  k_basis_9a213487
+//     3.8 us est. l1.h.0.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.h.0.t         k_basis_510fede9
+//     4.5 us est. l1.h.0           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
+//     5.9 us est. l1.h.1.r         cuDNN conv 1x1, 256 to 64 + bias + relu
+//     1.8 us est. l1.h.1.b.c.data  k_basis_9a213487
+//     3.8 us est. l1.h.1.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. l1.h.1.t         k_basis_510fede9
+//     4.5 us est. l1.h.1           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
+//     7.8 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
+//     9.1 us est. l2.h.b.c.part    k_product_9204cce8
+//     2.0 us est. l2.h.t           k_reduce_48040b4a
+//     4.5 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
+//     8.2 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
+//     5.5 us est. l2.h.0.r         cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.6 us est. l2.h.0.b.c.data  k_basis_3439b67a
+//     4.8 us est. l2.h.0.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.h.0.t         k_basis_c08f0b06
+//     4.5 us est. l2.h.0           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//     5.5 us est. l2.h.1.r         cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.6 us est. l2.h.1.b.c.data  k_basis_3439b67a
+//     4.8 us est. l2.h.1.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.h.1.t         k_basis_c08f0b06
+//     4.5 us est. l2.h.1           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//     5.5 us est. l2.h.2.r         cuDNN conv 1x1, 512 to 128 + bias + relu
+//     1.6 us est. l2.h.2.b.c.data  k_basis_3439b67a
+//     4.8 us est. l2.h.2.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
+//     1.5 us est. l2.h.2.t         k_basis_c08f0b06
+//     4.5 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
+//     8.8 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
+//    10.1 us est. l3.h.b.c.parts   k_product_93fc3e7d
+//     1.9 us est. l3.h.t           k_reduce_26ca0e39
+//     5.9 us est. l3.h.c.c         cuDNN conv 1x1, 256 to 1024
+//    11.1 us est. l3.h             cuDNN conv 1x1, 512 to 1024 + residual + bias + relu
+//     6.0 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     1.5 us est. l3.h.0.b.c.data  k_basis_35ce91cf
+//     6.2 us est. l3.h.0.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     1.5 us est. l3.h.0.t         k_basis_d49042cd
+//     5.9 us est. l3.h.0           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     6.0 us est. l3.h.1.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     1.5 us est. l3.h.1.b.c.data  k_basis_35ce91cf
+//     6.2 us est. l3.h.1.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     1.5 us est. l3.h.1.t         k_basis_d49042cd
+//     5.9 us est. l3.h.1           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     6.0 us est. l3.h.2.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     1.5 us est. l3.h.2.b.c.data  k_basis_35ce91cf
+//     6.2 us est. l3.h.2.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     1.5 us est. l3.h.2.t         k_basis_d49042cd
+//     5.9 us est. l3.h.2           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     6.0 us est. l3.h.3.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     1.5 us est. l3.h.3.b.c.data  k_basis_35ce91cf
+//     6.2 us est. l3.h.3.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     1.5 us est. l3.h.3.t         k_basis_d49042cd
+//     5.9 us est. l3.h.3           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     6.0 us est. l3.h.4.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
+//     1.5 us est. l3.h.4.b.c.data  k_basis_35ce91cf
+//     6.2 us est. l3.h.4.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     1.5 us est. l3.h.4.t         k_basis_d49042cd
+//     5.9 us est. l3.h.4           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     9.2 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
+//    10.8 us est. l4.h.b.c.parts   k_product_b34892fe
+//     1.6 us est. l4.h.t           k_reduce_2c48b785
+//     6.0 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
+//    11.2 us est. l4.h             cuDNN conv 1x1, 1024 to 2048 + residual + bias + relu
+//     7.1 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
+//    10.8 us est. l4.h.0.b.c.parts k_product_1e3de578
+//     1.6 us est. l4.h.0.t         k_reduce_2c48b785
+//     6.0 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
+//     7.1 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
+//    10.8 us est. l4.h.1.b.c.parts k_product_1e3de578
+//     1.6 us est. l4.h.1.t         k_reduce_2c48b785
+//     6.0 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
+//     1.6 us est. f                k_reduce_a7fb52c0
+//     3.2 us est. y                k_reduce_370fba15
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -438,252 +437,249 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_h_1_c_bias INIT(94220032)
 #define v_l4_h_1_c_mean INIT(94228224)
 #define v_l4_h_1_c_var INIT(94236416)
+#define v_l1_d_c_weights CONST(8196096)
+#define v_p0_joined ARENA(14254080)
 #define v_stem_s INIT(94244608)
-#define v_stem_c_scaled CONST(8196096)
-#define v_stem_t CONST(8233728)
+#define v_stem_c_scaled CONST(8327168)
+#define v_stem_t CONST(8364800)
 #define v_r0 ARENA(0)
-#define v_p0 ARENA(17063936)
-#define v_l1_d_s INIT(94244864)
-#define v_l1_d_c_scaled CONST(8233984)
-#define v_l1_h_b_s INIT(94245888)
-#define v_l1_h_b_c_scaled INIT(94246144)
-#define v_l1_h_b_c_filter CONST(8299520)
-#define v_l1_h_a_s INIT(94393600)
-#define v_l1_h_a_c_scaled CONST(8889344)
-#define v_l1_h_a_t CONST(8905728)
+#define v_l1_h_b_s INIT(94244864)
+#define v_l1_h_b_c_scaled INIT(94245120)
+#define v_l1_h_b_c_filter CONST(8365056)
+#define v_l1_h_a_s INIT(94392576)
+#define v_l1_h_a_c_scaled CONST(8954880)
+#define v_l1_h_a_t CONST(8971264)
 #define v_l1_h_r ARENA(12447744)
 #define v_l1_h_b_c_data ARENA(10641408)
 #define v_l1_h_b_c_product ARENA(12447744)
-#define v_l1_h_b_t CONST(8905984)
-#define v_l1_h_t ARENA(14254080)
+#define v_l1_h_b_t CONST(8971520)
+#define v_l1_d_s INIT(94392832)
 #define v_l1_h_c_s INIT(94393856)
-#define v_l1_h_c_c_scaled CONST(8906240)
-#define v_l1_h_c_c ARENA(10641408)
 #define v_l1_h_const CONST(8971776)
-#define v_l1_h ARENA(13852672)
+#define v_l1_h ARENA(10641408)
 #define v_l1_h_0_b_s INIT(94394880)
 #define v_l1_h_0_b_c_scaled INIT(94395136)
 #define v_l1_h_0_b_c_filter CONST(8972800)
 #define v_l1_h_0_a_s INIT(94542592)
 #define v_l1_h_0_a_c_scaled CONST(9562624)
 #define v_l1_h_0_a_t CONST(9628160)
-#define v_l1_h_0_r ARENA(12447744)
-#define v_l1_h_0_b_c_data ARENA(10641408)
-#define v_l1_h_0_b_c_product ARENA(17063936)
+#define v_l1_h_0_r ARENA(15659008)
+#define v_l1_h_0_b_c_data ARENA(13852672)
+#define v_l1_h_0_b_c_product ARENA(15659008)
 #define v_l1_h_0_b_t CONST(9628416)
-#define v_l1_h_0_t ARENA(18870272)
+#define v_l1_h_0_t ARENA(17465344)
 #define v_l1_h_0_c_s INIT(94542848)
 #define v_l1_h_0_c_c_scaled CONST(9628672)
 #define v_l1_h_0_c_t CONST(9694208)
-#define v_l1_h_0 ARENA(10641408)
+#define v_l1_h_0 ARENA(13852672)
 #define v_l1_h_1_b_s INIT(94543872)
 #define v_l1_h_1_b_c_scaled INIT(94544128)
 #define v_l1_h_1_b_c_filter CONST(9695232)
 #define v_l1_h_1_a_s INIT(94691584)
 #define v_l1_h_1_a_c_scaled CONST(10285056)
 #define v_l1_h_1_a_t CONST(10350592)
-#define v_l1_h_1_r ARENA(15659008)
-#define v_l1_h_1_b_c_data ARENA(13852672)
-#define v_l1_h_1_b_c_product ARENA(15659008)
+#define v_l1_h_1_r ARENA(12447744)
+#define v_l1_h_1_b_c_data ARENA(10641408)
+#define v_l1_h_1_b_c_product ARENA(17063936)
 #define v_l1_h_1_b_t CONST(10350848)
-#define v_l1_h_1_t ARENA(17465344)
+#define v_l1_h_1_t ARENA(18870272)
 #define v_l1_h_1_c_s INIT(94691840)
 #define v_l1_h_1_c_c_scaled CONST(10351104)
 #define v_l1_h_1_c_t CONST(10416640)
-#define v_l1_h_1 ARENA(13852672)
+#define v_l1_h_1 ARENA(10641408)
 #define v_l2_d_s INIT(94692864)
 #define v_l2_d_c_scaled CONST(10417664)
 #define v_l2_h_a_s INIT(94694912)
 #define v_l2_h_a_c_scaled CONST(10941952)
 #define v_l2_h_a_t CONST(11073024)
-#define v_l2_h_r ARENA(10641408)
+#define v_l2_h_r ARENA(13852672)
 #define v_l2_h_b_s INIT(94695424)
 #define v_l2_h_b_c_part_lines CONST(11073536)
 #define v_l2_h_b_c_part ARENA(0)
 #define v_l2_h_b_t CONST(11663360)
-#define v_l2_h_t ARENA(12247040)
+#define v_l2_h_t ARENA(15458304)
 #define v_l2_h_c_s INIT(94695936)
 #define v_l2_h_c_c_scaled CONST(11663872)
-#define v_l2_h_c_c ARENA(10641408)
+#define v_l2_h_c_c ARENA(13852672)
 #define v_l2_h_const CONST(11926016)
-#define v_l2_h ARENA(12247040)
+#define v_l2_h ARENA(15458304)
 #define v_l2_h_0_b_s INIT(94697984)
 #define v_l2_h_0_b_c_scaled INIT(94698496)
 #define v_l2_h_0_b_c_filter CONST(11928064)
 #define v_l2_h_0_a_s INIT(95288320)
-#define v_l2_h_0_a_c_scaled CONST(12976640)
-#define v_l2_h_0_a_t CONST(13238784)
-#define v_l2_h_0_r ARENA(13852672)
+#define v_l2_h_0_a_c_scaled CONST(14287360)
+#define v_l2_h_0_a_t CONST(14549504)
+#define v_l2_h_0_r ARENA(11544576)
 #define v_l2_h_0_b_c_data ARENA(10641408)
-#define v_l2_h_0_b_c_product ARENA(13852672)
-#define v_l2_h_0_b_t CONST(13239296)
-#define v_l2_h_0_t ARENA(15458304)
+#define v_l2_h_0_b_c_product ARENA(11544576)
+#define v_l2_h_0_b_t CONST(14550016)
+#define v_l2_h_0_t ARENA(12447744)
 #define v_l2_h_0_c_s INIT(95288832)
-#define v_l2_h_0_c_c_scaled CONST(13239808)
-#define v_l2_h_0_c_t CONST(13501952)
+#define v_l2_h_0_c_c_scaled CONST(14550528)
+#define v_l2_h_0_c_t CONST(14812672)
 #define v_l2_h_0 ARENA(10641408)
 #define v_l2_h_1_b_s INIT(95290880)
 #define v_l2_h_1_b_c_scaled INIT(95291392)
-#define v_l2_h_1_b_c_filter CONST(13504000)
+#define v_l2_h_1_b_c_filter CONST(14814720)
 #define v_l2_h_1_a_s INIT(95881216)
-#define v_l2_h_1_a_c_scaled CONST(14552576)
-#define v_l2_h_1_a_t CONST(14814720)
-#define v_l2_h_1_r ARENA(13852672)
+#define v_l2_h_1_a_c_scaled CONST(17174016)
+#define v_l2_h_1_a_t CONST(17436160)
+#define v_l2_h_1_r ARENA(13150208)
 #define v_l2_h_1_b_c_data ARENA(12247040)
-#define v_l2_h_1_b_c_product ARENA(13852672)
-#define v_l2_h_1_b_t CONST(14815232)
-#define v_l2_h_1_t ARENA(15458304)
+#define v_l2_h_1_b_c_product ARENA(13150208)
+#define v_l2_h_1_b_t CONST(17436672)
+#define v_l2_h_1_t ARENA(14053376)
 #define v_l2_h_1_c_s INIT(95881728)
-#define v_l2_h_1_c_c_scaled CONST(14815744)
-#define v_l2_h_1_c_t CONST(15077888)
+#define v_l2_h_1_c_c_scaled CONST(17437184)
+#define v_l2_h_1_c_t CONST(17699328)
 #define v_l2_h_1 ARENA(12247040)
 #define v_l2_h_2_b_s INIT(95883776)
 #define v_l2_h_2_b_c_scaled INIT(95884288)
-#define v_l2_h_2_b_c_filter CONST(15079936)
+#define v_l2_h_2_b_c_filter CONST(17701376)
 #define v_l2_h_2_a_s INIT(96474112)
-#define v_l2_h_2_a_c_scaled CONST(16128512)
-#define v_l2_h_2_a_t CONST(16390656)
-#define v_l2_h_2_r ARENA(13852672)
+#define v_l2_h_2_a_c_scaled CONST(20060672)
+#define v_l2_h_2_a_t CONST(20322816)
+#define v_l2_h_2_r ARENA(11544576)
 #define v_l2_h_2_b_c_data ARENA(10641408)
 #define v_l2_h_2_b_c_product ARENA(13852672)
-#define v_l2_h_2_b_t CONST(16391168)
-#define v_l2_h_2_t ARENA(15458304)
+#define v_l2_h_2_b_t CONST(20323328)
+#define v_l2_h_2_t ARENA(14755840)
 #define v_l2_h_2_c_s INIT(96474624)
-#define v_l2_h_2_c_c_scaled CONST(16391680)
-#define v_l2_h_2_c_t CONST(16653824)
+#define v_l2_h_2_c_c_scaled CONST(20323840)
+#define v_l2_h_2_c_t CONST(20585984)
 #define v_l2_h_2 ARENA(10641408)
 #define v_l3_d_s INIT(96476672)
-#define v_l3_d_c_scaled CONST(16655872)
+#define v_l3_d_c_scaled CONST(20588032)
 #define v_l3_h_a_s INIT(96480768)
-#define v_l3_h_a_c_scaled CONST(18753024)
-#define v_l3_h_a_t CONST(19277312)
+#define v_l3_h_a_c_scaled CONST(22685184)
+#define v_l3_h_a_t CONST(23209472)
 #define v_l3_h_r ARENA(12247040)
 #define v_l3_h_b_s INIT(96481792)
-#define v_l3_h_b_c_lines CONST(19278336)
+#define v_l3_h_b_c_lines CONST(23210496)
 #define v_l3_h_b_c_parts ARENA(0)
-#define v_l3_h_b_t CONST(21637632)
+#define v_l3_h_b_t CONST(25569792)
 #define v_l3_h_t ARENA(13049856)
 #define v_l3_h_c_s INIT(96482816)
-#define v_l3_h_c_c_scaled CONST(21638656)
+#define v_l3_h_c_c_scaled CONST(25570816)
 #define v_l3_h_c_c ARENA(12247040)
-#define v_l3_h_const CONST(22687232)
+#define v_l3_h_const CONST(26619392)
 #define v_l3_h ARENA(13049856)
 #define v_l3_h_0_b_s INIT(96486912)
 #define v_l3_h_0_b_c_scaled INIT(96487936)
-#define v_l3_h_0_b_c_filter CONST(22691328)
+#define v_l3_h_0_b_c_filter CONST(26623488)
 #define v_l3_h_0_a_s INIT(98847232)
-#define v_l3_h_0_a_c_scaled CONST(26885632)
-#define v_l3_h_0_a_t CONST(27934208)
+#define v_l3_h_0_a_c_scaled CONST(30817792)
+#define v_l3_h_0_a_t CONST(31866368)
 #define v_l3_h_0_r ARENA(11444224)
 #define v_l3_h_0_b_c_data ARENA(10641408)
 #define v_l3_h_0_b_c_product ARENA(11444224)
-#define v_l3_h_0_b_t CONST(27935232)
+#define v_l3_h_0_b_t CONST(31867392)
 #define v_l3_h_0_t ARENA(12247040)
 #define v_l3_h_0_c_s INIT(98848256)
-#define v_l3_h_0_c_c_scaled CONST(27936256)
-#define v_l3_h_0_c_t CONST(28984832)
+#define v_l3_h_0_c_c_scaled CONST(31868416)
+#define v_l3_h_0_c_t CONST(32916992)
 #define v_l3_h_0 ARENA(10641408)
 #define v_l3_h_1_b_s INIT(98852352)
 #define v_l3_h_1_b_c_scaled INIT(98853376)
-#define v_l3_h_1_b_c_filter CONST(28988928)
+#define v_l3_h_1_b_c_filter CONST(32921088)
 #define v_l3_h_1_a_s INIT(101212672)
-#define v_l3_h_1_a_c_scaled CONST(33183232)
-#define v_l3_h_1_a_t CONST(34231808)
+#define v_l3_h_1_a_c_scaled CONST(37115392)
+#define v_l3_h_1_a_t CONST(38163968)
 #define v_l3_h_1_r ARENA(12247040)
 #define v_l3_h_1_b_c_data ARENA(11444224)
 #define v_l3_h_1_b_c_product ARENA(12247040)
-#define v_l3_h_1_b_t CONST(34232832)
+#define v_l3_h_1_b_t CONST(38164992)
 #define v_l3_h_1_t ARENA(13049856)
 #define v_l3_h_1_c_s INIT(101213696)
-#define v_l3_h_1_c_c_scaled CONST(34233856)
-#define v_l3_h_1_c_t CONST(35282432)
+#define v_l3_h_1_c_c_scaled CONST(38166016)
+#define v_l3_h_1_c_t CONST(39214592)
 #define v_l3_h_1 ARENA(11444224)
 #define v_l3_h_2_b_s INIT(101217792)
 #define v_l3_h_2_b_c_scaled INIT(101218816)
-#define v_l3_h_2_b_c_filter CONST(35286528)
+#define v_l3_h_2_b_c_filter CONST(39218688)
 #define v_l3_h_2_a_s INIT(103578112)
-#define v_l3_h_2_a_c_scaled CONST(39480832)
-#define v_l3_h_2_a_t CONST(40529408)
+#define v_l3_h_2_a_c_scaled CONST(43412992)
+#define v_l3_h_2_a_t CONST(44461568)
 #define v_l3_h_2_r ARENA(12247040)
 #define v_l3_h_2_b_c_data ARENA(10641408)
 #define v_l3_h_2_b_c_product ARENA(12247040)
-#define v_l3_h_2_b_t CONST(40530432)
+#define v_l3_h_2_b_t CONST(44462592)
 #define v_l3_h_2_t ARENA(13049856)
 #define v_l3_h_2_c_s INIT(103579136)
-#define v_l3_h_2_c_c_scaled CONST(40531456)
-#define v_l3_h_2_c_t CONST(41580032)
+#define v_l3_h_2_c_c_scaled CONST(44463616)
+#define v_l3_h_2_c_t CONST(45512192)
 #define v_l3_h_2 ARENA(10641408)
 #define v_l3_h_3_b_s INIT(103583232)
 #define v_l3_h_3_b_c_scaled INIT(103584256)
-#define v_l3_h_3_b_c_filter CONST(41584128)
+#define v_l3_h_3_b_c_filter CONST(45516288)
 #define v_l3_h_3_a_s INIT(105943552)
-#define v_l3_h_3_a_c_scaled CONST(45778432)
-#define v_l3_h_3_a_t CONST(46827008)
+#define v_l3_h_3_a_c_scaled CONST(49710592)
+#define v_l3_h_3_a_t CONST(50759168)
 #define v_l3_h_3_r ARENA(12247040)
 #define v_l3_h_3_b_c_data ARENA(11444224)
 #define v_l3_h_3_b_c_product ARENA(12247040)
-#define v_l3_h_3_b_t CONST(46828032)
+#define v_l3_h_3_b_t CONST(50760192)
 #define v_l3_h_3_t ARENA(13049856)
 #define v_l3_h_3_c_s INIT(105944576)
-#define v_l3_h_3_c_c_scaled CONST(46829056)
-#define v_l3_h_3_c_t CONST(47877632)
+#define v_l3_h_3_c_c_scaled CONST(50761216)
+#define v_l3_h_3_c_t CONST(51809792)
 #define v_l3_h_3 ARENA(11444224)
 #define v_l3_h_4_b_s INIT(105948672)
 #define v_l3_h_4_b_c_scaled INIT(105949696)
-#define v_l3_h_4_b_c_filter CONST(47881728)
+#define v_l3_h_4_b_c_filter CONST(51813888)
 #define v_l3_h_4_a_s INIT(108308992)
-#define v_l3_h_4_a_c_scaled CONST(52076032)
-#define v_l3_h_4_a_t CONST(53124608)
+#define v_l3_h_4_a_c_scaled CONST(56008192)
+#define v_l3_h_4_a_t CONST(57056768)
 #define v_l3_h_4_r ARENA(12247040)
 #define v_l3_h_4_b_c_data ARENA(10641408)
 #define v_l3_h_4_b_c_product ARENA(12247040)
-#define v_l3_h_4_b_t CONST(53125632)
+#define v_l3_h_4_b_t CONST(57057792)
 #define v_l3_h_4_t ARENA(13049856)
 #define v_l3_h_4_c_s INIT(108310016)
-#define v_l3_h_4_c_c_scaled CONST(53126656)
-#define v_l3_h_4_c_t CONST(54175232)
+#define v_l3_h_4_c_c_scaled CONST(57058816)
+#define v_l3_h_4_c_t CONST(58107392)
 #define v_l3_h_4 ARENA(10641408)
 #define v_l4_d_s INIT(108314112)
-#define v_l4_d_c_scaled CONST(54179328)
+#define v_l4_d_c_scaled CONST(58111488)
 #define v_l4_h_a_s INIT(108322304)
-#define v_l4_h_a_c_scaled CONST(62567936)
-#define v_l4_h_a_t CONST(64665088)
+#define v_l4_h_a_c_scaled CONST(66500096)
+#define v_l4_h_a_t CONST(68597248)
 #define v_l4_h_r ARENA(11444224)
 #define v_l4_h_b_s INIT(108324352)
-#define v_l4_h_b_c_lines CONST(64667136)
+#define v_l4_h_b_c_lines CONST(68599296)
 #define v_l4_h_b_c_parts ARENA(0)
-#define v_l4_h_b_t CONST(74104320)
+#define v_l4_h_b_t CONST(78036480)
 #define v_l4_h_t ARENA(11845632)
 #define v_l4_h_c_s INIT(108326400)
-#define v_l4_h_c_c_scaled CONST(74106368)
+#define v_l4_h_c_c_scaled CONST(78038528)
 #define v_l4_h_c_c ARENA(11444224)
-#define v_l4_h_const CONST(78300672)
+#define v_l4_h_const CONST(82232832)
 #define v_l4_h ARENA(11845632)
 #define v_l4_h_0_a_s INIT(108334592)
-#define v_l4_h_0_a_c_scaled CONST(78308864)
-#define v_l4_h_0_a_t CONST(82503168)
+#define v_l4_h_0_a_c_scaled CONST(82241024)
+#define v_l4_h_0_a_t CONST(86435328)
 #define v_l4_h_0_r ARENA(10641408)
 #define v_l4_h_0_b_s INIT(108336640)
-#define v_l4_h_0_b_c_lines CONST(82505216)
+#define v_l4_h_0_b_c_lines CONST(86437376)
 #define v_l4_h_0_b_c_parts ARENA(0)
-#define v_l4_h_0_b_t CONST(91942400)
+#define v_l4_h_0_b_t CONST(95874560)
 #define v_l4_h_0_t ARENA(11042816)
 #define v_l4_h_0_c_s INIT(108338688)
-#define v_l4_h_0_c_c_scaled CONST(91944448)
-#define v_l4_h_0_c_t CONST(96138752)
+#define v_l4_h_0_c_c_scaled CONST(95876608)
+#define v_l4_h_0_c_t CONST(100070912)
 #define v_l4_h_0 ARENA(10641408)
 #define v_l4_h_1_a_s INIT(108346880)
-#define v_l4_h_1_a_c_scaled CONST(96146944)
-#define v_l4_h_1_a_t CONST(100341248)
+#define v_l4_h_1_a_c_scaled CONST(100079104)
+#define v_l4_h_1_a_t CONST(104273408)
 #define v_l4_h_1_r ARENA(11042816)
 #define v_l4_h_1_b_s INIT(108348928)
-#define v_l4_h_1_b_c_lines CONST(100343296)
+#define v_l4_h_1_b_c_lines CONST(104275456)
 #define v_l4_h_1_b_c_parts ARENA(0)
-#define v_l4_h_1_b_t CONST(109780480)
+#define v_l4_h_1_b_t CONST(113712640)
 #define v_l4_h_1_t ARENA(11444224)
 #define v_l4_h_1_c_s INIT(108350976)
-#define v_l4_h_1_c_c_scaled CONST(109782528)
-#define v_l4_h_1_c_t CONST(113976832)
+#define v_l4_h_1_c_c_scaled CONST(113714688)
+#define v_l4_h_1_c_t CONST(117908992)
 #define v_l4_h_1 ARENA(11042816)
 #define v_f ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
@@ -980,8 +976,7 @@ typedef struct conv_call {
 
 static const conv_size conv_sizes[] = {
     {"l1.h.r", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.h.c.c", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l1.h", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
+    {"l1.h", 0, 1, 128, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.h.0.r", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.h.0", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.h.1.r", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
@@ -1018,7 +1013,6 @@ static const conv_size conv_sizes[] = {
 };
 enum {
     CONV_l1_h_r,
-    CONV_l1_h_c_c,
     CONV_l1_h,
     CONV_l1_h_0_r,
     CONV_l1_h_0,
@@ -1213,34 +1207,6 @@ static __global__ void __launch_bounds__(64) k_map_e6a4aae0(const float *__restr
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
-// l1.d.s[i0] = l1.d.scale[i0] * rsqrt(l1.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_8d750d41(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 64u) return;
-    const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
-        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
-        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
-}
-
-// l1.d.c.scaled[i0,i1] = l1.d.s[i0] * l1.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_0ac57fc5(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
-    await_previous();
-    if (id >= 4096u) return;
-    const int i1 = (int)(id % 16u) * 4;
-    const int i0 = (int)(id / 16u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 64 + i1);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 64 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
-}
-
 // l1.h.b.c.scaled[i0,i1,i2,i3] = l1.h.b.s[i0] * l1.h.b.k[i0,i1,i2,i3]
 static __global__ void __launch_bounds__(64) k_map_4d1f415c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
@@ -1318,6 +1284,34 @@ static __global__ void __launch_bounds__(64) k_map_2d1c076a(const float *__restr
         v0.w * v1);
 }
 
+// l1.d.s[i0] = l1.d.scale[i0] * rsqrt(l1.d.var[i0] + 1e-05)
+static __global__ void __launch_bounds__(64) k_map_8d750d41(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 64u) return;
+    const int i0 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
+    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
+    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+        v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
+        v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
+}
+
+// l1.d.c.scaled[i0,i1] = l1.d.s[i0] * l1.d.k[i0,i1,0,0]
+static __global__ void __launch_bounds__(64) k_map_b854b450(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 4096u) return;
+    const int i1 = (int)(id % 16u) * 4;
+    const int i0 = (int)(id / 16u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 64 + i1);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(y + i0 * 128 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
 // l1.h.const[i0] = l1.d.bias[i0] - l1.d.mean[i0] * l1.d.s[i0] + (l1.h.c.bias[i0] - l1.h.c.mean[i0]
 //     * l1.h.c.s[i0])
 static __global__ void __launch_bounds__(64) k_map_01aa345b(const float *__restrict__ p0,
@@ -1349,6 +1343,20 @@ static __global__ void __launch_bounds__(64) k_map_9d3d8b7e(const float *__restr
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 256 + i1);
     const float v1 = p1[i0];
     *reinterpret_cast<float4 *>(y + i0 * 256 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// l1.h.0.c.c.scaled[i0,i1] = l1.h.0.c.s[i0] * l1.h.0.c.k[i0,i1,0,0]
+static __global__ void __launch_bounds__(64) k_map_0ac57fc5(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 4096u) return;
+    const int i1 = (int)(id % 16u) * 4;
+    const int i0 = (int)(id / 16u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 64 + i1);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(y + i0 * 64 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1496,28 +1504,17 @@ static __global__ void __launch_bounds__(128) k_map_ecd9ed6f(const float *__rest
         v0.w * v1);
 }
 
-// l2.h.0.b.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
-static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    d[0] = s0;
-    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
-    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
-    d[3 * step] = s2;
-}
-
-// by basis change F(2x2,3x3)
-// l2.h.0.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.g[i0,r0] * l2.h.0.b.c.scaled[i2,i3,r0,r1]
-//     * l2.h.0.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_dc750460(const float *__restrict__ p0,
+// by basis change F(4x4,3x3)
+// l2.h.0.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.h.b.c.g[i0,r0] * l2.h.0.b.c.scaled[i2,i3,r0,r1] *
+//     l1.h.b.c.g[i1,r1]
+static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
-    float d[4][4];
+    float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 3; r0++) {
 #pragma unroll
@@ -1527,17 +1524,17 @@ static __global__ void __launch_bounds__(64) k_basis_dc750460(const float *__res
     }
 #pragma unroll
     for (int r1 = 0; r1 < 3; r1++) {
-        basis_44984c55(&d[0][r1], 4);
+        basis_20628242(&d[0][r1], 6);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_44984c55(&d[o0][0], 1);
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_20628242(&d[o0][0], 1);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
+    for (int o0 = 0; o0 < 6; o0++) {
 #pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[o0 * 65536 + o1 * 16384 + i2 * 128 + i3] = d[o0][o1];
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 98304 + o1 * 16384 + i2 * 128 + i3] = d[o0][o1];
         }
     }
 }
@@ -1672,9 +1669,20 @@ static __global__ void __launch_bounds__(256) k_map_8ef2d1e2(const float *__rest
         v0.w * v1);
 }
 
+// l3.h.0.b.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
+static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    d[0] = s0;
+    d[step] = 0.5f * s0 + 0.5f * s1 + 0.5f * s2;
+    d[2 * step] = 0.5f * s0 - 0.5f * s1 + 0.5f * s2;
+    d[3 * step] = s2;
+}
+
 // by basis change F(2x2,3x3)
-// l3.h.0.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.g[i0,r0] * l3.h.0.b.c.scaled[i2,i3,r0,r1]
-//     * l2.h.0.b.c.g[i1,r1]
+// l3.h.0.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l3.h.0.b.c.g[i0,r0] * l3.h.0.b.c.scaled[i2,i3,r0,r1]
+//     * l3.h.0.b.c.g[i1,r1]
 static __global__ void __launch_bounds__(128) k_basis_29cdfabb(const float *__restrict__ p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
@@ -2099,101 +2107,80 @@ static __global__ void __launch_bounds__(64) k_reduce_48040b4a(const float *p0,
         relu(acc2 + v1), relu(acc3 + v1));
 }
 
-// l2.h.0.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
-static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    d[0] = s0 - s2;
-    d[step] = s1 + s2;
-    d[2 * step] = -s1 + s2;
-    d[3 * step] = -s1 + s3;
-}
-
-// by basis change F(2x2,3x3)
-// l2.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.0.r[0,i2,2*i3+r0-1,2*i4+r1-1] *
-//     l2.h.0.b.c.bt[i0,r0] * l2.h.0.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l2.h.0.r 0
-static __global__ void __launch_bounds__(64) k_basis_0588b848(const float *p0,
+// by basis change F(4x4,3x3)
+// l2.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.0.r[0,i2,4*i3+r0-1,4*i4+r1-1] *
+//     l1.h.b.c.bt[i0,r0] * l1.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.h.0.r 0
+static __global__ void __launch_bounds__(64) k_basis_3439b67a(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
-    if (id >= 25088u) return;
-    const int i4 = (int)(id % 14u);
-    const int i3 = (int)(id / 14u % 14u);
-    const int i2 = (int)(id / 196u);
-    float d[4][4];
+    if (id >= 6272u) return;
+    const int i4 = (int)(id % 7u);
+    const int i3 = (int)(id / 7u % 7u);
+    const int i2 = (int)(id / 49u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i3 * 2 + r0 - 1;
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i3 * 4 + r0 - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            const int t1 = i4 * 2 + r1 - 1;
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i4 * 4 + r1 - 1;
             const float v0 = (unsigned)t0 < 28u && (unsigned)t1 < 28u ? p0[i2 * 784 + t0 * 28 + t1]
                 : 0.f;
             d[r0][r1] = v0;
         }
     }
 #pragma unroll
-    for (int r1 = 0; r1 < 4; r1++) {
-        basis_1e3aed31(&d[0][r1], 4);
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
-        basis_1e3aed31(&d[o0][0], 1);
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 4; o0++) {
+    for (int o0 = 0; o0 < 6; o0++) {
 #pragma unroll
-        for (int o1 = 0; o1 < 4; o1++) {
-            y[o0 * 100352 + o1 * 25088 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 37632 + o1 * 6272 + i2 * 49 + i3 * 7 + i4] = d[o0][o1];
         }
     }
 }
 
-// l2.h.0.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
-static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
-    const float s0 = d[0];
-    const float s1 = d[step];
-    const float s2 = d[2 * step];
-    const float s3 = d[3 * step];
-    d[0] = s0 + s1 + s2;
-    d[step] = s1 - s2 + s3;
-}
-
-// by basis change F(2x2,3x3)
-// l2.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.product[r0,r1,i1,i2/2,i3/2] *
-//     l2.h.0.b.c.at[i2%2,r0] * l2.h.0.b.c.at[i3%2,r1] where i2 in 0:28, i3 in 0:28
+// by basis change F(4x4,3x3)
+// l2.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.product[r0,r1,i1,i2/4,i3/4] *
+//     l1.h.b.c.at[i2%4,r0] * l1.h.b.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.h.0.t[0,i1,i2,i3] = relu(l2.h.0.b.c[0,i1,i2,i3] + l2.h.0.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_f844ecb6(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_c08f0b06(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
     await_previous();
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float d[4][4];
+    if (id >= 6272u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float d[6][6];
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
+    for (int r0 = 0; r0 < 6; r0++) {
 #pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            d[r0][r1] = p0[r0 * 100352 + r1 * 25088 + i1 * 196 + i2 * 14 + i3];
+        for (int r1 = 0; r1 < 6; r1++) {
+            d[r0][r1] = p0[r0 * 37632 + r1 * 6272 + i1 * 49 + i2 * 7 + i3];
         }
     }
 #pragma unroll
-    for (int r1 = 0; r1 < 4; r1++) {
-        basis_f17325cc(&d[0][r1], 4);
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_c21b08a3(&d[0][r1], 6);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
-        basis_f17325cc(&d[o0][0], 1);
+    for (int o0 = 0; o0 < 4; o0++) {
+        basis_c21b08a3(&d[o0][0], 1);
     }
 #pragma unroll
-    for (int o0 = 0; o0 < 2; o0++) {
+    for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float2 *>(y + i1 * 784 + i2 * 56 + o0 * 28
-            + i3 * 2) = make_float2(relu(d[o0][0] + v0), relu(d[o0][1] + v0));
+        *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
     }
 }
 
@@ -2254,9 +2241,21 @@ static __global__ void __launch_bounds__(128) k_reduce_26ca0e39(const float *p0,
     y[i1 * 196 + i3] = relu(acc + p1[i1]);
 }
 
+// l3.h.0.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
+static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    d[0] = s0 - s2;
+    d[step] = s1 + s2;
+    d[2 * step] = -s1 + s2;
+    d[3 * step] = -s1 + s3;
+}
+
 // by basis change F(2x2,3x3)
 // l3.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.0.r[0,i2,2*i3+r0-1,2*i4+r1-1] *
-//     l2.h.0.b.c.bt[i0,r0] * l2.h.0.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.0.r 0
+//     l3.h.0.b.c.bt[i0,r0] * l3.h.0.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.0.r 0
 static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
     float *__restrict__ y) {
     const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
@@ -2294,9 +2293,19 @@ static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
     }
 }
 
+// l3.h.0.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
+static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    d[0] = s0 + s1 + s2;
+    d[step] = s1 - s2 + s3;
+}
+
 // by basis change F(2x2,3x3)
 // l3.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.0.b.c.product[r0,r1,i1,i2/2,i3/2] *
-//     l2.h.0.b.c.at[i2%2,r0] * l2.h.0.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
+//     l3.h.0.b.c.at[i2%2,r0] * l3.h.0.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.h.0.t[0,i1,i2,i3] = relu(l3.h.0.b.c[0,i1,i2,i3] + l3.h.0.b.t[i1])
 static __global__ void __launch_bounds__(64) k_basis_d49042cd(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
@@ -2514,7 +2523,7 @@ struct resnet50 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[36];
+    conv_call conv[35];
     cublasHandle_t cublas;
 };
 
@@ -2715,12 +2724,12 @@ static const gemm_size gemm_l1_h_0_b_c_product = {"l1.h.0.b.c.product", 0, 0, 36
     196, 196, 4096, 12544, 12544, 1.f};
 static const gemm_size gemm_l1_h_1_b_c_product = {"l1.h.1.b.c.product", 0, 0, 36, 64, 196, 64, 64,
     196, 196, 4096, 12544, 12544, 1.f};
-static const gemm_size gemm_l2_h_0_b_c_product = {"l2.h.0.b.c.product", 0, 0, 16, 128, 196, 128,
-    128, 196, 196, 16384, 25088, 25088, 1.f};
-static const gemm_size gemm_l2_h_1_b_c_product = {"l2.h.1.b.c.product", 0, 0, 16, 128, 196, 128,
-    128, 196, 196, 16384, 25088, 25088, 1.f};
-static const gemm_size gemm_l2_h_2_b_c_product = {"l2.h.2.b.c.product", 0, 0, 16, 128, 196, 128,
-    128, 196, 196, 16384, 25088, 25088, 1.f};
+static const gemm_size gemm_l2_h_0_b_c_product = {"l2.h.0.b.c.product", 0, 0, 36, 128, 49, 128, 128,
+    49, 49, 16384, 6272, 6272, 1.f};
+static const gemm_size gemm_l2_h_1_b_c_product = {"l2.h.1.b.c.product", 0, 0, 36, 128, 49, 128, 128,
+    49, 49, 16384, 6272, 6272, 1.f};
+static const gemm_size gemm_l2_h_2_b_c_product = {"l2.h.2.b.c.product", 0, 0, 36, 128, 49, 128, 128,
+    49, 49, 16384, 6272, 6272, 1.f};
 static const gemm_size gemm_l3_h_0_b_c_product = {"l3.h.0.b.c.product", 0, 0, 16, 256, 49, 256, 256,
     49, 49, 65536, 12544, 12544, 1.f};
 static const gemm_size gemm_l3_h_1_b_c_product = {"l3.h.1.b.c.product", 0, 0, 16, 256, 49, 256, 256,
@@ -2778,10 +2787,6 @@ static int prepare_weights_1(resnet50 *m, cudaStream_t stream) {
         v_stem_c_scaled));
     CALL(launch(m, ORDERED, k_map_e6a4aae0, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.d.s", 1, 64, stream, v_l1_d_scale, v_l1_d_var,
-        v_l1_d_s));
-    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.d.c.scaled", 64, 64, stream, v_l1_d_k, v_l1_d_s,
-        v_l1_d_c_scaled));
     CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.b.s", 1, 64, stream, v_l1_h_b_var, v_l1_h_b_scale,
         v_l1_h_b_s));
     CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.b.c.scaled", 144, 64, stream, v_l1_h_b_k,
@@ -2796,10 +2801,14 @@ static int prepare_weights_1(resnet50 *m, cudaStream_t stream) {
         v_l1_h_a_s, v_l1_h_a_t));
     CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.h.b.t", 1, 64, stream, v_l1_h_b_bias, v_l1_h_b_mean,
         v_l1_h_b_s, v_l1_h_b_t));
+    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.d.s", 1, 64, stream, v_l1_d_scale, v_l1_d_var,
+        v_l1_d_s));
+    CALL(launch(m, ORDERED, k_map_b854b450, "l1.d.c.scaled", 64, 64, stream, v_l1_d_k, v_l1_d_s,
+        v_l1_d_c_weights));
     CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.c.s", 1, 64, stream, v_l1_h_c_scale, v_l1_h_c_var,
         v_l1_h_c_s));
-    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.c.c.scaled", 64, 64, stream, v_l1_h_c_k,
-        v_l1_h_c_s, v_l1_h_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_b854b450, "l1.h.c.c.scaled", 64, 64, stream, v_l1_h_c_k,
+        v_l1_h_c_s, v_l1_d_c_weights + 64));
     CALL(launch(m, ORDERED, k_map_01aa345b, "l1.h.const", 1, 64, stream, v_l1_d_bias, v_l1_d_mean,
         v_l1_d_s, v_l1_h_c_bias, v_l1_h_c_mean, v_l1_h_c_s, v_l1_h_const));
     CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.0.b.s", 1, 64, stream, v_l1_h_0_b_var,
@@ -2873,7 +2882,7 @@ static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
         v_l2_h_0_b_var, v_l2_h_0_b_s));
     CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.0.b.c.scaled", 288, 128, stream, v_l2_h_0_b_k,
         v_l2_h_0_b_s, v_l2_h_0_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.0.b.c.filter", 256, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.h.0.b.c.filter", 256, 64, stream,
         v_l2_h_0_b_c_scaled, v_l2_h_0_b_c_filter));
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.0.a.s", 1, 64, stream, v_l2_h_0_a_scale,
         v_l2_h_0_a_var, v_l2_h_0_a_s));
@@ -2893,7 +2902,7 @@ static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
         v_l2_h_1_b_var, v_l2_h_1_b_s));
     CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.1.b.c.scaled", 288, 128, stream, v_l2_h_1_b_k,
         v_l2_h_1_b_s, v_l2_h_1_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.1.b.c.filter", 256, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.h.1.b.c.filter", 256, 64, stream,
         v_l2_h_1_b_c_scaled, v_l2_h_1_b_c_filter));
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.1.a.s", 1, 64, stream, v_l2_h_1_a_scale,
         v_l2_h_1_a_var, v_l2_h_1_a_s));
@@ -2913,7 +2922,7 @@ static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
         v_l2_h_2_b_var, v_l2_h_2_b_s));
     CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.2.b.c.scaled", 288, 128, stream, v_l2_h_2_b_k,
         v_l2_h_2_b_s, v_l2_h_2_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_dc750460, "l2.h.2.b.c.filter", 256, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.h.2.b.c.filter", 256, 64, stream,
         v_l2_h_2_b_c_scaled, v_l2_h_2_b_c_filter));
     CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.2.a.s", 1, 64, stream, v_l2_h_2_a_scale,
         v_l2_h_2_a_var, v_l2_h_2_a_s));
@@ -3181,7 +3190,7 @@ static int check_device(resnet50 *m) {
 }
 
 static int upload(resnet50 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 113985024ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 117917184ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 108359168ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
@@ -3209,7 +3218,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(resnet50 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 36; i++) {
+    for (int i = 0; i < 35; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3272,10 +3281,10 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     (void)stream;
     CALL(launch(m, ORDERED, k_product_ed4a6144, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
-    CALL(launch(m, EARLY, k_reduce_0d7103f7, "p0", 392, 128, stream, v_r0, v_p0));
+    CALL(launch(m, EARLY, k_reduce_0d7103f7, "p0", 392, 128, stream, v_r0, v_p0_joined));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
     // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.a.t[i1])
-    CALL(conv_run(m, CONV_l1_h_r, v_p0, v_l1_h_a_c_scaled, v_l1_h_a_t, NULL, v_l1_h_r,
+    CALL(conv_run(m, CONV_l1_h_r, v_p0_joined, v_l1_h_a_c_scaled, v_l1_h_a_t, NULL, v_l1_h_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.b.c.data", 196, 64, stream, v_l1_h_r,
         v_l1_h_b_c_data));
@@ -3285,13 +3294,12 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l1_h_b_c_product, v_l1_h_b_c_filter, v_l1_h_b_c_data,
         v_l1_h_b_c_product));
     CALL(launch(m, ORDERED, k_basis_510fede9, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
-        v_l1_h_b_t, v_l1_h_t));
-    // l1.h.c.c[0,i1,i2,i3] = sum(r0) l1.h.t[0,r0,i2,i3] * l1.h.c.c.scaled[i1,r0]
-    CALL(conv_run(m, CONV_l1_h_c_c, v_l1_h_t, v_l1_h_c_c_scaled, NULL, NULL, v_l1_h_c_c,
-        v_workspace));
-    // l1.d.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.d.c.scaled[i1,r0]
-    // l1.h[0,i1,i2,i3] = relu(l1.d.c[0,i1,i2,i3] + l1.h.c.c[0,i1,i2,i3] + l1.h.const[i1])
-    CALL(conv_run(m, CONV_l1_h, v_p0, v_l1_d_c_scaled, v_l1_h_const, v_l1_h_c_c, v_l1_h,
+        v_l1_h_b_t, v_p0_joined + 200704));
+    // by merging: sum of products
+    // l1.d.c.merged[0,i1,i2,i3] = sum(r0) p0.joined[0,r0,i2,i3] * l1.d.c.weights[i1,r0]
+    // by merging: sum of products
+    // l1.h[0,i1,i2,i3] = relu(l1.d.c.merged[0,i1,i2,i3] + l1.h.const[i1])
+    CALL(conv_run(m, CONV_l1_h, v_p0_joined, v_l1_d_c_weights, v_l1_h_const, NULL, v_l1_h,
         v_workspace));
     // as l1.h.r
     CALL(conv_run(m, CONV_l1_h_0_r, v_l1_h, v_l1_h_0_a_c_scaled, v_l1_h_0_a_t, NULL, v_l1_h_0_r,
@@ -3303,7 +3311,8 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
         v_l1_h_0_b_c_product));
     CALL(launch(m, ORDERED, k_basis_510fede9, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
         v_l1_h_0_b_t, v_l1_h_0_t));
-    // as l1.h
+    // l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
+    // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
     CALL(conv_run(m, CONV_l1_h_0, v_l1_h_0_t, v_l1_h_0_c_c_scaled, v_l1_h_0_c_t, v_l1_h, v_l1_h_0,
         v_workspace));
     // as l1.h.r
@@ -3316,7 +3325,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
         v_l1_h_1_b_c_product));
     CALL(launch(m, ORDERED, k_basis_510fede9, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
         v_l1_h_1_b_t, v_l1_h_1_t));
-    // as l1.h
+    // as l1.h.0
     CALL(conv_run(m, CONV_l1_h_1, v_l1_h_1_t, v_l1_h_1_c_c_scaled, v_l1_h_1_c_t, v_l1_h_0, v_l1_h_1,
         v_workspace));
     // as l1.h.r
@@ -3326,7 +3335,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
     CALL(launch(m, EARLY, k_reduce_48040b4a, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
         v_l2_h_t));
-    // as l1.h.c.c
+    // l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l2_h_c_c, v_l2_h_t, v_l2_h_c_c_scaled, NULL, NULL, v_l2_h_c_c,
         v_workspace));
     // l2.d.c[0,i1,i2,i3] = sum(r0) l1.h.1[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
@@ -3337,42 +3346,40 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_0_r, v_l2_h, v_l2_h_0_a_c_scaled, v_l2_h_0_a_t, NULL, v_l2_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.0.b.c.data", 392, 64, stream, v_l2_h_0_r,
+    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
         v_l2_h_0_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l2.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l2.h.0.b.c.data[i0,i1,r0,i3,i4] *
-    //     l2.h.0.b.c.filter[i0,i1,i2,r0]
+    // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_0_b_c_product, v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data,
         v_l2_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_f844ecb6, "l2.h.0.t", 392, 64, stream, v_l2_h_0_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_c08f0b06, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
         v_l2_h_0_b_t, v_l2_h_0_t));
-    // as l1.h
+    // as l1.h.0
     CALL(conv_run(m, CONV_l2_h_0, v_l2_h_0_t, v_l2_h_0_c_c_scaled, v_l2_h_0_c_t, v_l2_h, v_l2_h_0,
         v_workspace));
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_1_r, v_l2_h_0, v_l2_h_1_a_c_scaled, v_l2_h_1_a_t, NULL, v_l2_h_1_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.1.b.c.data", 392, 64, stream, v_l2_h_1_r,
+    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
         v_l2_h_1_b_c_data));
-    // as l2.h.0.b.c.product
+    // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_1_b_c_product, v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data,
         v_l2_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_f844ecb6, "l2.h.1.t", 392, 64, stream, v_l2_h_1_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_c08f0b06, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
         v_l2_h_1_b_t, v_l2_h_1_t));
-    // as l1.h
+    // as l1.h.0
     CALL(conv_run(m, CONV_l2_h_1, v_l2_h_1_t, v_l2_h_1_c_c_scaled, v_l2_h_1_c_t, v_l2_h_0, v_l2_h_1,
         v_workspace));
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_2_r, v_l2_h_1, v_l2_h_2_a_c_scaled, v_l2_h_2_a_t, NULL, v_l2_h_2_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_0588b848, "l2.h.2.b.c.data", 392, 64, stream, v_l2_h_2_r,
+    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
         v_l2_h_2_b_c_data));
-    // as l2.h.0.b.c.product
+    // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_2_b_c_product, v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data,
         v_l2_h_2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_f844ecb6, "l2.h.2.t", 392, 64, stream, v_l2_h_2_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_c08f0b06, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
         v_l2_h_2_b_t, v_l2_h_2_t));
-    // as l1.h
+    // as l1.h.0
     CALL(conv_run(m, CONV_l2_h_2, v_l2_h_2_t, v_l2_h_2_c_c_scaled, v_l2_h_2_c_t, v_l2_h_1, v_l2_h_2,
         v_workspace));
     // as l1.h.r
@@ -3380,6 +3387,8 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_93fc3e7d, "l3.h.b.c.parts", 128, 256, stream,
         v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
+    CALL(launch(m, EARLY, k_reduce_26ca0e39, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
+        v_l3_h_b_t, v_l3_h_t));
     return 0;
 }
 
@@ -3388,9 +3397,7 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, EARLY, k_reduce_26ca0e39, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
-        v_l3_h_b_t, v_l3_h_t));
-    // as l1.h.c.c
+    // as l2.h.c.c
     CALL(conv_run(m, CONV_l3_h_c_c, v_l3_h_t, v_l3_h_c_c_scaled, NULL, NULL, v_l3_h_c_c,
         v_workspace));
     // l3.d.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
@@ -3403,12 +3410,14 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
         v_l3_h_0_b_c_data));
-    // as l2.h.0.b.c.product
+    // by basis change F(2x2,3x3)
+    // l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
+    //     l3.h.0.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_0_b_c_product, v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data,
         v_l3_h_0_b_c_product));
     CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
         v_l3_h_0_b_t, v_l3_h_0_t));
-    // as l1.h
+    // as l1.h.0
     CALL(conv_run(m, CONV_l3_h_0, v_l3_h_0_t, v_l3_h_0_c_c_scaled, v_l3_h_0_c_t, v_l3_h, v_l3_h_0,
         v_workspace));
     // as l1.h.r
@@ -3416,12 +3425,12 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
         v_l3_h_1_b_c_data));
-    // as l2.h.0.b.c.product
+    // as l3.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_1_b_c_product, v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data,
         v_l3_h_1_b_c_product));
     CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
         v_l3_h_1_b_t, v_l3_h_1_t));
-    // as l1.h
+    // as l1.h.0
     CALL(conv_run(m, CONV_l3_h_1, v_l3_h_1_t, v_l3_h_1_c_c_scaled, v_l3_h_1_c_t, v_l3_h_0, v_l3_h_1,
         v_workspace));
     // as l1.h.r
@@ -3429,12 +3438,12 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
         v_l3_h_2_b_c_data));
-    // as l2.h.0.b.c.product
+    // as l3.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_2_b_c_product, v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data,
         v_l3_h_2_b_c_product));
     CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
         v_l3_h_2_b_t, v_l3_h_2_t));
-    // as l1.h
+    // as l1.h.0
     CALL(conv_run(m, CONV_l3_h_2, v_l3_h_2_t, v_l3_h_2_c_c_scaled, v_l3_h_2_c_t, v_l3_h_1, v_l3_h_2,
         v_workspace));
     // as l1.h.r
@@ -3442,12 +3451,12 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
         v_l3_h_3_b_c_data));
-    // as l2.h.0.b.c.product
+    // as l3.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_3_b_c_product, v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data,
         v_l3_h_3_b_c_product));
     CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
         v_l3_h_3_b_t, v_l3_h_3_t));
-    // as l1.h
+    // as l1.h.0
     CALL(conv_run(m, CONV_l3_h_3, v_l3_h_3_t, v_l3_h_3_c_c_scaled, v_l3_h_3_c_t, v_l3_h_2, v_l3_h_3,
         v_workspace));
     // as l1.h.r
@@ -3455,12 +3464,12 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r,
         v_l3_h_4_b_c_data));
-    // as l2.h.0.b.c.product
+    // as l3.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_4_b_c_product, v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data,
         v_l3_h_4_b_c_product));
     CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
         v_l3_h_4_b_t, v_l3_h_4_t));
-    // as l1.h
+    // as l1.h.0
     CALL(conv_run(m, CONV_l3_h_4, v_l3_h_4_t, v_l3_h_4_c_c_scaled, v_l3_h_4_c_t, v_l3_h_3, v_l3_h_4,
         v_workspace));
     // as l1.h.r
@@ -3470,7 +3479,7 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
         v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_t, v_l4_h_t));
-    // as l1.h.c.c
+    // as l2.h.c.c
     CALL(conv_run(m, CONV_l4_h_c_c, v_l4_h_t, v_l4_h_c_c_scaled, NULL, NULL, v_l4_h_c_c,
         v_workspace));
     // l4.d.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7,
@@ -3485,7 +3494,7 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
-    // as l1.h
+    // as l1.h.0
     CALL(conv_run(m, CONV_l4_h_0, v_l4_h_0_t, v_l4_h_0_c_c_scaled, v_l4_h_0_c_t, v_l4_h, v_l4_h_0,
         v_workspace));
     // as l1.h.r
@@ -3495,6 +3504,9 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
+    // as l1.h.0
+    CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_c_t, v_l4_h_0, v_l4_h_1,
+        v_workspace));
     return 0;
 }
 
@@ -3503,9 +3515,6 @@ static int steps_3(resnet50 *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    // as l1.h
-    CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_c_t, v_l4_h_0, v_l4_h_1,
-        v_workspace));
     CALL(launch(m, ORDERED, k_reduce_a7fb52c0, "f", 2048, 32, stream, v_l4_h_1, v_f));
     CALL(launch(m, EARLY, k_reduce_370fba15, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
@@ -3613,7 +3622,7 @@ int resnet50_capture(resnet50 *m, const void *const *in, void *const *out) {
 void resnet50_destroy(resnet50 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 36; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 35; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -3905,6 +3914,6 @@ static const resnet50_tensor info_weights[] = {
 static const resnet50_info info = {
     "resnet50", 1, 1, 267, info_inputs, info_outputs, info_weights,
     RESNET50_ARENA_BYTES, RESNET50_WEIGHT_BYTES,
-    113985024ull, 242017280ull, 0x2cd14148af618012ull};
+    117917184ull, 245949440ull, 0x2cd14148af618012ull};
 
 const resnet50_info *resnet50_describe(void) { return &info; }

@@ -8,16 +8,16 @@
 // outputs   y: f32[1,1,224,224]
 // weights   6 tensors, blob of 225 kB
 // memory    arena 86 MB (workspace 64 kB of it), constants 1176 kB, peak in create 87 MB
-// plan      7 steps, 109.3 us estimated; 215.3 us without derivation
-// libraries cuBLAS (596 MB) 2 steps, without it up to 9.5 us more
+// plan      7 steps, 118.2 us estimated; 219.2 us without derivation
+// libraries cuBLAS (596 MB) 2 steps, without it up to 9.4 us more
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
-//    17.5 us est. r1               k_product_d67d219c
-//    10.4 us est. c2.sum.data      k_basis_00325158
-//    47.2 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
-//    21.8 us est. c2.sum.part      k_basis_bf58d407
-//     7.6 us est. r2               k_reduce_34f45865
-//     3.4 us est. y.sum.part       cuBLAS sgemm 25 x 50176 x 32
-//     1.3 us est. y                k_reduce_adb50f9e
+//    18.8 us est. r1               k_product_d67d219c
+//    11.7 us est. c2.sum.data      k_basis_00325158
+//    48.5 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
+//    23.1 us est. c2.sum.part      k_basis_bf58d407
+//     8.9 us est. r2               k_reduce_34f45865
+//     4.9 us est. y.sum.part       cuBLAS sgemm 25 x 50176 x 32
+//     2.2 us est. y                k_reduce_adb50f9e
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>

@@ -7,112 +7,113 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
-// memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 370 MB
-// plan      102 steps, 1330.4 us estimated; 1333.6 us without derivation
-// libraries cuBLAS (596 MB) 48 steps, without it up to 170.2 us more
-// by        summation splitting 1, online softmax 12
-//     8.8 us est. patches.sum.part k_product_37887cdd
-//     2.3 us est. h                k_stitch_89507d72
-//     1.3 us est. n.0              k_row_5e8e7580
-//    24.1 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     8.5 us est. a.0.o            k_attention_e3309909
-//     9.7 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.0              k_row_5e8e7580
-//    31.5 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.0              k_map_c632a3f1
-//    31.7 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.1              k_row_5e8e7580
-//    24.1 us est. a.1.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     8.5 us est. a.1.o            k_attention_e3309909
-//     9.7 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.1              k_row_5e8e7580
-//    31.5 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.1              k_map_c632a3f1
-//    31.7 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.2              k_row_5e8e7580
-//    24.1 us est. a.2.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     8.5 us est. a.2.o            k_attention_e3309909
-//     9.7 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.2              k_row_5e8e7580
-//    31.5 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.2              k_map_c632a3f1
-//    31.7 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.3              k_row_5e8e7580
-//    24.1 us est. a.3.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     8.5 us est. a.3.o            k_attention_e3309909
-//     9.7 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.3              k_row_5e8e7580
-//    31.5 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.3              k_map_c632a3f1
-//    31.7 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.4              k_row_5e8e7580
-//    24.1 us est. a.4.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     8.5 us est. a.4.o            k_attention_e3309909
-//     9.7 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.4              k_row_5e8e7580
-//    31.5 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.4              k_map_c632a3f1
-//    31.7 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.5              k_row_5e8e7580
-//    24.1 us est. a.5.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     8.5 us est. a.5.o            k_attention_e3309909
-//     9.7 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.5              k_row_5e8e7580
-//    31.5 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.5              k_map_c632a3f1
-//    31.7 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.6              k_row_5e8e7580
-//    24.1 us est. a.6.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     8.5 us est. a.6.o            k_attention_e3309909
-//     9.7 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.6              k_row_5e8e7580
-//    31.5 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.6              k_map_c632a3f1
-//    31.7 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.7              k_row_5e8e7580
-//    24.1 us est. a.7.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     8.5 us est. a.7.o            k_attention_e3309909
-//     9.7 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.7              k_row_5e8e7580
-//    31.5 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.7              k_map_c632a3f1
-//    31.7 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.8              k_row_5e8e7580
-//    24.1 us est. a.8.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     8.5 us est. a.8.o            k_attention_e3309909
-//     9.7 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.8              k_row_5e8e7580
-//    31.5 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.8              k_map_c632a3f1
-//    31.7 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.9              k_row_5e8e7580
-//    24.1 us est. a.9.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     8.5 us est. a.9.o            k_attention_e3309909
-//     9.7 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.9              k_row_5e8e7580
-//    31.5 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.9              k_map_c632a3f1
-//    31.7 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.10             k_row_5e8e7580
-//    24.1 us est. a.10.t.split     cublasLt matmul 197 x 2304 x 768 + bias
-//     8.5 us est. a.10.o           k_attention_e3309909
-//     9.7 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.10             k_row_5e8e7580
-//    31.5 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.10             k_map_c632a3f1
-//    31.7 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.11             k_row_5e8e7580
-//    24.1 us est. a.11.t.split     cublasLt matmul 197 x 2304 x 768 + bias
-//     8.5 us est. a.11.o           k_attention_e3309909
-//     9.7 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
-//     1.3 us est. m.11             k_row_5e8e7580
-//    31.5 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
-//     1.3 us est. g.11             k_map_c632a3f1
-//    31.7 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.3 us est. n.sum            k_reduce_9edd34c1
-//     1.3 us est. n.sum2           k_reduce_7628ced1
+// memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 368 MB
+// plan      103 steps, 1440.0 us estimated; 1467.4 us without derivation
+// libraries cuBLAS (596 MB) 49 steps, without it up to 215.7 us more
+// by        operand re-laid 2, online softmax 12
+//     1.5 us est. patches.sum.columns k_map_937fa9f9
+//    11.0 us est. patches.sum      cuBLAS sgemm 196 x 768 x 768
+//     1.6 us est. h                k_map_dbbfce07
+//     2.0 us est. n.0              k_row_5e8e7580
+//    25.4 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     9.8 us est. a.0.o            k_attention_e3309909
+//    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     2.0 us est. m.0              k_row_5e8e7580
+//    32.8 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
+//     2.1 us est. g.0              k_map_c632a3f1
+//    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//     2.0 us est. n.1              k_row_5e8e7580
+//    25.4 us est. a.1.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     9.8 us est. a.1.o            k_attention_e3309909
+//    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     2.0 us est. m.1              k_row_5e8e7580
+//    32.8 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
+//     2.1 us est. g.1              k_map_c632a3f1
+//    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//     2.0 us est. n.2              k_row_5e8e7580
+//    25.4 us est. a.2.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     9.8 us est. a.2.o            k_attention_e3309909
+//    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     2.0 us est. m.2              k_row_5e8e7580
+//    32.8 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
+//     2.1 us est. g.2              k_map_c632a3f1
+//    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//     2.0 us est. n.3              k_row_5e8e7580
+//    25.4 us est. a.3.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     9.8 us est. a.3.o            k_attention_e3309909
+//    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     2.0 us est. m.3              k_row_5e8e7580
+//    32.8 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
+//     2.1 us est. g.3              k_map_c632a3f1
+//    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//     2.0 us est. n.4              k_row_5e8e7580
+//    25.4 us est. a.4.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     9.8 us est. a.4.o            k_attention_e3309909
+//    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     2.0 us est. m.4              k_row_5e8e7580
+//    32.8 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
+//     2.1 us est. g.4              k_map_c632a3f1
+//    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//     2.0 us est. n.5              k_row_5e8e7580
+//    25.4 us est. a.5.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     9.8 us est. a.5.o            k_attention_e3309909
+//    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     2.0 us est. m.5              k_row_5e8e7580
+//    32.8 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
+//     2.1 us est. g.5              k_map_c632a3f1
+//    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//     2.0 us est. n.6              k_row_5e8e7580
+//    25.4 us est. a.6.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     9.8 us est. a.6.o            k_attention_e3309909
+//    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     2.0 us est. m.6              k_row_5e8e7580
+//    32.8 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
+//     2.1 us est. g.6              k_map_c632a3f1
+//    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//     2.0 us est. n.7              k_row_5e8e7580
+//    25.4 us est. a.7.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     9.8 us est. a.7.o            k_attention_e3309909
+//    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     2.0 us est. m.7              k_row_5e8e7580
+//    32.8 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
+//     2.1 us est. g.7              k_map_c632a3f1
+//    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//     2.0 us est. n.8              k_row_5e8e7580
+//    25.4 us est. a.8.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     9.8 us est. a.8.o            k_attention_e3309909
+//    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     2.0 us est. m.8              k_row_5e8e7580
+//    32.8 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
+//     2.1 us est. g.8              k_map_c632a3f1
+//    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//     2.0 us est. n.9              k_row_5e8e7580
+//    25.4 us est. a.9.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//     9.8 us est. a.9.o            k_attention_e3309909
+//    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
+//     2.0 us est. m.9              k_row_5e8e7580
+//    32.8 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
+//     2.1 us est. g.9              k_map_c632a3f1
+//    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
+//     2.0 us est. n.10             k_row_5e8e7580
+//    25.4 us est. a.10.t.split     cublasLt matmul 197 x 2304 x 768 + bias
+//     9.8 us est. a.10.o           k_attention_e3309909
+//    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
+//     2.0 us est. m.10             k_row_5e8e7580
+//    32.8 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
+//     2.1 us est. g.10             k_map_c632a3f1
+//    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
+//     2.0 us est. n.11             k_row_5e8e7580
+//    25.4 us est. a.11.t.split     cublasLt matmul 197 x 2304 x 768 + bias
+//     9.8 us est. a.11.o           k_attention_e3309909
+//    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
+//     2.0 us est. m.11             k_row_5e8e7580
+//    32.8 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
+//     2.1 us est. g.11             k_map_c632a3f1
+//    33.0 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
+//     1.6 us est. n.sum            k_reduce_9edd34c1
+//     1.6 us est. n.sum2           k_reduce_7628ced1
 //     1.3 us est. z                k_map_285b179a
-//     1.3 us est. y                k_reduce_32f75d3e
+//     2.0 us est. y                k_reduce_32f75d3e
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -189,158 +190,158 @@ const vit_b_info *vit_b_describe(void);
 #define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_k INIT(0)
-#define v_b CONST(0)
-#define v_token CONST(3072)
-#define v_place CONST(6144)
-#define v_fc CONST(611328)
-#define v_bias CONST(3683328)
-#define v_n_0_scale CONST(3687424)
-#define v_n_0_bias CONST(3690496)
-#define v_a_0_qkv_w CONST(3693568)
-#define v_a_0_qkv_b CONST(10771456)
-#define v_a_0_w CONST(10780672)
-#define v_a_0_b CONST(13139968)
-#define v_m_0_scale CONST(13143040)
-#define v_m_0_bias CONST(13146112)
-#define v_f_0_w CONST(13149184)
-#define v_f_0_b CONST(22586368)
-#define v_b_0_w CONST(22598656)
-#define v_b_0_b CONST(32035840)
-#define v_n_1_scale CONST(32038912)
-#define v_n_1_bias CONST(32041984)
-#define v_a_1_qkv_w CONST(32045056)
-#define v_a_1_qkv_b CONST(39122944)
-#define v_a_1_w CONST(39132160)
-#define v_a_1_b CONST(41491456)
-#define v_m_1_scale CONST(41494528)
-#define v_m_1_bias CONST(41497600)
-#define v_f_1_w CONST(41500672)
-#define v_f_1_b CONST(50937856)
-#define v_b_1_w CONST(50950144)
-#define v_b_1_b CONST(60387328)
-#define v_n_2_scale CONST(60390400)
-#define v_n_2_bias CONST(60393472)
-#define v_a_2_qkv_w CONST(60396544)
-#define v_a_2_qkv_b CONST(67474432)
-#define v_a_2_w CONST(67483648)
-#define v_a_2_b CONST(69842944)
-#define v_m_2_scale CONST(69846016)
-#define v_m_2_bias CONST(69849088)
-#define v_f_2_w CONST(69852160)
-#define v_f_2_b CONST(79289344)
-#define v_b_2_w CONST(79301632)
-#define v_b_2_b CONST(88738816)
-#define v_n_3_scale CONST(88741888)
-#define v_n_3_bias CONST(88744960)
-#define v_a_3_qkv_w CONST(88748032)
-#define v_a_3_qkv_b CONST(95825920)
-#define v_a_3_w CONST(95835136)
-#define v_a_3_b CONST(98194432)
-#define v_m_3_scale CONST(98197504)
-#define v_m_3_bias CONST(98200576)
-#define v_f_3_w CONST(98203648)
-#define v_f_3_b CONST(107640832)
-#define v_b_3_w CONST(107653120)
-#define v_b_3_b CONST(117090304)
-#define v_n_4_scale CONST(117093376)
-#define v_n_4_bias CONST(117096448)
-#define v_a_4_qkv_w CONST(117099520)
-#define v_a_4_qkv_b CONST(124177408)
-#define v_a_4_w CONST(124186624)
-#define v_a_4_b CONST(126545920)
-#define v_m_4_scale CONST(126548992)
-#define v_m_4_bias CONST(126552064)
-#define v_f_4_w CONST(126555136)
-#define v_f_4_b CONST(135992320)
-#define v_b_4_w CONST(136004608)
-#define v_b_4_b CONST(145441792)
-#define v_n_5_scale CONST(145444864)
-#define v_n_5_bias CONST(145447936)
-#define v_a_5_qkv_w CONST(145451008)
-#define v_a_5_qkv_b CONST(152528896)
-#define v_a_5_w CONST(152538112)
-#define v_a_5_b CONST(154897408)
-#define v_m_5_scale CONST(154900480)
-#define v_m_5_bias CONST(154903552)
-#define v_f_5_w CONST(154906624)
-#define v_f_5_b CONST(164343808)
-#define v_b_5_w CONST(164356096)
-#define v_b_5_b CONST(173793280)
-#define v_n_6_scale CONST(173796352)
-#define v_n_6_bias CONST(173799424)
-#define v_a_6_qkv_w CONST(173802496)
-#define v_a_6_qkv_b CONST(180880384)
-#define v_a_6_w CONST(180889600)
-#define v_a_6_b CONST(183248896)
-#define v_m_6_scale CONST(183251968)
-#define v_m_6_bias CONST(183255040)
-#define v_f_6_w CONST(183258112)
-#define v_f_6_b CONST(192695296)
-#define v_b_6_w CONST(192707584)
-#define v_b_6_b CONST(202144768)
-#define v_n_7_scale CONST(202147840)
-#define v_n_7_bias CONST(202150912)
-#define v_a_7_qkv_w CONST(202153984)
-#define v_a_7_qkv_b CONST(209231872)
-#define v_a_7_w CONST(209241088)
-#define v_a_7_b CONST(211600384)
-#define v_m_7_scale CONST(211603456)
-#define v_m_7_bias CONST(211606528)
-#define v_f_7_w CONST(211609600)
-#define v_f_7_b CONST(221046784)
-#define v_b_7_w CONST(221059072)
-#define v_b_7_b CONST(230496256)
-#define v_n_8_scale CONST(230499328)
-#define v_n_8_bias CONST(230502400)
-#define v_a_8_qkv_w CONST(230505472)
-#define v_a_8_qkv_b CONST(237583360)
-#define v_a_8_w CONST(237592576)
-#define v_a_8_b CONST(239951872)
-#define v_m_8_scale CONST(239954944)
-#define v_m_8_bias CONST(239958016)
-#define v_f_8_w CONST(239961088)
-#define v_f_8_b CONST(249398272)
-#define v_b_8_w CONST(249410560)
-#define v_b_8_b CONST(258847744)
-#define v_n_9_scale CONST(258850816)
-#define v_n_9_bias CONST(258853888)
-#define v_a_9_qkv_w CONST(258856960)
-#define v_a_9_qkv_b CONST(265934848)
-#define v_a_9_w CONST(265944064)
-#define v_a_9_b CONST(268303360)
-#define v_m_9_scale CONST(268306432)
-#define v_m_9_bias CONST(268309504)
-#define v_f_9_w CONST(268312576)
-#define v_f_9_b CONST(277749760)
-#define v_b_9_w CONST(277762048)
-#define v_b_9_b CONST(287199232)
-#define v_n_10_scale CONST(287202304)
-#define v_n_10_bias CONST(287205376)
-#define v_a_10_qkv_w CONST(287208448)
-#define v_a_10_qkv_b CONST(294286336)
-#define v_a_10_w CONST(294295552)
-#define v_a_10_b CONST(296654848)
-#define v_m_10_scale CONST(296657920)
-#define v_m_10_bias CONST(296660992)
-#define v_f_10_w CONST(296664064)
-#define v_f_10_b CONST(306101248)
-#define v_b_10_w CONST(306113536)
-#define v_b_10_b CONST(315550720)
-#define v_n_11_scale CONST(315553792)
-#define v_n_11_bias CONST(315556864)
-#define v_a_11_qkv_w CONST(315559936)
-#define v_a_11_qkv_b CONST(322637824)
-#define v_a_11_w CONST(322647040)
-#define v_a_11_b CONST(325006336)
-#define v_m_11_scale CONST(325009408)
-#define v_m_11_bias CONST(325012480)
-#define v_f_11_w CONST(325015552)
-#define v_f_11_b CONST(334452736)
-#define v_b_11_w CONST(334465024)
-#define v_b_11_b CONST(343902208)
-#define v_n_scale CONST(343905280)
-#define v_n_bias CONST(343908352)
+#define v_k CONST(0)
+#define v_b CONST(2359296)
+#define v_token CONST(2362368)
+#define v_place CONST(2365440)
+#define v_fc CONST(2970624)
+#define v_bias CONST(6042624)
+#define v_n_0_scale CONST(6046720)
+#define v_n_0_bias CONST(6049792)
+#define v_a_0_qkv_w CONST(6052864)
+#define v_a_0_qkv_b CONST(13130752)
+#define v_a_0_w CONST(13139968)
+#define v_a_0_b CONST(15499264)
+#define v_m_0_scale CONST(15502336)
+#define v_m_0_bias CONST(15505408)
+#define v_f_0_w CONST(15508480)
+#define v_f_0_b CONST(24945664)
+#define v_b_0_w CONST(24957952)
+#define v_b_0_b CONST(34395136)
+#define v_n_1_scale CONST(34398208)
+#define v_n_1_bias CONST(34401280)
+#define v_a_1_qkv_w CONST(34404352)
+#define v_a_1_qkv_b CONST(41482240)
+#define v_a_1_w CONST(41491456)
+#define v_a_1_b CONST(43850752)
+#define v_m_1_scale CONST(43853824)
+#define v_m_1_bias CONST(43856896)
+#define v_f_1_w CONST(43859968)
+#define v_f_1_b CONST(53297152)
+#define v_b_1_w CONST(53309440)
+#define v_b_1_b CONST(62746624)
+#define v_n_2_scale CONST(62749696)
+#define v_n_2_bias CONST(62752768)
+#define v_a_2_qkv_w CONST(62755840)
+#define v_a_2_qkv_b CONST(69833728)
+#define v_a_2_w CONST(69842944)
+#define v_a_2_b CONST(72202240)
+#define v_m_2_scale CONST(72205312)
+#define v_m_2_bias CONST(72208384)
+#define v_f_2_w CONST(72211456)
+#define v_f_2_b CONST(81648640)
+#define v_b_2_w CONST(81660928)
+#define v_b_2_b CONST(91098112)
+#define v_n_3_scale CONST(91101184)
+#define v_n_3_bias CONST(91104256)
+#define v_a_3_qkv_w CONST(91107328)
+#define v_a_3_qkv_b CONST(98185216)
+#define v_a_3_w CONST(98194432)
+#define v_a_3_b CONST(100553728)
+#define v_m_3_scale CONST(100556800)
+#define v_m_3_bias CONST(100559872)
+#define v_f_3_w CONST(100562944)
+#define v_f_3_b CONST(110000128)
+#define v_b_3_w CONST(110012416)
+#define v_b_3_b CONST(119449600)
+#define v_n_4_scale CONST(119452672)
+#define v_n_4_bias CONST(119455744)
+#define v_a_4_qkv_w CONST(119458816)
+#define v_a_4_qkv_b CONST(126536704)
+#define v_a_4_w CONST(126545920)
+#define v_a_4_b CONST(128905216)
+#define v_m_4_scale CONST(128908288)
+#define v_m_4_bias CONST(128911360)
+#define v_f_4_w CONST(128914432)
+#define v_f_4_b CONST(138351616)
+#define v_b_4_w CONST(138363904)
+#define v_b_4_b CONST(147801088)
+#define v_n_5_scale CONST(147804160)
+#define v_n_5_bias CONST(147807232)
+#define v_a_5_qkv_w CONST(147810304)
+#define v_a_5_qkv_b CONST(154888192)
+#define v_a_5_w CONST(154897408)
+#define v_a_5_b CONST(157256704)
+#define v_m_5_scale CONST(157259776)
+#define v_m_5_bias CONST(157262848)
+#define v_f_5_w CONST(157265920)
+#define v_f_5_b CONST(166703104)
+#define v_b_5_w CONST(166715392)
+#define v_b_5_b CONST(176152576)
+#define v_n_6_scale CONST(176155648)
+#define v_n_6_bias CONST(176158720)
+#define v_a_6_qkv_w CONST(176161792)
+#define v_a_6_qkv_b CONST(183239680)
+#define v_a_6_w CONST(183248896)
+#define v_a_6_b CONST(185608192)
+#define v_m_6_scale CONST(185611264)
+#define v_m_6_bias CONST(185614336)
+#define v_f_6_w CONST(185617408)
+#define v_f_6_b CONST(195054592)
+#define v_b_6_w CONST(195066880)
+#define v_b_6_b CONST(204504064)
+#define v_n_7_scale CONST(204507136)
+#define v_n_7_bias CONST(204510208)
+#define v_a_7_qkv_w CONST(204513280)
+#define v_a_7_qkv_b CONST(211591168)
+#define v_a_7_w CONST(211600384)
+#define v_a_7_b CONST(213959680)
+#define v_m_7_scale CONST(213962752)
+#define v_m_7_bias CONST(213965824)
+#define v_f_7_w CONST(213968896)
+#define v_f_7_b CONST(223406080)
+#define v_b_7_w CONST(223418368)
+#define v_b_7_b CONST(232855552)
+#define v_n_8_scale CONST(232858624)
+#define v_n_8_bias CONST(232861696)
+#define v_a_8_qkv_w CONST(232864768)
+#define v_a_8_qkv_b CONST(239942656)
+#define v_a_8_w CONST(239951872)
+#define v_a_8_b CONST(242311168)
+#define v_m_8_scale CONST(242314240)
+#define v_m_8_bias CONST(242317312)
+#define v_f_8_w CONST(242320384)
+#define v_f_8_b CONST(251757568)
+#define v_b_8_w CONST(251769856)
+#define v_b_8_b CONST(261207040)
+#define v_n_9_scale CONST(261210112)
+#define v_n_9_bias CONST(261213184)
+#define v_a_9_qkv_w CONST(261216256)
+#define v_a_9_qkv_b CONST(268294144)
+#define v_a_9_w CONST(268303360)
+#define v_a_9_b CONST(270662656)
+#define v_m_9_scale CONST(270665728)
+#define v_m_9_bias CONST(270668800)
+#define v_f_9_w CONST(270671872)
+#define v_f_9_b CONST(280109056)
+#define v_b_9_w CONST(280121344)
+#define v_b_9_b CONST(289558528)
+#define v_n_10_scale CONST(289561600)
+#define v_n_10_bias CONST(289564672)
+#define v_a_10_qkv_w CONST(289567744)
+#define v_a_10_qkv_b CONST(296645632)
+#define v_a_10_w CONST(296654848)
+#define v_a_10_b CONST(299014144)
+#define v_m_10_scale CONST(299017216)
+#define v_m_10_bias CONST(299020288)
+#define v_f_10_w CONST(299023360)
+#define v_f_10_b CONST(308460544)
+#define v_b_10_w CONST(308472832)
+#define v_b_10_b CONST(317910016)
+#define v_n_11_scale CONST(317913088)
+#define v_n_11_bias CONST(317916160)
+#define v_a_11_qkv_w CONST(317919232)
+#define v_a_11_qkv_b CONST(324997120)
+#define v_a_11_w CONST(325006336)
+#define v_a_11_b CONST(327365632)
+#define v_m_11_scale CONST(327368704)
+#define v_m_11_bias CONST(327371776)
+#define v_f_11_w CONST(327374848)
+#define v_f_11_b CONST(336812032)
+#define v_b_11_w CONST(336824320)
+#define v_b_11_b CONST(346261504)
+#define v_n_scale CONST(346264576)
+#define v_n_bias CONST(346267648)
 #define v_a_11_c ARENA(35369984)
 #define v_a_10_c ARENA(35369984)
 #define v_a_9_c ARENA(35369984)
@@ -353,8 +354,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_a_2_c ARENA(35369984)
 #define v_a_1_c ARENA(35369984)
 #define v_a_0_c ARENA(35369984)
-#define v_patches_sum_part_lines CONST(343911424)
-#define v_patches_sum_part ARENA(0)
+#define v_patches_sum_columns ARENA(33554432)
 #define v_h ARENA(35975168)
 #define v_n_0 ARENA(35369984)
 #define v_a_0_t_split ARENA(33554432)
@@ -443,163 +443,164 @@ const vit_b_info *vit_b_describe(void);
 #define v_n_sum ARENA(3072)
 #define v_n_sum2 ARENA(4096)
 #define v_z ARENA(0)
+#define v_patches_sum ARENA(34156544)
 #define v_workspace ARENA_OF(char, 0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
 typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 2359296, 0},  // k
-    {2359552, 0, 3072, 1},  // b
-    {2362624, 3072, 3072, 1},  // token
-    {2365696, 6144, 605184, 1},  // place
-    {2970880, 611328, 3072000, 1},  // fc
-    {6042880, 3683328, 4000, 1},  // bias
-    {6046976, 3687424, 3072, 1},  // n.0.scale
-    {6050048, 3690496, 3072, 1},  // n.0.bias
-    {6053120, 3693568, 7077888, 1},  // a.0.qkv.w
-    {13131008, 10771456, 9216, 1},  // a.0.qkv.b
-    {13140224, 10780672, 2359296, 1},  // a.0.w
-    {15499520, 13139968, 3072, 1},  // a.0.b
-    {15502592, 13143040, 3072, 1},  // m.0.scale
-    {15505664, 13146112, 3072, 1},  // m.0.bias
-    {15508736, 13149184, 9437184, 1},  // f.0.w
-    {24945920, 22586368, 12288, 1},  // f.0.b
-    {24958208, 22598656, 9437184, 1},  // b.0.w
-    {34395392, 32035840, 3072, 1},  // b.0.b
-    {34398464, 32038912, 3072, 1},  // n.1.scale
-    {34401536, 32041984, 3072, 1},  // n.1.bias
-    {34404608, 32045056, 7077888, 1},  // a.1.qkv.w
-    {41482496, 39122944, 9216, 1},  // a.1.qkv.b
-    {41491712, 39132160, 2359296, 1},  // a.1.w
-    {43851008, 41491456, 3072, 1},  // a.1.b
-    {43854080, 41494528, 3072, 1},  // m.1.scale
-    {43857152, 41497600, 3072, 1},  // m.1.bias
-    {43860224, 41500672, 9437184, 1},  // f.1.w
-    {53297408, 50937856, 12288, 1},  // f.1.b
-    {53309696, 50950144, 9437184, 1},  // b.1.w
-    {62746880, 60387328, 3072, 1},  // b.1.b
-    {62749952, 60390400, 3072, 1},  // n.2.scale
-    {62753024, 60393472, 3072, 1},  // n.2.bias
-    {62756096, 60396544, 7077888, 1},  // a.2.qkv.w
-    {69833984, 67474432, 9216, 1},  // a.2.qkv.b
-    {69843200, 67483648, 2359296, 1},  // a.2.w
-    {72202496, 69842944, 3072, 1},  // a.2.b
-    {72205568, 69846016, 3072, 1},  // m.2.scale
-    {72208640, 69849088, 3072, 1},  // m.2.bias
-    {72211712, 69852160, 9437184, 1},  // f.2.w
-    {81648896, 79289344, 12288, 1},  // f.2.b
-    {81661184, 79301632, 9437184, 1},  // b.2.w
-    {91098368, 88738816, 3072, 1},  // b.2.b
-    {91101440, 88741888, 3072, 1},  // n.3.scale
-    {91104512, 88744960, 3072, 1},  // n.3.bias
-    {91107584, 88748032, 7077888, 1},  // a.3.qkv.w
-    {98185472, 95825920, 9216, 1},  // a.3.qkv.b
-    {98194688, 95835136, 2359296, 1},  // a.3.w
-    {100553984, 98194432, 3072, 1},  // a.3.b
-    {100557056, 98197504, 3072, 1},  // m.3.scale
-    {100560128, 98200576, 3072, 1},  // m.3.bias
-    {100563200, 98203648, 9437184, 1},  // f.3.w
-    {110000384, 107640832, 12288, 1},  // f.3.b
-    {110012672, 107653120, 9437184, 1},  // b.3.w
-    {119449856, 117090304, 3072, 1},  // b.3.b
-    {119452928, 117093376, 3072, 1},  // n.4.scale
-    {119456000, 117096448, 3072, 1},  // n.4.bias
-    {119459072, 117099520, 7077888, 1},  // a.4.qkv.w
-    {126536960, 124177408, 9216, 1},  // a.4.qkv.b
-    {126546176, 124186624, 2359296, 1},  // a.4.w
-    {128905472, 126545920, 3072, 1},  // a.4.b
-    {128908544, 126548992, 3072, 1},  // m.4.scale
-    {128911616, 126552064, 3072, 1},  // m.4.bias
-    {128914688, 126555136, 9437184, 1},  // f.4.w
-    {138351872, 135992320, 12288, 1},  // f.4.b
-    {138364160, 136004608, 9437184, 1},  // b.4.w
-    {147801344, 145441792, 3072, 1},  // b.4.b
-    {147804416, 145444864, 3072, 1},  // n.5.scale
-    {147807488, 145447936, 3072, 1},  // n.5.bias
-    {147810560, 145451008, 7077888, 1},  // a.5.qkv.w
-    {154888448, 152528896, 9216, 1},  // a.5.qkv.b
-    {154897664, 152538112, 2359296, 1},  // a.5.w
-    {157256960, 154897408, 3072, 1},  // a.5.b
-    {157260032, 154900480, 3072, 1},  // m.5.scale
-    {157263104, 154903552, 3072, 1},  // m.5.bias
-    {157266176, 154906624, 9437184, 1},  // f.5.w
-    {166703360, 164343808, 12288, 1},  // f.5.b
-    {166715648, 164356096, 9437184, 1},  // b.5.w
-    {176152832, 173793280, 3072, 1},  // b.5.b
-    {176155904, 173796352, 3072, 1},  // n.6.scale
-    {176158976, 173799424, 3072, 1},  // n.6.bias
-    {176162048, 173802496, 7077888, 1},  // a.6.qkv.w
-    {183239936, 180880384, 9216, 1},  // a.6.qkv.b
-    {183249152, 180889600, 2359296, 1},  // a.6.w
-    {185608448, 183248896, 3072, 1},  // a.6.b
-    {185611520, 183251968, 3072, 1},  // m.6.scale
-    {185614592, 183255040, 3072, 1},  // m.6.bias
-    {185617664, 183258112, 9437184, 1},  // f.6.w
-    {195054848, 192695296, 12288, 1},  // f.6.b
-    {195067136, 192707584, 9437184, 1},  // b.6.w
-    {204504320, 202144768, 3072, 1},  // b.6.b
-    {204507392, 202147840, 3072, 1},  // n.7.scale
-    {204510464, 202150912, 3072, 1},  // n.7.bias
-    {204513536, 202153984, 7077888, 1},  // a.7.qkv.w
-    {211591424, 209231872, 9216, 1},  // a.7.qkv.b
-    {211600640, 209241088, 2359296, 1},  // a.7.w
-    {213959936, 211600384, 3072, 1},  // a.7.b
-    {213963008, 211603456, 3072, 1},  // m.7.scale
-    {213966080, 211606528, 3072, 1},  // m.7.bias
-    {213969152, 211609600, 9437184, 1},  // f.7.w
-    {223406336, 221046784, 12288, 1},  // f.7.b
-    {223418624, 221059072, 9437184, 1},  // b.7.w
-    {232855808, 230496256, 3072, 1},  // b.7.b
-    {232858880, 230499328, 3072, 1},  // n.8.scale
-    {232861952, 230502400, 3072, 1},  // n.8.bias
-    {232865024, 230505472, 7077888, 1},  // a.8.qkv.w
-    {239942912, 237583360, 9216, 1},  // a.8.qkv.b
-    {239952128, 237592576, 2359296, 1},  // a.8.w
-    {242311424, 239951872, 3072, 1},  // a.8.b
-    {242314496, 239954944, 3072, 1},  // m.8.scale
-    {242317568, 239958016, 3072, 1},  // m.8.bias
-    {242320640, 239961088, 9437184, 1},  // f.8.w
-    {251757824, 249398272, 12288, 1},  // f.8.b
-    {251770112, 249410560, 9437184, 1},  // b.8.w
-    {261207296, 258847744, 3072, 1},  // b.8.b
-    {261210368, 258850816, 3072, 1},  // n.9.scale
-    {261213440, 258853888, 3072, 1},  // n.9.bias
-    {261216512, 258856960, 7077888, 1},  // a.9.qkv.w
-    {268294400, 265934848, 9216, 1},  // a.9.qkv.b
-    {268303616, 265944064, 2359296, 1},  // a.9.w
-    {270662912, 268303360, 3072, 1},  // a.9.b
-    {270665984, 268306432, 3072, 1},  // m.9.scale
-    {270669056, 268309504, 3072, 1},  // m.9.bias
-    {270672128, 268312576, 9437184, 1},  // f.9.w
-    {280109312, 277749760, 12288, 1},  // f.9.b
-    {280121600, 277762048, 9437184, 1},  // b.9.w
-    {289558784, 287199232, 3072, 1},  // b.9.b
-    {289561856, 287202304, 3072, 1},  // n.10.scale
-    {289564928, 287205376, 3072, 1},  // n.10.bias
-    {289568000, 287208448, 7077888, 1},  // a.10.qkv.w
-    {296645888, 294286336, 9216, 1},  // a.10.qkv.b
-    {296655104, 294295552, 2359296, 1},  // a.10.w
-    {299014400, 296654848, 3072, 1},  // a.10.b
-    {299017472, 296657920, 3072, 1},  // m.10.scale
-    {299020544, 296660992, 3072, 1},  // m.10.bias
-    {299023616, 296664064, 9437184, 1},  // f.10.w
-    {308460800, 306101248, 12288, 1},  // f.10.b
-    {308473088, 306113536, 9437184, 1},  // b.10.w
-    {317910272, 315550720, 3072, 1},  // b.10.b
-    {317913344, 315553792, 3072, 1},  // n.11.scale
-    {317916416, 315556864, 3072, 1},  // n.11.bias
-    {317919488, 315559936, 7077888, 1},  // a.11.qkv.w
-    {324997376, 322637824, 9216, 1},  // a.11.qkv.b
-    {325006592, 322647040, 2359296, 1},  // a.11.w
-    {327365888, 325006336, 3072, 1},  // a.11.b
-    {327368960, 325009408, 3072, 1},  // m.11.scale
-    {327372032, 325012480, 3072, 1},  // m.11.bias
-    {327375104, 325015552, 9437184, 1},  // f.11.w
-    {336812288, 334452736, 12288, 1},  // f.11.b
-    {336824576, 334465024, 9437184, 1},  // b.11.w
-    {346261760, 343902208, 3072, 1},  // b.11.b
-    {346264832, 343905280, 3072, 1},  // n.scale
-    {346267904, 343908352, 3072, 1},  // n.bias
+    {256, 0, 2359296, 1},  // k
+    {2359552, 2359296, 3072, 1},  // b
+    {2362624, 2362368, 3072, 1},  // token
+    {2365696, 2365440, 605184, 1},  // place
+    {2970880, 2970624, 3072000, 1},  // fc
+    {6042880, 6042624, 4000, 1},  // bias
+    {6046976, 6046720, 3072, 1},  // n.0.scale
+    {6050048, 6049792, 3072, 1},  // n.0.bias
+    {6053120, 6052864, 7077888, 1},  // a.0.qkv.w
+    {13131008, 13130752, 9216, 1},  // a.0.qkv.b
+    {13140224, 13139968, 2359296, 1},  // a.0.w
+    {15499520, 15499264, 3072, 1},  // a.0.b
+    {15502592, 15502336, 3072, 1},  // m.0.scale
+    {15505664, 15505408, 3072, 1},  // m.0.bias
+    {15508736, 15508480, 9437184, 1},  // f.0.w
+    {24945920, 24945664, 12288, 1},  // f.0.b
+    {24958208, 24957952, 9437184, 1},  // b.0.w
+    {34395392, 34395136, 3072, 1},  // b.0.b
+    {34398464, 34398208, 3072, 1},  // n.1.scale
+    {34401536, 34401280, 3072, 1},  // n.1.bias
+    {34404608, 34404352, 7077888, 1},  // a.1.qkv.w
+    {41482496, 41482240, 9216, 1},  // a.1.qkv.b
+    {41491712, 41491456, 2359296, 1},  // a.1.w
+    {43851008, 43850752, 3072, 1},  // a.1.b
+    {43854080, 43853824, 3072, 1},  // m.1.scale
+    {43857152, 43856896, 3072, 1},  // m.1.bias
+    {43860224, 43859968, 9437184, 1},  // f.1.w
+    {53297408, 53297152, 12288, 1},  // f.1.b
+    {53309696, 53309440, 9437184, 1},  // b.1.w
+    {62746880, 62746624, 3072, 1},  // b.1.b
+    {62749952, 62749696, 3072, 1},  // n.2.scale
+    {62753024, 62752768, 3072, 1},  // n.2.bias
+    {62756096, 62755840, 7077888, 1},  // a.2.qkv.w
+    {69833984, 69833728, 9216, 1},  // a.2.qkv.b
+    {69843200, 69842944, 2359296, 1},  // a.2.w
+    {72202496, 72202240, 3072, 1},  // a.2.b
+    {72205568, 72205312, 3072, 1},  // m.2.scale
+    {72208640, 72208384, 3072, 1},  // m.2.bias
+    {72211712, 72211456, 9437184, 1},  // f.2.w
+    {81648896, 81648640, 12288, 1},  // f.2.b
+    {81661184, 81660928, 9437184, 1},  // b.2.w
+    {91098368, 91098112, 3072, 1},  // b.2.b
+    {91101440, 91101184, 3072, 1},  // n.3.scale
+    {91104512, 91104256, 3072, 1},  // n.3.bias
+    {91107584, 91107328, 7077888, 1},  // a.3.qkv.w
+    {98185472, 98185216, 9216, 1},  // a.3.qkv.b
+    {98194688, 98194432, 2359296, 1},  // a.3.w
+    {100553984, 100553728, 3072, 1},  // a.3.b
+    {100557056, 100556800, 3072, 1},  // m.3.scale
+    {100560128, 100559872, 3072, 1},  // m.3.bias
+    {100563200, 100562944, 9437184, 1},  // f.3.w
+    {110000384, 110000128, 12288, 1},  // f.3.b
+    {110012672, 110012416, 9437184, 1},  // b.3.w
+    {119449856, 119449600, 3072, 1},  // b.3.b
+    {119452928, 119452672, 3072, 1},  // n.4.scale
+    {119456000, 119455744, 3072, 1},  // n.4.bias
+    {119459072, 119458816, 7077888, 1},  // a.4.qkv.w
+    {126536960, 126536704, 9216, 1},  // a.4.qkv.b
+    {126546176, 126545920, 2359296, 1},  // a.4.w
+    {128905472, 128905216, 3072, 1},  // a.4.b
+    {128908544, 128908288, 3072, 1},  // m.4.scale
+    {128911616, 128911360, 3072, 1},  // m.4.bias
+    {128914688, 128914432, 9437184, 1},  // f.4.w
+    {138351872, 138351616, 12288, 1},  // f.4.b
+    {138364160, 138363904, 9437184, 1},  // b.4.w
+    {147801344, 147801088, 3072, 1},  // b.4.b
+    {147804416, 147804160, 3072, 1},  // n.5.scale
+    {147807488, 147807232, 3072, 1},  // n.5.bias
+    {147810560, 147810304, 7077888, 1},  // a.5.qkv.w
+    {154888448, 154888192, 9216, 1},  // a.5.qkv.b
+    {154897664, 154897408, 2359296, 1},  // a.5.w
+    {157256960, 157256704, 3072, 1},  // a.5.b
+    {157260032, 157259776, 3072, 1},  // m.5.scale
+    {157263104, 157262848, 3072, 1},  // m.5.bias
+    {157266176, 157265920, 9437184, 1},  // f.5.w
+    {166703360, 166703104, 12288, 1},  // f.5.b
+    {166715648, 166715392, 9437184, 1},  // b.5.w
+    {176152832, 176152576, 3072, 1},  // b.5.b
+    {176155904, 176155648, 3072, 1},  // n.6.scale
+    {176158976, 176158720, 3072, 1},  // n.6.bias
+    {176162048, 176161792, 7077888, 1},  // a.6.qkv.w
+    {183239936, 183239680, 9216, 1},  // a.6.qkv.b
+    {183249152, 183248896, 2359296, 1},  // a.6.w
+    {185608448, 185608192, 3072, 1},  // a.6.b
+    {185611520, 185611264, 3072, 1},  // m.6.scale
+    {185614592, 185614336, 3072, 1},  // m.6.bias
+    {185617664, 185617408, 9437184, 1},  // f.6.w
+    {195054848, 195054592, 12288, 1},  // f.6.b
+    {195067136, 195066880, 9437184, 1},  // b.6.w
+    {204504320, 204504064, 3072, 1},  // b.6.b
+    {204507392, 204507136, 3072, 1},  // n.7.scale
+    {204510464, 204510208, 3072, 1},  // n.7.bias
+    {204513536, 204513280, 7077888, 1},  // a.7.qkv.w
+    {211591424, 211591168, 9216, 1},  // a.7.qkv.b
+    {211600640, 211600384, 2359296, 1},  // a.7.w
+    {213959936, 213959680, 3072, 1},  // a.7.b
+    {213963008, 213962752, 3072, 1},  // m.7.scale
+    {213966080, 213965824, 3072, 1},  // m.7.bias
+    {213969152, 213968896, 9437184, 1},  // f.7.w
+    {223406336, 223406080, 12288, 1},  // f.7.b
+    {223418624, 223418368, 9437184, 1},  // b.7.w
+    {232855808, 232855552, 3072, 1},  // b.7.b
+    {232858880, 232858624, 3072, 1},  // n.8.scale
+    {232861952, 232861696, 3072, 1},  // n.8.bias
+    {232865024, 232864768, 7077888, 1},  // a.8.qkv.w
+    {239942912, 239942656, 9216, 1},  // a.8.qkv.b
+    {239952128, 239951872, 2359296, 1},  // a.8.w
+    {242311424, 242311168, 3072, 1},  // a.8.b
+    {242314496, 242314240, 3072, 1},  // m.8.scale
+    {242317568, 242317312, 3072, 1},  // m.8.bias
+    {242320640, 242320384, 9437184, 1},  // f.8.w
+    {251757824, 251757568, 12288, 1},  // f.8.b
+    {251770112, 251769856, 9437184, 1},  // b.8.w
+    {261207296, 261207040, 3072, 1},  // b.8.b
+    {261210368, 261210112, 3072, 1},  // n.9.scale
+    {261213440, 261213184, 3072, 1},  // n.9.bias
+    {261216512, 261216256, 7077888, 1},  // a.9.qkv.w
+    {268294400, 268294144, 9216, 1},  // a.9.qkv.b
+    {268303616, 268303360, 2359296, 1},  // a.9.w
+    {270662912, 270662656, 3072, 1},  // a.9.b
+    {270665984, 270665728, 3072, 1},  // m.9.scale
+    {270669056, 270668800, 3072, 1},  // m.9.bias
+    {270672128, 270671872, 9437184, 1},  // f.9.w
+    {280109312, 280109056, 12288, 1},  // f.9.b
+    {280121600, 280121344, 9437184, 1},  // b.9.w
+    {289558784, 289558528, 3072, 1},  // b.9.b
+    {289561856, 289561600, 3072, 1},  // n.10.scale
+    {289564928, 289564672, 3072, 1},  // n.10.bias
+    {289568000, 289567744, 7077888, 1},  // a.10.qkv.w
+    {296645888, 296645632, 9216, 1},  // a.10.qkv.b
+    {296655104, 296654848, 2359296, 1},  // a.10.w
+    {299014400, 299014144, 3072, 1},  // a.10.b
+    {299017472, 299017216, 3072, 1},  // m.10.scale
+    {299020544, 299020288, 3072, 1},  // m.10.bias
+    {299023616, 299023360, 9437184, 1},  // f.10.w
+    {308460800, 308460544, 12288, 1},  // f.10.b
+    {308473088, 308472832, 9437184, 1},  // b.10.w
+    {317910272, 317910016, 3072, 1},  // b.10.b
+    {317913344, 317913088, 3072, 1},  // n.11.scale
+    {317916416, 317916160, 3072, 1},  // n.11.bias
+    {317919488, 317919232, 7077888, 1},  // a.11.qkv.w
+    {324997376, 324997120, 9216, 1},  // a.11.qkv.b
+    {325006592, 325006336, 2359296, 1},  // a.11.w
+    {327365888, 327365632, 3072, 1},  // a.11.b
+    {327368960, 327368704, 3072, 1},  // m.11.scale
+    {327372032, 327371776, 3072, 1},  // m.11.bias
+    {327375104, 327374848, 9437184, 1},  // f.11.w
+    {336812288, 336812032, 12288, 1},  // f.11.b
+    {336824576, 336824320, 9437184, 1},  // b.11.w
+    {346261760, 346261504, 3072, 1},  // b.11.b
+    {346264832, 346264576, 3072, 1},  // n.scale
+    {346267904, 346267648, 3072, 1},  // n.bias
 };
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
@@ -751,102 +752,6 @@ static __device__ __forceinline__ void await_previous() {
 #endif
 }
 
-// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
-// terms. A thread has RM rows, and RN columns of which V lie together.
-template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
-struct product_tile {
-    __align__(16) float a[2][KC][BM + 4];
-    __align__(16) float b[2][KC][BN + 4];
-
-    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
-    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
-    // Row i and column j of those that a thread stores, RM / PARTS by RN.
-    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) {
-        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
-    }
-
-    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
-    static __device__ unsigned turned(unsigned k) { return KC > 16 ? k / 8u * 4u % 16u : 0u; }
-
-    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
-    template <bool ALONG, int B>
-    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
-        const unsigned k = ALONG ? e % KC : e / B;
-        to[k][(ALONG ? e / KC : e % B) ^ turned(k)] = v;
-    }
-    template <bool ALONG, int B>
-    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
-        const float w[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);
-    }
-
-    // acc += the product of what was put at `turn`, over the thread's part of the terms.
-    __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {
-#pragma unroll
-        for (int k = 0; k < KC / PARTS; k++) {
-            const unsigned t = part() * (KC / PARTS) + k, other = turned(t);
-            float x[RM], y[RN];
-#pragma unroll
-            for (int i = 0; i < RM; i++) x[i] = a[turn][t][((top() + i / 4 * 4) ^ other) + i % 4];
-#pragma unroll
-            for (int j = 0; j < RN; j++) y[j] = b[turn][t][(column(j / V * V) ^ other) + j % V];
-#pragma unroll
-            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
-        }
-    }
-
-    // Adds up the groups' sums in order; a thread keeps the rows that it stores.
-    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        float *sums = &a[0][0][0];
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < RM * RN; i++)
-            sums[(part() * BM + top() + i / RN) * BN + column(i % RN)] = acc[i / RN][i % RN];
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < RM * RN / PARTS; i++) {
-            float v = 0.f;
-#pragma unroll
-            for (int p = 0; p < PARTS; p++) v += sums[(p * BM + row(i / RN)) * BN + column(i % RN)];
-            acc[i / RN][i % RN] = v;
-        }
-    }
-
-    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
-    // first (EARLY 1) or the second factor (2), is before that one is over.
-    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
-    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
-                                             float (&acc)[RM][RN]) {
-        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
-        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];
-        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
-        int turn = 0;
-        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-#pragma unroll
-            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
-                vb[i] = load_b(e + 256u * i, k0);
-            if (EARLY != 1 && k0 == 0) await_previous();
-#pragma unroll
-            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
-            if (EARLY == 1 && k0 == 0) await_previous();
-#pragma unroll
-            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
-                vb[i] = load_b(e + 256u * i, k0);
-            if (k0 > 0) step(turn ^ 1, acc);
-            if (k0 >= terms) break;
-#pragma unroll
-            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);
-#pragma unroll
-            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);
-            __syncthreads();
-        }
-        if (PARTS > 1) sum(acc);
-    }
-};
-
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -856,104 +761,45 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     return v;
 }
 
-// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
-// to sum to[k] * ik.
-struct relay {
-    int rank;
-    long long base, n[6], from[6], to[6];
-};
-
-static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
-    float *__restrict__ y, const relay r) {
-    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
-    for (int k = r.rank - 1; k >= 0; k--) {
-        from += id % r.n[k] * r.from[k];
-        to += id % r.n[k] * r.to[k];
-        id /= r.n[k];
-    }
-    if (id == 0) y[to] = p0[from];
-}
-
-// by summation splitting (r0,r1 inside), variable substitution
-// patches.sum.part[i0,i1,i2,i3] = sum(r0,r1) x[0,r0,16*i2+r1,i0+16*i3] *
-//     patches.sum.part.lines[i0,i1,r0,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(256) k_product_37887cdd(const float *__restrict__ p0,
-    const float *p1, float *__restrict__ y) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 12u * 64u;
-    const int i0 = (int)(id / 24u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 4u);
-        const int r1 = (int)(k0 + e % 4u * 4u);
-        return *reinterpret_cast<const float4 *>(p0 + i0 * 36864 + i1 * 48 + r1);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 128u;
-        const int i3 = (int)(n % 14u);
-        const int i2 = (int)(n / 14u);
-        const int r0 = (int)k0 / 16u;
-        const int r1 = (int)(k0 % 16u + e / 128u);
-        return n < 196u ? p1[r0 * 50176 + i2 * 3584 + r1 * 224 + i3 * 16 + i0] : 0.f;
-    };
-    float acc[4][8] = {};
-    tile.multiply<true, false, 1>(48u, a, b, acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 196) {
-            *reinterpret_cast<float4 *>(y + i0 * 150528 + i1 * 196 + i3) = make_float4(acc[i][j],
-                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
-        }
-    }
-}
-
-// by summation splitting
-// patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.part[r0,i1,i2,i3]
-static __device__ __forceinline__ void slice_reduce_4bf3964a(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 49u) * 4;
-    const int i1 = (int)(id / 49u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0 * 150528 + i1 * 196 + i3);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(acc0, acc1, acc2, acc3);
+// by operand re-laid
+// patches.sum.columns[i0,i1,i2,i3,i4] = x[0,i2,16*i0+i3,16*i1+i4] where i0 in 0:14, i1 in 0:14, i3
+//     in 0:16, i4 in 0:16
+static __global__ void __launch_bounds__(128) k_map_937fa9f9(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    await_previous();
+    if (id >= 37632u) return;
+    const int i4 = (int)(id % 4u) * 4;
+    const int i3 = (int)(id / 4u % 16u);
+    const int i2 = (int)(id / 64u % 3u);
+    const int i1 = (int)(id / 192u % 14u);
+    const int i0 = (int)(id / 2688u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 50176 + i0 * 3584 + i3 * 224
+        + i1 * 16 + i4);
+    *reinterpret_cast<float4 *>(y + i0 * 10752 + i1 * 768 + i2 * 256 + i3 * 16
+        + i4) = make_float4(v0.x, v0.y, v0.z, v0.w);
 }
 
 // h[0,i1,i2] = place[0,i1,i2] + first[0,i1,i2] + (patches.sum[0,i2,(i1+13)/14-1,(i1+13)%14] +
 //     b[i2]) * [i1 >= 1] where i1 in 0:197, pad first 0, pad patches.sum 0
-static __device__ __forceinline__ void slice_map_68c71b39(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_dbbfce07(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, unsigned id) {
-    const int i1 = (int)(id % 197u);
-    const int i2 = (int)(id / 197u);
-    const int t0 = (i1 + 13) / 14;
-    const float v0 = p0[i1 * 768 + i2] + (i1 < 1 ? p1[i2] : 0.f) + (i1 >= 1 ? (t0 >= 1 ? p2[i1 - 1]
-        : 0.f) + p3[i2] : 0.f);
-    y[i1 * 768 + i2] = v0;
-}
-
-// patches.sum by slices in shared memory, then h
-static __global__ void __launch_bounds__(256) k_stitch_89507d72(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
-    __shared__ __align__(16) float slices[784];
-    float *const own = slices + threadIdx.y * 196u;
-    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
+    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
     await_previous();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_reduce_4bf3964a(p0, own, slice * 49u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 197u; k += 64u)
-        slice_map_68c71b39(p1, p2, own, p3, y, slice * 197u + k);
+    if (id >= 37824u) return;
+    const int i2 = (int)(id % 192u) * 4;
+    const int i1 = (int)(id / 192u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + i2);
+    const float4 v1 = i1 < 1 ? *reinterpret_cast<const float4 *>(p1 + i2) : make_float4(0.f, 0.f,
+        0.f, 0.f);
+    const int t0 = (i1 + 13) / 14;
+    const float4 v2 = t0 >= 1 ? *reinterpret_cast<const float4 *>(p2 + i1 * 768 + i2 - 768)
+        : make_float4(0.f, 0.f, 0.f, 0.f);
+    const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i2);
+    *reinterpret_cast<float4 *>(y + i1 * 768 + i2) = make_float4(v0.x + v1.x + (i1 >= 1 ? v2.x
+        + v3.x : 0.f), v0.y + v1.y + (i1 >= 1 ? v2.y + v3.y : 0.f),
+        v0.z + v1.z + (i1 >= 1 ? v2.z + v3.z : 0.f), v0.w + v1.w + (i1 >= 1 ? v2.w + v3.w : 0.f));
 }
 
 // n.0.sum[0,i1] = sum(r0) h[0,i1,r0]
@@ -1400,6 +1246,8 @@ static int gemm_run(vit_b *h, const gemm_size *g, const float *a, const float *b
     stepped(h, g->name);
     return 0;
 }
+static const gemm_size gemm_patches_sum = {"patches.sum", 0, 1, 1, 196, 768, 768, 768, 768, 768, 0,
+    0, 0, 1.f};
 static const gemm_size gemm_f_0_p = {"f.0.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
 static const gemm_size gemm_f_1_p = {"f.1.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
@@ -1578,9 +1426,7 @@ static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, di
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(vit_b *m, cudaStream_t stream) {
     (void)stream;
-    // patches.sum.part.lines[i0,i1,i2,i3] = k[i1,i2,i3,i0]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "patches.sum.part.lines", 2304, 256, stream, v_k,
-        v_patches_sum_part_lines, relay{2, 0, {16, 36864}, {1, 16}, {36864, 1}}));
+    (void)m;
     return 0;
 }
 
@@ -1607,7 +1453,7 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_937fa9f9);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1626,7 +1472,6 @@ static int check_device(vit_b *m) {
 
 static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 346270720ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 2359296ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
         char *to = uploads[i].kept ? m->constants : m->init;
         CUDA_CALL(m, "weights",
@@ -1714,10 +1559,14 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
-    CALL(launch(m, ORDERED, k_product_37887cdd, "patches.sum.part", 384, 256, stream,
-        v_patches_sum_part_lines, v_x, v_patches_sum_part));
-    CALL(launch(m, EARLY, k_stitch_89507d72, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
-        v_place, v_token, v_b, v_h));
+    CALL(launch(m, ORDERED, k_map_937fa9f9, "patches.sum.columns", 294, 128, stream, v_x,
+        v_patches_sum_columns));
+    // by operand re-laid
+    // patches.sum[0,i1,i2,i3] = sum(r0,r1,r2) patches.sum.columns[i2,i3,r0,r1,r2] * k[i1,r0,r1,r2]
+    // patches.sum stored as [i0,i2,i3,i1]
+    CALL(gemm_run(m, &gemm_patches_sum, v_patches_sum_columns, v_k, v_patches_sum));
+    CALL(launch(m, ORDERED, k_map_dbbfce07, "h", 296, 128, stream, v_place, v_token, v_patches_sum,
+        v_b, v_h));
     CALL(launch(m, EARLY, k_row_5e8e7580, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias,
         v_n_0));
     // a.0.qkv.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * a.0.qkv.w[r0,i2]
@@ -1795,8 +1644,6 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.4", 197, 32, stream, v_r_4, v_m_4_scale, v_m_4_bias,
         v_m_4));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_4_p, v_m_4, v_f_4_w, v_f_4_p));
     return 0;
 }
 
@@ -1805,6 +1652,8 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
+    // as f.0.p
+    CALL(gemm_run(m, &gemm_f_4_p, v_m_4, v_f_4_w, v_f_4_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.4", 591, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
@@ -1883,8 +1732,6 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
     CALL(launch(m, ORDERED, k_row_5e8e7580, "m.9", 197, 32, stream, v_r_9, v_m_9_scale, v_m_9_bias,
         v_m_9));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_9_p, v_m_9, v_f_9_w, v_f_9_p));
     return 0;
 }
 
@@ -1893,6 +1740,8 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
     (void)in;
     (void)out;
     (void)stream;
+    // as f.0.p
+    CALL(gemm_run(m, &gemm_f_9_p, v_m_9, v_f_9_w, v_f_9_p));
     CALL(launch(m, ORDERED, k_map_c632a3f1, "g.9", 591, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
@@ -2215,6 +2064,6 @@ static const vit_b_tensor info_weights[] = {
 static const vit_b_info info = {
     "vit_b", 1, 1, 152, info_inputs, info_outputs, info_weights,
     VIT_B_ARENA_BYTES, VIT_B_WEIGHT_BYTES,
-    346270720ull, 388236288ull, 0x5406cefa10622f11ull};
+    346270720ull, 385876992ull, 0x5406cefa10622f11ull};
 
 const vit_b_info *vit_b_describe(void) { return &info; }

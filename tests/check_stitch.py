@@ -45,7 +45,7 @@ def cost(text):
 def choices(folder):
     """What is stitched, where that is off, and that a plan with it is the cheaper one."""
     text = emit(folder, *SIZES)
-    expect("stitched", ["bc.data", "yc.data", "z", "u"], stitched(text))
+    expect("stitched", ["bc.data", "yc.data", "z", "u", "c"], stitched(text))
     # Others read b and r too, so that their kernels store them; a and q are nowhere in memory.
     places = re.findall(r"^#define v_([abqr]) ", text, re.M)
     expect("stored", ["b", "r"], sorted(places))
@@ -99,7 +99,7 @@ def runs(folder, text):
         kernel.replace("    __syncthreads();\n", "", 1) if " k_stitch_" in kernel[:200] else kernel
         for kernel in kernels)
     barrier = "__syncthreads();"
-    expect("barriers to take away", 4, text.count(barrier) - bare.count(barrier))
+    expect("barriers to take away", 5, text.count(barrier) - bare.count(barrier))
     expect("a race without them", RACE, status("bare", "race", bare, ""))
 
 

@@ -7,15 +7,16 @@
 // inputs    x: f32[1,64,56,56]
 // outputs   y: f32[1,64,56,56]
 // weights   4 tensors, blob of 289 kB
-// memory    arena 3592 kB (workspace 64 kB of it), constants 1153 kB, peak in create 5033 kB
-// plan      5 steps, 9.7 us estimated; 22.1 us without derivation
+// memory    arena 4312 kB (workspace 64 kB of it), constants 1153 kB, peak in create 5753 kB
+// plan      6 steps, 14.9 us estimated; 24.7 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 1.2 us more
-// by        basis change 5
-//     1.3 us est. t1.sum.data      k_basis_9a213487
-//     2.5 us est. t1.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     2.2 us est. t3.sum.data      k_stitch_65b9ca46
-//     2.5 us est. t3.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.3 us est. y                k_basis_4fef643c
+// by        basis change 6
+//     1.8 us est. t1.sum.data      k_basis_9a213487
+//     3.8 us est. t1.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.8 us est. t2               k_basis_510fede9
+//     1.8 us est. t3.sum.data      k_basis_9a213487
+//     3.8 us est. t3.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
+//     1.9 us est. y                k_basis_4fef643c
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -26,7 +27,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define BASIC_BLOCK_ARENA_BYTES 3678208ull
+#define BASIC_BLOCK_ARENA_BYTES 4415488ull
 #define BASIC_BLOCK_WEIGHT_BYTES 295680ull
 
 #ifdef __cplusplus
@@ -100,6 +101,7 @@ const basic_block_info *basic_block_describe(void);
 #define v_t1_sum_filter CONST(590336)
 #define v_t1_sum_data ARENA(0)
 #define v_t1_sum_product ARENA(1806336)
+#define v_t2 ARENA(3612672)
 #define v_t3_sum_data ARENA(0)
 #define v_t3_sum_product ARENA(1806336)
 
@@ -250,8 +252,11 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // t1.sum[0,i1,i2,i3] = sum(r0,r1) t1.sum.product[r0,r1,i1,i2/4,i3/4] * t1.sum.at[i2%4,r0] *
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // t2[0,i1,i2,i3] = relu(t1.sum[0,i1,i2,i3] + b1[i1])
-static __device__ __forceinline__ void slice_basis_1f36a072(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+static __global__ void __launch_bounds__(64) k_basis_510fede9(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    await_previous();
+    if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -274,59 +279,10 @@ static __device__ __forceinline__ void slice_basis_1f36a072(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(relu(d[o0][0]
-            + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0), relu(d[o0][3] + v0));
+        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+            relu(d[o0][3] + v0));
     }
-}
-
-// by basis change F(4x4,3x3)
-// t3.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) t2[0,i2,4*i3+r0-1,4*i4+r1-1] * t1.sum.bt[i0,r0] *
-//     t1.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad t2 0
-static __device__ __forceinline__ void slice_basis_df4df871(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i4 = (int)(id % 14u);
-    const int i3 = (int)(id / 14u % 14u);
-    const int i2 = (int)(id / 196u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i3 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i4 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[t0 * 56 + t1] : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 75264 + o1 * 12544 + i2 * 196 + i3 * 14 + i4] = d[o0][o1];
-        }
-    }
-}
-
-// t2 by slices in shared memory, then t3.sum.data
-static __global__ void __launch_bounds__(224) k_stitch_65b9ca46(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[3136];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_1f36a072(p0, p1, own, slice * 196u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_df4df871(own, y, slice * 196u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -383,6 +339,8 @@ struct basic_block {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cublasHandle_t cublas;
 };
 
@@ -473,9 +431,22 @@ enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before 
 template <class... P, class... A>
 static int launch(basic_block *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
     (void)when;
     kernel<<<grid, block, 0, stream>>>(args...);
     CUDA_CALL(m, name, cudaGetLastError());
+#endif
     stepped(m, name);
     return 0;
 }
@@ -519,6 +490,14 @@ static int check_device(basic_block *m) {
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     return 0;
 }
 
@@ -583,6 +562,8 @@ int basic_block_create(basic_block **out, const void *weights, size_t bytes,
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -597,8 +578,8 @@ static int steps(basic_block *m, const void *const *in, void *const *out,
     // t1.sum.product[i0,i1,i2,i3,i4] = sum(r0) t1.sum.data[i0,i1,r0,i3,i4] *
     //     t1.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_t1_sum_product, v_t1_sum_filter, v_t1_sum_data, v_t1_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_65b9ca46, "t3.sum.data", 64, 224, stream, v_t1_sum_product,
-        v_b1, v_t3_sum_data));
+    CALL(launch(m, ORDERED, k_basis_510fede9, "t2", 196, 64, stream, v_t1_sum_product, v_b1, v_t2));
+    CALL(launch(m, EARLY, k_basis_9a213487, "t3.sum.data", 196, 64, stream, v_t2, v_t3_sum_data));
     // as t1.sum.product
     CALL(gemm_run(m, &gemm_t3_sum_product, v_t3_sum_filter, v_t3_sum_data, v_t3_sum_product));
     CALL(launch(m, ORDERED, k_basis_4fef643c, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2,
@@ -624,6 +605,9 @@ static int check_run(basic_block *m, const void *const *in, void *const *out) {
 
 static int run_on(basic_block *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
@@ -724,6 +708,6 @@ static const basic_block_tensor info_weights[] = {
 static const basic_block_info info = {
     "basic_block", 1, 1, 4, info_inputs, info_outputs, info_weights,
     BASIC_BLOCK_ARENA_BYTES, BASIC_BLOCK_WEIGHT_BYTES,
-    1180160ull, 5153280ull, 0xffd4ac5d5c860f17ull};
+    1180160ull, 5890560ull, 0xffd4ac5d5c860f17ull};
 
 const basic_block_info *basic_block_describe(void) { return &info; }

@@ -8,12 +8,12 @@
 // outputs   y: f32[1,256,14,14]
 // weights   1 tensors, blob of 4608 kB
 // memory    arena 19 MB (workspace 16 MB of it), constants 8192 kB, peak in create 32 MB
-// plan      3 steps, 11.2 us estimated; 17.2 us without derivation
-// libraries cuBLAS (596 MB) 1 step, without it up to 1.2 us more
+// plan      3 steps, 13.1 us estimated; 19.6 us without derivation
+// libraries cuBLAS (596 MB) 1 step, without it up to 1.3 us more
 // by        basis change 3
-//     1.3 us est. y.data           k_basis_db639b79
-//     8.6 us est. y.product        cuBLAS sgemm 256 x 64 x 512, batch 16
-//     1.3 us est. y.phases         k_basis_7786c53b
+//     1.7 us est. y.data           k_basis_db639b79
+//     9.9 us est. y.product        cuBLAS sgemm 256 x 64 x 512, batch 16
+//     1.5 us est. y.phases         k_basis_7786c53b
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>

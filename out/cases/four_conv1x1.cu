@@ -11,14 +11,14 @@
 //           d: f32[1,160,18,18]
 // weights   4 tensors, blob of 2112 kB
 // memory    arena 14 MB (workspace 14 MB of it), constants 2112 kB, peak in create 18 MB
-// plan      5 steps, 16.4 us estimated; 16.9 us without derivation
-// libraries cuBLAS (596 MB) 1 step, without it up to 1.7 us more
+// plan      5 steps, 18.1 us estimated; 22.1 us without derivation
+// libraries cuBLAS (596 MB) 1 step, without it up to 2.5 us more
 // by        merging 5
-//    11.2 us est. a.merged         cuBLAS sgemm 704 x 324 x 768
-//     1.3 us est. a                k_map_971a6660
-//     1.3 us est. b                k_map_250a316b
-//     1.3 us est. c                k_map_3d23d44b
-//     1.3 us est. d                k_map_975d5781
+//    12.5 us est. a.merged         cuBLAS sgemm 704 x 324 x 768
+//     1.4 us est. a                k_map_971a6660
+//     1.4 us est. b                k_map_250a316b
+//     1.4 us est. c                k_map_3d23d44b
+//     1.4 us est. d                k_map_975d5781
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>

@@ -9,9 +9,9 @@
 // outputs   s: f32[8,10000,2001]
 // weights   0 tensors, blob of 256 B
 // memory    arena 0 B (workspace 0 B of it), constants 0 B, peak in create 0 B
-// plan      1 step, 762.1 us estimated; nothing derived is cheaper
+// plan      1 step, 763.4 us estimated; nothing derived is cheaper
 // libraries none
-//   762.1 us est. s                k_band_df89e0bc
+//   763.4 us est. s                k_band_df89e0bc
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>

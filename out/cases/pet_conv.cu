@@ -8,12 +8,12 @@
 // outputs   y: f32[1,64,38,38]
 // weights   1 tensors, blob of 300 kB
 // memory    arena 5750 kB (workspace 64 kB of it), constants 432 kB, peak in create 6482 kB
-// plan      3 steps, 5.2 us estimated; 9.2 us without derivation
+// plan      3 steps, 7.9 us estimated; 10.9 us without derivation
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.3 us more
 // by        basis change 3
-//     1.3 us est. y.data           k_basis_dfc5061d
-//     2.6 us est. y.product        cuBLAS sgemm 64 x 361 x 48, batch 36
-//     1.3 us est. y                k_basis_7814ea0f
+//     2.0 us est. y.data           k_basis_dfc5061d
+//     3.9 us est. y.product        cuBLAS sgemm 64 x 361 x 48, batch 36
+//     2.0 us est. y                k_basis_7814ea0f
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
