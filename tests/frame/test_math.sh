@@ -153,6 +153,25 @@ refused 2 'V100 SXM2 has no TF32' --math tf32 --gpu v100
 refused 2 'given twice' --math tf32 --math fp16
 [ ! -e "$work/none.cu" ] && pass || fail 'nothing is written'
 
+# ---- proofs for a report have a budget together: a sum that takes minutes is left out, and the rest
+# is there
+
+cat > "$work/long.ein" << 'END'
+ein 1
+model long
+input x: f32[1,65536,65536]
+input z: f32[16,16]
+output y, w
+s = ReduceSum(x; axes=[1,2], keepdims=0)
+y = Relu(s)
+m = MatMul(z, z)
+w = Relu(m)
+END
+check 'a report is emitted in time' timeout 60 $einnet emit "$work/long.ein" --math fp16 \
+    --inspect -o "$work/long.cu" --test "$work/long_test.cu"
+has long_test.cu '^ +[{]"w", v_w, '
+has_not long_test.cu '^ +[{]"[sy]", v_'
+
 if ! command -v nvcc > /dev/null; then
     echo 'skipped: nvcc is not on PATH'
     finish
