@@ -415,7 +415,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
     bool half = t->math == EIN__MATH_FP16;
-    g->needs |= half ? EIN__NEED_ATTEND_HALF | EIN__NEED_HALF : EIN__NEED_ATTEND_TF32;
+    ein__kneed(g, half ? EIN__NEED_ATTEND_HALF : EIN__NEED_ATTEND_TF32);
+    if (half) ein__kneed(g, EIN__NEED_HALF);
     ein__kattention_parts(g, step, f, t->keys, to, &x);
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
         ein__key k[2 + EIN__KATTENTION_KEYS + 7] = {{0}};

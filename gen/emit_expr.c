@@ -1,31 +1,6 @@
 // Scalar expressions as C text. Whatever is used twice, or would make a line long, gets a name
 // where its last iterator is known.
 
-// What a kernel's text asks of the emitted file: headers, and helpers shifted by the ein__red.
-enum {
-    EIN__NEED_HALF = 1,
-    EIN__NEED_BF16 = 2,
-    EIN__NEED_WARP = 4,
-    EIN__NEED_BLOCK = 256,
-    EIN__NEED_TILES = 1 << 13,
-    EIN__NEED_LOAD4 = 1 << 14,
-    EIN__NEED_STORE4 = 1 << 15,
-    EIN__NEED_AWAIT = 1 << 16,  // it can be launched before the kernel before it is over
-    EIN__NEED_PARTS = 1 << 17,
-    EIN__NEED_LAST = 1 << 18,
-    EIN__NEED_RANKED = 1 << 19,
-    EIN__NEED_ATTEND_TF32 = 1 << 20,
-    EIN__NEED_ATTEND_HALF = 1 << 21,
-    EIN__NEED_TENSOR_TF32 = 1 << 22,
-    EIN__NEED_TENSOR_HALF = 1 << 23,
-    EIN__NEED_LOAD8 = 1 << 24,
-    EIN__NEED_STORE8 = 1 << 25,
-    EIN__NEED_FILL8 = 1 << 26,
-    EIN__NEED_FLOAT8 = 1 << 27,
-    EIN__NEED_ROWS = 1 << 28,
-    EIN__NEED_INTEGER = 1 << 29,
-    EIN__NEED_RELU = 1 << 30
-};
 enum { EIN__LONG = 60 };
 
 static const char *const ein__klane[EIN__KLANES] = {"x", "y", "z", "w", "b.x", "b.y", "b.z", "b.w"};
@@ -89,12 +64,12 @@ static ein__ktext ein__kload(ein__kgen *g, const ein__kaccess *at, int level) {
         if (g->num == EIN__NUM_DOUBLE) s = ein__namef(g->ctx, "(double)%s", s), prec = EIN__PREFIX;
         break;
     case EIN__F16:
-        g->needs |= EIN__NEED_HALF;
+        ein__kneed(g, EIN__NEED_HALF);
         s = ein__namef(g->ctx, "__half2float(%s)", s);
         if (g->num == EIN__NUM_DOUBLE) s = ein__namef(g->ctx, "(double)%s", s), prec = EIN__PREFIX;
         break;
     case EIN__BF16:
-        g->needs |= EIN__NEED_BF16;
+        ein__kneed(g, EIN__NEED_BF16);
         s = ein__namef(g->ctx, "__bfloat162float(%s)", s);
         if (g->num == EIN__NUM_DOUBLE) s = ein__namef(g->ctx, "(double)%s", s), prec = EIN__PREFIX;
         break;
@@ -121,7 +96,7 @@ static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
     bool half = at->dtype == EIN__F16, eight = g->vec == 8;
     const char *load = half && eight ? "load_half8" : half ? "load_half4" : "load_float8";
     if (half || eight)
-        g->needs |= !eight ? EIN__NEED_LOAD4 : half ? EIN__NEED_LOAD8 : EIN__NEED_FLOAT8;
+        ein__kneed(g, !eight ? EIN__NEED_LOAD4 : half ? EIN__NEED_LOAD8 : EIN__NEED_FLOAT8);
     else load = ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
     if (!strcmp(at->at.s, "0")) return ein__namef(g->ctx, "%s(%s)", load, at->param);
     return ein__namef(g->ctx, "%s(%s + %s)", load, at->param, ein__kparen(g, at->at, EIN__TERM));
@@ -131,7 +106,7 @@ static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
 static const char *ein__kfill(ein__kgen *g, const char *v) {
     ein__buf b = {0};
     if (g->vec == 8) {
-        g->needs |= EIN__NEED_FILL8;
+        ein__kneed(g, EIN__NEED_FILL8);
         return ein__namef(g->ctx, "make_float8(%s)", v);
     }
     ein__putf(&b, "make_%s(%s", ein__kvec_type(g), v);
@@ -216,7 +191,7 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
         if (g->num != EIN__NUM_FLOAT)
             return (ein__ktext){ein__namef(c, "%s < %s ? %s : %s", p, zero.s, zero.s, p), EIN__COND,
                                 a.level};
-        g->needs |= EIN__NEED_RELU;
+        ein__kneed(g, EIN__NEED_RELU);
         return (ein__ktext){ein__namef(c, "relu(%s)", a.s), EIN__PRIMARY, a.level};
     case EIN__SQUARE: return (ein__ktext){ein__namef(c, "%s * %s", p, p), EIN__PRODUCT, a.level};
     case EIN__ABS:

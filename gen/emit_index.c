@@ -85,6 +85,38 @@ typedef struct ein__kmemo {
     int integer;       // 1: computed in integers, 2: not
 } ein__kmemo;
 
+// What a kernel's text asks of the emitted file: headers and helpers, by the number of their bit in
+// an ein__needs. Files with kernels to be measured hold such numbers, so new ones go to the end.
+typedef enum ein__need {
+    EIN__NEED_HALF,
+    EIN__NEED_BF16,
+    EIN__NEED_WARP,                        // and, behind it, by the ein__red
+    EIN__NEED_BLOCK = EIN__NEED_WARP + 6,  // likewise
+    EIN__NEED_TILES = EIN__NEED_BLOCK + 5,
+    EIN__NEED_LOAD4,
+    EIN__NEED_STORE4,
+    EIN__NEED_AWAIT,  // it can be launched before the kernel before it is over
+    EIN__NEED_PARTS,
+    EIN__NEED_LAST,
+    EIN__NEED_RANKED,
+    EIN__NEED_ATTEND_TF32,
+    EIN__NEED_ATTEND_HALF,
+    EIN__NEED_TENSOR_TF32,
+    EIN__NEED_TENSOR_HALF,
+    EIN__NEED_LOAD8,
+    EIN__NEED_STORE8,
+    EIN__NEED_FILL8,
+    EIN__NEED_FLOAT8,
+    EIN__NEED_ROWS,
+    EIN__NEED_INTEGER,
+    EIN__NEED_RELU,
+    EIN__NEEDS
+} ein__need;
+typedef uint64_t ein__needs;
+_Static_assert(EIN__NEEDS < 64, "a set of needs has a bit for each");
+
+static bool ein__is_needed(ein__needs set, ein__need what) { return set >> what & 1; }
+
 typedef struct ein__kgen {
     ein_ctx *ctx;
     bool naive;                           // dense layouts
@@ -115,9 +147,11 @@ typedef struct ein__kgen {
     int nindex, nvalue, scattered;
     ein__buf code[EIN__KLEVELS];
     ein__buf *post;  // where statements go once the loops are over
-    unsigned needs;
+    ein__needs needs;
     int flops;
 } ein__kgen;
+
+static void ein__kneed(ein__kgen *g, ein__need what) { g->needs |= (ein__needs)1 << what; }
 
 // ------------------------------------------------------------------------------- structure
 

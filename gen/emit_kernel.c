@@ -178,84 +178,67 @@ EIN__FN void ein__emit_naive(ein_ctx *ctx, ein__val v, const char *hint, ein__bu
 }
 
 // Headers that the kernels' texts rely on; `needs` is the union over the launches.
-EIN__FN void ein__emit_includes(ein__buf *out, unsigned needs) {
-    if (needs & EIN__NEED_HALF) ein__put(out, "#include <cuda_fp16.h>\n");
-    if (needs & EIN__NEED_BF16) ein__put(out, "#include <cuda_bf16.h>\n");
-    if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF))
+EIN__FN void ein__emit_includes(ein__buf *out, ein__needs needs) {
+    if (ein__is_needed(needs, EIN__NEED_HALF)) ein__put(out, "#include <cuda_fp16.h>\n");
+    if (ein__is_needed(needs, EIN__NEED_BF16)) ein__put(out, "#include <cuda_bf16.h>\n");
+    if (ein__is_needed(needs, EIN__NEED_TENSOR_TF32) ||
+        ein__is_needed(needs, EIN__NEED_TENSOR_HALF))
         ein__put(out,
                  "#if CUDART_VERSION >= 11000\n"
                  "#include <cuda_pipeline_primitives.h>\n#endif\n");
 }
 
+static void ein__put_helper(ein__buf *out, bool needed, const char *const *lines,
+                            const ein__key *keys, int nkey) {
+    if (!needed) return;
+    ein__tmpl_put(out, lines, keys, nkey);
+    ein__put(out, "\n");
+}
+
+// "1", which keeps a template's lines, where the helper is needed.
+static const char *ein__need_text(ein__needs needs, ein__need what) {
+    return ein__is_needed(needs, what) ? "1" : "";
+}
+
 // Device functions that they call; to stand before the first kernel.
-EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
+EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__kgen g = {.ctx = ctx};
-    if (needs & EIN__NEED_AWAIT) {
-        ein__tmpl_put(out, ein__tmpl_await, NULL, 0);
-        ein__put(out, "\n");
-    }
-    if (needs & EIN__NEED_RELU) {
-        ein__tmpl_put(out, ein__tmpl_relu, NULL, 0);
-        ein__put(out, "\n");
-    }
-    const char *half_rows = needs & EIN__NEED_TENSOR_HALF ? "1" : "";
-    ein__key rows[] = {{"rows", needs & EIN__NEED_ROWS ? "1" : ""}, {"half", half_rows}};
-    if (needs & EIN__NEED_ROWS) {
-        ein__tmpl_put(out, ein__tmpl_tiles_rows, rows + 1, 1);
-        ein__put(out, "\n");
-    }
-    if (needs & EIN__NEED_TILES) {
-        ein__tmpl_put(out, ein__tmpl_tiles, rows, 1);
-        ein__put(out, "\n");
-    }
-    ein__key tail[] = {{"parts", needs & EIN__NEED_PARTS ? "1" : ""}};
-    if (needs & (EIN__NEED_PARTS | EIN__NEED_LAST)) {
-        ein__tmpl_put(out, ein__tmpl_tail, tail, 1);
-        ein__put(out, "\n");
-    }
-    const unsigned tf32 = EIN__NEED_TENSOR_TF32 | EIN__NEED_ATTEND_TF32,
-                   fp16 = EIN__NEED_TENSOR_HALF | EIN__NEED_ATTEND_HALF;
-    if (needs & (tf32 | fp16)) {
-        ein__key types[] = {{"tf32", needs & tf32 ? "1" : ""}, {"half", needs & fp16 ? "1" : ""}};
-        ein__tmpl_put(out, ein__tmpl_mma, types, 2);
-        ein__put(out, "\n");
-    }
-    if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF)) {
-        ein__tmpl_put(out, ein__tmpl_tiles_async, NULL, 0);
-        ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_tiles_mma, rows, 1);
-        ein__put(out, "\n");
-    }
-    if (needs & EIN__NEED_INTEGER) {
-        ein__tmpl_put(out, ein__tmpl_integer, NULL, 0);
-        ein__put(out, "\n");
-    }
-    if (needs & EIN__NEED_RANKED) {
-        ein__tmpl_put(out, ein__tmpl_place, NULL, 0);
-        ein__put(out, "\n");
-    }
-    ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},
-                       {"store", needs & EIN__NEED_STORE4 ? "1" : ""}};
-    if (needs & (EIN__NEED_LOAD4 | EIN__NEED_STORE4)) ein__tmpl_put(out, ein__tmpl_half4, half, 2);
-    ein__key attend[] = {{"tf32", needs & EIN__NEED_ATTEND_TF32 ? "1" : ""},
-                         {"half", needs & EIN__NEED_ATTEND_HALF ? "1" : ""}};
-    if (needs & (EIN__NEED_ATTEND_TF32 | EIN__NEED_ATTEND_HALF)) {
-        ein__tmpl_put(out, ein__tmpl_attend, attend, 2);
-        ein__put(out, "\n");
-    }
-    ein__key eight[] = {{"half", needs & EIN__NEED_LOAD8 ? "1" : ""},
-                        {"float", needs & EIN__NEED_FLOAT8 ? "1" : ""},
-                        {"fill", needs & EIN__NEED_FILL8 ? "1" : ""},
-                        {"store", needs & EIN__NEED_STORE8 ? "1" : ""}};
-    if (needs & (EIN__NEED_LOAD8 | EIN__NEED_FLOAT8 | EIN__NEED_FILL8 | EIN__NEED_STORE8))
-        ein__tmpl_put(out, ein__tmpl_half8, eight, 4);
+    const char *tf32 = ein__need_text(needs, EIN__NEED_TENSOR_TF32),
+               *fp16 = ein__need_text(needs, EIN__NEED_TENSOR_HALF),
+               *rows = ein__need_text(needs, EIN__NEED_ROWS);
+    ein__key row[] = {{"half", fp16}}, tile[] = {{"rows", rows}};
+    ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)}};
+    ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
+                         {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)}};
+    ein__key mma[] = {{"tf32", *tf32 ? tf32 : attend[0].text},
+                      {"half", *fp16 ? fp16 : attend[1].text}};
+    ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
+                       {"store", ein__need_text(needs, EIN__NEED_STORE4)}};
+    ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
+                        {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
+                        {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
+                        {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
+    bool tensor = *tf32 || *fp16;
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
+    ein__put_helper(out, *rows, ein__tmpl_tiles_rows, row, 1);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_TILES), ein__tmpl_tiles, tile, 1);
+    ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
+                    tail, 1);
+    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 2);
+    ein__put_helper(out, tensor, ein__tmpl_tiles_async, NULL, 0);
+    ein__put_helper(out, tensor, ein__tmpl_tiles_mma, tile, 1);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
+    ein__put_helper(out, *four[0].text || *four[1].text, ein__tmpl_half4, four, 2);
+    ein__put_helper(out, *attend[0].text || *attend[1].text, ein__tmpl_attend, attend, 2);
+    ein__put_helper(out, *eight[0].text || *eight[1].text || *eight[2].text || *eight[3].text,
+                    ein__tmpl_half8, eight, 4);
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
-        if (!(needs & (unsigned)EIN__NEED_WARP << r)) continue;
-        bool block = needs & (unsigned)EIN__NEED_BLOCK << r;
         ein__key keys[] = {{"op", ein__kred_name((ein__red)r)},
                            {"join", ein__kcombine(&g, (ein__red)r, "v", "other")},
-                           {"block", block ? "1" : ""}};
-        ein__tmpl_put(out, ein__tmpl_warp, keys, 3);
-        ein__put(out, "\n");
+                           {"block", ein__need_text(needs, (ein__need)(EIN__NEED_BLOCK + r))}};
+        ein__put_helper(out, ein__is_needed(needs, (ein__need)(EIN__NEED_WARP + r)), ein__tmpl_warp,
+                        keys, 3);
     }
 }

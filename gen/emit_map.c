@@ -15,7 +15,7 @@ typedef struct ein__launch {
     int64_t bytes_read, bytes_written;
     int64_t threads;    // that have work, of a kernel that may be a part of another one
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
-    unsigned needs;     // EIN__NEED_*: ein__emit_includes, ein__emit_helpers
+    ein__needs needs;   // see ein__emit_includes, ein__emit_helpers
     const char *extra;  // an argument behind the pointers, or NULL
     bool shared;        // behind them: memory for the parts of sums, and counters of blocks
     int ndevice;        // functions that it calls, each with the values that it is about
@@ -227,7 +227,7 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
     if (g->vec > 1) {
         bool half = t == EIN__F16, zero = !strcmp(at, "0");
         const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
-        if (half) g->needs |= g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4;
+        if (half) ein__kneed(g, g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4);
         if (zero) at = "";
         if (half) ein__putf(b, "store_half%d(%s%s%s", g->vec, y, plus, at);
         else ein__putf(b, "*reinterpret_cast<%s *>(%s%s%s) = make_%s(", type, y, plus, at, type);
@@ -239,11 +239,11 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
     if (g->num == EIN__NUM_DOUBLE && t <= EIN__BF16) s = ein__namef(g->ctx, "(float)%s", p);
     switch (t) {
     case EIN__F16:
-        g->needs |= EIN__NEED_HALF;
+        ein__kneed(g, EIN__NEED_HALF);
         s = ein__namef(g->ctx, "__float2half_rn(%s)", s);
         break;
     case EIN__BF16:
-        g->needs |= EIN__NEED_BF16;
+        ein__kneed(g, EIN__NEED_BF16);
         s = ein__namef(g->ctx, "__float2bfloat16_rn(%s)", s);
         break;
     case EIN__BOOL:
@@ -305,7 +305,8 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
     ein__buf b = {0};
     for (int i = 0; i < g->narg; i++) {
         ein__dtype t = ein__kdtype(g, g->arg[i]);
-        g->needs |= t == EIN__F16 ? EIN__NEED_HALF : t == EIN__BF16 ? EIN__NEED_BF16 : 0u;
+        if (t == EIN__F16 || t == EIN__BF16)
+            ein__kneed(g, t == EIN__F16 ? EIN__NEED_HALF : EIN__NEED_BF16);
         bool constant = g->naive || ein__kconstant(g->ctx, g->arg[i]);
         ein__putf(&b, "const %s *%sp%d, ", ein__kctype(t), constant ? "__restrict__ " : "", i);
     }
@@ -339,7 +340,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     keys[1] = (ein__key){"params", ein__kparams(g, out)};
     ein__tmpl_put(&draft, lines, keys, nkey);
     uint64_t h = ein__fnv(EIN__FNV_START, draft.s, draft.n);
-    if (strstr(draft.s, "await_previous()")) g->needs |= EIN__NEED_AWAIT;
+    if (strstr(draft.s, "await_previous()")) ein__kneed(g, EIN__NEED_AWAIT);
     ein__buf_free(&draft);
     l->name = ein__namef(g->ctx, "%s_%s_%08x", g->sliced ? "slice" : "k", hint,
                          (unsigned)((h ^ h >> 32) & 0xffffffffu));

@@ -165,7 +165,7 @@ typedef struct ein__emitter {
     ein__buf kernels;
     const char **buffer;  // by plan buffer: the name of its pointer
     const char *first_kernel;
-    unsigned needs;
+    ein__needs needs;
     int convs, gemms, matmuls;
     int spatial;   // axes of convolution descriptors
     int calls_on;  // branch of the last library call put
@@ -328,7 +328,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
 static bool ein__is_early(const ein__emitter *z, ptrdiff_t i) {
     const ein__step *s = z->ctx->plan.step + i;
     if (!i || ein__is_library(s) || ein__is_library(s - 1)) return false;
-    return s->branch == s[-1].branch && !s->nwait && z->run[i].needs & EIN__NEED_AWAIT;
+    return s->branch == s[-1].branch && !s->nwait &&
+           ein__is_needed(z->run[i].needs, EIN__NEED_AWAIT);
 }
 
 static void ein__collect(ein__emitter *z) {

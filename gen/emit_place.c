@@ -76,7 +76,7 @@ static void ein__kplaces_parts(ein__kgen *g, ein__kplaces *z, const ein__step *s
     flops += g->flops;
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kbytes(g, &r->scan, r->outputs * r->count, l);
-    g->needs |= EIN__NEED_RANKED;
+    ein__kneed(g, EIN__NEED_RANKED);
     g->vec = vec;
 }
 
@@ -179,7 +179,7 @@ static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
     int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1;
     int64_t groups = (r->outputs + each - 1) / each;
     if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
-    if (parts > 1) g->needs |= EIN__NEED_LAST;
+    if (parts > 1) ein__kneed(g, EIN__NEED_LAST);
     g->shared = parts > 1;
     if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
     ein__buf terms = {0};

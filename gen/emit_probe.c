@@ -182,7 +182,7 @@ static bool ein__read_kernel(ein_ctx *ctx, const char *key, const char *block, e
     bool ok = n && ein__key_numbers(&s, " grid=", k->grid, 3) == 3 &&
               ein__key_numbers(&s, " block=", k->block_size, 3) == 3 &&
               ein__key_number(&s, " smem=", &k->smem, 1 << 20) &&
-              ein__key_number(&s, " needs=", &k->needs, INT32_MAX) &&
+              ein__key_number(&s, " needs=", &k->needs, INT64_MAX) &&
               ein__key_number(&s, " rank=", &k->rank, INT32_MAX) && !strncmp(s, " size=", 6);
     for (int i = 0; ok && i < 3; i++)
         ok = k->grid[i] > 0 && k->grid[i] <= INT32_MAX && k->block_size[i] > 0 &&
@@ -331,7 +331,7 @@ typedef struct ein__prober {
     ein__call *call;
     ein__pkernel *kernel;  // of this part
     int convs, gemms, groups, spatial, kernels, known;
-    unsigned needs;
+    ein__needs needs;
     bool typed, tf32, half, nhwc;
 } ein__prober;
 
@@ -374,7 +374,7 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
     ein__put(out,
              "#include <limits.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
              "#include <time.h>\n");
-    ein__emit_includes(out, z->needs | (z->half ? EIN__NEED_HALF : 0));
+    ein__emit_includes(out, z->needs | (ein__needs)z->half << EIN__NEED_HALF);
 }
 
 // The text of a block's lines with this mark; those of functions that were not put before.
@@ -619,7 +619,7 @@ static void ein__probe_part(ein__prober *z, ein__pkernel *kernel) {
     for (int i = part - 1; i < z->known && z->kernels < most && d->kernels >= 0; i += parts) {
         arrput(z->kernel, kernel[i]);
         z->kernels++;
-        z->needs |= (unsigned)kernel[i].needs;
+        z->needs |= (ein__needs)kernel[i].needs;
         z->half |= kernel[i].half;
     }
     if (part > 1) arrsetlen(z->call, 0);

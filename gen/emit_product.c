@@ -387,14 +387,15 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     if (r->math == EIN__MATH_FP32) {
         *rows = t->rm / t->parts;
         *cols = t->rn;
-        g->needs |= EIN__NEED_TILES;
+        ein__kneed(g, EIN__NEED_TILES);
         return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
                           t->terms, t->parts, t->rm, t->rn, g->vec);
     }
     bool half = r->math == EIN__MATH_FP16, shared = t->parts > 1, four = g->vec > 1;
     *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
-    g->needs |= half ? EIN__NEED_TENSOR_HALF | EIN__NEED_HALF : EIN__NEED_TENSOR_TF32;
+    ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
+    if (half) ein__kneed(g, EIN__NEED_HALF);
     int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t, ein__kprod_beside(r))
                  : t->stages == 1               ? 1
                                                 : 2;
@@ -406,7 +407,7 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
 // ------------------------------------------------------------------------------- rows
 
 static const char *ein__kprod_sums(ein__kgen *g, const ein__kprod *r) {
-    g->needs |= EIN__NEED_ROWS;
+    ein__kneed(g, EIN__NEED_ROWS);
     return ein__namef(g->ctx, "row_sums<%d, %d, %d>", r->t->rows, r->t->terms, r->width);
 }
 
@@ -660,8 +661,8 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         const ein__value *v = ein__val_get(c, read);
         l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
     }
-    g->needs |= EIN__NEED_AWAIT;
-    if (r->parts > 1) g->needs |= EIN__NEED_PARTS;
+    ein__kneed(g, EIN__NEED_AWAIT);
+    if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     g->shared = r->parts > 1;
     int64_t flops = 2 * r->p.depth + g->flops;
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;

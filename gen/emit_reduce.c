@@ -36,12 +36,12 @@ static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp) {
     ein_ctx *c = g->ctx;
     const char *who = warp ? "warp" : "block", *part = warp ? "" : ", part";
     if (g->num == EIN__NUM_INT) {
-        g->needs |= EIN__NEED_INTEGER;
+        ein__kneed(g, EIN__NEED_INTEGER);
         const char *function = "[](long long a, long long b) { return";
         return ein__namef(c, "%s_join(acc%s, %s %s; })", who, part, function, join[r]);
     }
-    g->needs |= (unsigned)EIN__NEED_WARP << r;
-    if (!warp) g->needs |= (unsigned)EIN__NEED_BLOCK << r;
+    ein__kneed(g, (ein__need)(EIN__NEED_WARP + r));
+    if (!warp) ein__kneed(g, (ein__need)(EIN__NEED_BLOCK + r));
     return ein__namef(c, "%s_%s(acc%s)", who, ein__kred_name(r), part);
 }
 
@@ -293,7 +293,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1;
     int64_t groups = (r->outputs + each - 1) / each;
     if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
-    if (parts > 1) g->needs |= EIN__NEED_LAST;
+    if (parts > 1) ein__kneed(g, EIN__NEED_LAST);
     g->shared = parts > 1;
     if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
     ein__buf terms = {0};

@@ -183,8 +183,8 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
     if (!last && r->form != EIN__ROW_THREAD) {
         bool warp = r->form == EIN__ROW_WARP;
         const char *name = g->inner[p].text[0], *op = ein__kred_name((ein__red)s->reduce);
-        g->needs |= (unsigned)EIN__NEED_WARP << s->reduce;
-        if (!warp) g->needs |= (unsigned)EIN__NEED_BLOCK << s->reduce;
+        ein__kneed(g, (ein__need)(EIN__NEED_WARP + s->reduce));
+        if (!warp) ein__kneed(g, (ein__need)(EIN__NEED_BLOCK + s->reduce));
         if (warp) ein__putf(&r->phases, "%s = warp_%s(%s);\n", name, op, name);
         else ein__putf(&r->phases, "%s = block_%s(%s, part[%d]);\n", name, op, name, p);
     }

@@ -36,7 +36,7 @@ typedef struct ein__tester {
     } * kernel;  // texts by name
     ein__buf kernels, steps;
     ein__stored *stored;  // ein_desc.inspect: values to compare; stb_ds array
-    unsigned needs;
+    ein__needs needs;
 } ein__tester;
 
 static ein__dtype ein__ttype(const ein__tester *z, ein__val v) {

@@ -89,9 +89,10 @@ static const char *ein__kernel_block(ein_ctx *ctx, const ein__step *step, int ra
     ein__emit_kernel(ctx, step, ein__kernel_word(step->kind), &text, &l);
     if (!ctx->status && !l.extra) {
         const ein__scope *s = ein__scope_of(ctx, step->val[0]);
-        ein__putf(&out, "\t#%s grid=%ux%ux%u block=%ux%ux%u smem=%d needs=%u rank=%d size=", l.name,
+        ein__putf(&out,
+                  "\t#%s grid=%ux%ux%u block=%ux%ux%u smem=%d needs=%llu rank=%d size=", l.name,
                   l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2], l.smem,
-                  l.needs, rank);
+                  (unsigned long long)l.needs, rank);
         ein__put_box(&out, s->n, s->nt);
         ein__putf(&out, " sum=");
         ein__put_box(&out, s->n + s->nt, s->ns);

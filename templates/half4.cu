@@ -4,15 +4,15 @@
 struct __align__(8) half4 {
     __half x, y, z, w;
 };
-
 //@if load
+
 static __device__ __forceinline__ float4 load_half4(const __half *p) {
     const half4 v = *reinterpret_cast<const half4 *>(p);
     return make_float4(__half2float(v.x), __half2float(v.y), __half2float(v.z), __half2float(v.w));
 }
-
 //@end
 //@if store
+
 static __device__ __forceinline__ void store_half4(__half *p, float x, float y, float z, float w) {
     half4 v;
     v.x = __float2half_rn(x);
@@ -21,5 +21,4 @@ static __device__ __forceinline__ void store_half4(__half *p, float x, float y, 
     v.w = __float2half_rn(w);
     *reinterpret_cast<half4 *>(p) = v;
 }
-
 //@end

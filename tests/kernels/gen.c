@@ -10,7 +10,7 @@
 static FILE *data;
 static int ncase;
 static ein__buf kernels, launches, table;
-static unsigned needs;
+static ein__needs needs;
 static ein__launch *seen;      // stb_ds array: kernels already printed
 static double *content[4096];  // by value: logical elements, row-major
 
