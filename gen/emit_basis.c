@@ -330,7 +330,7 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
     if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
         ein__key keys[] = {{0},
                            {0},
-                           {"block", ein__namef(g->ctx, "%d", block)},
+                           {"thread", ein__kthread_id(g, block)},
                            {"number", ein__kunsigned(g)},
                            {"threads", ein__knumber(g, threads)},
                            {"index", index.s},

@@ -7,6 +7,7 @@ typedef struct ein__conv_text {
     int settings;               // the most that an engine of the graph API has
     bool typed, tf32, nhwc;     // not all are FP32; some are TF32; some have their channels last
     bool pins, engines;         // a table of costs has chosen algorithms, and engines
+    bool transposed;            // some are transposed
     bool probe;                 // calls that are measured: of all engines, with nothing around them
 } ein__conv_text;
 
@@ -100,6 +101,7 @@ static const char *ein__conv_params(const ein__conv_text *f, bool params) {
 EIN__FN void ein__emit_conv(ein_ctx *ctx, ein__buf *out, const ein__conv_text *f) {
     const char *scalar = f->typed ? "void" : "float", *typed = f->typed ? "1" : "";
     bool copied = f->nhwc && !f->probe;  // where cuDNN refuses the order
+    bool pinned = f->engines && !f->probe;
     ein__key order[] = {{"model", f->model}, {"scalar", scalar}, {"typed", typed}};
     // What the copies leave of the workspace.
     const char *room = ein__namef(ctx, "%s - conv_copies(s, c->copies)", f->limit);
@@ -117,13 +119,16 @@ EIN__FN void ein__emit_conv(ein_ctx *ctx, ein__buf *out, const ein__conv_text *f
                        {"scalar", scalar},
                        {"steps", f->probe ? "" : "1"},
                        {"engines", f->engines ? "1" : ""},
-                       {"pinned", f->engines && !f->probe ? "1" : ""},
+                       {"pinned", pinned ? "1" : ""},
                        {"nhwc", f->nhwc ? "1" : ""},
-                       {"copied", copied ? "1" : ""}};
+                       {"copied", copied ? "1" : ""},
+                       {"transposed", f->transposed ? "1" : ""},
+                       {"choose", pinned || copied ? "conv_choose" : "conv_open"},
+                       {"wrapped", pinned || copied ? "1" : ""}};
     if (f->engines) ein__emit_engine(ctx, out, f);
     if (copied) {
         ein__tmpl_put(out, ein__tmpl_conv_order, order, 3);
         ein__put(out, "\n");
     }
-    ein__tmpl_put(out, ein__tmpl_conv, keys, 17);
+    ein__tmpl_put(out, ein__tmpl_conv, keys, 20);
 }

@@ -276,6 +276,25 @@ static const char *ein__kunsigned(const ein__kgen *g) {
     return g->wide ? "unsigned long long" : "unsigned";
 }
 
+// The block's number, as what counts all threads.
+static const char *ein__kblock_id(const ein__kgen *g) {
+    return g->wide ? "(unsigned long long)blockIdx.x" : "blockIdx.x";
+}
+
+// The number in the grid of one of `each` things a block; `inner`: its number in the block.
+static const char *ein__kgrid_id(const ein__kgen *g, int64_t each, const char *inner) {
+    if (each == 1) return "blockIdx.x";
+    return ein__namef(g->ctx, "%s * %lldu + %s", ein__kblock_id(g), (long long)each, inner);
+}
+
+static const char *ein__kthread_id(const ein__kgen *g, int block) {
+    return ein__kgrid_id(g, block, "threadIdx.x");
+}
+
+static const char *ein__kwarp_id(const ein__kgen *g, int warps) {
+    return ein__kgrid_id(g, warps, "threadIdx.x / 32u");
+}
+
 static ein__buf *ein__kcode(ein__kgen *g, int level) { return g->post ? g->post : &g->code[level]; }
 
 static const ein__kname *ein__kfind(const ein__kgen *g, ein__kkind kind, uint32_t id, int lane) {

@@ -157,10 +157,11 @@ static bool ein__knaive(ein_ctx *ctx, ein__val v, const char *hint, bool wide, e
         ein__key keys[] = {{0},
                            {0},
                            {"number", ein__kunsigned(&g)},
+                           {"thread", ein__kthread_id(&g, 256)},
                            {"threads", ein__knumber(&g, threads)},
                            {"index", index.s},
                            {"body", body.s}};
-        ein__kfinish(&g, v, hint, ein__tmpl_naive, keys, 6, out, launch);
+        ein__kfinish(&g, v, hint, ein__tmpl_naive, keys, 7, out, launch);
     }
     ein__buf_free(&index);
     ein__buf_free(&body);

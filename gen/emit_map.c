@@ -437,7 +437,7 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
         ein__kdecompose(g, &index, order, n, scan.used, "id");
         ein__key keys[] = {{0},
                            {0},
-                           {"block", ein__namef(g->ctx, "%d", block)},
+                           {"thread", ein__kthread_id(g, block)},
                            {"number", ein__kunsigned(g)},
                            {"threads", ein__knumber(g, threads)},
                            {"index", index.s},

@@ -28,7 +28,7 @@ static bool ein__is_taken(const char *name) {
         // what the emitted file itself declares beside it, or names inside create
         " std m o out bytes weights network einnet_test conv conv_call conv_size conv_sizes "
         "conv_tensor"
-        " conv_describe conv_choose_forward conv_choose_data conv_open conv_close conv_run gemm_run"
+        " conv_describe conv_first conv_choose conv_open conv_close conv_run gemm_run"
         " gemm_size matmul matmul_call matmul_size matmul_sizes matmul_open matmul_close matmul_run"
         " engine engine_attribute engine_call engine_check engine_choice engine_choose "
         "engine_convolution"
@@ -108,7 +108,8 @@ EIN__FN const char *ein__symbol_upper(ein_ctx *ctx) {
 }
 
 // Letters, digits and underscores of `name`; what had to be changed is told apart by a hash of the
-// full name, so that two names never meet and none depends on its neighbours.
+// full name, and none depends on its neighbours. Points and underscores are one: see
+// ein__call_name.
 EIN__FN const char *ein__plain_name(ein_ctx *ctx, const char *name) {
     ein__buf b = {0};
     bool exact = true;
@@ -169,12 +170,14 @@ typedef struct ein__emitter {
     int convs, gemms, matmuls;
     int spatial;   // axes of convolution descriptors
     int calls_on;  // branch of the last library call put
+    bool in, out;  // whether the steps put last name an input, an output
     bool pins;     // a table of costs has chosen algorithms
     bool engines;  // and engines of cuDNN's graph API, with no more settings than these
     int settings;
-    bool nhwc;   // some convolutions have their channels last
-    bool early;  // some kernels may be launched before the one before is over
-    bool zeros;  // some fused convolution has no bias
+    bool nhwc;        // some convolutions have their channels last
+    bool transposed;  // some are transposed
+    bool early;       // some kernels may be launched before the one before is over
+    bool zeros;       // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
     int64_t counters;     // bytes that count blocks, 0 between runs
     int64_t group_bytes;  // of addresses of grouped products' matrices
@@ -290,6 +293,15 @@ static void ein__put_stitched(ein__emitter *z, const ein__step *step) {
     ein__buf_free(&line);
 }
 
+// Which tensors several operands of a kernel are, where it is first launched.
+static void ein__put_operands(ein__emitter *z, const ein__launch *l, int results) {
+    ein__buf text = {0};
+    for (int i = 0; i < l->narg - results && l->narg - results > 1; i++)
+        ein__putf(&text, "%sp%d: %s", i ? ", " : "", i, z->ctx->value[l->arg[i].i].name);
+    ein__put_wrapped(&z->kernels, &text, "");
+    ein__buf_free(&text);
+}
+
 // Emits the kernels of `steps`, each distinct text once.
 static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch **launches,
                                  const char ***seen) {
@@ -310,6 +322,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 for (int v = 0; v < steps[i].nval && !l.extra && !step->ahead; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 if (step->also.i && !step->ahead) ein__put_algebra(z, &z->kernels, step->also, "");
+                ein__put_operands(z, &l, step->also.i ? 2 : 1);
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;
@@ -351,6 +364,7 @@ static void ein__collect(ein__emitter *z) {
         z->pins |= s->algorithm != NULL;
         if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
         z->convs++;
+        z->transposed |= s->kind == EIN__K_CONV_DATA;
         ein__engine engine;
         if (ein__is_engine(s->algorithm) && !ein__read_engine(s->algorithm, &engine)) {
             z->engines = true;

@@ -151,7 +151,7 @@ static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__kna
         ein__putf(&body, "%s%s%s", g->code[0].s, load.s, rest.s);
         ein__key keys[] = {{0},
                            {0},
-                           {"block", ein__namef(g->ctx, "%d", block)},
+                           {"thread", ein__kthread_id(g, block)},
                            {"number", ein__kunsigned(g)},
                            {"threads", ein__knumber(g, threads)},
                            {"index", index.s},

@@ -69,21 +69,40 @@ static void ein__put_uploads(ein__emitter *z, ein__buf *out, bool *any) {
             ein__put(
                 out,
                 "\n// Weights: from the blob to the constants (kept) or to create's own memory.\n"
-                "typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;\n"
+                "typedef struct upload_size { int weight, kept; size_t to; } upload_size;\n"
                 "static const upload_size uploads[] = {\n");
         *any = true;
-        int64_t total;
-        ein__putf(out, "    {%lld, %lld, %lld, %d},  // ",
-                  (long long)ein__blob_offset(ctx, b->index, &total), (long long)b->at,
-                  (long long)b->bytes, b->kind == EIN__B_WEIGHT);
+        ein__putf(out, "    {%d, %d, %lld},  // ", b->index, b->kind == EIN__B_WEIGHT,
+                  (long long)b->at);
         ein__put_comment(out, b->name, strlen(b->name));
         ein__put(out, "\n");
     }
     if (*any) ein__put(out, "};\n");
 }
 
+// Whether two names are one as identifiers: they differ in points and underscores alone.
+static bool ein__names_meet(const char *a, const char *b) {
+    bool differ = false;
+    for (; *a && *b; a++, b++) {
+        if ((*a == '.' ? '_' : *a) != (*b == '.' ? '_' : *b)) return false;
+        differ |= *a != *b;
+    }
+    return differ && *a == *b;
+}
+
+// The step's name as part of an identifier of its own: of names that meet, the first one in the
+// alphabet is as it is.
 static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
-    return ein__plain_name(ctx, s->name);
+    const ein__step *const list[] = {ctx->plan.step, ctx->plan.init};
+    const char *plain = ein__plain_name(ctx, s->name);
+    bool first = true;
+    for (int k = 0; k < 2; k++)
+        for (ptrdiff_t i = 0; i < arrlen(list[k]); i++)
+            first &=
+                !ein__names_meet(list[k][i].name, s->name) || strcmp(list[k][i].name, s->name) > 0;
+    if (first) return plain;
+    uint64_t h = ein__fnv(EIN__FNV_START, s->name, strlen(s->name));
+    return ein__namef(ctx, "%s_%08x", plain, (unsigned)(h ^ h >> 32));
 }
 
 // The program's convolutions.
@@ -97,7 +116,8 @@ static ein__conv_text ein__conv_text_of(const ein__emitter *z) {
                             .tf32 = ctx->desc.math == EIN_MATH_TF32,
                             .nhwc = z->nhwc,
                             .pins = z->pins,
-                            .engines = z->engines};
+                            .engines = z->engines,
+                            .transposed = z->transposed};
 }
 
 static const char *ein__conv_pin_text(const ein__emitter *z, const ein__step *s) {
@@ -168,6 +188,9 @@ static void ein__put_matmul_sizes(ein__emitter *z, ein__buf *out) {
 static void ein__put_pointer(ein__emitter *z, ein__buf *out, ein__val v, int64_t extra) {
     const ein__layout *l = &z->ctx->plan.layout[v.i];
     int64_t offset = l->offset + extra;
+    const ein__buffer *b = &z->ctx->plan.buffer[l->buffer];
+    z->in |= b->kind == EIN__B_INPUT;
+    z->out |= b->kind == EIN__B_OUTPUT;
     ein__put(out, z->buffer[l->buffer]);
     if (offset) ein__putf(out, " + %lld", (long long)offset);
 }
@@ -350,44 +373,76 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, co
     ein__put_record(out, s);
 }
 
-enum { EIN__STEPS_PER_FUNCTION = 40 };
+enum { EIN__STEPS_LEAST = 20, EIN__STEPS_MOST = 40 };  // of a function that others follow
 
-// The steps as functions of bounded length: `name` calls them in order.
-static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
+// Where the function of the steps from `from` on ends: a name decides it, so that a step more or
+// less in front of it moves one function's end and no more.
+static ptrdiff_t ein__steps_end(const ein__step *steps, ptrdiff_t from, ptrdiff_t n) {
+    ptrdiff_t end = n;
+    uint64_t least = UINT64_MAX;
+    for (ptrdiff_t i = from + EIN__STEPS_LEAST; n - from > EIN__STEPS_MOST; i++) {
+        if (i > from + EIN__STEPS_MOST) break;
+        uint64_t h = ein__fnv(EIN__FNV_START, steps[i].name, strlen(steps[i].name));
+        if (h >= least) continue;
+        least = h;
+        end = i;
+    }
+    return end;
+}
+
+// Steps from..to - 1 as function `name`.
+static void ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *name, bool init,
+                                    ptrdiff_t from, ptrdiff_t to) {
     ein_ctx *ctx = z->ctx;
     const ein__step *steps = init ? ctx->plan.init : ctx->plan.step;
     const ein__launch *launches = init ? z->init : z->run;
-    const char *symbol = ein__symbol(ctx);
-    const char *params = init ? "cudaStream_t stream"
-                              : "const void *const *in, void *const *out,\n    cudaStream_t stream";
-    const char *name = init ? "prepare_weights" : "steps";
-    ptrdiff_t n = arrlen(steps),
-              parts = (n + EIN__STEPS_PER_FUNCTION - 1) / EIN__STEPS_PER_FUNCTION;
-    if (parts < 1) parts = 1;
-    arrsetlen(z->said, 0);
-    for (ptrdiff_t p = 0; p < parts; p++) {
-        ptrdiff_t from = p * EIN__STEPS_PER_FUNCTION, to = from + EIN__STEPS_PER_FUNCTION;
-        if (to > n) to = n;
-        if (parts == 1) ein__putf(out, "static int %s(%s *m, %s) {\n", name, symbol, params);
-        else ein__putf(out, "static int %s_%d(%s *m, %s) {\n", name, (int)p + 1, symbol, params);
-        ein__put(out, init ? "    (void)stream;\n"
-                           : "    (void)in;\n    (void)out;\n    (void)stream;\n");
-        if (n == 0) ein__put(out, "    (void)m;\n");
-        for (ptrdiff_t i = from; i < to; i++)
-            ein__put_step(z, out, &steps[i], &launches[i], !init && ein__is_early(z, i));
-        for (int b = 1; b < ctx->plan.branches && !init && p == parts - 1; b++)
-            if (ctx->plan.join[b] >= 0)
-                ein__putf(out, "    CALL(await_event(m, 0, %d));  // branch %d\n",
-                          steps[ctx->plan.join[b]].event, b);
-        ein__put(out, "    return 0;\n}\n\n");
+    const char *list = init ? "" : "const void *const *in, void *const *out, ";
+    ein__buf body = {0}, head = {0};
+    bool stream = false;
+    z->in = z->out = false;
+    ein__put(&body, "");
+    for (ptrdiff_t i = from; i < to; i++) {
+        ein__put_step(z, &body, &steps[i], &launches[i], !init && ein__is_early(z, i));
+        stream |= launches[i].name && !steps[i].branch;
     }
-    if (parts == 1) return;
+    for (int b = 1; b < ctx->plan.branches && !init && to == arrlen(steps); b++)
+        if (ctx->plan.join[b] >= 0)
+            ein__putf(&body, "    CALL(await_event(m, 0, %d));  // branch %d\n",
+                      steps[ctx->plan.join[b]].event, b);
+    ein__putf(&head, "static int %s(%s *m, %scudaStream_t stream) {", name, ein__symbol(ctx), list);
+    ein__tmpl_line(out, head.s, head.n);
+    if (from == to) ein__put(out, "    (void)m;\n");
+    if (!init && !z->in) ein__put(out, "    (void)in;\n");
+    if (!init && !z->out) ein__put(out, "    (void)out;\n");
+    if (!stream) ein__put(out, "    (void)stream;\n");
+    ein__put_n(out, body.s, body.n);
+    ein__put(out, "    return 0;\n}\n\n");
+    ein__buf_free(&body);
+    ein__buf_free(&head);
+}
+
+// The steps as functions of bounded length, and one that calls them in order.
+static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
+    ein_ctx *ctx = z->ctx;
+    const ein__step *steps = init ? ctx->plan.init : ctx->plan.step;
+    const char *whole = init ? "prepare_weights" : "steps";
     const char *args = init ? "stream" : "in, out, stream";
-    ein__putf(out, "static int %s(%s *m, %s) {\n    int r = %s_1(m, %s);\n", name, symbol, params,
-              name, args);
-    for (ptrdiff_t p = 1; p < parts; p++)
-        ein__putf(out, "    if (!r) r = %s_%d(m, %s);\n", name, (int)p + 1, args);
-    ein__put(out, "    return r;\n}\n\n");
+    ptrdiff_t n = arrlen(steps), from = 0, to = ein__steps_end(steps, 0, n);
+    ein__buf calls = {0};
+    arrsetlen(z->said, 0);
+    if (to == n) {
+        ein__put_steps_function(z, out, whole, init, 0, n);
+        return;
+    }
+    for (; from < n; from = to) {
+        to = ein__steps_end(steps, from, n);
+        const char *name = ein__namef(ctx, "%s_from_%s", whole, ein__call_name(ctx, &steps[from]));
+        ein__put_steps_function(z, out, name, init, from, to);
+        ein__putf(&calls, "    CALL(%s(m, %s));\n", name, args);
+    }
+    ein__putf(out, "static int %s(%s *m, %scudaStream_t stream) {\n%s    return 0;\n}\n\n", whole,
+              ein__symbol(ctx), init ? "" : "const void *const *in, void *const *out, ", calls.s);
+    ein__buf_free(&calls);
 }
 
 static void ein__put_info_list(ein_ctx *ctx, ein__buf *out, const char *title, const int *list,

@@ -96,7 +96,7 @@ static bool ein__kplace_thread(ein__kgen *g, ein__kplaces *z, const ein__step *s
     ein__put(&loops, r->store.s);
     ein__key keys[] = {{0},
                        {0},
-                       {"block", ein__namef(g->ctx, "%d", block)},
+                       {"thread", ein__kthread_id(g, block)},
                        {"number", ein__kunsigned(g)},
                        {"threads", ein__knumber(g, r->outputs)},
                        {"index", r->index.s},
@@ -125,7 +125,7 @@ static void ein__kplace_warp(ein__kgen *g, ein__kplaces *z, const char *terms, i
                        {"terms", terms},
                        {"after", r->post.s},
                        {"store", r->store.s},
-                       {"warps", ein__namef(g->ctx, "%d", warps)}};
+                       {"warp", ein__kwarp_id(g, warps)}};
     ein__kfinish(g, r->out, hint, ein__tmpl_place_warp, keys, 14, out, l);
 }
 
@@ -151,7 +151,8 @@ static void ein__kplace_block(ein__kgen *g, ein__kplaces *z, const char *terms, 
         {"terms", terms},
         {"after", r->post.s},
         {"store", r->store.s},
-        {"block", several ? ein__namef(g->ctx, "blockIdx.x / %su", number) : "blockIdx.x"},
+        {"block",
+         several ? ein__namef(g->ctx, "%s / %su", ein__kblock_id(g), number) : ein__kblock_id(g)},
         {"start",
          several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
         {"stride", ein__namef(g->ctx, "%du", threads * parts)},

@@ -148,7 +148,8 @@ static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
     c->bias.i = bias != 0;
     c->z.i = z != 0;
     c->relu = relu != 0;
-    return ok && c->n > 0 && c->c > 0 && c->f > 0 && c->group > 0;
+    bool plain = !*transposed || !(bias || z || relu);  // a fused one is never transposed
+    return ok && plain && c->n > 0 && c->c > 0 && c->f > 0 && c->group > 0;
 }
 
 // A kernel to be measured, as its lines tell.
@@ -476,6 +477,7 @@ static ein__conv_text ein__probe_form(const ein__prober *z) {
                             .tf32 = z->tf32,
                             .nhwc = z->nhwc,
                             .engines = true,
+                            .transposed = true,
                             .probe = true};
 }
 

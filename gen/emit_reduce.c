@@ -224,7 +224,7 @@ static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *ste
     ein__put(&loops, r->store.s);
     ein__key keys[] = {{0},
                        {0},
-                       {"block", ein__namef(g->ctx, "%d", block)},
+                       {"thread", ein__kthread_id(g, block)},
                        {"number", ein__kunsigned(g)},
                        {"threads", ein__knumber(g, threads)},
                        {"index", r->index.s},
@@ -320,7 +320,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"store", r->store.s},
         {"T", ein__knum_type(g)},
         {"whole", NULL},
-        {"block", several ? ein__namef(g->ctx, "blockIdx.x / %su", number) : "blockIdx.x"},
+        {"block",
+         several ? ein__namef(g->ctx, "%s / %su", ein__kblock_id(g), number) : ein__kblock_id(g)},
         {"start",
          several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
         {"stride", ein__namef(g->ctx, "%du", threads * parts)},
@@ -332,7 +333,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     } else {
         keys[12].text = ein__kwhole(g, r->reduce, warp);
         if (warp) {
-            keys[13] = (ein__key){"warps", ein__namef(g->ctx, "%d", warps)};
+            keys[13] = (ein__key){"warp", ein__kwarp_id(g, warps)};
             keys[14] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};
         }
         ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,

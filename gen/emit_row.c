@@ -204,7 +204,9 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
     int threads = block ? 256 : warp ? 32 * warps : ein__kblock(r->rows);
     int64_t each = block ? 1 : warp ? warps : threads;
     if (!ein__kgrid(g->ctx, l, (r->rows + each - 1) / each, threads)) return;
-    const char *n = ein__namef(g->ctx, "%d", block ? step->nval - 1 : warp ? warps : threads);
+    const char *own = block  ? ein__namef(g->ctx, "%d", step->nval - 1)
+                      : warp ? ein__kwarp_id(g, warps)
+                             : ein__kthread_id(g, threads);
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
     ein__kbytes(g, &r->scan, r->rows * r->count, l);
     l->flops_per_out = g->flops + step->nval;
@@ -215,9 +217,9 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
         {warp || block ? "rows" : "threads",
          block ? ein__namef(g->ctx, "%lld", (long long)r->rows) : ein__knumber(g, r->rows)},
         {block  ? "parts"
-         : warp ? "warps"
-                : "block",
-         n},
+         : warp ? "warp"
+                : "thread",
+         own},
         {"index", r->index.s},
         {warp || block ? "phases" : "body", r->phases.s},
         {warp ? "block" : "alone", warp ? ein__namef(g->ctx, "%d", threads) : ein__kalone(g)},

@@ -199,7 +199,7 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
         ein__key keys[] = {
             {0},
             {0},
-            {"block", ein__namef(c, "%d", block)},
+            {"thread", ein__kthread_id(g, block)},
             {"number", ein__kunsigned(g)},
             {"threads", ein__knumber(g, threads)},
             {"index", index.s},

@@ -15,6 +15,9 @@
 //@key scalar   type of a tensor's elements
 //@key engines  some are made by cuDNN's graph API
 //@key pinned   a table of costs has chosen its engines
+//@key transposed  some are transposed
+//@key choose   conv_open; conv_choose where that does more
+//@key wrapped  it does
 //@if tf32
 #if CUDNN_MAJOR < 8 || CUDART_VERSION < 11000
 #error "TF32 needs CUDA 11 and cuDNN 8 or later"
@@ -122,15 +125,10 @@ static void conv_pin(const conv_size *s, Offer *p, int n) {
 }
 
 //@end
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward($model *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+// The first of the library's offers that fits the workspace and gives the same bits on every run;
+// `only`: the algorithm that it has to be, or -1.
+template <class Offer>
+static int conv_first($model *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     //@if pins
     conv_pin(s, p, n);
     //@end
@@ -142,7 +140,7 @@ static int conv_choose_forward($model *m, conv_call *c, const conv_size *s) {
         //@else
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
         //@end
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
+        if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
         //@if typed
@@ -159,48 +157,29 @@ static int conv_choose_forward($model *m, conv_call *c, const conv_size *s) {
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
-static int conv_choose_data($model *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
+static int $choose($model *m, conv_call *c, const conv_size *s) {
+    cudnnConvolutionFwdAlgoPerf_t p[8];
+    // An identity activation is only supported with this algorithm.
+    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
+    int n = 0, r = conv_describe(m, c, s);
+    if (r) return r;
+    //@if transposed
+    if (s->transposed) {
+        cudnnConvolutionBwdDataAlgoPerf_t q[6];
+        CUDNN_CALL(m, s->name,
+                   cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y,
+                                                               6, &n, q));
+        return conv_first(m, c, s, q, n, -1);
+    }
+    //@end
     CUDNN_CALL(
         m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    //@if pins
-    conv_pin(s, p, n);
-    //@end
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $room) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        //@if typed
-        if (!conv_takes(s, p[i].mathType)) continue;
-        //@else
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        //@end
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        //@if typed
-        // An algorithm runs with the arithmetic that it was listed with.
-        if (s->half || s->tf32)
-            CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, p[i].mathType));
-        //@end
-        return 0;
-    }
-    //@if nhwc
-    if (s->nhwc)
-        return fail(m, BAD_CALL, s->name,
-                    "cuDNN has no algorithm for this transposed convolution in NHWC");
-    //@end
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+    return conv_first(m, c, s, p, n, only);
 }
 
 //@if copied
 static void conv_close(conv_call *c);
-
-static int conv_choose($model *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
-}
 
 // The call where cuDNN has refused channels last.
 static int conv_open_copied($model *m, conv_call *c, const conv_size *s) {
@@ -224,20 +203,19 @@ static int conv_open_copied($model *m, conv_call *c, const conv_size *s) {
 }
 
 //@end
+//@if wrapped
 static int conv_open($model *m, conv_call *c, const conv_size *s) {
     //@if pinned
     if (s->choice.engine >= 0 && !engine_open(m, c, s)) return 0;
     //@end
-    //@if copied
     int r = conv_choose(m, c, s);
-    return r && s->nhwc ? conv_open_copied(m, c, s) : r;
-    //@else
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
+    //@if copied
+    if (r && s->nhwc) r = conv_open_copied(m, c, s);
     //@end
+    return r;
 }
 
+//@end
 static void conv_close(conv_call *c) {
     //@if engines
     // The pack of addresses is this call's own, and the last of what it has.
@@ -265,17 +243,19 @@ static int conv_run($model *m, int k, const $scalar *x, const $scalar *w, const 
     $scalar *const result = y;
     if (c->copies) CALL(conv_copy_in(m, c, s, &x, &w, &z, &y, &workspace));
     //@end
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
+    if (s->fused)
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionBiasActivationForward(
                        m->cudnn, &one, c->x, x, c->w, w, c->conv,
                        (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
                        z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
+    //@if transposed
+    else if (s->transposed)
+        CUDNN_CALL(m, s->name,
+                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
+                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
+                                                workspace, c->workspace, &zero, c->y, y));
+    //@end
     else
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,

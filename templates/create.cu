@@ -85,15 +85,17 @@ static int upload($model *m, const unsigned char *blob, cudaStream_t stream) {
     //@end
     //@if uploads
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const $model_tensor *w = &$model_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    //@end
+    //@else
     (void)m;
     (void)blob;
     (void)stream;
+    //@end
     return 0;
 }
 

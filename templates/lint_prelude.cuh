@@ -14,14 +14,14 @@
 #define $number unsigned
 
 #if defined(LINT_map) || defined(LINT_naive)
-#define $block 256
+#define $thread blockIdx.x * 256u + threadIdx.x
 #define $threads 1000u
 #define $index const int i0 = (int)id
 #define $body y[i0] = p0[i0]
 #endif
 
 #ifdef LINT_window
-#define $block 256
+#define $thread blockIdx.x * 256u + threadIdx.x
 #define $threads 1000u
 #define $index const int i0 = (int)id
 #define $tile x[2][2]
@@ -79,7 +79,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #endif
 
 #ifdef LINT_basis
-#define $block 256
+#define $thread blockIdx.x * 256u + threadIdx.x
 #define $threads 1000u
 #define $index const int i0 = (int)id
 #define $tile d[2]
@@ -91,7 +91,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #if defined(LINT_reduce_warp) || defined(LINT_reduce_block) || defined(LINT_reduce_column)
 #define $T float
 #define $whole acc + part[0]
-#define $warps 4
+#define $warp blockIdx.x * 4u + threadIdx.x / 32u
 #define $block 128
 #define $outputs 1000u
 #define $index const int i0 = (int)id
@@ -128,7 +128,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #include "place.cu"
 #define $pair ranked<true, false, float, int>
 #define $none {-INFINITY, 776}
-#define $warps 4
+#define $warp blockIdx.x * 4u + threadIdx.x / 32u
 #define $outputs 1000u
 #define $index const int i0 = (int)id
 #define $before (void)0
@@ -155,7 +155,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 
 #if defined(LINT_row_warp) || defined(LINT_row_block)
 #define $rows 1000u
-#define $warps 4
+#define $warp blockIdx.x * 4u + threadIdx.x / 32u
 #define $block 128
 #define $parts 2
 #define $index const int i0 = (int)id

@@ -16,7 +16,7 @@
 //@key parts    blocks that share the terms of an output; empty: one
 static __global__ void __launch_bounds__(256) $name($params) {
     __shared__ $pair part[8][32];
-    const $number column = ($number)$block * 32u + threadIdx.x;
+    const $number column = $block * 32u + threadIdx.x;
     //@if index
     const $number id = column < $outputs ? column : $outputs - 1u;  // all load, some do not store
     //@end

@@ -358,7 +358,7 @@ static bool is_listed(const choice *list, int n, int algorithm) {
 }
 //@end
 
-// Whether a program may take what the library offers: see conv_choose_forward.
+// Whether a program may take what the library offers: see conv_first.
 template <class Offer>
 static bool may_take(const Offer *p, const conv_size *s) {
     //@if typed

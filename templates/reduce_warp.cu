@@ -12,10 +12,10 @@
 //@key store     the store
 //@key T         what is added up in
 //@key whole     acc combined over the threads
-//@key warps     warps a block, each for one output
+//@key warp      the warp's number: each is for one output
 static __global__ void __launch_bounds__($block) $name($params) {
     const unsigned lane = threadIdx.x % 32u;
-    const $number id = ($number)blockIdx.x * $warps + threadIdx.x / 32u;
+    const $number id = $warp;
     await_previous();
     if (id >= $outputs) return;
     $index;

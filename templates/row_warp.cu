@@ -2,13 +2,13 @@
 //@key params  its parameters
 //@key number  unsigned type that counts everything
 //@key rows    rows
-//@key warps   warps a block, each for one row
+//@key warp    the warp's number: each is for one row
 //@key block   threads a block
 //@key index   the row's position, from id
 //@key phases  one pass over the row for each reduction, then the maps
 static __global__ void __launch_bounds__($block) $name($params) {
     const unsigned lane = threadIdx.x % 32u;
-    const $number id = ($number)blockIdx.x * $warps + threadIdx.x / 32u;
+    const $number id = $warp;
     await_previous();
     if (id >= $rows) return;
     $index;

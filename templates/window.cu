@@ -1,6 +1,6 @@
 //@key name     the kernel's name
 //@key params   its parameters
-//@key block    threads a block
+//@key thread   its number
 //@key number   unsigned type that counts all threads
 //@key threads  threads with work
 //@key index    this thread's position: its first column, and which strip of rows it takes
@@ -12,7 +12,7 @@
 //@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)
 static $kind $name($params) {
     //@if alone
-    const $number id = ($number)blockIdx.x * $block + threadIdx.x;
+    const $number id = $thread;
     await_previous();
     if (id >= $threads) return;
     //@end

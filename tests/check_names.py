@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The prefix of a program's symbols meets no name that the file declares beside it: what templates
 and generated text declare at file scope is read from programs of every mode, and a model of that
-name must get another prefix. Ends with `N passed, N failed`.
+name must get another prefix. Tensors' names do not meet either. Ends with `N passed, N failed`.
 """
 
 import os
@@ -25,6 +25,17 @@ DECLARED = [r"^(?:static|template)[^;={]*?\b(\w+)\(", r"^\s*#define (\w+)",
             r"^\} (\w+);"]
 # What holds a model's own names has a prefix that no symbol begins with.
 OWN = re.compile(r"(k|v|gemm|basis|CONV|MATMUL)_")
+# Tensors whose names are one as identifiers; each is a call that has a row of its own.
+MEETING = """ein 1
+model meeting
+input x: f32[1024,1024]
+weight k: f32[1024,1024] = randn(std=0.03)
+output y
+a.b = MatMul(x, k)
+s = Softmax(a.b)
+a_b = MatMul(s, k)
+y = Softmax(a_b)
+"""
 TINY = "ein 1\nmodel %s\ninput x: f32[4]\noutput y\ny = Relu(x)\n"
 
 
@@ -52,6 +63,12 @@ def main():
                                   check=True).stdout.decode()
             checks.check("a model called " + name, "int %s_create(" % name not in text,
                          "gives its name to a type")
+        with open(path, "w") as file:
+            file.write(MEETING)
+        text = subprocess.run([EINNET, "emit", path, "-o", "-"], stdout=subprocess.PIPE,
+                              check=True).stdout.decode()
+        rows = re.findall(r"^static const gemm_size (\w+)", text, re.M)
+        checks.check("calls called a.b and a_b", len(rows) == 2 and rows[0] != rows[1], str(rows))
     return checks.finish()
 
 
