@@ -112,6 +112,19 @@ static int ein__add_tensor(ein__expander *x, ein__frame *f, ein__ident name, ein
 }
 
 // Tensor that `name` means, or EIN__POISON; EIN__POISON - 1 after a message.
+// The line of the model's own statements from this one on that defines `name`, or 0.
+static uint32_t ein__defined_below(const ein__expander *x, const ein__frame *f, const char *name) {
+    const struct ein__tree *tree = x->ctx->tree;
+    for (int i = x->current; !f->block && i < tree->nstmt; i++) {
+        const ein__stmt *s = tree->stmt[i];
+        bool makes = s->kind == EIN__ST_OPERATOR || s->kind == EIN__ST_EQUATION ||
+                     s->kind == EIN__ST_INPUT || s->kind == EIN__ST_WEIGHT;
+        for (int k = 0; makes && k < s->nname; k++)
+            if (s->name[k].name == name) return s->name[k].pos.line;
+    }
+    return 0;
+}
+
 static int ein__look_up(ein__expander *x, ein__frame *f, const char *name, ein__pos pos) {
     ptrdiff_t at = shgeti(f->name, name);
     if (at >= 0) return f->name[at].value.tensor;
@@ -124,8 +137,10 @@ static int ein__look_up(ein__expander *x, ein__frame *f, const char *name, ein__
     int distance = 3;
     for (ptrdiff_t i = 0; i < shlen(f->name); i++)
         ein__suggest(name, f->name[i].key, &best, &distance);
+    uint32_t line = ein__defined_below(x, f, name);
     ein__error(x->ctx, EIN_BAD_INPUT, pos, "undefined tensor '%s'%s", name,
-               ein__hint(x->ctx, best));
+               line ? ein__namef(x->ctx, " here: it is defined in line %u", line)
+                    : ein__hint(x->ctx, best));
     return EIN__POISON - 1;
 }
 
@@ -166,7 +181,8 @@ static ein__ast *ein__eq_unknown_index(ein__eq_copy *c, const ein__ast *a) {
         ein__suggest(a->name, c->index[i], &best, &distance);
     ein__env_suggest(&c->x->env, a->name, &best, &distance);
     ein__error(c->x->ctx, EIN_BAD_INPUT, a->pos, "'%s' is no index here and no dim%s", a->name,
-               ein__hint(c->x->ctx, best));
+               best ? ein__hint(c->x->ctx, best)
+                    : ein__namef(c->x->ctx, ": indices stand on the left or in sum(%s)", a->name));
     return NULL;
 }
 

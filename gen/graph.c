@@ -112,7 +112,8 @@ static bool ein__source(ein__expander *x, const ein__stmt *s, ein__tensor *t) {
         return false;
     }
     ein__error(x->ctx, EIN_BAD_INPUT, s->call.pos, "unknown source '%s'%s", s->call.name,
-               ein__hint(x->ctx, best));
+               best ? ein__hint(x->ctx, best)
+                    : "; sources are zeros(), ones(), randn(..) and uniform(..)");
     return false;
 }
 
@@ -545,7 +546,9 @@ static void ein__expand_outputs(ein__expander *x, ein__frame *f) {
         }
         for (int k = 0; k < s->nname; k++) ein__expand_output(x, f, s->name[k], s->type[k]);
     }
-    if (!any) ein__error(ctx, EIN_BAD_INPUT, (ein__pos){1, 1}, "the model has no output");
+    if (!any)
+        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){1, 1},
+                   "the model has no output: a line 'output NAME' is missing");
 }
 
 // A model without a name is called after its file.

@@ -147,8 +147,8 @@ static bool ein__op_make(ein_ctx *ctx, const ein__node *node, ein__buf *text, ei
         int distance = 3;
         for (int i = 0; i < EIN__NOPS; i++)
             ein__suggest(node->op, ein__op_table[i].name, &best, &distance);
-        ein__error(ctx, EIN_UNSUPPORTED, node->pos, "unknown operator '%s'%s%s%s", node->op,
-                   best ? "; did you mean '" : "", best ? best : "", best ? "'?" : "");
+        ein__error(ctx, EIN_UNSUPPORTED, node->pos, "unknown operator '%s'%s", node->op,
+                   best ? ein__hint(ctx, best) : "; an equation may say what it computes");
         return false;
     }
     if (!ein__op_check_operands(&o) || !ein__op_check_attrs(&o)) return false;

@@ -68,6 +68,14 @@ EIN__FN bool ein__dtype_find(const char *name, ein__dtype *dtype) {
     return false;
 }
 
+// "; types are f32, .."
+static const char *ein__dtype_list(ein_ctx *ctx) {
+    const char *s = "; types are";
+    for (int i = 0; i < EIN__NDTYPE; i++)
+        s = ein__namef(ctx, "%s%s %s", s, i ? "," : "", ein__dtype_name((ein__dtype)i));
+    return s;
+}
+
 // dtype [ sizes ]
 static ein__type *ein__parse_type(ein__parser *p) {
     const ein__token t = *ein__peek(p, 0);
@@ -83,14 +91,17 @@ static ein__type *ein__parse_type(ein__parser *p) {
         for (int i = 0; i < EIN__NDTYPE; i++)
             ein__suggest(t.text, ein__dtype_name((ein__dtype)i), &best, &distance);
         ein__error(p->ctx, EIN_BAD_INPUT, t.pos, "unknown type '%s'%s", t.text,
-                   ein__hint(p->ctx, best));
+                   best ? ein__hint(p->ctx, best) : ein__dtype_list(p->ctx));
         return NULL;
     }
     p->at++;
     ptrdiff_t base = arrlen(p->stack);
     int height;
-    if (!ein__expect(p, "[") ||
-        !ein__parse_list(p, "]", true, EIN__MAX_RANK, "dimensions", ein__parse_sexpr, &height))
+    if (!ein__accept(p, "[")) {
+        ein__expected(p, "'[' and sizes: f32[] has one element");
+        return NULL;
+    }
+    if (!ein__parse_list(p, "]", true, EIN__MAX_RANK, "dimensions", ein__parse_sexpr, &height))
         return NULL;
     type->rank = (int)(arrlen(p->stack) - base);
     for (int i = 0; i < type->rank; i++) type->dim[i] = p->stack[base + i];
@@ -168,7 +179,8 @@ static bool ein__parse_operator(ein__parser *p, ein__stmt *s) {
         !ein__parse_name(p, "an operator", &s->call))
         return false;
     s->pos = s->call.pos;
-    if (!ein__expect(p, "(")) return false;
+    if (!ein__accept(p, "("))
+        return ein__expected(p, "'(' behind the operator (a copy is Identity(..))");
     if (!ein__is_op(p, 0, ")") && !ein__is_op(p, 0, ";")) {
         int first = p->at;
         if (!ein__parse_names(p, "a tensor's name or '_'", &s->narg, &s->arg)) return false;
@@ -179,6 +191,8 @@ static bool ein__parse_operator(ein__parser *p, ein__stmt *s) {
     }
     if (ein__accept(p, ";") && !ein__is_op(p, 0, ")") && !ein__parse_attrs(p, false, s))
         return false;
+    if (s->narg && !s->nattr && ein__is_op(p, 0, "="))
+        return ein__expected(p, "',', ';' or ')' (attributes stand behind a ';')");
     return ein__accept(p, ")") || ein__expected(p, s->nattr ? "',' or ')'" : "',', ';' or ')'");
 }
 
@@ -215,8 +229,8 @@ static bool ein__parse_block(ein__parser *p, ein__stmt *s) {
     if (ein__accept(p, ";") && !ein__is_op(p, 0, ")") && !ein__parse_attrs(p, true, s))
         return false;
     if (!ein__accept(p, ")")) return ein__expected(p, s->nattr ? "',' or ')'" : "',', ';' or ')'");
-    return ein__expect(p, "->") &&
-           ein__parse_names(p, "a result's name", &s->nresult, &s->result) && ein__expect(p, "{") &&
+    if (!ein__accept(p, "->")) return ein__expected(p, "'->' and the names of the block's results");
+    return ein__parse_names(p, "a result's name", &s->nresult, &s->result) && ein__expect(p, "{") &&
            ein__distinct(p, s);
 }
 
@@ -241,7 +255,8 @@ static bool ein__no_statement(ein__parser *p) {
     for (int k = 0; k <= EIN__ST_REPEAT; k++)
         if (ein__keyword[k] && ein__is_word(p, 0, ein__keyword[k])) {
             p->at++;
-            return ein__expected(p, "a name");
+            return ein__expected(
+                p, k == EIN__ST_REPEAT ? "a loop, as in 'repeat i in 0:3 {'" : "a name");
         }
     if (!ein__is_name(p, 1)) {
         p->at++;
@@ -283,6 +298,7 @@ static bool ein__parse_statement(ein__parser *p, ein__stmt *s) {
     p->at = p->depth = 0;
     p->floats = false;
     arrsetlen(p->stack, 0);
+    if (ein__is_op(p, 0, "/")) return ein__expected(p, "a statement or a comment, '# ..'");
     if (!ein__is_name(p, 0)) return ein__expected(p, "a statement");
     if (ein__is_op(p, 1, "[")) {
         const char *what = "the end of the line";
@@ -290,8 +306,13 @@ static bool ein__parse_statement(ein__parser *p, ein__stmt *s) {
         if (!s->eq->nrange && !s->eq->npad) what = "an operator, 'where' or the end of the line";
         return ein__parse_end(p, what);
     }
-    if (ein__is_op(p, 1, "=") || ein__is_op(p, 1, ","))
-        return ein__parse_operator(p, s) && ein__parse_end(p, "the end of the line");
+    if (ein__is_op(p, 1, "=") || ein__is_op(p, 1, ",")) {
+        if (!ein__parse_operator(p, s)) return false;
+        bool sum = ein__is_op(p, 0, "+") || ein__is_op(p, 0, "-") || ein__is_op(p, 0, "*") ||
+                   ein__is_op(p, 0, "/");
+        return ein__parse_end(p, sum ? "the end of the line (or an equation: y[i] = a[i] + b[i])"
+                                     : "the end of the line");
+    }
     bool ein = ein__is_word(p, 0, "ein") && ein__peek(p, 1)->kind == EIN__TOK_NUMBER;
     for (int k = 0; k <= EIN__ST_REPEAT; k++)
         if (ein__keyword[k] && ein__is_word(p, 0, ein__keyword[k]) && (ein__is_name(p, 1) || ein)) {
