@@ -20,6 +20,7 @@
 #include "ops_math.c"
 #include "ops_conv.c"
 #include "ops_shape.c"
+#include "ops_pick.c"
 #include "ops.c"
 #include "resolve.c"
 #include "env.c"

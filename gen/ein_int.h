@@ -277,6 +277,8 @@ typedef enum {
     EIN__FLOORF,
     EIN__CEILF,
     EIN__SQUARE,
+    EIN__SIN,
+    EIN__COS,
     EIN__NFN
 } ein__fn;
 

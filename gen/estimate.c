@@ -324,7 +324,8 @@ static int64_t ein__ex_operations(const ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     int64_t n = e->op == EIN__X_READ || e->op == EIN__X_CONST ? 0 : 1;
     if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY) {
-        bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF;
+        bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF ||
+                    e->fn == EIN__SIN || e->fn == EIN__COS;
         bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
                       e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
         n = slow ? 20 : middle ? 8 : 1;

@@ -271,6 +271,8 @@ EIN__FN double ein__apply_unary(ein__fn fn, double x) {
     case EIN__FLOORF: return floor(x);
     case EIN__CEILF: return ceil(x);
     case EIN__SQUARE: return x * x;
+    case EIN__SIN: return sin(x);
+    case EIN__COS: return cos(x);
     default: return (double)NAN;
     }
 }

@@ -29,6 +29,8 @@ static const ein__fn_info ein__fn_table[EIN__NFN] = {
     {"floor", 1, "floorf"},
     {"ceil", 1, "ceilf"},
     {"square", 1, "square"},
+    {"sin", 1, "sinf"},
+    {"cos", 1, "cosf"},
 };
 
 EIN__FN const ein__expr *ein__ex_get(const ein_ctx *ctx, ein__ex ex) {

@@ -5,89 +5,132 @@
 
 // ORDER of words: auto_pad in ops_conv.c, Resize in ops_shape.c, approximate in ein__op_gelu
 static const ein__op_row ein__op_table[] = {
-    // name, operands, attributes, any type, body, function
-    {"Conv", "x w b?", EIN__WINDOW "group=1 kernel_shape?", false, NULL, ein__op_conv},
+    // name, operands, attributes, types, body, function
+    {"Conv", "x w b?", EIN__WINDOW "group=1 kernel_shape?", EIN__FLOATS, NULL, ein__op_conv},
     {"ConvTranspose", "x w b?", EIN__WINDOW "group=1 kernel_shape? output_padding=0 output_shape?",
-     false, NULL, ein__op_conv_transpose},
-    {"MatMul", "a b", "", false, NULL, ein__op_matmul},
-    {"Gemm", "a b c?", "alpha=1 beta=1 transA=0 transB=0", false, NULL, ein__op_gemm},
-    {"G2BMM", "q k", "w dilation=1", false, NULL, ein__op_g2bmm},
-    {"GBMM", "a v", "dilation=1", false, NULL, ein__op_gbmm},
+     EIN__FLOATS, NULL, ein__op_conv_transpose},
+    {"MatMul", "a b", "", EIN__FLOATS, NULL, ein__op_matmul},
+    {"Gemm", "a b c?", "alpha=1 beta=1 transA=0 transB=0", EIN__FLOATS, NULL, ein__op_gemm},
+    {"Einsum", "x...", "equation", EIN__FLOATS, NULL, ein__op_einsum},
+    {"G2BMM", "q k", "w dilation=1", EIN__FLOATS, NULL, ein__op_g2bmm},
+    {"GBMM", "a v", "dilation=1", EIN__FLOATS, NULL, ein__op_gbmm},
 
-    {"Add", "a b", "", false, "a + b", NULL},
-    {"Sub", "a b", "", false, "a - b", NULL},
-    {"Mul", "a b", "", false, "a * b", NULL},
-    {"Div", "a b", "", false, "a / b", NULL},
-    {"Pow", "a b", "", false, "pow(a, b)", NULL},
-    {"Max", "x...", "", false, "max", ein__op_nary},
-    {"Min", "x...", "", false, "min", ein__op_nary},
-    {"Sum", "x...", "", false, "+", ein__op_nary},
-    {"Neg", "x", "", false, "-x", NULL},
-    {"Abs", "x", "", false, "abs(x)", NULL},
-    {"Exp", "x", "", false, "exp(x)", NULL},
-    {"Log", "x", "", false, "log(x)", NULL},
-    {"Sqrt", "x", "", false, "sqrt(x)", NULL},
-    {"Reciprocal", "x", "", false, "1 / x", NULL},
-    {"Erf", "x", "", false, "erf(x)", NULL},
-    {"Floor", "x", "", false, "floor(x)", NULL},
-    {"Ceil", "x", "", false, "ceil(x)", NULL},
-    {"Tanh", "x", "", false, "tanh(x)", NULL},
-    {"Sigmoid", "x", "", false, "sigmoid(x)", NULL},
-    {"Relu", "x", "", false, "relu(x)", NULL},
-    {"LeakyRelu", "x", "alpha=0.01", false, "select(x < 0, alpha * x, x)", NULL},
-    {"PRelu", "x slope", "", false, "select(x < 0, slope * x, x)", ein__op_prelu},
-    {"Elu", "x", "alpha=1", false, "select(x < 0, alpha * (exp(x) - 1), x)", NULL},
-    {"Softplus", "x", "", false, "relu(x) + log(1 + exp(-abs(x)))", NULL},
-    {"HardSigmoid", "x", "alpha=0.2 beta=0.5", false, "max(0, min(1, alpha * x + beta))", NULL},
-    {"HardSwish", "x", "", false, "x * max(0, min(1, x / 6 + 0.5))", NULL},
-    {"Gelu", "x", "approximate=none|tanh", false, NULL, ein__op_gelu},
-    {"Clip", "x", "min? max?", false, NULL, ein__op_clip},
-    {"Identity", "x", "", true, "x", ein__op_identity},
+    {"Add", "a b", "", EIN__NUMBERS, "a + b", NULL},
+    {"Sub", "a b", "", EIN__NUMBERS, "a - b", NULL},
+    {"Mul", "a b", "", EIN__NUMBERS, "a * b", NULL},
+    {"Div", "a b", "", EIN__FLOATS, "a / b", NULL},
+    {"Pow", "a b", "", EIN__FLOATS, "pow(a, b)", NULL},
+    {"Max", "x...", "", EIN__NUMBERS, "max", ein__op_nary},
+    {"Min", "x...", "", EIN__NUMBERS, "min", ein__op_nary},
+    {"Sum", "x...", "", EIN__NUMBERS, "+", ein__op_nary},
+    {"Neg", "x", "", EIN__NUMBERS, "-x", NULL},
+    {"Abs", "x", "", EIN__NUMBERS, "abs(x)", NULL},
+    {"Exp", "x", "", EIN__FLOATS, "exp(x)", NULL},
+    {"Log", "x", "", EIN__FLOATS, "log(x)", NULL},
+    {"Sqrt", "x", "", EIN__FLOATS, "sqrt(x)", NULL},
+    {"Reciprocal", "x", "", EIN__FLOATS, "1 / x", NULL},
+    {"Erf", "x", "", EIN__FLOATS, "erf(x)", NULL},
+    {"Floor", "x", "", EIN__FLOATS, "floor(x)", NULL},
+    {"Ceil", "x", "", EIN__FLOATS, "ceil(x)", NULL},
+    {"Tanh", "x", "", EIN__FLOATS, "tanh(x)", NULL},
+    {"Sigmoid", "x", "", EIN__FLOATS, "sigmoid(x)", NULL},
+    {"Relu", "x", "", EIN__FLOATS, "relu(x)", NULL},
+    {"LeakyRelu", "x", "alpha=0.01", EIN__FLOATS, "select(x < 0, alpha * x, x)", NULL},
+    {"PRelu", "x slope", "", EIN__FLOATS, "select(x < 0, slope * x, x)", ein__op_prelu},
+    {"Elu", "x", "alpha=1", EIN__FLOATS, "select(x < 0, alpha * (exp(x) - 1), x)", NULL},
+    {"Softplus", "x", "", EIN__FLOATS, "relu(x) + log(1 + exp(-abs(x)))", NULL},
+    {"HardSigmoid", "x", "alpha=0.2 beta=0.5", EIN__FLOATS, "max(0, min(1, alpha * x + beta))",
+     NULL},
+    {"Selu", "x", "alpha=1.6732631921768188 gamma=1.0507010221481323", EIN__FLOATS,
+     "select(x < 0, gamma * (alpha * (exp(x) - 1)), gamma * x)", NULL},
+    {"Celu", "x", "alpha=1", EIN__FLOATS, "select(x < 0, alpha * (exp(x / alpha) - 1), x)", NULL},
+    {"ThresholdedRelu", "x", "alpha=1", EIN__FLOATS, "select(x > alpha, x, 0)", NULL},
+    {"Softsign", "x", "", EIN__FLOATS, "x / (1 + abs(x))", NULL},
+    {"Mish", "x", "", EIN__FLOATS, "x * tanh(relu(x) + log(1 + exp(-abs(x))))", NULL},
+    {"Sign", "x", "", EIN__NUMBERS, "select(x > 0, 1, select(x < 0, -1, x))", NULL},
+    {"Round", "x", "", EIN__FLOATS,
+     "select(x - floor(x) < 0.5, floor(x),"
+     " select(x - floor(x) > 0.5, floor(x) + 1, 2 * floor(0.5 * floor(x) + 0.5)))",
+     NULL},
+    {"Sin", "x", "", EIN__FLOATS, "sin(x)", NULL},
+    {"Cos", "x", "", EIN__FLOATS, "cos(x)", NULL},
+    {"HardSwish", "x", "", EIN__FLOATS, "x * max(0, min(1, x / 6 + 0.5))", NULL},
+    {"Gelu", "x", "approximate=none|tanh", EIN__FLOATS, NULL, ein__op_gelu},
+    {"Clip", "x", "min? max?", EIN__FLOATS, NULL, ein__op_clip},
+    {"Equal", "a b", "", EIN__ANY, "select(a == b, 1, 0)", ein__op_truth},
+    {"Less", "a b", "", EIN__NUMBERS, "select(a < b, 1, 0)", ein__op_truth},
+    {"LessOrEqual", "a b", "", EIN__NUMBERS, "select(a <= b, 1, 0)", ein__op_truth},
+    {"Greater", "a b", "", EIN__NUMBERS, "select(a > b, 1, 0)", ein__op_truth},
+    {"GreaterOrEqual", "a b", "", EIN__NUMBERS, "select(a >= b, 1, 0)", ein__op_truth},
+    {"IsNaN", "x", "", EIN__FLOATS, "select(x == x, 0, 1)", ein__op_truth},
+    {"Not", "x:bool", "", EIN__ANY, "select(x == 0, 1, 0)", ein__op_truth},
+    {"And", "a:bool b:bool", "", EIN__ANY, "a * b", ein__op_truth},
+    {"Or", "a:bool b:bool", "", EIN__ANY, "max(a, b)", ein__op_truth},
+    {"Xor", "a:bool b:bool", "", EIN__ANY, "select(a == b, 0, 1)", ein__op_truth},
+    {"Where", "condition:bool x y", "", EIN__ANY, "select(condition != 0, x, y)", NULL},
+    {"Cast", "x", "to=f32|f16|bf16|i8|i32|i64|bool", EIN__ANY, NULL, ein__op_cast},
+    {"Identity", "x", "", EIN__ANY, "x", ein__op_identity},
 
-    {"MaxPool", "x", EIN__WINDOW "kernel_shape ceil_mode=0 storage_order=0!", false, NULL,
+    {"MaxPool", "x", EIN__WINDOW "kernel_shape ceil_mode=0 storage_order=0!", EIN__FLOATS, NULL,
      ein__op_max_pool},
-    {"AveragePool", "x", EIN__WINDOW "kernel_shape ceil_mode=0 count_include_pad=0", false, NULL,
-     ein__op_average_pool},
-    {"GlobalMaxPool", "x", "", false, "max({r#,}) x[{X#,}]", ein__op_global_pool},
-    {"GlobalAveragePool", "x", "", false, "(sum({r#,}) x[{X#,}]) / N", ein__op_global_pool},
-    {"ReduceMean", "x", EIN__REDUCE, false, "(sum({r#,}) x[{X#,}]) / N", ein__op_reduce},
-    {"ReduceSum", "x", EIN__REDUCE, true, "sum({r#,}) x[{X#,}]", ein__op_reduce},
-    {"ReduceMax", "x", EIN__REDUCE, true, "max({r#,}) x[{X#,}]", ein__op_reduce},
-    {"ReduceMin", "x", EIN__REDUCE, true, "min({r#,}) x[{X#,}]", ein__op_reduce},
-    {"ReduceProd", "x", EIN__REDUCE, true, "prod({r#,}) x[{X#,}]", ein__op_reduce},
-    {"ReduceSumSquare", "x", EIN__REDUCE, false, "sum({r#,}) square(x[{X#,}])", ein__op_reduce},
-    {"ReduceL2", "x", EIN__REDUCE, false, "sqrt(sum({r#,}) square(x[{X#,}]))", ein__op_reduce},
-    {"ArgMax", "x", "axis=0 keepdims=1 select_last_index=0", true, "max", ein__op_place},
-    {"ArgMin", "x", "axis=0 keepdims=1 select_last_index=0", true, "min", ein__op_place},
+    {"AveragePool", "x", EIN__WINDOW "kernel_shape ceil_mode=0 count_include_pad=0", EIN__FLOATS,
+     NULL, ein__op_average_pool},
+    {"GlobalMaxPool", "x", "", EIN__FLOATS, "max({r#,}) x[{X#,}]", ein__op_global_pool},
+    {"GlobalAveragePool", "x", "", EIN__FLOATS, "(sum({r#,}) x[{X#,}]) / N", ein__op_global_pool},
+    {"ReduceMean", "x", EIN__REDUCE, EIN__FLOATS, "(sum({r#,}) x[{X#,}]) / N", ein__op_reduce},
+    {"ReduceSum", "x", EIN__REDUCE, EIN__ANY, "sum({r#,}) x[{X#,}]", ein__op_reduce},
+    {"ReduceMax", "x", EIN__REDUCE, EIN__ANY, "max({r#,}) x[{X#,}]", ein__op_reduce},
+    {"ReduceMin", "x", EIN__REDUCE, EIN__ANY, "min({r#,}) x[{X#,}]", ein__op_reduce},
+    {"ReduceProd", "x", EIN__REDUCE, EIN__ANY, "prod({r#,}) x[{X#,}]", ein__op_reduce},
+    {"ReduceSumSquare", "x", EIN__REDUCE, EIN__FLOATS, "sum({r#,}) square(x[{X#,}])",
+     ein__op_reduce},
+    {"ReduceL2", "x", EIN__REDUCE, EIN__FLOATS, "sqrt(sum({r#,}) square(x[{X#,}]))",
+     ein__op_reduce},
+    {"ReduceL1", "x", EIN__REDUCE, EIN__FLOATS, "sum({r#,}) abs(x[{X#,}])", ein__op_reduce},
+    {"ReduceLogSum", "x", EIN__REDUCE, EIN__FLOATS, "log(sum({r#,}) x[{X#,}])", ein__op_reduce},
+    {"ReduceLogSumExp", "x", EIN__REDUCE, EIN__FLOATS,
+     "log(sum({r#,}) exp(x[{X#,}] - m[{i#,}])) + m[{i#,}]", ein__op_reduce},
+    {"CumSum", "x", "axis exclusive=0 reverse=0", EIN__NUMBERS, NULL, ein__op_cum_sum},
+    {"ArgMax", "x", "axis=0 keepdims=1 select_last_index=0", EIN__ANY, "max", ein__op_place},
+    {"ArgMin", "x", "axis=0 keepdims=1 select_last_index=0", EIN__ANY, "min", ein__op_place},
     {"BatchNormalization", "x scale b mean var", "epsilon=1e-05 momentum=0.9 training_mode=0!",
-     false, NULL, ein__op_batch_normalization},
-    {"LayerNormalization", "x scale b?", "axis=-1 epsilon=1e-05 stash_type=1!", false, NULL,
+     EIN__FLOATS, NULL, ein__op_batch_normalization},
+    {"LayerNormalization", "x scale b?", "axis=-1 epsilon=1e-05 stash_type=1!", EIN__FLOATS, NULL,
      ein__op_layer_normalization},
-    {"Softmax", "x", "axis=-1", false, "y[{i#,}] = exp(x[{i#,}] - m[{K#,}]) / s[{K#,}]",
+    {"InstanceNormalization", "x scale b", "epsilon=1e-05", EIN__FLOATS, NULL,
+     ein__op_instance_normalization},
+    {"GroupNormalization", "x scale b", "num_groups epsilon=1e-05 stash_type=1!", EIN__FLOATS, NULL,
+     ein__op_group_normalization},
+    {"LpNormalization", "x", "axis=-1 p=2", EIN__FLOATS, NULL, ein__op_lp_normalization},
+    {"Softmax", "x", "axis=-1", EIN__FLOATS, "y[{i#,}] = exp(x[{i#,}] - m[{K#,}]) / s[{K#,}]",
      ein__op_softmax},
-    {"LogSoftmax", "x", "axis=-1", false, "y[{i#,}] = x[{i#,}] - m[{K#,}] - log(s[{K#,}])",
+    {"LogSoftmax", "x", "axis=-1", EIN__FLOATS, "y[{i#,}] = x[{i#,}] - m[{K#,}] - log(s[{K#,}])",
      ein__op_softmax},
 
-    {"Concat", "x...", "axis", true, NULL, ein__op_concat},
-    {"Split", "x", "axis=0 split? num_outputs?", true, NULL, ein__op_split},
-    {"Slice", "x", "starts ends axes? steps?", true, NULL, ein__op_slice},
-    {"Pad", "x", "pads value=0 axes? mode=constant|!reflect|!edge|!wrap", true, NULL, ein__op_pad},
-    {"Transpose", "x", "perm?", true, NULL, ein__op_transpose},
-    {"Reshape", "x", "shape allowzero=0!", true, NULL, ein__op_reshape},
-    {"Flatten", "x", "axis=1", true, NULL, ein__op_flatten},
-    {"Squeeze", "x", "axes?", true, NULL, ein__op_squeeze},
-    {"Unsqueeze", "x", "axes", true, NULL, ein__op_unsqueeze},
-    {"Expand", "x", "shape", true, NULL, ein__op_expand_to},
-    {"DepthToSpace", "x", "blocksize mode=DCR|CRD", true,
+    {"Concat", "x...", "axis", EIN__ANY, NULL, ein__op_concat},
+    {"Split", "x", "axis=0 split? num_outputs?", EIN__ANY, NULL, ein__op_split},
+    {"Slice", "x", "starts ends axes? steps?", EIN__ANY, NULL, ein__op_slice},
+    {"Pad", "x", "pads value=0 axes? mode=constant|reflect|edge|wrap", EIN__ANY, NULL, ein__op_pad},
+    {"Transpose", "x", "perm?", EIN__ANY, NULL, ein__op_transpose},
+    {"Reshape", "x", "shape allowzero=0!", EIN__ANY, NULL, ein__op_reshape},
+    {"Flatten", "x", "axis=1", EIN__ANY, NULL, ein__op_flatten},
+    {"Squeeze", "x", "axes?", EIN__ANY, NULL, ein__op_squeeze},
+    {"Unsqueeze", "x", "axes", EIN__ANY, NULL, ein__op_unsqueeze},
+    {"Expand", "x", "shape", EIN__ANY, NULL, ein__op_expand_to},
+    {"Tile", "x", "repeats", EIN__ANY, NULL, ein__op_tile},
+    {"Trilu", "x", "k=0 upper=1", EIN__ANY, NULL, ein__op_trilu},
+    {"Gather", "x indices:int", "axis=0", EIN__ANY, NULL, ein__op_gather},
+    {"GatherElements", "x indices:int", "axis=0", EIN__ANY, NULL, ein__op_gather_elements},
+    {"DepthToSpace", "x", "blocksize mode=DCR|CRD", EIN__ANY,
      "(h%B*B+w%B)*C+c,h/B,w/B;c*BB+h%B*B+w%B,h/B,w/B", ein__op_blocks},
-    {"SpaceToDepth", "x", "blocksize mode=DCR|CRD", true,
+    {"SpaceToDepth", "x", "blocksize mode=DCR|CRD", EIN__ANY,
      "c%C,h*B+c/C/B,w*B+c/C%B;c/BB,h*B+c/B%B,w*B+c%B", ein__op_blocks},
     {"Resize", "x",
      "scales? sizes? axes? mode=nearest|linear|!cubic "
      "nearest_mode=round_prefer_floor|round_prefer_ceil|floor|ceil "
      "coordinate_transformation_mode=half_pixel|pytorch_half_pixel|asymmetric|align_corners|"
      "!half_pixel_symmetric|!tf_crop_and_resize antialias=0! exclude_outside=0!",
-     false, NULL, ein__op_resize},
+     EIN__FLOATS, NULL, ein__op_resize},
 };
 
 enum { EIN__NOPS = sizeof ein__op_table / sizeof ein__op_table[0] };
@@ -101,6 +144,28 @@ static const ein__op_row *ein__op_row_of(const char *name) {
     for (int i = 0; i < EIN__NOPS; i++)
         if (!strcmp(ein__op_table[i].name, name)) return &ein__op_table[i];
     return NULL;
+}
+
+// Operand k has its own type, or one that the row takes and the first operand of such a type has.
+static bool ein__op_check_type(ein__op *o, int k) {
+    static const char *const wanted[] = {"f32, f16 or bf16", "a number"};
+    const char *own = ein__op_own_type(o, k);
+    ein__dtype t = ein__op_tensor(o, k)->dtype;
+    bool real = t == EIN__F32 || t == EIN__F16 || t == EIN__BF16;
+    if (*own) {
+        if ((t == EIN__BOOL) == (*own == 'b') && !real) return true;
+        return ein__op_fail(o, NULL, "%s has type %s, expected %s", ein__op_in_name(o, k),
+                            ein__dtype_name(t), *own == 'b' ? own : "i8, i32 or i64");
+    }
+    if (!real && o->row->types != EIN__ANY && (t == EIN__BOOL || o->row->types == EIN__FLOATS))
+        return ein__op_fail(o, NULL, "%s has type %s, expected %s", ein__op_in_name(o, k),
+                            ein__dtype_name(t), wanted[o->row->types]);
+    int first = 0;
+    while (!ein__op_tensor(o, first) || *ein__op_own_type(o, first)) first++;
+    if (t == ein__op_tensor(o, first)->dtype) return true;
+    return ein__op_fail(o, NULL, "%s has type %s, %s has %s", ein__op_in_name(o, first),
+                        ein__dtype_name(ein__op_tensor(o, first)->dtype), ein__op_in_name(o, k),
+                        ein__dtype_name(t));
 }
 
 // Number and types of operands and results.
@@ -118,7 +183,6 @@ static bool ein__op_check_operands(ein__op *o) {
     if (o->node->nout < 1 || o->node->nout > EIN__MAX_ARGS ||
         (o->node->nout > 1 && o->row->make != ein__op_split))
         return ein__op_fail(o, NULL, "%d results, expected one", o->node->nout);
-    const ein__tensor *first = ein__op_tensor(o, 0);
     for (int k = 0; k < nin; k++) {
         const ein__tensor *t = ein__op_tensor(o, k);
         if (!t && (k < least || most >= EIN__MAX_ARGS))
@@ -126,13 +190,7 @@ static bool ein__op_check_operands(ein__op *o) {
         if (!t) continue;
         if (ein__elements(&t->shape) > EIN__MAX_ELEMENTS)
             return ein__op_fail(o, NULL, "%s has more than 2^40 elements", ein__op_in_name(o, k));
-        if (!o->row->any && t->dtype != EIN__F32 && t->dtype != EIN__F16 && t->dtype != EIN__BF16)
-            return ein__op_fail(o, NULL, "%s has type %s, expected f32, f16 or bf16",
-                                ein__op_in_name(o, k), ein__dtype_name(t->dtype));
-        if (t->dtype != first->dtype)
-            return ein__op_fail(o, NULL, "%s has type %s, %s has %s", ein__op_in_name(o, 0),
-                                ein__dtype_name(first->dtype), ein__op_in_name(o, k),
-                                ein__dtype_name(t->dtype));
+        if (!ein__op_check_type(o, k)) return false;
     }
     return true;
 }

@@ -12,14 +12,22 @@
 
 typedef struct ein__op ein__op;
 
-// One operator. `in` names the operands: `b?` may be omitted, `x...` is x0 x1 ... `attr` names the
+// Types that the operands of an operator may have, all of them the same one.
+typedef enum {
+    EIN__FLOATS,   // f32, f16, bf16
+    EIN__NUMBERS,  // these, i8, i32 and i64
+    EIN__ANY       // these and bool
+} ein__op_types;
+
+// One operator. `in` names the operands: `b?` may be omitted, `x...` is x0 x1 ..., `c:bool` and
+// `i:int` have types of their own (int is i8, i32 or i64). `attr` names the
 // attributes: `a=1` has a default, `a?` may be missing, `a` must be given, `a=0!` takes no other
 // value, `a=one|two|!three` takes a word, the first by default, and refuses the third as not
 // supported. Without `make` the operator is element-wise and `body` is its expression over operands
 // and attributes; otherwise body is whatever make expects.
 typedef struct ein__op_row {
     const char *name, *in, *attr;
-    bool any;  // operands of any one type, else f32, f16 or bf16
+    ein__op_types types;
     const char *body;
     bool (*make)(ein__op *);
 } ein__op_row;
@@ -107,7 +115,17 @@ EIN__FN const char *ein__op_in_name(ein__op *o, int k) {
     for (int i = 0; i <= k && ein__op_token(&s, &token, &n); i++)
         if (n > 3 && !strncmp(token + n - 3, "...", 3))
             return ein__namef(o->ctx, "%.*s%d", (int)n - 3, token, k);
+    const char *colon = memchr(token, ':', n);
+    if (colon) n = (size_t)(colon - token);
     return ein__name_n(o->ctx, token, n && token[n - 1] == '?' ? n - 1 : n);
+}
+
+// Operand k's own type, "bool" or "int"; "" when it has that of the others.
+static const char *ein__op_own_type(ein__op *o, int k) {
+    const char *s = o->row->in, *token = "", *colon = NULL;
+    size_t n = 0;
+    for (int i = 0; i <= k && ein__op_token(&s, &token, &n); i++) colon = memchr(token, ':', n);
+    return colon ? ein__name_n(o->ctx, colon + 1, n - 1 - (size_t)(colon - token)) : "";
 }
 
 static const ein__tensor *ein__op_tensor(const ein__op *o, int k) {
@@ -138,6 +156,13 @@ EIN__FN bool ein__op_vector(ein__op *o, int k, int64_t n) {
                         ein__op_shape_text(o, s), (long long)n);
 }
 
+// Type of the operands that have none of their own.
+static ein__dtype ein__op_type(ein__op *o) {
+    for (int k = 0; k < o->node->nin; k++)
+        if (ein__op_tensor(o, k) && !*ein__op_own_type(o, k)) return ein__op_tensor(o, k)->dtype;
+    return ein__op_tensor(o, 0)->dtype;
+}
+
 EIN__FN bool ein__op_result(ein__op *o, int k, const ein__shape *s) {
     for (int i = 0; i < s->rank; i++)
         if (s->d[i] < 1)
@@ -146,7 +171,7 @@ EIN__FN bool ein__op_result(ein__op *o, int k, const ein__shape *s) {
     if (ein__elements(s) > EIN__MAX_ELEMENTS)
         return ein__op_fail(o, NULL, "the result would have more than 2^40 elements");
     o->shape[k] = *s;
-    o->dtype[k] = ein__op_tensor(o, 0)->dtype;
+    o->dtype[k] = ein__op_type(o);
     return true;
 }
 
@@ -638,10 +663,17 @@ static const char *ein__op_put_list(ein__op *o, ein__buf *b, const char *s) {
     for (;;) {
         while (*s == ',' || *s == ' ') s++;
         if (*s == ']') return s + 1;
-        ein__lin a = ein__lin_sum(o, &s);
         if (!first) ein__put(b, ",");
-        ein__lin_put(b, &a);
         first = false;
+        if (*s == '@') {  // a position held in a tensor
+            size_t n = strcspn(s, "[") + 1;
+            ein__put_n(b, s, n);
+            s = ein__op_put_list(o, b, s + n);
+            ein__put(b, "]");
+            continue;
+        }
+        ein__lin a = ein__lin_sum(o, &s);
+        ein__lin_put(b, &a);
     }
 }
 

@@ -160,6 +160,79 @@ static bool ein__op_gemm(ein__op *o) {
     return ein__op_result(o, 0, &y);
 }
 
+// Reads the subscripts of an Einsum's operands, in letters with `,` between them, and `->`: *s is
+// then at those of the result, and size has every letter's.
+static bool ein__einsum_sizes(ein__op *o, const char **s, int64_t size[26]) {
+    for (int k = 0; k < o->node->nin; k++, ++*s) {
+        const ein__shape *x = ein__op_in(o, k);
+        bool last = k + 1 == o->node->nin;
+        int at = 0;
+        for (; **s && !strchr(",-", **s); ++*s) {
+            if (**s == ' ') continue;
+            if (**s < 'a' || **s > 'z')
+                return ein__op_refuse(o, "equation", "'%c' is not supported, only a to z are", **s);
+            if (at == x->rank) break;
+            int64_t *n = &size[**s - 'a'];
+            if (*n && *n != x->d[at])
+                return ein__op_fail(o, "equation", "'%c' has the sizes %lld and %lld", **s,
+                                    (long long)*n, (long long)x->d[at]);
+            *n = x->d[at++];
+        }
+        if (at != x->rank || **s != (last ? '-' : ',') || (last && *++*s != '>'))
+            return ein__op_fail(o, "equation",
+                                "the subscripts of x%d are not those of %s with `%s` "
+                                "behind them",
+                                k, ein__op_shape_text(o, x), last ? "->" : ",");
+    }
+    return true;
+}
+
+// Products of elements, summed over every letter that the result has not.
+static bool ein__op_einsum(ein__op *o) {
+    const ein__attr *a = ein__op_attr(o, "equation");
+    int64_t size[26] = {0};
+    int place[26], summed = 0;
+    if (a->value->kind != EIN__A_STR)
+        return ein__op_fail(o, "equation", "equation must be a text such as \"ij,jk->ik\"");
+    const char *s = a->value->name, *out = s;
+    ein__shape y = {.rank = 0};
+    if (!ein__einsum_sizes(o, &out, size)) return false;
+    for (int i = 0; i < 26; i++) place[i] = -1;
+    for (; *out; out++) {
+        int letter = *out - 'a';
+        if (*out == ' ') continue;
+        if (letter < 0 || letter > 25 || !size[letter] || place[letter] >= 0 ||
+            y.rank == EIN__MAX_RANK)
+            return ein__op_fail(o, "equation",
+                                "the result's '%c' is not one letter of the operands", *out);
+        place[letter] = y.rank;
+        ein__op_each(o, "i", y.rank, size[letter]);
+        y.d[y.rank++] = size[letter];
+    }
+    for (int i = 0; i < 26; i++) summed += size[i] && place[i] < 0;
+    if (summed + y.rank > EIN__MAX_ITERS || summed > 9)
+        return ein__op_fail(o, "equation", "more letters than an expression may have indices");
+    for (int i = 0, r = 0; i < 26; i++) {
+        if (!size[i] || place[i] >= 0) continue;
+        ein__op_over(o, "r", r, size[i]);
+        place[i] = -2 - r++;
+    }
+    ein__buf t = {0};
+    ein__put(&t, summed ? "y[{i#,}] = sum({r#,})" : "y[{i#,}] =");
+    for (int k = 0; k < o->node->nin; k++) {
+        ein__putf(&t, k ? " * x%d[" : " x%d[", k);
+        for (; *s && !strchr(",-", *s); s++) {
+            int at = *s == ' ' ? 0 : place[*s - 'a'];
+            if (*s != ' ') ein__putf(&t, at < 0 ? "r%d," : "i%d,", at < 0 ? -2 - at : at);
+        }
+        s++;
+        ein__put(&t, "]");
+    }
+    ein__op_put(o, t.s, NULL);
+    ein__buf_free(&t);
+    return ein__op_result(o, 0, &y);
+}
+
 // ------------------------------------------------------------------------------- normalizations
 
 // With scale and shift per channel as values of their own, which a load-time pass computes.
@@ -208,6 +281,72 @@ static bool ein__op_layer_normalization(ein__op *o) {
     return ein__op_result(o, 0, x);
 }
 
+// Mean and variance of every `group` channels of x[n, c, ..] by themselves; scale and b are per
+// channel.
+static bool ein__grouped_normalization(ein__op *o, int64_t group) {
+    const ein__shape *x = ein__op_in(o, 0);
+    double epsilon;
+    if (!ein__op_finite(o, "epsilon", &epsilon) || !ein__op_vector(o, 1, x->d[1]) ||
+        !ein__op_vector(o, 2, x->d[1]))
+        return false;
+    int64_t count = group;
+    ein__op_each_axis(o, x);
+    ein__op_each(o, "g", -1, x->d[1] / group);
+    ein__op_over(o, "r", 0, group);
+    for (int i = 2; i < x->rank; i++) {
+        ein__op_over(o, "r", i - 1, x->d[i]);
+        ein__op_str(o, "R", i - 2, "r%d", i - 1);
+        count *= x->d[i];
+    }
+    ein__op_num(o, "G", -1, group);
+    ein__op_num(o, "COUNT", -1, count);
+    ein__op_real(o, "EPS", epsilon);
+    ein__op_put(o, "m[i0,g] = (sum({r#,}) x[i0,g*G+r0,{R#,}]) / COUNT", NULL);
+    ein__op_put(o, "v[i0,g] = (sum({r#,}) square(x[i0,g*G+r0,{R#,}] - m[i0,g])) / COUNT", NULL);
+    ein__op_put(o,
+                "y[{i#,}] = (x[{i#,}] - m[i0,i1/G]) * rsqrt(v[i0,i1/G] + EPS) * scale[i1] + b[i1]",
+                NULL);
+    return ein__op_result(o, 0, x);
+}
+
+static bool ein__op_instance_normalization(ein__op *o) {
+    return ein__op_rank(o, 0, 3, EIN__MAX_RANK) && ein__grouped_normalization(o, 1);
+}
+
+static bool ein__op_group_normalization(ein__op *o) {
+    int64_t groups;
+    if (!ein__op_rank(o, 0, 2, EIN__MAX_RANK) ||
+        !ein__op_int(o, "num_groups", 1, EIN__OP_LIMIT, &groups))
+        return false;
+    int64_t channels = ein__op_in(o, 0)->d[1];
+    if (channels % groups)
+        return ein__op_fail(o, "num_groups", "%lld groups do not divide %lld channels",
+                            (long long)groups, (long long)channels);
+    return ein__grouped_normalization(o, channels / groups);
+}
+
+// Vectors along `axis` over their norm p, 1 or 2; of zeros they stay zeros.
+static bool ein__op_lp_normalization(ein__op *o) {
+    const ein__shape *x = ein__op_in(o, 0);
+    int axis = 0;
+    int64_t p;
+    if (!ein__op_rank(o, 0, 1, EIN__MAX_RANK) || !ein__op_axis(o, "axis", x->rank, &axis) ||
+        !ein__op_int(o, "p", 1, 2, &p))
+        return false;
+    ein__op_each_axis(o, x);
+    ein__op_over(o, "r", -1, x->d[axis]);
+    for (int i = 0; i < x->rank; i++) {
+        ein__op_str(o, "R", i, i == axis ? "r" : "i%d", i);
+        if (i != axis) ein__op_str(o, "K", i - (i > axis), "i%d", i);
+    }
+    ein__op_put(
+        o, p == 1 ? "s[{K#,}] = sum(r) abs(x[{R#,}])" : "s[{K#,}] = sum(r) square(x[{R#,}])", NULL);
+    const char *norm = p == 1 ? "s[{K#,}]" : "sqrt(s[{K#,}])";
+    ein__op_put(o, ein__namef(o->ctx, "y[{i#,}] = select(s[{K#,}] == 0, 0, x[{i#,}] / %s)", norm),
+                NULL);
+    return ein__op_result(o, 0, x);
+}
+
 // Softmax and LogSoftmax: body is the last equation.
 static bool ein__op_softmax(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
@@ -229,7 +368,8 @@ static bool ein__op_softmax(ein__op *o) {
 
 // ----------------------------------------------------------------------------------- reductions
 
-// y[Y] = body, where x[{X#,}] with r# inside are the elements reduced and N is their number.
+// y[Y] = body, where x[{X#,}] with r# inside are the elements reduced, N is their number and m the
+// largest of them.
 static bool ein__reduce_write(ein__op *o, const bool *reduced, bool keep) {
     const ein__shape *x = ein__op_in(o, 0);
     ein__shape y = {.rank = 0};
@@ -246,6 +386,7 @@ static bool ein__reduce_write(ein__op *o, const bool *reduced, bool keep) {
         if (reduced[i]) count *= x->d[i];
     }
     ein__op_num(o, "N", -1, count);
+    if (strstr(o->row->body, "m[")) ein__op_put(o, "m[{i#,}] = max({r#,}) x[{X#,}]", NULL);
     ein__op_put(o, ein__namef(o->ctx, "y[{i#,}] = %s", o->row->body), NULL);
     return ein__op_result(o, 0, &y);
 }

@@ -129,6 +129,65 @@ static bool ein__pad_value(ein__op *o, double *value) {
     return ein__op_fail(o, "value", "value is not one of %s", ein__dtype_name(t));
 }
 
+// ORDER of words in the table
+enum { EIN__PAD_CONSTANT, EIN__PAD_REFLECT, EIN__PAD_EDGE, EIN__PAD_WRAP };
+
+// Writes to = from, of shape x but for `axis`, which has y's size: `lo` elements in front of it and
+// those behind it mirror the others, or repeat the first and last, or go around.
+static void ein__pad_axis(ein__op *o, const char *from, const char *to, const ein__shape *y,
+                          int axis, int64_t n, int64_t lo, int mode) {
+    long long last = (long long)n - 1, begin = (long long)lo, end = (long long)(n + lo);
+    o->nsymbol = 0;
+    ein__op_each_axis(o, y);
+    ein__op_str(o, "S", -1, "%s", from);
+    ein__op_str(o, "T", -1, "%s", to);
+    ein__op_str(o, "I", -1, "i%d", axis);
+    ein__op_num(o, "LO", -1, begin);
+    ein__op_num(o, "END", -1, end);
+    for (int i = 0; i < y->rank; i++) {
+        bool at = i == axis, reflect = mode == EIN__PAD_REFLECT;
+        const char *low = ein__namef(o->ctx, "i%d", i), *high = low;
+        if (at) low = reflect ? ein__namef(o->ctx, "%lld-i%d", begin, i) : "0";
+        if (at && reflect) high = ein__namef(o->ctx, "%lld-i%d", 2 * last + begin, i);
+        else if (at) high = ein__namef(o->ctx, "%lld", last);
+        ein__op_str(o, "L", i, "%s", low);
+        ein__op_str(o, "H", i, "%s", high);
+        if (at && mode == EIN__PAD_WRAP)
+            ein__op_str(o, "X", i, "(i%d-(%lld))%%%lld", i, begin, last + 1);
+        else ein__op_str(o, "X", i, "i%d-(%lld)", i, at ? begin : 0);
+    }
+    const char *below = mode != EIN__PAD_WRAP && lo > 0 ? " + S[{L#,}] * [I < LO]" : "";
+    const char *above = mode != EIN__PAD_WRAP && y->d[axis] > end ? " + S[{H#,}] * [I >= END]" : "";
+    bool outside = *below || *above;
+    ein__op_put(o, ein__namef(o->ctx, "T[{i#,}] = S[{X#,}]%s%s", below, above),
+                outside ? ein__namef(o->ctx, "%s 0", from) : NULL);
+}
+
+// Axis by axis, each a value of its own: corners are pads of pads.
+static bool ein__pad_repeated(ein__op *o, const int64_t *lo, const ein__shape *y, int mode) {
+    const ein__shape *x = ein__op_in(o, 0);
+    ein__shape now = *x;
+    const char *from = "x";
+    int left = 0;
+    for (int i = 0; i < x->rank; i++) {
+        int64_t hi = y->d[i] - x->d[i] - lo[i], most = lo[i] > hi ? lo[i] : hi;
+        left += lo[i] || hi;
+        if (mode == EIN__PAD_REFLECT && most >= x->d[i])
+            return ein__op_fail(o, "pads", "mode=reflect: axis %d of size %lld has no %lld others",
+                                i, (long long)x->d[i], (long long)most);
+    }
+    if (!ein__op_result(o, 0, y)) return false;
+    if (!left) return ein__op_map(o, "x", x);
+    for (int i = 0; i < x->rank; i++) {
+        if (!lo[i] && y->d[i] == x->d[i]) continue;
+        const char *to = --left ? ein__namef(o->ctx, "t%d", i) : "y";
+        now.d[i] = y->d[i];
+        ein__pad_axis(o, from, to, &now, i, x->d[i], lo[i], mode);
+        from = to;
+    }
+    return true;
+}
+
 static bool ein__op_pad(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
     int axis[EIN__MAX_RANK], n, na, mode;
@@ -149,6 +208,7 @@ static bool ein__op_pad(ein__op *o) {
         y.d[axis[i]] += pads[i] + pads[i + na];
         outside = outside || pads[i] > 0 || pads[i + na] > 0;
     }
+    if (mode != EIN__PAD_CONSTANT) return ein__pad_repeated(o, lo, &y, mode);
     ein__op_each_axis(o, &y);
     for (int i = 0; i < x->rank; i++) ein__op_str(o, "X", i, "i%d-(%lld)", i, (long long)lo[i]);
     ein__buf pad = {0};

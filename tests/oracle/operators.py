@@ -39,6 +39,20 @@ OPERATORS = {
     "LeakyRelu": (1, 1, {"alpha": FLOAT}),
     "HardSigmoid": (1, 1, {"alpha": FLOAT, "beta": FLOAT}),
     "PRelu": (2, 2, {}),
+    "Selu": (1, 1, {"alpha": FLOAT, "gamma": FLOAT}), "Celu": (1, 1, {"alpha": FLOAT}),
+    "ThresholdedRelu": (1, 1, {"alpha": FLOAT}), "Softsign": (1, 1, {}), "Mish": (1, 1, {}),
+    "Sign": (1, 1, {}), "Round": (1, 1, {}), "Sin": (1, 1, {}), "Cos": (1, 1, {}),
+    "Equal": (2, 2, {}), "Less": (2, 2, {}), "LessOrEqual": (2, 2, {}), "Greater": (2, 2, {}),
+    "GreaterOrEqual": (2, 2, {}), "And": (2, 2, {}), "Or": (2, 2, {}), "Xor": (2, 2, {}),
+    "Not": (1, 1, {}), "IsNaN": (1, 1, {}), "Where": (3, 3, {}), "Cast": (1, 1, {"to": WORD}),
+    "Gather": (2, 2, {"axis": INT}), "GatherElements": (2, 2, {"axis": INT}),
+    "Tile": (1, 1, {"repeats": INTS}), "Trilu": (1, 1, {"k": INT, "upper": INT}),
+    "CumSum": (1, 1, {"axis": INT, "exclusive": INT, "reverse": INT}),
+    "Einsum": (1, 99, {"equation": WORD}),
+    "InstanceNormalization": (3, 3, {"epsilon": FLOAT}),
+    "GroupNormalization": (3, 3, {"num_groups": INT, "epsilon": FLOAT}),
+    "LpNormalization": (1, 1, {"axis": INT, "p": INT}),
+    "ReduceL1": (1, 1, REDUCE), "ReduceLogSum": (1, 1, REDUCE), "ReduceLogSumExp": (1, 1, REDUCE),
     "Clip": (1, 1, {"min": FLOAT, "max": FLOAT}),
     "Gelu": (1, 1, {"approximate": WORD}),
     "MaxPool": (1, 1, {**POOL, "dilations": INTS, "storage_order": INT}),
@@ -72,7 +86,9 @@ OPERATORS = {
 AS_INPUTS = {
     "Clip": ["min", "max"], "ReduceMean": ["axes"], "ReduceSum": ["axes"], "ReduceMax": ["axes"],
     "ReduceMin": ["axes"], "ReduceProd": ["axes"], "ReduceSumSquare": ["axes"],
-    "ReduceL2": ["axes"], "Split": ["split"], "Slice": ["starts", "ends", "axes", "steps"],
+    "ReduceL2": ["axes"], "ReduceL1": ["axes"], "ReduceLogSum": ["axes"],
+    "ReduceLogSumExp": ["axes"], "Tile": ["repeats"], "Trilu": ["k"], "CumSum": ["axis"],
+    "Split": ["split"], "Slice": ["starts", "ends", "axes", "steps"],
     "Pad": ["pads", "value", "axes"], "Reshape": ["shape"], "Squeeze": ["axes"],
     "Unsqueeze": ["axes"], "Expand": ["shape"], "Resize": [None, "scales", "sizes"],
 }
@@ -85,6 +101,8 @@ CONTEXT.ir_version = 10
 CONTEXT.opset_imports = {"": 21}
 REQUIRED = {"Concat": ["axis"], "Slice": ["starts", "ends"], "Pad": ["pads"],
             "Reshape": ["shape"], "Unsqueeze": ["axes"], "Expand": ["shape"],
+            "Cast": ["to"], "Tile": ["repeats"], "CumSum": ["axis"], "Einsum": ["equation"],
+            "GroupNormalization": ["num_groups"],
             "DepthToSpace": ["blocksize"], "SpaceToDepth": ["blocksize"], "G2BMM": ["w"],
             "MaxPool": ["kernel_shape"], "AveragePool": ["kernel_shape"]}
 SAME_SIZE = ("Reshape", "DepthToSpace", "SpaceToDepth", "Squeeze", "Unsqueeze", "Flatten")
@@ -173,7 +191,7 @@ def model_of(op, attrs, dtypes, shapes, outputs):
                 np.array(attrs[key], helper.tensor_dtype_to_np_dtype(ELEM[dtypes[0]])), key)
         elif key == "scales":
             value = numpy_helper.from_array(np.array(attrs[key], np.float32), key)
-        else:
+        else:   # k and axis are scalars, the others lists
             value = numpy_helper.from_array(np.array(attrs[key], np.int64), key)
         constants.append(value)
         names.append(key)
@@ -181,6 +199,8 @@ def model_of(op, attrs, dtypes, shapes, outputs):
         names.pop()
     known = OPERATORS[op][2]
     rest = {k: float(v) if known[k] == FLOAT else v for k, v in attrs.items() if k not in moved}
+    if op == "Cast":
+        rest["to"] = ELEM[attrs["to"]]
     node = helper.make_node(op, names, ["y%d" % i for i in range(outputs)], **rest)
     results = [helper.make_empty_tensor_value_info("y%d" % i) for i in range(outputs)]
     graph = helper.make_graph([node], "one", inputs, results, constants)
@@ -196,6 +216,11 @@ def infer(node, tensors):
     attrs = node.attrs = normalize(node, shapes)
     if op in ("G2BMM", "GBMM"):
         return [band_shape(op, attrs, tensors)]
+    if op == "GroupNormalization":  # a function of ONNX: its shape is not inferred
+        x = tensors[0]
+        if any(t.shape != x.shape[1:2] for t in tensors[1:]) or x.shape[1] % attrs["num_groups"]:
+            raise EinError("GroupNormalization: the parameters do not fit %s" % list(x.shape))
+        return [(x.dtype, x.shape)]
     dtypes = [None if t is None else t.dtype for t in tensors]
     attrs = filled_attrs(op, attrs, shapes, len(node.outputs))
     try:
@@ -490,6 +515,28 @@ def batch_norm(attrs, x, scale, bias, mean, var):
     return (x - mean.reshape(shape)) * scale.reshape(shape) + bias.reshape(shape)
 
 
+def group_norm(attrs, groups, x, scale, bias):
+    parts = x.reshape(x.shape[0], groups, -1)
+    mean, variance = parts.mean(axis=2, keepdims=True), parts.var(axis=2, keepdims=True)
+    y = ((parts - mean) / np.sqrt(variance + attrs.get("epsilon", 1e-5))).reshape(x.shape)
+    shape = (1, -1) + (1,) * (x.ndim - 2)
+    return y * scale.reshape(shape) + bias.reshape(shape)
+
+
+def lp_norm(attrs, x):
+    axis = attrs.get("axis", -1)
+    norm = np.linalg.norm(x, attrs.get("p", 2), axis, keepdims=True)
+    return np.divide(x, norm, out=np.zeros_like(x), where=norm != 0)
+
+
+def log_sum_exp(attrs, x):
+    axes = tuple(attrs.get("axes", ()))
+    if not axes and attrs.get("noop_with_empty_axes", 0):
+        return x
+    axes = tuple(a % x.ndim for a in axes) or tuple(range(x.ndim))
+    return np.logaddexp.reduce(x, axis=axes, keepdims=bool(attrs.get("keepdims", 1)))
+
+
 def softmax(attrs, x):
     axis = attrs.get("axis", -1)
     e = np.exp(x - x.max(axis=axis, keepdims=True))
@@ -636,6 +683,18 @@ NUMPY = {
     "GlobalMaxPool": lambda attrs, x: x.max(axis=tuple(range(2, x.ndim)), keepdims=True),
     "Relu": lambda attrs, x: np.maximum(x, 0.0), "Tanh": lambda attrs, x: np.tanh(x),
     "Exp": lambda attrs, x: np.exp(x), "Log": lambda attrs, x: np.log(x),
+    "Sin": lambda attrs, x: np.sin(x), "Cos": lambda attrs, x: np.cos(x),
+    "Round": lambda attrs, x: np.round(x), "Softsign": lambda attrs, x: x / (1 + np.abs(x)),
+    "Mish": lambda attrs, x: x * np.tanh(np.logaddexp(x, 0)),
+    "Selu": lambda attrs, x: attrs.get("gamma", 1.0507010221481323) * elu(
+        {"alpha": attrs.get("alpha", 1.6732631921768188)}, x),
+    "Celu": lambda attrs, x: attrs.get("alpha", 1.0) * elu({}, x / attrs.get("alpha", 1.0)),
+    "ThresholdedRelu": lambda attrs, x: np.where(x > attrs.get("alpha", 1.0), x, 0),
+    "InstanceNormalization": lambda attrs, *x: group_norm(attrs, x[0].shape[1], *x),
+    "GroupNormalization": lambda attrs, *x: group_norm(attrs, attrs["num_groups"], *x),
+    "LpNormalization": lp_norm,
+    "Einsum": lambda attrs, *x: np.einsum(attrs["equation"], *x),
+    "ReduceLogSumExp": log_sum_exp,
     "Sqrt": lambda attrs, x: np.sqrt(x), "MatMul": lambda attrs, x, y: np.matmul(x, y),
 }
 

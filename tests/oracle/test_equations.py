@@ -37,8 +37,9 @@ def divide(a, b):
 SCALAR = {"relu": lambda x: x if x > 0 else 0.0 * x if x != x else 0.0, "exp": math.exp,
           "tanh": math.tanh, "erf": math.erf, "abs": abs, "neg": lambda x: -x, "log": math.log,
           "sqrt": math.sqrt, "sigmoid": lambda x: 1 / (1 + math.exp(-x)), "floor": math.floor,
-          "ceil": math.ceil, "rsqrt": lambda x: 1 / math.sqrt(x), "square": lambda x: x * x,
-          "pow": pow, "min": min, "max": max}
+          "ceil": math.ceil, "rsqrt": lambda x: 1 / math.sqrt(x),
+          "square": lambda x: x * x, "sin": math.sin,
+          "cos": math.cos, "pow": pow, "min": min, "max": max}
 
 
 class Scalar:
@@ -145,6 +146,7 @@ EQUATIONS = [
     "z[i,j] = tanh(x[i,j]) + sqrt(abs(x[i,j])) + erf(y[j,i]) + sigmoid(x[i,j]) + rsqrt(exp(1))",
     "z[i,j] = pow(abs(x[i,j]), 1.5) + max(x[i,j], y[j,i]) + min(x[i,j], 0) + ceil(x[i,j])",
     "z[i,j] = log(1 + exp(x[i,j])) + neg(floor(x[i,j]))",
+    "z[i,j] = sin(x[i,j]) * cos(y[j,i]) - sin(3)",
     "z[i] = x[i,i] where i in 0:3",
     "z[i] = sum(j) x[i,j] * (y[j,i] + sum(k) x[k,j] * y[j,k])",
     "z[i,k] = (sum(j) x[i,j] * y[j,k]) / (sum(j) exp(x[i,j]))",

@@ -389,3 +389,37 @@ y = GBMM(s, k; dilation=D)
 z[b,m,p] = sum(j) s[b,m,j] * k[b,m+D*(j-W),p] where pad k 0""")
     same_results(BAND.replace("M = 13", "M = 3") % """y = G2BMM(q, k; w=W)
 z[b,m,j] = sum(p) q[b,m,p] * k[b,m+j-W,p] where j in 0:2*W+1, pad k 0""")
+
+
+@test
+def op_functions_and_norms():
+    x = rand(2, 6, 5, 4)
+    for op in ("Softsign", "Mish", "Sin", "Cos", "Round", "Sign", "Selu", "Celu"):
+        against_ort(op, [2 * x])
+    against_ort("Selu", [x], alpha=1.25, gamma=0.75)
+    against_ort("Celu", [x], alpha=0.5)
+    against_ort("ThresholdedRelu", [x], alpha=0.5)
+    against_ort("InstanceNormalization", [x, rand(6), rand(6)], epsilon=1e-3)
+    against_ort("GroupNormalization", [x, rand(6), rand(6)], num_groups=3)
+    for p in (1, 2):
+        against_ort("LpNormalization", [x], axis=1, p=p)
+    for op in ("ReduceLogSumExp", "ReduceL1"):
+        against_ort(op, [x])
+        against_ort(op, [x], axes=[1, -1], keepdims=0)
+    against_ort("Einsum", [rand(3, 4), rand(4, 5)], equation="ij,jk->ki")
+
+
+@test
+def op_positions():
+    x, at = rand(3, 4, 5), np.array([[1, 0, 2]])
+    against_ort("Gather", [x, at])
+    against_ort("Gather", [x, at], axis=-1)
+    against_ort("GatherElements", [x, np.array([[[1, 0, 2, 2, 1]]])], axis=1)
+    against_ort("Tile", [x], repeats=[1, 2, 3])
+    against_ort("Trilu", [x], k=1)
+    against_ort("Trilu", [x], upper=0)
+    against_ort("CumSum", [x], axis=1, exclusive=1)
+    for mode in ("reflect", "edge", "wrap"):
+        against_ort("Pad", [x], pads=[0, 1, 2, 1, 0, 3], mode=mode)
+    check(operators.evaluate(ein.Node("Cast", ["t"], ["y"], {"to": "i64"}, (1, 1)),
+                             [np.array([-1.5, 2.5])])[0].tolist() == [-1, 2], "Cast")
