@@ -203,6 +203,7 @@ typedef struct ox {
     int64_t folded;       // elements made by folding so far
     int64_t steps;        // nodes visited so far, functions unrolled
     int64_t scanned;      // nodes looked at for being needed
+    bool told_positions;  // the note about positions computed at run time
     // messages
     ox_refusal *refusals;  // arr
     char *notes;           // arr of characters
@@ -297,6 +298,11 @@ ox_value *ox_opt(ox *o, ox_node *n, int input);  // NULL when omitted
 bool ox_wants(const ox_node *n, int output);
 int64_t ox_axis(ox *o, ox_node *n, int64_t axis, int rank);
 
+// ---- cli_onnx_sym.c ----
+bool ox_is_symbolic(ox_list list);  // whether any number depends on a dim
+// `a op b` as an expression, where a NULL side is a number. NULL when it gets out of hand.
+const char *ox_join(ox *o, char op, const char *a, int64_t x, const char *b, int64_t y);
+
 // ---- cli_onnx_fold.c ----
 bool ox_fold(ox *o, ox_node *n);  // true when the outputs are bound to known values
 bool ox_folds(const char *op);    // an operator of ONNX that only folding knows
@@ -307,7 +313,7 @@ const ox_const *ox_cast(ox *o, const ox_const *c, cli_dtype to);
 // Starts, ends, axes and steps of a Slice; the last two may be empty.
 void ox_slice_lists(ox *o, ox_node *n, ox_list lists[4]);
 
-// ---- cli_onnx_ops.c, cli_onnx_nn.c ----
+// ---- cli_onnx_ops.c, cli_onnx_nn.c, cli_onnx_pick.c ----
 typedef struct {
     const char *op;
     int min_in, max_in;  // max_in -1: any number
@@ -316,6 +322,7 @@ typedef struct {
 
 const ox_row *ox_row_of(const char *op);
 const char *ox_nearest(const char *op);  // NULL when nothing is near
-extern const ox_row ox_nn_rows[];        // ends with a NULL op
+extern const ox_row ox_nn_rows[];        // ends with a NULL op, as does
+extern const ox_row ox_pick_rows[];
 
 #endif  // CLI_ONNX_H

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { FOLD_TOTAL = 1 << 26, SYM_LENGTH = 160 };
+enum { FOLD_TOTAL = 1 << 26 };
 
 // ---- making results ----
 
@@ -157,6 +157,9 @@ static void check_dims(ox *o, ox_node *n, ox_list dims) {
 static bool fold_constant_of_shape(ox *o, ox_node *n) {
     ox_list dims = ox_list_of(o, n, "input", known(o, n, 0));
     check_dims(o, n, dims);
+    if (ox_is_symbolic(dims)) {
+        return false;
+    }
     const ox_attr *a = ox_find(o, n, "value");
     uint8_t zero[8] = {0};
     if (!a) {
@@ -186,8 +189,6 @@ static bool fold_shape(ox *o, ox_node *n) {
     return bind(o, n, c);
 }
 
-static const char *join(ox *o, char op, const char *a, int64_t x, const char *b, int64_t y);
-
 static bool fold_size(ox *o, ox_node *n) {
     ox_value *v = ox_in(o, n, 0);
     ox_need_sym(o, n, v);
@@ -195,7 +196,7 @@ static bool fold_size(ox *o, ox_node *n) {
     const char *sym = NULL;
     ox_const *c = ox_make(o, CLI_I64, 0, NULL);
     for (int a = 0; a < v->rank; a++) {
-        sym = sym || v->sym[a] ? join(o, '*', sym, count, v->sym[a], v->dims[a]) : NULL;
+        sym = sym || v->sym[a] ? ox_join(o, '*', sym, count, v->sym[a], v->dims[a]) : NULL;
         count *= v->dims[a];
     }
     ox_seti(c, 0, count);
@@ -482,44 +483,6 @@ static bool fold_concat(ox *o, ox_node *n) {
 
 // ---- computing ----
 
-// How tightly an expression binds: 1 a sum, 2 a product, 3 what can stand beside `*`.
-static int tightness(const char *s) {
-    int depth = 0, least = 3;
-    for (const char *c = s; *c; c++) {
-        depth += (*c == '(') - (*c == ')');
-        if (!depth && c > s && strchr("+-*/%", *c)) {
-            int own = *c == '+' || *c == '-' ? 1 : 2;
-            least = own < least ? own : least;
-        }
-    }
-    return least;
-}
-
-static const char *operand(ox *o, const char *sym, int64_t number, int least) {
-    if (!sym) {
-        return ox_format(o, number < 0 && least > 1 ? "(%lld)" : "%lld", (long long)number);
-    }
-    return tightness(sym) >= least ? sym : ox_format(o, "(%s)", sym);
-}
-
-// `a op b` as an expression, where a NULL side is a number. NULL when it gets out of hand.
-static const char *join(ox *o, char op, const char *a, int64_t x, const char *b, int64_t y) {
-    bool one = op == '*' || op == '/';
-    if (!b && y == one) {
-        return a;
-    }
-    if (!a && x == one && (op == '*' || op == '+')) {
-        return b;
-    }
-    if (op == '/' && (x < 0 || y <= 0)) {
-        return NULL;  // ONNX rounds to zero, an expression down
-    }
-    int own = op == '+' || op == '-' ? 1 : 2;
-    const char *left = operand(o, a, x, own), *right = operand(o, b, y, own + 1);
-    const char *text = ox_format(o, "%s%c%s", left, op, right);
-    return strlen(text) <= SYM_LENGTH ? text : NULL;
-}
-
 typedef enum {
     ADD,
     SUB,
@@ -663,7 +626,7 @@ static bool fold_scalar(ox *o, ox_node *n, scalar_op op) {
         ox_seti(r, i, compute_int(o, n, op, a, b));
         const char *x = ox_sym(in[0], j), *y = ox_sym(in[1], k);
         if (op <= DIV && (x || y)) {
-            ox_set_sym(o, r, i, join(o, "+-*/"[op], x, a, y, b));
+            ox_set_sym(o, r, i, ox_join(o, "+-*/"[op], x, a, y, b));
         }
     }
     return bind(o, n, r);
@@ -692,6 +655,9 @@ static bool fold_expand(ox *o, ox_node *n) {
     ox_list shape;
     ox_int_input(o, n, "shape", 1, &shape);
     check_dims(o, n, shape);
+    if (ox_is_symbolic(shape)) {
+        return false;
+    }
     ox_const target = {.rank = shape.n};
     memcpy(target.dims, shape.v, (size_t)shape.n * sizeof *shape.v);
     const ox_const *in[2] = {c, &target};
@@ -782,7 +748,7 @@ static bool fold_reduce(ox *o, ox_node *n, scalar_op op) {
             int64_t value = ox_geti(c, i);
             ox_seti(r, at, begun[at] ? compute_int(o, n, op, before, value) : value);
             if ((x || y) && (op == MUL || op == ADD)) {
-                ox_set_sym(o, r, at, join(o, "+-*"[op], x, before, y, value));
+                ox_set_sym(o, r, at, ox_join(o, "+-*"[op], x, before, y, value));
             }
         }
         begun[at] = true;

@@ -234,17 +234,68 @@ void ox_set_floats(ox *o, const char *name, const double *v, int n) {
     ox_put(&o->attrs, "]");
 }
 
-// Operators that only move elements take any type, the others floats.
-static bool moves(const char *op) {
-    static const char *const names[] = {
-        "Identity", "Concat",  "Split",     "Slice",  "Pad",          "Transpose",   "Reshape",
-        "Flatten",  "Squeeze", "Unsqueeze", "Expand", "DepthToSpace", "SpaceToDepth"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (!strcmp(names[i], op)) {
-            return true;
+// Types that operators take beside floats; those without a row take none.
+typedef enum { FLOATS, NUMBERS, ANY } types;
+
+static const struct {
+    const char *op;
+    types takes;
+    bool truth;  // the result is bool
+} typed[] = {
+    {"Identity", ANY, false},
+    {"Concat", ANY, false},
+    {"Split", ANY, false},
+    {"Slice", ANY, false},
+    {"Pad", ANY, false},
+    {"Transpose", ANY, false},
+    {"Reshape", ANY, false},
+    {"Flatten", ANY, false},
+    {"Squeeze", ANY, false},
+    {"Unsqueeze", ANY, false},
+    {"Expand", ANY, false},
+    {"DepthToSpace", ANY, false},
+    {"SpaceToDepth", ANY, false},
+    {"Tile", ANY, false},
+    {"Trilu", ANY, false},
+    {"Gather", ANY, false},
+    {"GatherElements", ANY, false},
+    {"Where", ANY, false},
+    {"Cast", ANY, false},
+    {"Equal", ANY, true},
+    {"And", ANY, true},
+    {"Or", ANY, true},
+    {"Xor", ANY, true},
+    {"Not", ANY, true},
+    {"IsNaN", FLOATS, true},
+    {"Less", NUMBERS, true},
+    {"LessOrEqual", NUMBERS, true},
+    {"Greater", NUMBERS, true},
+    {"GreaterOrEqual", NUMBERS, true},
+    {"Add", NUMBERS, false},
+    {"Sub", NUMBERS, false},
+    {"Mul", NUMBERS, false},
+    {"Max", NUMBERS, false},
+    {"Min", NUMBERS, false},
+    {"Neg", NUMBERS, false},
+    {"Abs", NUMBERS, false},
+    {"Sign", NUMBERS, false},
+    {"CumSum", NUMBERS, false},
+    {"ReduceSum", NUMBERS, false},
+    {"ReduceMax", NUMBERS, false},
+    {"ReduceMin", NUMBERS, false},
+    {"ReduceProd", NUMBERS, false},
+    {"ArgMax", NUMBERS, false},
+    {"ArgMin", NUMBERS, false},
+};
+
+// Number of an operator's row; -1 when it has none.
+static int type_row(const char *op) {
+    for (int i = 0; op && i < (int)(sizeof typed / sizeof *typed); i++) {
+        if (!strcmp(typed[i].op, op)) {
+            return i;
         }
     }
-    return false;
+    return -1;
 }
 
 static void check_statement(ox *o, const char *op, int outs) {
@@ -253,7 +304,9 @@ static void check_statement(ox *o, const char *op, int outs) {
                        MAX_ARGS);
     }
     const ox_value *v = arrlen(o->args) ? o->args[0] : NULL;
-    if (v && !(op && moves(op)) && !ox_is_float(v->dtype)) {
+    int row = type_row(op);
+    types takes = row < 0 ? FLOATS : typed[row].takes;
+    if (v && takes != ANY && !ox_is_float(v->dtype) && (takes == FLOATS || v->dtype == CLI_BOOL)) {
         ox_unsupported(o, NULL, "operator '%s' on values of type %s", op ? op : "=",
                        cli_dtype_name(v->dtype));
     }
@@ -289,7 +342,9 @@ void ox_end_node(ox *o, ox_node *n, const char *op) {
     if (!ox_wants(n, 0)) {
         ox_die(o, n, "its first output has no name");
     }
-    cli_dtype dtype = arrlen(o->args) && o->args[0] ? o->args[0]->dtype : CLI_F32;
+    int row = type_row(op), first = op && !strcmp(op, "Where");
+    cli_dtype dtype = arrlen(o->args) > first && o->args[first] ? o->args[first]->dtype : CLI_F32;
+    dtype = row >= 0 && typed[row].truth ? CLI_BOOL : dtype;
     ox_bind(o, n, 0, ox_end(o, op, n->out[0], dtype));
 }
 

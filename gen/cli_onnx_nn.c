@@ -240,6 +240,64 @@ static void convert_layer_norm(ox *o, ox_node *n) {
     ox_end_node(o, n, n->op);
 }
 
+static void convert_instance_norm(ox *o, ox_node *n) {
+    ox_begin(o);
+    for (int i = 0; i < 3; i++) {
+        ox_arg(o, ox_in(o, n, i));
+    }
+    ox_set_float(o, "epsilon", ox_float(o, n, "epsilon", 1e-5));
+    ox_find(o, n, "consumed_inputs");  // opset 1
+    ox_end_node(o, n, n->op);
+}
+
+// Each of `groups` numbers for all channels of its group: [G] -> [G,1] -> [G,C/G] -> [C].
+static ox_value *per_channel(ox *o, ox_node *n, ox_value *v, int64_t groups, int64_t channels) {
+    static const int64_t last[1] = {1};
+    int64_t spread[2] = {groups, channels / groups};
+    ox_begin(o);
+    ox_arg(o, v);
+    ox_set_list(o, "axes", (ox_list){1, last, NULL});
+    v = ox_end(o, "Unsqueeze", ox_fresh(o, n->out[0], ".column"), v->dtype);
+    ox_begin(o);
+    ox_arg(o, v);
+    ox_set_list(o, "shape", (ox_list){2, spread, NULL});
+    v = ox_end(o, "Expand", ox_fresh(o, n->out[0], ".spread"), v->dtype);
+    ox_begin(o);
+    ox_arg(o, v);
+    ox_set_list(o, "shape", (ox_list){1, &channels, NULL});
+    return ox_end(o, "Reshape", ox_fresh(o, n->out[0], ".channels"), v->dtype);
+}
+
+// Scale and bias are per group before opset 21.
+static void convert_group_norm(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *in[2] = {ox_in(o, n, 1), ox_in(o, n, 2)};
+    int64_t groups = ox_int(o, n, "num_groups", 0);
+    double epsilon = ox_float(o, n, "epsilon", 1e-5);
+    ox_find(o, n, "stash_type");
+    ox_need_shape(o, n, x);
+    if (groups < 1 || x->rank < 2 || x->dims[1] % groups || !ox_wants(n, 0)) {
+        ox_die(o, n, "GroupNormalization without a usable num_groups, input or output");
+    }
+    for (int i = 0; i < 2 && n->opset < 21; i++) {
+        in[i] = per_channel(o, n, in[i], groups, x->dims[1]);
+    }
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_arg(o, in[0]);
+    ox_arg(o, in[1]);
+    ox_set_int(o, "num_groups", groups);
+    ox_set_float(o, "epsilon", epsilon);
+    ox_end_node(o, n, n->op);
+}
+
+static void convert_lp_norm(ox *o, ox_node *n) {
+    ox_begin(o);
+    ox_arg(o, ox_in(o, n, 0));
+    ox_set_int(o, "axis", ox_int(o, n, "axis", -1));
+    ox_set_int(o, "p", ox_int(o, n, "p", 2));
+    ox_end_node(o, n, n->op);
+}
+
 // No operator of the language, so it is written out:
 //     y[i] = x[i] / pow(bias + alpha/size * sum(j) square(x[i with channel + j]), beta)
 // with j over a window of `size` channels, the odd one behind.
@@ -468,6 +526,9 @@ const ox_row ox_nn_rows[] = {
     {"GlobalMaxPool", 1, 1, convert_global_pool},
     {"BatchNormalization", 5, 5, convert_batch_norm},
     {"LayerNormalization", 2, 3, convert_layer_norm},
+    {"InstanceNormalization", 3, 3, convert_instance_norm},
+    {"GroupNormalization", 3, 3, convert_group_norm},
+    {"LpNormalization", 1, 1, convert_lp_norm},
     {"LRN", 1, 1, convert_lrn},
     {"Resize", 1, 4, convert_resize},
     {"Upsample", 1, 2, convert_upsample},

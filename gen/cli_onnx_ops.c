@@ -1,6 +1,6 @@
 // cli_onnx_ops.c - one function an operator: ONNX of any opset in, a statement of opset 21 meaning
 // with attributes for constant inputs out. Convolution, pooling, normalisation and resizing are in
-// cli_onnx_nn.c.
+// cli_onnx_nn.c, what reads at positions in cli_onnx_pick.c.
 #include "cli_onnx.h"
 
 #include <float.h>
@@ -60,19 +60,6 @@ static void convert_dropout(ox *o, ox_node *n) {
     ox_find(o, n, "is_test");
     if (training && (!c || c->count != 1 || ox_geti(c, 0))) {
         ox_unsupported(o, n, "Dropout in training mode");
-    }
-    convert_alias(o, n);
-}
-
-static void convert_cast(ox *o, ox_node *n) {
-    ox_value *v = ox_in(o, n, 0);
-    int64_t code = ox_int(o, n, "to", 0);
-    ox_find(o, n, "saturate");
-    cli_dtype to = code >= 0 && code < 100 ? ox_dtype((int32_t)code) : CLI_NONE;
-    if (to != v->dtype) {
-        ox_unsupported(o, n, "Cast from %s to %s of a value computed at run time",
-                       cli_dtype_name(v->dtype),
-                       ox_type_name(code >= 0 && code < 100 ? (int32_t)code : 0));
     }
     convert_alias(o, n);
 }
@@ -139,8 +126,16 @@ static void convert_pow(ox *o, ox_node *n) {
 static void convert_alpha(ox *o, ox_node *n) {
     ox_begin(o);
     ox_arg(o, ox_in(o, n, 0));
-    ox_set_float(o, "alpha", ox_float(o, n, "alpha", strcmp(n->op, "Elu") ? 0.01 : 1));
+    ox_set_float(o, "alpha", ox_float(o, n, "alpha", strcmp(n->op, "LeakyRelu") ? 1 : 0.01));
     end_as(o, n, n->op);
+}
+
+static void convert_selu(ox *o, ox_node *n) {
+    ox_begin(o);
+    ox_arg(o, ox_in(o, n, 0));
+    ox_set_float(o, "alpha", ox_float(o, n, "alpha", n->opset < 6 ? 1.6732 : 1.6732631921768188));
+    ox_set_float(o, "gamma", ox_float(o, n, "gamma", n->opset < 6 ? 1.0507 : 1.0507010221481323));
+    end_as(o, n, "Selu");
 }
 
 static void convert_hard_sigmoid(ox *o, ox_node *n) {
@@ -437,46 +432,6 @@ static void convert_slice(ox *o, ox_node *n) {
     end_as(o, n, "Slice");
 }
 
-// A Gather whose indices are known and consecutive is a Slice.
-static void convert_gather(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0);
-    const ox_const *index = ox_known(o, ox_in(o, n, 1));
-    ox_need_shape(o, n, x);
-    int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", 0), x->rank);
-    bool good = index && index->rank <= 1 && index->count > 0 && !ox_is_float(index->dtype) &&
-                index->count <= OX_FOLD_LIMIT;
-    int64_t start = good ? ox_geti(index, 0) : 0;
-    for (int64_t i = 0; good && i < index->count; i++) {
-        good = ox_geti(index, i) == start + i;
-    }
-    if (!good) {
-        ox_unsupported(o, n,
-                       "unsupported operator 'Gather' (domain '', opset %lld) with indices "
-                       "that are not known and consecutive",
-                       (long long)n->opset);
-    }
-    start += start < 0 ? x->dims[axis] : 0;
-    int64_t end = start + index->count;
-    if (start < 0 || end > x->dims[axis]) {
-        ox_die(o, n, "Gather index outside an axis of size %lld", (long long)x->dims[axis]);
-    }
-    need_name(o, n);
-    ox_begin(o);
-    ox_arg(o, x);
-    ox_set_list(o, "starts", (ox_list){1, &start, NULL});
-    ox_set_list(o, "ends", (ox_list){1, &end, NULL});
-    ox_set_list(o, "axes", (ox_list){1, &axis, NULL});
-    if (index->rank == 1) {
-        end_as(o, n, "Slice");
-        return;
-    }
-    ox_value *row = ox_end(o, "Slice", ox_fresh(o, n->out[0], ".row"), x->dtype);
-    ox_begin(o);
-    ox_arg(o, row);
-    ox_set_list(o, "axes", (ox_list){1, &axis, NULL});
-    end_as(o, n, "Squeeze");
-}
-
 // Opset 18 may name the axes; here every axis has its two numbers.
 static ox_list all_pads(ox *o, ox_node *n, ox_list pads) {
     ox_list axes;
@@ -500,7 +455,8 @@ static ox_list all_pads(ox *o, ox_node *n, ox_list pads) {
 static void convert_pad(ox *o, ox_node *n) {
     ox_list pads;
     const char *mode = ox_string(o, n, "mode", "constant");
-    if (strcmp(mode, "constant")) {
+    bool constant = !strcmp(mode, "constant");
+    if (!constant && strcmp(mode, "reflect") && strcmp(mode, "edge") && strcmp(mode, "wrap")) {
         char shown[60];
         ox_unsupported(o, n, "Pad with mode '%s'", cli_escape(shown, sizeof shown, mode));
     }
@@ -510,7 +466,7 @@ static void convert_pad(ox *o, ox_node *n) {
     double value = ox_float(o, n, "value", 0);
     ox_value *given = ox_opt(o, n, 2);
     const ox_const *c = given ? ox_known(o, given) : NULL;
-    if (given && (!c || c->count != 1 || !isfinite(ox_getf(c, 0)))) {
+    if (constant && given && (!c || c->count != 1 || !isfinite(ox_getf(c, 0)))) {
         ox_unsupported(o, n, "Pad with a value that is not a known finite number");
     }
     value = c ? ox_getf(c, 0) : value;
@@ -518,8 +474,11 @@ static void convert_pad(ox *o, ox_node *n) {
     ox_begin(o);
     ox_arg(o, ox_in(o, n, 0));
     ox_set_list(o, "pads", pads);
-    if (value != 0) {
+    if (constant && value != 0) {
         ox_set_float(o, "value", value);
+    }
+    if (!constant) {
+        ox_set_word(o, "mode", mode);
     }
     end_as(o, n, "Pad");
 }
@@ -606,7 +565,27 @@ static const ox_row rows[] = {
     {"Relu", 1, 1, convert_plain},
     {"LeakyRelu", 1, 1, convert_alpha},
     {"Elu", 1, 1, convert_alpha},
+    {"Celu", 1, 1, convert_alpha},
+    {"Selu", 1, 1, convert_selu},
+    {"ThresholdedRelu", 1, 1, convert_alpha},
     {"Softplus", 1, 1, convert_plain},
+    {"Softsign", 1, 1, convert_plain},
+    {"Mish", 1, 1, convert_plain},
+    {"Sign", 1, 1, convert_plain},
+    {"Round", 1, 1, convert_plain},
+    {"Sin", 1, 1, convert_plain},
+    {"Cos", 1, 1, convert_plain},
+    {"IsNaN", 1, 1, convert_plain},
+    {"Equal", 2, 2, convert_binary},
+    {"Less", 2, 2, convert_binary},
+    {"LessOrEqual", 2, 2, convert_plain},
+    {"Greater", 2, 2, convert_binary},
+    {"GreaterOrEqual", 2, 2, convert_plain},
+    {"Not", 1, 1, convert_plain},
+    {"And", 2, 2, convert_binary},
+    {"Or", 2, 2, convert_binary},
+    {"Xor", 2, 2, convert_binary},
+    {"Where", 3, 3, convert_plain},
     {"PRelu", 2, 2, convert_prelu},
     {"Clip", 1, 3, convert_clip},
     {"Relu6", 1, 1, convert_relu6},
@@ -630,13 +609,15 @@ static const ox_row rows[] = {
     {"ReduceMin", 1, 2, convert_reduce},
     {"ReduceProd", 1, 2, convert_reduce},
     {"ReduceSumSquare", 1, 2, convert_reduce},
+    {"ReduceL1", 1, 2, convert_reduce},
     {"ReduceL2", 1, 2, convert_reduce},
+    {"ReduceLogSum", 1, 2, convert_reduce},
+    {"ReduceLogSumExp", 1, 2, convert_reduce},
     {"ArgMax", 1, 1, convert_place},
     {"ArgMin", 1, 1, convert_place},
     {"Concat", 1, -1, convert_concat},
     {"Split", 1, 2, convert_split},
     {"Slice", 1, 5, convert_slice},
-    {"Gather", 2, 2, convert_gather},
     {"Pad", 1, 4, convert_pad},
     {"Transpose", 1, 1, convert_transpose},
     {"Reshape", 1, 2, convert_reshape},
@@ -646,11 +627,10 @@ static const ox_row rows[] = {
     {"Expand", 2, 2, convert_expand},
     {"Identity", 1, 1, convert_alias},
     {"Dropout", 1, 3, convert_dropout},
-    {"Cast", 1, 1, convert_cast},
     {NULL, 0, 0, NULL},
 };
 
-static const ox_row *const tables[] = {rows, ox_nn_rows};
+static const ox_row *const tables[] = {rows, ox_nn_rows, ox_pick_rows};
 
 const ox_row *ox_row_of(const char *op) {
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {

@@ -252,7 +252,9 @@ for opset in (7, 11, 13, 18):
     each(f"pad_opset_{opset}", pads)
 
 each("pad_reflect", lambda: Case(model([node("Pad", "x", pads=[1, 1], mode="reflect")], {"x": [5]},
-                                       opset=7), 4, "mode 'reflect'"))
+                                       opset=7), text="Pad(x; pads=[1,1], mode=reflect)"))
+each("pad_mirror", lambda: Case(model([node("Pad", "x", pads=[1, 1], mode="mirror")], {"x": [5]},
+                                      opset=7), 4, "mode 'mirror'"))
 
 for opset in (9, 13, 18, 21):
     def reduces(opset=opset):
@@ -713,13 +715,36 @@ each("unknown_attribute", lambda: Case(model([node("Relu", "x", blur=3)], {"x": 
 each("attribute_of_wrong_type", lambda: Case(
     model([node("LeakyRelu", "x", alpha=[1, 2])], {"x": [1]}), 3, "'alpha' has the wrong type"))
 each("gather_at_run_time", lambda: Case(
-    model([node("Gather", "w x")], {"x": value("x", [2], I64)}, "y", [weight("w", 4, 3)]), 4,
-    "Gather"))
+    model([node("Gather", "w x")], {"x": value("x", [2], I64)}, "y", [weight("w", 4, 3)]),
+    inputs={"x": np.array([3, 0])}, text="y = Gather(w, x; axis=0)"))
+each("gather_of_known", lambda: Case(
+    model([node("Gather", "x i", "a", axis=1), node("GatherElements", "x k", "b", axis=-1)],
+          {"x": [4, 3]}, "a b", [const("i", np.array([[2, -1], [-3, 0]])),
+                                 const("k", np.array([[-1, 0], [1, -2]], np.int32))]),
+    text=["a = Gather(x, a.positions; axis=1)", "GatherElements(x, b.positions; axis=1)"]))
+each("gather_beyond", lambda: Case(
+    model([node("Gather", "x i")], {"x": [4, 3]}, "y", [ints("i", 1, 4)]), 3, "axis of size 4"))
+each("constant_of_shape_of_a_batch", lambda: Case(
+    model([node("Shape", "x", "s"), node("Gather", "s z", "n"),
+           node("Concat", "n two", "t", axis=0),
+           node("ConstantOfShape", "t", "o", value=const("v", [0.5], np.float32)),
+           node("Expand", "w t", "u"), node("Concat", "o x u", "y", axis=1)],
+          {"x": ["N", 3]}, "y", [ints("z", 0), ints("two", 2), const("w", [[1.5, 2]], np.float32)]),
+    text=["o = Expand(o.value; shape=[N,2])", "u = Expand(w; shape=[N,2])"], dims={"N": 4}))
 each("computed_shape", lambda: Case(
     model([node("Reshape", "x s")], {"x": [6], "s": value("s", [2], I64)}), 4,
     "input 'shape' of 'Reshape' is computed at run time"))
 each("integer_arithmetic", lambda: Case(
-    model([node("Add", "x x")], {"x": value("x", [2], I64)}), 4, "values of type i64"))
+    model([node("Add", "x x", "a"), node("Mul", "a x", "b"), node("Sub", "b a", "c"),
+           node("Cast", "c", "y", to=F)], {"x": value("x", [2], I64)}), text="a = Add(x, x)"))
+each("integers_in_a_function", lambda: Case(
+    model([node("Exp", "x")], {"x": value("x", [2], I64)}), 4, "values of type i64"))
+each("cast_to_uint8", lambda: Case(
+    model([node("Cast", "x", to=TensorProto.UINT8)], {"x": [2]}), 4, "Cast from f32 to uint8"))
+each("cast_to_double", lambda: Case(
+    model([node("Cast", "x", "a", to=TensorProto.DOUBLE), node("Sqrt", "a", "b"),
+           node("Cast", "b", to=F)], {"x": [2]}), inputs={"x": np.array([2, 3], np.float32)},
+    text="b = Sqrt(x)"))
 each("string_input", lambda: Case(
     model([node("Identity", "x")], {"x": value("x", [2], TensorProto.STRING)}), 4, "string"))
 each("cycle", lambda: Case(

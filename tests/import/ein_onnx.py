@@ -225,14 +225,19 @@ AS_INPUT = {
     "ReduceMean": [("axes", 1, np.int64)], "ReduceSum": [("axes", 1, np.int64)],
     "ReduceMax": [("axes", 1, np.int64)], "ReduceMin": [("axes", 1, np.int64)],
     "ReduceProd": [("axes", 1, np.int64)], "ReduceL2": [("axes", 1, np.int64)],
-    "ReduceSumSquare": [("axes", 1, np.int64)],
+    "ReduceSumSquare": [("axes", 1, np.int64)], "ReduceL1": [("axes", 1, np.int64)],
+    "ReduceLogSum": [("axes", 1, np.int64)], "ReduceLogSumExp": [("axes", 1, np.int64)],
+    "Tile": [("repeats", 1, np.int64)], "Trilu": [("k", 1, np.int64)],
+    "CumSum": [("axis", 1, np.int64)],
     "Split": [("split", 1, np.int64)], "Clip": [("min", 1, None), ("max", 2, None)],
     "Slice": [("starts", 1, np.int64), ("ends", 2, np.int64), ("axes", 3, np.int64),
               ("steps", 4, np.int64)],
     "Pad": [("pads", 1, np.int64), ("value", 2, None)],
     "Resize": [("scales", 2, np.float32), ("sizes", 3, np.int64)],
 }
-FLOATS = {"alpha", "beta", "epsilon", "bias"}
+TRUTHS = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor", "Not",
+          "IsNaN"}
+FLOATS = {"gamma", "alpha", "beta", "epsilon", "bias"}
 SPATIAL = {"strides": 1, "dilations": 1, "pads": 2, "kernel_shape": 1, "output_padding": 1}
 
 
@@ -293,6 +298,15 @@ class Builder:
                 attrs[key] = [attrs[key]] * (n * times)
         for key in FLOATS & attrs.keys():
             attrs[key] = float(attrs[key])
+        if op == "Cast":
+            dtype = attrs["to"]
+            attrs["to"] = DTYPES[dtype]
+        elif op == "Where":
+            dtype = self.types[args[1]]
+        elif op in TRUTHS:
+            dtype = "bool"
+        elif op.startswith("Arg"):
+            dtype = "i64"
         self.nodes.append(helper.make_node(op, args, outs, **attrs))
         for out in outs:
             self.types[out] = dtype

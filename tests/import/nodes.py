@@ -7,6 +7,7 @@ the refusals.
 """
 import glob
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -23,6 +24,7 @@ DATA = "/usr/share/libonnx-testdata/data"
 
 # onnxruntime, which runs the import, aligns corners of a size that is no integer in its own way.
 NOT_COMPARED = {"test_resize_downsample_scales_linear_align_corners"}
+NO_KERNEL = re.compile("bfloat16|celu_float16", re.I)  # onnxruntime has none for these types
 
 
 def load(path):
@@ -117,7 +119,7 @@ def main():
                 inputs = outputs = None  # sequences, optionals, types numpy has not
             code, messages, ein = attempt(program, folder, model, inputs)
             problem = None
-            compared = name.replace("new_", "") not in NOT_COMPARED
+            compared = name.replace("new_", "") not in NOT_COMPARED and not NO_KERNEL.search(name)
             if code == 0 and inputs is not None and compared:
                 try:
                     problem = same(ein, inputs, outputs)
