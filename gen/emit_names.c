@@ -2,6 +2,34 @@
 
 // ------------------------------------------------------------------------------------ names
 
+// Whether the n bytes at `name` are one of `words`, which have a space on both sides.
+static bool ein__is_listed(const char *words, const char *name, size_t n) {
+    for (const char *at = words; n && (at = strstr(at, name)) != NULL; at++)
+        if (at[-1] == ' ' && at[n] == ' ') return true;
+    return false;
+}
+
+// Functions and types of the C library that a model may be called after; those of math.h have two
+// more names each, with `f` and `l` behind.
+static bool ein__is_of_library(ein_ctx *ctx, const char *name) {
+    static const char words[] =
+        " acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10"
+        " exp2 expm1 fabs fdim finite floor fma fmax fmin fmod frexp gamma hypot ilogb isfinite"
+        " isinf isnan isnormal j0 j1 jn ldexp lgamma llrint llround log log10 log1p log2 logb lrint"
+        " lround modf nan nearbyint nextafter pow remainder remquo rint round roundeven scalb "
+        "scalbn"
+        " signbit signgam significand sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn"
+        " alloca atexit atof atoi atol basename bsearch canonicalize daylight div errno fclose ffs"
+        " fgets fopen fputs fread fwrite getc getenv getline index labs ldiv llabs lldiv mktime"
+        " nanosleep nv obstack pclose perror popen putc putenv qsort rand random realpath rewind"
+        " rindex scanf select setenv sprintf srand srandom system timespec timeval timezone tm"
+        " tzname tzset uint ulong ushort BUFSIZ EOF HUGE_VAL INFINITY NAN RAND_MAX ";
+    size_t n = strlen(name);
+    if (ein__is_listed(words, name, n)) return true;
+    bool variant = n > 1 && (name[n - 1] == 'f' || name[n - 1] == 'l');
+    return variant && ein__is_listed(words, ein__name_n(ctx, name, n - 1), n - 1);
+}
+
 // Names that a C, C++ or CUDA source cannot use for a type of its own.
 static bool ein__is_taken(const char *name) {
     static const char words[] =
@@ -51,12 +79,7 @@ static bool ein__is_taken(const char *name) {
         "tile_place pitched fragment_rows fragment_columns shared_address row_sums summed_load "
         "loaded "
         "atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE multiply_part ";
-    const char *at = words;
-    size_t n = strlen(name);
-    while (*name && (at = strstr(at, name))) {
-        if (at[-1] == ' ' && at[n] == ' ') return true;
-        at++;
-    }
+    if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
     static const char *const vector[] = {"char",     "uchar",     "short", "ushort",
                                          "int",      "uint",      "long",  "ulong",
@@ -89,7 +112,7 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));
-    if (ein__is_taken(b.s)) ein__put(&b, "_model");
+    if (ein__is_taken(b.s) || ein__is_of_library(ctx, b.s)) ein__put(&b, "_model");
     const char *name = ein__name(ctx, clash ? ein__namef(ctx, "m_%s", b.s) : b.s);
     ein__buf_free(&b);
     return name;
