@@ -118,12 +118,15 @@ static int ein__ranked_def(ein__deriver *z, ein__val v, int rank) {
     return best;
 }
 
+// Values that a contraction may read: its factors, and the positions that their subscripts hold.
+enum { EIN__PROBLEM_READS = 6 };
+
 // Values made of the cheapest definitions. A problem that was derived once for all that are like it
 // reads stand-ins: `actual` is what they stand for, and `self` what the problem does.
 typedef struct ein__realiser {
     ein__deriver *z;
     ein__val *made;  // by class; stb_ds array
-    ein__val stand_in[2], actual[2];
+    ein__val stand_in[EIN__PROBLEM_READS], actual[EIN__PROBLEM_READS];
     int nstand;
     ein__val self;       // none: the problem's own value
     ein__val *by_scope;  // values made before, by scope id; stb_ds array, or NULL

@@ -23,7 +23,7 @@ typedef struct ein__choice {
 // A contraction up to the names of its operands, for which values of the same shapes stand in.
 typedef struct ein__problem {
     ein__sc key;
-    ein__val stand_in[2];
+    ein__val stand_in[EIN__PROBLEM_READS];
     int nstand;
     ein__deriver z;
     ein__choice *choice;  // stb_ds array
@@ -77,8 +77,9 @@ static ein__val ein__stand_in(ein_ctx *ctx, ein__val v, const ein__val *taken, i
 
 // A problem's own operands and what stands in for them.
 typedef struct ein__operands {
-    ein__val stand_in[2], actual[2];
+    ein__val stand_in[EIN__PROBLEM_READS], actual[EIN__PROBLEM_READS];
     int n;
+    bool full;  // it reads more
 } ein__operands;
 
 static ein__ex ein__bind_read(ein_ctx *ctx, void *user, ein__ex ex) {
@@ -89,8 +90,9 @@ static ein__ex ein__bind_read(ein_ctx *ctx, void *user, ein__ex ex) {
     memcpy(&pad, &e->bits, sizeof pad);
     for (int i = 0; i < b->n; i++)
         if (b->actual[i].i == v.i) to = b->stand_in[i];
+    b->full |= !to.i && b->n == EIN__PROBLEM_READS;
+    if (b->full) return ex;
     if (!to.i) {
-        EIN_ASSERT(b->n < 2);
         to = ein__stand_in(ctx, v, b->stand_in, b->n);
         b->actual[b->n] = v;
         b->stand_in[b->n++] = to;
@@ -98,14 +100,14 @@ static ein__ex ein__bind_read(ein_ctx *ctx, void *user, ein__ex ex) {
     return ein__ex_read(ctx, to, pad, e->ix, (int)e->nix);
 }
 
-// The problem that contraction `v` is, derived when it is new.
+// The problem that contraction `v` is, derived when it is new. NULL when it meets a limit.
 static ein__problem *ein__problem_of(ein_ctx *ctx, ein__val v, ein__operands *b) {
     ein__search *z = ein__search_of(ctx);
     ein__scope s = *ein__scope_of(ctx, v);
     s.body = ein__ex_replace_reads(ctx, s.body, ein__bind_read, b);
     ein__sc key = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
     ctx->stats.problems++;
-    if (!key.i) return NULL;
+    if (!key.i || b->full) return NULL;
     while (arrlen(z->by_key) <= (ptrdiff_t)key.i) arrput(z->by_key, 0);
     if (z->by_key[key.i]) return z->problem[z->by_key[key.i] - 1];
     ein__problem *p = EIN__NEW(&ctx->arena, ein__problem, 1);
