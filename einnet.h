@@ -49,7 +49,7 @@
 // else from a declared result, else from bare uses, which must agree; it may begin below 0. Reading
 // outside a tensor is an error unless `pad T v` is given. `[i < n]` multiplies as "evaluated only
 // where it holds". sum prod max min reduce and bind like multiplication. Functions: relu tanh exp
-// log sqrt rsqrt erf sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
+// log sqrt rsqrt erf sin cos sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
 // select(a < b, p, q), idx(subscript); `T[@i[x], j]` reads T at the position held in i.
 //   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`.
 // What is declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters,
@@ -610,6 +610,8 @@ typedef enum {
     EIN__FLOORF,
     EIN__CEILF,
     EIN__SQUARE,
+    EIN__SIN,
+    EIN__COS,
     EIN__NFN
 } ein__fn;
 
@@ -2195,9 +2197,10 @@ static const struct {
     const char *name;
     int arity;
 } ein__callable[] = {
-    {"abs", 1},    {"ceil", 1},    {"erf", 1},  {"exp", 1},    {"floor", 1}, {"log", 1},
-    {"max", 2},    {"min", 2},     {"neg", 1},  {"pow", 2},    {"relu", 1},  {"rsqrt", 1},
-    {"select", 3}, {"sigmoid", 1}, {"sqrt", 1}, {"square", 1}, {"tanh", 1},
+    {"abs", 1},   {"ceil", 1}, {"cos", 1},    {"erf", 1},    {"exp", 1},
+    {"floor", 1}, {"log", 1},  {"max", 2},    {"min", 2},    {"neg", 1},
+    {"pow", 2},   {"relu", 1}, {"rsqrt", 1},  {"select", 3}, {"sigmoid", 1},
+    {"sin", 1},   {"sqrt", 1}, {"square", 1}, {"tanh", 1},
 };
 static const char *const ein__reduction[] = {"sum", "prod", "max", "min"};
 
@@ -2534,6 +2537,14 @@ EIN__FN bool ein__dtype_find(const char *name, ein__dtype *dtype) {
     return false;
 }
 
+// "; types are f32, .."
+static const char *ein__dtype_list(ein_ctx *ctx) {
+    const char *s = "; types are";
+    for (int i = 0; i < EIN__NDTYPE; i++)
+        s = ein__namef(ctx, "%s%s %s", s, i ? "," : "", ein__dtype_name((ein__dtype)i));
+    return s;
+}
+
 // dtype [ sizes ]
 static ein__type *ein__parse_type(ein__parser *p) {
     const ein__token t = *ein__peek(p, 0);
@@ -2549,14 +2560,17 @@ static ein__type *ein__parse_type(ein__parser *p) {
         for (int i = 0; i < EIN__NDTYPE; i++)
             ein__suggest(t.text, ein__dtype_name((ein__dtype)i), &best, &distance);
         ein__error(p->ctx, EIN_BAD_INPUT, t.pos, "unknown type '%s'%s", t.text,
-                   ein__hint(p->ctx, best));
+                   best ? ein__hint(p->ctx, best) : ein__dtype_list(p->ctx));
         return NULL;
     }
     p->at++;
     ptrdiff_t base = arrlen(p->stack);
     int height;
-    if (!ein__expect(p, "[") ||
-        !ein__parse_list(p, "]", true, EIN__MAX_RANK, "dimensions", ein__parse_sexpr, &height))
+    if (!ein__accept(p, "[")) {
+        ein__expected(p, "'[' and sizes: f32[] has one element");
+        return NULL;
+    }
+    if (!ein__parse_list(p, "]", true, EIN__MAX_RANK, "dimensions", ein__parse_sexpr, &height))
         return NULL;
     type->rank = (int)(arrlen(p->stack) - base);
     for (int i = 0; i < type->rank; i++) type->dim[i] = p->stack[base + i];
@@ -2634,7 +2648,8 @@ static bool ein__parse_operator(ein__parser *p, ein__stmt *s) {
         !ein__parse_name(p, "an operator", &s->call))
         return false;
     s->pos = s->call.pos;
-    if (!ein__expect(p, "(")) return false;
+    if (!ein__accept(p, "("))
+        return ein__expected(p, "'(' behind the operator (a copy is Identity(..))");
     if (!ein__is_op(p, 0, ")") && !ein__is_op(p, 0, ";")) {
         int first = p->at;
         if (!ein__parse_names(p, "a tensor's name or '_'", &s->narg, &s->arg)) return false;
@@ -2645,6 +2660,8 @@ static bool ein__parse_operator(ein__parser *p, ein__stmt *s) {
     }
     if (ein__accept(p, ";") && !ein__is_op(p, 0, ")") && !ein__parse_attrs(p, false, s))
         return false;
+    if (s->narg && !s->nattr && ein__is_op(p, 0, "="))
+        return ein__expected(p, "',', ';' or ')' (attributes stand behind a ';')");
     return ein__accept(p, ")") || ein__expected(p, s->nattr ? "',' or ')'" : "',', ';' or ')'");
 }
 
@@ -2681,8 +2698,8 @@ static bool ein__parse_block(ein__parser *p, ein__stmt *s) {
     if (ein__accept(p, ";") && !ein__is_op(p, 0, ")") && !ein__parse_attrs(p, true, s))
         return false;
     if (!ein__accept(p, ")")) return ein__expected(p, s->nattr ? "',' or ')'" : "',', ';' or ')'");
-    return ein__expect(p, "->") &&
-           ein__parse_names(p, "a result's name", &s->nresult, &s->result) && ein__expect(p, "{") &&
+    if (!ein__accept(p, "->")) return ein__expected(p, "'->' and the names of the block's results");
+    return ein__parse_names(p, "a result's name", &s->nresult, &s->result) && ein__expect(p, "{") &&
            ein__distinct(p, s);
 }
 
@@ -2707,7 +2724,8 @@ static bool ein__no_statement(ein__parser *p) {
     for (int k = 0; k <= EIN__ST_REPEAT; k++)
         if (ein__keyword[k] && ein__is_word(p, 0, ein__keyword[k])) {
             p->at++;
-            return ein__expected(p, "a name");
+            return ein__expected(
+                p, k == EIN__ST_REPEAT ? "a loop, as in 'repeat i in 0:3 {'" : "a name");
         }
     if (!ein__is_name(p, 1)) {
         p->at++;
@@ -2749,6 +2767,7 @@ static bool ein__parse_statement(ein__parser *p, ein__stmt *s) {
     p->at = p->depth = 0;
     p->floats = false;
     arrsetlen(p->stack, 0);
+    if (ein__is_op(p, 0, "/")) return ein__expected(p, "a statement or a comment, '# ..'");
     if (!ein__is_name(p, 0)) return ein__expected(p, "a statement");
     if (ein__is_op(p, 1, "[")) {
         const char *what = "the end of the line";
@@ -2756,8 +2775,13 @@ static bool ein__parse_statement(ein__parser *p, ein__stmt *s) {
         if (!s->eq->nrange && !s->eq->npad) what = "an operator, 'where' or the end of the line";
         return ein__parse_end(p, what);
     }
-    if (ein__is_op(p, 1, "=") || ein__is_op(p, 1, ","))
-        return ein__parse_operator(p, s) && ein__parse_end(p, "the end of the line");
+    if (ein__is_op(p, 1, "=") || ein__is_op(p, 1, ",")) {
+        if (!ein__parse_operator(p, s)) return false;
+        bool sum = ein__is_op(p, 0, "+") || ein__is_op(p, 0, "-") || ein__is_op(p, 0, "*") ||
+                   ein__is_op(p, 0, "/");
+        return ein__parse_end(p, sum ? "the end of the line (or an equation: y[i] = a[i] + b[i])"
+                                     : "the end of the line");
+    }
     bool ein = ein__is_word(p, 0, "ein") && ein__peek(p, 1)->kind == EIN__TOK_NUMBER;
     for (int k = 0; k <= EIN__ST_REPEAT; k++)
         if (ein__keyword[k] && ein__is_word(p, 0, ein__keyword[k]) && (ein__is_name(p, 1) || ein)) {
@@ -3383,14 +3407,22 @@ EIN__FN void ein__format(ein_ctx *ctx, ein__buf *out, bool comments) {
 
 typedef struct ein__op ein__op;
 
-// One operator. `in` names the operands: `b?` may be omitted, `x...` is x0 x1 ... `attr` names the
+// Types that the operands of an operator may have, all of them the same one.
+typedef enum {
+    EIN__FLOATS,   // f32, f16, bf16
+    EIN__NUMBERS,  // these, i8, i32 and i64
+    EIN__ANY       // these and bool
+} ein__op_types;
+
+// One operator. `in` names the operands: `b?` may be omitted, `x...` is x0 x1 ..., `c:bool` and
+// `i:int` have types of their own (int is i8, i32 or i64). `attr` names the
 // attributes: `a=1` has a default, `a?` may be missing, `a` must be given, `a=0!` takes no other
 // value, `a=one|two|!three` takes a word, the first by default, and refuses the third as not
 // supported. Without `make` the operator is element-wise and `body` is its expression over operands
 // and attributes; otherwise body is whatever make expects.
 typedef struct ein__op_row {
     const char *name, *in, *attr;
-    bool any;  // operands of any one type, else f32, f16 or bf16
+    ein__op_types types;
     const char *body;
     bool (*make)(ein__op *);
 } ein__op_row;
@@ -3478,7 +3510,17 @@ EIN__FN const char *ein__op_in_name(ein__op *o, int k) {
     for (int i = 0; i <= k && ein__op_token(&s, &token, &n); i++)
         if (n > 3 && !strncmp(token + n - 3, "...", 3))
             return ein__namef(o->ctx, "%.*s%d", (int)n - 3, token, k);
+    const char *colon = memchr(token, ':', n);
+    if (colon) n = (size_t)(colon - token);
     return ein__name_n(o->ctx, token, n && token[n - 1] == '?' ? n - 1 : n);
+}
+
+// Operand k's own type, "bool" or "int"; "" when it has that of the others.
+static const char *ein__op_own_type(ein__op *o, int k) {
+    const char *s = o->row->in, *token = "", *colon = NULL;
+    size_t n = 0;
+    for (int i = 0; i <= k && ein__op_token(&s, &token, &n); i++) colon = memchr(token, ':', n);
+    return colon ? ein__name_n(o->ctx, colon + 1, n - 1 - (size_t)(colon - token)) : "";
 }
 
 static const ein__tensor *ein__op_tensor(const ein__op *o, int k) {
@@ -3509,6 +3551,13 @@ EIN__FN bool ein__op_vector(ein__op *o, int k, int64_t n) {
                         ein__op_shape_text(o, s), (long long)n);
 }
 
+// Type of the operands that have none of their own.
+static ein__dtype ein__op_type(ein__op *o) {
+    for (int k = 0; k < o->node->nin; k++)
+        if (ein__op_tensor(o, k) && !*ein__op_own_type(o, k)) return ein__op_tensor(o, k)->dtype;
+    return ein__op_tensor(o, 0)->dtype;
+}
+
 EIN__FN bool ein__op_result(ein__op *o, int k, const ein__shape *s) {
     for (int i = 0; i < s->rank; i++)
         if (s->d[i] < 1)
@@ -3517,7 +3566,7 @@ EIN__FN bool ein__op_result(ein__op *o, int k, const ein__shape *s) {
     if (ein__elements(s) > EIN__MAX_ELEMENTS)
         return ein__op_fail(o, NULL, "the result would have more than 2^40 elements");
     o->shape[k] = *s;
-    o->dtype[k] = ein__op_tensor(o, 0)->dtype;
+    o->dtype[k] = ein__op_type(o);
     return true;
 }
 
@@ -4009,10 +4058,17 @@ static const char *ein__op_put_list(ein__op *o, ein__buf *b, const char *s) {
     for (;;) {
         while (*s == ',' || *s == ' ') s++;
         if (*s == ']') return s + 1;
-        ein__lin a = ein__lin_sum(o, &s);
         if (!first) ein__put(b, ",");
-        ein__lin_put(b, &a);
         first = false;
+        if (*s == '@') {  // a position held in a tensor
+            size_t n = strcspn(s, "[") + 1;
+            ein__put_n(b, s, n);
+            s = ein__op_put_list(o, b, s + n);
+            ein__put(b, "]");
+            continue;
+        }
+        ein__lin a = ein__lin_sum(o, &s);
+        ein__lin_put(b, &a);
     }
 }
 
@@ -4279,6 +4335,79 @@ static bool ein__op_gemm(ein__op *o) {
     return ein__op_result(o, 0, &y);
 }
 
+// Reads the subscripts of an Einsum's operands, in letters with `,` between them, and `->`: *s is
+// then at those of the result, and size has every letter's.
+static bool ein__einsum_sizes(ein__op *o, const char **s, int64_t size[26]) {
+    for (int k = 0; k < o->node->nin; k++, ++*s) {
+        const ein__shape *x = ein__op_in(o, k);
+        bool last = k + 1 == o->node->nin;
+        int at = 0;
+        for (; **s && !strchr(",-", **s); ++*s) {
+            if (**s == ' ') continue;
+            if (**s < 'a' || **s > 'z')
+                return ein__op_refuse(o, "equation", "'%c' is not supported, only a to z are", **s);
+            if (at == x->rank) break;
+            int64_t *n = &size[**s - 'a'];
+            if (*n && *n != x->d[at])
+                return ein__op_fail(o, "equation", "'%c' has the sizes %lld and %lld", **s,
+                                    (long long)*n, (long long)x->d[at]);
+            *n = x->d[at++];
+        }
+        if (at != x->rank || **s != (last ? '-' : ',') || (last && *++*s != '>'))
+            return ein__op_fail(o, "equation",
+                                "the subscripts of x%d are not those of %s with `%s` "
+                                "behind them",
+                                k, ein__op_shape_text(o, x), last ? "->" : ",");
+    }
+    return true;
+}
+
+// Products of elements, summed over every letter that the result has not.
+static bool ein__op_einsum(ein__op *o) {
+    const ein__attr *a = ein__op_attr(o, "equation");
+    int64_t size[26] = {0};
+    int place[26], summed = 0;
+    if (a->value->kind != EIN__A_STR)
+        return ein__op_fail(o, "equation", "equation must be a text such as \"ij,jk->ik\"");
+    const char *s = a->value->name, *out = s;
+    ein__shape y = {.rank = 0};
+    if (!ein__einsum_sizes(o, &out, size)) return false;
+    for (int i = 0; i < 26; i++) place[i] = -1;
+    for (; *out; out++) {
+        int letter = *out - 'a';
+        if (*out == ' ') continue;
+        if (letter < 0 || letter > 25 || !size[letter] || place[letter] >= 0 ||
+            y.rank == EIN__MAX_RANK)
+            return ein__op_fail(o, "equation",
+                                "the result's '%c' is not one letter of the operands", *out);
+        place[letter] = y.rank;
+        ein__op_each(o, "i", y.rank, size[letter]);
+        y.d[y.rank++] = size[letter];
+    }
+    for (int i = 0; i < 26; i++) summed += size[i] && place[i] < 0;
+    if (summed + y.rank > EIN__MAX_ITERS || summed > 9)
+        return ein__op_fail(o, "equation", "more letters than an expression may have indices");
+    for (int i = 0, r = 0; i < 26; i++) {
+        if (!size[i] || place[i] >= 0) continue;
+        ein__op_over(o, "r", r, size[i]);
+        place[i] = -2 - r++;
+    }
+    ein__buf t = {0};
+    ein__put(&t, summed ? "y[{i#,}] = sum({r#,})" : "y[{i#,}] =");
+    for (int k = 0; k < o->node->nin; k++) {
+        ein__putf(&t, k ? " * x%d[" : " x%d[", k);
+        for (; *s && !strchr(",-", *s); s++) {
+            int at = *s == ' ' ? 0 : place[*s - 'a'];
+            if (*s != ' ') ein__putf(&t, at < 0 ? "r%d," : "i%d,", at < 0 ? -2 - at : at);
+        }
+        s++;
+        ein__put(&t, "]");
+    }
+    ein__op_put(o, t.s, NULL);
+    ein__buf_free(&t);
+    return ein__op_result(o, 0, &y);
+}
+
 // ------------------------------------------------------------------------------- normalizations
 
 // With scale and shift per channel as values of their own, which a load-time pass computes.
@@ -4327,6 +4456,72 @@ static bool ein__op_layer_normalization(ein__op *o) {
     return ein__op_result(o, 0, x);
 }
 
+// Mean and variance of every `group` channels of x[n, c, ..] by themselves; scale and b are per
+// channel.
+static bool ein__grouped_normalization(ein__op *o, int64_t group) {
+    const ein__shape *x = ein__op_in(o, 0);
+    double epsilon;
+    if (!ein__op_finite(o, "epsilon", &epsilon) || !ein__op_vector(o, 1, x->d[1]) ||
+        !ein__op_vector(o, 2, x->d[1]))
+        return false;
+    int64_t count = group;
+    ein__op_each_axis(o, x);
+    ein__op_each(o, "g", -1, x->d[1] / group);
+    ein__op_over(o, "r", 0, group);
+    for (int i = 2; i < x->rank; i++) {
+        ein__op_over(o, "r", i - 1, x->d[i]);
+        ein__op_str(o, "R", i - 2, "r%d", i - 1);
+        count *= x->d[i];
+    }
+    ein__op_num(o, "G", -1, group);
+    ein__op_num(o, "COUNT", -1, count);
+    ein__op_real(o, "EPS", epsilon);
+    ein__op_put(o, "m[i0,g] = (sum({r#,}) x[i0,g*G+r0,{R#,}]) / COUNT", NULL);
+    ein__op_put(o, "v[i0,g] = (sum({r#,}) square(x[i0,g*G+r0,{R#,}] - m[i0,g])) / COUNT", NULL);
+    ein__op_put(o,
+                "y[{i#,}] = (x[{i#,}] - m[i0,i1/G]) * rsqrt(v[i0,i1/G] + EPS) * scale[i1] + b[i1]",
+                NULL);
+    return ein__op_result(o, 0, x);
+}
+
+static bool ein__op_instance_normalization(ein__op *o) {
+    return ein__op_rank(o, 0, 3, EIN__MAX_RANK) && ein__grouped_normalization(o, 1);
+}
+
+static bool ein__op_group_normalization(ein__op *o) {
+    int64_t groups;
+    if (!ein__op_rank(o, 0, 2, EIN__MAX_RANK) ||
+        !ein__op_int(o, "num_groups", 1, EIN__OP_LIMIT, &groups))
+        return false;
+    int64_t channels = ein__op_in(o, 0)->d[1];
+    if (channels % groups)
+        return ein__op_fail(o, "num_groups", "%lld groups do not divide %lld channels",
+                            (long long)groups, (long long)channels);
+    return ein__grouped_normalization(o, channels / groups);
+}
+
+// Vectors along `axis` over their norm p, 1 or 2; of zeros they stay zeros.
+static bool ein__op_lp_normalization(ein__op *o) {
+    const ein__shape *x = ein__op_in(o, 0);
+    int axis = 0;
+    int64_t p;
+    if (!ein__op_rank(o, 0, 1, EIN__MAX_RANK) || !ein__op_axis(o, "axis", x->rank, &axis) ||
+        !ein__op_int(o, "p", 1, 2, &p))
+        return false;
+    ein__op_each_axis(o, x);
+    ein__op_over(o, "r", -1, x->d[axis]);
+    for (int i = 0; i < x->rank; i++) {
+        ein__op_str(o, "R", i, i == axis ? "r" : "i%d", i);
+        if (i != axis) ein__op_str(o, "K", i - (i > axis), "i%d", i);
+    }
+    ein__op_put(
+        o, p == 1 ? "s[{K#,}] = sum(r) abs(x[{R#,}])" : "s[{K#,}] = sum(r) square(x[{R#,}])", NULL);
+    const char *norm = p == 1 ? "s[{K#,}]" : "sqrt(s[{K#,}])";
+    ein__op_put(o, ein__namef(o->ctx, "y[{i#,}] = select(s[{K#,}] == 0, 0, x[{i#,}] / %s)", norm),
+                NULL);
+    return ein__op_result(o, 0, x);
+}
+
 // Softmax and LogSoftmax: body is the last equation.
 static bool ein__op_softmax(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
@@ -4348,7 +4543,8 @@ static bool ein__op_softmax(ein__op *o) {
 
 // ----------------------------------------------------------------------------------- reductions
 
-// y[Y] = body, where x[{X#,}] with r# inside are the elements reduced and N is their number.
+// y[Y] = body, where x[{X#,}] with r# inside are the elements reduced, N is their number and m the
+// largest of them.
 static bool ein__reduce_write(ein__op *o, const bool *reduced, bool keep) {
     const ein__shape *x = ein__op_in(o, 0);
     ein__shape y = {.rank = 0};
@@ -4365,6 +4561,7 @@ static bool ein__reduce_write(ein__op *o, const bool *reduced, bool keep) {
         if (reduced[i]) count *= x->d[i];
     }
     ein__op_num(o, "N", -1, count);
+    if (strstr(o->row->body, "m[")) ein__op_put(o, "m[{i#,}] = max({r#,}) x[{X#,}]", NULL);
     ein__op_put(o, ein__namef(o->ctx, "y[{i#,}] = %s", o->row->body), NULL);
     return ein__op_result(o, 0, &y);
 }
@@ -4870,6 +5067,65 @@ static bool ein__pad_value(ein__op *o, double *value) {
     return ein__op_fail(o, "value", "value is not one of %s", ein__dtype_name(t));
 }
 
+// ORDER of words in the table
+enum { EIN__PAD_CONSTANT, EIN__PAD_REFLECT, EIN__PAD_EDGE, EIN__PAD_WRAP };
+
+// Writes to = from, of shape x but for `axis`, which has y's size: `lo` elements in front of it and
+// those behind it mirror the others, or repeat the first and last, or go around.
+static void ein__pad_axis(ein__op *o, const char *from, const char *to, const ein__shape *y,
+                          int axis, int64_t n, int64_t lo, int mode) {
+    long long last = (long long)n - 1, begin = (long long)lo, end = (long long)(n + lo);
+    o->nsymbol = 0;
+    ein__op_each_axis(o, y);
+    ein__op_str(o, "S", -1, "%s", from);
+    ein__op_str(o, "T", -1, "%s", to);
+    ein__op_str(o, "I", -1, "i%d", axis);
+    ein__op_num(o, "LO", -1, begin);
+    ein__op_num(o, "END", -1, end);
+    for (int i = 0; i < y->rank; i++) {
+        bool at = i == axis, reflect = mode == EIN__PAD_REFLECT;
+        const char *low = ein__namef(o->ctx, "i%d", i), *high = low;
+        if (at) low = reflect ? ein__namef(o->ctx, "%lld-i%d", begin, i) : "0";
+        if (at && reflect) high = ein__namef(o->ctx, "%lld-i%d", 2 * last + begin, i);
+        else if (at) high = ein__namef(o->ctx, "%lld", last);
+        ein__op_str(o, "L", i, "%s", low);
+        ein__op_str(o, "H", i, "%s", high);
+        if (at && mode == EIN__PAD_WRAP)
+            ein__op_str(o, "X", i, "(i%d-(%lld))%%%lld", i, begin, last + 1);
+        else ein__op_str(o, "X", i, "i%d-(%lld)", i, at ? begin : 0);
+    }
+    const char *below = mode != EIN__PAD_WRAP && lo > 0 ? " + S[{L#,}] * [I < LO]" : "";
+    const char *above = mode != EIN__PAD_WRAP && y->d[axis] > end ? " + S[{H#,}] * [I >= END]" : "";
+    bool outside = *below || *above;
+    ein__op_put(o, ein__namef(o->ctx, "T[{i#,}] = S[{X#,}]%s%s", below, above),
+                outside ? ein__namef(o->ctx, "%s 0", from) : NULL);
+}
+
+// Axis by axis, each a value of its own: corners are pads of pads.
+static bool ein__pad_repeated(ein__op *o, const int64_t *lo, const ein__shape *y, int mode) {
+    const ein__shape *x = ein__op_in(o, 0);
+    ein__shape now = *x;
+    const char *from = "x";
+    int left = 0;
+    for (int i = 0; i < x->rank; i++) {
+        int64_t hi = y->d[i] - x->d[i] - lo[i], most = lo[i] > hi ? lo[i] : hi;
+        left += lo[i] || hi;
+        if (mode == EIN__PAD_REFLECT && most >= x->d[i])
+            return ein__op_fail(o, "pads", "mode=reflect: axis %d of size %lld has no %lld others",
+                                i, (long long)x->d[i], (long long)most);
+    }
+    if (!ein__op_result(o, 0, y)) return false;
+    if (!left) return ein__op_map(o, "x", x);
+    for (int i = 0; i < x->rank; i++) {
+        if (!lo[i] && y->d[i] == x->d[i]) continue;
+        const char *to = --left ? ein__namef(o->ctx, "t%d", i) : "y";
+        now.d[i] = y->d[i];
+        ein__pad_axis(o, from, to, &now, i, x->d[i], lo[i], mode);
+        from = to;
+    }
+    return true;
+}
+
 static bool ein__op_pad(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
     int axis[EIN__MAX_RANK], n, na, mode;
@@ -4890,6 +5146,7 @@ static bool ein__op_pad(ein__op *o) {
         y.d[axis[i]] += pads[i] + pads[i + na];
         outside = outside || pads[i] > 0 || pads[i + na] > 0;
     }
+    if (mode != EIN__PAD_CONSTANT) return ein__pad_repeated(o, lo, &y, mode);
     ein__op_each_axis(o, &y);
     for (int i = 0; i < x->rank; i++) ein__op_str(o, "X", i, "i%d-(%lld)", i, (long long)lo[i]);
     ein__buf pad = {0};
@@ -5237,6 +5494,138 @@ static bool ein__op_resize(ein__op *o) {
     ein__buf_free(&t);
     return ein__op_result(o, 0, &y);
 }
+/* ---- ops_pick.c ---- */
+// Operators that compare and choose, change the type, or read at positions that a tensor holds.
+
+// Comparisons and logic: the body is 1 or 0.
+static bool ein__op_truth(ein__op *o) {
+    if (!ein__op_elementwise(o)) return false;
+    o->dtype[0] = EIN__BOOL;
+    return true;
+}
+
+// Integers are cut off towards zero; a bool is whether it is not 0.
+static bool ein__op_cast(ein__op *o) {
+    // ORDER of words in the table
+    static const ein__dtype types[] = {EIN__F32, EIN__F16, EIN__BF16, EIN__I8,
+                                       EIN__I32, EIN__I64, EIN__BOOL};
+    ein__dtype from = ein__op_type(o);
+    int to;
+    if (!ein__op_given(o, "to")) return ein__op_fail(o, NULL, "attribute 'to' is missing");
+    if (!ein__op_word(o, "to", &to)) return false;
+    bool real = from <= EIN__BF16, whole = types[to] > EIN__BF16 && types[to] != EIN__BOOL;
+    const char *body = real && whole ? "select(x < 0, ceil(x), floor(x))" : "x";
+    if (types[to] == EIN__BOOL) body = "select(x != 0, 1, 0)";
+    if (!ein__op_map(o, body, ein__op_in(o, 0))) return false;
+    o->dtype[0] = types[to];
+    return true;
+}
+
+// The elements along `axis` at the positions that `indices` hold, in whose place a position outside
+// the axis gives 0. ONNX counts negative ones from the end: an import writes known ones as they
+// are meant.
+static bool ein__op_gather(ein__op *o) {
+    const ein__shape *x = ein__op_in(o, 0), *at = ein__op_in(o, 1);
+    int axis = 0;
+    if (!ein__op_rank(o, 0, 1, EIN__MAX_RANK) || !ein__op_axis(o, "axis", x->rank, &axis))
+        return false;
+    ein__shape y = {.rank = x->rank - 1 + at->rank};
+    if (y.rank > EIN__MAX_RANK)
+        return ein__op_fail(o, NULL, "the result would have rank %d", y.rank);
+    for (int i = 0; i < y.rank; i++) {
+        int from = i < axis + at->rank ? i : i - at->rank + 1;
+        bool index = i >= axis && i < axis + at->rank;
+        y.d[i] = index ? at->d[i - axis] : x->d[from];
+        if (index) ein__op_str(o, "I", i - axis, "i%d", i);
+        else ein__op_str(o, "X", from, "i%d", i);
+    }
+    ein__op_each_axis(o, &y);
+    // The position is written when its subscripts are: {I#,} does not nest in {X#,}.
+    ein__buf t = {0};
+    ein__put(&t, "y[{i#,}] = x[");
+    for (int i = 0; i < x->rank; i++) ein__putf(&t, i == axis ? "@indices[{I#,}]," : "X%d,", i);
+    ein__put(&t, "]");
+    ein__op_put(o, t.s, NULL);
+    ein__buf_free(&t);
+    return ein__op_result(o, 0, &y);
+}
+
+// As Gather, with a position of its own for every element of the result.
+static bool ein__op_gather_elements(ein__op *o) {
+    const ein__shape *x = ein__op_in(o, 0), *y = ein__op_in(o, 1);
+    int axis = 0;
+    if (!ein__op_rank(o, 0, 1, EIN__MAX_RANK) || !ein__op_rank(o, 1, x->rank, x->rank) ||
+        !ein__op_axis(o, "axis", x->rank, &axis))
+        return false;
+    ein__buf t = {0};
+    ein__put(&t, "y[{i#,}] = x[");
+    for (int i = 0; i < x->rank; i++) {
+        if (i != axis && y->d[i] > x->d[i]) {
+            ein__buf_free(&t);
+            return ein__op_fail(o, NULL, "indices %s reach beyond x %s in axis %d",
+                                ein__op_shape_text(o, y), ein__op_shape_text(o, x), i);
+        }
+        ein__putf(&t, i == axis ? "@indices[{i#,}]," : "i%d,", i);
+    }
+    ein__put(&t, "]");
+    ein__op_each_axis(o, y);
+    ein__op_put(o, t.s, NULL);
+    ein__buf_free(&t);
+    return ein__op_result(o, 0, y);
+}
+
+// The part of the last two axes on and above (or below) the k-th diagonal; 0 elsewhere.
+static bool ein__op_trilu(ein__op *o) {
+    const ein__shape *x = ein__op_in(o, 0);
+    int64_t k;
+    bool upper;
+    if (!ein__op_rank(o, 0, 2, EIN__MAX_RANK) ||
+        !ein__op_int(o, "k", -EIN__OP_LIMIT, EIN__OP_LIMIT, &k) ||
+        !ein__op_flag(o, "upper", &upper))
+        return false;
+    ein__op_each_axis(o, x);
+    ein__op_num(o, "K", -1, k);
+    ein__op_str(o, "M", -1, "i%d", x->rank - 2);
+    ein__op_str(o, "N", -1, "i%d", x->rank - 1);
+    ein__op_put(o, upper ? "y[{i#,}] = x[{i#,}] * [N-M >= K]" : "y[{i#,}] = x[{i#,}] * [N-M <= K]",
+                NULL);
+    return ein__op_result(o, 0, x);
+}
+
+// Sums of the elements up to each one along `axis`, or from it on.
+static bool ein__op_cum_sum(ein__op *o) {
+    const ein__shape *x = ein__op_in(o, 0);
+    int axis = 0;
+    bool exclusive, reverse;
+    if (!ein__op_rank(o, 0, 1, EIN__MAX_RANK) || !ein__op_axis(o, "axis", x->rank, &axis) ||
+        !ein__op_flag(o, "exclusive", &exclusive) || !ein__op_flag(o, "reverse", &reverse))
+        return false;
+    ein__op_each_axis(o, x);
+    ein__op_over(o, "r", -1, x->d[axis]);
+    for (int i = 0; i < x->rank; i++) ein__op_str(o, "X", i, i == axis ? "r" : "i%d", i);
+    ein__op_str(o, "A", -1, "i%d", axis);
+    const char *compare = exclusive ? reverse ? ">" : "<" : reverse ? ">=" : "<=";
+    ein__op_put(o, ein__namef(o->ctx, "y[{i#,}] = sum(r) x[{X#,}] * [r %s A]", compare), NULL);
+    return ein__op_result(o, 0, x);
+}
+
+static bool ein__op_tile(ein__op *o) {
+    const ein__shape *x = ein__op_in(o, 0);
+    int64_t times[EIN__MAX_RANK], size;
+    int n;
+    if (!ein__op_ints(o, "repeats", -1, EIN__MAX_RANK, 1, EIN__OP_LIMIT, times, &n)) return false;
+    if (n != x->rank)
+        return ein__op_fail(o, "repeats", "repeats has %d values, expected %d", n, x->rank);
+    ein__shape y = *x;
+    for (int i = 0; i < x->rank; i++) {
+        y.d[i] = ein__mul_overflows(x->d[i], times[i], &size) ? EIN__OP_LIMIT + 1 : size;
+        ein__op_str(o, "X", i, times[i] > 1 ? "i%d%%%lld" : "i%d", i, (long long)x->d[i]);
+    }
+    if (!ein__op_result(o, 0, &y)) return false;
+    ein__op_each_axis(o, &y);
+    ein__op_put(o, "y[{i#,}] = x[{X#,}]", NULL);
+    return true;
+}
 /* ---- ops.c ---- */
 // The operators: one row each, and the functions through which the rest of the generator sees them.
 
@@ -5245,89 +5634,132 @@ static bool ein__op_resize(ein__op *o) {
 
 // ORDER of words: auto_pad in ops_conv.c, Resize in ops_shape.c, approximate in ein__op_gelu
 static const ein__op_row ein__op_table[] = {
-    // name, operands, attributes, any type, body, function
-    {"Conv", "x w b?", EIN__WINDOW "group=1 kernel_shape?", false, NULL, ein__op_conv},
+    // name, operands, attributes, types, body, function
+    {"Conv", "x w b?", EIN__WINDOW "group=1 kernel_shape?", EIN__FLOATS, NULL, ein__op_conv},
     {"ConvTranspose", "x w b?", EIN__WINDOW "group=1 kernel_shape? output_padding=0 output_shape?",
-     false, NULL, ein__op_conv_transpose},
-    {"MatMul", "a b", "", false, NULL, ein__op_matmul},
-    {"Gemm", "a b c?", "alpha=1 beta=1 transA=0 transB=0", false, NULL, ein__op_gemm},
-    {"G2BMM", "q k", "w dilation=1", false, NULL, ein__op_g2bmm},
-    {"GBMM", "a v", "dilation=1", false, NULL, ein__op_gbmm},
+     EIN__FLOATS, NULL, ein__op_conv_transpose},
+    {"MatMul", "a b", "", EIN__FLOATS, NULL, ein__op_matmul},
+    {"Gemm", "a b c?", "alpha=1 beta=1 transA=0 transB=0", EIN__FLOATS, NULL, ein__op_gemm},
+    {"Einsum", "x...", "equation", EIN__FLOATS, NULL, ein__op_einsum},
+    {"G2BMM", "q k", "w dilation=1", EIN__FLOATS, NULL, ein__op_g2bmm},
+    {"GBMM", "a v", "dilation=1", EIN__FLOATS, NULL, ein__op_gbmm},
 
-    {"Add", "a b", "", false, "a + b", NULL},
-    {"Sub", "a b", "", false, "a - b", NULL},
-    {"Mul", "a b", "", false, "a * b", NULL},
-    {"Div", "a b", "", false, "a / b", NULL},
-    {"Pow", "a b", "", false, "pow(a, b)", NULL},
-    {"Max", "x...", "", false, "max", ein__op_nary},
-    {"Min", "x...", "", false, "min", ein__op_nary},
-    {"Sum", "x...", "", false, "+", ein__op_nary},
-    {"Neg", "x", "", false, "-x", NULL},
-    {"Abs", "x", "", false, "abs(x)", NULL},
-    {"Exp", "x", "", false, "exp(x)", NULL},
-    {"Log", "x", "", false, "log(x)", NULL},
-    {"Sqrt", "x", "", false, "sqrt(x)", NULL},
-    {"Reciprocal", "x", "", false, "1 / x", NULL},
-    {"Erf", "x", "", false, "erf(x)", NULL},
-    {"Floor", "x", "", false, "floor(x)", NULL},
-    {"Ceil", "x", "", false, "ceil(x)", NULL},
-    {"Tanh", "x", "", false, "tanh(x)", NULL},
-    {"Sigmoid", "x", "", false, "sigmoid(x)", NULL},
-    {"Relu", "x", "", false, "relu(x)", NULL},
-    {"LeakyRelu", "x", "alpha=0.01", false, "select(x < 0, alpha * x, x)", NULL},
-    {"PRelu", "x slope", "", false, "select(x < 0, slope * x, x)", ein__op_prelu},
-    {"Elu", "x", "alpha=1", false, "select(x < 0, alpha * (exp(x) - 1), x)", NULL},
-    {"Softplus", "x", "", false, "relu(x) + log(1 + exp(-abs(x)))", NULL},
-    {"HardSigmoid", "x", "alpha=0.2 beta=0.5", false, "max(0, min(1, alpha * x + beta))", NULL},
-    {"HardSwish", "x", "", false, "x * max(0, min(1, x / 6 + 0.5))", NULL},
-    {"Gelu", "x", "approximate=none|tanh", false, NULL, ein__op_gelu},
-    {"Clip", "x", "min? max?", false, NULL, ein__op_clip},
-    {"Identity", "x", "", true, "x", ein__op_identity},
+    {"Add", "a b", "", EIN__NUMBERS, "a + b", NULL},
+    {"Sub", "a b", "", EIN__NUMBERS, "a - b", NULL},
+    {"Mul", "a b", "", EIN__NUMBERS, "a * b", NULL},
+    {"Div", "a b", "", EIN__FLOATS, "a / b", NULL},
+    {"Pow", "a b", "", EIN__FLOATS, "pow(a, b)", NULL},
+    {"Max", "x...", "", EIN__NUMBERS, "max", ein__op_nary},
+    {"Min", "x...", "", EIN__NUMBERS, "min", ein__op_nary},
+    {"Sum", "x...", "", EIN__NUMBERS, "+", ein__op_nary},
+    {"Neg", "x", "", EIN__NUMBERS, "-x", NULL},
+    {"Abs", "x", "", EIN__NUMBERS, "abs(x)", NULL},
+    {"Exp", "x", "", EIN__FLOATS, "exp(x)", NULL},
+    {"Log", "x", "", EIN__FLOATS, "log(x)", NULL},
+    {"Sqrt", "x", "", EIN__FLOATS, "sqrt(x)", NULL},
+    {"Reciprocal", "x", "", EIN__FLOATS, "1 / x", NULL},
+    {"Erf", "x", "", EIN__FLOATS, "erf(x)", NULL},
+    {"Floor", "x", "", EIN__FLOATS, "floor(x)", NULL},
+    {"Ceil", "x", "", EIN__FLOATS, "ceil(x)", NULL},
+    {"Tanh", "x", "", EIN__FLOATS, "tanh(x)", NULL},
+    {"Sigmoid", "x", "", EIN__FLOATS, "sigmoid(x)", NULL},
+    {"Relu", "x", "", EIN__FLOATS, "relu(x)", NULL},
+    {"LeakyRelu", "x", "alpha=0.01", EIN__FLOATS, "select(x < 0, alpha * x, x)", NULL},
+    {"PRelu", "x slope", "", EIN__FLOATS, "select(x < 0, slope * x, x)", ein__op_prelu},
+    {"Elu", "x", "alpha=1", EIN__FLOATS, "select(x < 0, alpha * (exp(x) - 1), x)", NULL},
+    {"Softplus", "x", "", EIN__FLOATS, "relu(x) + log(1 + exp(-abs(x)))", NULL},
+    {"HardSigmoid", "x", "alpha=0.2 beta=0.5", EIN__FLOATS, "max(0, min(1, alpha * x + beta))",
+     NULL},
+    {"Selu", "x", "alpha=1.6732631921768188 gamma=1.0507010221481323", EIN__FLOATS,
+     "select(x < 0, gamma * (alpha * (exp(x) - 1)), gamma * x)", NULL},
+    {"Celu", "x", "alpha=1", EIN__FLOATS, "select(x < 0, alpha * (exp(x / alpha) - 1), x)", NULL},
+    {"ThresholdedRelu", "x", "alpha=1", EIN__FLOATS, "select(x > alpha, x, 0)", NULL},
+    {"Softsign", "x", "", EIN__FLOATS, "x / (1 + abs(x))", NULL},
+    {"Mish", "x", "", EIN__FLOATS, "x * tanh(relu(x) + log(1 + exp(-abs(x))))", NULL},
+    {"Sign", "x", "", EIN__NUMBERS, "select(x > 0, 1, select(x < 0, -1, x))", NULL},
+    {"Round", "x", "", EIN__FLOATS,
+     "select(x - floor(x) < 0.5, floor(x),"
+     " select(x - floor(x) > 0.5, floor(x) + 1, 2 * floor(0.5 * floor(x) + 0.5)))",
+     NULL},
+    {"Sin", "x", "", EIN__FLOATS, "sin(x)", NULL},
+    {"Cos", "x", "", EIN__FLOATS, "cos(x)", NULL},
+    {"HardSwish", "x", "", EIN__FLOATS, "x * max(0, min(1, x / 6 + 0.5))", NULL},
+    {"Gelu", "x", "approximate=none|tanh", EIN__FLOATS, NULL, ein__op_gelu},
+    {"Clip", "x", "min? max?", EIN__FLOATS, NULL, ein__op_clip},
+    {"Equal", "a b", "", EIN__ANY, "select(a == b, 1, 0)", ein__op_truth},
+    {"Less", "a b", "", EIN__NUMBERS, "select(a < b, 1, 0)", ein__op_truth},
+    {"LessOrEqual", "a b", "", EIN__NUMBERS, "select(a <= b, 1, 0)", ein__op_truth},
+    {"Greater", "a b", "", EIN__NUMBERS, "select(a > b, 1, 0)", ein__op_truth},
+    {"GreaterOrEqual", "a b", "", EIN__NUMBERS, "select(a >= b, 1, 0)", ein__op_truth},
+    {"IsNaN", "x", "", EIN__FLOATS, "select(x == x, 0, 1)", ein__op_truth},
+    {"Not", "x:bool", "", EIN__ANY, "select(x == 0, 1, 0)", ein__op_truth},
+    {"And", "a:bool b:bool", "", EIN__ANY, "a * b", ein__op_truth},
+    {"Or", "a:bool b:bool", "", EIN__ANY, "max(a, b)", ein__op_truth},
+    {"Xor", "a:bool b:bool", "", EIN__ANY, "select(a == b, 0, 1)", ein__op_truth},
+    {"Where", "condition:bool x y", "", EIN__ANY, "select(condition != 0, x, y)", NULL},
+    {"Cast", "x", "to=f32|f16|bf16|i8|i32|i64|bool", EIN__ANY, NULL, ein__op_cast},
+    {"Identity", "x", "", EIN__ANY, "x", ein__op_identity},
 
-    {"MaxPool", "x", EIN__WINDOW "kernel_shape ceil_mode=0 storage_order=0!", false, NULL,
+    {"MaxPool", "x", EIN__WINDOW "kernel_shape ceil_mode=0 storage_order=0!", EIN__FLOATS, NULL,
      ein__op_max_pool},
-    {"AveragePool", "x", EIN__WINDOW "kernel_shape ceil_mode=0 count_include_pad=0", false, NULL,
-     ein__op_average_pool},
-    {"GlobalMaxPool", "x", "", false, "max({r#,}) x[{X#,}]", ein__op_global_pool},
-    {"GlobalAveragePool", "x", "", false, "(sum({r#,}) x[{X#,}]) / N", ein__op_global_pool},
-    {"ReduceMean", "x", EIN__REDUCE, false, "(sum({r#,}) x[{X#,}]) / N", ein__op_reduce},
-    {"ReduceSum", "x", EIN__REDUCE, true, "sum({r#,}) x[{X#,}]", ein__op_reduce},
-    {"ReduceMax", "x", EIN__REDUCE, true, "max({r#,}) x[{X#,}]", ein__op_reduce},
-    {"ReduceMin", "x", EIN__REDUCE, true, "min({r#,}) x[{X#,}]", ein__op_reduce},
-    {"ReduceProd", "x", EIN__REDUCE, true, "prod({r#,}) x[{X#,}]", ein__op_reduce},
-    {"ReduceSumSquare", "x", EIN__REDUCE, false, "sum({r#,}) square(x[{X#,}])", ein__op_reduce},
-    {"ReduceL2", "x", EIN__REDUCE, false, "sqrt(sum({r#,}) square(x[{X#,}]))", ein__op_reduce},
-    {"ArgMax", "x", "axis=0 keepdims=1 select_last_index=0", true, "max", ein__op_place},
-    {"ArgMin", "x", "axis=0 keepdims=1 select_last_index=0", true, "min", ein__op_place},
+    {"AveragePool", "x", EIN__WINDOW "kernel_shape ceil_mode=0 count_include_pad=0", EIN__FLOATS,
+     NULL, ein__op_average_pool},
+    {"GlobalMaxPool", "x", "", EIN__FLOATS, "max({r#,}) x[{X#,}]", ein__op_global_pool},
+    {"GlobalAveragePool", "x", "", EIN__FLOATS, "(sum({r#,}) x[{X#,}]) / N", ein__op_global_pool},
+    {"ReduceMean", "x", EIN__REDUCE, EIN__FLOATS, "(sum({r#,}) x[{X#,}]) / N", ein__op_reduce},
+    {"ReduceSum", "x", EIN__REDUCE, EIN__ANY, "sum({r#,}) x[{X#,}]", ein__op_reduce},
+    {"ReduceMax", "x", EIN__REDUCE, EIN__ANY, "max({r#,}) x[{X#,}]", ein__op_reduce},
+    {"ReduceMin", "x", EIN__REDUCE, EIN__ANY, "min({r#,}) x[{X#,}]", ein__op_reduce},
+    {"ReduceProd", "x", EIN__REDUCE, EIN__ANY, "prod({r#,}) x[{X#,}]", ein__op_reduce},
+    {"ReduceSumSquare", "x", EIN__REDUCE, EIN__FLOATS, "sum({r#,}) square(x[{X#,}])",
+     ein__op_reduce},
+    {"ReduceL2", "x", EIN__REDUCE, EIN__FLOATS, "sqrt(sum({r#,}) square(x[{X#,}]))",
+     ein__op_reduce},
+    {"ReduceL1", "x", EIN__REDUCE, EIN__FLOATS, "sum({r#,}) abs(x[{X#,}])", ein__op_reduce},
+    {"ReduceLogSum", "x", EIN__REDUCE, EIN__FLOATS, "log(sum({r#,}) x[{X#,}])", ein__op_reduce},
+    {"ReduceLogSumExp", "x", EIN__REDUCE, EIN__FLOATS,
+     "log(sum({r#,}) exp(x[{X#,}] - m[{i#,}])) + m[{i#,}]", ein__op_reduce},
+    {"CumSum", "x", "axis exclusive=0 reverse=0", EIN__NUMBERS, NULL, ein__op_cum_sum},
+    {"ArgMax", "x", "axis=0 keepdims=1 select_last_index=0", EIN__ANY, "max", ein__op_place},
+    {"ArgMin", "x", "axis=0 keepdims=1 select_last_index=0", EIN__ANY, "min", ein__op_place},
     {"BatchNormalization", "x scale b mean var", "epsilon=1e-05 momentum=0.9 training_mode=0!",
-     false, NULL, ein__op_batch_normalization},
-    {"LayerNormalization", "x scale b?", "axis=-1 epsilon=1e-05 stash_type=1!", false, NULL,
+     EIN__FLOATS, NULL, ein__op_batch_normalization},
+    {"LayerNormalization", "x scale b?", "axis=-1 epsilon=1e-05 stash_type=1!", EIN__FLOATS, NULL,
      ein__op_layer_normalization},
-    {"Softmax", "x", "axis=-1", false, "y[{i#,}] = exp(x[{i#,}] - m[{K#,}]) / s[{K#,}]",
+    {"InstanceNormalization", "x scale b", "epsilon=1e-05", EIN__FLOATS, NULL,
+     ein__op_instance_normalization},
+    {"GroupNormalization", "x scale b", "num_groups epsilon=1e-05 stash_type=1!", EIN__FLOATS, NULL,
+     ein__op_group_normalization},
+    {"LpNormalization", "x", "axis=-1 p=2", EIN__FLOATS, NULL, ein__op_lp_normalization},
+    {"Softmax", "x", "axis=-1", EIN__FLOATS, "y[{i#,}] = exp(x[{i#,}] - m[{K#,}]) / s[{K#,}]",
      ein__op_softmax},
-    {"LogSoftmax", "x", "axis=-1", false, "y[{i#,}] = x[{i#,}] - m[{K#,}] - log(s[{K#,}])",
+    {"LogSoftmax", "x", "axis=-1", EIN__FLOATS, "y[{i#,}] = x[{i#,}] - m[{K#,}] - log(s[{K#,}])",
      ein__op_softmax},
 
-    {"Concat", "x...", "axis", true, NULL, ein__op_concat},
-    {"Split", "x", "axis=0 split? num_outputs?", true, NULL, ein__op_split},
-    {"Slice", "x", "starts ends axes? steps?", true, NULL, ein__op_slice},
-    {"Pad", "x", "pads value=0 axes? mode=constant|!reflect|!edge|!wrap", true, NULL, ein__op_pad},
-    {"Transpose", "x", "perm?", true, NULL, ein__op_transpose},
-    {"Reshape", "x", "shape allowzero=0!", true, NULL, ein__op_reshape},
-    {"Flatten", "x", "axis=1", true, NULL, ein__op_flatten},
-    {"Squeeze", "x", "axes?", true, NULL, ein__op_squeeze},
-    {"Unsqueeze", "x", "axes", true, NULL, ein__op_unsqueeze},
-    {"Expand", "x", "shape", true, NULL, ein__op_expand_to},
-    {"DepthToSpace", "x", "blocksize mode=DCR|CRD", true,
+    {"Concat", "x...", "axis", EIN__ANY, NULL, ein__op_concat},
+    {"Split", "x", "axis=0 split? num_outputs?", EIN__ANY, NULL, ein__op_split},
+    {"Slice", "x", "starts ends axes? steps?", EIN__ANY, NULL, ein__op_slice},
+    {"Pad", "x", "pads value=0 axes? mode=constant|reflect|edge|wrap", EIN__ANY, NULL, ein__op_pad},
+    {"Transpose", "x", "perm?", EIN__ANY, NULL, ein__op_transpose},
+    {"Reshape", "x", "shape allowzero=0!", EIN__ANY, NULL, ein__op_reshape},
+    {"Flatten", "x", "axis=1", EIN__ANY, NULL, ein__op_flatten},
+    {"Squeeze", "x", "axes?", EIN__ANY, NULL, ein__op_squeeze},
+    {"Unsqueeze", "x", "axes", EIN__ANY, NULL, ein__op_unsqueeze},
+    {"Expand", "x", "shape", EIN__ANY, NULL, ein__op_expand_to},
+    {"Tile", "x", "repeats", EIN__ANY, NULL, ein__op_tile},
+    {"Trilu", "x", "k=0 upper=1", EIN__ANY, NULL, ein__op_trilu},
+    {"Gather", "x indices:int", "axis=0", EIN__ANY, NULL, ein__op_gather},
+    {"GatherElements", "x indices:int", "axis=0", EIN__ANY, NULL, ein__op_gather_elements},
+    {"DepthToSpace", "x", "blocksize mode=DCR|CRD", EIN__ANY,
      "(h%B*B+w%B)*C+c,h/B,w/B;c*BB+h%B*B+w%B,h/B,w/B", ein__op_blocks},
-    {"SpaceToDepth", "x", "blocksize mode=DCR|CRD", true,
+    {"SpaceToDepth", "x", "blocksize mode=DCR|CRD", EIN__ANY,
      "c%C,h*B+c/C/B,w*B+c/C%B;c/BB,h*B+c/B%B,w*B+c%B", ein__op_blocks},
     {"Resize", "x",
      "scales? sizes? axes? mode=nearest|linear|!cubic "
      "nearest_mode=round_prefer_floor|round_prefer_ceil|floor|ceil "
      "coordinate_transformation_mode=half_pixel|pytorch_half_pixel|asymmetric|align_corners|"
      "!half_pixel_symmetric|!tf_crop_and_resize antialias=0! exclude_outside=0!",
-     false, NULL, ein__op_resize},
+     EIN__FLOATS, NULL, ein__op_resize},
 };
 
 enum { EIN__NOPS = sizeof ein__op_table / sizeof ein__op_table[0] };
@@ -5341,6 +5773,28 @@ static const ein__op_row *ein__op_row_of(const char *name) {
     for (int i = 0; i < EIN__NOPS; i++)
         if (!strcmp(ein__op_table[i].name, name)) return &ein__op_table[i];
     return NULL;
+}
+
+// Operand k has its own type, or one that the row takes and the first operand of such a type has.
+static bool ein__op_check_type(ein__op *o, int k) {
+    static const char *const wanted[] = {"f32, f16 or bf16", "a number"};
+    const char *own = ein__op_own_type(o, k);
+    ein__dtype t = ein__op_tensor(o, k)->dtype;
+    bool real = t == EIN__F32 || t == EIN__F16 || t == EIN__BF16;
+    if (*own) {
+        if ((t == EIN__BOOL) == (*own == 'b') && !real) return true;
+        return ein__op_fail(o, NULL, "%s has type %s, expected %s", ein__op_in_name(o, k),
+                            ein__dtype_name(t), *own == 'b' ? own : "i8, i32 or i64");
+    }
+    if (!real && o->row->types != EIN__ANY && (t == EIN__BOOL || o->row->types == EIN__FLOATS))
+        return ein__op_fail(o, NULL, "%s has type %s, expected %s", ein__op_in_name(o, k),
+                            ein__dtype_name(t), wanted[o->row->types]);
+    int first = 0;
+    while (!ein__op_tensor(o, first) || *ein__op_own_type(o, first)) first++;
+    if (t == ein__op_tensor(o, first)->dtype) return true;
+    return ein__op_fail(o, NULL, "%s has type %s, %s has %s", ein__op_in_name(o, first),
+                        ein__dtype_name(ein__op_tensor(o, first)->dtype), ein__op_in_name(o, k),
+                        ein__dtype_name(t));
 }
 
 // Number and types of operands and results.
@@ -5358,7 +5812,6 @@ static bool ein__op_check_operands(ein__op *o) {
     if (o->node->nout < 1 || o->node->nout > EIN__MAX_ARGS ||
         (o->node->nout > 1 && o->row->make != ein__op_split))
         return ein__op_fail(o, NULL, "%d results, expected one", o->node->nout);
-    const ein__tensor *first = ein__op_tensor(o, 0);
     for (int k = 0; k < nin; k++) {
         const ein__tensor *t = ein__op_tensor(o, k);
         if (!t && (k < least || most >= EIN__MAX_ARGS))
@@ -5366,13 +5819,7 @@ static bool ein__op_check_operands(ein__op *o) {
         if (!t) continue;
         if (ein__elements(&t->shape) > EIN__MAX_ELEMENTS)
             return ein__op_fail(o, NULL, "%s has more than 2^40 elements", ein__op_in_name(o, k));
-        if (!o->row->any && t->dtype != EIN__F32 && t->dtype != EIN__F16 && t->dtype != EIN__BF16)
-            return ein__op_fail(o, NULL, "%s has type %s, expected f32, f16 or bf16",
-                                ein__op_in_name(o, k), ein__dtype_name(t->dtype));
-        if (t->dtype != first->dtype)
-            return ein__op_fail(o, NULL, "%s has type %s, %s has %s", ein__op_in_name(o, 0),
-                                ein__dtype_name(first->dtype), ein__op_in_name(o, k),
-                                ein__dtype_name(t->dtype));
+        if (!ein__op_check_type(o, k)) return false;
     }
     return true;
 }
@@ -5387,8 +5834,8 @@ static bool ein__op_make(ein_ctx *ctx, const ein__node *node, ein__buf *text, ei
         int distance = 3;
         for (int i = 0; i < EIN__NOPS; i++)
             ein__suggest(node->op, ein__op_table[i].name, &best, &distance);
-        ein__error(ctx, EIN_UNSUPPORTED, node->pos, "unknown operator '%s'%s%s%s", node->op,
-                   best ? "; did you mean '" : "", best ? best : "", best ? "'?" : "");
+        ein__error(ctx, EIN_UNSUPPORTED, node->pos, "unknown operator '%s'%s", node->op,
+                   best ? ein__hint(ctx, best) : "; an equation may say what it computes");
         return false;
     }
     if (!ein__op_check_operands(&o) || !ein__op_check_attrs(&o)) return false;
@@ -6098,6 +6545,19 @@ static int ein__add_tensor(ein__expander *x, ein__frame *f, ein__ident name, ein
 }
 
 // Tensor that `name` means, or EIN__POISON; EIN__POISON - 1 after a message.
+// The line of the model's own statements from this one on that defines `name`, or 0.
+static uint32_t ein__defined_below(const ein__expander *x, const ein__frame *f, const char *name) {
+    const struct ein__tree *tree = x->ctx->tree;
+    for (int i = x->current; !f->block && i < tree->nstmt; i++) {
+        const ein__stmt *s = tree->stmt[i];
+        bool makes = s->kind == EIN__ST_OPERATOR || s->kind == EIN__ST_EQUATION ||
+                     s->kind == EIN__ST_INPUT || s->kind == EIN__ST_WEIGHT;
+        for (int k = 0; makes && k < s->nname; k++)
+            if (s->name[k].name == name) return s->name[k].pos.line;
+    }
+    return 0;
+}
+
 static int ein__look_up(ein__expander *x, ein__frame *f, const char *name, ein__pos pos) {
     ptrdiff_t at = shgeti(f->name, name);
     if (at >= 0) return f->name[at].value.tensor;
@@ -6110,8 +6570,10 @@ static int ein__look_up(ein__expander *x, ein__frame *f, const char *name, ein__
     int distance = 3;
     for (ptrdiff_t i = 0; i < shlen(f->name); i++)
         ein__suggest(name, f->name[i].key, &best, &distance);
+    uint32_t line = ein__defined_below(x, f, name);
     ein__error(x->ctx, EIN_BAD_INPUT, pos, "undefined tensor '%s'%s", name,
-               ein__hint(x->ctx, best));
+               line ? ein__namef(x->ctx, " here: it is defined in line %u", line)
+                    : ein__hint(x->ctx, best));
     return EIN__POISON - 1;
 }
 
@@ -6152,7 +6614,8 @@ static ein__ast *ein__eq_unknown_index(ein__eq_copy *c, const ein__ast *a) {
         ein__suggest(a->name, c->index[i], &best, &distance);
     ein__env_suggest(&c->x->env, a->name, &best, &distance);
     ein__error(c->x->ctx, EIN_BAD_INPUT, a->pos, "'%s' is no index here and no dim%s", a->name,
-               ein__hint(c->x->ctx, best));
+               best ? ein__hint(c->x->ctx, best)
+                    : ein__namef(c->x->ctx, ": indices stand on the left or in sum(%s)", a->name));
     return NULL;
 }
 
@@ -6510,7 +6973,8 @@ static bool ein__source(ein__expander *x, const ein__stmt *s, ein__tensor *t) {
         return false;
     }
     ein__error(x->ctx, EIN_BAD_INPUT, s->call.pos, "unknown source '%s'%s", s->call.name,
-               ein__hint(x->ctx, best));
+               best ? ein__hint(x->ctx, best)
+                    : "; sources are zeros(), ones(), randn(..) and uniform(..)");
     return false;
 }
 
@@ -6943,7 +7407,9 @@ static void ein__expand_outputs(ein__expander *x, ein__frame *f) {
         }
         for (int k = 0; k < s->nname; k++) ein__expand_output(x, f, s->name[k], s->type[k]);
     }
-    if (!any) ein__error(ctx, EIN_BAD_INPUT, (ein__pos){1, 1}, "the model has no output");
+    if (!any)
+        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){1, 1},
+                   "the model has no output: a line 'output NAME' is missing");
 }
 
 // A model without a name is called after its file.
@@ -7881,6 +8347,8 @@ static const ein__fn_info ein__fn_table[EIN__NFN] = {
     {"floor", 1, "floorf"},
     {"ceil", 1, "ceilf"},
     {"square", 1, "square"},
+    {"sin", 1, "sinf"},
+    {"cos", 1, "cosf"},
 };
 
 EIN__FN const ein__expr *ein__ex_get(const ein_ctx *ctx, ein__ex ex) {
@@ -9354,6 +9822,8 @@ EIN__FN double ein__apply_unary(ein__fn fn, double x) {
     case EIN__FLOORF: return floor(x);
     case EIN__CEILF: return ceil(x);
     case EIN__SQUARE: return x * x;
+    case EIN__SIN: return sin(x);
+    case EIN__COS: return cos(x);
     default: return (double)NAN;
     }
 }
@@ -14584,7 +15054,8 @@ static int64_t ein__ex_operations(const ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     int64_t n = e->op == EIN__X_READ || e->op == EIN__X_CONST ? 0 : 1;
     if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY) {
-        bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF;
+        bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF ||
+                    e->fn == EIN__SIN || e->fn == EIN__COS;
         bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
                       e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
         n = slow ? 20 : middle ? 8 : 1;
@@ -21034,12 +21505,15 @@ static int ein__ranked_def(ein__deriver *z, ein__val v, int rank) {
     return best;
 }
 
+// Values that a contraction may read: its factors, and the positions that their subscripts hold.
+enum { EIN__PROBLEM_READS = 6 };
+
 // Values made of the cheapest definitions. A problem that was derived once for all that are like it
 // reads stand-ins: `actual` is what they stand for, and `self` what the problem does.
 typedef struct ein__realiser {
     ein__deriver *z;
     ein__val *made;  // by class; stb_ds array
-    ein__val stand_in[2], actual[2];
+    ein__val stand_in[EIN__PROBLEM_READS], actual[EIN__PROBLEM_READS];
     int nstand;
     ein__val self;       // none: the problem's own value
     ein__val *by_scope;  // values made before, by scope id; stb_ds array, or NULL
@@ -21311,7 +21785,7 @@ typedef struct ein__choice {
 // A contraction up to the names of its operands, for which values of the same shapes stand in.
 typedef struct ein__problem {
     ein__sc key;
-    ein__val stand_in[2];
+    ein__val stand_in[EIN__PROBLEM_READS];
     int nstand;
     ein__deriver z;
     ein__choice *choice;  // stb_ds array
@@ -21365,8 +21839,9 @@ static ein__val ein__stand_in(ein_ctx *ctx, ein__val v, const ein__val *taken, i
 
 // A problem's own operands and what stands in for them.
 typedef struct ein__operands {
-    ein__val stand_in[2], actual[2];
+    ein__val stand_in[EIN__PROBLEM_READS], actual[EIN__PROBLEM_READS];
     int n;
+    bool full;  // it reads more
 } ein__operands;
 
 static ein__ex ein__bind_read(ein_ctx *ctx, void *user, ein__ex ex) {
@@ -21377,8 +21852,9 @@ static ein__ex ein__bind_read(ein_ctx *ctx, void *user, ein__ex ex) {
     memcpy(&pad, &e->bits, sizeof pad);
     for (int i = 0; i < b->n; i++)
         if (b->actual[i].i == v.i) to = b->stand_in[i];
+    b->full |= !to.i && b->n == EIN__PROBLEM_READS;
+    if (b->full) return ex;
     if (!to.i) {
-        EIN_ASSERT(b->n < 2);
         to = ein__stand_in(ctx, v, b->stand_in, b->n);
         b->actual[b->n] = v;
         b->stand_in[b->n++] = to;
@@ -21386,14 +21862,14 @@ static ein__ex ein__bind_read(ein_ctx *ctx, void *user, ein__ex ex) {
     return ein__ex_read(ctx, to, pad, e->ix, (int)e->nix);
 }
 
-// The problem that contraction `v` is, derived when it is new.
+// The problem that contraction `v` is, derived when it is new. NULL when it meets a limit.
 static ein__problem *ein__problem_of(ein_ctx *ctx, ein__val v, ein__operands *b) {
     ein__search *z = ein__search_of(ctx);
     ein__scope s = *ein__scope_of(ctx, v);
     s.body = ein__ex_replace_reads(ctx, s.body, ein__bind_read, b);
     ein__sc key = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
     ctx->stats.problems++;
-    if (!key.i) return NULL;
+    if (!key.i || b->full) return NULL;
     while (arrlen(z->by_key) <= (ptrdiff_t)key.i) arrput(z->by_key, 0);
     if (z->by_key[key.i]) return z->problem[z->by_key[key.i] - 1];
     ein__problem *p = EIN__NEW(&ctx->arena, ein__problem, 1);
@@ -26591,7 +27067,7 @@ static const char *const ein__tmpl_band[] = {
 static const char *const ein__tmpl_basis[] = {
     "//@key name       the kernel's name",
     "//@key params     its parameters",
-    "//@key block      threads a block",
+    "//@key thread     its number",
     "//@key number     unsigned type that counts all threads",
     "//@key threads    tiles",
     "//@key index      this tile's position",
@@ -26603,7 +27079,7 @@ static const char *const ein__tmpl_basis[] = {
     "//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)",
     "static $kind $name($params) {",
     "    //@if alone",
-    "    const $number id = ($number)blockIdx.x * $block + threadIdx.x;",
+    "    const $number id = $thread;",
     "    await_previous();",
     "    if (id >= $threads) return;",
     "    //@end",
@@ -26720,6 +27196,9 @@ static const char *const ein__tmpl_conv[] = {
     "//@key scalar   type of a tensor's elements",
     "//@key engines  some are made by cuDNN's graph API",
     "//@key pinned   a table of costs has chosen its engines",
+    "//@key transposed  some are transposed",
+    "//@key choose   conv_open; conv_choose where that does more",
+    "//@key wrapped  it does",
     "//@if tf32",
     "#if CUDNN_MAJOR < 8 || CUDART_VERSION < 11000",
     "#error \"TF32 needs CUDA 11 and cuDNN 8 or later\"",
@@ -26827,15 +27306,10 @@ static const char *const ein__tmpl_conv[] = {
     "}",
     "",
     "//@end",
-    "// The library's first choice that fits the workspace and gives the same bits on every run.",
-    "static int conv_choose_forward($model *m, conv_call *c, const conv_size *s) {",
-    "    cudnnConvolutionFwdAlgoPerf_t p[8];",
-    "    int n = 0;",
-    "    // An identity activation is only supported with this algorithm.",
-    "    int any = !s->fused || s->relu;",
-    "    CUDNN_CALL(",
-    "        m, s->name,",
-    "        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));",
+    "// The first of the library's offers that fits the workspace and gives the same bits on every run;",
+    "// `only`: the algorithm that it has to be, or -1.",
+    "template <class Offer>",
+    "static int conv_first($model *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {",
     "    //@if pins",
     "    conv_pin(s, p, n);",
     "    //@end",
@@ -26847,7 +27321,7 @@ static const char *const ein__tmpl_conv[] = {
     "        //@else",
     "        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;",
     "        //@end",
-    "        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;",
+    "        if (only >= 0 && (int)p[i].algo != only) continue;",
     "        c->algorithm = (int)p[i].algo;",
     "        c->workspace = p[i].memory;",
     "        //@if typed",
@@ -26864,48 +27338,29 @@ static const char *const ein__tmpl_conv[] = {
     "    return fail(m, BAD_CALL, s->name, \"cuDNN has no algorithm for this convolution\");",
     "}",
     "",
-    "static int conv_choose_data($model *m, conv_call *c, const conv_size *s) {",
-    "    cudnnConvolutionBwdDataAlgoPerf_t p[6];",
-    "    int n = 0;",
+    "static int $choose($model *m, conv_call *c, const conv_size *s) {",
+    "    cudnnConvolutionFwdAlgoPerf_t p[8];",
+    "    // An identity activation is only supported with this algorithm.",
+    "    const int only = s->fused && !s->relu \? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;",
+    "    int n = 0, r = conv_describe(m, c, s);",
+    "    if (r) return r;",
+    "    //@if transposed",
+    "    if (s->transposed) {",
+    "        cudnnConvolutionBwdDataAlgoPerf_t q[6];",
+    "        CUDNN_CALL(m, s->name,",
+    "                   cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y,",
+    "                                                               6, &n, q));",
+    "        return conv_first(m, c, s, q, n, -1);",
+    "    }",
+    "    //@end",
     "    CUDNN_CALL(",
     "        m, s->name,",
-    "        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));",
-    "    //@if pins",
-    "    conv_pin(s, p, n);",
-    "    //@end",
-    "    for (int i = 0; i < n; i++) {",
-    "        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $room) continue;",
-    "        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;",
-    "        //@if typed",
-    "        if (!conv_takes(s, p[i].mathType)) continue;",
-    "        //@else",
-    "        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;",
-    "        //@end",
-    "        c->algorithm = (int)p[i].algo;",
-    "        c->workspace = p[i].memory;",
-    "        //@if typed",
-    "        // An algorithm runs with the arithmetic that it was listed with.",
-    "        if (s->half || s->tf32)",
-    "            CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, p[i].mathType));",
-    "        //@end",
-    "        return 0;",
-    "    }",
-    "    //@if nhwc",
-    "    if (s->nhwc)",
-    "        return fail(m, BAD_CALL, s->name,",
-    "                    \"cuDNN has no algorithm for this transposed convolution in NHWC\");",
-    "    //@end",
-    "    return fail(m, BAD_CALL, s->name, \"cuDNN has no algorithm for this transposed convolution\");",
+    "        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));",
+    "    return conv_first(m, c, s, p, n, only);",
     "}",
     "",
     "//@if copied",
     "static void conv_close(conv_call *c);",
-    "",
-    "static int conv_choose($model *m, conv_call *c, const conv_size *s) {",
-    "    int r = conv_describe(m, c, s);",
-    "    if (r) return r;",
-    "    return s->transposed \? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);",
-    "}",
     "",
     "// The call where cuDNN has refused channels last.",
     "static int conv_open_copied($model *m, conv_call *c, const conv_size *s) {",
@@ -26929,20 +27384,19 @@ static const char *const ein__tmpl_conv[] = {
     "}",
     "",
     "//@end",
+    "//@if wrapped",
     "static int conv_open($model *m, conv_call *c, const conv_size *s) {",
     "    //@if pinned",
     "    if (s->choice.engine >= 0 && !engine_open(m, c, s)) return 0;",
     "    //@end",
-    "    //@if copied",
     "    int r = conv_choose(m, c, s);",
-    "    return r && s->nhwc \? conv_open_copied(m, c, s) : r;",
-    "    //@else",
-    "    int r = conv_describe(m, c, s);",
-    "    if (r) return r;",
-    "    return s->transposed \? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);",
+    "    //@if copied",
+    "    if (r && s->nhwc) r = conv_open_copied(m, c, s);",
     "    //@end",
+    "    return r;",
     "}",
     "",
+    "//@end",
     "static void conv_close(conv_call *c) {",
     "    //@if engines",
     "    // The pack of addresses is this call's own, and the last of what it has.",
@@ -26970,17 +27424,19 @@ static const char *const ein__tmpl_conv[] = {
     "    $scalar *const result = y;",
     "    if (c->copies) CALL(conv_copy_in(m, c, s, &x, &w, &z, &y, &workspace));",
     "    //@end",
-    "    if (s->transposed)",
-    "        CUDNN_CALL(m, s->name,",
-    "                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,",
-    "                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,",
-    "                                                workspace, c->workspace, &zero, c->y, y));",
-    "    else if (s->fused)",
+    "    if (s->fused)",
     "        CUDNN_CALL(m, s->name,",
     "                   cudnnConvolutionBiasActivationForward(",
     "                       m->cudnn, &one, c->x, x, c->w, w, c->conv,",
     "                       (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,",
     "                       z \? &one : &zero, c->y, z \? z : y, c->bias, bias, c->act, c->y, y));",
+    "    //@if transposed",
+    "    else if (s->transposed)",
+    "        CUDNN_CALL(m, s->name,",
+    "                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,",
+    "                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,",
+    "                                                workspace, c->workspace, &zero, c->y, y));",
+    "    //@end",
     "    else",
     "        CUDNN_CALL(m, s->name,",
     "                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,",
@@ -27228,15 +27684,17 @@ static const char *const ein__tmpl_create[] = {
     "    //@end",
     "    //@if uploads",
     "    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {",
+    "        const $model_tensor *w = &$model_describe()->weight[uploads[i].weight];",
     "        char *to = uploads[i].kept \? m->constants : m->init;",
-    "        CUDA_CALL(m, \"weights\",",
-    "                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,",
+    "        CUDA_CALL(m, w->name,",
+    "                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,",
     "                                  cudaMemcpyHostToDevice, stream));",
     "    }",
-    "    //@end",
+    "    //@else",
     "    (void)m;",
     "    (void)blob;",
     "    (void)stream;",
+    "    //@end",
     "    return 0;",
     "}",
     "",
@@ -27945,15 +28403,15 @@ static const char *const ein__tmpl_half4[] = {
     "struct __align__(8) half4 {",
     "    __half x, y, z, w;",
     "};",
-    "",
     "//@if load",
+    "",
     "static __device__ __forceinline__ float4 load_half4(const __half *p) {",
     "    const half4 v = *reinterpret_cast<const half4 *>(p);",
     "    return make_float4(__half2float(v.x), __half2float(v.y), __half2float(v.z), __half2float(v.w));",
     "}",
-    "",
     "//@end",
     "//@if store",
+    "",
     "static __device__ __forceinline__ void store_half4(__half *p, float x, float y, float z, float w) {",
     "    half4 v;",
     "    v.x = __float2half_rn(x);",
@@ -27962,7 +28420,6 @@ static const char *const ein__tmpl_half4[] = {
     "    v.w = __float2half_rn(w);",
     "    *reinterpret_cast<half4 *>(p) = v;",
     "}",
-    "",
     "//@end",
     0};
 static const char *const ein__tmpl_half8[] = {
@@ -27975,25 +28432,25 @@ static const char *const ein__tmpl_half8[] = {
     "    float x, y, z, w;",
     "    float4 b;",
     "};",
-    "",
     "//@if fill",
+    "",
     "static __device__ __forceinline__ float8 make_float8(float v) {",
     "    return float8{v, v, v, v, {v, v, v, v}};",
     "}",
-    "",
     "//@end",
     "//@if float",
+    "",
     "static __device__ __forceinline__ float8 load_float8(const float *p) {",
     "    const float4 a = *reinterpret_cast<const float4 *>(p);",
     "    return float8{a.x, a.y, a.z, a.w, *reinterpret_cast<const float4 *>(p + 4)};",
     "}",
-    "",
     "//@end",
+    "",
     "struct __align__(16) half8 {",
     "    __half x[8];",
     "};",
-    "",
     "//@if half",
+    "",
     "static __device__ __forceinline__ float8 load_half8(const __half *p) {",
     "    const half8 v = *reinterpret_cast<const half8 *>(p);",
     "    return float8{",
@@ -28003,9 +28460,9 @@ static const char *const ein__tmpl_half8[] = {
     "        __half2float(v.x[3]),",
     "        {__half2float(v.x[4]), __half2float(v.x[5]), __half2float(v.x[6]), __half2float(v.x[7])}};",
     "}",
-    "",
     "//@end",
     "//@if store",
+    "",
     "static __device__ __forceinline__ void store_half8(__half *p, float x0, float x1, float x2,",
     "                                                   float x3, float x4, float x5, float x6,",
     "                                                   float x7) {",
@@ -28020,7 +28477,6 @@ static const char *const ein__tmpl_half8[] = {
     "    v.x[7] = __float2half_rn(x7);",
     "    *reinterpret_cast<half8 *>(p) = v;",
     "}",
-    "",
     "//@end",
     0};
 static const char *const ein__tmpl_integer[] = {
@@ -28166,7 +28622,7 @@ static const char *const ein__tmpl_libraries[] = {
 static const char *const ein__tmpl_map[] = {
     "//@key name     the kernel's name",
     "//@key params   its parameters",
-    "//@key block    threads a block",
+    "//@key thread   its number",
     "//@key number   unsigned type that counts all threads",
     "//@key threads  threads with work",
     "//@key index    this thread's position",
@@ -28175,7 +28631,7 @@ static const char *const ein__tmpl_map[] = {
     "//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)",
     "static $kind $name($params) {",
     "    //@if alone",
-    "    const $number id = ($number)blockIdx.x * $block + threadIdx.x;",
+    "    const $number id = $thread;",
     "    await_previous();",
     "    if (id >= $threads) return;",
     "    //@end",
@@ -28608,11 +29064,12 @@ static const char *const ein__tmpl_naive[] = {
     "//@key name     the kernel's name",
     "//@key params   its parameters",
     "//@key number   type of positions",
+    "//@key thread   its number",
     "//@key threads  output elements",
     "//@key index    this thread's position",
     "//@key body     loads, loops, the store",
     "static __global__ void __launch_bounds__(256) $name($params) {",
-    "    const $number id = ($number)blockIdx.x * 256 + threadIdx.x;",
+    "    const $number id = $thread;",
     "    if (id >= $threads) return;",
     "    $index;",
     "    $body;",
@@ -28721,7 +29178,7 @@ static const char *const ein__tmpl_place_column[] = {
     "//@key parts    blocks that share the terms of an output; empty: one",
     "static __global__ void __launch_bounds__(256) $name($params) {",
     "    __shared__ $pair part[8][32];",
-    "    const $number column = ($number)$block * 32u + threadIdx.x;",
+    "    const $number column = $block * 32u + threadIdx.x;",
     "    //@if index",
     "    const $number id = column < $outputs \? column : $outputs - 1u;  // all load, some do not store",
     "    //@end",
@@ -28778,10 +29235,10 @@ static const char *const ein__tmpl_place_warp[] = {
     "//@key terms    one term, from k: the position, loads, best",
     "//@key after    statements of the epilogue",
     "//@key store    the store",
-    "//@key warps    warps a block, each for one output",
+    "//@key warp     the warp's number: each is for one output",
     "static __global__ void __launch_bounds__($block) $name($params) {",
     "    const unsigned lane = threadIdx.x % 32u;",
-    "    const $number id = ($number)blockIdx.x * $warps + threadIdx.x / 32u;",
+    "    const $number id = $warp;",
     "    await_previous();",
     "    if (id >= $outputs) return;",
     "    $index;",
@@ -29159,7 +29616,7 @@ static const char *const ein__tmpl_probe[] = {
     "}",
     "//@end",
     "",
-    "// Whether a program may take what the library offers: see conv_choose_forward.",
+    "// Whether a program may take what the library offers: see conv_first.",
     "template <class Offer>",
     "static bool may_take(const Offer *p, const conv_size *s) {",
     "    //@if typed",
@@ -29930,7 +30387,7 @@ static const char *const ein__tmpl_reduce_column[] = {
     "//@key add       acc combined with other",
     "static __global__ void __launch_bounds__(256) $name($params) {",
     "    __shared__ $T part[8][32];",
-    "    const $number column = ($number)$block * 32u + threadIdx.x;",
+    "    const $number column = $block * 32u + threadIdx.x;",
     "    //@if index",
     "    const $number id = column < $outputs \? column : $outputs - 1u;  // all load, some do not store",
     "    //@end",
@@ -29989,10 +30446,10 @@ static const char *const ein__tmpl_reduce_warp[] = {
     "//@key store     the store",
     "//@key T         what is added up in",
     "//@key whole     acc combined over the threads",
-    "//@key warps     warps a block, each for one output",
+    "//@key warp      the warp's number: each is for one output",
     "static __global__ void __launch_bounds__($block) $name($params) {",
     "    const unsigned lane = threadIdx.x % 32u;",
-    "    const $number id = ($number)blockIdx.x * $warps + threadIdx.x / 32u;",
+    "    const $number id = $warp;",
     "    await_previous();",
     "    if (id >= $outputs) return;",
     "    $index;",
@@ -30059,13 +30516,13 @@ static const char *const ein__tmpl_row_warp[] = {
     "//@key params  its parameters",
     "//@key number  unsigned type that counts everything",
     "//@key rows    rows",
-    "//@key warps   warps a block, each for one row",
+    "//@key warp    the warp's number: each is for one row",
     "//@key block   threads a block",
     "//@key index   the row's position, from id",
     "//@key phases  one pass over the row for each reduction, then the maps",
     "static __global__ void __launch_bounds__($block) $name($params) {",
     "    const unsigned lane = threadIdx.x % 32u;",
-    "    const $number id = ($number)blockIdx.x * $warps + threadIdx.x / 32u;",
+    "    const $number id = $warp;",
     "    await_previous();",
     "    if (id >= $rows) return;",
     "    $index;",
@@ -32217,7 +32674,7 @@ static const char *const ein__tmpl_warp[] = {
 static const char *const ein__tmpl_window[] = {
     "//@key name     the kernel's name",
     "//@key params   its parameters",
-    "//@key block    threads a block",
+    "//@key thread   its number",
     "//@key number   unsigned type that counts all threads",
     "//@key threads  threads with work",
     "//@key index    this thread's position: its first column, and which strip of rows it takes",
@@ -32229,7 +32686,7 @@ static const char *const ein__tmpl_window[] = {
     "//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)",
     "static $kind $name($params) {",
     "    //@if alone",
-    "    const $number id = ($number)blockIdx.x * $block + threadIdx.x;",
+    "    const $number id = $thread;",
     "    await_previous();",
     "    if (id >= $threads) return;",
     "    //@end",
@@ -32506,6 +32963,38 @@ typedef struct ein__kmemo {
     int integer;       // 1: computed in integers, 2: not
 } ein__kmemo;
 
+// What a kernel's text asks of the emitted file: headers and helpers, by the number of their bit in
+// an ein__needs. Files with kernels to be measured hold such numbers, so new ones go to the end.
+typedef enum ein__need {
+    EIN__NEED_HALF,
+    EIN__NEED_BF16,
+    EIN__NEED_WARP,                        // and, behind it, by the ein__red
+    EIN__NEED_BLOCK = EIN__NEED_WARP + 6,  // likewise
+    EIN__NEED_TILES = EIN__NEED_BLOCK + 5,
+    EIN__NEED_LOAD4,
+    EIN__NEED_STORE4,
+    EIN__NEED_AWAIT,  // it can be launched before the kernel before it is over
+    EIN__NEED_PARTS,
+    EIN__NEED_LAST,
+    EIN__NEED_RANKED,
+    EIN__NEED_ATTEND_TF32,
+    EIN__NEED_ATTEND_HALF,
+    EIN__NEED_TENSOR_TF32,
+    EIN__NEED_TENSOR_HALF,
+    EIN__NEED_LOAD8,
+    EIN__NEED_STORE8,
+    EIN__NEED_FILL8,
+    EIN__NEED_FLOAT8,
+    EIN__NEED_ROWS,
+    EIN__NEED_INTEGER,
+    EIN__NEED_RELU,
+    EIN__NEEDS
+} ein__need;
+typedef uint64_t ein__needs;
+_Static_assert(EIN__NEEDS < 64, "a set of needs has a bit for each");
+
+static bool ein__is_needed(ein__needs set, ein__need what) { return set >> what & 1; }
+
 typedef struct ein__kgen {
     ein_ctx *ctx;
     bool naive;                           // dense layouts
@@ -32536,9 +33025,11 @@ typedef struct ein__kgen {
     int nindex, nvalue, scattered;
     ein__buf code[EIN__KLEVELS];
     ein__buf *post;  // where statements go once the loops are over
-    unsigned needs;
+    ein__needs needs;
     int flops;
 } ein__kgen;
+
+static void ein__kneed(ein__kgen *g, ein__need what) { g->needs |= (ein__needs)1 << what; }
 
 // ------------------------------------------------------------------------------- structure
 
@@ -32661,6 +33152,25 @@ static const char *ein__kparen(ein__kgen *g, ein__ktext t, int prec) {
 static const char *ein__kint(const ein__kgen *g) { return g->wide ? "long long" : "int"; }
 static const char *ein__kunsigned(const ein__kgen *g) {
     return g->wide ? "unsigned long long" : "unsigned";
+}
+
+// The block's number, as what counts all threads.
+static const char *ein__kblock_id(const ein__kgen *g) {
+    return g->wide ? "(unsigned long long)blockIdx.x" : "blockIdx.x";
+}
+
+// The number in the grid of one of `each` things a block; `inner`: its number in the block.
+static const char *ein__kgrid_id(const ein__kgen *g, int64_t each, const char *inner) {
+    if (each == 1) return "blockIdx.x";
+    return ein__namef(g->ctx, "%s * %lldu + %s", ein__kblock_id(g), (long long)each, inner);
+}
+
+static const char *ein__kthread_id(const ein__kgen *g, int block) {
+    return ein__kgrid_id(g, block, "threadIdx.x");
+}
+
+static const char *ein__kwarp_id(const ein__kgen *g, int warps) {
+    return ein__kgrid_id(g, warps, "threadIdx.x / 32u");
 }
 
 static ein__buf *ein__kcode(ein__kgen *g, int level) { return g->post ? g->post : &g->code[level]; }
@@ -33157,31 +33667,6 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
 // Scalar expressions as C text. Whatever is used twice, or would make a line long, gets a name
 // where its last iterator is known.
 
-// What a kernel's text asks of the emitted file: headers, and helpers shifted by the ein__red.
-enum {
-    EIN__NEED_HALF = 1,
-    EIN__NEED_BF16 = 2,
-    EIN__NEED_WARP = 4,
-    EIN__NEED_BLOCK = 256,
-    EIN__NEED_TILES = 1 << 13,
-    EIN__NEED_LOAD4 = 1 << 14,
-    EIN__NEED_STORE4 = 1 << 15,
-    EIN__NEED_AWAIT = 1 << 16,  // it can be launched before the kernel before it is over
-    EIN__NEED_PARTS = 1 << 17,
-    EIN__NEED_LAST = 1 << 18,
-    EIN__NEED_RANKED = 1 << 19,
-    EIN__NEED_ATTEND_TF32 = 1 << 20,
-    EIN__NEED_ATTEND_HALF = 1 << 21,
-    EIN__NEED_TENSOR_TF32 = 1 << 22,
-    EIN__NEED_TENSOR_HALF = 1 << 23,
-    EIN__NEED_LOAD8 = 1 << 24,
-    EIN__NEED_STORE8 = 1 << 25,
-    EIN__NEED_FILL8 = 1 << 26,
-    EIN__NEED_FLOAT8 = 1 << 27,
-    EIN__NEED_ROWS = 1 << 28,
-    EIN__NEED_INTEGER = 1 << 29,
-    EIN__NEED_RELU = 1 << 30
-};
 enum { EIN__LONG = 60 };
 
 static const char *const ein__klane[EIN__KLANES] = {"x", "y", "z", "w", "b.x", "b.y", "b.z", "b.w"};
@@ -33245,12 +33730,12 @@ static ein__ktext ein__kload(ein__kgen *g, const ein__kaccess *at, int level) {
         if (g->num == EIN__NUM_DOUBLE) s = ein__namef(g->ctx, "(double)%s", s), prec = EIN__PREFIX;
         break;
     case EIN__F16:
-        g->needs |= EIN__NEED_HALF;
+        ein__kneed(g, EIN__NEED_HALF);
         s = ein__namef(g->ctx, "__half2float(%s)", s);
         if (g->num == EIN__NUM_DOUBLE) s = ein__namef(g->ctx, "(double)%s", s), prec = EIN__PREFIX;
         break;
     case EIN__BF16:
-        g->needs |= EIN__NEED_BF16;
+        ein__kneed(g, EIN__NEED_BF16);
         s = ein__namef(g->ctx, "__bfloat162float(%s)", s);
         if (g->num == EIN__NUM_DOUBLE) s = ein__namef(g->ctx, "(double)%s", s), prec = EIN__PREFIX;
         break;
@@ -33277,7 +33762,7 @@ static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
     bool half = at->dtype == EIN__F16, eight = g->vec == 8;
     const char *load = half && eight ? "load_half8" : half ? "load_half4" : "load_float8";
     if (half || eight)
-        g->needs |= !eight ? EIN__NEED_LOAD4 : half ? EIN__NEED_LOAD8 : EIN__NEED_FLOAT8;
+        ein__kneed(g, !eight ? EIN__NEED_LOAD4 : half ? EIN__NEED_LOAD8 : EIN__NEED_FLOAT8);
     else load = ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
     if (!strcmp(at->at.s, "0")) return ein__namef(g->ctx, "%s(%s)", load, at->param);
     return ein__namef(g->ctx, "%s(%s + %s)", load, at->param, ein__kparen(g, at->at, EIN__TERM));
@@ -33287,7 +33772,7 @@ static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
 static const char *ein__kfill(ein__kgen *g, const char *v) {
     ein__buf b = {0};
     if (g->vec == 8) {
-        g->needs |= EIN__NEED_FILL8;
+        ein__kneed(g, EIN__NEED_FILL8);
         return ein__namef(g->ctx, "make_float8(%s)", v);
     }
     ein__putf(&b, "make_%s(%s", ein__kvec_type(g), v);
@@ -33372,7 +33857,7 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
         if (g->num != EIN__NUM_FLOAT)
             return (ein__ktext){ein__namef(c, "%s < %s ? %s : %s", p, zero.s, zero.s, p), EIN__COND,
                                 a.level};
-        g->needs |= EIN__NEED_RELU;
+        ein__kneed(g, EIN__NEED_RELU);
         return (ein__ktext){ein__namef(c, "relu(%s)", a.s), EIN__PRIMARY, a.level};
     case EIN__SQUARE: return (ein__ktext){ein__namef(c, "%s * %s", p, p), EIN__PRODUCT, a.level};
     case EIN__ABS:
@@ -33385,6 +33870,8 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     case EIN__ERF: return ein__kcall(g, "erf", a);
     case EIN__FLOORF: return ein__kcall(g, "floor", a);
     case EIN__CEILF: return ein__kcall(g, "ceil", a);
+    case EIN__SIN: return ein__kcall(g, "sin", a);
+    case EIN__COS: return ein__kcall(g, "cos", a);
     case EIN__RSQRT:
         a = ein__kcall(g, "sqrt", a);
         return (ein__ktext){ein__namef(c, "%s / %s", one.s, a.s), EIN__PRODUCT, a.level};
@@ -33451,6 +33938,8 @@ static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
     case EIN__FLOORF:
     case EIN__CEILF:
     case EIN__SQUARE:
+    case EIN__SIN:
+    case EIN__COS:
     case EIN__NFN: EIN_ASSERT(0 && "binary function");
     }
     int level = ein__kmax(a.level, b.level);
@@ -33571,7 +34060,7 @@ typedef struct ein__launch {
     int64_t bytes_read, bytes_written;
     int64_t threads;    // that have work, of a kernel that may be a part of another one
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
-    unsigned needs;     // EIN__NEED_*: ein__emit_includes, ein__emit_helpers
+    ein__needs needs;   // see ein__emit_includes, ein__emit_helpers
     const char *extra;  // an argument behind the pointers, or NULL
     bool shared;        // behind them: memory for the parts of sums, and counters of blocks
     int ndevice;        // functions that it calls, each with the values that it is about
@@ -33783,7 +34272,7 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
     if (g->vec > 1) {
         bool half = t == EIN__F16, zero = !strcmp(at, "0");
         const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
-        if (half) g->needs |= g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4;
+        if (half) ein__kneed(g, g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4);
         if (zero) at = "";
         if (half) ein__putf(b, "store_half%d(%s%s%s", g->vec, y, plus, at);
         else ein__putf(b, "*reinterpret_cast<%s *>(%s%s%s) = make_%s(", type, y, plus, at, type);
@@ -33795,11 +34284,11 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
     if (g->num == EIN__NUM_DOUBLE && t <= EIN__BF16) s = ein__namef(g->ctx, "(float)%s", p);
     switch (t) {
     case EIN__F16:
-        g->needs |= EIN__NEED_HALF;
+        ein__kneed(g, EIN__NEED_HALF);
         s = ein__namef(g->ctx, "__float2half_rn(%s)", s);
         break;
     case EIN__BF16:
-        g->needs |= EIN__NEED_BF16;
+        ein__kneed(g, EIN__NEED_BF16);
         s = ein__namef(g->ctx, "__float2bfloat16_rn(%s)", s);
         break;
     case EIN__BOOL:
@@ -33861,7 +34350,8 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
     ein__buf b = {0};
     for (int i = 0; i < g->narg; i++) {
         ein__dtype t = ein__kdtype(g, g->arg[i]);
-        g->needs |= t == EIN__F16 ? EIN__NEED_HALF : t == EIN__BF16 ? EIN__NEED_BF16 : 0u;
+        if (t == EIN__F16 || t == EIN__BF16)
+            ein__kneed(g, t == EIN__F16 ? EIN__NEED_HALF : EIN__NEED_BF16);
         bool constant = g->naive || ein__kconstant(g->ctx, g->arg[i]);
         ein__putf(&b, "const %s *%sp%d, ", ein__kctype(t), constant ? "__restrict__ " : "", i);
     }
@@ -33895,7 +34385,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     keys[1] = (ein__key){"params", ein__kparams(g, out)};
     ein__tmpl_put(&draft, lines, keys, nkey);
     uint64_t h = ein__fnv(EIN__FNV_START, draft.s, draft.n);
-    if (strstr(draft.s, "await_previous()")) g->needs |= EIN__NEED_AWAIT;
+    if (strstr(draft.s, "await_previous()")) ein__kneed(g, EIN__NEED_AWAIT);
     ein__buf_free(&draft);
     l->name = ein__namef(g->ctx, "%s_%s_%08x", g->sliced ? "slice" : "k", hint,
                          (unsigned)((h ^ h >> 32) & 0xffffffffu));
@@ -33992,7 +34482,7 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
         ein__kdecompose(g, &index, order, n, scan.used, "id");
         ein__key keys[] = {{0},
                            {0},
-                           {"block", ein__namef(g->ctx, "%d", block)},
+                           {"thread", ein__kthread_id(g, block)},
                            {"number", ein__kunsigned(g)},
                            {"threads", ein__knumber(g, threads)},
                            {"index", index.s},
@@ -34058,12 +34548,12 @@ static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp) {
     ein_ctx *c = g->ctx;
     const char *who = warp ? "warp" : "block", *part = warp ? "" : ", part";
     if (g->num == EIN__NUM_INT) {
-        g->needs |= EIN__NEED_INTEGER;
+        ein__kneed(g, EIN__NEED_INTEGER);
         const char *function = "[](long long a, long long b) { return";
         return ein__namef(c, "%s_join(acc%s, %s %s; })", who, part, function, join[r]);
     }
-    g->needs |= (unsigned)EIN__NEED_WARP << r;
-    if (!warp) g->needs |= (unsigned)EIN__NEED_BLOCK << r;
+    ein__kneed(g, (ein__need)(EIN__NEED_WARP + r));
+    if (!warp) ein__kneed(g, (ein__need)(EIN__NEED_BLOCK + r));
     return ein__namef(c, "%s_%s(acc%s)", who, ein__kred_name(r), part);
 }
 
@@ -34246,7 +34736,7 @@ static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *ste
     ein__put(&loops, r->store.s);
     ein__key keys[] = {{0},
                        {0},
-                       {"block", ein__namef(g->ctx, "%d", block)},
+                       {"thread", ein__kthread_id(g, block)},
                        {"number", ein__kunsigned(g)},
                        {"threads", ein__knumber(g, threads)},
                        {"index", r->index.s},
@@ -34315,7 +34805,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1;
     int64_t groups = (r->outputs + each - 1) / each;
     if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
-    if (parts > 1) g->needs |= EIN__NEED_LAST;
+    if (parts > 1) ein__kneed(g, EIN__NEED_LAST);
     g->shared = parts > 1;
     if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
     ein__buf terms = {0};
@@ -34342,7 +34832,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"store", r->store.s},
         {"T", ein__knum_type(g)},
         {"whole", NULL},
-        {"block", several ? ein__namef(g->ctx, "blockIdx.x / %su", number) : "blockIdx.x"},
+        {"block",
+         several ? ein__namef(g->ctx, "%s / %su", ein__kblock_id(g), number) : ein__kblock_id(g)},
         {"start",
          several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
         {"stride", ein__namef(g->ctx, "%du", threads * parts)},
@@ -34354,7 +34845,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     } else {
         keys[12].text = ein__kwhole(g, r->reduce, warp);
         if (warp) {
-            keys[13] = (ein__key){"warps", ein__namef(g->ctx, "%d", warps)};
+            keys[13] = (ein__key){"warp", ein__kwarp_id(g, warps)};
             keys[14] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};
         }
         ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
@@ -34454,7 +34945,7 @@ static void ein__kplaces_parts(ein__kgen *g, ein__kplaces *z, const ein__step *s
     flops += g->flops;
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kbytes(g, &r->scan, r->outputs * r->count, l);
-    g->needs |= EIN__NEED_RANKED;
+    ein__kneed(g, EIN__NEED_RANKED);
     g->vec = vec;
 }
 
@@ -34474,7 +34965,7 @@ static bool ein__kplace_thread(ein__kgen *g, ein__kplaces *z, const ein__step *s
     ein__put(&loops, r->store.s);
     ein__key keys[] = {{0},
                        {0},
-                       {"block", ein__namef(g->ctx, "%d", block)},
+                       {"thread", ein__kthread_id(g, block)},
                        {"number", ein__kunsigned(g)},
                        {"threads", ein__knumber(g, r->outputs)},
                        {"index", r->index.s},
@@ -34503,7 +34994,7 @@ static void ein__kplace_warp(ein__kgen *g, ein__kplaces *z, const char *terms, i
                        {"terms", terms},
                        {"after", r->post.s},
                        {"store", r->store.s},
-                       {"warps", ein__namef(g->ctx, "%d", warps)}};
+                       {"warp", ein__kwarp_id(g, warps)}};
     ein__kfinish(g, r->out, hint, ein__tmpl_place_warp, keys, 14, out, l);
 }
 
@@ -34529,7 +35020,8 @@ static void ein__kplace_block(ein__kgen *g, ein__kplaces *z, const char *terms, 
         {"terms", terms},
         {"after", r->post.s},
         {"store", r->store.s},
-        {"block", several ? ein__namef(g->ctx, "blockIdx.x / %su", number) : "blockIdx.x"},
+        {"block",
+         several ? ein__namef(g->ctx, "%s / %su", ein__kblock_id(g), number) : ein__kblock_id(g)},
         {"start",
          several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
         {"stride", ein__namef(g->ctx, "%du", threads * parts)},
@@ -34557,7 +35049,7 @@ static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
     int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1;
     int64_t groups = (r->outputs + each - 1) / each;
     if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
-    if (parts > 1) g->needs |= EIN__NEED_LAST;
+    if (parts > 1) ein__kneed(g, EIN__NEED_LAST);
     g->shared = parts > 1;
     if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
     ein__buf terms = {0};
@@ -34736,7 +35228,7 @@ static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__kna
         ein__putf(&body, "%s%s%s", g->code[0].s, load.s, rest.s);
         ein__key keys[] = {{0},
                            {0},
-                           {"block", ein__namef(g->ctx, "%d", block)},
+                           {"thread", ein__kthread_id(g, block)},
                            {"number", ein__kunsigned(g)},
                            {"threads", ein__knumber(g, threads)},
                            {"index", index.s},
@@ -35190,7 +35682,7 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
         ein__key keys[] = {
             {0},
             {0},
-            {"block", ein__namef(c, "%d", block)},
+            {"thread", ein__kthread_id(g, block)},
             {"number", ein__kunsigned(g)},
             {"threads", ein__knumber(g, threads)},
             {"index", index.s},
@@ -35417,8 +35909,8 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
     if (!last && r->form != EIN__ROW_THREAD) {
         bool warp = r->form == EIN__ROW_WARP;
         const char *name = g->inner[p].text[0], *op = ein__kred_name((ein__red)s->reduce);
-        g->needs |= (unsigned)EIN__NEED_WARP << s->reduce;
-        if (!warp) g->needs |= (unsigned)EIN__NEED_BLOCK << s->reduce;
+        ein__kneed(g, (ein__need)(EIN__NEED_WARP + s->reduce));
+        if (!warp) ein__kneed(g, (ein__need)(EIN__NEED_BLOCK + s->reduce));
         if (warp) ein__putf(&r->phases, "%s = warp_%s(%s);\n", name, op, name);
         else ein__putf(&r->phases, "%s = block_%s(%s, part[%d]);\n", name, op, name, p);
     }
@@ -35438,7 +35930,9 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
     int threads = block ? 256 : warp ? 32 * warps : ein__kblock(r->rows);
     int64_t each = block ? 1 : warp ? warps : threads;
     if (!ein__kgrid(g->ctx, l, (r->rows + each - 1) / each, threads)) return;
-    const char *n = ein__namef(g->ctx, "%d", block ? step->nval - 1 : warp ? warps : threads);
+    const char *own = block  ? ein__namef(g->ctx, "%d", step->nval - 1)
+                      : warp ? ein__kwarp_id(g, warps)
+                             : ein__kthread_id(g, threads);
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
     ein__kbytes(g, &r->scan, r->rows * r->count, l);
     l->flops_per_out = g->flops + step->nval;
@@ -35449,9 +35943,9 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
         {warp || block ? "rows" : "threads",
          block ? ein__namef(g->ctx, "%lld", (long long)r->rows) : ein__knumber(g, r->rows)},
         {block  ? "parts"
-         : warp ? "warps"
-                : "block",
-         n},
+         : warp ? "warp"
+                : "thread",
+         own},
         {"index", r->index.s},
         {warp || block ? "phases" : "body", r->phases.s},
         {warp ? "block" : "alone", warp ? ein__namef(g->ctx, "%d", threads) : ein__kalone(g)},
@@ -36139,14 +36633,15 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     if (r->math == EIN__MATH_FP32) {
         *rows = t->rm / t->parts;
         *cols = t->rn;
-        g->needs |= EIN__NEED_TILES;
+        ein__kneed(g, EIN__NEED_TILES);
         return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
                           t->terms, t->parts, t->rm, t->rn, g->vec);
     }
     bool half = r->math == EIN__MATH_FP16, shared = t->parts > 1, four = g->vec > 1;
     *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
-    g->needs |= half ? EIN__NEED_TENSOR_HALF | EIN__NEED_HALF : EIN__NEED_TENSOR_TF32;
+    ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
+    if (half) ein__kneed(g, EIN__NEED_HALF);
     int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t, ein__kprod_beside(r))
                  : t->stages == 1               ? 1
                                                 : 2;
@@ -36158,7 +36653,7 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
 // ------------------------------------------------------------------------------- rows
 
 static const char *ein__kprod_sums(ein__kgen *g, const ein__kprod *r) {
-    g->needs |= EIN__NEED_ROWS;
+    ein__kneed(g, EIN__NEED_ROWS);
     return ein__namef(g->ctx, "row_sums<%d, %d, %d>", r->t->rows, r->t->terms, r->width);
 }
 
@@ -36412,8 +36907,8 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
         const ein__value *v = ein__val_get(c, read);
         l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
     }
-    g->needs |= EIN__NEED_AWAIT;
-    if (r->parts > 1) g->needs |= EIN__NEED_PARTS;
+    ein__kneed(g, EIN__NEED_AWAIT);
+    if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     g->shared = r->parts > 1;
     int64_t flops = 2 * r->p.depth + g->flops;
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
@@ -37155,7 +37650,7 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
     if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
         ein__key keys[] = {{0},
                            {0},
-                           {"block", ein__namef(g->ctx, "%d", block)},
+                           {"thread", ein__kthread_id(g, block)},
                            {"number", ein__kunsigned(g)},
                            {"threads", ein__knumber(g, threads)},
                            {"index", index.s},
@@ -37594,7 +38089,8 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
     bool half = t->math == EIN__MATH_FP16;
-    g->needs |= half ? EIN__NEED_ATTEND_HALF | EIN__NEED_HALF : EIN__NEED_ATTEND_TF32;
+    ein__kneed(g, half ? EIN__NEED_ATTEND_HALF : EIN__NEED_ATTEND_TF32);
+    if (half) ein__kneed(g, EIN__NEED_HALF);
     ein__kattention_parts(g, step, f, t->keys, to, &x);
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
         ein__key k[2 + EIN__KATTENTION_KEYS + 7] = {{0}};
@@ -37786,10 +38282,11 @@ static bool ein__knaive(ein_ctx *ctx, ein__val v, const char *hint, bool wide, e
         ein__key keys[] = {{0},
                            {0},
                            {"number", ein__kunsigned(&g)},
+                           {"thread", ein__kthread_id(&g, 256)},
                            {"threads", ein__knumber(&g, threads)},
                            {"index", index.s},
                            {"body", body.s}};
-        ein__kfinish(&g, v, hint, ein__tmpl_naive, keys, 6, out, launch);
+        ein__kfinish(&g, v, hint, ein__tmpl_naive, keys, 7, out, launch);
     }
     ein__buf_free(&index);
     ein__buf_free(&body);
@@ -37807,85 +38304,68 @@ EIN__FN void ein__emit_naive(ein_ctx *ctx, ein__val v, const char *hint, ein__bu
 }
 
 // Headers that the kernels' texts rely on; `needs` is the union over the launches.
-EIN__FN void ein__emit_includes(ein__buf *out, unsigned needs) {
-    if (needs & EIN__NEED_HALF) ein__put(out, "#include <cuda_fp16.h>\n");
-    if (needs & EIN__NEED_BF16) ein__put(out, "#include <cuda_bf16.h>\n");
-    if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF))
+EIN__FN void ein__emit_includes(ein__buf *out, ein__needs needs) {
+    if (ein__is_needed(needs, EIN__NEED_HALF)) ein__put(out, "#include <cuda_fp16.h>\n");
+    if (ein__is_needed(needs, EIN__NEED_BF16)) ein__put(out, "#include <cuda_bf16.h>\n");
+    if (ein__is_needed(needs, EIN__NEED_TENSOR_TF32) ||
+        ein__is_needed(needs, EIN__NEED_TENSOR_HALF))
         ein__put(out,
                  "#if CUDART_VERSION >= 11000\n"
                  "#include <cuda_pipeline_primitives.h>\n#endif\n");
 }
 
+static void ein__put_helper(ein__buf *out, bool needed, const char *const *lines,
+                            const ein__key *keys, int nkey) {
+    if (!needed) return;
+    ein__tmpl_put(out, lines, keys, nkey);
+    ein__put(out, "\n");
+}
+
+// "1", which keeps a template's lines, where the helper is needed.
+static const char *ein__need_text(ein__needs needs, ein__need what) {
+    return ein__is_needed(needs, what) ? "1" : "";
+}
+
 // Device functions that they call; to stand before the first kernel.
-EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, unsigned needs) {
+EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__kgen g = {.ctx = ctx};
-    if (needs & EIN__NEED_AWAIT) {
-        ein__tmpl_put(out, ein__tmpl_await, NULL, 0);
-        ein__put(out, "\n");
-    }
-    if (needs & EIN__NEED_RELU) {
-        ein__tmpl_put(out, ein__tmpl_relu, NULL, 0);
-        ein__put(out, "\n");
-    }
-    const char *half_rows = needs & EIN__NEED_TENSOR_HALF ? "1" : "";
-    ein__key rows[] = {{"rows", needs & EIN__NEED_ROWS ? "1" : ""}, {"half", half_rows}};
-    if (needs & EIN__NEED_ROWS) {
-        ein__tmpl_put(out, ein__tmpl_tiles_rows, rows + 1, 1);
-        ein__put(out, "\n");
-    }
-    if (needs & EIN__NEED_TILES) {
-        ein__tmpl_put(out, ein__tmpl_tiles, rows, 1);
-        ein__put(out, "\n");
-    }
-    ein__key tail[] = {{"parts", needs & EIN__NEED_PARTS ? "1" : ""}};
-    if (needs & (EIN__NEED_PARTS | EIN__NEED_LAST)) {
-        ein__tmpl_put(out, ein__tmpl_tail, tail, 1);
-        ein__put(out, "\n");
-    }
-    const unsigned tf32 = EIN__NEED_TENSOR_TF32 | EIN__NEED_ATTEND_TF32,
-                   fp16 = EIN__NEED_TENSOR_HALF | EIN__NEED_ATTEND_HALF;
-    if (needs & (tf32 | fp16)) {
-        ein__key types[] = {{"tf32", needs & tf32 ? "1" : ""}, {"half", needs & fp16 ? "1" : ""}};
-        ein__tmpl_put(out, ein__tmpl_mma, types, 2);
-        ein__put(out, "\n");
-    }
-    if (needs & (EIN__NEED_TENSOR_TF32 | EIN__NEED_TENSOR_HALF)) {
-        ein__tmpl_put(out, ein__tmpl_tiles_async, NULL, 0);
-        ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_tiles_mma, rows, 1);
-        ein__put(out, "\n");
-    }
-    if (needs & EIN__NEED_INTEGER) {
-        ein__tmpl_put(out, ein__tmpl_integer, NULL, 0);
-        ein__put(out, "\n");
-    }
-    if (needs & EIN__NEED_RANKED) {
-        ein__tmpl_put(out, ein__tmpl_place, NULL, 0);
-        ein__put(out, "\n");
-    }
-    ein__key half[] = {{"load", needs & EIN__NEED_LOAD4 ? "1" : ""},
-                       {"store", needs & EIN__NEED_STORE4 ? "1" : ""}};
-    if (needs & (EIN__NEED_LOAD4 | EIN__NEED_STORE4)) ein__tmpl_put(out, ein__tmpl_half4, half, 2);
-    ein__key attend[] = {{"tf32", needs & EIN__NEED_ATTEND_TF32 ? "1" : ""},
-                         {"half", needs & EIN__NEED_ATTEND_HALF ? "1" : ""}};
-    if (needs & (EIN__NEED_ATTEND_TF32 | EIN__NEED_ATTEND_HALF)) {
-        ein__tmpl_put(out, ein__tmpl_attend, attend, 2);
-        ein__put(out, "\n");
-    }
-    ein__key eight[] = {{"half", needs & EIN__NEED_LOAD8 ? "1" : ""},
-                        {"float", needs & EIN__NEED_FLOAT8 ? "1" : ""},
-                        {"fill", needs & EIN__NEED_FILL8 ? "1" : ""},
-                        {"store", needs & EIN__NEED_STORE8 ? "1" : ""}};
-    if (needs & (EIN__NEED_LOAD8 | EIN__NEED_FLOAT8 | EIN__NEED_FILL8 | EIN__NEED_STORE8))
-        ein__tmpl_put(out, ein__tmpl_half8, eight, 4);
+    const char *tf32 = ein__need_text(needs, EIN__NEED_TENSOR_TF32),
+               *fp16 = ein__need_text(needs, EIN__NEED_TENSOR_HALF),
+               *rows = ein__need_text(needs, EIN__NEED_ROWS);
+    ein__key row[] = {{"half", fp16}}, tile[] = {{"rows", rows}};
+    ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)}};
+    ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
+                         {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)}};
+    ein__key mma[] = {{"tf32", *tf32 ? tf32 : attend[0].text},
+                      {"half", *fp16 ? fp16 : attend[1].text}};
+    ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
+                       {"store", ein__need_text(needs, EIN__NEED_STORE4)}};
+    ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
+                        {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
+                        {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
+                        {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
+    bool tensor = *tf32 || *fp16;
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
+    ein__put_helper(out, *rows, ein__tmpl_tiles_rows, row, 1);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_TILES), ein__tmpl_tiles, tile, 1);
+    ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
+                    tail, 1);
+    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 2);
+    ein__put_helper(out, tensor, ein__tmpl_tiles_async, NULL, 0);
+    ein__put_helper(out, tensor, ein__tmpl_tiles_mma, tile, 1);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
+    ein__put_helper(out, *four[0].text || *four[1].text, ein__tmpl_half4, four, 2);
+    ein__put_helper(out, *attend[0].text || *attend[1].text, ein__tmpl_attend, attend, 2);
+    ein__put_helper(out, *eight[0].text || *eight[1].text || *eight[2].text || *eight[3].text,
+                    ein__tmpl_half8, eight, 4);
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
-        if (!(needs & (unsigned)EIN__NEED_WARP << r)) continue;
-        bool block = needs & (unsigned)EIN__NEED_BLOCK << r;
         ein__key keys[] = {{"op", ein__kred_name((ein__red)r)},
                            {"join", ein__kcombine(&g, (ein__red)r, "v", "other")},
-                           {"block", block ? "1" : ""}};
-        ein__tmpl_put(out, ein__tmpl_warp, keys, 3);
-        ein__put(out, "\n");
+                           {"block", ein__need_text(needs, (ein__need)(EIN__NEED_BLOCK + r))}};
+        ein__put_helper(out, ein__is_needed(needs, (ein__need)(EIN__NEED_WARP + r)), ein__tmpl_warp,
+                        keys, 3);
     }
 }
 /* ---- emit_stitch.c ---- */
@@ -38071,6 +38551,7 @@ typedef struct ein__conv_text {
     int settings;               // the most that an engine of the graph API has
     bool typed, tf32, nhwc;     // not all are FP32; some are TF32; some have their channels last
     bool pins, engines;         // a table of costs has chosen algorithms, and engines
+    bool transposed;            // some are transposed
     bool probe;                 // calls that are measured: of all engines, with nothing around them
 } ein__conv_text;
 
@@ -38164,6 +38645,7 @@ static const char *ein__conv_params(const ein__conv_text *f, bool params) {
 EIN__FN void ein__emit_conv(ein_ctx *ctx, ein__buf *out, const ein__conv_text *f) {
     const char *scalar = f->typed ? "void" : "float", *typed = f->typed ? "1" : "";
     bool copied = f->nhwc && !f->probe;  // where cuDNN refuses the order
+    bool pinned = f->engines && !f->probe;
     ein__key order[] = {{"model", f->model}, {"scalar", scalar}, {"typed", typed}};
     // What the copies leave of the workspace.
     const char *room = ein__namef(ctx, "%s - conv_copies(s, c->copies)", f->limit);
@@ -38181,20 +38663,51 @@ EIN__FN void ein__emit_conv(ein_ctx *ctx, ein__buf *out, const ein__conv_text *f
                        {"scalar", scalar},
                        {"steps", f->probe ? "" : "1"},
                        {"engines", f->engines ? "1" : ""},
-                       {"pinned", f->engines && !f->probe ? "1" : ""},
+                       {"pinned", pinned ? "1" : ""},
                        {"nhwc", f->nhwc ? "1" : ""},
-                       {"copied", copied ? "1" : ""}};
+                       {"copied", copied ? "1" : ""},
+                       {"transposed", f->transposed ? "1" : ""},
+                       {"choose", pinned || copied ? "conv_choose" : "conv_open"},
+                       {"wrapped", pinned || copied ? "1" : ""}};
     if (f->engines) ein__emit_engine(ctx, out, f);
     if (copied) {
         ein__tmpl_put(out, ein__tmpl_conv_order, order, 3);
         ein__put(out, "\n");
     }
-    ein__tmpl_put(out, ein__tmpl_conv, keys, 17);
+    ein__tmpl_put(out, ein__tmpl_conv, keys, 20);
 }
 /* ---- emit_names.c ---- */
 // Names in the emitted files, and the kernels that a plan needs, each distinct text once.
 
 // ------------------------------------------------------------------------------------ names
+
+// Whether the n bytes at `name` are one of `words`, which have a space on both sides.
+static bool ein__is_listed(const char *words, const char *name, size_t n) {
+    for (const char *at = words; n && (at = strstr(at, name)) != NULL; at++)
+        if (at[-1] == ' ' && at[n] == ' ') return true;
+    return false;
+}
+
+// Functions and types of the C library that a model may be called after; those of math.h have two
+// more names each, with `f` and `l` behind.
+static bool ein__is_of_library(ein_ctx *ctx, const char *name) {
+    static const char words[] =
+        " acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10"
+        " exp2 expm1 fabs fdim finite floor fma fmax fmin fmod frexp gamma hypot ilogb isfinite"
+        " isinf isnan isnormal j0 j1 jn ldexp lgamma llrint llround log log10 log1p log2 logb lrint"
+        " lround modf nan nearbyint nextafter pow remainder remquo rint round roundeven scalb "
+        "scalbn"
+        " signbit signgam significand sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn"
+        " alloca atexit atof atoi atol basename bsearch canonicalize daylight div errno fclose ffs"
+        " fgets fopen fputs fread fwrite getc getenv getline index labs ldiv llabs lldiv mktime"
+        " nanosleep nv obstack pclose perror popen putc putenv qsort rand random realpath rewind"
+        " rindex scanf select setenv sprintf srand srandom system timespec timeval timezone tm"
+        " tzname tzset uint ulong ushort BUFSIZ EOF HUGE_VAL INFINITY NAN RAND_MAX ";
+    size_t n = strlen(name);
+    if (ein__is_listed(words, name, n)) return true;
+    bool variant = n > 1 && (name[n - 1] == 'f' || name[n - 1] == 'l');
+    return variant && ein__is_listed(words, ein__name_n(ctx, name, n - 1), n - 1);
+}
 
 // Names that a C, C++ or CUDA source cannot use for a type of its own.
 static bool ein__is_taken(const char *name) {
@@ -38222,7 +38735,7 @@ static bool ein__is_taken(const char *name) {
         // what the emitted file itself declares beside it, or names inside create
         " std m o out bytes weights network einnet_test conv conv_call conv_size conv_sizes "
         "conv_tensor"
-        " conv_describe conv_choose_forward conv_choose_data conv_open conv_close conv_run gemm_run"
+        " conv_describe conv_first conv_choose conv_open conv_close conv_run gemm_run"
         " gemm_size matmul matmul_call matmul_size matmul_sizes matmul_open matmul_close matmul_run"
         " engine engine_attribute engine_call engine_check engine_choice engine_choose "
         "engine_convolution"
@@ -38245,12 +38758,7 @@ static bool ein__is_taken(const char *name) {
         "tile_place pitched fragment_rows fragment_columns shared_address row_sums summed_load "
         "loaded "
         "atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE multiply_part ";
-    const char *at = words;
-    size_t n = strlen(name);
-    while (*name && (at = strstr(at, name))) {
-        if (at[-1] == ' ' && at[n] == ' ') return true;
-        at++;
-    }
+    if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
     static const char *const vector[] = {"char",     "uchar",     "short", "ushort",
                                          "int",      "uint",      "long",  "ulong",
@@ -38283,7 +38791,7 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         clash |= !strncmp(b.s, own[i], strlen(own[i]));
-    if (ein__is_taken(b.s)) ein__put(&b, "_model");
+    if (ein__is_taken(b.s) || ein__is_of_library(ctx, b.s)) ein__put(&b, "_model");
     const char *name = ein__name(ctx, clash ? ein__namef(ctx, "m_%s", b.s) : b.s);
     ein__buf_free(&b);
     return name;
@@ -38302,7 +38810,8 @@ EIN__FN const char *ein__symbol_upper(ein_ctx *ctx) {
 }
 
 // Letters, digits and underscores of `name`; what had to be changed is told apart by a hash of the
-// full name, so that two names never meet and none depends on its neighbours.
+// full name, and none depends on its neighbours. Points and underscores are one: see
+// ein__call_name.
 EIN__FN const char *ein__plain_name(ein_ctx *ctx, const char *name) {
     ein__buf b = {0};
     bool exact = true;
@@ -38359,16 +38868,18 @@ typedef struct ein__emitter {
     ein__buf kernels;
     const char **buffer;  // by plan buffer: the name of its pointer
     const char *first_kernel;
-    unsigned needs;
+    ein__needs needs;
     int convs, gemms, matmuls;
     int spatial;   // axes of convolution descriptors
     int calls_on;  // branch of the last library call put
+    bool in, out;  // whether the steps put last name an input, an output
     bool pins;     // a table of costs has chosen algorithms
     bool engines;  // and engines of cuDNN's graph API, with no more settings than these
     int settings;
-    bool nhwc;   // some convolutions have their channels last
-    bool early;  // some kernels may be launched before the one before is over
-    bool zeros;  // some fused convolution has no bias
+    bool nhwc;        // some convolutions have their channels last
+    bool transposed;  // some are transposed
+    bool early;       // some kernels may be launched before the one before is over
+    bool zeros;       // some fused convolution has no bias
     int64_t zeros_bytes, blob_bytes, const_bytes;
     int64_t counters;     // bytes that count blocks, 0 between runs
     int64_t group_bytes;  // of addresses of grouped products' matrices
@@ -38484,6 +38995,15 @@ static void ein__put_stitched(ein__emitter *z, const ein__step *step) {
     ein__buf_free(&line);
 }
 
+// Which tensors several operands of a kernel are, where it is first launched.
+static void ein__put_operands(ein__emitter *z, const ein__launch *l, int results) {
+    ein__buf text = {0};
+    for (int i = 0; i < l->narg - results && l->narg - results > 1; i++)
+        ein__putf(&text, "%sp%d: %s", i ? ", " : "", i, z->ctx->value[l->arg[i].i].name);
+    ein__put_wrapped(&z->kernels, &text, "");
+    ein__buf_free(&text);
+}
+
 // Emits the kernels of `steps`, each distinct text once.
 static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch **launches,
                                  const char ***seen) {
@@ -38504,6 +39024,7 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 for (int v = 0; v < steps[i].nval && !l.extra && !step->ahead; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 if (step->also.i && !step->ahead) ein__put_algebra(z, &z->kernels, step->also, "");
+                ein__put_operands(z, &l, step->also.i ? 2 : 1);
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;
@@ -38522,7 +39043,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
 static bool ein__is_early(const ein__emitter *z, ptrdiff_t i) {
     const ein__step *s = z->ctx->plan.step + i;
     if (!i || ein__is_library(s) || ein__is_library(s - 1)) return false;
-    return s->branch == s[-1].branch && !s->nwait && z->run[i].needs & EIN__NEED_AWAIT;
+    return s->branch == s[-1].branch && !s->nwait &&
+           ein__is_needed(z->run[i].needs, EIN__NEED_AWAIT);
 }
 
 static void ein__collect(ein__emitter *z) {
@@ -38544,6 +39066,7 @@ static void ein__collect(ein__emitter *z) {
         z->pins |= s->algorithm != NULL;
         if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
         z->convs++;
+        z->transposed |= s->kind == EIN__K_CONV_DATA;
         ein__engine engine;
         if (ein__is_engine(s->algorithm) && !ein__read_engine(s->algorithm, &engine)) {
             z->engines = true;
@@ -38882,21 +39405,40 @@ static void ein__put_uploads(ein__emitter *z, ein__buf *out, bool *any) {
             ein__put(
                 out,
                 "\n// Weights: from the blob to the constants (kept) or to create's own memory.\n"
-                "typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;\n"
+                "typedef struct upload_size { int weight, kept; size_t to; } upload_size;\n"
                 "static const upload_size uploads[] = {\n");
         *any = true;
-        int64_t total;
-        ein__putf(out, "    {%lld, %lld, %lld, %d},  // ",
-                  (long long)ein__blob_offset(ctx, b->index, &total), (long long)b->at,
-                  (long long)b->bytes, b->kind == EIN__B_WEIGHT);
+        ein__putf(out, "    {%d, %d, %lld},  // ", b->index, b->kind == EIN__B_WEIGHT,
+                  (long long)b->at);
         ein__put_comment(out, b->name, strlen(b->name));
         ein__put(out, "\n");
     }
     if (*any) ein__put(out, "};\n");
 }
 
+// Whether two names are one as identifiers: they differ in points and underscores alone.
+static bool ein__names_meet(const char *a, const char *b) {
+    bool differ = false;
+    for (; *a && *b; a++, b++) {
+        if ((*a == '.' ? '_' : *a) != (*b == '.' ? '_' : *b)) return false;
+        differ |= *a != *b;
+    }
+    return differ && *a == *b;
+}
+
+// The step's name as part of an identifier of its own: of names that meet, the first one in the
+// alphabet is as it is.
 static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
-    return ein__plain_name(ctx, s->name);
+    const ein__step *const list[] = {ctx->plan.step, ctx->plan.init};
+    const char *plain = ein__plain_name(ctx, s->name);
+    bool first = true;
+    for (int k = 0; k < 2; k++)
+        for (ptrdiff_t i = 0; i < arrlen(list[k]); i++)
+            first &=
+                !ein__names_meet(list[k][i].name, s->name) || strcmp(list[k][i].name, s->name) > 0;
+    if (first) return plain;
+    uint64_t h = ein__fnv(EIN__FNV_START, s->name, strlen(s->name));
+    return ein__namef(ctx, "%s_%08x", plain, (unsigned)(h ^ h >> 32));
 }
 
 // The program's convolutions.
@@ -38910,7 +39452,8 @@ static ein__conv_text ein__conv_text_of(const ein__emitter *z) {
                             .tf32 = ctx->desc.math == EIN_MATH_TF32,
                             .nhwc = z->nhwc,
                             .pins = z->pins,
-                            .engines = z->engines};
+                            .engines = z->engines,
+                            .transposed = z->transposed};
 }
 
 static const char *ein__conv_pin_text(const ein__emitter *z, const ein__step *s) {
@@ -38981,6 +39524,9 @@ static void ein__put_matmul_sizes(ein__emitter *z, ein__buf *out) {
 static void ein__put_pointer(ein__emitter *z, ein__buf *out, ein__val v, int64_t extra) {
     const ein__layout *l = &z->ctx->plan.layout[v.i];
     int64_t offset = l->offset + extra;
+    const ein__buffer *b = &z->ctx->plan.buffer[l->buffer];
+    z->in |= b->kind == EIN__B_INPUT;
+    z->out |= b->kind == EIN__B_OUTPUT;
     ein__put(out, z->buffer[l->buffer]);
     if (offset) ein__putf(out, " + %lld", (long long)offset);
 }
@@ -39163,44 +39709,76 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, co
     ein__put_record(out, s);
 }
 
-enum { EIN__STEPS_PER_FUNCTION = 40 };
+enum { EIN__STEPS_LEAST = 20, EIN__STEPS_MOST = 40 };  // of a function that others follow
 
-// The steps as functions of bounded length: `name` calls them in order.
-static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
+// Where the function of the steps from `from` on ends: a name decides it, so that a step more or
+// less in front of it moves one function's end and no more.
+static ptrdiff_t ein__steps_end(const ein__step *steps, ptrdiff_t from, ptrdiff_t n) {
+    ptrdiff_t end = n;
+    uint64_t least = UINT64_MAX;
+    for (ptrdiff_t i = from + EIN__STEPS_LEAST; n - from > EIN__STEPS_MOST; i++) {
+        if (i > from + EIN__STEPS_MOST) break;
+        uint64_t h = ein__fnv(EIN__FNV_START, steps[i].name, strlen(steps[i].name));
+        if (h >= least) continue;
+        least = h;
+        end = i;
+    }
+    return end;
+}
+
+// Steps from..to - 1 as function `name`.
+static void ein__put_steps_function(ein__emitter *z, ein__buf *out, const char *name, bool init,
+                                    ptrdiff_t from, ptrdiff_t to) {
     ein_ctx *ctx = z->ctx;
     const ein__step *steps = init ? ctx->plan.init : ctx->plan.step;
     const ein__launch *launches = init ? z->init : z->run;
-    const char *symbol = ein__symbol(ctx);
-    const char *params = init ? "cudaStream_t stream"
-                              : "const void *const *in, void *const *out,\n    cudaStream_t stream";
-    const char *name = init ? "prepare_weights" : "steps";
-    ptrdiff_t n = arrlen(steps),
-              parts = (n + EIN__STEPS_PER_FUNCTION - 1) / EIN__STEPS_PER_FUNCTION;
-    if (parts < 1) parts = 1;
-    arrsetlen(z->said, 0);
-    for (ptrdiff_t p = 0; p < parts; p++) {
-        ptrdiff_t from = p * EIN__STEPS_PER_FUNCTION, to = from + EIN__STEPS_PER_FUNCTION;
-        if (to > n) to = n;
-        if (parts == 1) ein__putf(out, "static int %s(%s *m, %s) {\n", name, symbol, params);
-        else ein__putf(out, "static int %s_%d(%s *m, %s) {\n", name, (int)p + 1, symbol, params);
-        ein__put(out, init ? "    (void)stream;\n"
-                           : "    (void)in;\n    (void)out;\n    (void)stream;\n");
-        if (n == 0) ein__put(out, "    (void)m;\n");
-        for (ptrdiff_t i = from; i < to; i++)
-            ein__put_step(z, out, &steps[i], &launches[i], !init && ein__is_early(z, i));
-        for (int b = 1; b < ctx->plan.branches && !init && p == parts - 1; b++)
-            if (ctx->plan.join[b] >= 0)
-                ein__putf(out, "    CALL(await_event(m, 0, %d));  // branch %d\n",
-                          steps[ctx->plan.join[b]].event, b);
-        ein__put(out, "    return 0;\n}\n\n");
+    const char *list = init ? "" : "const void *const *in, void *const *out, ";
+    ein__buf body = {0}, head = {0};
+    bool stream = false;
+    z->in = z->out = false;
+    ein__put(&body, "");
+    for (ptrdiff_t i = from; i < to; i++) {
+        ein__put_step(z, &body, &steps[i], &launches[i], !init && ein__is_early(z, i));
+        stream |= launches[i].name && !steps[i].branch;
     }
-    if (parts == 1) return;
+    for (int b = 1; b < ctx->plan.branches && !init && to == arrlen(steps); b++)
+        if (ctx->plan.join[b] >= 0)
+            ein__putf(&body, "    CALL(await_event(m, 0, %d));  // branch %d\n",
+                      steps[ctx->plan.join[b]].event, b);
+    ein__putf(&head, "static int %s(%s *m, %scudaStream_t stream) {", name, ein__symbol(ctx), list);
+    ein__tmpl_line(out, head.s, head.n);
+    if (from == to) ein__put(out, "    (void)m;\n");
+    if (!init && !z->in) ein__put(out, "    (void)in;\n");
+    if (!init && !z->out) ein__put(out, "    (void)out;\n");
+    if (!stream) ein__put(out, "    (void)stream;\n");
+    ein__put_n(out, body.s, body.n);
+    ein__put(out, "    return 0;\n}\n\n");
+    ein__buf_free(&body);
+    ein__buf_free(&head);
+}
+
+// The steps as functions of bounded length, and one that calls them in order.
+static void ein__put_steps(ein__emitter *z, ein__buf *out, bool init) {
+    ein_ctx *ctx = z->ctx;
+    const ein__step *steps = init ? ctx->plan.init : ctx->plan.step;
+    const char *whole = init ? "prepare_weights" : "steps";
     const char *args = init ? "stream" : "in, out, stream";
-    ein__putf(out, "static int %s(%s *m, %s) {\n    int r = %s_1(m, %s);\n", name, symbol, params,
-              name, args);
-    for (ptrdiff_t p = 1; p < parts; p++)
-        ein__putf(out, "    if (!r) r = %s_%d(m, %s);\n", name, (int)p + 1, args);
-    ein__put(out, "    return r;\n}\n\n");
+    ptrdiff_t n = arrlen(steps), from = 0, to = ein__steps_end(steps, 0, n);
+    ein__buf calls = {0};
+    arrsetlen(z->said, 0);
+    if (to == n) {
+        ein__put_steps_function(z, out, whole, init, 0, n);
+        return;
+    }
+    for (; from < n; from = to) {
+        to = ein__steps_end(steps, from, n);
+        const char *name = ein__namef(ctx, "%s_from_%s", whole, ein__call_name(ctx, &steps[from]));
+        ein__put_steps_function(z, out, name, init, from, to);
+        ein__putf(&calls, "    CALL(%s(m, %s));\n", name, args);
+    }
+    ein__putf(out, "static int %s(%s *m, %scudaStream_t stream) {\n%s    return 0;\n}\n\n", whole,
+              ein__symbol(ctx), init ? "" : "const void *const *in, void *const *out, ", calls.s);
+    ein__buf_free(&calls);
 }
 
 static void ein__put_info_list(ein_ctx *ctx, ein__buf *out, const char *title, const int *list,
@@ -39708,7 +40286,7 @@ typedef struct ein__tester {
     } * kernel;  // texts by name
     ein__buf kernels, steps;
     ein__stored *stored;  // ein_desc.inspect: values to compare; stb_ds array
-    unsigned needs;
+    ein__needs needs;
 } ein__tester;
 
 static ein__dtype ein__ttype(const ein__tester *z, ein__val v) {
@@ -40097,9 +40675,10 @@ static const char *ein__kernel_block(ein_ctx *ctx, const ein__step *step, int ra
     ein__emit_kernel(ctx, step, ein__kernel_word(step->kind), &text, &l);
     if (!ctx->status && !l.extra) {
         const ein__scope *s = ein__scope_of(ctx, step->val[0]);
-        ein__putf(&out, "\t#%s grid=%ux%ux%u block=%ux%ux%u smem=%d needs=%u rank=%d size=", l.name,
+        ein__putf(&out,
+                  "\t#%s grid=%ux%ux%u block=%ux%ux%u smem=%d needs=%llu rank=%d size=", l.name,
                   l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2], l.smem,
-                  l.needs, rank);
+                  (unsigned long long)l.needs, rank);
         ein__put_box(&out, s->n, s->nt);
         ein__putf(&out, " sum=");
         ein__put_box(&out, s->n + s->nt, s->ns);
@@ -40459,7 +41038,8 @@ static bool ein__key_conv(const char *s, ein__conv *c, bool *transposed) {
     c->bias.i = bias != 0;
     c->z.i = z != 0;
     c->relu = relu != 0;
-    return ok && c->n > 0 && c->c > 0 && c->f > 0 && c->group > 0;
+    bool plain = !*transposed || !(bias || z || relu);  // a fused one is never transposed
+    return ok && plain && c->n > 0 && c->c > 0 && c->f > 0 && c->group > 0;
 }
 
 // A kernel to be measured, as its lines tell.
@@ -40493,7 +41073,7 @@ static bool ein__read_kernel(ein_ctx *ctx, const char *key, const char *block, e
     bool ok = n && ein__key_numbers(&s, " grid=", k->grid, 3) == 3 &&
               ein__key_numbers(&s, " block=", k->block_size, 3) == 3 &&
               ein__key_number(&s, " smem=", &k->smem, 1 << 20) &&
-              ein__key_number(&s, " needs=", &k->needs, INT32_MAX) &&
+              ein__key_number(&s, " needs=", &k->needs, INT64_MAX) &&
               ein__key_number(&s, " rank=", &k->rank, INT32_MAX) && !strncmp(s, " size=", 6);
     for (int i = 0; ok && i < 3; i++)
         ok = k->grid[i] > 0 && k->grid[i] <= INT32_MAX && k->block_size[i] > 0 &&
@@ -40642,7 +41222,7 @@ typedef struct ein__prober {
     ein__call *call;
     ein__pkernel *kernel;  // of this part
     int convs, gemms, groups, spatial, kernels, known;
-    unsigned needs;
+    ein__needs needs;
     bool typed, tf32, half, nhwc;
 } ein__prober;
 
@@ -40685,7 +41265,7 @@ static void ein__put_probe_head(ein__prober *z, ein__buf *out) {
     ein__put(out,
              "#include <limits.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
              "#include <time.h>\n");
-    ein__emit_includes(out, z->needs | (z->half ? EIN__NEED_HALF : 0));
+    ein__emit_includes(out, z->needs | (ein__needs)z->half << EIN__NEED_HALF);
 }
 
 // The text of a block's lines with this mark; those of functions that were not put before.
@@ -40787,6 +41367,7 @@ static ein__conv_text ein__probe_form(const ein__prober *z) {
                             .tf32 = z->tf32,
                             .nhwc = z->nhwc,
                             .engines = true,
+                            .transposed = true,
                             .probe = true};
 }
 
@@ -40930,7 +41511,7 @@ static void ein__probe_part(ein__prober *z, ein__pkernel *kernel) {
     for (int i = part - 1; i < z->known && z->kernels < most && d->kernels >= 0; i += parts) {
         arrput(z->kernel, kernel[i]);
         z->kernels++;
-        z->needs |= (unsigned)kernel[i].needs;
+        z->needs |= (ein__needs)kernel[i].needs;
         z->half |= kernel[i].half;
     }
     if (part > 1) arrsetlen(z->call, 0);

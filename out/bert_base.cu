@@ -14,99 +14,99 @@
 //    14.5 us est. a.0.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.0.o            k_attention_1d9d2bcb
 //     6.8 us est. r.0              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.0              k_row_c43a53a9
+//     2.0 us est. n.0              k_row_03e7db9c
 //    18.1 us est. f.0.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.0              k_map_a0f4d32d
+//     1.8 us est. g.0              k_map_8412a4bf
 //    18.4 us est. s.0              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.0              k_row_c43a53a9
+//     2.0 us est. h.0              k_row_03e7db9c
 //    14.5 us est. a.1.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.1.o            k_attention_1d9d2bcb
 //     6.8 us est. r.1              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.1              k_row_c43a53a9
+//     2.0 us est. n.1              k_row_03e7db9c
 //    18.1 us est. f.1.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.1              k_map_a0f4d32d
+//     1.8 us est. g.1              k_map_8412a4bf
 //    18.4 us est. s.1              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.1              k_row_c43a53a9
+//     2.0 us est. h.1              k_row_03e7db9c
 //    14.5 us est. a.2.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.2.o            k_attention_1d9d2bcb
 //     6.8 us est. r.2              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.2              k_row_c43a53a9
+//     2.0 us est. n.2              k_row_03e7db9c
 //    18.1 us est. f.2.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.2              k_map_a0f4d32d
+//     1.8 us est. g.2              k_map_8412a4bf
 //    18.4 us est. s.2              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.2              k_row_c43a53a9
+//     2.0 us est. h.2              k_row_03e7db9c
 //    14.5 us est. a.3.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.3.o            k_attention_1d9d2bcb
 //     6.8 us est. r.3              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.3              k_row_c43a53a9
+//     2.0 us est. n.3              k_row_03e7db9c
 //    18.1 us est. f.3.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.3              k_map_a0f4d32d
+//     1.8 us est. g.3              k_map_8412a4bf
 //    18.4 us est. s.3              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.3              k_row_c43a53a9
+//     2.0 us est. h.3              k_row_03e7db9c
 //    14.5 us est. a.4.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.4.o            k_attention_1d9d2bcb
 //     6.8 us est. r.4              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.4              k_row_c43a53a9
+//     2.0 us est. n.4              k_row_03e7db9c
 //    18.1 us est. f.4.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.4              k_map_a0f4d32d
+//     1.8 us est. g.4              k_map_8412a4bf
 //    18.4 us est. s.4              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.4              k_row_c43a53a9
+//     2.0 us est. h.4              k_row_03e7db9c
 //    14.5 us est. a.5.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.5.o            k_attention_1d9d2bcb
 //     6.8 us est. r.5              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.5              k_row_c43a53a9
+//     2.0 us est. n.5              k_row_03e7db9c
 //    18.1 us est. f.5.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.5              k_map_a0f4d32d
+//     1.8 us est. g.5              k_map_8412a4bf
 //    18.4 us est. s.5              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.5              k_row_c43a53a9
+//     2.0 us est. h.5              k_row_03e7db9c
 //    14.5 us est. a.6.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.6.o            k_attention_1d9d2bcb
 //     6.8 us est. r.6              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.6              k_row_c43a53a9
+//     2.0 us est. n.6              k_row_03e7db9c
 //    18.1 us est. f.6.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.6              k_map_a0f4d32d
+//     1.8 us est. g.6              k_map_8412a4bf
 //    18.4 us est. s.6              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.6              k_row_c43a53a9
+//     2.0 us est. h.6              k_row_03e7db9c
 //    14.5 us est. a.7.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.7.o            k_attention_1d9d2bcb
 //     6.8 us est. r.7              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.7              k_row_c43a53a9
+//     2.0 us est. n.7              k_row_03e7db9c
 //    18.1 us est. f.7.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.7              k_map_a0f4d32d
+//     1.8 us est. g.7              k_map_8412a4bf
 //    18.4 us est. s.7              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.7              k_row_c43a53a9
+//     2.0 us est. h.7              k_row_03e7db9c
 //    14.5 us est. a.8.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.8.o            k_attention_1d9d2bcb
 //     6.8 us est. r.8              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.8              k_row_c43a53a9
+//     2.0 us est. n.8              k_row_03e7db9c
 //    18.1 us est. f.8.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.8              k_map_a0f4d32d
+//     1.8 us est. g.8              k_map_8412a4bf
 //    18.4 us est. s.8              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.8              k_row_c43a53a9
+//     2.0 us est. h.8              k_row_03e7db9c
 //    14.5 us est. a.9.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.9.o            k_attention_1d9d2bcb
 //     6.8 us est. r.9              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.9              k_row_c43a53a9
+//     2.0 us est. n.9              k_row_03e7db9c
 //    18.1 us est. f.9.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.9              k_map_a0f4d32d
+//     1.8 us est. g.9              k_map_8412a4bf
 //    18.4 us est. s.9              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.9              k_row_c43a53a9
+//     2.0 us est. h.9              k_row_03e7db9c
 //    14.5 us est. a.10.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.10.o           k_attention_1d9d2bcb
 //     6.8 us est. r.10             cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.10             k_row_c43a53a9
+//     2.0 us est. n.10             k_row_03e7db9c
 //    18.1 us est. f.10.p           cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.10             k_map_a0f4d32d
+//     1.8 us est. g.10             k_map_8412a4bf
 //    18.4 us est. s.10             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.10             k_row_c43a53a9
+//     2.0 us est. h.10             k_row_03e7db9c
 //    14.5 us est. a.11.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.11.o           k_attention_1d9d2bcb
 //     6.8 us est. r.11             cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.11             k_row_c43a53a9
+//     2.0 us est. n.11             k_row_03e7db9c
 //    18.1 us est. f.11.p           cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.11             k_map_a0f4d32d
+//     1.8 us est. g.11             k_map_8412a4bf
 //    18.4 us est. s.11             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. y                k_row_c43a53a9
+//     2.0 us est. y                k_row_03e7db9c
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -497,200 +497,200 @@ const bert_base_info *bert_base_describe(void);
 #define v_workspace ARENA_OF(char, 0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 2359296, 0},  // a.0.q.p.w
-    {2359552, 2359296, 3072, 0},  // a.0.q.p.b
-    {2362624, 2362368, 2359296, 0},  // a.0.k.p.w
-    {4721920, 4721664, 3072, 0},  // a.0.k.p.b
-    {4724992, 4724736, 2359296, 0},  // a.0.v.p.w
-    {7084288, 7084032, 3072, 0},  // a.0.v.p.b
-    {7087360, 0, 2359296, 1},  // a.0.w
-    {9446656, 2359296, 3072, 1},  // a.0.b
-    {9449728, 2362368, 3072, 1},  // n.0.scale
-    {9452800, 2365440, 3072, 1},  // n.0.bias
-    {9455872, 2368512, 9437184, 1},  // f.0.w
-    {18893056, 11805696, 12288, 1},  // f.0.b
-    {18905344, 11817984, 9437184, 1},  // b.0.w
-    {28342528, 21255168, 3072, 1},  // b.0.b
-    {28345600, 21258240, 3072, 1},  // h.0.scale
-    {28348672, 21261312, 3072, 1},  // h.0.bias
-    {28351744, 7087104, 2359296, 0},  // a.1.q.p.w
-    {30711040, 9446400, 3072, 0},  // a.1.q.p.b
-    {30714112, 9449472, 2359296, 0},  // a.1.k.p.w
-    {33073408, 11808768, 3072, 0},  // a.1.k.p.b
-    {33076480, 11811840, 2359296, 0},  // a.1.v.p.w
-    {35435776, 14171136, 3072, 0},  // a.1.v.p.b
-    {35438848, 21264384, 2359296, 1},  // a.1.w
-    {37798144, 23623680, 3072, 1},  // a.1.b
-    {37801216, 23626752, 3072, 1},  // n.1.scale
-    {37804288, 23629824, 3072, 1},  // n.1.bias
-    {37807360, 23632896, 9437184, 1},  // f.1.w
-    {47244544, 33070080, 12288, 1},  // f.1.b
-    {47256832, 33082368, 9437184, 1},  // b.1.w
-    {56694016, 42519552, 3072, 1},  // b.1.b
-    {56697088, 42522624, 3072, 1},  // h.1.scale
-    {56700160, 42525696, 3072, 1},  // h.1.bias
-    {56703232, 14174208, 2359296, 0},  // a.2.q.p.w
-    {59062528, 16533504, 3072, 0},  // a.2.q.p.b
-    {59065600, 16536576, 2359296, 0},  // a.2.k.p.w
-    {61424896, 18895872, 3072, 0},  // a.2.k.p.b
-    {61427968, 18898944, 2359296, 0},  // a.2.v.p.w
-    {63787264, 21258240, 3072, 0},  // a.2.v.p.b
-    {63790336, 42528768, 2359296, 1},  // a.2.w
-    {66149632, 44888064, 3072, 1},  // a.2.b
-    {66152704, 44891136, 3072, 1},  // n.2.scale
-    {66155776, 44894208, 3072, 1},  // n.2.bias
-    {66158848, 44897280, 9437184, 1},  // f.2.w
-    {75596032, 54334464, 12288, 1},  // f.2.b
-    {75608320, 54346752, 9437184, 1},  // b.2.w
-    {85045504, 63783936, 3072, 1},  // b.2.b
-    {85048576, 63787008, 3072, 1},  // h.2.scale
-    {85051648, 63790080, 3072, 1},  // h.2.bias
-    {85054720, 21261312, 2359296, 0},  // a.3.q.p.w
-    {87414016, 23620608, 3072, 0},  // a.3.q.p.b
-    {87417088, 23623680, 2359296, 0},  // a.3.k.p.w
-    {89776384, 25982976, 3072, 0},  // a.3.k.p.b
-    {89779456, 25986048, 2359296, 0},  // a.3.v.p.w
-    {92138752, 28345344, 3072, 0},  // a.3.v.p.b
-    {92141824, 63793152, 2359296, 1},  // a.3.w
-    {94501120, 66152448, 3072, 1},  // a.3.b
-    {94504192, 66155520, 3072, 1},  // n.3.scale
-    {94507264, 66158592, 3072, 1},  // n.3.bias
-    {94510336, 66161664, 9437184, 1},  // f.3.w
-    {103947520, 75598848, 12288, 1},  // f.3.b
-    {103959808, 75611136, 9437184, 1},  // b.3.w
-    {113396992, 85048320, 3072, 1},  // b.3.b
-    {113400064, 85051392, 3072, 1},  // h.3.scale
-    {113403136, 85054464, 3072, 1},  // h.3.bias
-    {113406208, 28348416, 2359296, 0},  // a.4.q.p.w
-    {115765504, 30707712, 3072, 0},  // a.4.q.p.b
-    {115768576, 30710784, 2359296, 0},  // a.4.k.p.w
-    {118127872, 33070080, 3072, 0},  // a.4.k.p.b
-    {118130944, 33073152, 2359296, 0},  // a.4.v.p.w
-    {120490240, 35432448, 3072, 0},  // a.4.v.p.b
-    {120493312, 85057536, 2359296, 1},  // a.4.w
-    {122852608, 87416832, 3072, 1},  // a.4.b
-    {122855680, 87419904, 3072, 1},  // n.4.scale
-    {122858752, 87422976, 3072, 1},  // n.4.bias
-    {122861824, 87426048, 9437184, 1},  // f.4.w
-    {132299008, 96863232, 12288, 1},  // f.4.b
-    {132311296, 96875520, 9437184, 1},  // b.4.w
-    {141748480, 106312704, 3072, 1},  // b.4.b
-    {141751552, 106315776, 3072, 1},  // h.4.scale
-    {141754624, 106318848, 3072, 1},  // h.4.bias
-    {141757696, 35435520, 2359296, 0},  // a.5.q.p.w
-    {144116992, 37794816, 3072, 0},  // a.5.q.p.b
-    {144120064, 37797888, 2359296, 0},  // a.5.k.p.w
-    {146479360, 40157184, 3072, 0},  // a.5.k.p.b
-    {146482432, 40160256, 2359296, 0},  // a.5.v.p.w
-    {148841728, 42519552, 3072, 0},  // a.5.v.p.b
-    {148844800, 106321920, 2359296, 1},  // a.5.w
-    {151204096, 108681216, 3072, 1},  // a.5.b
-    {151207168, 108684288, 3072, 1},  // n.5.scale
-    {151210240, 108687360, 3072, 1},  // n.5.bias
-    {151213312, 108690432, 9437184, 1},  // f.5.w
-    {160650496, 118127616, 12288, 1},  // f.5.b
-    {160662784, 118139904, 9437184, 1},  // b.5.w
-    {170099968, 127577088, 3072, 1},  // b.5.b
-    {170103040, 127580160, 3072, 1},  // h.5.scale
-    {170106112, 127583232, 3072, 1},  // h.5.bias
-    {170109184, 42522624, 2359296, 0},  // a.6.q.p.w
-    {172468480, 44881920, 3072, 0},  // a.6.q.p.b
-    {172471552, 44884992, 2359296, 0},  // a.6.k.p.w
-    {174830848, 47244288, 3072, 0},  // a.6.k.p.b
-    {174833920, 47247360, 2359296, 0},  // a.6.v.p.w
-    {177193216, 49606656, 3072, 0},  // a.6.v.p.b
-    {177196288, 127586304, 2359296, 1},  // a.6.w
-    {179555584, 129945600, 3072, 1},  // a.6.b
-    {179558656, 129948672, 3072, 1},  // n.6.scale
-    {179561728, 129951744, 3072, 1},  // n.6.bias
-    {179564800, 129954816, 9437184, 1},  // f.6.w
-    {189001984, 139392000, 12288, 1},  // f.6.b
-    {189014272, 139404288, 9437184, 1},  // b.6.w
-    {198451456, 148841472, 3072, 1},  // b.6.b
-    {198454528, 148844544, 3072, 1},  // h.6.scale
-    {198457600, 148847616, 3072, 1},  // h.6.bias
-    {198460672, 49609728, 2359296, 0},  // a.7.q.p.w
-    {200819968, 51969024, 3072, 0},  // a.7.q.p.b
-    {200823040, 51972096, 2359296, 0},  // a.7.k.p.w
-    {203182336, 54331392, 3072, 0},  // a.7.k.p.b
-    {203185408, 54334464, 2359296, 0},  // a.7.v.p.w
-    {205544704, 56693760, 3072, 0},  // a.7.v.p.b
-    {205547776, 148850688, 2359296, 1},  // a.7.w
-    {207907072, 151209984, 3072, 1},  // a.7.b
-    {207910144, 151213056, 3072, 1},  // n.7.scale
-    {207913216, 151216128, 3072, 1},  // n.7.bias
-    {207916288, 151219200, 9437184, 1},  // f.7.w
-    {217353472, 160656384, 12288, 1},  // f.7.b
-    {217365760, 160668672, 9437184, 1},  // b.7.w
-    {226802944, 170105856, 3072, 1},  // b.7.b
-    {226806016, 170108928, 3072, 1},  // h.7.scale
-    {226809088, 170112000, 3072, 1},  // h.7.bias
-    {226812160, 56696832, 2359296, 0},  // a.8.q.p.w
-    {229171456, 59056128, 3072, 0},  // a.8.q.p.b
-    {229174528, 59059200, 2359296, 0},  // a.8.k.p.w
-    {231533824, 61418496, 3072, 0},  // a.8.k.p.b
-    {231536896, 61421568, 2359296, 0},  // a.8.v.p.w
-    {233896192, 63780864, 3072, 0},  // a.8.v.p.b
-    {233899264, 170115072, 2359296, 1},  // a.8.w
-    {236258560, 172474368, 3072, 1},  // a.8.b
-    {236261632, 172477440, 3072, 1},  // n.8.scale
-    {236264704, 172480512, 3072, 1},  // n.8.bias
-    {236267776, 172483584, 9437184, 1},  // f.8.w
-    {245704960, 181920768, 12288, 1},  // f.8.b
-    {245717248, 181933056, 9437184, 1},  // b.8.w
-    {255154432, 191370240, 3072, 1},  // b.8.b
-    {255157504, 191373312, 3072, 1},  // h.8.scale
-    {255160576, 191376384, 3072, 1},  // h.8.bias
-    {255163648, 63783936, 2359296, 0},  // a.9.q.p.w
-    {257522944, 66143232, 3072, 0},  // a.9.q.p.b
-    {257526016, 66146304, 2359296, 0},  // a.9.k.p.w
-    {259885312, 68505600, 3072, 0},  // a.9.k.p.b
-    {259888384, 68508672, 2359296, 0},  // a.9.v.p.w
-    {262247680, 70867968, 3072, 0},  // a.9.v.p.b
-    {262250752, 191379456, 2359296, 1},  // a.9.w
-    {264610048, 193738752, 3072, 1},  // a.9.b
-    {264613120, 193741824, 3072, 1},  // n.9.scale
-    {264616192, 193744896, 3072, 1},  // n.9.bias
-    {264619264, 193747968, 9437184, 1},  // f.9.w
-    {274056448, 203185152, 12288, 1},  // f.9.b
-    {274068736, 203197440, 9437184, 1},  // b.9.w
-    {283505920, 212634624, 3072, 1},  // b.9.b
-    {283508992, 212637696, 3072, 1},  // h.9.scale
-    {283512064, 212640768, 3072, 1},  // h.9.bias
-    {283515136, 70871040, 2359296, 0},  // a.10.q.p.w
-    {285874432, 73230336, 3072, 0},  // a.10.q.p.b
-    {285877504, 73233408, 2359296, 0},  // a.10.k.p.w
-    {288236800, 75592704, 3072, 0},  // a.10.k.p.b
-    {288239872, 75595776, 2359296, 0},  // a.10.v.p.w
-    {290599168, 77955072, 3072, 0},  // a.10.v.p.b
-    {290602240, 212643840, 2359296, 1},  // a.10.w
-    {292961536, 215003136, 3072, 1},  // a.10.b
-    {292964608, 215006208, 3072, 1},  // n.10.scale
-    {292967680, 215009280, 3072, 1},  // n.10.bias
-    {292970752, 215012352, 9437184, 1},  // f.10.w
-    {302407936, 224449536, 12288, 1},  // f.10.b
-    {302420224, 224461824, 9437184, 1},  // b.10.w
-    {311857408, 233899008, 3072, 1},  // b.10.b
-    {311860480, 233902080, 3072, 1},  // h.10.scale
-    {311863552, 233905152, 3072, 1},  // h.10.bias
-    {311866624, 77958144, 2359296, 0},  // a.11.q.p.w
-    {314225920, 80317440, 3072, 0},  // a.11.q.p.b
-    {314228992, 80320512, 2359296, 0},  // a.11.k.p.w
-    {316588288, 82679808, 3072, 0},  // a.11.k.p.b
-    {316591360, 82682880, 2359296, 0},  // a.11.v.p.w
-    {318950656, 85042176, 3072, 0},  // a.11.v.p.b
-    {318953728, 233908224, 2359296, 1},  // a.11.w
-    {321313024, 236267520, 3072, 1},  // a.11.b
-    {321316096, 236270592, 3072, 1},  // n.11.scale
-    {321319168, 236273664, 3072, 1},  // n.11.bias
-    {321322240, 236276736, 9437184, 1},  // f.11.w
-    {330759424, 245713920, 12288, 1},  // f.11.b
-    {330771712, 245726208, 9437184, 1},  // b.11.w
-    {340208896, 255163392, 3072, 1},  // b.11.b
-    {340211968, 255166464, 3072, 1},  // h.11.scale
-    {340215040, 255169536, 3072, 1},  // h.11.bias
+    {0, 0, 0},  // a.0.q.p.w
+    {1, 0, 2359296},  // a.0.q.p.b
+    {2, 0, 2362368},  // a.0.k.p.w
+    {3, 0, 4721664},  // a.0.k.p.b
+    {4, 0, 4724736},  // a.0.v.p.w
+    {5, 0, 7084032},  // a.0.v.p.b
+    {6, 1, 0},  // a.0.w
+    {7, 1, 2359296},  // a.0.b
+    {8, 1, 2362368},  // n.0.scale
+    {9, 1, 2365440},  // n.0.bias
+    {10, 1, 2368512},  // f.0.w
+    {11, 1, 11805696},  // f.0.b
+    {12, 1, 11817984},  // b.0.w
+    {13, 1, 21255168},  // b.0.b
+    {14, 1, 21258240},  // h.0.scale
+    {15, 1, 21261312},  // h.0.bias
+    {16, 0, 7087104},  // a.1.q.p.w
+    {17, 0, 9446400},  // a.1.q.p.b
+    {18, 0, 9449472},  // a.1.k.p.w
+    {19, 0, 11808768},  // a.1.k.p.b
+    {20, 0, 11811840},  // a.1.v.p.w
+    {21, 0, 14171136},  // a.1.v.p.b
+    {22, 1, 21264384},  // a.1.w
+    {23, 1, 23623680},  // a.1.b
+    {24, 1, 23626752},  // n.1.scale
+    {25, 1, 23629824},  // n.1.bias
+    {26, 1, 23632896},  // f.1.w
+    {27, 1, 33070080},  // f.1.b
+    {28, 1, 33082368},  // b.1.w
+    {29, 1, 42519552},  // b.1.b
+    {30, 1, 42522624},  // h.1.scale
+    {31, 1, 42525696},  // h.1.bias
+    {32, 0, 14174208},  // a.2.q.p.w
+    {33, 0, 16533504},  // a.2.q.p.b
+    {34, 0, 16536576},  // a.2.k.p.w
+    {35, 0, 18895872},  // a.2.k.p.b
+    {36, 0, 18898944},  // a.2.v.p.w
+    {37, 0, 21258240},  // a.2.v.p.b
+    {38, 1, 42528768},  // a.2.w
+    {39, 1, 44888064},  // a.2.b
+    {40, 1, 44891136},  // n.2.scale
+    {41, 1, 44894208},  // n.2.bias
+    {42, 1, 44897280},  // f.2.w
+    {43, 1, 54334464},  // f.2.b
+    {44, 1, 54346752},  // b.2.w
+    {45, 1, 63783936},  // b.2.b
+    {46, 1, 63787008},  // h.2.scale
+    {47, 1, 63790080},  // h.2.bias
+    {48, 0, 21261312},  // a.3.q.p.w
+    {49, 0, 23620608},  // a.3.q.p.b
+    {50, 0, 23623680},  // a.3.k.p.w
+    {51, 0, 25982976},  // a.3.k.p.b
+    {52, 0, 25986048},  // a.3.v.p.w
+    {53, 0, 28345344},  // a.3.v.p.b
+    {54, 1, 63793152},  // a.3.w
+    {55, 1, 66152448},  // a.3.b
+    {56, 1, 66155520},  // n.3.scale
+    {57, 1, 66158592},  // n.3.bias
+    {58, 1, 66161664},  // f.3.w
+    {59, 1, 75598848},  // f.3.b
+    {60, 1, 75611136},  // b.3.w
+    {61, 1, 85048320},  // b.3.b
+    {62, 1, 85051392},  // h.3.scale
+    {63, 1, 85054464},  // h.3.bias
+    {64, 0, 28348416},  // a.4.q.p.w
+    {65, 0, 30707712},  // a.4.q.p.b
+    {66, 0, 30710784},  // a.4.k.p.w
+    {67, 0, 33070080},  // a.4.k.p.b
+    {68, 0, 33073152},  // a.4.v.p.w
+    {69, 0, 35432448},  // a.4.v.p.b
+    {70, 1, 85057536},  // a.4.w
+    {71, 1, 87416832},  // a.4.b
+    {72, 1, 87419904},  // n.4.scale
+    {73, 1, 87422976},  // n.4.bias
+    {74, 1, 87426048},  // f.4.w
+    {75, 1, 96863232},  // f.4.b
+    {76, 1, 96875520},  // b.4.w
+    {77, 1, 106312704},  // b.4.b
+    {78, 1, 106315776},  // h.4.scale
+    {79, 1, 106318848},  // h.4.bias
+    {80, 0, 35435520},  // a.5.q.p.w
+    {81, 0, 37794816},  // a.5.q.p.b
+    {82, 0, 37797888},  // a.5.k.p.w
+    {83, 0, 40157184},  // a.5.k.p.b
+    {84, 0, 40160256},  // a.5.v.p.w
+    {85, 0, 42519552},  // a.5.v.p.b
+    {86, 1, 106321920},  // a.5.w
+    {87, 1, 108681216},  // a.5.b
+    {88, 1, 108684288},  // n.5.scale
+    {89, 1, 108687360},  // n.5.bias
+    {90, 1, 108690432},  // f.5.w
+    {91, 1, 118127616},  // f.5.b
+    {92, 1, 118139904},  // b.5.w
+    {93, 1, 127577088},  // b.5.b
+    {94, 1, 127580160},  // h.5.scale
+    {95, 1, 127583232},  // h.5.bias
+    {96, 0, 42522624},  // a.6.q.p.w
+    {97, 0, 44881920},  // a.6.q.p.b
+    {98, 0, 44884992},  // a.6.k.p.w
+    {99, 0, 47244288},  // a.6.k.p.b
+    {100, 0, 47247360},  // a.6.v.p.w
+    {101, 0, 49606656},  // a.6.v.p.b
+    {102, 1, 127586304},  // a.6.w
+    {103, 1, 129945600},  // a.6.b
+    {104, 1, 129948672},  // n.6.scale
+    {105, 1, 129951744},  // n.6.bias
+    {106, 1, 129954816},  // f.6.w
+    {107, 1, 139392000},  // f.6.b
+    {108, 1, 139404288},  // b.6.w
+    {109, 1, 148841472},  // b.6.b
+    {110, 1, 148844544},  // h.6.scale
+    {111, 1, 148847616},  // h.6.bias
+    {112, 0, 49609728},  // a.7.q.p.w
+    {113, 0, 51969024},  // a.7.q.p.b
+    {114, 0, 51972096},  // a.7.k.p.w
+    {115, 0, 54331392},  // a.7.k.p.b
+    {116, 0, 54334464},  // a.7.v.p.w
+    {117, 0, 56693760},  // a.7.v.p.b
+    {118, 1, 148850688},  // a.7.w
+    {119, 1, 151209984},  // a.7.b
+    {120, 1, 151213056},  // n.7.scale
+    {121, 1, 151216128},  // n.7.bias
+    {122, 1, 151219200},  // f.7.w
+    {123, 1, 160656384},  // f.7.b
+    {124, 1, 160668672},  // b.7.w
+    {125, 1, 170105856},  // b.7.b
+    {126, 1, 170108928},  // h.7.scale
+    {127, 1, 170112000},  // h.7.bias
+    {128, 0, 56696832},  // a.8.q.p.w
+    {129, 0, 59056128},  // a.8.q.p.b
+    {130, 0, 59059200},  // a.8.k.p.w
+    {131, 0, 61418496},  // a.8.k.p.b
+    {132, 0, 61421568},  // a.8.v.p.w
+    {133, 0, 63780864},  // a.8.v.p.b
+    {134, 1, 170115072},  // a.8.w
+    {135, 1, 172474368},  // a.8.b
+    {136, 1, 172477440},  // n.8.scale
+    {137, 1, 172480512},  // n.8.bias
+    {138, 1, 172483584},  // f.8.w
+    {139, 1, 181920768},  // f.8.b
+    {140, 1, 181933056},  // b.8.w
+    {141, 1, 191370240},  // b.8.b
+    {142, 1, 191373312},  // h.8.scale
+    {143, 1, 191376384},  // h.8.bias
+    {144, 0, 63783936},  // a.9.q.p.w
+    {145, 0, 66143232},  // a.9.q.p.b
+    {146, 0, 66146304},  // a.9.k.p.w
+    {147, 0, 68505600},  // a.9.k.p.b
+    {148, 0, 68508672},  // a.9.v.p.w
+    {149, 0, 70867968},  // a.9.v.p.b
+    {150, 1, 191379456},  // a.9.w
+    {151, 1, 193738752},  // a.9.b
+    {152, 1, 193741824},  // n.9.scale
+    {153, 1, 193744896},  // n.9.bias
+    {154, 1, 193747968},  // f.9.w
+    {155, 1, 203185152},  // f.9.b
+    {156, 1, 203197440},  // b.9.w
+    {157, 1, 212634624},  // b.9.b
+    {158, 1, 212637696},  // h.9.scale
+    {159, 1, 212640768},  // h.9.bias
+    {160, 0, 70871040},  // a.10.q.p.w
+    {161, 0, 73230336},  // a.10.q.p.b
+    {162, 0, 73233408},  // a.10.k.p.w
+    {163, 0, 75592704},  // a.10.k.p.b
+    {164, 0, 75595776},  // a.10.v.p.w
+    {165, 0, 77955072},  // a.10.v.p.b
+    {166, 1, 212643840},  // a.10.w
+    {167, 1, 215003136},  // a.10.b
+    {168, 1, 215006208},  // n.10.scale
+    {169, 1, 215009280},  // n.10.bias
+    {170, 1, 215012352},  // f.10.w
+    {171, 1, 224449536},  // f.10.b
+    {172, 1, 224461824},  // b.10.w
+    {173, 1, 233899008},  // b.10.b
+    {174, 1, 233902080},  // h.10.scale
+    {175, 1, 233905152},  // h.10.bias
+    {176, 0, 77958144},  // a.11.q.p.w
+    {177, 0, 80317440},  // a.11.q.p.b
+    {178, 0, 80320512},  // a.11.k.p.w
+    {179, 0, 82679808},  // a.11.k.p.b
+    {180, 0, 82682880},  // a.11.v.p.w
+    {181, 0, 85042176},  // a.11.v.p.b
+    {182, 1, 233908224},  // a.11.w
+    {183, 1, 236267520},  // a.11.b
+    {184, 1, 236270592},  // n.11.scale
+    {185, 1, 236273664},  // n.11.bias
+    {186, 1, 236276736},  // f.11.w
+    {187, 1, 245713920},  // f.11.b
+    {188, 1, 245726208},  // b.11.w
+    {189, 1, 255163392},  // b.11.b
+    {190, 1, 255166464},  // h.11.scale
+    {191, 1, 255169536},  // h.11.bias
 };
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
@@ -854,9 +854,10 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 // by merging: laid side by side
 // a.0.v.p.p.weights[i0,i1] = a.0.q.p.w[i1,i0-768] + a.0.v.p.w[i1,i0] + a.0.k.p.w[i1,i0-1536] where
 //     i0 in 0:2304, pad a.0.k.p.w 0, pad a.0.q.p.w 0, pad a.0.v.p.w 0
-static __global__ void __launch_bounds__(256) k_map_e465da38(const float *__restrict__ p0,
+// p0: a.0.k.p.w, p1: a.0.v.p.w, p2: a.0.q.p.w
+static __global__ void __launch_bounds__(256) k_map_21179172(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 1769472u) return;
     const int i1 = (int)(id % 768u);
@@ -870,9 +871,10 @@ static __global__ void __launch_bounds__(256) k_map_e465da38(const float *__rest
 // by merging: laid side by side
 // a.0.v.split.weights[i0] = a.0.q.p.b[i0-768] + a.0.v.p.b[i0] + a.0.k.p.b[i0-1536] where i0 in
 //     0:2304, pad a.0.k.p.b 0, pad a.0.q.p.b 0, pad a.0.v.p.b 0
-static __global__ void __launch_bounds__(64) k_map_fc0dc90e(const float *__restrict__ p0,
+// p0: a.0.q.p.b, p1: a.0.v.p.b, p2: a.0.k.p.b
+static __global__ void __launch_bounds__(64) k_map_6016e413(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 576u) return;
     const int i0 = (int)id * 4;
@@ -1036,10 +1038,11 @@ static __global__ void __launch_bounds__(128, 1) k_attention_1d9d2bcb(const floa
 // n.0.sum2[0,i1] = sum(r0) square(r.0[0,i1,r0] - n.0.sum[0,i1] / 768)
 // n.0[0,i1,i2] = rsqrt(n.0.sum2[0,i1] / 768 + 1e-12) * (r.0[0,i1,i2] - n.0.sum[0,i1] / 768) *
 //     n.0.scale[i2] + n.0.bias[i2]
-static __global__ void __launch_bounds__(32) k_row_c43a53a9(const float *p0,
+// p0: r.0, p1: n.0.scale, p2: n.0.bias
+static __global__ void __launch_bounds__(32) k_row_03e7db9c(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i1 = (int)id;
@@ -1088,9 +1091,10 @@ static __global__ void __launch_bounds__(32) k_row_c43a53a9(const float *p0,
 
 // g.0[0,i1,i2] = 0.5 * (f.0.p[0,i1,i2] + f.0.b[i2]) * (erf(0.7071067811865476 * (f.0.p[0,i1,i2] +
 //     f.0.b[i2])) + 1)
-static __global__ void __launch_bounds__(256) k_map_a0f4d32d(const float *p0,
+// p0: f.0.p, p1: f.0.b
+static __global__ void __launch_bounds__(256) k_map_8412a4bf(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 98304u) return;
     const int i2 = (int)(id % 768u) * 4;
@@ -1358,54 +1362,53 @@ static int launch(bert_base *m, int when, void (*kernel)(P...), const char *name
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(bert_base *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_map_e465da38, "a.0.v.p.p.weights", 6912, 256, stream, v_a_0_k_p_w,
+    CALL(launch(m, ORDERED, k_map_21179172, "a.0.v.p.p.weights", 6912, 256, stream, v_a_0_k_p_w,
         v_a_0_v_p_w, v_a_0_q_p_w, v_a_0_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.0.v.split.weights", 9, 64, stream, v_a_0_q_p_b,
+    CALL(launch(m, ORDERED, k_map_6016e413, "a.0.v.split.weights", 9, 64, stream, v_a_0_q_p_b,
         v_a_0_v_p_b, v_a_0_k_p_b, v_a_0_v_split_weights));
-    CALL(launch(m, ORDERED, k_map_e465da38, "a.1.v.p.p.weights", 6912, 256, stream, v_a_1_k_p_w,
+    CALL(launch(m, ORDERED, k_map_21179172, "a.1.v.p.p.weights", 6912, 256, stream, v_a_1_k_p_w,
         v_a_1_v_p_w, v_a_1_q_p_w, v_a_1_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.1.v.split.weights", 9, 64, stream, v_a_1_q_p_b,
+    CALL(launch(m, ORDERED, k_map_6016e413, "a.1.v.split.weights", 9, 64, stream, v_a_1_q_p_b,
         v_a_1_v_p_b, v_a_1_k_p_b, v_a_1_v_split_weights));
-    CALL(launch(m, ORDERED, k_map_e465da38, "a.2.v.p.p.weights", 6912, 256, stream, v_a_2_k_p_w,
+    CALL(launch(m, ORDERED, k_map_21179172, "a.2.v.p.p.weights", 6912, 256, stream, v_a_2_k_p_w,
         v_a_2_v_p_w, v_a_2_q_p_w, v_a_2_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.2.v.split.weights", 9, 64, stream, v_a_2_q_p_b,
+    CALL(launch(m, ORDERED, k_map_6016e413, "a.2.v.split.weights", 9, 64, stream, v_a_2_q_p_b,
         v_a_2_v_p_b, v_a_2_k_p_b, v_a_2_v_split_weights));
-    CALL(launch(m, ORDERED, k_map_e465da38, "a.3.v.p.p.weights", 6912, 256, stream, v_a_3_k_p_w,
+    CALL(launch(m, ORDERED, k_map_21179172, "a.3.v.p.p.weights", 6912, 256, stream, v_a_3_k_p_w,
         v_a_3_v_p_w, v_a_3_q_p_w, v_a_3_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.3.v.split.weights", 9, 64, stream, v_a_3_q_p_b,
+    CALL(launch(m, ORDERED, k_map_6016e413, "a.3.v.split.weights", 9, 64, stream, v_a_3_q_p_b,
         v_a_3_v_p_b, v_a_3_k_p_b, v_a_3_v_split_weights));
-    CALL(launch(m, ORDERED, k_map_e465da38, "a.4.v.p.p.weights", 6912, 256, stream, v_a_4_k_p_w,
+    CALL(launch(m, ORDERED, k_map_21179172, "a.4.v.p.p.weights", 6912, 256, stream, v_a_4_k_p_w,
         v_a_4_v_p_w, v_a_4_q_p_w, v_a_4_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.4.v.split.weights", 9, 64, stream, v_a_4_q_p_b,
+    CALL(launch(m, ORDERED, k_map_6016e413, "a.4.v.split.weights", 9, 64, stream, v_a_4_q_p_b,
         v_a_4_v_p_b, v_a_4_k_p_b, v_a_4_v_split_weights));
-    CALL(launch(m, ORDERED, k_map_e465da38, "a.5.v.p.p.weights", 6912, 256, stream, v_a_5_k_p_w,
+    CALL(launch(m, ORDERED, k_map_21179172, "a.5.v.p.p.weights", 6912, 256, stream, v_a_5_k_p_w,
         v_a_5_v_p_w, v_a_5_q_p_w, v_a_5_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.5.v.split.weights", 9, 64, stream, v_a_5_q_p_b,
+    CALL(launch(m, ORDERED, k_map_6016e413, "a.5.v.split.weights", 9, 64, stream, v_a_5_q_p_b,
         v_a_5_v_p_b, v_a_5_k_p_b, v_a_5_v_split_weights));
-    CALL(launch(m, ORDERED, k_map_e465da38, "a.6.v.p.p.weights", 6912, 256, stream, v_a_6_k_p_w,
+    CALL(launch(m, ORDERED, k_map_21179172, "a.6.v.p.p.weights", 6912, 256, stream, v_a_6_k_p_w,
         v_a_6_v_p_w, v_a_6_q_p_w, v_a_6_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.6.v.split.weights", 9, 64, stream, v_a_6_q_p_b,
+    CALL(launch(m, ORDERED, k_map_6016e413, "a.6.v.split.weights", 9, 64, stream, v_a_6_q_p_b,
         v_a_6_v_p_b, v_a_6_k_p_b, v_a_6_v_split_weights));
-    CALL(launch(m, ORDERED, k_map_e465da38, "a.7.v.p.p.weights", 6912, 256, stream, v_a_7_k_p_w,
+    CALL(launch(m, ORDERED, k_map_21179172, "a.7.v.p.p.weights", 6912, 256, stream, v_a_7_k_p_w,
         v_a_7_v_p_w, v_a_7_q_p_w, v_a_7_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.7.v.split.weights", 9, 64, stream, v_a_7_q_p_b,
+    CALL(launch(m, ORDERED, k_map_6016e413, "a.7.v.split.weights", 9, 64, stream, v_a_7_q_p_b,
         v_a_7_v_p_b, v_a_7_k_p_b, v_a_7_v_split_weights));
-    CALL(launch(m, ORDERED, k_map_e465da38, "a.8.v.p.p.weights", 6912, 256, stream, v_a_8_k_p_w,
+    CALL(launch(m, ORDERED, k_map_21179172, "a.8.v.p.p.weights", 6912, 256, stream, v_a_8_k_p_w,
         v_a_8_v_p_w, v_a_8_q_p_w, v_a_8_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.8.v.split.weights", 9, 64, stream, v_a_8_q_p_b,
+    CALL(launch(m, ORDERED, k_map_6016e413, "a.8.v.split.weights", 9, 64, stream, v_a_8_q_p_b,
         v_a_8_v_p_b, v_a_8_k_p_b, v_a_8_v_split_weights));
-    CALL(launch(m, ORDERED, k_map_e465da38, "a.9.v.p.p.weights", 6912, 256, stream, v_a_9_k_p_w,
+    CALL(launch(m, ORDERED, k_map_21179172, "a.9.v.p.p.weights", 6912, 256, stream, v_a_9_k_p_w,
         v_a_9_v_p_w, v_a_9_q_p_w, v_a_9_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.9.v.split.weights", 9, 64, stream, v_a_9_q_p_b,
+    CALL(launch(m, ORDERED, k_map_6016e413, "a.9.v.split.weights", 9, 64, stream, v_a_9_q_p_b,
         v_a_9_v_p_b, v_a_9_k_p_b, v_a_9_v_split_weights));
-    CALL(launch(m, ORDERED, k_map_e465da38, "a.10.v.p.p.weights", 6912, 256, stream, v_a_10_k_p_w,
+    CALL(launch(m, ORDERED, k_map_21179172, "a.10.v.p.p.weights", 6912, 256, stream, v_a_10_k_p_w,
         v_a_10_v_p_w, v_a_10_q_p_w, v_a_10_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.10.v.split.weights", 9, 64, stream, v_a_10_q_p_b,
+    CALL(launch(m, ORDERED, k_map_6016e413, "a.10.v.split.weights", 9, 64, stream, v_a_10_q_p_b,
         v_a_10_v_p_b, v_a_10_k_p_b, v_a_10_v_split_weights));
-    CALL(launch(m, ORDERED, k_map_e465da38, "a.11.v.p.p.weights", 6912, 256, stream, v_a_11_k_p_w,
+    CALL(launch(m, ORDERED, k_map_21179172, "a.11.v.p.p.weights", 6912, 256, stream, v_a_11_k_p_w,
         v_a_11_v_p_w, v_a_11_q_p_w, v_a_11_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_fc0dc90e, "a.11.v.split.weights", 9, 64, stream, v_a_11_q_p_b,
+    CALL(launch(m, ORDERED, k_map_6016e413, "a.11.v.split.weights", 9, 64, stream, v_a_11_q_p_b,
         v_a_11_v_p_b, v_a_11_k_p_b, v_a_11_v_split_weights));
     return 0;
 }
@@ -1433,7 +1436,7 @@ static int check_device(bert_base *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_e465da38);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_21179172);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1446,14 +1449,12 @@ static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) 
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 340217856ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 85045248ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const bert_base_tensor *w = &bert_base_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -1526,11 +1527,9 @@ int bert_base_create(bert_base **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_1(bert_base *m, const void *const *in, void *const *out,
+static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
-    (void)in;
     (void)out;
-    (void)stream;
     // by merging: shared input
     // a.0.v.p.p.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * a.0.v.p.p.weights[i2,r0]
     // by merging: shared input
@@ -1543,14 +1542,14 @@ static int steps_1(bert_base *m, const void *const *in, void *const *out,
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_x, v_r_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.0", 128, 32, stream, v_r_0, v_n_0_scale, v_n_0_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.0", 128, 32, stream, v_r_0, v_n_0_scale, v_n_0_bias,
         v_n_0));
     // f.0.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * f.0.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_0_p, v_n_0, v_f_0_w, v_f_0_p));
-    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.0", 384, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
+    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.0", 384, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_0, v_g_0, v_b_0_w, v_b_0_b, v_n_0, v_s_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.0", 128, 32, stream, v_s_0, v_h_0_scale, v_h_0_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.0", 128, 32, stream, v_s_0, v_h_0_scale, v_h_0_bias,
         v_h_0));
     // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_1_v_split_merged, v_h_0, v_a_1_v_p_p_weights, v_a_1_v_split_weights,
@@ -1560,14 +1559,14 @@ static int steps_1(bert_base *m, const void *const *in, void *const *out,
         v_a_1_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.1", 128, 32, stream, v_r_1, v_n_1_scale, v_n_1_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.1", 128, 32, stream, v_r_1, v_n_1_scale, v_n_1_bias,
         v_n_1));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_1_p, v_n_1, v_f_1_w, v_f_1_p));
-    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.1", 384, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
+    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.1", 384, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_1, v_g_1, v_b_1_w, v_b_1_b, v_n_1, v_s_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.1", 128, 32, stream, v_s_1, v_h_1_scale, v_h_1_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.1", 128, 32, stream, v_s_1, v_h_1_scale, v_h_1_bias,
         v_h_1));
     // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_2_v_split_merged, v_h_1, v_a_2_v_p_p_weights, v_a_2_v_split_weights,
@@ -1577,14 +1576,14 @@ static int steps_1(bert_base *m, const void *const *in, void *const *out,
         v_a_2_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.2", 128, 32, stream, v_r_2, v_n_2_scale, v_n_2_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.2", 128, 32, stream, v_r_2, v_n_2_scale, v_n_2_bias,
         v_n_2));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_2_p, v_n_2, v_f_2_w, v_f_2_p));
-    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.2", 384, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
+    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.2", 384, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_2, v_g_2, v_b_2_w, v_b_2_b, v_n_2, v_s_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.2", 128, 32, stream, v_s_2, v_h_2_scale, v_h_2_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.2", 128, 32, stream, v_s_2, v_h_2_scale, v_h_2_bias,
         v_h_2));
     // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_3_v_split_merged, v_h_2, v_a_3_v_p_p_weights, v_a_3_v_split_weights,
@@ -1594,14 +1593,14 @@ static int steps_1(bert_base *m, const void *const *in, void *const *out,
         v_a_3_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.3", 128, 32, stream, v_r_3, v_n_3_scale, v_n_3_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.3", 128, 32, stream, v_r_3, v_n_3_scale, v_n_3_bias,
         v_n_3));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_3_p, v_n_3, v_f_3_w, v_f_3_p));
-    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.3", 384, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
+    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.3", 384, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_3, v_g_3, v_b_3_w, v_b_3_b, v_n_3, v_s_3, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.3", 128, 32, stream, v_s_3, v_h_3_scale, v_h_3_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.3", 128, 32, stream, v_s_3, v_h_3_scale, v_h_3_bias,
         v_h_3));
     // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_4_v_split_merged, v_h_3, v_a_4_v_p_p_weights, v_a_4_v_split_weights,
@@ -1611,23 +1610,22 @@ static int steps_1(bert_base *m, const void *const *in, void *const *out,
         v_a_4_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.4", 128, 32, stream, v_r_4, v_n_4_scale, v_n_4_bias,
-        v_n_4));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_4_p, v_n_4, v_f_4_w, v_f_4_p));
-    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.4", 384, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_4, v_g_4, v_b_4_w, v_b_4_b, v_n_4, v_s_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.4", 128, 32, stream, v_s_4, v_h_4_scale, v_h_4_bias,
-        v_h_4));
     return 0;
 }
 
-static int steps_2(bert_base *m, const void *const *in, void *const *out,
+static int steps_from_n_4(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
     (void)out;
-    (void)stream;
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.4", 128, 32, stream, v_r_4, v_n_4_scale, v_n_4_bias,
+        v_n_4));
+    // as f.0.p
+    CALL(gemm_run(m, &gemm_f_4_p, v_n_4, v_f_4_w, v_f_4_p));
+    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.4", 384, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
+    // as r.0
+    CALL(matmul_run(m, MATMUL_s_4, v_g_4, v_b_4_w, v_b_4_b, v_n_4, v_s_4, v_workspace));
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.4", 128, 32, stream, v_s_4, v_h_4_scale, v_h_4_bias,
+        v_h_4));
     // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_5_v_split_merged, v_h_4, v_a_5_v_p_p_weights, v_a_5_v_split_weights,
         NULL, v_a_5_v_split_merged, v_workspace));
@@ -1636,14 +1634,14 @@ static int steps_2(bert_base *m, const void *const *in, void *const *out,
         v_a_5_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.5", 128, 32, stream, v_r_5, v_n_5_scale, v_n_5_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.5", 128, 32, stream, v_r_5, v_n_5_scale, v_n_5_bias,
         v_n_5));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_5_p, v_n_5, v_f_5_w, v_f_5_p));
-    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.5", 384, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
+    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.5", 384, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_5, v_g_5, v_b_5_w, v_b_5_b, v_n_5, v_s_5, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.5", 128, 32, stream, v_s_5, v_h_5_scale, v_h_5_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.5", 128, 32, stream, v_s_5, v_h_5_scale, v_h_5_bias,
         v_h_5));
     // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_6_v_split_merged, v_h_5, v_a_6_v_p_p_weights, v_a_6_v_split_weights,
@@ -1653,14 +1651,14 @@ static int steps_2(bert_base *m, const void *const *in, void *const *out,
         v_a_6_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.6", 128, 32, stream, v_r_6, v_n_6_scale, v_n_6_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.6", 128, 32, stream, v_r_6, v_n_6_scale, v_n_6_bias,
         v_n_6));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_6_p, v_n_6, v_f_6_w, v_f_6_p));
-    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.6", 384, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
+    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.6", 384, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_6, v_g_6, v_b_6_w, v_b_6_b, v_n_6, v_s_6, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.6", 128, 32, stream, v_s_6, v_h_6_scale, v_h_6_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.6", 128, 32, stream, v_s_6, v_h_6_scale, v_h_6_bias,
         v_h_6));
     // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_7_v_split_merged, v_h_6, v_a_7_v_p_p_weights, v_a_7_v_split_weights,
@@ -1670,31 +1668,37 @@ static int steps_2(bert_base *m, const void *const *in, void *const *out,
         v_a_7_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.7", 128, 32, stream, v_r_7, v_n_7_scale, v_n_7_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.7", 128, 32, stream, v_r_7, v_n_7_scale, v_n_7_bias,
         v_n_7));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_7_p, v_n_7, v_f_7_w, v_f_7_p));
-    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.7", 384, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
+    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.7", 384, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_7, v_g_7, v_b_7_w, v_b_7_b, v_n_7, v_s_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.7", 128, 32, stream, v_s_7, v_h_7_scale, v_h_7_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.7", 128, 32, stream, v_s_7, v_h_7_scale, v_h_7_bias,
         v_h_7));
     // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_8_v_split_merged, v_h_7, v_a_8_v_p_p_weights, v_a_8_v_split_weights,
         NULL, v_a_8_v_split_merged, v_workspace));
+    return 0;
+}
+
+static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
     // a.8.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.8", 128, 32, stream, v_r_8, v_n_8_scale, v_n_8_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.8", 128, 32, stream, v_r_8, v_n_8_scale, v_n_8_bias,
         v_n_8));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_8_p, v_n_8, v_f_8_w, v_f_8_p));
-    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.8", 384, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
+    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.8", 384, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_8, v_g_8, v_b_8_w, v_b_8_b, v_n_8, v_s_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.8", 128, 32, stream, v_s_8, v_h_8_scale, v_h_8_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.8", 128, 32, stream, v_s_8, v_h_8_scale, v_h_8_bias,
         v_h_8));
     // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_9_v_split_merged, v_h_8, v_a_9_v_p_p_weights, v_a_9_v_split_weights,
@@ -1704,23 +1708,15 @@ static int steps_2(bert_base *m, const void *const *in, void *const *out,
         v_a_9_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.9", 128, 32, stream, v_r_9, v_n_9_scale, v_n_9_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.9", 128, 32, stream, v_r_9, v_n_9_scale, v_n_9_bias,
         v_n_9));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_9_p, v_n_9, v_f_9_w, v_f_9_p));
-    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.9", 384, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
+    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.9", 384, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_9, v_g_9, v_b_9_w, v_b_9_b, v_n_9, v_s_9, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.9", 128, 32, stream, v_s_9, v_h_9_scale, v_h_9_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.9", 128, 32, stream, v_s_9, v_h_9_scale, v_h_9_bias,
         v_h_9));
-    return 0;
-}
-
-static int steps_3(bert_base *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_10_v_split_merged, v_h_9, v_a_10_v_p_p_weights,
         v_a_10_v_split_weights, NULL, v_a_10_v_split_merged, v_workspace));
@@ -1729,14 +1725,14 @@ static int steps_3(bert_base *m, const void *const *in, void *const *out,
         v_a_10_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.10", 128, 32, stream, v_r_10, v_n_10_scale,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.10", 128, 32, stream, v_r_10, v_n_10_scale,
         v_n_10_bias, v_n_10));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_10_p, v_n_10, v_f_10_w, v_f_10_p));
-    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.10", 384, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
+    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.10", 384, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_10, v_g_10, v_b_10_w, v_b_10_b, v_n_10, v_s_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "h.10", 128, 32, stream, v_s_10, v_h_10_scale,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.10", 128, 32, stream, v_s_10, v_h_10_scale,
         v_h_10_bias, v_h_10));
     // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_11_v_split_merged, v_h_10, v_a_11_v_p_p_weights,
@@ -1746,24 +1742,23 @@ static int steps_3(bert_base *m, const void *const *in, void *const *out,
         v_a_11_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "n.11", 128, 32, stream, v_r_11, v_n_11_scale,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.11", 128, 32, stream, v_r_11, v_n_11_scale,
         v_n_11_bias, v_n_11));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_11_p, v_n_11, v_f_11_w, v_f_11_p));
-    CALL(launch(m, ORDERED, k_map_a0f4d32d, "g.11", 384, 256, stream, v_f_11_p, v_f_11_b, v_g_11));
+    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.11", 384, 256, stream, v_f_11_p, v_f_11_b, v_g_11));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_11, v_g_11, v_b_11_w, v_b_11_b, v_n_11, v_s_11, v_workspace));
-    CALL(launch(m, ORDERED, k_row_c43a53a9, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
+    CALL(launch(m, ORDERED, k_row_03e7db9c, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
         v_y));
     return 0;
 }
 
-static int steps(bert_base *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    int r = steps_1(m, in, out, stream);
-    if (!r) r = steps_2(m, in, out, stream);
-    if (!r) r = steps_3(m, in, out, stream);
-    return r;
+static int steps(bert_base *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(steps_from_a_0_v_split_merged(m, in, out, stream));
+    CALL(steps_from_n_4(m, in, out, stream));
+    CALL(steps_from_a_8_o(m, in, out, stream));
+    return 0;
 }
 
 static int check_run(bert_base *m, const void *const *in, void *const *out) {

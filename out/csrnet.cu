@@ -12,16 +12,16 @@
 // libraries cuBLAS (596 MB) 15 steps, without it up to 63.4 us more
 // by        basis change 33, digit re-layout 4, summation splitting 2
 //     7.1 us est. v1.a             k_product_1d1844ba
-//    11.5 us est. v1.b.c.sum.data  k_basis_9b896829
+//    11.5 us est. v1.b.c.sum.data  k_basis_b53c446b
 //    25.6 us est. v1.b.c.sum.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    11.9 us est. v1.b             k_basis_01473bae
-//     4.2 us est. p1               k_reduce_8d511b0c
-//     3.5 us est. v2.a.c.sum.data  k_basis_85af818e
+//    11.9 us est. v1.b             k_basis_24ac75ba
+//     4.2 us est. p1               k_reduce_0cb76bc4
+//     3.5 us est. v2.a.c.sum.data  k_basis_dbc34d11
 //    13.1 us est. v2.a.c.sum.product cuBLAS sgemm 128 x 784 x 64, batch 36
-//     5.1 us est. v2.a             k_basis_90226bbe
-//     5.6 us est. v2.b.c.sum.data  k_basis_d7af3d13
+//     5.1 us est. v2.a             k_basis_6fafe777
+//     5.6 us est. v2.b.c.sum.data  k_basis_5e13ec8d
 //    24.9 us est. v2.b.c.sum.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     5.1 us est. v2.b             k_basis_90226bbe
+//     5.1 us est. v2.b             k_basis_6fafe777
 //     4.0 us est. v3.a.c.sum.data  k_stitch_644705bc
 //    18.7 us est. v3.a.c.sum.product cuBLAS sgemm 256 x 196 x 128, batch 36
 //     5.1 us est. v3.b.c.sum.data  k_stitch_450feaa2
@@ -29,30 +29,30 @@
 //     5.1 us est. v3.c.c.sum.data  k_stitch_450feaa2
 //    36.0 us est. v3.c.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
 //     3.2 us est. p3               k_stitch_330b4b71
-//     1.8 us est. v4.a.c.sum.data  k_basis_8a5ef0ea
+//     1.8 us est. v4.a.c.sum.data  k_basis_357a0753
 //    22.0 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
 //     3.4 us est. v4.b.c.sum.data  k_stitch_7000a1f0
 //    38.3 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
 //     3.4 us est. v4.c.c.sum.data  k_stitch_7000a1f0
 //    38.3 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     2.2 us est. d1.c.sum.digits.split k_basis_861d83a4
-//     2.7 us est. d1.c.sum.data    k_basis_1e79a85e
+//     2.2 us est. d1.c.sum.digits.split k_basis_232298b5
+//     2.7 us est. d1.c.sum.data    k_basis_64889adf
 //    39.5 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
 //     2.8 us est. d2.c.sum.digits  k_stitch_05cf0562
-//     2.7 us est. d2.c.sum.data    k_basis_ff8123a2
+//     2.7 us est. d2.c.sum.data    k_basis_bfd98c18
 //    39.5 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
 //     2.8 us est. d3.c.sum.digits  k_stitch_05cf0562
-//     2.7 us est. d3.c.sum.data    k_basis_ff8123a2
+//     2.7 us est. d3.c.sum.data    k_basis_bfd98c18
 //    39.5 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
 //     2.8 us est. d4.c.sum.digits  k_stitch_05cf0562
-//     2.7 us est. d4.c.sum.data    k_basis_ff8123a2
+//     2.7 us est. d4.c.sum.data    k_basis_bfd98c18
 //    22.8 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
 //     2.3 us est. d5.c.sum.digits  k_stitch_a0874154
-//     2.0 us est. d5.c.sum.data    k_basis_01024980
+//     2.0 us est. d5.c.sum.data    k_basis_200439c9
 //     8.1 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
-//     1.6 us est. d5.split         k_basis_f2f76c62
+//     1.6 us est. d5.split         k_basis_cc3e52ec
 //     4.5 us est. d6.c.sum.part    cuBLAS sgemm 576 x 784 x 128
-//     1.6 us est. d6               k_reduce_da38c807
+//     1.6 us est. d6               k_reduce_45d901c4
 //     1.3 us est. y                k_reduce_73e77ca5
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -222,42 +222,42 @@ const csrnet_info *csrnet_describe(void);
 #define v_d6 ARENA(0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 256, 1},  // k
-    {512, 256, 4, 1},  // b
-    {768, 512, 6912, 1},  // v1.a.k
-    {7680, 7424, 256, 1},  // v1.a.b
-    {7936, 0, 147456, 0},  // v1.b.k
-    {155392, 7680, 256, 1},  // v1.b.b
-    {155648, 147456, 294912, 0},  // v2.a.k
-    {450560, 7936, 512, 1},  // v2.a.b
-    {451072, 442368, 589824, 0},  // v2.b.k
-    {1040896, 8448, 512, 1},  // v2.b.b
-    {1041408, 1032192, 1179648, 0},  // v3.a.k
-    {2221056, 8960, 1024, 1},  // v3.a.b
-    {2222080, 2211840, 2359296, 0},  // v3.b.k
-    {4581376, 9984, 1024, 1},  // v3.b.b
-    {4582400, 4571136, 2359296, 0},  // v3.c.k
-    {6941696, 11008, 1024, 1},  // v3.c.b
-    {6942720, 6930432, 4718592, 0},  // v4.a.k
-    {11661312, 12032, 2048, 1},  // v4.a.b
-    {11663360, 11649024, 9437184, 0},  // v4.b.k
-    {21100544, 14080, 2048, 1},  // v4.b.b
-    {21102592, 21086208, 9437184, 0},  // v4.c.k
-    {30539776, 16128, 2048, 1},  // v4.c.b
-    {30541824, 30523392, 9437184, 0},  // d1.k
-    {39979008, 18176, 2048, 1},  // d1.b
-    {39981056, 39960576, 9437184, 0},  // d2.k
-    {49418240, 20224, 2048, 1},  // d2.b
-    {49420288, 49397760, 9437184, 0},  // d3.k
-    {58857472, 22272, 2048, 1},  // d3.b
-    {58859520, 58834944, 4718592, 0},  // d4.k
-    {63578112, 24320, 1024, 1},  // d4.b
-    {63579136, 63553536, 1179648, 0},  // d5.k
-    {64758784, 25344, 512, 1},  // d5.b
-    {64759296, 64733184, 294912, 0},  // d6.k
-    {65054208, 25856, 256, 1},  // d6.b
+    {0, 1, 0},  // k
+    {1, 1, 256},  // b
+    {2, 1, 512},  // v1.a.k
+    {3, 1, 7424},  // v1.a.b
+    {4, 0, 0},  // v1.b.k
+    {5, 1, 7680},  // v1.b.b
+    {6, 0, 147456},  // v2.a.k
+    {7, 1, 7936},  // v2.a.b
+    {8, 0, 442368},  // v2.b.k
+    {9, 1, 8448},  // v2.b.b
+    {10, 0, 1032192},  // v3.a.k
+    {11, 1, 8960},  // v3.a.b
+    {12, 0, 2211840},  // v3.b.k
+    {13, 1, 9984},  // v3.b.b
+    {14, 0, 4571136},  // v3.c.k
+    {15, 1, 11008},  // v3.c.b
+    {16, 0, 6930432},  // v4.a.k
+    {17, 1, 12032},  // v4.a.b
+    {18, 0, 11649024},  // v4.b.k
+    {19, 1, 14080},  // v4.b.b
+    {20, 0, 21086208},  // v4.c.k
+    {21, 1, 16128},  // v4.c.b
+    {22, 0, 30523392},  // d1.k
+    {23, 1, 18176},  // d1.b
+    {24, 0, 39960576},  // d2.k
+    {25, 1, 20224},  // d2.b
+    {26, 0, 49397760},  // d3.k
+    {27, 1, 22272},  // d3.b
+    {28, 0, 58834944},  // d4.k
+    {29, 1, 24320},  // d4.b
+    {30, 0, 63553536},  // d5.k
+    {31, 1, 25344},  // d5.b
+    {32, 0, 64733184},  // d6.k
+    {33, 1, 25856},  // d6.b
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -387,9 +387,9 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // d5.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d5.c.sum.digits[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_350e1612(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_3d9b7d9b(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i3 = (int)(id % 256u);
@@ -422,9 +422,9 @@ static __global__ void __launch_bounds__(64) k_basis_350e1612(const float *__res
 // by basis change F(4x4,3x3)
 // d4.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d4.c.sum.digits[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_24e8e5d9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_ad673d24(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 131072u) return;
     const int i3 = (int)(id % 512u);
@@ -457,9 +457,9 @@ static __global__ void __launch_bounds__(256) k_basis_24e8e5d9(const float *__re
 // by basis change F(4x4,3x3)
 // d3.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * d3.c.sum.digits[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_a3144c45(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_e7b8c0d1(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 262144u) return;
     const int i3 = (int)(id % 512u);
@@ -492,9 +492,9 @@ static __global__ void __launch_bounds__(256) k_basis_a3144c45(const float *__re
 // by basis change F(4x4,3x3)
 // v4.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v4.a.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_d123ce37(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_c60ae7f7(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 131072u) return;
     const int i3 = (int)(id % 256u);
@@ -527,9 +527,9 @@ static __global__ void __launch_bounds__(256) k_basis_d123ce37(const float *__re
 // by basis change F(4x4,3x3)
 // v3.c.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.c.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_14756834(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_76cd4e9b(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 65536u) return;
     const int i3 = (int)(id % 256u);
@@ -562,9 +562,9 @@ static __global__ void __launch_bounds__(128) k_basis_14756834(const float *__re
 // by basis change F(4x4,3x3)
 // v3.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v3.a.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_16327153(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_976827ec(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i3 = (int)(id % 128u);
@@ -597,9 +597,9 @@ static __global__ void __launch_bounds__(64) k_basis_16327153(const float *__res
 // by basis change F(4x4,3x3)
 // v2.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.b.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
@@ -632,9 +632,9 @@ static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__res
 // by basis change F(4x4,3x3)
 // v2.a.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v2.a.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_01758107(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_d76dedeb(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8192u) return;
     const int i3 = (int)(id % 64u);
@@ -667,9 +667,9 @@ static __global__ void __launch_bounds__(64) k_basis_01758107(const float *__res
 // by basis change F(4x4,3x3)
 // v1.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.g[i0,r0] * v1.b.k[i2,i3,r0,r1] *
 //     v1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
@@ -720,6 +720,7 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // v1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,i2+r1-1,i3+r2-1] * v1.a.k[i1,r0,r1,r2] where i2 in
 //     0:224, i3 in 0:224, pad x 0
 // v1.a[0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1])
+// p0: v1.a.k, p1: x, p2: v1.a.b
 static __global__ void __launch_bounds__(256) k_product_1d1844ba(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
@@ -776,9 +777,9 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // v1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:56, i4 in 0:56, pad v1.a 0
-static __global__ void __launch_bounds__(256) k_basis_9b896829(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_b53c446b(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 200704u) return;
     const int i4 = (int)(id % 56u);
@@ -832,9 +833,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // v1.b.c.sum[0,i1,i2,i3] = sum(r0,r1) v1.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
 // v1.b[0,i1,i2,i3] = relu(v1.b.c.sum[0,i1,i2,i3] + v1.b.b[i1])
-static __global__ void __launch_bounds__(256) k_basis_01473bae(const float *p0,
+// p0: v1.b.c.sum.product, p1: v1.b.b
+static __global__ void __launch_bounds__(256) k_basis_24ac75ba(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 200704u) return;
     const int i3 = (int)(id % 56u);
@@ -867,9 +869,9 @@ static __global__ void __launch_bounds__(256) k_basis_01473bae(const float *p0,
 
 // p1[0,i1,i2,i3] = max(r0,r1) v1.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:112, i3 in 0:112, r0 in
 //     0:2, r1 in 0:2
-static __global__ void __launch_bounds__(256) k_reduce_8d511b0c(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_0cb76bc4(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 100352u) return;
     const int i3 = (int)(id % 28u) * 4;
@@ -911,9 +913,9 @@ static __global__ void __launch_bounds__(256) k_reduce_8d511b0c(const float *p0,
 // by basis change F(4x4,3x3)
 // v2.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p1[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
 //     * v1.b.c.sum.bt[i1,r1] where i3 in 0:28, i4 in 0:28, pad p1 0
-static __global__ void __launch_bounds__(128) k_basis_85af818e(const float *p0,
+static __global__ void __launch_bounds__(128) k_basis_dbc34d11(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 50176u) return;
     const int i4 = (int)(id % 28u);
@@ -952,9 +954,10 @@ static __global__ void __launch_bounds__(128) k_basis_85af818e(const float *p0,
 // v2.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v2.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:112, i3 in 0:112
 // v2.a[0,i1,i2,i3] = relu(v2.a.c.sum[0,i1,i2,i3] + v2.a.b[i1])
-static __global__ void __launch_bounds__(256) k_basis_90226bbe(const float *p0,
+// p0: v2.a.c.sum.product, p1: v2.a.b
+static __global__ void __launch_bounds__(256) k_basis_6fafe777(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 100352u) return;
     const int i3 = (int)(id % 28u);
@@ -988,9 +991,9 @@ static __global__ void __launch_bounds__(256) k_basis_90226bbe(const float *p0,
 // by basis change F(4x4,3x3)
 // v2.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v2.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:28, i4 in 0:28, pad v2.a 0
-static __global__ void __launch_bounds__(256) k_basis_d7af3d13(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_5e13ec8d(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 100352u) return;
     const int i4 = (int)(id % 28u);
@@ -1180,6 +1183,7 @@ static __device__ __forceinline__ void slice_basis_2648f63f(const float *p0, flo
 }
 
 // v3.a by slices in shared memory, then v3.b.c.sum.data
+// p0: v3.a.c.sum.product, p1: v3.a.b
 static __global__ void __launch_bounds__(224) k_stitch_450feaa2(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
@@ -1229,6 +1233,7 @@ static __device__ __forceinline__ void slice_reduce_433b163c(const float *p0, fl
 }
 
 // v3.c by slices in shared memory, then p3
+// p0: v3.c.c.sum.product, p1: v3.c.b
 static __global__ void __launch_bounds__(224) k_stitch_330b4b71(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
@@ -1245,9 +1250,9 @@ static __global__ void __launch_bounds__(224) k_stitch_330b4b71(const float *p0,
 // by basis change F(4x4,3x3)
 // v4.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p3[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
 //     * v1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad p3 0
-static __global__ void __launch_bounds__(64) k_basis_8a5ef0ea(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_357a0753(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 7u);
@@ -1352,6 +1357,7 @@ static __device__ __forceinline__ void slice_basis_5c11f843(const float *p0, flo
 }
 
 // v4.a by slices in shared memory, then v4.b.c.sum.data
+// p0: v4.a.c.sum.product, p1: v4.a.b
 static __global__ void __launch_bounds__(128) k_stitch_7000a1f0(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[1568];
@@ -1369,9 +1375,10 @@ static __global__ void __launch_bounds__(128) k_stitch_7000a1f0(const float *p0,
 // v4.c.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.c.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // d1.c.sum.digits.split[0,i1,i2,i3] = relu(v4.c.c.sum[0,i1,i2,i3] + v4.c.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_861d83a4(const float *p0,
+// p0: v4.c.c.sum.product, p1: v4.c.b
+static __global__ void __launch_bounds__(64) k_basis_232298b5(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 7u);
@@ -1406,9 +1413,9 @@ static __global__ void __launch_bounds__(64) k_basis_861d83a4(const float *p0,
 // d1.c.sum.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d1.c.sum.digits[0,i3,i4,i2,4*i5+r0-1,4*i6+r1-1]
 //     * v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad
 //     d1.c.sum.digits 0
-static __global__ void __launch_bounds__(64) k_basis_1e79a85e(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_64889adf(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
@@ -1500,6 +1507,7 @@ static __device__ __forceinline__ void slice_map_152d45f4(const float *p0,
 }
 
 // d1.c.sum.phases by slices in shared memory, then d2.c.sum.digits
+// p0: d1.c.sum.product, p1: d1.b
 static __global__ void __launch_bounds__(256) k_stitch_05cf0562(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
@@ -1517,9 +1525,9 @@ static __global__ void __launch_bounds__(256) k_stitch_05cf0562(const float *p0,
 // d2.c.sum.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d2.c.sum.digits[0,i3,i4,i2,4*i5+r0-1,4*i6+r1-1]
 //     * v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad
 //     d2.c.sum.digits 0
-static __global__ void __launch_bounds__(64) k_basis_ff8123a2(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_bfd98c18(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
@@ -1611,6 +1619,7 @@ static __device__ __forceinline__ void slice_map_f61eef62(const float *p0,
 }
 
 // d4.c.sum.phases by slices in shared memory, then d5.c.sum.digits
+// p0: d4.c.sum.product, p1: d4.b
 static __global__ void __launch_bounds__(256) k_stitch_a0874154(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
@@ -1628,9 +1637,9 @@ static __global__ void __launch_bounds__(256) k_stitch_a0874154(const float *p0,
 // d5.c.sum.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d5.c.sum.digits[0,i3,i4,i2,4*i5+r0-1,4*i6+r1-1]
 //     * v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad
 //     d5.c.sum.digits 0
-static __global__ void __launch_bounds__(64) k_basis_01024980(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_200439c9(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i6 = (int)(id % 4u);
@@ -1671,9 +1680,10 @@ static __global__ void __launch_bounds__(64) k_basis_01024980(const float *p0,
 // d5.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d5.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
 // d5.split[i0,i1,0,i3,i4,i5] = relu(d5.c.sum.phases[i0,i1,0,i3,i4,i5] + d5.b[i3])
-static __global__ void __launch_bounds__(64) k_basis_f2f76c62(const float *p0,
+// p0: d5.c.sum.product, p1: d5.b
+static __global__ void __launch_bounds__(64) k_basis_cc3e52ec(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8192u) return;
     const int i5 = (int)(id % 4u);
@@ -1714,9 +1724,10 @@ static __global__ void __launch_bounds__(64) k_basis_f2f76c62(const float *p0,
 // d6.c.sum[0,i1,i2,i3] = sum(r0,r1) d6.c.sum.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:28,
 //     i3 in 0:28, pad d6.c.sum.part 0
 // d6[0,i1,i2,i3] = relu(d6.c.sum[0,i1,i2,i3] + d6.b[i1])
-static __global__ void __launch_bounds__(128) k_reduce_da38c807(const float *p0,
+// p0: d6.c.sum.part, p1: d6.b
+static __global__ void __launch_bounds__(128) k_reduce_45d901c4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 28u);
@@ -1739,6 +1750,7 @@ static __global__ void __launch_bounds__(128) k_reduce_da38c807(const float *p0,
 
 // y.sum[0,0,i2,i3] = sum(r0) d6[0,r0,i2,i3] * k[0,r0,0,0]
 // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b[0]
+// p0: d6, p1: k, p2: b
 static __global__ void __launch_bounds__(256) k_reduce_73e77ca5(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][16];
@@ -1934,34 +1946,33 @@ static int launch(csrnet *m, int when, void (*kernel)(P...), const char *name, d
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_350e1612, "d5.c.sum.filter", 512, 64, stream, v_d5_k,
+    CALL(launch(m, ORDERED, k_basis_3d9b7d9b, "d5.c.sum.filter", 512, 64, stream, v_d5_k,
         v_d5_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_24e8e5d9, "d4.c.sum.filter", 512, 256, stream, v_d4_k,
+    CALL(launch(m, ORDERED, k_basis_ad673d24, "d4.c.sum.filter", 512, 256, stream, v_d4_k,
         v_d4_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "d3.c.sum.filter", 1024, 256, stream, v_d3_k,
+    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "d3.c.sum.filter", 1024, 256, stream, v_d3_k,
         v_d3_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "d2.c.sum.filter", 1024, 256, stream, v_d2_k,
+    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "d2.c.sum.filter", 1024, 256, stream, v_d2_k,
         v_d2_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "d1.c.sum.filter", 1024, 256, stream, v_d1_k,
+    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "d1.c.sum.filter", 1024, 256, stream, v_d1_k,
         v_d1_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "v4.c.c.sum.filter", 1024, 256, stream, v_v4_c_k,
+    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "v4.c.c.sum.filter", 1024, 256, stream, v_v4_c_k,
         v_v4_c_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "v4.b.c.sum.filter", 1024, 256, stream, v_v4_b_k,
+    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "v4.b.c.sum.filter", 1024, 256, stream, v_v4_b_k,
         v_v4_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_d123ce37, "v4.a.c.sum.filter", 512, 256, stream, v_v4_a_k,
+    CALL(launch(m, ORDERED, k_basis_c60ae7f7, "v4.a.c.sum.filter", 512, 256, stream, v_v4_a_k,
         v_v4_a_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_14756834, "v3.c.c.sum.filter", 512, 128, stream, v_v3_c_k,
+    CALL(launch(m, ORDERED, k_basis_76cd4e9b, "v3.c.c.sum.filter", 512, 128, stream, v_v3_c_k,
         v_v3_c_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_14756834, "v3.b.c.sum.filter", 512, 128, stream, v_v3_b_k,
+    CALL(launch(m, ORDERED, k_basis_76cd4e9b, "v3.b.c.sum.filter", 512, 128, stream, v_v3_b_k,
         v_v3_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_16327153, "v3.a.c.sum.filter", 512, 64, stream, v_v3_a_k,
+    CALL(launch(m, ORDERED, k_basis_976827ec, "v3.a.c.sum.filter", 512, 64, stream, v_v3_a_k,
         v_v3_a_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "v2.b.c.sum.filter", 256, 64, stream, v_v2_b_k,
+    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "v2.b.c.sum.filter", 256, 64, stream, v_v2_b_k,
         v_v2_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_01758107, "v2.a.c.sum.filter", 128, 64, stream, v_v2_a_k,
+    CALL(launch(m, ORDERED, k_basis_d76dedeb, "v2.a.c.sum.filter", 128, 64, stream, v_v2_a_k,
         v_v2_a_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "v1.b.c.sum.filter", 64, 64, stream, v_v1_b_k,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "v1.b.c.sum.filter", 64, 64, stream, v_v1_b_k,
         v_v1_b_c_sum_filter));
     // d6.c.sum.part.filter[i0,i1,i2,i3] = d6.k[i0,i3,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "d6.c.sum.part.filter", 288, 256, stream, v_d6_k,
@@ -1992,7 +2003,7 @@ static int check_device(csrnet *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_350e1612);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_3d9b7d9b);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2013,14 +2024,12 @@ static int upload(csrnet *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 259253760ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 65028096ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const csrnet_tensor *w = &csrnet_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -2075,36 +2084,34 @@ int csrnet_create(csrnet **out, const void *weights, size_t bytes, const csrnet_
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_1(csrnet *m, const void *const *in, void *const *out,
+static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
-    (void)in;
     (void)out;
-    (void)stream;
     CALL(launch(m, ORDERED, k_product_1d1844ba, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
         v_v1_a));
-    CALL(launch(m, EARLY, k_basis_9b896829, "v1.b.c.sum.data", 784, 256, stream, v_v1_a,
+    CALL(launch(m, EARLY, k_basis_b53c446b, "v1.b.c.sum.data", 784, 256, stream, v_v1_a,
         v_v1_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // v1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v1.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     v1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v1_b_c_sum_product, v_v1_b_c_sum_filter, v_v1_b_c_sum_data,
         v_v1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_01473bae, "v1.b", 784, 256, stream, v_v1_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_24ac75ba, "v1.b", 784, 256, stream, v_v1_b_c_sum_product,
         v_v1_b_b, v_v1_b));
-    CALL(launch(m, EARLY, k_reduce_8d511b0c, "p1", 392, 256, stream, v_v1_b, v_p1));
-    CALL(launch(m, EARLY, k_basis_85af818e, "v2.a.c.sum.data", 392, 128, stream, v_p1,
+    CALL(launch(m, EARLY, k_reduce_0cb76bc4, "p1", 392, 256, stream, v_v1_b, v_p1));
+    CALL(launch(m, EARLY, k_basis_dbc34d11, "v2.a.c.sum.data", 392, 128, stream, v_p1,
         v_v2_a_c_sum_data));
     // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v2_a_c_sum_product, v_v2_a_c_sum_filter, v_v2_a_c_sum_data,
         v_v2_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_90226bbe, "v2.a", 392, 256, stream, v_v2_a_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_6fafe777, "v2.a", 392, 256, stream, v_v2_a_c_sum_product,
         v_v2_a_b, v_v2_a));
-    CALL(launch(m, EARLY, k_basis_d7af3d13, "v2.b.c.sum.data", 392, 256, stream, v_v2_a,
+    CALL(launch(m, EARLY, k_basis_5e13ec8d, "v2.b.c.sum.data", 392, 256, stream, v_v2_a,
         v_v2_b_c_sum_data));
     // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v2_b_c_sum_product, v_v2_b_c_sum_filter, v_v2_b_c_sum_data,
         v_v2_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_90226bbe, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_6fafe777, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
         v_v2_b_b, v_v2_b));
     CALL(launch(m, EARLY, k_stitch_644705bc, "v3.a.c.sum.data", 128, 256, stream, v_v2_b,
         v_v3_a_c_sum_data));
@@ -2123,7 +2130,7 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
         v_v3_c_c_sum_product));
     CALL(launch(m, ORDERED, k_stitch_330b4b71, "p3", 256, 224, stream, v_v3_c_c_sum_product,
         v_v3_c_b, v_p3));
-    CALL(launch(m, EARLY, k_basis_8a5ef0ea, "v4.a.c.sum.data", 196, 64, stream, v_p3,
+    CALL(launch(m, EARLY, k_basis_357a0753, "v4.a.c.sum.data", 196, 64, stream, v_p3,
         v_v4_a_c_sum_data));
     // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v4_a_c_sum_product, v_v4_a_c_sum_filter, v_v4_a_c_sum_data,
@@ -2138,9 +2145,9 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
     // as v1.b.c.sum.product
     CALL(gemm_run(m, &gemm_v4_c_c_sum_product, v_v4_c_c_sum_filter, v_v4_c_c_sum_data,
         v_v4_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_861d83a4, "d1.c.sum.digits.split", 392, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_232298b5, "d1.c.sum.digits.split", 392, 64, stream,
         v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
-    CALL(launch(m, EARLY, k_basis_1e79a85e, "d1.c.sum.data", 512, 64, stream,
+    CALL(launch(m, EARLY, k_basis_64889adf, "d1.c.sum.data", 512, 64, stream,
         v_d1_c_sum_digits_split, v_d1_c_sum_data));
     // by digit re-layout; basis change F(4x4,3x3)
     // d1.c.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.sum.data[i0,i1,r0,i3,i4,i5,i6] *
@@ -2149,57 +2156,54 @@ static int steps_1(csrnet *m, const void *const *in, void *const *out,
         v_d1_c_sum_product));
     CALL(launch(m, ORDERED, k_stitch_05cf0562, "d2.c.sum.digits", 512, dim3(64, 4), stream,
         v_d1_c_sum_product, v_d1_b, v_d2_c_sum_digits));
-    CALL(launch(m, EARLY, k_basis_ff8123a2, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
+    CALL(launch(m, EARLY, k_basis_bfd98c18, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
         v_d2_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d2_c_sum_product, v_d2_c_sum_filter, v_d2_c_sum_data,
         v_d2_c_sum_product));
     CALL(launch(m, ORDERED, k_stitch_05cf0562, "d3.c.sum.digits", 512, dim3(64, 4), stream,
         v_d2_c_sum_product, v_d2_b, v_d3_c_sum_digits));
-    CALL(launch(m, EARLY, k_basis_ff8123a2, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
+    return 0;
+}
+
+static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    CALL(launch(m, EARLY, k_basis_bfd98c18, "d3.c.sum.data", 512, 64, stream, v_d3_c_sum_digits,
         v_d3_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
         v_d3_c_sum_product));
     CALL(launch(m, ORDERED, k_stitch_05cf0562, "d4.c.sum.digits", 512, dim3(64, 4), stream,
         v_d3_c_sum_product, v_d3_b, v_d4_c_sum_digits));
-    CALL(launch(m, EARLY, k_basis_ff8123a2, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
+    CALL(launch(m, EARLY, k_basis_bfd98c18, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
         v_d4_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
         v_d4_c_sum_product));
     CALL(launch(m, ORDERED, k_stitch_a0874154, "d5.c.sum.digits", 256, dim3(64, 4), stream,
         v_d4_c_sum_product, v_d4_b, v_d5_c_sum_digits));
-    CALL(launch(m, EARLY, k_basis_01024980, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
+    CALL(launch(m, EARLY, k_basis_200439c9, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
         v_d5_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d5_c_sum_product, v_d5_c_sum_filter, v_d5_c_sum_data,
         v_d5_c_sum_product));
     // d5.split stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, ORDERED, k_basis_f2f76c62, "d5.split", 128, 64, stream, v_d5_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_cc3e52ec, "d5.split", 128, 64, stream, v_d5_c_sum_product,
         v_d5_b, v_d5));
-    return 0;
-}
-
-static int steps_2(csrnet *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     // by summation splitting (r0 inside), variable substitution
     // d6.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * d6.c.sum.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d6_c_sum_part, v_d6_c_sum_part_filter, v_d5, v_d6_c_sum_part));
-    CALL(launch(m, ORDERED, k_reduce_da38c807, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
+    CALL(launch(m, ORDERED, k_reduce_45d901c4, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
         v_d6));
     CALL(launch(m, EARLY, k_reduce_73e77ca5, "y", 49, 256, stream, v_d6, v_k, v_b, v_y));
     return 0;
 }
 
-static int steps(csrnet *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    int r = steps_1(m, in, out, stream);
-    if (!r) r = steps_2(m, in, out, stream);
-    return r;
+static int steps(csrnet *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(steps_from_v1_a(m, in, out, stream));
+    CALL(steps_from_d3_c_sum_data(m, in, out, stream));
+    return 0;
 }
 
 static int check_run(csrnet *m, const void *const *in, void *const *out) {

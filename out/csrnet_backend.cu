@@ -11,22 +11,22 @@
 // plan      16 steps, 81.9 us estimated; 138.4 us without derivation
 // libraries cuBLAS (596 MB) 6 steps, without it up to 11.7 us more
 // by        basis change 9, digit re-layout 3, summation splitting 4
-//     1.7 us est. d1.c.data        k_basis_db639b79
+//     1.7 us est. d1.c.data        k_basis_ccf09643
 //    15.2 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
 //     2.2 us est. d2.c.digits      k_stitch_191b74b0
-//     1.7 us est. d2.c.data        k_basis_14d645fe
+//     1.7 us est. d2.c.data        k_basis_0ce61401
 //    15.2 us est. d2.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
 //     2.2 us est. d3.c.digits      k_stitch_191b74b0
-//     1.7 us est. d3.c.data        k_basis_14d645fe
+//     1.7 us est. d3.c.data        k_basis_0ce61401
 //    15.2 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
 //     2.2 us est. d4.c.digits      k_stitch_191b74b0
-//     1.7 us est. d4.c.data        k_basis_14d645fe
+//     1.7 us est. d4.c.data        k_basis_0ce61401
 //     9.9 us est. d4.c.product     cuBLAS sgemm 256 x 64 x 512, batch 16
-//     1.5 us est. d4.split         k_basis_bdec8572
+//     1.5 us est. d4.split         k_basis_8d8dc26c
 //     5.9 us est. d5.c.part        cuBLAS sgemm 1152 x 196 x 256
-//     1.5 us est. d5               k_reduce_45dbe9d5
+//     1.5 us est. d5               k_reduce_55ecc0a1
 //     2.8 us est. y.c.part         cuBLAS sgemm 576 x 196 x 128
-//     1.4 us est. y                k_reduce_17f0b3da
+//     1.4 us est. y                k_reduce_92b2bc10
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -133,14 +133,14 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_y_c_part ARENA(33554432)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 9437184, 0},  // d1.k
-    {9437440, 9437184, 9437184, 0},  // d2.k
-    {18874624, 18874368, 9437184, 0},  // d3.k
-    {28311808, 28311552, 4718592, 0},  // d4.k
-    {33030400, 33030144, 1179648, 0},  // d5.k
-    {34210048, 34209792, 294912, 0},  // y.k
+    {0, 0, 0},  // d1.k
+    {1, 0, 9437184},  // d2.k
+    {2, 0, 18874368},  // d3.k
+    {3, 0, 28311552},  // d4.k
+    {4, 0, 33030144},  // d5.k
+    {5, 0, 34209792},  // y.k
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -170,9 +170,9 @@ static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
 
 // by basis change F(2x2,3x3)
 // d4.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d4.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_1597e5f4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_add4c483(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 131072u) return;
     const int i3 = (int)(id % 512u);
@@ -204,9 +204,9 @@ static __global__ void __launch_bounds__(256) k_basis_1597e5f4(const float *__re
 
 // by basis change F(2x2,3x3)
 // d3.c.filter[i0,i1,i2,i3] = sum(r0,r1) d1.c.g[i0,r0] * d3.c.digits[i2,i3,r0,r1] * d1.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_0b0cc09f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_c8a447d7(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 262144u) return;
     const int i3 = (int)(id % 512u);
@@ -269,9 +269,9 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by digit re-layout; basis change F(2x2,3x3)
 // d1.c.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d1.c.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] *
 //     d1.c.bt[i0,r0] * d1.c.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad d1.c.digits 0
-static __global__ void __launch_bounds__(64) k_basis_db639b79(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_ccf09643(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
@@ -385,9 +385,9 @@ static __global__ void __launch_bounds__(256) k_stitch_191b74b0(const float *p0,
 // by digit re-layout; basis change F(2x2,3x3)
 // d2.c.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) d2.c.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] *
 //     d1.c.bt[i0,r0] * d1.c.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad d2.c.digits 0
-static __global__ void __launch_bounds__(64) k_basis_14d645fe(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_0ce61401(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
@@ -428,9 +428,9 @@ static __global__ void __launch_bounds__(64) k_basis_14d645fe(const float *p0,
 // d4.c.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.product[r0,r1,i3,i0,i1,i4/2,i5/2] *
 //     d1.c.at[i4%2,r0] * d1.c.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
 // d4.split[i0,i1,0,i3,i4,i5] = relu(d4.c.phases[i0,i1,0,i3,i4,i5])
-static __global__ void __launch_bounds__(64) k_basis_bdec8572(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_8d8dc26c(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i5 = (int)(id % 4u);
@@ -471,9 +471,9 @@ static __global__ void __launch_bounds__(64) k_basis_bdec8572(const float *p0,
 // d5.c[0,i1,i2,i3] = sum(r0,r1) d5.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14, i3 in
 //     0:14, pad d5.c.part 0
 // d5[0,i1,i2,i3] = relu(d5.c[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_45dbe9d5(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_55ecc0a1(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
@@ -498,9 +498,9 @@ static __global__ void __launch_bounds__(64) k_reduce_45dbe9d5(const float *p0,
 // y.c[0,i1,i2,i3] = sum(r0,r1) y.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14, i3 in
 //     0:14, pad y.c.part 0
 // y[0,i1,i2,i3] = relu(y.c[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_17f0b3da(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_92b2bc10(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
@@ -659,14 +659,13 @@ static int launch(csrnet_backend *m, int when, void (*kernel)(P...), const char 
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_1597e5f4, "d4.c.filter", 512, 256, stream, v_d4_k,
+    CALL(launch(m, ORDERED, k_basis_add4c483, "d4.c.filter", 512, 256, stream, v_d4_k,
         v_d4_c_filter));
-    CALL(launch(m, ORDERED, k_basis_0b0cc09f, "d3.c.filter", 1024, 256, stream, v_d3_k,
+    CALL(launch(m, ORDERED, k_basis_c8a447d7, "d3.c.filter", 1024, 256, stream, v_d3_k,
         v_d3_c_filter));
-    CALL(launch(m, ORDERED, k_basis_0b0cc09f, "d2.c.filter", 1024, 256, stream, v_d2_k,
+    CALL(launch(m, ORDERED, k_basis_c8a447d7, "d2.c.filter", 1024, 256, stream, v_d2_k,
         v_d2_c_filter));
-    CALL(launch(m, ORDERED, k_basis_0b0cc09f, "d1.c.filter", 1024, 256, stream, v_d1_k,
+    CALL(launch(m, ORDERED, k_basis_c8a447d7, "d1.c.filter", 1024, 256, stream, v_d1_k,
         v_d1_c_filter));
     // d5.c.part.filter[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "d5.c.part.filter", 1152, 256, stream, v_d5_k,
@@ -700,7 +699,7 @@ static int check_device(csrnet_backend *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_1597e5f4);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_add4c483);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -721,14 +720,12 @@ static int upload(csrnet_backend *m, const unsigned char *blob, cudaStream_t str
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 60194816ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 34504704ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const csrnet_backend_tensor *w = &csrnet_backend_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -784,43 +781,39 @@ int csrnet_backend_create(csrnet_backend **out, const void *weights, size_t byte
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(csrnet_backend *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_db639b79, "d1.c.data", 512, 64, stream, v_x, v_d1_c_data));
+static int steps(csrnet_backend *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_basis_ccf09643, "d1.c.data", 512, 64, stream, v_x, v_d1_c_data));
     // by digit re-layout; basis change F(2x2,3x3)
     // d1.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d1.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_product, v_d1_c_filter, v_d1_c_data, v_d1_c_product));
     CALL(launch(m, ORDERED, k_stitch_191b74b0, "d2.c.digits", 256, dim3(32, 8), stream,
         v_d1_c_product, v_d2_c_digits));
-    CALL(launch(m, EARLY, k_basis_14d645fe, "d2.c.data", 512, 64, stream, v_d2_c_digits,
+    CALL(launch(m, EARLY, k_basis_0ce61401, "d2.c.data", 512, 64, stream, v_d2_c_digits,
         v_d2_c_data));
     // as d1.c.product
     CALL(gemm_run(m, &gemm_d2_c_product, v_d2_c_filter, v_d2_c_data, v_d2_c_product));
     CALL(launch(m, ORDERED, k_stitch_191b74b0, "d3.c.digits", 256, dim3(32, 8), stream,
         v_d2_c_product, v_d3_c_digits));
-    CALL(launch(m, EARLY, k_basis_14d645fe, "d3.c.data", 512, 64, stream, v_d3_c_digits,
+    CALL(launch(m, EARLY, k_basis_0ce61401, "d3.c.data", 512, 64, stream, v_d3_c_digits,
         v_d3_c_data));
     // as d1.c.product
     CALL(gemm_run(m, &gemm_d3_c_product, v_d3_c_filter, v_d3_c_data, v_d3_c_product));
     CALL(launch(m, ORDERED, k_stitch_191b74b0, "d4.c.digits", 256, dim3(32, 8), stream,
         v_d3_c_product, v_d4_c_digits));
-    CALL(launch(m, EARLY, k_basis_14d645fe, "d4.c.data", 512, 64, stream, v_d4_c_digits,
+    CALL(launch(m, EARLY, k_basis_0ce61401, "d4.c.data", 512, 64, stream, v_d4_c_digits,
         v_d4_c_data));
     // as d1.c.product
     CALL(gemm_run(m, &gemm_d4_c_product, v_d4_c_filter, v_d4_c_data, v_d4_c_product));
     // d4.split stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, ORDERED, k_basis_bdec8572, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
+    CALL(launch(m, ORDERED, k_basis_8d8dc26c, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
     // by summation splitting (r0 inside), variable substitution
     // d5.c.part[i0,i1,i2,i3,i4] = sum(r0) d4[0,r0,i3,i4] * d5.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d5_c_part, v_d5_c_part_filter, v_d4, v_d5_c_part));
-    CALL(launch(m, ORDERED, k_reduce_45dbe9d5, "d5", 392, 64, stream, v_d5_c_part, v_d5));
+    CALL(launch(m, ORDERED, k_reduce_55ecc0a1, "d5", 392, 64, stream, v_d5_c_part, v_d5));
     // as d5.c.part
     CALL(gemm_run(m, &gemm_y_c_part, v_y_c_part_filter, v_d5, v_y_c_part));
-    CALL(launch(m, ORDERED, k_reduce_17f0b3da, "y", 196, 64, stream, v_y_c_part, v_y));
+    CALL(launch(m, ORDERED, k_reduce_92b2bc10, "y", 196, 64, stream, v_y_c_part, v_y));
     return 0;
 }
 

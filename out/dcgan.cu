@@ -12,15 +12,15 @@
 // libraries cuBLAS (596 MB) 3 steps, without it up to 0.5 us more
 // by        summation splitting 10
 //     2.1 us est. c1.part          k_reduce_9d7f543a
-//     1.3 us est. r1               k_reduce_1cb53ade
+//     1.3 us est. r1               k_reduce_e81bb262
 //     5.4 us est. c2.part          k_reduce_d1150f66
-//     1.5 us est. r2               k_reduce_1cbf47ee
+//     1.5 us est. r2               k_reduce_e27c1ca4
 //     4.0 us est. c3.part          cuBLAS sgemm 2048 x 64 x 256
-//     1.5 us est. r3               k_reduce_bde7711d
+//     1.5 us est. r3               k_reduce_57f44027
 //     3.6 us est. c4.part          cuBLAS sgemm 1024 x 256 x 128
-//     1.5 us est. r4               k_reduce_60610343
+//     1.5 us est. r4               k_reduce_222349da
 //     2.2 us est. c5.part          cuBLAS sgemm 48 x 1024 x 64
-//     1.5 us est. y                k_reduce_7156f996
+//     1.5 us est. y                k_reduce_97724f7e
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -115,13 +115,13 @@ const dcgan_info *dcgan_describe(void);
 #define v_c5_part ARENA(4194304)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 3276800, 1},  // k1
-    {3277056, 3276800, 8388608, 1},  // k2
-    {11665664, 0, 2097152, 0},  // k3
-    {13762816, 2097152, 524288, 0},  // k4
-    {14287104, 2621440, 12288, 0},  // k5
+    {0, 1, 0},  // k1
+    {1, 1, 3276800},  // k2
+    {2, 0, 0},  // k3
+    {3, 0, 2097152},  // k4
+    {4, 0, 2621440},  // k5
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -158,6 +158,7 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 
 // by summation splitting (r0,r1 inside), variable substitution
 // c1.part[i0,i1,i2,0] = sum(r0,r1) z[0,r0,i2-r1,0] * k1[r0,i0,r1,i1] where i2 in 0:4, pad z 0
+// p0: k1, p1: z
 static __global__ void __launch_bounds__(256) k_reduce_9d7f543a(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ float part[8][64];
@@ -211,9 +212,9 @@ static __global__ void __launch_bounds__(256) k_reduce_9d7f543a(const float *__r
 // by summation splitting
 // c1[0,i1,i2,i3] = sum(r0) c1.part[i1,r0,i2,i3-r0] where i3 in 0:4, pad c1.part 0
 // r1[0,i1,i2,i3] = relu(c1[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_1cb53ade(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_e81bb262(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8192u) return;
     const int i3 = (int)(id % 4u);
@@ -230,6 +231,7 @@ static __global__ void __launch_bounds__(64) k_reduce_1cb53ade(const float *p0,
 
 // by summation splitting (r0 inside), variable substitution
 // c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * k2[r0,i0,i1,i2]
+// p0: k2, p1: r1
 static __global__ void __launch_bounds__(256) k_reduce_d1150f66(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ float part[8][256];
@@ -279,9 +281,9 @@ static __global__ void __launch_bounds__(256) k_reduce_d1150f66(const float *__r
 // c2[0,i1,i2,i3] = sum(r0,r1) c2.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:8, i3 in 0:8, pad c2.part 0
 // r2[0,i1,i2,i3] = relu(c2[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_1cbf47ee(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_e27c1ca4(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 8u);
@@ -306,9 +308,9 @@ static __global__ void __launch_bounds__(64) k_reduce_1cbf47ee(const float *p0,
 // c3[0,i1,i2,i3] = sum(r0,r1) c3.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:16, i3 in 0:16, pad c3.part 0
 // r3[0,i1,i2,i3] = relu(c3[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_bde7711d(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_57f44027(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i3 = (int)(id % 16u);
@@ -333,9 +335,9 @@ static __global__ void __launch_bounds__(64) k_reduce_bde7711d(const float *p0,
 // c4[0,i1,i2,i3] = sum(r0,r1) c4.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:32, i3 in 0:32, pad c4.part 0
 // r4[0,i1,i2,i3] = relu(c4[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_60610343(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_222349da(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 8u) * 4;
@@ -373,9 +375,9 @@ static __global__ void __launch_bounds__(64) k_reduce_60610343(const float *p0,
 // c5[0,i1,i2,i3] = sum(r0,r1) c5.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:64, i3 in 0:64, pad c5.part 0
 // y[0,i1,i2,i3] = tanh(c5[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_7156f996(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_97724f7e(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12288u) return;
     const int i3 = (int)(id % 64u);
@@ -527,7 +529,6 @@ static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, di
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dcgan *m, cudaStream_t stream) {
-    (void)stream;
     // c3.part.filter[i0,i1,i2,i3] = k3[i3,i0,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.part.filter", 2048, 256, stream, v_k3,
         v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}}));
@@ -584,14 +585,12 @@ static int upload(dcgan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 14299136ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 2633728ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const dcgan_tensor *w = &dcgan_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -646,25 +645,21 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(dcgan *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
+static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_reduce_9d7f543a, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
-    CALL(launch(m, EARLY, k_reduce_1cb53ade, "r1", 128, 64, stream, v_c1_part, v_r1));
+    CALL(launch(m, EARLY, k_reduce_e81bb262, "r1", 128, 64, stream, v_c1_part, v_r1));
     CALL(launch(m, EARLY, k_reduce_d1150f66, "c2.part", 256, 256, stream, v_k2, v_r1, v_c2_part));
-    CALL(launch(m, EARLY, k_reduce_1cbf47ee, "r2", 256, 64, stream, v_c2_part, v_r2));
+    CALL(launch(m, EARLY, k_reduce_e27c1ca4, "r2", 256, 64, stream, v_c2_part, v_r2));
     // by summation splitting (r0 inside), variable substitution
     // c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * c3.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_c3_part, v_c3_part_filter, v_r2, v_c3_part));
-    CALL(launch(m, ORDERED, k_reduce_bde7711d, "r3", 512, 64, stream, v_c3_part, v_r3));
+    CALL(launch(m, ORDERED, k_reduce_57f44027, "r3", 512, 64, stream, v_c3_part, v_r3));
     // as c3.part
     CALL(gemm_run(m, &gemm_c4_part, v_c4_part_filter, v_r3, v_c4_part));
-    CALL(launch(m, ORDERED, k_reduce_60610343, "r4", 256, 64, stream, v_c4_part, v_r4));
+    CALL(launch(m, ORDERED, k_reduce_222349da, "r4", 256, 64, stream, v_c4_part, v_r4));
     // as c3.part
     CALL(gemm_run(m, &gemm_c5_part, v_c5_part_filter, v_r4, v_c5_part));
-    CALL(launch(m, ORDERED, k_reduce_7156f996, "y", 192, 64, stream, v_c5_part, v_y));
+    CALL(launch(m, ORDERED, k_reduce_97724f7e, "y", 192, 64, stream, v_c5_part, v_y));
     return 0;
 }
 

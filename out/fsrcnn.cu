@@ -11,15 +11,15 @@
 // plan      9 steps, 15.5 us estimated; 37.7 us without derivation
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
 // by        summation splitting 2
-//     1.6 us est. r1               k_reduce_d742128a
-//     1.6 us est. m                k_reduce_16b7a061
-//     1.7 us est. m.0              k_reduce_5c6f5eb9
-//     1.7 us est. m.1              k_reduce_5c6f5eb9
-//     1.7 us est. m.2              k_reduce_5c6f5eb9
-//     1.8 us est. r3               k_reduce_deeb9b0d
-//     1.6 us est. r4               k_reduce_b7884abd
+//     1.6 us est. r1               k_reduce_018f5c3b
+//     1.6 us est. m                k_reduce_bdd57131
+//     1.7 us est. m.0              k_reduce_f4392795
+//     1.7 us est. m.1              k_reduce_f4392795
+//     1.7 us est. m.2              k_reduce_f4392795
+//     1.8 us est. r3               k_reduce_6b14bf4d
+//     1.6 us est. r4               k_reduce_903c3a46
 //     2.2 us est. y.sum.part       cuBLAS sgemm 81 x 1024 x 56
-//     1.6 us est. y                k_reduce_30a7c7a9
+//     1.6 us est. y                k_reduce_0cf76a4d
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -126,28 +126,28 @@ const fsrcnn_info *fsrcnn_describe(void);
 #define v_y_sum_part ARENA(0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 5600, 1},  // k1
-    {5888, 5632, 224, 1},  // b1
-    {6144, 5888, 4, 1},  // a1
-    {6400, 6144, 2688, 1},  // k2
-    {9216, 8960, 48, 1},  // b2
-    {9472, 9216, 4, 1},  // a2
-    {9728, 9472, 4, 1},  // a3
-    {9984, 9728, 2688, 1},  // k4
-    {12800, 12544, 224, 1},  // b4
-    {13056, 12800, 4, 1},  // a4
-    {13312, 0, 18144, 0},  // k5
-    {31488, 13056, 4, 1},  // b5
-    {31744, 13312, 5184, 1},  // k3.0
-    {37120, 18688, 48, 1},  // b3.0
-    {37376, 18944, 5184, 1},  // k3.1
-    {42752, 24320, 48, 1},  // b3.1
-    {43008, 24576, 5184, 1},  // k3.2
-    {48384, 29952, 48, 1},  // b3.2
-    {48640, 30208, 5184, 1},  // k3.3
-    {54016, 35584, 48, 1},  // b3.3
+    {0, 1, 0},  // k1
+    {1, 1, 5632},  // b1
+    {2, 1, 5888},  // a1
+    {3, 1, 6144},  // k2
+    {4, 1, 8960},  // b2
+    {5, 1, 9216},  // a2
+    {6, 1, 9472},  // a3
+    {7, 1, 9728},  // k4
+    {8, 1, 12544},  // b4
+    {9, 1, 12800},  // a4
+    {10, 0, 0},  // k5
+    {11, 1, 13056},  // b5
+    {12, 1, 13312},  // k3.0
+    {13, 1, 18688},  // b3.0
+    {14, 1, 18944},  // k3.1
+    {15, 1, 24320},  // b3.1
+    {16, 1, 24576},  // k3.2
+    {17, 1, 29952},  // b3.2
+    {18, 1, 30208},  // k3.3
+    {19, 1, 35584},  // b3.3
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -192,10 +192,11 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 //     0:32, pad x 0
 // r1[0,i1,i2,i3] = select(c1.sum[0,i1,i2,i3] + b1[i1] < 0, (c1.sum[0,i1,i2,i3] + b1[i1]) * a1[0],
 //     c1.sum[0,i1,i2,i3] + b1[i1])
-static __global__ void __launch_bounds__(128) k_reduce_d742128a(const float *p0,
+// p0: x, p1: k1, p2: b1, p3: a1
+static __global__ void __launch_bounds__(128) k_reduce_018f5c3b(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 57344u) return;
     const int i3 = (int)(id % 32u);
@@ -219,11 +220,12 @@ static __global__ void __launch_bounds__(128) k_reduce_d742128a(const float *p0,
 // c2.sum[0,i1,i2,i3] = sum(r0) r1[0,r0,i2,i3] * k2[i1,r0,0,0]
 // m[0,i1,i2,i3] = select(c2.sum[0,i1,i2,i3] + b2[i1] < 0, (c2.sum[0,i1,i2,i3] + b2[i1]) * a2[0],
 //     c2.sum[0,i1,i2,i3] + b2[i1])
-static __global__ void __launch_bounds__(256) k_reduce_16b7a061(const float *p0,
+// p0: r1, p1: k2, p2: b2, p3: a2
+static __global__ void __launch_bounds__(256) k_reduce_bdd57131(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     __shared__ float part[8][32];
-    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 12288u ? column : 12288u - 1u;  // all load, some do not store
     await_previous();
     const int i3 = (int)(id % 1024u);
@@ -249,10 +251,11 @@ static __global__ void __launch_bounds__(256) k_reduce_16b7a061(const float *p0,
 // m.0.sum[0,i1,i2,i3] = sum(r0,r1,r2) m[0,r0,i2+r1-1,i3+r2-1] * k3.0[i1,r0,r1,r2] where i2 in
 //     0:32, i3 in 0:32, pad m 0
 // m.0[0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1]
-static __global__ void __launch_bounds__(256) k_reduce_5c6f5eb9(const float *p0,
+// p0: m, p1: k3.0, p2: b3.0
+static __global__ void __launch_bounds__(256) k_reduce_f4392795(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][32];
-    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 12288u ? column : 12288u - 1u;  // all load, some do not store
     await_previous();
     const int i3 = (int)(id % 32u);
@@ -285,11 +288,12 @@ static __global__ void __launch_bounds__(256) k_reduce_5c6f5eb9(const float *p0,
 //     0:32, i3 in 0:32, pad m.2 0
 // r3[0,i1,i2,i3] = select(m.3.sum[0,i1,i2,i3] + b3.3[i1] < 0, (m.3.sum[0,i1,i2,i3] + b3.3[i1]) *
 //     a3[0], m.3.sum[0,i1,i2,i3] + b3.3[i1])
-static __global__ void __launch_bounds__(256) k_reduce_deeb9b0d(const float *p0,
+// p0: m.2, p1: k3.3, p2: b3.3, p3: a3
+static __global__ void __launch_bounds__(256) k_reduce_6b14bf4d(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     __shared__ float part[8][32];
-    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 12288u ? column : 12288u - 1u;  // all load, some do not store
     await_previous();
     const int i3 = (int)(id % 32u);
@@ -322,10 +326,11 @@ static __global__ void __launch_bounds__(256) k_reduce_deeb9b0d(const float *p0,
 // c4.sum[0,i1,i2,i3] = sum(r0) r3[0,r0,i2,i3] * k4[i1,r0,0,0]
 // r4[0,i1,i2,i3] = select(c4.sum[0,i1,i2,i3] + b4[i1] < 0, (c4.sum[0,i1,i2,i3] + b4[i1]) * a4[0],
 //     c4.sum[0,i1,i2,i3] + b4[i1])
-static __global__ void __launch_bounds__(128) k_reduce_b7884abd(const float *p0,
+// p0: r3, p1: k4, p2: b4, p3: a4
+static __global__ void __launch_bounds__(128) k_reduce_903c3a46(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 57344u) return;
     const int i3 = (int)(id % 1024u);
@@ -343,10 +348,11 @@ static __global__ void __launch_bounds__(128) k_reduce_b7884abd(const float *p0,
 // y.sum[0,0,i2,i3] = sum(r0,r1) y.sum.part[r0,r1,(i2-r0+3)/4,(i3-r1+3)/4] * [(i2-r0+3)%4 == 0] *
 //     [(i3-r1+3)%4 == 0] where i2 in 0:128, i3 in 0:128, pad y.sum.part 0
 // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b5[0]
-static __global__ void __launch_bounds__(128) k_reduce_30a7c7a9(const float *p0,
+// p0: y.sum.part, p1: b5
+static __global__ void __launch_bounds__(128) k_reduce_0cf76a4d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 4 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
@@ -495,7 +501,6 @@ static int launch(fsrcnn *m, int when, void (*kernel)(P...), const char *name, d
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(fsrcnn *m, cudaStream_t stream) {
-    (void)stream;
     // y.sum.part.filter[i0,i1,i2] = k5[i2,0,i0,i1]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "y.sum.part.filter", 18, 256, stream, v_k5,
         v_y_sum_part_filter, relay{2, 0, {56, 81}, {81, 1}, {1, 56}}));
@@ -546,14 +551,12 @@ static int upload(fsrcnn *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 54016ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 18176ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const fsrcnn_tensor *w = &fsrcnn_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -608,28 +611,24 @@ int fsrcnn_create(fsrcnn **out, const void *weights, size_t bytes, const fsrcnn_
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(fsrcnn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
-    CALL(launch(m, ORDERED, k_reduce_d742128a, "r1", 448, 128, stream, v_x, v_k1, v_b1, v_a1,
+static int steps(fsrcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_reduce_018f5c3b, "r1", 448, 128, stream, v_x, v_k1, v_b1, v_a1,
         v_r1));
-    CALL(launch(m, EARLY, k_reduce_16b7a061, "m", 384, dim3(32, 8), stream, v_r1, v_k2, v_b2, v_a2,
+    CALL(launch(m, EARLY, k_reduce_bdd57131, "m", 384, dim3(32, 8), stream, v_r1, v_k2, v_b2, v_a2,
         v_m));
-    CALL(launch(m, EARLY, k_reduce_5c6f5eb9, "m.0", 384, dim3(32, 8), stream, v_m, v_k3_0, v_b3_0,
+    CALL(launch(m, EARLY, k_reduce_f4392795, "m.0", 384, dim3(32, 8), stream, v_m, v_k3_0, v_b3_0,
         v_m_0));
-    CALL(launch(m, EARLY, k_reduce_5c6f5eb9, "m.1", 384, dim3(32, 8), stream, v_m_0, v_k3_1, v_b3_1,
+    CALL(launch(m, EARLY, k_reduce_f4392795, "m.1", 384, dim3(32, 8), stream, v_m_0, v_k3_1, v_b3_1,
         v_m_1));
-    CALL(launch(m, EARLY, k_reduce_5c6f5eb9, "m.2", 384, dim3(32, 8), stream, v_m_1, v_k3_2, v_b3_2,
+    CALL(launch(m, EARLY, k_reduce_f4392795, "m.2", 384, dim3(32, 8), stream, v_m_1, v_k3_2, v_b3_2,
         v_m_2));
-    CALL(launch(m, EARLY, k_reduce_deeb9b0d, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3, v_b3_3,
+    CALL(launch(m, EARLY, k_reduce_6b14bf4d, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3, v_b3_3,
         v_a3, v_r3));
-    CALL(launch(m, EARLY, k_reduce_b7884abd, "r4", 448, 128, stream, v_r3, v_k4, v_b4, v_a4, v_r4));
+    CALL(launch(m, EARLY, k_reduce_903c3a46, "r4", 448, 128, stream, v_r3, v_k4, v_b4, v_a4, v_r4));
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r4[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
     CALL(gemm_run(m, &gemm_y_sum_part, v_y_sum_part_filter, v_r4, v_y_sum_part));
-    CALL(launch(m, ORDERED, k_reduce_30a7c7a9, "y", 4096, 128, stream, v_y_sum_part, v_b5, v_y));
+    CALL(launch(m, ORDERED, k_reduce_0cf76a4d, "y", 4096, 128, stream, v_y_sum_part, v_b5, v_y));
     return 0;
 }
 

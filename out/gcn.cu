@@ -13,157 +13,157 @@
 //           cuBLAS (596 MB) 35 steps, without it up to 68.8 us more
 // by        basis change 18, merging 76, summation splitting 16
 //    10.5 us est. stem             k_product_ed4a6144
-//     2.0 us est. p                k_reduce_0d7103f7
+//     2.0 us est. p                k_reduce_0d108d3d
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
-//     1.8 us est. l1.b.c.sum.data  k_basis_9a213487
+//     1.8 us est. l1.b.c.sum.data  k_basis_5750835a
 //     3.8 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.b             k_basis_510fede9
+//     1.8 us est. l1.b             k_basis_c5456742
 //     7.8 us est. l1               cuDNN conv 1x1, 128 to 256 + bias + relu
 //     5.9 us est. l1.0.a           cuDNN conv 1x1, 256 to 64 + bias + relu
-//     1.8 us est. l1.0.b.c.sum.data k_basis_9a213487
+//     1.8 us est. l1.0.b.c.sum.data k_basis_5750835a
 //     3.8 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.0.b           k_basis_510fede9
+//     1.8 us est. l1.0.b           k_basis_c5456742
 //     4.5 us est. l1.0             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     5.9 us est. l1.1.a           cuDNN conv 1x1, 256 to 64 + bias + relu
-//     1.8 us est. l1.1.b.c.sum.data k_basis_9a213487
+//     1.8 us est. l1.1.b.c.sum.data k_basis_5750835a
 //     3.8 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.1.b           k_basis_510fede9
+//     1.8 us est. l1.1.b           k_basis_c5456742
 //     4.5 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //    23.3 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
-//     1.8 us est. g1.l1            k_reduce_bc6d5c68
-//     1.8 us est. g1.r1            k_reduce_bcaa7580
+//     1.8 us est. g1.l1            k_reduce_8d17a845
+//     1.8 us est. g1.r1            k_reduce_27909904
 //     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
 //     2.7 us est. g1.s             k_stitch_a8d1d2f3
 //     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     9.3 us est. l2.b.c.sum.part  k_product_03170c42
-//     2.0 us est. l2.b             k_reduce_48040b4a
+//     2.0 us est. l2.b             k_reduce_cc348234
 //     4.5 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     5.5 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.0.b.c.sum.data k_basis_3439b67a
+//     1.6 us est. l2.0.b.c.sum.data k_basis_cc0193fb
 //     4.8 us est. l2.0.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.0.b           k_basis_c08f0b06
+//     1.5 us est. l2.0.b           k_basis_94dc1e1b
 //     4.5 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     5.5 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.1.b.c.sum.data k_basis_3439b67a
+//     1.6 us est. l2.1.b.c.sum.data k_basis_cc0193fb
 //     4.8 us est. l2.1.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.1.b           k_basis_c08f0b06
+//     1.5 us est. l2.1.b           k_basis_94dc1e1b
 //     4.5 us est. l2.1             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     5.5 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.2.b.c.sum.data k_basis_3439b67a
+//     1.6 us est. l2.2.b.c.sum.data k_basis_cc0193fb
 //     4.8 us est. l2.2.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.2.b           k_basis_c08f0b06
+//     1.5 us est. l2.2.b           k_basis_94dc1e1b
 //     4.5 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //    26.5 us est. g2.l1.sum.merged cuBLAS sgemm 1081 x 784 x 512
-//     1.4 us est. g2.l1            k_reduce_c55a2f03
+//     1.4 us est. g2.l1            k_reduce_518a300f
 //     8.6 us est. g2.r1.sum.part   cuBLAS sgemm 231 x 784 x 512
-//     1.4 us est. g2.r1            k_reduce_32b85a7d
+//     1.4 us est. g2.r1            k_reduce_fe329310
 //     1.9 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
 //     2.0 us est. g2.s             k_stitch_158ad5bc
-//     1.6 us est. g2.a.c.sum.part  k_reduce_dbc1d224
-//     1.5 us est. g2.a             k_reduce_5b030247
-//     1.6 us est. g2.b.sum.part    k_reduce_dbc1d224
-//     1.6 us est. l3.l1            k_reduce_8d52a9fd
-//     1.6 us est. l3.r1            k_reduce_ae9180e2
+//     1.6 us est. g2.a.c.sum.part  k_reduce_0d977150
+//     1.5 us est. g2.a             k_reduce_434052ae
+//     1.6 us est. g2.b.sum.part    k_reduce_0d977150
+//     1.6 us est. l3.l1            k_reduce_8fba455f
+//     1.6 us est. l3.r1            k_reduce_3e8fb22e
 //     5.9 us est. l3.l2.c.sum.merged cuBLAS sgemm 425 x 784 x 85, batch 2
 //     2.2 us est. l3.m             k_stitch_e337f606
 //    12.8 us est. l3.d.0           cuDNN conv 1x1, 597 to 1024 + bias
 //    15.0 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.4 us est. l3.t1.0          k_reduce_eb3012e8
-//     1.4 us est. l3.t3.0          k_reduce_c986d2c4
+//     1.4 us est. l3.t1.0          k_reduce_c43a14be
+//     1.4 us est. l3.t3.0          k_reduce_37ab06b2
 //     2.9 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.8 us est. l3.u.0           k_stitch_e69f859d
 //     2.8 us est. l3.d.1           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    15.0 us est. l3.c1.1.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.4 us est. l3.t1.1          k_reduce_eb3012e8
-//     1.4 us est. l3.t3.1          k_reduce_c986d2c4
+//     1.4 us est. l3.t1.1          k_reduce_c43a14be
+//     1.4 us est. l3.t3.1          k_reduce_37ab06b2
 //     2.9 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.8 us est. l3.u.1           k_stitch_e69f859d
 //     2.8 us est. l3.d.2           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    15.0 us est. l3.c1.2.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.4 us est. l3.t1.2          k_reduce_eb3012e8
-//     1.4 us est. l3.t3.2          k_reduce_c986d2c4
+//     1.4 us est. l3.t1.2          k_reduce_c43a14be
+//     1.4 us est. l3.t3.2          k_reduce_37ab06b2
 //     2.9 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.8 us est. l3.u.2           k_stitch_e69f859d
 //     2.8 us est. l3.d.3           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    15.0 us est. l3.c1.3.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.4 us est. l3.t1.3          k_reduce_eb3012e8
-//     1.4 us est. l3.t3.3          k_reduce_c986d2c4
+//     1.4 us est. l3.t1.3          k_reduce_c43a14be
+//     1.4 us est. l3.t3.3          k_reduce_37ab06b2
 //     2.9 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.8 us est. l3.u.3           k_stitch_e69f859d
 //     2.8 us est. l3.d.4           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    15.0 us est. l3.c1.4.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.4 us est. l3.t1.4          k_reduce_eb3012e8
-//     1.4 us est. l3.t3.4          k_reduce_c986d2c4
+//     1.4 us est. l3.t1.4          k_reduce_c43a14be
+//     1.4 us est. l3.t3.4          k_reduce_37ab06b2
 //     2.9 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.8 us est. l3.u.4           k_stitch_e69f859d
 //     2.8 us est. l3               cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    31.7 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
-//     1.4 us est. g3.l1            k_reduce_d8c10a94
-//     1.4 us est. g3.r1            k_reduce_9f0f4a1b
-//     1.6 us est. g3.r2.sum        k_reduce_df0f063e
-//     1.6 us est. g3.s             k_reduce_b8350cd5
-//     1.6 us est. g3.a             k_reduce_e04da925
-//     1.4 us est. l4.l1            k_reduce_a4bc1e24
-//     1.4 us est. l4.r1            k_reduce_05f1606c
+//     1.4 us est. g3.l1            k_reduce_4ee32e0b
+//     1.4 us est. g3.r1            k_reduce_fa7d17c7
+//     1.6 us est. g3.r2.sum        k_reduce_b7bed0a7
+//     1.6 us est. g3.s             k_reduce_b30998b5
+//     1.6 us est. g3.a             k_reduce_ff3cfa0a
+//     1.4 us est. l4.l1            k_reduce_513bd9f5
+//     1.4 us est. l4.r1            k_reduce_6ebe9977
 //     4.8 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
 //     2.0 us est. l4.m             k_stitch_ad2afb56
 //    12.4 us est. l4.d.0           cuDNN conv 1x1, 1152 to 2048 + bias
 //    15.6 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.4 us est. l4.t1.0          k_reduce_3d49e7a7
-//     1.4 us est. l4.t3.0          k_reduce_b5df429a
+//     1.4 us est. l4.t1.0          k_reduce_72a608fc
+//     1.4 us est. l4.t3.0          k_reduce_b5bdac3e
 //     2.8 us est. l4.c2.0.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.0           k_stitch_0bc4073e
 //     2.8 us est. l4.d.1           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    15.6 us est. l4.c1.1.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.4 us est. l4.t1.1          k_reduce_3d49e7a7
-//     1.4 us est. l4.t3.1          k_reduce_b5df429a
+//     1.4 us est. l4.t1.1          k_reduce_72a608fc
+//     1.4 us est. l4.t3.1          k_reduce_b5bdac3e
 //     2.8 us est. l4.c2.1.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.1           k_stitch_0bc4073e
 //     2.8 us est. l4.d.2           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    15.6 us est. l4.c1.2.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.4 us est. l4.t1.2          k_reduce_3d49e7a7
-//     1.4 us est. l4.t3.2          k_reduce_b5df429a
+//     1.4 us est. l4.t1.2          k_reduce_72a608fc
+//     1.4 us est. l4.t3.2          k_reduce_b5bdac3e
 //     2.8 us est. l4.c2.2.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.2           k_stitch_0bc4073e
 //     2.8 us est. l4.d.3           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    15.6 us est. l4.c1.3.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.4 us est. l4.t1.3          k_reduce_3d49e7a7
-//     1.4 us est. l4.t3.3          k_reduce_b5df429a
+//     1.4 us est. l4.t1.3          k_reduce_72a608fc
+//     1.4 us est. l4.t3.3          k_reduce_b5bdac3e
 //     2.8 us est. l4.c2.3.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.3           k_stitch_0bc4073e
 //     2.8 us est. l4.d.4           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    15.6 us est. l4.c1.4.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.4 us est. l4.t1.4          k_reduce_3d49e7a7
-//     1.4 us est. l4.t3.4          k_reduce_b5df429a
+//     1.4 us est. l4.t1.4          k_reduce_72a608fc
+//     1.4 us est. l4.t3.4          k_reduce_b5bdac3e
 //     2.8 us est. l4.c2.4.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.4           k_stitch_0bc4073e
 //     2.8 us est. l4               cuDNN conv 1x1, 128 to 2048 + residual + bias
 //     7.0 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
-//     1.4 us est. g4.l1            k_reduce_7664437c
-//     1.4 us est. g4.r1            k_reduce_bfbc2969
-//     1.6 us est. g4.r2.sum        k_reduce_a182c895
-//     1.6 us est. g4.s             k_reduce_ab2b695b
-//     1.6 us est. g4.a             k_reduce_472efce9
-//     1.6 us est. g4               k_reduce_ff8f9a88
-//     1.6 us est. s3               k_reduce_72236092
-//     1.6 us est. f3.a             k_reduce_e04da925
-//     1.6 us est. f3               k_reduce_631cc942
-//     1.6 us est. s2               k_reduce_0042535e
-//     1.6 us est. f2.a.c.sum.part  k_reduce_dbc1d224
-//     1.5 us est. f2.a             k_reduce_5b030247
-//     1.6 us est. f2.b.sum.part    k_reduce_dbc1d224
-//     1.6 us est. f2               k_reduce_5ea329e3
+//     1.4 us est. g4.l1            k_reduce_57d1d1e5
+//     1.4 us est. g4.r1            k_reduce_e294a1b1
+//     1.6 us est. g4.r2.sum        k_reduce_8dafffa1
+//     1.6 us est. g4.s             k_reduce_270db385
+//     1.6 us est. g4.a             k_reduce_ada3246c
+//     1.6 us est. g4               k_reduce_391601e1
+//     1.6 us est. s3               k_reduce_2d5ca8c1
+//     1.6 us est. f3.a             k_reduce_ff3cfa0a
+//     1.6 us est. f3               k_reduce_8396d3d0
+//     1.6 us est. s2               k_reduce_969ad7f1
+//     1.6 us est. f2.a.c.sum.part  k_reduce_0d977150
+//     1.5 us est. f2.a             k_reduce_434052ae
+//     1.6 us est. f2.b.sum.part    k_reduce_0d977150
+//     1.6 us est. f2               k_reduce_de93ed34
 //     3.8 us est. s1               k_product_8b359fb4
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
 //     3.6 us est. f0.a             k_product_206fbc66
 //     3.4 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
-//     6.0 us est. u0               k_map_0ef2ab3b
+//     6.0 us est. u0               k_map_d232cd4e
 //    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
-//     4.2 us est. e0.a             k_reduce_c26eb9c3
+//     4.2 us est. e0.a             k_reduce_65345eb8
 //    11.6 us est. e0.b.sum.part    cuDNN conv 3x1, 21 to 63
-//     4.9 us est. e0               k_reduce_20134f52
+//     4.9 us est. e0               k_reduce_be7b2419
 //     4.5 us est. y                cuDNN conv 1x1, 21 to 21 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -575,170 +575,170 @@ const gcn_info *gcn_describe(void);
 #define v_workspace ARENA_OF(char, 0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 37632, 1},  // stem.c.k
-    {37888, 37632, 256, 1},  // stem.c.b
-    {38144, 0, 65536, 0},  // l1.d.k
-    {103680, 65536, 1024, 0},  // l1.d.b
-    {104704, 37888, 16384, 1},  // l1.a.c.k
-    {121088, 54272, 256, 1},  // l1.a.c.b
-    {121344, 66560, 147456, 0},  // l1.b.c.k
-    {268800, 54528, 256, 1},  // l1.b.c.b
-    {269056, 214016, 65536, 0},  // l1.c.k
-    {334592, 279552, 1024, 0},  // l1.c.b
-    {335616, 54784, 65536, 1},  // l1.0.a.c.k
-    {401152, 120320, 256, 1},  // l1.0.a.c.b
-    {401408, 280576, 147456, 0},  // l1.0.b.c.k
-    {548864, 120576, 256, 1},  // l1.0.b.c.b
-    {549120, 120832, 65536, 1},  // l1.0.c.k
-    {614656, 186368, 1024, 1},  // l1.0.c.b
-    {615680, 187392, 65536, 1},  // l1.1.a.c.k
-    {681216, 252928, 256, 1},  // l1.1.a.c.b
-    {681472, 428032, 147456, 0},  // l1.1.b.c.k
-    {828928, 253184, 256, 1},  // l1.1.b.c.b
-    {829184, 253440, 65536, 1},  // l1.1.c.k
-    {894720, 318976, 1024, 1},  // l1.1.c.b
-    {895744, 320000, 524288, 1},  // l2.d.k
-    {1420032, 575488, 2048, 0},  // l2.d.b
-    {1422080, 577536, 131072, 0},  // l2.a.c.k
-    {1553152, 844288, 512, 1},  // l2.a.c.b
-    {1553664, 708608, 589824, 0},  // l2.b.c.k
-    {2143488, 844800, 512, 1},  // l2.b.c.b
-    {2144000, 845312, 262144, 1},  // l2.c.k
-    {2406144, 1298432, 2048, 0},  // l2.c.b
-    {2408192, 1107456, 262144, 1},  // l2.0.a.c.k
-    {2670336, 1369600, 512, 1},  // l2.0.a.c.b
-    {2670848, 1300480, 589824, 0},  // l2.0.b.c.k
-    {3260672, 1370112, 512, 1},  // l2.0.b.c.b
-    {3261184, 1370624, 262144, 1},  // l2.0.c.k
-    {3523328, 1632768, 2048, 1},  // l2.0.c.b
-    {3525376, 1634816, 262144, 1},  // l2.1.a.c.k
-    {3787520, 1896960, 512, 1},  // l2.1.a.c.b
-    {3788032, 1890304, 589824, 0},  // l2.1.b.c.k
-    {4377856, 1897472, 512, 1},  // l2.1.b.c.b
-    {4378368, 1897984, 262144, 1},  // l2.1.c.k
-    {4640512, 2160128, 2048, 1},  // l2.1.c.b
-    {4642560, 2162176, 262144, 1},  // l2.2.a.c.k
-    {4904704, 2424320, 512, 1},  // l2.2.a.c.b
-    {4905216, 2480128, 589824, 0},  // l2.2.b.c.k
-    {5495040, 2424832, 512, 1},  // l2.2.b.c.b
-    {5495552, 2425344, 262144, 1},  // l2.2.c.k
-    {5757696, 2687488, 2048, 1},  // l2.2.c.b
-    {5759744, 3069952, 870400, 0},  // l3.l1.c.k
-    {6630144, 2689536, 340, 1},  // l3.l1.c.b
-    {6630656, 3940352, 144500, 0},  // l3.l2.c.k
-    {6775296, 2690048, 340, 1},  // l3.l2.c.b
-    {6775808, 4084992, 870400, 0},  // l3.r1.c.k
-    {7646208, 2690560, 340, 1},  // l3.r1.c.b
-    {7646720, 4955392, 144500, 0},  // l3.r2.c.k
-    {7791360, 2691072, 340, 1},  // l3.r2.c.b
-    {7791872, 5100032, 348160, 0},  // l3.f.k
-    {8140032, 5448192, 4096, 0},  // l3.f.b
-    {8144128, 5452288, 2097152, 0},  // l3.d.k
-    {10241280, 7549440, 4096, 0},  // l3.d.b
-    {10245376, 7553536, 1740800, 0},  // l3.k1
-    {11986176, 9294336, 144500, 0},  // l3.k2
-    {12130816, 9438976, 1740800, 0},  // l3.k3
-    {13871616, 11179776, 144500, 0},  // l3.k4
-    {14016256, 2691584, 348160, 1},  // l3.k5
-    {14364416, 3039744, 340, 1},  // l3.b1
-    {14364928, 3040256, 340, 1},  // l3.b2
-    {14365440, 3040768, 340, 1},  // l3.b3
-    {14365952, 3041280, 340, 1},  // l3.b4
-    {14366464, 3041792, 4096, 1},  // l3.b5
-    {14370560, 11324416, 3670016, 0},  // l4.l1.c.k
-    {18040576, 3045888, 512, 1},  // l4.l1.c.b
-    {18041088, 14994432, 458752, 0},  // l4.l2.c.k
-    {18499840, 3046400, 512, 1},  // l4.l2.c.b
-    {18500352, 15453184, 3670016, 0},  // l4.r1.c.k
-    {22170368, 3046912, 512, 1},  // l4.r1.c.b
-    {22170880, 19123200, 458752, 0},  // l4.r2.c.k
-    {22629632, 3047424, 512, 1},  // l4.r2.c.b
-    {22630144, 19581952, 1048576, 0},  // l4.f.k
-    {23678720, 20630528, 8192, 0},  // l4.f.b
-    {23686912, 20638720, 8388608, 0},  // l4.d.k
-    {32075520, 29027328, 8192, 0},  // l4.d.b
-    {32083712, 29035520, 7340032, 0},  // l4.k1
-    {39423744, 36375552, 458752, 0},  // l4.k2
-    {39882496, 36834304, 7340032, 0},  // l4.k3
-    {47222528, 44174336, 458752, 0},  // l4.k4
-    {47681280, 3047936, 1048576, 1},  // l4.k5
-    {48729856, 4096512, 512, 1},  // l4.b1
-    {48730368, 4097024, 512, 1},  // l4.b2
-    {48730880, 4097536, 512, 1},  // l4.b3
-    {48731392, 4098048, 512, 1},  // l4.b4
-    {48731904, 4098560, 8192, 1},  // l4.b5
-    {48740096, 44633088, 236544, 0},  // g1.l1.k
-    {48976640, 4106752, 84, 1},  // g1.l1.b
-    {48976896, 44869632, 19404, 0},  // g1.l2.k
-    {48996352, 44889088, 84, 0},  // g1.l2.b
-    {48996608, 44889344, 236544, 0},  // g1.r1.k
-    {49233152, 4107008, 84, 1},  // g1.r1.b
-    {49233408, 45125888, 19404, 0},  // g1.r2.k
-    {49252864, 45145344, 84, 0},  // g1.r2.b
-    {49253120, 4107264, 15876, 1},  // g1.a.c.k
-    {49269248, 4123392, 84, 1},  // g1.a.c.b
-    {49269504, 4123648, 15876, 1},  // g1.b.k
-    {49285632, 4139776, 84, 1},  // g1.b.b
-    {49285888, 45145600, 473088, 0},  // g2.l1.k
-    {49758976, 4140032, 84, 1},  // g2.l1.b
-    {49759232, 45618688, 19404, 0},  // g2.l2.k
-    {49778688, 45638144, 84, 0},  // g2.l2.b
-    {49778944, 45638400, 473088, 0},  // g2.r1.k
-    {50252032, 4140288, 84, 1},  // g2.r1.b
-    {50252288, 46111488, 19404, 0},  // g2.r2.k
-    {50271744, 46130944, 84, 0},  // g2.r2.b
-    {50272000, 4140544, 15876, 1},  // g2.a.c.k
-    {50288128, 4156672, 84, 1},  // g2.a.c.b
-    {50288384, 4156928, 15876, 1},  // g2.b.k
-    {50304512, 4173056, 84, 1},  // g2.b.b
-    {50304768, 46131200, 946176, 0},  // g3.l1.k
-    {51250944, 4173312, 84, 1},  // g3.l1.b
-    {51251200, 4173568, 19404, 1},  // g3.l2.k
-    {51270656, 47077376, 84, 0},  // g3.l2.b
-    {51270912, 47077632, 946176, 0},  // g3.r1.k
-    {52217088, 4193024, 84, 1},  // g3.r1.b
-    {52217344, 4193280, 19404, 1},  // g3.r2.k
-    {52236800, 48023808, 84, 0},  // g3.r2.b
-    {52237056, 4212736, 15876, 1},  // g3.a.c.k
-    {52253184, 4228864, 84, 1},  // g3.a.c.b
-    {52253440, 4229120, 15876, 1},  // g3.b.k
-    {52269568, 4245248, 84, 1},  // g3.b.b
-    {52269824, 48024064, 1892352, 0},  // g4.l1.k
-    {54162176, 4245504, 84, 1},  // g4.l1.b
-    {54162432, 4245760, 19404, 1},  // g4.l2.k
-    {54181888, 49916416, 84, 0},  // g4.l2.b
-    {54182144, 49916672, 1892352, 0},  // g4.r1.k
-    {56074496, 4265216, 84, 1},  // g4.r1.b
-    {56074752, 4265472, 19404, 1},  // g4.r2.k
-    {56094208, 51809024, 84, 0},  // g4.r2.b
-    {56094464, 4284928, 15876, 1},  // g4.a.c.k
-    {56110592, 4301056, 84, 1},  // g4.a.c.b
-    {56110848, 4301312, 15876, 1},  // g4.b.k
-    {56126976, 4317440, 84, 1},  // g4.b.b
-    {56127232, 4317696, 15876, 1},  // f3.a.c.k
-    {56143360, 4333824, 84, 1},  // f3.a.c.b
-    {56143616, 4334080, 15876, 1},  // f3.b.k
-    {56159744, 4350208, 84, 1},  // f3.b.b
-    {56160000, 4350464, 15876, 1},  // f2.a.c.k
-    {56176128, 4366592, 84, 1},  // f2.a.c.b
-    {56176384, 4366848, 15876, 1},  // f2.b.k
-    {56192512, 4382976, 84, 1},  // f2.b.b
-    {56192768, 4383232, 15876, 1},  // f1.a.c.k
-    {56208896, 4399360, 84, 1},  // f1.a.c.b
-    {56209152, 4399616, 15876, 1},  // f1.b.k
-    {56225280, 4415744, 84, 1},  // f1.b.b
-    {56225536, 4416000, 15876, 1},  // f0.a.c.k
-    {56241664, 4432128, 84, 1},  // f0.a.c.b
-    {56241920, 4432384, 15876, 1},  // f0.b.k
-    {56258048, 4448512, 84, 1},  // f0.b.b
-    {56258304, 51809280, 15876, 0},  // e0.a.c.k
-    {56274432, 4448768, 84, 1},  // e0.a.c.b
-    {56274688, 51825408, 15876, 0},  // e0.b.k
-    {56290816, 4449024, 84, 1},  // e0.b.b
-    {56291072, 4449280, 1764, 1},  // y.k
-    {56292864, 4451072, 84, 1},  // y.b
+    {0, 1, 0},  // stem.c.k
+    {1, 1, 37632},  // stem.c.b
+    {2, 0, 0},  // l1.d.k
+    {3, 0, 65536},  // l1.d.b
+    {4, 1, 37888},  // l1.a.c.k
+    {5, 1, 54272},  // l1.a.c.b
+    {6, 0, 66560},  // l1.b.c.k
+    {7, 1, 54528},  // l1.b.c.b
+    {8, 0, 214016},  // l1.c.k
+    {9, 0, 279552},  // l1.c.b
+    {10, 1, 54784},  // l1.0.a.c.k
+    {11, 1, 120320},  // l1.0.a.c.b
+    {12, 0, 280576},  // l1.0.b.c.k
+    {13, 1, 120576},  // l1.0.b.c.b
+    {14, 1, 120832},  // l1.0.c.k
+    {15, 1, 186368},  // l1.0.c.b
+    {16, 1, 187392},  // l1.1.a.c.k
+    {17, 1, 252928},  // l1.1.a.c.b
+    {18, 0, 428032},  // l1.1.b.c.k
+    {19, 1, 253184},  // l1.1.b.c.b
+    {20, 1, 253440},  // l1.1.c.k
+    {21, 1, 318976},  // l1.1.c.b
+    {22, 1, 320000},  // l2.d.k
+    {23, 0, 575488},  // l2.d.b
+    {24, 0, 577536},  // l2.a.c.k
+    {25, 1, 844288},  // l2.a.c.b
+    {26, 0, 708608},  // l2.b.c.k
+    {27, 1, 844800},  // l2.b.c.b
+    {28, 1, 845312},  // l2.c.k
+    {29, 0, 1298432},  // l2.c.b
+    {30, 1, 1107456},  // l2.0.a.c.k
+    {31, 1, 1369600},  // l2.0.a.c.b
+    {32, 0, 1300480},  // l2.0.b.c.k
+    {33, 1, 1370112},  // l2.0.b.c.b
+    {34, 1, 1370624},  // l2.0.c.k
+    {35, 1, 1632768},  // l2.0.c.b
+    {36, 1, 1634816},  // l2.1.a.c.k
+    {37, 1, 1896960},  // l2.1.a.c.b
+    {38, 0, 1890304},  // l2.1.b.c.k
+    {39, 1, 1897472},  // l2.1.b.c.b
+    {40, 1, 1897984},  // l2.1.c.k
+    {41, 1, 2160128},  // l2.1.c.b
+    {42, 1, 2162176},  // l2.2.a.c.k
+    {43, 1, 2424320},  // l2.2.a.c.b
+    {44, 0, 2480128},  // l2.2.b.c.k
+    {45, 1, 2424832},  // l2.2.b.c.b
+    {46, 1, 2425344},  // l2.2.c.k
+    {47, 1, 2687488},  // l2.2.c.b
+    {48, 0, 3069952},  // l3.l1.c.k
+    {49, 1, 2689536},  // l3.l1.c.b
+    {50, 0, 3940352},  // l3.l2.c.k
+    {51, 1, 2690048},  // l3.l2.c.b
+    {52, 0, 4084992},  // l3.r1.c.k
+    {53, 1, 2690560},  // l3.r1.c.b
+    {54, 0, 4955392},  // l3.r2.c.k
+    {55, 1, 2691072},  // l3.r2.c.b
+    {56, 0, 5100032},  // l3.f.k
+    {57, 0, 5448192},  // l3.f.b
+    {58, 0, 5452288},  // l3.d.k
+    {59, 0, 7549440},  // l3.d.b
+    {60, 0, 7553536},  // l3.k1
+    {61, 0, 9294336},  // l3.k2
+    {62, 0, 9438976},  // l3.k3
+    {63, 0, 11179776},  // l3.k4
+    {64, 1, 2691584},  // l3.k5
+    {65, 1, 3039744},  // l3.b1
+    {66, 1, 3040256},  // l3.b2
+    {67, 1, 3040768},  // l3.b3
+    {68, 1, 3041280},  // l3.b4
+    {69, 1, 3041792},  // l3.b5
+    {70, 0, 11324416},  // l4.l1.c.k
+    {71, 1, 3045888},  // l4.l1.c.b
+    {72, 0, 14994432},  // l4.l2.c.k
+    {73, 1, 3046400},  // l4.l2.c.b
+    {74, 0, 15453184},  // l4.r1.c.k
+    {75, 1, 3046912},  // l4.r1.c.b
+    {76, 0, 19123200},  // l4.r2.c.k
+    {77, 1, 3047424},  // l4.r2.c.b
+    {78, 0, 19581952},  // l4.f.k
+    {79, 0, 20630528},  // l4.f.b
+    {80, 0, 20638720},  // l4.d.k
+    {81, 0, 29027328},  // l4.d.b
+    {82, 0, 29035520},  // l4.k1
+    {83, 0, 36375552},  // l4.k2
+    {84, 0, 36834304},  // l4.k3
+    {85, 0, 44174336},  // l4.k4
+    {86, 1, 3047936},  // l4.k5
+    {87, 1, 4096512},  // l4.b1
+    {88, 1, 4097024},  // l4.b2
+    {89, 1, 4097536},  // l4.b3
+    {90, 1, 4098048},  // l4.b4
+    {91, 1, 4098560},  // l4.b5
+    {92, 0, 44633088},  // g1.l1.k
+    {93, 1, 4106752},  // g1.l1.b
+    {94, 0, 44869632},  // g1.l2.k
+    {95, 0, 44889088},  // g1.l2.b
+    {96, 0, 44889344},  // g1.r1.k
+    {97, 1, 4107008},  // g1.r1.b
+    {98, 0, 45125888},  // g1.r2.k
+    {99, 0, 45145344},  // g1.r2.b
+    {100, 1, 4107264},  // g1.a.c.k
+    {101, 1, 4123392},  // g1.a.c.b
+    {102, 1, 4123648},  // g1.b.k
+    {103, 1, 4139776},  // g1.b.b
+    {104, 0, 45145600},  // g2.l1.k
+    {105, 1, 4140032},  // g2.l1.b
+    {106, 0, 45618688},  // g2.l2.k
+    {107, 0, 45638144},  // g2.l2.b
+    {108, 0, 45638400},  // g2.r1.k
+    {109, 1, 4140288},  // g2.r1.b
+    {110, 0, 46111488},  // g2.r2.k
+    {111, 0, 46130944},  // g2.r2.b
+    {112, 1, 4140544},  // g2.a.c.k
+    {113, 1, 4156672},  // g2.a.c.b
+    {114, 1, 4156928},  // g2.b.k
+    {115, 1, 4173056},  // g2.b.b
+    {116, 0, 46131200},  // g3.l1.k
+    {117, 1, 4173312},  // g3.l1.b
+    {118, 1, 4173568},  // g3.l2.k
+    {119, 0, 47077376},  // g3.l2.b
+    {120, 0, 47077632},  // g3.r1.k
+    {121, 1, 4193024},  // g3.r1.b
+    {122, 1, 4193280},  // g3.r2.k
+    {123, 0, 48023808},  // g3.r2.b
+    {124, 1, 4212736},  // g3.a.c.k
+    {125, 1, 4228864},  // g3.a.c.b
+    {126, 1, 4229120},  // g3.b.k
+    {127, 1, 4245248},  // g3.b.b
+    {128, 0, 48024064},  // g4.l1.k
+    {129, 1, 4245504},  // g4.l1.b
+    {130, 1, 4245760},  // g4.l2.k
+    {131, 0, 49916416},  // g4.l2.b
+    {132, 0, 49916672},  // g4.r1.k
+    {133, 1, 4265216},  // g4.r1.b
+    {134, 1, 4265472},  // g4.r2.k
+    {135, 0, 51809024},  // g4.r2.b
+    {136, 1, 4284928},  // g4.a.c.k
+    {137, 1, 4301056},  // g4.a.c.b
+    {138, 1, 4301312},  // g4.b.k
+    {139, 1, 4317440},  // g4.b.b
+    {140, 1, 4317696},  // f3.a.c.k
+    {141, 1, 4333824},  // f3.a.c.b
+    {142, 1, 4334080},  // f3.b.k
+    {143, 1, 4350208},  // f3.b.b
+    {144, 1, 4350464},  // f2.a.c.k
+    {145, 1, 4366592},  // f2.a.c.b
+    {146, 1, 4366848},  // f2.b.k
+    {147, 1, 4382976},  // f2.b.b
+    {148, 1, 4383232},  // f1.a.c.k
+    {149, 1, 4399360},  // f1.a.c.b
+    {150, 1, 4399616},  // f1.b.k
+    {151, 1, 4415744},  // f1.b.b
+    {152, 1, 4416000},  // f0.a.c.k
+    {153, 1, 4432128},  // f0.a.c.b
+    {154, 1, 4432384},  // f0.b.k
+    {155, 1, 4448512},  // f0.b.b
+    {156, 0, 51809280},  // e0.a.c.k
+    {157, 1, 4448768},  // e0.a.c.b
+    {158, 0, 51825408},  // e0.b.k
+    {159, 1, 4449024},  // e0.b.b
+    {160, 1, 4449280},  // y.k
+    {161, 1, 4451072},  // y.b
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -968,9 +968,9 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.g[i0,r0] * l1.b.c.k[i2,i3,r0,r1] *
 //     l1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
@@ -1003,9 +1003,10 @@ static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__res
 // by merging: laid side by side
 // l1.c.sum.weights[i0,i1] = l1.d.k[i0,i1-64,0,0] + l1.c.k[i0,i1,0,0] where i1 in 0:128, pad l1.c.k
 //     0, pad l1.d.k 0
-static __global__ void __launch_bounds__(64) k_map_397f7705(const float *__restrict__ p0,
+// p0: l1.d.k, p1: l1.c.k
+static __global__ void __launch_bounds__(64) k_map_1e2e12eb(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8192u) return;
     const int i1 = (int)(id % 32u) * 4;
@@ -1019,9 +1020,10 @@ static __global__ void __launch_bounds__(64) k_map_397f7705(const float *__restr
 }
 
 // l1.const[i0] = l1.c.b[i0] + l1.d.b[i0]
-static __global__ void __launch_bounds__(64) k_map_5e707bd3(const float *__restrict__ p0,
+// p0: l1.c.b, p1: l1.d.b
+static __global__ void __launch_bounds__(64) k_map_9d569e1e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
@@ -1035,9 +1037,10 @@ static __global__ void __launch_bounds__(64) k_map_5e707bd3(const float *__restr
 // l2.a.c.sum.weights[i0,i1] = l2.a.c.k[i0,i1,0,0] + g1.l1.k[(i0+4)/11-12,i1,(i0+4)%11,0] * [i0 <=
 //     358] * [i0 >= 128] + g1.r1.k[(i0+4)/11-33,i1,0,(i0+4)%11] * [i0 >= 359] where i0 in 0:590,
 //     pad g1.l1.k 0, pad g1.r1.k 0, pad l2.a.c.k 0
-static __global__ void __launch_bounds__(256) k_map_d9de71e0(const float *__restrict__ p0,
+// p0: l2.a.c.k, p1: g1.l1.k, p2: g1.r1.k
+static __global__ void __launch_bounds__(256) k_map_2bb88e97(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 151040u) return;
     const int i1 = (int)(id % 256u);
@@ -1055,9 +1058,10 @@ static __global__ void __launch_bounds__(256) k_map_d9de71e0(const float *__rest
 // by merging: laid side by side
 // g1.l2.sum.weights[i0,i1,i2,i3] = g1.l2.k[i1,i3,0,i2] * [i0 == 0] + g1.r2.k[i1,i3,i2,0] * [i0 ==
 //     1] where i0 in 0:2
-static __global__ void __launch_bounds__(64) k_map_1edbbc3f(const float *__restrict__ p0,
+// p0: g1.l2.k, p1: g1.r2.k
+static __global__ void __launch_bounds__(64) k_map_9b5e2018(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 9702u) return;
     const int i3 = (int)(id % 21u);
@@ -1070,9 +1074,10 @@ static __global__ void __launch_bounds__(64) k_map_1edbbc3f(const float *__restr
 }
 
 // g1.s.const[i0] = g1.l2.b[i0] + g1.r2.b[i0]
-static __global__ void __launch_bounds__(64) k_map_34203f63(const float *__restrict__ p0,
+// p0: g1.l2.b, p1: g1.r2.b
+static __global__ void __launch_bounds__(64) k_map_eb09c0db(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 21u) return;
     const int i0 = (int)id;
@@ -1098,9 +1103,10 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 }
 
 // l2.const[i0] = l2.c.b[i0] + l2.d.b[i0]
-static __global__ void __launch_bounds__(64) k_map_dedbcc01(const float *__restrict__ p0,
+// p0: l2.c.b, p1: l2.d.b
+static __global__ void __launch_bounds__(64) k_map_a151f03c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
@@ -1113,9 +1119,9 @@ static __global__ void __launch_bounds__(64) k_map_dedbcc01(const float *__restr
 // by basis change F(4x4,3x3)
 // l2.0.b.c.sum.filter[i0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.g[i0,r0] * l2.0.b.c.k[i2,i3,r0,r1] *
 //     l1.b.c.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
@@ -1149,9 +1155,10 @@ static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__res
 // g2.l1.sum.weights[i0,i1] = l3.l1.c.k[(i0+4)/5-47,i1,(i0+4)%5,0] * [i0 <= 655] * [i0 >= 231] +
 //     g2.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l3.r1.c.k[(i0+4)/5-132,i1,0,(i0+4)%5] * [i0 >=
 //     656] where i0 in 0:1081, pad g2.l1.k 0, pad l3.l1.c.k 0, pad l3.r1.c.k 0
-static __global__ void __launch_bounds__(256) k_map_62096a01(const float *__restrict__ p0,
+// p0: l3.r1.c.k, p1: g2.l1.k, p2: l3.l1.c.k
+static __global__ void __launch_bounds__(256) k_map_32721a91(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 553472u) return;
     const int i1 = (int)(id % 512u);
@@ -1172,9 +1179,10 @@ static __global__ void __launch_bounds__(256) k_map_62096a01(const float *__rest
 // by merging: laid side by side
 // l3.l2.c.sum.weights[i0,i1,i2,i3] = l3.l2.c.k[i1,i3,0,i2] * [i0 == 0] + l3.r2.c.k[i1,i3,i2,0] *
 //     [i0 == 1] where i0 in 0:2
-static __global__ void __launch_bounds__(256) k_map_720f4996(const float *__restrict__ p0,
+// p0: l3.r2.c.k, p1: l3.l2.c.k
+static __global__ void __launch_bounds__(256) k_map_8606cb26(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 72250u) return;
     const int i3 = (int)(id % 85u);
@@ -1189,9 +1197,10 @@ static __global__ void __launch_bounds__(256) k_map_720f4996(const float *__rest
 // by merging: laid side by side
 // l3.f.sum.weights[i0,i1] = l3.d.k[i0,i1-85,0,0] + l3.f.k[i0,i1,0,0] where i1 in 0:597, pad l3.d.k
 //     0, pad l3.f.k 0
-static __global__ void __launch_bounds__(256) k_map_68f169c0(const float *__restrict__ p0,
+// p0: l3.d.k, p1: l3.f.k
+static __global__ void __launch_bounds__(256) k_map_cc664f6b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 611328u) return;
     const int i1 = (int)(id % 597u);
@@ -1201,9 +1210,10 @@ static __global__ void __launch_bounds__(256) k_map_68f169c0(const float *__rest
 }
 
 // l3.d.0.const[i0] = l3.f.b[i0] + l3.d.b[i0]
-static __global__ void __launch_bounds__(64) k_map_88ebbbb5(const float *__restrict__ p0,
+// p0: l3.f.b, p1: l3.d.b
+static __global__ void __launch_bounds__(64) k_map_eb1ef530(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
@@ -1216,9 +1226,10 @@ static __global__ void __launch_bounds__(64) k_map_88ebbbb5(const float *__restr
 // by merging: laid side by side
 // l3.c1.0.sum.weights[i0,i1] = l3.k3[i0/5-85,i1,0,i0%5] * [i0 >= 425] + l3.k1[i0/5,i1,i0%5,0] *
 //     [i0 <= 424] where i0 in 0:850, pad l3.k1 0, pad l3.k3 0
-static __global__ void __launch_bounds__(256) k_map_9e62ea16(const float *__restrict__ p0,
+// p0: l3.k3, p1: l3.k1
+static __global__ void __launch_bounds__(256) k_map_3b852027(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 870400u) return;
     const int i1 = (int)(id % 1024u);
@@ -1235,10 +1246,11 @@ static __global__ void __launch_bounds__(256) k_map_9e62ea16(const float *__rest
 //     g3.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l4.l1.c.k[i0/7-66,i1,i0%7,0] * [i0 <= 1357] * [i0
 //     >= 462] + l4.r1.c.k[i0/7-194,i1,0,i0%7] * [i0 >= 1358] where i0 in 0:2254, pad g3.l1.k 0,
 //     pad g3.r1.k 0, pad l4.l1.c.k 0, pad l4.r1.c.k 0
-static __global__ void __launch_bounds__(256) k_map_3ee4fa14(const float *__restrict__ p0,
+// p0: l4.l1.c.k, p1: g3.l1.k, p2: g3.r1.k, p3: l4.r1.c.k
+static __global__ void __launch_bounds__(256) k_map_6eabdac6(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 2308096u) return;
     const int i1 = (int)(id % 1024u);
@@ -1263,9 +1275,10 @@ static __global__ void __launch_bounds__(256) k_map_3ee4fa14(const float *__rest
 // by merging: laid side by side
 // l4.l2.c.sum.weights[i0,i1,i2,i3] = l4.l2.c.k[i1,i3,0,i2] * [i0 == 0] + l4.r2.c.k[i1,i3,i2,0] *
 //     [i0 == 1] where i0 in 0:2
-static __global__ void __launch_bounds__(256) k_map_cf2dd815(const float *__restrict__ p0,
+// p0: l4.r2.c.k, p1: l4.l2.c.k
+static __global__ void __launch_bounds__(256) k_map_07f7446b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 229376u) return;
     const int i3 = (int)(id % 128u);
@@ -1280,9 +1293,10 @@ static __global__ void __launch_bounds__(256) k_map_cf2dd815(const float *__rest
 // by merging: laid side by side
 // l4.f.sum.weights[i0,i1] = l4.d.k[i0,i1-128,0,0] + l4.f.k[i0,i1,0,0] where i1 in 0:1152, pad
 //     l4.d.k 0, pad l4.f.k 0
-static __global__ void __launch_bounds__(256) k_map_f57b74e0(const float *__restrict__ p0,
+// p0: l4.d.k, p1: l4.f.k
+static __global__ void __launch_bounds__(256) k_map_10b9d059(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 589824u) return;
     const int i1 = (int)(id % 288u) * 4;
@@ -1296,9 +1310,10 @@ static __global__ void __launch_bounds__(256) k_map_f57b74e0(const float *__rest
 }
 
 // l4.d.0.const[i0] = l4.f.b[i0] + l4.d.b[i0]
-static __global__ void __launch_bounds__(64) k_map_5e800f1a(const float *__restrict__ p0,
+// p0: l4.f.b, p1: l4.d.b
+static __global__ void __launch_bounds__(64) k_map_8c744c2e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
@@ -1311,9 +1326,10 @@ static __global__ void __launch_bounds__(64) k_map_5e800f1a(const float *__restr
 // by merging: laid side by side
 // l4.c1.0.sum.weights[i0,i1] = l4.k3[i0/7-128,i1,0,i0%7] * [i0 >= 896] + l4.k1[i0/7,i1,i0%7,0] *
 //     [i0 <= 895] where i0 in 0:1792, pad l4.k1 0, pad l4.k3 0
-static __global__ void __launch_bounds__(256) k_map_9905157c(const float *__restrict__ p0,
+// p0: l4.k1, p1: l4.k3
+static __global__ void __launch_bounds__(256) k_map_23d5bed6(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 3670016u) return;
     const int i1 = (int)(id % 2048u);
@@ -1328,9 +1344,10 @@ static __global__ void __launch_bounds__(256) k_map_9905157c(const float *__rest
 // by merging: laid side by side
 // g4.l1.sum.weights[i0,i1] = g4.r1.k[i0/11-21,i1,0,i0%11] * [i0 >= 231] +
 //     g4.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] where i0 in 0:462, pad g4.l1.k 0, pad g4.r1.k 0
-static __global__ void __launch_bounds__(256) k_map_6a431ce5(const float *__restrict__ p0,
+// p0: g4.l1.k, p1: g4.r1.k
+static __global__ void __launch_bounds__(256) k_map_7fc9a74c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 946176u) return;
     const int i1 = (int)(id % 2048u);
@@ -1345,6 +1362,7 @@ static __global__ void __launch_bounds__(256) k_map_6a431ce5(const float *__rest
 // stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.k[i1,r0,r1,r2] where
 //     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
+// p0: stem.c.k, p1: x, p2: stem.c.b
 static __global__ void __launch_bounds__(256) k_product_ed4a6144(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
@@ -1383,9 +1401,9 @@ static __global__ void __launch_bounds__(256) k_product_ed4a6144(const float *__
 
 // p[0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0 in
 //     0:3, r1 in 0:3, pad stem -inf
-static __global__ void __launch_bounds__(128) k_reduce_0d7103f7(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_0d108d3d(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u) * 4;
@@ -1440,9 +1458,9 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.a 0
-static __global__ void __launch_bounds__(64) k_basis_9a213487(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_5750835a(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 14u);
@@ -1496,9 +1514,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l1.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.b[0,i1,i2,i3] = relu(l1.b.c.sum[0,i1,i2,i3] + l1.b.c.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_510fede9(const float *p0,
+// p0: l1.b.c.sum.product, p1: l1.b.c.b
+static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
@@ -1533,9 +1552,10 @@ static __global__ void __launch_bounds__(64) k_basis_510fede9(const float *p0,
 // g1.l1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+128,i2+r0-5,i3] where i1 in 0:21, i2
 //     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
 // g1.l1[0,i1,i2,i3] = g1.l1.sum[0,i1,i2,i3] + g1.l1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_bc6d5c68(const float *p0,
+// p0: l2.a.c.sum.merged, p1: g1.l1.b
+static __global__ void __launch_bounds__(64) k_reduce_8d17a845(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 14u) * 4;
@@ -1561,9 +1581,10 @@ static __global__ void __launch_bounds__(64) k_reduce_bc6d5c68(const float *p0,
 // g1.r1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+359,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
 // g1.r1[0,i1,i2,i3] = g1.r1.sum[0,i1,i2,i3] + g1.r1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_bcaa7580(const float *p0,
+// p0: l2.a.c.sum.merged, p1: g1.r1.b
+static __global__ void __launch_bounds__(64) k_reduce_27909904(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 14u) * 4;
@@ -1632,6 +1653,7 @@ static __device__ __forceinline__ void slice_reduce_011472cc(const float *p0, co
 }
 
 // g1.r2.sum by slices in shared memory, then g1.s
+// p0: g1.l2.sum.merged, p1: g1.s.const
 static __global__ void __launch_bounds__(256) k_stitch_a8d1d2f3(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[448];
@@ -1649,6 +1671,7 @@ static __global__ void __launch_bounds__(256) k_stitch_a8d1d2f3(const float *p0,
 // by summation splitting (r0 inside), variable substitution
 // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
+// p0: l2.b.c.sum.part.lines, p1: l2.a.c.sum.merged, p2: l2.a.c.b
 static __global__ void __launch_bounds__(256) k_product_03170c42(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
@@ -1689,9 +1712,10 @@ static __global__ void __launch_bounds__(256) k_product_03170c42(const float *__
 // by summation splitting
 // l2.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.b.c.sum.part[r0,r1,i1,i2,i3]
 // l2.b[0,i1,i2,i3] = relu(l2.b.c.sum[0,i1,i2,i3] + l2.b.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_48040b4a(const float *p0,
+// p0: l2.b.c.sum.part, p1: l2.b.c.b
+static __global__ void __launch_bounds__(64) k_reduce_cc348234(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 196u) * 4;
@@ -1713,9 +1737,9 @@ static __global__ void __launch_bounds__(64) k_reduce_48040b4a(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.0.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.0.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     l1.b.c.sum.bt[i0,r0] * l1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.0.a 0
-static __global__ void __launch_bounds__(64) k_basis_3439b67a(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 6272u) return;
     const int i4 = (int)(id % 7u);
@@ -1754,9 +1778,10 @@ static __global__ void __launch_bounds__(64) k_basis_3439b67a(const float *p0,
 // l2.0.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.0.b.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.0.b[0,i1,i2,i3] = relu(l2.0.b.c.sum[0,i1,i2,i3] + l2.0.b.c.b[i1])
-static __global__ void __launch_bounds__(64) k_basis_c08f0b06(const float *p0,
+// p0: l2.0.b.c.sum.product, p1: l2.0.b.c.b
+static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
@@ -1791,9 +1816,10 @@ static __global__ void __launch_bounds__(64) k_basis_c08f0b06(const float *p0,
 // g2.l1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
 //     0:28, r0 in 0:11, pad g2.l1.sum.merged 0
 // g2.l1[0,i1,i2,i3] = g2.l1.sum[0,i1,i2,i3] + g2.l1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_c55a2f03(const float *p0,
+// p0: g2.l1.sum.merged, p1: g2.l1.b
+static __global__ void __launch_bounds__(64) k_reduce_518a300f(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 28u);
@@ -1813,9 +1839,10 @@ static __global__ void __launch_bounds__(64) k_reduce_c55a2f03(const float *p0,
 // g2.r1.sum[0,i1,i2,i3] = sum(r0) g2.r1.sum.part[i1,r0,i2,i3+r0-5] where i3 in 0:28, pad
 //     g2.r1.sum.part 0
 // g2.r1[0,i1,i2,i3] = g2.r1.sum[0,i1,i2,i3] + g2.r1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_32b85a7d(const float *p0,
+// p0: g2.r1.sum.part, p1: g2.r1.b
+static __global__ void __launch_bounds__(64) k_reduce_fe329310(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 28u);
@@ -1870,6 +1897,7 @@ static __device__ __forceinline__ void slice_reduce_08f114fb(const float *p0, co
 }
 
 // g2.r2.sum by slices in shared memory, then g2.s
+// p0: g2.l2.sum.merged, p1: g2.s.const
 static __global__ void __launch_bounds__(128) k_stitch_158ad5bc(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[112];
@@ -1886,9 +1914,10 @@ static __global__ void __launch_bounds__(128) k_stitch_158ad5bc(const float *p0,
 // by summation splitting (r1,r2 inside), variable substitution
 // g2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) g2.s[0,i0,i2+r0-1,i3+r1-1] *
 //     g2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad g2.s 0
-static __global__ void __launch_bounds__(256) k_reduce_dbc1d224(const float *p0,
+// p0: g2.s, p1: g2.a.c.sum.part.filter
+static __global__ void __launch_bounds__(256) k_reduce_0d977150(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 86436u) return;
     const int i3 = (int)(id % 7u) * 4;
@@ -1930,9 +1959,10 @@ static __global__ void __launch_bounds__(256) k_reduce_dbc1d224(const float *p0,
 // by summation splitting
 // g2.a.c.sum[0,i1,i2,i3] = sum(r0) g2.a.c.sum.part[r0,i1,i2,i3]
 // g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_5b030247(const float *p0,
+// p0: g2.a.c.sum.part, p1: g2.a.c.b
+static __global__ void __launch_bounds__(64) k_reduce_434052ae(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 784u);
@@ -1948,9 +1978,10 @@ static __global__ void __launch_bounds__(64) k_reduce_5b030247(const float *p0,
 // l3.l1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+231,i2+r0-2,i3] where i1 in 0:85, i2
 //     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
 // l3.l1[0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_8d52a9fd(const float *p0,
+// p0: g2.l1.sum.merged, p1: l3.l1.c.b
+static __global__ void __launch_bounds__(64) k_reduce_8fba455f(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16660u) return;
     const int i3 = (int)(id % 7u) * 4;
@@ -1976,9 +2007,10 @@ static __global__ void __launch_bounds__(64) k_reduce_8d52a9fd(const float *p0,
 // l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+656,i2,i3+r0-2] where i1 in 0:85, i3
 //     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
 // l3.r1[0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_ae9180e2(const float *p0,
+// p0: g2.l1.sum.merged, p1: l3.r1.c.b
+static __global__ void __launch_bounds__(64) k_reduce_3e8fb22e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16660u) return;
     const int i3 = (int)(id % 7u) * 4;
@@ -2064,6 +2096,7 @@ static __device__ __forceinline__ void slice_reduce_621710b5(const float *p0, co
 }
 
 // l3.r2.c.sum by slices in shared memory, then l3.m
+// p0: l3.l2.c.sum.merged, p1: l3.r2.c.b, p2: l3.l2.c.b
 static __global__ void __launch_bounds__(224) k_stitch_e337f606(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
@@ -2081,9 +2114,10 @@ static __global__ void __launch_bounds__(224) k_stitch_e337f606(const float *p0,
 // l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85, i2 in
 //     0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
 // l3.t1.0[0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1])
-static __global__ void __launch_bounds__(64) k_reduce_eb3012e8(const float *p0,
+// p0: l3.c1.0.sum.merged, p1: l3.b1
+static __global__ void __launch_bounds__(64) k_reduce_c43a14be(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16660u) return;
     const int i3 = (int)(id % 14u);
@@ -2103,9 +2137,10 @@ static __global__ void __launch_bounds__(64) k_reduce_eb3012e8(const float *p0,
 // l3.c3.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0+425,i2,i3+r0-2] where i1 in 0:85,
 //     i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
 // l3.t3.0[0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1])
-static __global__ void __launch_bounds__(64) k_reduce_c986d2c4(const float *p0,
+// p0: l3.c1.0.sum.merged, p1: l3.b3
+static __global__ void __launch_bounds__(64) k_reduce_37ab06b2(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16660u) return;
     const int i3 = (int)(id % 14u);
@@ -2161,6 +2196,7 @@ static __device__ __forceinline__ void slice_reduce_b9037521(const float *p0,
 }
 
 // l3.c4.0.sum by slices in shared memory, then l3.u.0
+// p0: l3.c2.0.sum.merged, p1: l3.b2, p2: l3.b4
 static __global__ void __launch_bounds__(224) k_stitch_e69f859d(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ __align__(16) float slices[196];
@@ -2178,9 +2214,10 @@ static __global__ void __launch_bounds__(224) k_stitch_e69f859d(const float *p0,
 // g3.l1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
 //     0:14, r0 in 0:11, pad g3.l1.sum.merged 0
 // g3.l1[0,i1,i2,i3] = g3.l1.sum[0,i1,i2,i3] + g3.l1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_d8c10a94(const float *p0,
+// p0: g3.l1.sum.merged, p1: g3.l1.b
+static __global__ void __launch_bounds__(64) k_reduce_4ee32e0b(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4116u) return;
     const int i3 = (int)(id % 14u);
@@ -2200,9 +2237,10 @@ static __global__ void __launch_bounds__(64) k_reduce_d8c10a94(const float *p0,
 // g3.r1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:14, r0 in 0:11, pad g3.l1.sum.merged 0
 // g3.r1[0,i1,i2,i3] = g3.r1.sum[0,i1,i2,i3] + g3.r1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_9f0f4a1b(const float *p0,
+// p0: g3.l1.sum.merged, p1: g3.r1.b
+static __global__ void __launch_bounds__(64) k_reduce_fa7d17c7(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4116u) return;
     const int i3 = (int)(id % 14u);
@@ -2220,10 +2258,11 @@ static __global__ void __launch_bounds__(64) k_reduce_9f0f4a1b(const float *p0,
 
 // g3.r2.sum[0,i1,i2,i3] = sum(r0,r1) g3.r1[0,r0,i2+r1-5,i3] * g3.r2.k[i1,r0,r1,0] where i2 in
 //     0:14, pad g3.r1 0
-static __global__ void __launch_bounds__(256) k_reduce_df0f063e(const float *p0,
+// p0: g3.r1, p1: g3.r2.k
+static __global__ void __launch_bounds__(256) k_reduce_b7bed0a7(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ float part[8][32];
-    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
     await_previous();
     const int i3 = (int)(id % 14u);
@@ -2253,11 +2292,12 @@ static __global__ void __launch_bounds__(256) k_reduce_df0f063e(const float *p0,
 // g3.l2.sum[0,i1,i2,i3] = sum(r0,r1) g3.l1[0,r0,i2,i3+r1-5] * g3.l2.k[i1,r0,0,r1] where i3 in
 //     0:14, pad g3.l1 0
 // g3.s[0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1]
-static __global__ void __launch_bounds__(256) k_reduce_b8350cd5(const float *p0,
+// p0: g3.l1, p1: g3.l2.k, p2: g3.r2.sum, p3: g3.s.const
+static __global__ void __launch_bounds__(256) k_reduce_b30998b5(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     __shared__ float part[8][32];
-    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
     await_previous();
     const int i3 = (int)(id % 14u);
@@ -2287,10 +2327,11 @@ static __global__ void __launch_bounds__(256) k_reduce_b8350cd5(const float *p0,
 // g3.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
 //     i2 in 0:14, i3 in 0:14, pad g3.s 0
 // g3.a[0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1])
-static __global__ void __launch_bounds__(256) k_reduce_e04da925(const float *p0,
+// p0: g3.s, p1: g3.a.c.k, p2: g3.a.c.b
+static __global__ void __launch_bounds__(256) k_reduce_ff3cfa0a(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][32];
-    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
     await_previous();
     const int i3 = (int)(id % 14u);
@@ -2323,9 +2364,10 @@ static __global__ void __launch_bounds__(256) k_reduce_e04da925(const float *p0,
 // l4.l1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+462,i2+r0-3,i3] where i1 in 0:128, i2
 //     in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
 // l4.l1[0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_a4bc1e24(const float *p0,
+// p0: g3.l1.sum.merged, p1: l4.l1.c.b
+static __global__ void __launch_bounds__(64) k_reduce_513bd9f5(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
@@ -2345,9 +2387,10 @@ static __global__ void __launch_bounds__(64) k_reduce_a4bc1e24(const float *p0,
 // l4.r1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+1358,i2,i3+r0-3] where i1 in 0:128,
 //     i3 in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
 // l4.r1[0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1])
-static __global__ void __launch_bounds__(64) k_reduce_05f1606c(const float *p0,
+// p0: g3.l1.sum.merged, p1: l4.r1.c.b
+static __global__ void __launch_bounds__(64) k_reduce_6ebe9977(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 14u);
@@ -2405,6 +2448,7 @@ static __device__ __forceinline__ void slice_reduce_146d504d(const float *p0,
 }
 
 // l4.r2.c.sum by slices in shared memory, then l4.m
+// p0: l4.l2.c.sum.merged, p1: l4.l2.c.b, p2: l4.r2.c.b
 static __global__ void __launch_bounds__(224) k_stitch_ad2afb56(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ __align__(16) float slices[196];
@@ -2422,9 +2466,10 @@ static __global__ void __launch_bounds__(224) k_stitch_ad2afb56(const float *p0,
 // l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128, i2
 //     in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
 // l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
-static __global__ void __launch_bounds__(64) k_reduce_3d49e7a7(const float *p0,
+// p0: l4.c1.0.sum.merged, p1: l4.b1
+static __global__ void __launch_bounds__(64) k_reduce_72a608fc(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
@@ -2444,9 +2489,10 @@ static __global__ void __launch_bounds__(64) k_reduce_3d49e7a7(const float *p0,
 // l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
 //     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
 // l4.t3.0[0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1])
-static __global__ void __launch_bounds__(64) k_reduce_b5df429a(const float *p0,
+// p0: l4.c1.0.sum.merged, p1: l4.b3
+static __global__ void __launch_bounds__(64) k_reduce_b5bdac3e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
@@ -2502,6 +2548,7 @@ static __device__ __forceinline__ void slice_reduce_2f97f08a(const float *p0,
 }
 
 // l4.c4.0.sum by slices in shared memory, then l4.u.0
+// p0: l4.c2.0.sum.merged, p1: l4.b2, p2: l4.b4
 static __global__ void __launch_bounds__(64) k_stitch_0bc4073e(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ __align__(16) float slices[52];
@@ -2519,9 +2566,10 @@ static __global__ void __launch_bounds__(64) k_stitch_0bc4073e(const float *p0,
 // g4.l1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
 //     0:7, r0 in 0:11, pad g4.l1.sum.merged 0
 // g4.l1[0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_7664437c(const float *p0,
+// p0: g4.l1.sum.merged, p1: g4.l1.b
+static __global__ void __launch_bounds__(64) k_reduce_57d1d1e5(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
@@ -2541,9 +2589,10 @@ static __global__ void __launch_bounds__(64) k_reduce_7664437c(const float *p0,
 // g4.r1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:7, r0 in 0:11, pad g4.l1.sum.merged 0
 // g4.r1[0,i1,i2,i3] = g4.r1.sum[0,i1,i2,i3] + g4.r1.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_bfbc2969(const float *p0,
+// p0: g4.l1.sum.merged, p1: g4.r1.b
+static __global__ void __launch_bounds__(64) k_reduce_e294a1b1(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
@@ -2561,10 +2610,11 @@ static __global__ void __launch_bounds__(64) k_reduce_bfbc2969(const float *p0,
 
 // g4.r2.sum[0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i2 in 0:7,
 //     pad g4.r1 0
-static __global__ void __launch_bounds__(32) k_reduce_a182c895(const float *p0,
+// p0: g4.r1, p1: g4.r2.k
+static __global__ void __launch_bounds__(32) k_reduce_8dafffa1(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
@@ -2589,11 +2639,12 @@ static __global__ void __launch_bounds__(32) k_reduce_a182c895(const float *p0,
 // g4.l2.sum[0,i1,i2,i3] = sum(r0,r1) g4.l1[0,r0,i2,i3+r1-5] * g4.l2.k[i1,r0,0,r1] where i3 in 0:7,
 //     pad g4.l1 0
 // g4.s[0,i1,i2,i3] = g4.l2.sum[0,i1,i2,i3] + g4.r2.sum[0,i1,i2,i3] + g4.s.const[i1]
-static __global__ void __launch_bounds__(32) k_reduce_ab2b695b(const float *p0,
+// p0: g4.l1, p1: g4.l2.k, p2: g4.r2.sum, p3: g4.s.const
+static __global__ void __launch_bounds__(32) k_reduce_270db385(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
@@ -2618,10 +2669,11 @@ static __global__ void __launch_bounds__(32) k_reduce_ab2b695b(const float *p0,
 // g4.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g4.s[0,r0,i2+r1-1,i3+r2-1] * g4.a.c.k[i1,r0,r1,r2] where
 //     i2 in 0:7, i3 in 0:7, pad g4.s 0
 // g4.a[0,i1,i2,i3] = relu(g4.a.c.sum[0,i1,i2,i3] + g4.a.c.b[i1])
-static __global__ void __launch_bounds__(32) k_reduce_472efce9(const float *p0,
+// p0: g4.s, p1: g4.a.c.k, p2: g4.a.c.b
+static __global__ void __launch_bounds__(32) k_reduce_ada3246c(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
@@ -2647,11 +2699,12 @@ static __global__ void __launch_bounds__(32) k_reduce_472efce9(const float *p0,
 // g4.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g4.a[0,r0,i2+r1-1,i3+r2-1] * g4.b.k[i1,r0,r1,r2] where i2
 //     in 0:7, i3 in 0:7, pad g4.a 0
 // g4[0,i1,i2,i3] = g4.s[0,i1,i2,i3] + g4.b.sum[0,i1,i2,i3] + g4.b.b[i1]
-static __global__ void __launch_bounds__(32) k_reduce_ff8f9a88(const float *p0,
+// p0: g4.a, p1: g4.b.k, p2: g4.s, p3: g4.b.b
+static __global__ void __launch_bounds__(32) k_reduce_391601e1(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
@@ -2682,11 +2735,12 @@ static __global__ void __launch_bounds__(32) k_reduce_ff8f9a88(const float *p0,
 //     (1 - idx((6*i3)%13) / 13) + idx((6*i3)%13) *
 //     g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13-(6*i3+13)/91+1] / 13) / 13) + g3.b.b[i1] where
 //     pad g4 0
-static __global__ void __launch_bounds__(256) k_reduce_72236092(const float *p0,
+// p0: g3.a, p1: g3.b.k, p2: g3.s, p3: g4, p4: g3.b.b
+static __global__ void __launch_bounds__(256) k_reduce_2d5ca8c1(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *p3, const float *__restrict__ p4,
     float *__restrict__ y) {
     __shared__ float part[8][32];
-    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
     await_previous();
     const int i3 = (int)(id % 14u);
@@ -2734,11 +2788,12 @@ static __global__ void __launch_bounds__(256) k_reduce_72236092(const float *p0,
 // f3.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f3.a[0,r0,i2+r1-1,i3+r2-1] * f3.b.k[i1,r0,r1,r2] where i2
 //     in 0:14, i3 in 0:14, pad f3.a 0
 // f3[0,i1,i2,i3] = s3[0,i1,i2,i3] + f3.b.sum[0,i1,i2,i3] + f3.b.b[i1]
-static __global__ void __launch_bounds__(256) k_reduce_631cc942(const float *p0,
+// p0: f3.a, p1: f3.b.k, p2: s3, p3: f3.b.b
+static __global__ void __launch_bounds__(256) k_reduce_8396d3d0(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     __shared__ float part[8][32];
-    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
     await_previous();
     const int i3 = (int)(id % 14u);
@@ -2775,9 +2830,10 @@ static __global__ void __launch_bounds__(256) k_reduce_631cc942(const float *p0,
 //     (f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27] * (1 - idx((13*i3)%27) / 27) +
 //     idx((13*i3)%27) * f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27-(13*i3+27)/378+1] / 27) /
 //     27) + g2.b.b[i1] where pad f3 0
-static __global__ void __launch_bounds__(64) k_reduce_0042535e(const float *p0, const float *p1,
+// p0: g2.b.sum.part, p1: g2.s, p2: f3, p3: g2.b.b
+static __global__ void __launch_bounds__(64) k_reduce_969ad7f1(const float *p0, const float *p1,
     const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 28u);
@@ -2809,9 +2865,10 @@ static __global__ void __launch_bounds__(64) k_reduce_0042535e(const float *p0, 
 // by summation splitting
 // f2.b.sum[0,i1,i2,i3] = sum(r0) f2.b.sum.part[r0,i1,i2,i3]
 // f2[0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1]
-static __global__ void __launch_bounds__(64) k_reduce_5ea329e3(const float *p0, const float *p1,
+// p0: f2.b.sum.part, p1: s2, p2: f2.b.b
+static __global__ void __launch_bounds__(64) k_reduce_de93ed34(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16464u) return;
     const int i3 = (int)(id % 784u);
@@ -2831,6 +2888,7 @@ static __global__ void __launch_bounds__(64) k_reduce_5ea329e3(const float *p0, 
 //     (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 - idx((27*i3)%55) / 55) +
 //     idx((27*i3)%55) * f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1] / 55) /
 //     55) + g1.b.b[i1] where pad f2 0
+// p0: g1.b.k, p1: g1.a, p2: g1.s, p3: f2, p4: g1.b.b
 static __global__ void __launch_bounds__(256) k_product_8b359fb4(const float *__restrict__ p0,
     const float *p1, const float *p2, const float *p3, const float *__restrict__ p4,
     float *__restrict__ y) {
@@ -2890,6 +2948,7 @@ static __global__ void __launch_bounds__(256) k_product_8b359fb4(const float *__
 // f0.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1[0,r0,i2+r1-1,i3+r2-1] * f0.a.c.k[i1,r0,r1,r2] where i2
 //     in 0:56, i3 in 0:56, pad f1 0
 // f0.a[0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1])
+// p0: f0.a.c.k, p1: s1, p2: f1.b.sum, p3: f1.b.b, p4: f0.a.c.b
 static __global__ void __launch_bounds__(256) k_product_206fbc66(const float *__restrict__ p0,
     const float *p1, const float *p2, const float *__restrict__ p3, const float *__restrict__ p4,
     float *__restrict__ y) {
@@ -2952,10 +3011,11 @@ static __global__ void __launch_bounds__(256) k_product_206fbc66(const float *__
 //     * [(55*i2+223)/12488+54 >= (55*i2)/223] * [(55*i3+223)/12488+54 >= (55*i3)/223] +
 //     f0.b.b[i1]) / 223 * [(55*i2+223)/12488+54 >= (55*i2)/223] * [(55*i3+223)/12488+54 >=
 //     (55*i3)/223]) / 223 where i2 in 0:224, i3 in 0:224, pad f0.b.sum 0, pad f1.b.sum 0, pad s1 0
-static __global__ void __launch_bounds__(256) k_map_0ef2ab3b(const float *p0, const float *p1,
+// p0: f0.b.sum, p1: s1, p2: f1.b.sum, p3: f1.b.b, p4: f0.b.b, p5: u0.const
+static __global__ void __launch_bounds__(256) k_map_d232cd4e(const float *p0, const float *p1,
     const float *p2, const float *__restrict__ p3, const float *__restrict__ p4,
     const float *__restrict__ p5, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 1053696u) return;
     const int i3 = (int)(id % 224u);
@@ -2998,9 +3058,10 @@ static __global__ void __launch_bounds__(256) k_map_0ef2ab3b(const float *p0, co
 // e0.a.c.sum[0,i1,i2,i3] = sum(r0) e0.a.c.sum.part[i1,r0,i2,i3+r0-1] where i3 in 0:224, pad
 //     e0.a.c.sum.part 0
 // e0.a[0,i1,i2,i3] = relu(e0.a.c.sum[0,i1,i2,i3] + e0.a.c.b[i1])
-static __global__ void __launch_bounds__(256) k_reduce_c26eb9c3(const float *p0,
+// p0: e0.a.c.sum.part, p1: e0.a.c.b
+static __global__ void __launch_bounds__(256) k_reduce_65345eb8(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 263424u) return;
     const int i3 = (int)(id % 56u) * 4;
@@ -3025,9 +3086,10 @@ static __global__ void __launch_bounds__(256) k_reduce_c26eb9c3(const float *p0,
 // e0.b.sum[0,i1,i2,i3] = sum(r0) e0.b.sum.part[i1,r0,i2,i3+r0-1] where i3 in 0:224, pad
 //     e0.b.sum.part 0
 // e0[0,i1,i2,i3] = u0[0,i1,i2,i3] + e0.b.sum[0,i1,i2,i3] + e0.b.b[i1]
-static __global__ void __launch_bounds__(256) k_reduce_20134f52(const float *p0, const float *p1,
+// p0: e0.b.sum.part, p1: u0, p2: e0.b.b
+static __global__ void __launch_bounds__(256) k_reduce_be7b2419(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 263424u) return;
     const int i3 = (int)(id % 56u) * 4;
@@ -3156,20 +3218,15 @@ static int conv_describe(gcn *m, conv_call *c, const conv_size *s) {
     return 0;
 }
 
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(gcn *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+// The first of the library's offers that fits the workspace and gives the same bits on every run;
+// `only`: the algorithm that it has to be, or -1.
+template <class Offer>
+static int conv_first(gcn *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
         if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
+        if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
         return 0;
@@ -3177,27 +3234,16 @@ static int conv_choose_forward(gcn *m, conv_call *c, const conv_size *s) {
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
-static int conv_choose_data(gcn *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
+static int conv_open(gcn *m, conv_call *c, const conv_size *s) {
+    cudnnConvolutionFwdAlgoPerf_t p[8];
+    // An identity activation is only supported with this algorithm.
+    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
+    int n = 0, r = conv_describe(m, c, s);
+    if (r) return r;
     CUDNN_CALL(
         m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(gcn *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+    return conv_first(m, c, s, p, n, only);
 }
 
 static void conv_close(conv_call *c) {
@@ -3216,12 +3262,7 @@ static int conv_run(gcn *m, int k, const float *x, const float *w, const float *
     const float one = 1.f, zero = 0.f;
     const conv_size *s = &conv_sizes[k];
     const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
+    if (s->fused)
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionBiasActivationForward(
                        m->cudnn, &one, c->x, x, c->w, w, c->conv,
@@ -3372,72 +3413,71 @@ static int launch(gcn *m, int when, void (*kernel)(P...), const char *name, dim3
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(gcn *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.c.sum.filter", 64, 64, stream, v_l1_b_c_k,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.c.sum.filter", 64, 64, stream, v_l1_b_c_k,
         v_l1_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_map_397f7705, "l1.c.sum.weights", 128, 64, stream, v_l1_d_k, v_l1_c_k,
+    CALL(launch(m, ORDERED, k_map_1e2e12eb, "l1.c.sum.weights", 128, 64, stream, v_l1_d_k, v_l1_c_k,
         v_l1_c_sum_weights));
-    CALL(launch(m, ORDERED, k_map_5e707bd3, "l1.const", 1, 64, stream, v_l1_c_b, v_l1_d_b,
+    CALL(launch(m, ORDERED, k_map_9d569e1e, "l1.const", 1, 64, stream, v_l1_c_b, v_l1_d_b,
         v_l1_const));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.0.b.c.sum.filter", 64, 64, stream, v_l1_0_b_c_k,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.0.b.c.sum.filter", 64, 64, stream, v_l1_0_b_c_k,
         v_l1_0_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.1.b.c.sum.filter", 64, 64, stream, v_l1_1_b_c_k,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.1.b.c.sum.filter", 64, 64, stream, v_l1_1_b_c_k,
         v_l1_1_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_map_d9de71e0, "l2.a.c.sum.weights", 590, 256, stream, v_l2_a_c_k,
+    CALL(launch(m, ORDERED, k_map_2bb88e97, "l2.a.c.sum.weights", 590, 256, stream, v_l2_a_c_k,
         v_g1_l1_k, v_g1_r1_k, v_l2_a_c_sum_weights));
-    CALL(launch(m, ORDERED, k_map_1edbbc3f, "g1.l2.sum.weights", 152, 64, stream, v_g1_l2_k,
+    CALL(launch(m, ORDERED, k_map_9b5e2018, "g1.l2.sum.weights", 152, 64, stream, v_g1_l2_k,
         v_g1_r2_k, v_g1_l2_sum_weights));
-    CALL(launch(m, ORDERED, k_map_34203f63, "g1.s.const", 1, 64, stream, v_g1_l2_b, v_g1_r2_b,
+    CALL(launch(m, ORDERED, k_map_eb09c0db, "g1.s.const", 1, 64, stream, v_g1_l2_b, v_g1_r2_b,
         v_g1_s_const));
     // l2.b.c.sum.part.lines[i0,i1,i2,i3] = l2.b.c.k[i2,i3,i0,i1]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "l2.b.c.sum.part.lines", 576, 256, stream, v_l2_b_c_k,
         v_l2_b_c_sum_part_lines, relay{2, 0, {16384, 9}, {9, 1}, {1, 16384}}));
-    CALL(launch(m, ORDERED, k_map_dedbcc01, "l2.const", 2, 64, stream, v_l2_c_b, v_l2_d_b,
+    CALL(launch(m, ORDERED, k_map_a151f03c, "l2.const", 2, 64, stream, v_l2_c_b, v_l2_d_b,
         v_l2_const));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.0.b.c.sum.filter", 256, 64, stream, v_l2_0_b_c_k,
+    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.0.b.c.sum.filter", 256, 64, stream, v_l2_0_b_c_k,
         v_l2_0_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.1.b.c.sum.filter", 256, 64, stream, v_l2_1_b_c_k,
+    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.1.b.c.sum.filter", 256, 64, stream, v_l2_1_b_c_k,
         v_l2_1_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.2.b.c.sum.filter", 256, 64, stream, v_l2_2_b_c_k,
+    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.2.b.c.sum.filter", 256, 64, stream, v_l2_2_b_c_k,
         v_l2_2_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_map_62096a01, "g2.l1.sum.weights", 2162, 256, stream, v_l3_r1_c_k,
+    CALL(launch(m, ORDERED, k_map_32721a91, "g2.l1.sum.weights", 2162, 256, stream, v_l3_r1_c_k,
         v_g2_l1_k, v_l3_l1_c_k, v_g2_l1_sum_weights));
     // g2.r1.sum.part.filter[i0,i1,i2] = g2.r1.k[i0,i2,0,i1]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "g2.r1.sum.part.filter", 462, 256, stream, v_g2_r1_k,
         v_g2_r1_sum_part_filter, relay{3, 0, {21, 11, 512}, {5632, 1, 11}, {5632, 512, 1}}));
-    CALL(launch(m, ORDERED, k_map_1edbbc3f, "g2.l2.sum.weights", 152, 64, stream, v_g2_l2_k,
+    CALL(launch(m, ORDERED, k_map_9b5e2018, "g2.l2.sum.weights", 152, 64, stream, v_g2_l2_k,
         v_g2_r2_k, v_g2_l2_sum_weights));
-    CALL(launch(m, ORDERED, k_map_34203f63, "g2.s.const", 1, 64, stream, v_g2_l2_b, v_g2_r2_b,
+    CALL(launch(m, ORDERED, k_map_eb09c0db, "g2.s.const", 1, 64, stream, v_g2_l2_b, v_g2_r2_b,
         v_g2_s_const));
-    CALL(launch(m, ORDERED, k_map_720f4996, "l3.l2.c.sum.weights", 283, 256, stream, v_l3_r2_c_k,
+    CALL(launch(m, ORDERED, k_map_8606cb26, "l3.l2.c.sum.weights", 283, 256, stream, v_l3_r2_c_k,
         v_l3_l2_c_k, v_l3_l2_c_sum_weights));
-    CALL(launch(m, ORDERED, k_map_68f169c0, "l3.f.sum.weights", 2388, 256, stream, v_l3_d_k,
+    CALL(launch(m, ORDERED, k_map_cc664f6b, "l3.f.sum.weights", 2388, 256, stream, v_l3_d_k,
         v_l3_f_k, v_l3_f_sum_weights));
-    CALL(launch(m, ORDERED, k_map_88ebbbb5, "l3.d.0.const", 4, 64, stream, v_l3_f_b, v_l3_d_b,
+    CALL(launch(m, ORDERED, k_map_eb1ef530, "l3.d.0.const", 4, 64, stream, v_l3_f_b, v_l3_d_b,
         v_l3_d_0_const));
-    CALL(launch(m, ORDERED, k_map_9e62ea16, "l3.c1.0.sum.weights", 3400, 256, stream, v_l3_k3,
+    CALL(launch(m, ORDERED, k_map_3b852027, "l3.c1.0.sum.weights", 3400, 256, stream, v_l3_k3,
         v_l3_k1, v_l3_c1_0_sum_weights));
-    CALL(launch(m, ORDERED, k_map_720f4996, "l3.c2.0.sum.weights", 283, 256, stream, v_l3_k4,
+    CALL(launch(m, ORDERED, k_map_8606cb26, "l3.c2.0.sum.weights", 283, 256, stream, v_l3_k4,
         v_l3_k2, v_l3_c2_0_sum_weights));
-    CALL(launch(m, ORDERED, k_map_3ee4fa14, "g3.l1.sum.weights", 9016, 256, stream, v_l4_l1_c_k,
+    CALL(launch(m, ORDERED, k_map_6eabdac6, "g3.l1.sum.weights", 9016, 256, stream, v_l4_l1_c_k,
         v_g3_l1_k, v_g3_r1_k, v_l4_r1_c_k, v_g3_l1_sum_weights));
-    CALL(launch(m, ORDERED, k_map_34203f63, "g3.s.const", 1, 64, stream, v_g3_l2_b, v_g3_r2_b,
+    CALL(launch(m, ORDERED, k_map_eb09c0db, "g3.s.const", 1, 64, stream, v_g3_l2_b, v_g3_r2_b,
         v_g3_s_const));
-    CALL(launch(m, ORDERED, k_map_cf2dd815, "l4.l2.c.sum.weights", 896, 256, stream, v_l4_r2_c_k,
+    CALL(launch(m, ORDERED, k_map_07f7446b, "l4.l2.c.sum.weights", 896, 256, stream, v_l4_r2_c_k,
         v_l4_l2_c_k, v_l4_l2_c_sum_weights));
-    CALL(launch(m, ORDERED, k_map_f57b74e0, "l4.f.sum.weights", 2304, 256, stream, v_l4_d_k,
+    CALL(launch(m, ORDERED, k_map_10b9d059, "l4.f.sum.weights", 2304, 256, stream, v_l4_d_k,
         v_l4_f_k, v_l4_f_sum_weights));
-    CALL(launch(m, ORDERED, k_map_5e800f1a, "l4.d.0.const", 8, 64, stream, v_l4_f_b, v_l4_d_b,
+    CALL(launch(m, ORDERED, k_map_8c744c2e, "l4.d.0.const", 8, 64, stream, v_l4_f_b, v_l4_d_b,
         v_l4_d_0_const));
-    CALL(launch(m, ORDERED, k_map_9905157c, "l4.c1.0.sum.weights", 14336, 256, stream, v_l4_k1,
+    CALL(launch(m, ORDERED, k_map_23d5bed6, "l4.c1.0.sum.weights", 14336, 256, stream, v_l4_k1,
         v_l4_k3, v_l4_c1_0_sum_weights));
-    CALL(launch(m, ORDERED, k_map_cf2dd815, "l4.c2.0.sum.weights", 896, 256, stream, v_l4_k4,
+    CALL(launch(m, ORDERED, k_map_07f7446b, "l4.c2.0.sum.weights", 896, 256, stream, v_l4_k4,
         v_l4_k2, v_l4_c2_0_sum_weights));
-    CALL(launch(m, ORDERED, k_map_6a431ce5, "g4.l1.sum.weights", 3696, 256, stream, v_g4_l1_k,
+    CALL(launch(m, ORDERED, k_map_7fc9a74c, "g4.l1.sum.weights", 3696, 256, stream, v_g4_l1_k,
         v_g4_r1_k, v_g4_l1_sum_weights));
-    CALL(launch(m, ORDERED, k_map_34203f63, "g4.s.const", 1, 64, stream, v_g4_l2_b, v_g4_r2_b,
+    CALL(launch(m, ORDERED, k_map_eb09c0db, "g4.s.const", 1, 64, stream, v_g4_l2_b, v_g4_r2_b,
         v_g4_s_const));
-    CALL(launch(m, ORDERED, k_map_34203f63, "u0.const", 1, 64, stream, v_f0_b_b, v_f1_b_b,
+    CALL(launch(m, ORDERED, k_map_eb09c0db, "u0.const", 1, 64, stream, v_f0_b_b, v_f1_b_b,
         v_u0_const));
     // e0.a.c.sum.part.filter[i0,i1,i2,i3] = e0.a.c.k[i0,i2,i3,i1]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "e0.a.c.sum.part.filter", 16, 256, stream, v_e0_a_c_k,
@@ -3471,7 +3511,7 @@ static int check_device(gcn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_57c03bd1);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_297a979b);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3496,14 +3536,12 @@ static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 62911744ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 51841536ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const gcn_tensor *w = &gcn_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -3577,27 +3615,24 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_1(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
+static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)out;
-    (void)stream;
     CALL(launch(m, ORDERED, k_product_ed4a6144, "stem", 392, 256, stream, v_stem_c_k, v_x,
         v_stem_c_b, v_stem));
-    CALL(launch(m, EARLY, k_reduce_0d7103f7, "p", 392, 128, stream, v_stem,
+    CALL(launch(m, EARLY, k_reduce_0d108d3d, "p", 392, 128, stream, v_stem,
         v_l1_b_joined + 200704));
     // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
     // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
     CALL(conv_run(m, CONV_l1_a, v_l1_b_joined + 200704, v_l1_a_c_k, v_l1_a_c_b, NULL, v_l1_a,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.b.c.sum.data", 196, 64, stream, v_l1_a,
+    CALL(launch(m, ORDERED, k_basis_5750835a, "l1.b.c.sum.data", 196, 64, stream, v_l1_a,
         v_l1_b_c_sum_data));
     // by basis change F(4x4,3x3)
     // l1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) l1.b.c.sum.data[i0,i1,r0,i3,i4] *
     //     l1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_c_sum_product, v_l1_b_c_sum_filter, v_l1_b_c_sum_data,
         v_l1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
         v_l1_b_c_b, v_l1_b_joined));
     // by merging: sum of products
     // l1.c.sum.merged[0,i1,i2,i3] = sum(r0) l1.b.joined[0,r0,i2,i3] * l1.c.sum.weights[i1,r0]
@@ -3607,33 +3642,33 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
         v_workspace));
     // as l1.a
     CALL(conv_run(m, CONV_l1_0_a, v_l1, v_l1_0_a_c_k, v_l1_0_a_c_b, NULL, v_l1_0_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
+    CALL(launch(m, ORDERED, k_basis_5750835a, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
         v_l1_0_b_c_sum_data));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l1_0_b_c_sum_product, v_l1_0_b_c_sum_filter, v_l1_0_b_c_sum_data,
         v_l1_0_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
         v_l1_0_b_c_b, v_l1_0_b));
     // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
     // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
     CALL(conv_run(m, CONV_l1_0, v_l1_0_b, v_l1_0_c_k, v_l1_0_c_b, v_l1, v_l1_0, v_workspace));
     // as l1.a
     CALL(conv_run(m, CONV_l1_1_a, v_l1_0, v_l1_1_a_c_k, v_l1_1_a_c_b, NULL, v_l1_1_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
+    CALL(launch(m, ORDERED, k_basis_5750835a, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
         v_l1_1_b_c_sum_data));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l1_1_b_c_sum_product, v_l1_1_b_c_sum_filter, v_l1_1_b_c_sum_data,
         v_l1_1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
         v_l1_1_b_c_b, v_l1_1_b));
     // as l1.0
     CALL(conv_run(m, CONV_l1_1, v_l1_1_b, v_l1_1_c_k, v_l1_1_c_b, v_l1_0, v_l1_1, v_workspace));
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_sum_merged, v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_bc6d5c68, "g1.l1", 258, 64, stream, v_l2_a_c_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_8d17a845, "g1.l1", 258, 64, stream, v_l2_a_c_sum_merged,
         v_g1_l1_b, v_g1_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_bcaa7580, "g1.r1", 258, 64, stream, v_l2_a_c_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_27909904, "g1.r1", 258, 64, stream, v_l2_a_c_sum_merged,
         v_g1_r1_b, v_g1_l1_joined + 65856));
     // by merging: batched
     // g1.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g1.l1.joined[i0,r0,i3,i4] *
@@ -3648,7 +3683,7 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
     CALL(launch(m, ORDERED, k_product_03170c42, "l2.b.c.sum.part", 126, 256, stream,
         v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
-    CALL(launch(m, EARLY, k_reduce_48040b4a, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b,
+    CALL(launch(m, EARLY, k_reduce_cc348234, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b,
         v_l2_b));
     // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
@@ -3656,44 +3691,42 @@ static int steps_1(gcn *m, const void *const *in, void *const *out,
     //     in 0:28
     // l2[0,i1,i2,i3] = relu(l2.c.sum[0,i1,i2,i3] + l2.d.sum[0,i1,i2,i3] + l2.const[i1])
     CALL(conv_run(m, CONV_l2, v_l1_1, v_l2_d_k, v_l2_const, v_l2_c_sum, v_l2, v_workspace));
+    return 0;
+}
+
+static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    (void)in;
+    (void)out;
     // as l1.a
     CALL(conv_run(m, CONV_l2_0_a, v_l2, v_l2_0_a_c_k, v_l2_0_a_c_b, NULL, v_l2_0_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.0.b.c.sum.data", 98, 64, stream, v_l2_0_a,
+    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.0.b.c.sum.data", 98, 64, stream, v_l2_0_a,
         v_l2_0_b_c_sum_data));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_0_b_c_sum_product, v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data,
         v_l2_0_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c08f0b06, "l2.0.b", 98, 64, stream, v_l2_0_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.0.b", 98, 64, stream, v_l2_0_b_c_sum_product,
         v_l2_0_b_c_b, v_l2_0_b));
     // as l1.0
     CALL(conv_run(m, CONV_l2_0, v_l2_0_b, v_l2_0_c_k, v_l2_0_c_b, v_l2, v_l2_0, v_workspace));
     // as l1.a
     CALL(conv_run(m, CONV_l2_1_a, v_l2_0, v_l2_1_a_c_k, v_l2_1_a_c_b, NULL, v_l2_1_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.1.b.c.sum.data", 98, 64, stream, v_l2_1_a,
+    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.1.b.c.sum.data", 98, 64, stream, v_l2_1_a,
         v_l2_1_b_c_sum_data));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_1_b_c_sum_product, v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data,
         v_l2_1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c08f0b06, "l2.1.b", 98, 64, stream, v_l2_1_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.1.b", 98, 64, stream, v_l2_1_b_c_sum_product,
         v_l2_1_b_c_b, v_l2_1_b));
     // as l1.0
     CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
     // as l1.a
     CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.2.b.c.sum.data", 98, 64, stream, v_l2_2_a,
+    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.2.b.c.sum.data", 98, 64, stream, v_l2_2_a,
         v_l2_2_b_c_sum_data));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_2_b_c_sum_product, v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data,
         v_l2_2_b_c_sum_product));
-    return 0;
-}
-
-static int steps_2(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_c08f0b06, "l2.2.b", 98, 64, stream, v_l2_2_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.2.b", 98, 64, stream, v_l2_2_b_c_sum_product,
         v_l2_2_b_c_b, v_l2_2_b));
     // as l1.0
     CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l3_m_joined + 66640,
@@ -3701,28 +3734,35 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g2_l1_sum_merged, v_g2_l1_sum_weights, v_l3_m_joined + 66640,
         v_g2_l1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_c55a2f03, "g2.l1", 258, 64, stream, v_g2_l1_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_518a300f, "g2.l1", 258, 64, stream, v_g2_l1_sum_merged,
         v_g2_l1_b, v_g2_l1_joined));
     // by summation splitting (r0 inside), variable substitution
     // g2.r1.sum.part[i0,i1,i2,i3] = sum(r0) l2.2[0,r0,i2,i3] * g2.r1.sum.part.filter[i0,i1,r0]
     CALL(gemm_run(m, &gemm_g2_r1_sum_part, v_g2_r1_sum_part_filter, v_l3_m_joined + 66640,
         v_g2_r1_sum_part));
-    CALL(launch(m, ORDERED, k_reduce_32b85a7d, "g2.r1", 258, 64, stream, v_g2_r1_sum_part,
+    CALL(launch(m, ORDERED, k_reduce_fe329310, "g2.r1", 258, 64, stream, v_g2_r1_sum_part,
         v_g2_r1_b, v_g2_l1_joined + 16464));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_g2_l2_sum_merged, v_g2_l2_sum_weights, v_g2_l1_joined,
         v_g2_l2_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_158ad5bc, "g2.s", 147, dim3(32, 4), stream, v_g2_l2_sum_merged,
         v_g2_s_const, v_g2_s));
-    CALL(launch(m, EARLY, k_reduce_dbc1d224, "g2.a.c.sum.part", 338, 256, stream, v_g2_s,
+    CALL(launch(m, EARLY, k_reduce_0d977150, "g2.a.c.sum.part", 338, 256, stream, v_g2_s,
         v_g2_a_c_k, v_g2_a_c_sum_part));
-    CALL(launch(m, EARLY, k_reduce_5b030247, "g2.a", 258, 64, stream, v_g2_a_c_sum_part, v_g2_a_c_b,
+    CALL(launch(m, EARLY, k_reduce_434052ae, "g2.a", 258, 64, stream, v_g2_a_c_sum_part, v_g2_a_c_b,
         v_g2_a));
-    CALL(launch(m, EARLY, k_reduce_dbc1d224, "g2.b.sum.part", 338, 256, stream, v_g2_a, v_g2_b_k,
+    return 0;
+}
+
+static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    CALL(launch(m, EARLY, k_reduce_0d977150, "g2.b.sum.part", 338, 256, stream, v_g2_a, v_g2_b_k,
         v_g2_b_sum_part));
-    CALL(launch(m, EARLY, k_reduce_8d52a9fd, "l3.l1", 261, 64, stream, v_g2_l1_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_8fba455f, "l3.l1", 261, 64, stream, v_g2_l1_sum_merged,
         v_l3_l1_c_b, v_l3_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_ae9180e2, "l3.r1", 261, 64, stream, v_g2_l1_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_3e8fb22e, "l3.r1", 261, 64, stream, v_g2_l1_sum_merged,
         v_l3_r1_c_b, v_l3_l1_joined + 66640));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_l2_c_sum_merged, v_l3_l2_c_sum_weights, v_l3_l1_joined,
@@ -3739,9 +3779,9 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
         v_l3_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_eb3012e8, "l3.t1.0", 261, 64, stream, v_l3_c1_0_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_c43a14be, "l3.t1.0", 261, 64, stream, v_l3_c1_0_sum_merged,
         v_l3_b1, v_l3_t1_0_joined));
-    CALL(launch(m, EARLY, k_reduce_c986d2c4, "l3.t3.0", 261, 64, stream, v_l3_c1_0_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_37ab06b2, "l3.t3.0", 261, 64, stream, v_l3_c1_0_sum_merged,
         v_l3_b3, v_l3_t1_0_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
@@ -3754,9 +3794,9 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_1_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_1,
         v_l3_c1_1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_eb3012e8, "l3.t1.1", 261, 64, stream, v_l3_c1_1_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_c43a14be, "l3.t1.1", 261, 64, stream, v_l3_c1_1_sum_merged,
         v_l3_b1, v_l3_t1_1_joined));
-    CALL(launch(m, EARLY, k_reduce_c986d2c4, "l3.t3.1", 261, 64, stream, v_l3_c1_1_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_37ab06b2, "l3.t3.1", 261, 64, stream, v_l3_c1_1_sum_merged,
         v_l3_b3, v_l3_t1_1_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
@@ -3768,9 +3808,9 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_2_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_2,
         v_l3_c1_2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_eb3012e8, "l3.t1.2", 261, 64, stream, v_l3_c1_2_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_c43a14be, "l3.t1.2", 261, 64, stream, v_l3_c1_2_sum_merged,
         v_l3_b1, v_l3_t1_2_joined));
-    CALL(launch(m, EARLY, k_reduce_c986d2c4, "l3.t3.2", 261, 64, stream, v_l3_c1_2_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_37ab06b2, "l3.t3.2", 261, 64, stream, v_l3_c1_2_sum_merged,
         v_l3_b3, v_l3_t1_2_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_2_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_2_joined,
@@ -3782,9 +3822,9 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_3_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_3,
         v_l3_c1_3_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_eb3012e8, "l3.t1.3", 261, 64, stream, v_l3_c1_3_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_c43a14be, "l3.t1.3", 261, 64, stream, v_l3_c1_3_sum_merged,
         v_l3_b1, v_l3_t1_3_joined));
-    CALL(launch(m, EARLY, k_reduce_c986d2c4, "l3.t3.3", 261, 64, stream, v_l3_c1_3_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_37ab06b2, "l3.t3.3", 261, 64, stream, v_l3_c1_3_sum_merged,
         v_l3_b3, v_l3_t1_3_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_3_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_3_joined,
@@ -3793,45 +3833,43 @@ static int steps_2(gcn *m, const void *const *in, void *const *out,
         v_l3_b2, v_l3_b4, v_l3_u_3));
     // as l3.d.1
     CALL(conv_run(m, CONV_l3_d_4, v_l3_u_3, v_l3_k5, v_l3_b5, v_l3_d_3, v_l3_d_4, v_workspace));
-    return 0;
-}
-
-static int steps_3(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_4_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_4,
         v_l3_c1_4_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_eb3012e8, "l3.t1.4", 261, 64, stream, v_l3_c1_4_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_c43a14be, "l3.t1.4", 261, 64, stream, v_l3_c1_4_sum_merged,
         v_l3_b1, v_l3_t1_4_joined));
-    CALL(launch(m, EARLY, k_reduce_c986d2c4, "l3.t3.4", 261, 64, stream, v_l3_c1_4_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_37ab06b2, "l3.t3.4", 261, 64, stream, v_l3_c1_4_sum_merged,
         v_l3_b3, v_l3_t1_4_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_4_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_4_joined,
         v_l3_c2_4_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_e69f859d, "l3.u.4", 85, 224, stream, v_l3_c2_4_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_4));
+    return 0;
+}
+
+static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    (void)in;
+    (void)out;
     // as l3.d.1
     CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l4_m_joined + 25088,
         v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l4_m_joined + 25088,
         v_g3_l1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_d8c10a94, "g3.l1", 65, 64, stream, v_g3_l1_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_4ee32e0b, "g3.l1", 65, 64, stream, v_g3_l1_sum_merged,
         v_g3_l1_b, v_g3_l1));
-    CALL(launch(m, EARLY, k_reduce_9f0f4a1b, "g3.r1", 65, 64, stream, v_g3_l1_sum_merged, v_g3_r1_b,
+    CALL(launch(m, EARLY, k_reduce_fa7d17c7, "g3.r1", 65, 64, stream, v_g3_l1_sum_merged, v_g3_r1_b,
         v_g3_r1));
-    CALL(launch(m, EARLY, k_reduce_df0f063e, "g3.r2.sum", 129, dim3(32, 8), stream, v_g3_r1,
+    CALL(launch(m, EARLY, k_reduce_b7bed0a7, "g3.r2.sum", 129, dim3(32, 8), stream, v_g3_r1,
         v_g3_r2_k, v_g3_r2_sum));
-    CALL(launch(m, EARLY, k_reduce_b8350cd5, "g3.s", 129, dim3(32, 8), stream, v_g3_l1, v_g3_l2_k,
+    CALL(launch(m, EARLY, k_reduce_b30998b5, "g3.s", 129, dim3(32, 8), stream, v_g3_l1, v_g3_l2_k,
         v_g3_r2_sum, v_g3_s_const, v_g3_s));
-    CALL(launch(m, EARLY, k_reduce_e04da925, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
+    CALL(launch(m, EARLY, k_reduce_ff3cfa0a, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
         v_g3_a_c_b, v_g3_a));
-    CALL(launch(m, EARLY, k_reduce_a4bc1e24, "l4.l1", 392, 64, stream, v_g3_l1_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_513bd9f5, "l4.l1", 392, 64, stream, v_g3_l1_sum_merged,
         v_l4_l1_c_b, v_l4_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_05f1606c, "l4.r1", 392, 64, stream, v_g3_l1_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_6ebe9977, "l4.r1", 392, 64, stream, v_g3_l1_sum_merged,
         v_l4_r1_c_b, v_l4_l1_joined + 25088));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
@@ -3848,9 +3886,9 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
         v_l4_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.0", 98, 64, stream, v_l4_c1_0_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_72a608fc, "l4.t1.0", 98, 64, stream, v_l4_c1_0_sum_merged,
         v_l4_b1, v_l4_t1_0_joined));
-    CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.0", 98, 64, stream, v_l4_c1_0_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_b5bdac3e, "l4.t3.0", 98, 64, stream, v_l4_c1_0_sum_merged,
         v_l4_b3, v_l4_t1_0_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_0_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_0_joined,
@@ -3862,9 +3900,9 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_1_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_1,
         v_l4_c1_1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.1", 98, 64, stream, v_l4_c1_1_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_72a608fc, "l4.t1.1", 98, 64, stream, v_l4_c1_1_sum_merged,
         v_l4_b1, v_l4_t1_1_joined));
-    CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.1", 98, 64, stream, v_l4_c1_1_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_b5bdac3e, "l4.t3.1", 98, 64, stream, v_l4_c1_1_sum_merged,
         v_l4_b3, v_l4_t1_1_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_1_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_1_joined,
@@ -3876,9 +3914,9 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_2_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_2,
         v_l4_c1_2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.2", 98, 64, stream, v_l4_c1_2_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_72a608fc, "l4.t1.2", 98, 64, stream, v_l4_c1_2_sum_merged,
         v_l4_b1, v_l4_t1_2_joined));
-    CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.2", 98, 64, stream, v_l4_c1_2_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_b5bdac3e, "l4.t3.2", 98, 64, stream, v_l4_c1_2_sum_merged,
         v_l4_b3, v_l4_t1_2_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_2_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_2_joined,
@@ -3890,31 +3928,29 @@ static int steps_3(gcn *m, const void *const *in, void *const *out,
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_3_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_3,
         v_l4_c1_3_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.3", 98, 64, stream, v_l4_c1_3_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_72a608fc, "l4.t1.3", 98, 64, stream, v_l4_c1_3_sum_merged,
         v_l4_b1, v_l4_t1_3_joined));
-    CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.3", 98, 64, stream, v_l4_c1_3_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_b5bdac3e, "l4.t3.3", 98, 64, stream, v_l4_c1_3_sum_merged,
         v_l4_b3, v_l4_t1_3_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_3_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_3_joined,
         v_l4_c2_3_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_0bc4073e, "l4.u.3", 128, 64, stream, v_l4_c2_3_sum_merged,
         v_l4_b2, v_l4_b4, v_l4_u_3));
-    return 0;
-}
-
-static int steps_4(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     // as l3.d.1
     CALL(conv_run(m, CONV_l4_d_4, v_l4_u_3, v_l4_k5, v_l4_b5, v_l4_d_3, v_l4_d_4, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_4_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_4,
         v_l4_c1_4_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_3d49e7a7, "l4.t1.4", 98, 64, stream, v_l4_c1_4_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_72a608fc, "l4.t1.4", 98, 64, stream, v_l4_c1_4_sum_merged,
         v_l4_b1, v_l4_t1_4_joined));
-    CALL(launch(m, EARLY, k_reduce_b5df429a, "l4.t3.4", 98, 64, stream, v_l4_c1_4_sum_merged,
+    return 0;
+}
+
+static int steps_from_l4_t3_4(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    CALL(launch(m, EARLY, k_reduce_b5bdac3e, "l4.t3.4", 98, 64, stream, v_l4_c1_4_sum_merged,
         v_l4_b3, v_l4_t1_4_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_4_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_4_joined,
@@ -3925,33 +3961,33 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     CALL(conv_run(m, CONV_l4, v_l4_u_4, v_l4_k5, v_l4_b5, v_l4_d_4, v_l4, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_7664437c, "g4.l1", 17, 64, stream, v_g4_l1_sum_merged,
+    CALL(launch(m, ORDERED, k_reduce_57d1d1e5, "g4.l1", 17, 64, stream, v_g4_l1_sum_merged,
         v_g4_l1_b, v_g4_l1));
-    CALL(launch(m, EARLY, k_reduce_bfbc2969, "g4.r1", 17, 64, stream, v_g4_l1_sum_merged, v_g4_r1_b,
+    CALL(launch(m, EARLY, k_reduce_e294a1b1, "g4.r1", 17, 64, stream, v_g4_l1_sum_merged, v_g4_r1_b,
         v_g4_r1));
-    CALL(launch(m, EARLY, k_reduce_a182c895, "g4.r2.sum", 1029, 32, stream, v_g4_r1, v_g4_r2_k,
+    CALL(launch(m, EARLY, k_reduce_8dafffa1, "g4.r2.sum", 1029, 32, stream, v_g4_r1, v_g4_r2_k,
         v_g4_r2_sum));
-    CALL(launch(m, EARLY, k_reduce_ab2b695b, "g4.s", 1029, 32, stream, v_g4_l1, v_g4_l2_k,
+    CALL(launch(m, EARLY, k_reduce_270db385, "g4.s", 1029, 32, stream, v_g4_l1, v_g4_l2_k,
         v_g4_r2_sum, v_g4_s_const, v_g4_s));
-    CALL(launch(m, EARLY, k_reduce_472efce9, "g4.a", 1029, 32, stream, v_g4_s, v_g4_a_c_k,
+    CALL(launch(m, EARLY, k_reduce_ada3246c, "g4.a", 1029, 32, stream, v_g4_s, v_g4_a_c_k,
         v_g4_a_c_b, v_g4_a));
-    CALL(launch(m, EARLY, k_reduce_ff8f9a88, "g4", 1029, 32, stream, v_g4_a, v_g4_b_k, v_g4_s,
+    CALL(launch(m, EARLY, k_reduce_391601e1, "g4", 1029, 32, stream, v_g4_a, v_g4_b_k, v_g4_s,
         v_g4_b_b, v_g4));
-    CALL(launch(m, EARLY, k_reduce_72236092, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k,
+    CALL(launch(m, EARLY, k_reduce_2d5ca8c1, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k,
         v_g3_s, v_g4, v_g3_b_b, v_s3));
-    CALL(launch(m, EARLY, k_reduce_e04da925, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k,
+    CALL(launch(m, EARLY, k_reduce_ff3cfa0a, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k,
         v_f3_a_c_b, v_f3_a));
-    CALL(launch(m, EARLY, k_reduce_631cc942, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k, v_s3,
+    CALL(launch(m, EARLY, k_reduce_8396d3d0, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k, v_s3,
         v_f3_b_b, v_f3));
-    CALL(launch(m, EARLY, k_reduce_0042535e, "s2", 258, 64, stream, v_g2_b_sum_part, v_g2_s, v_f3,
+    CALL(launch(m, EARLY, k_reduce_969ad7f1, "s2", 258, 64, stream, v_g2_b_sum_part, v_g2_s, v_f3,
         v_g2_b_b, v_s2));
-    CALL(launch(m, EARLY, k_reduce_dbc1d224, "f2.a.c.sum.part", 338, 256, stream, v_s2, v_f2_a_c_k,
+    CALL(launch(m, EARLY, k_reduce_0d977150, "f2.a.c.sum.part", 338, 256, stream, v_s2, v_f2_a_c_k,
         v_f2_a_c_sum_part));
-    CALL(launch(m, EARLY, k_reduce_5b030247, "f2.a", 258, 64, stream, v_f2_a_c_sum_part, v_f2_a_c_b,
+    CALL(launch(m, EARLY, k_reduce_434052ae, "f2.a", 258, 64, stream, v_f2_a_c_sum_part, v_f2_a_c_b,
         v_f2_a));
-    CALL(launch(m, EARLY, k_reduce_dbc1d224, "f2.b.sum.part", 338, 256, stream, v_f2_a, v_f2_b_k,
+    CALL(launch(m, EARLY, k_reduce_0d977150, "f2.b.sum.part", 338, 256, stream, v_f2_a, v_f2_b_k,
         v_f2_b_sum_part));
-    CALL(launch(m, EARLY, k_reduce_5ea329e3, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2, v_f2_b_b,
+    CALL(launch(m, EARLY, k_reduce_de93ed34, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2, v_f2_b_b,
         v_f2));
     CALL(launch(m, EARLY, k_product_8b359fb4, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_g1_s, v_f2,
         v_g1_b_b, v_s1));
@@ -3964,19 +4000,19 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
         v_f1_b_sum, v_f1_b_b, v_f0_a_c_b, v_f0_a));
     // as f1.b.sum
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_map_0ef2ab3b, "u0", 4116, 256, stream, v_f0_b_sum, v_s1, v_f1_b_sum,
+    CALL(launch(m, ORDERED, k_map_d232cd4e, "u0", 4116, 256, stream, v_f0_b_sum, v_s1, v_f1_b_sum,
         v_f1_b_b, v_f0_b_b, v_u0_const, v_u0));
     // by summation splitting (r0,r1 inside), variable substitution
     // e0.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) u0[0,r0,i2+r1-1,i3] *
     //     e0.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:224, pad u0 0
     CALL(conv_run(m, CONV_e0_a_c_sum_part, v_u0, v_e0_a_c_sum_part_filter, NULL, NULL,
         v_e0_a_c_sum_part, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_c26eb9c3, "e0.a", 1029, 256, stream, v_e0_a_c_sum_part,
+    CALL(launch(m, ORDERED, k_reduce_65345eb8, "e0.a", 1029, 256, stream, v_e0_a_c_sum_part,
         v_e0_a_c_b, v_e0_a));
     // as e0.a.c.sum.part
     CALL(conv_run(m, CONV_e0_b_sum_part, v_e0_a, v_e0_b_sum_part_filter, NULL, NULL,
         v_e0_b_sum_part, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_20134f52, "e0", 1029, 256, stream, v_e0_b_sum_part, v_u0,
+    CALL(launch(m, ORDERED, k_reduce_be7b2419, "e0", 1029, 256, stream, v_e0_b_sum_part, v_u0,
         v_e0_b_b, v_e0));
     // y.sum[0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0]
     // y[0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1]
@@ -3984,13 +4020,13 @@ static int steps_4(gcn *m, const void *const *in, void *const *out,
     return 0;
 }
 
-static int steps(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    int r = steps_1(m, in, out, stream);
-    if (!r) r = steps_2(m, in, out, stream);
-    if (!r) r = steps_3(m, in, out, stream);
-    if (!r) r = steps_4(m, in, out, stream);
-    return r;
+static int steps(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(steps_from_stem(m, in, out, stream));
+    CALL(steps_from_l2_0_a(m, in, out, stream));
+    CALL(steps_from_g2_b_sum_part(m, in, out, stream));
+    CALL(steps_from_l3(m, in, out, stream));
+    CALL(steps_from_l4_t3_4(m, in, out, stream));
+    return 0;
 }
 
 static int check_run(gcn *m, const void *const *in, void *const *out) {

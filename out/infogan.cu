@@ -11,14 +11,14 @@
 // plan      8 steps, 17.0 us estimated; nothing derived is cheaper
 // libraries cuDNN (415 MB) 3 steps, without it up to 6.7 us more
 // by        summation splitting 3
-//     2.4 us est. r1               k_reduce_82b13d82
+//     2.4 us est. r1               k_reduce_83d2a1fd
 //     3.1 us est. c2.parts         cuDNN conv backward-data 4x4, 448 to 4096 in 16 groups
-//     1.5 us est. r2               k_reduce_54f3d770
+//     1.5 us est. r2               k_reduce_d130d410
 //     2.2 us est. c3.parts         cuDNN conv backward-data 4x4, 256 to 4096 in 32 groups
-//     1.6 us est. r3               k_reduce_3ec3286e
+//     1.6 us est. r3               k_reduce_d5872c01
 //     2.2 us est. c4.parts         cuDNN conv backward-data 4x4, 128 to 1024 in 16 groups
-//     1.5 us est. r4               k_reduce_f4800974
-//     2.6 us est. y                k_reduce_5419323d
+//     1.5 us est. r4               k_reduce_c2ab6d11
+//     2.6 us est. y                k_reduce_cacdb708
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -109,13 +109,13 @@ const infogan_info *infogan_describe(void);
 #define v_workspace ARENA_OF(char, 0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 1634304, 1},  // k1
-    {1634560, 1634304, 7340032, 1},  // k2
-    {8974592, 8974336, 2097152, 1},  // k3
-    {11071744, 11071488, 524288, 1},  // k4
-    {11596032, 11595776, 12288, 1},  // k5
+    {0, 1, 0},  // k1
+    {1, 1, 1634304},  // k2
+    {2, 1, 8974336},  // k3
+    {3, 1, 11071488},  // k4
+    {4, 1, 11595776},  // k5
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -173,10 +173,11 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 // c1[0,i1,i2,i3] = sum(r0,r1,r2) z[0,r0,i2-r1,i3-r2] * k1[r0,i1,r1,r2] where i2 in 0:2, i3 in 0:2,
 //     pad z 0
 // r1[0,i1,i2,i3] = relu(c1[0,i1,i2,i3])
-static __global__ void __launch_bounds__(32) k_reduce_82b13d82(const float *p0,
+// p0: z, p1: k1
+static __global__ void __launch_bounds__(32) k_reduce_83d2a1fd(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 1792u) return;
     const int i3 = (int)(id % 2u);
@@ -201,9 +202,9 @@ static __global__ void __launch_bounds__(32) k_reduce_82b13d82(const float *p0,
 
 // c2[0,i1,i2,i3] = sum(r0) c2.parts[r0,0,i1,i2,i3]
 // r2[0,i1,i2,i3] = relu(c2[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_54f3d770(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_d130d410(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)id;
@@ -217,10 +218,10 @@ static __global__ void __launch_bounds__(64) k_reduce_54f3d770(const float *p0,
 
 // c3[0,i1,i2,i3] = sum(r0) c3.parts[r0,0,i1,i2,i3]
 // r3[0,i1,i2,i3] = relu(c3[0,i1,i2,i3])
-static __global__ void __launch_bounds__(256) k_reduce_3ec3286e(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_d5872c01(const float *p0,
     float *__restrict__ y) {
     __shared__ float part[8][32];
-    const unsigned column = (unsigned)blockIdx.x * 32u + threadIdx.x;
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
     const unsigned id = column < 8192u ? column : 8192u - 1u;  // all load, some do not store
     await_previous();
     const int i3 = (int)id;
@@ -243,9 +244,9 @@ static __global__ void __launch_bounds__(256) k_reduce_3ec3286e(const float *p0,
 
 // c4[0,i1,i2,i3] = sum(r0) c4.parts[r0,0,i1,i2,i3]
 // r4[0,i1,i2,i3] = relu(c4[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_f4800974(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_c2ab6d11(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)id;
@@ -260,10 +261,11 @@ static __global__ void __launch_bounds__(64) k_reduce_f4800974(const float *p0,
 // c5[0,i1,i2,i3] = sum(r0,r1,r2) r4[0,r0,(i2-r1+1)/2,(i3-r2+1)/2] * k5[r0,i1,r1,r2] * [(i2-r1+1)%2
 //     == 0] * [(i3-r2+1)%2 == 0] where i2 in 0:32, i3 in 0:32, pad r4 0
 // y[0,i1,i2,i3] = tanh(c5[0,i1,i2,i3])
-static __global__ void __launch_bounds__(32) k_reduce_5419323d(const float *p0,
+// p0: r4, p1: k5
+static __global__ void __launch_bounds__(32) k_reduce_cacdb708(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 3072u) return;
     const int i3 = (int)(id % 32u);
@@ -376,20 +378,15 @@ static int conv_describe(infogan *m, conv_call *c, const conv_size *s) {
     return 0;
 }
 
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(infogan *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+// The first of the library's offers that fits the workspace and gives the same bits on every run;
+// `only`: the algorithm that it has to be, or -1.
+template <class Offer>
+static int conv_first(infogan *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
         if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 8657920) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
+        if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
         return 0;
@@ -397,27 +394,23 @@ static int conv_choose_forward(infogan *m, conv_call *c, const conv_size *s) {
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
-static int conv_choose_data(infogan *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
+static int conv_open(infogan *m, conv_call *c, const conv_size *s) {
+    cudnnConvolutionFwdAlgoPerf_t p[8];
+    // An identity activation is only supported with this algorithm.
+    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
+    int n = 0, r = conv_describe(m, c, s);
+    if (r) return r;
+    if (s->transposed) {
+        cudnnConvolutionBwdDataAlgoPerf_t q[6];
+        CUDNN_CALL(m, s->name,
+                   cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y,
+                                                               6, &n, q));
+        return conv_first(m, c, s, q, n, -1);
+    }
     CUDNN_CALL(
         m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 8657920) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(infogan *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+    return conv_first(m, c, s, p, n, only);
 }
 
 static void conv_close(conv_call *c) {
@@ -436,17 +429,17 @@ static int conv_run(infogan *m, int k, const float *x, const float *w, const flo
     const float one = 1.f, zero = 0.f;
     const conv_size *s = &conv_sizes[k];
     const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
+    if (s->fused)
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionBiasActivationForward(
                        m->cudnn, &one, c->x, x, c->w, w, c->conv,
                        (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
                        z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
+    else if (s->transposed)
+        CUDNN_CALL(m, s->name,
+                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
+                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
+                                                workspace, c->workspace, &zero, c->y, y));
     else
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
@@ -490,8 +483,8 @@ static int launch(infogan *m, int when, void (*kernel)(P...), const char *name, 
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(infogan *m, cudaStream_t stream) {
-    (void)stream;
     (void)m;
+    (void)stream;
     return 0;
 }
 
@@ -518,7 +511,7 @@ static int check_device(infogan *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_82b13d82);
+    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_83d2a1fd);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -542,14 +535,12 @@ static int check_device(infogan *m) {
 static int upload(infogan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 11608064ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const infogan_tensor *w = &infogan_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -622,31 +613,27 @@ int infogan_create(infogan **out, const void *weights, size_t bytes, const infog
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(infogan *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
-    CALL(launch(m, ORDERED, k_reduce_82b13d82, "r1", 1792, 32, stream, v_z, v_k1, v_r1));
+static int steps(infogan *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_reduce_83d2a1fd, "r1", 1792, 32, stream, v_z, v_k1, v_r1));
     // by summation splitting (parts)
     // c2.parts[i0,0,i2,i3,i4] = sum(r0,r1_,r2) r1[0,28*i0+r0,(i3-r1_+1)/2,(i4-r2+1)/2] *
     //     c2.lines[i2,r1_,r2,28*i0+r0] * [(i3-r1_+1)%2 == 0] * [(i4-r2+1)%2 == 0] where i0 in
     //     0:16, i3 in 0:4, i4 in 0:4, r0 in 0:28, pad r1 0
     CALL(conv_run(m, CONV_c2_parts, v_r1, v_k2, NULL, NULL, v_c2_parts, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_54f3d770, "r2", 64, 64, stream, v_c2_parts, v_r2));
+    CALL(launch(m, ORDERED, k_reduce_d130d410, "r2", 64, 64, stream, v_c2_parts, v_r2));
     // by summation splitting (parts)
     // c3.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2_) r2[0,8*i0+r0,(i3-r1+1)/2,(i4-r2_+1)/2] *
     //     c3.lines[i2,r1,r2_,8*i0+r0] * [(i3-r1+1)%2 == 0] * [(i4-r2_+1)%2 == 0] where i0 in 0:32,
     //     i3 in 0:8, i4 in 0:8, r0 in 0:8, pad r2 0
     CALL(conv_run(m, CONV_c3_parts, v_r2, v_k3, NULL, NULL, v_c3_parts, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_3ec3286e, "r3", 256, dim3(32, 8), stream, v_c3_parts, v_r3));
+    CALL(launch(m, ORDERED, k_reduce_d5872c01, "r3", 256, dim3(32, 8), stream, v_c3_parts, v_r3));
     // by summation splitting (parts)
     // c4.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) r3[0,8*i0+r0,(i3-r1+1)/2,(i4-r2+1)/2] *
     //     c4.lines[i2,r1,r2,8*i0+r0] * [(i3-r1+1)%2 == 0] * [(i4-r2+1)%2 == 0] where i0 in 0:16,
     //     i3 in 0:16, i4 in 0:16, r0 in 0:8, pad r3 0
     CALL(conv_run(m, CONV_c4_parts, v_r3, v_k4, NULL, NULL, v_c4_parts, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_f4800974, "r4", 256, 64, stream, v_c4_parts, v_r4));
-    CALL(launch(m, EARLY, k_reduce_5419323d, "y", 3072, 32, stream, v_r4, v_k5, v_y));
+    CALL(launch(m, ORDERED, k_reduce_c2ab6d11, "r4", 256, 64, stream, v_c4_parts, v_r4));
+    CALL(launch(m, EARLY, k_reduce_cacdb708, "y", 3072, 32, stream, v_r4, v_k5, v_y));
     return 0;
 }
 

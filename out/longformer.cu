@@ -15,7 +15,7 @@
 //  1418.9 us est. o                k_attention_3e82a537
 //   126.2 us est. f                cublasLt matmul 10000 x 512 x 512 + bias + relu
 //   126.2 us est. g.sum            cuBLAS sgemm 10000 x 512 x 512
-//    15.8 us est. y                k_map_bc015534
+//    15.8 us est. y                k_map_3e7775e8
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -108,15 +108,15 @@ const longformer_info *longformer_describe(void);
 #define v_workspace ARENA_OF(char, 61440000)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 1048576, 0},  // wq
-    {1048832, 1048576, 1048576, 0},  // wk
-    {2097408, 2097152, 1048576, 0},  // wv
-    {3145984, 0, 1048576, 1},  // w1
-    {4194560, 1048576, 2048, 1},  // b1
-    {4196608, 1050624, 1048576, 1},  // w2
-    {5245184, 2099200, 2048, 1},  // b2
+    {0, 0, 0},  // wq
+    {1, 0, 1048576},  // wk
+    {2, 0, 2097152},  // wv
+    {3, 1, 0},  // w1
+    {4, 1, 1048576},  // b1
+    {5, 1, 1050624},  // w2
+    {6, 1, 2099200},  // b2
 };
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
@@ -169,9 +169,10 @@ static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v
 // by merging: laid side by side
 // v.weights[i0,i1] = wq[i0-512,i1] + wv[i0,i1] + wk[i0-1024,i1] where i0 in 0:1536, pad wk 0, pad
 //     wq 0, pad wv 0
-static __global__ void __launch_bounds__(256) k_map_513287c8(const float *__restrict__ p0,
+// p0: wv, p1: wq, p2: wk
+static __global__ void __launch_bounds__(256) k_map_64eb8c96(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 196608u) return;
     const int i1 = (int)(id % 128u) * 4;
@@ -355,9 +356,10 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3e82a537(const floa
 }
 
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
-static __global__ void __launch_bounds__(256) k_map_bc015534(const float *p0,
+// p0: g.sum, p1: b2, p2: x
+static __global__ void __launch_bounds__(256) k_map_3e7775e8(const float *p0,
     const float *__restrict__ p1, const float *p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 1280000u) return;
     const int i2 = (int)(id % 128u) * 4;
@@ -601,8 +603,7 @@ static int launch(longformer *m, int when, void (*kernel)(P...), const char *nam
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_map_513287c8, "v.weights", 768, 256, stream, v_wv, v_wq, v_wk,
+    CALL(launch(m, ORDERED, k_map_64eb8c96, "v.weights", 768, 256, stream, v_wv, v_wq, v_wk,
         v_v_weights));
     return 0;
 }
@@ -630,7 +631,7 @@ static int check_device(longformer *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_513287c8);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_64eb8c96);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -643,14 +644,12 @@ static int upload(longformer *m, const unsigned char *blob, cudaStream_t stream)
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 5246976ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 3145728ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const longformer_tensor *w = &longformer_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -723,11 +722,7 @@ int longformer_create(longformer **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(longformer *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
+static int steps(longformer *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // by merging: shared input
     // v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
     CALL(gemm_run(m, &gemm_v_merged, v_x, v_v_weights, v_v_merged));
@@ -738,7 +733,7 @@ static int steps(longformer *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
     // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
     CALL(gemm_run(m, &gemm_g_sum, v_f, v_w2, v_g_sum));
-    CALL(launch(m, ORDERED, k_map_bc015534, "y", 5000, 256, stream, v_g_sum, v_b2, v_x, v_y));
+    CALL(launch(m, ORDERED, k_map_3e7775e8, "y", 5000, 256, stream, v_g_sum, v_b2, v_x, v_y));
     return 0;
 }
 

@@ -15,46 +15,46 @@
 //    10.5 us est. r0               k_product_ed4a6144
 //     3.3 us est. l1.a.a.c.data    k_stitch_b339bdf8
 //     3.8 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.a.r           k_basis_510fede9
-//     1.8 us est. l1.a.b.c.data    k_basis_9a213487
+//     1.8 us est. l1.a.r           k_basis_c5456742
+//     1.8 us est. l1.a.b.c.data    k_basis_5750835a
 //     3.8 us est. l1.a.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.9 us est. l1.a             k_basis_4fef643c
-//     1.8 us est. l1.b.a.c.data    k_basis_9a213487
+//     1.9 us est. l1.a             k_basis_fc81df83
+//     1.8 us est. l1.b.a.c.data    k_basis_5750835a
 //     3.8 us est. l1.b.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.b.r           k_basis_510fede9
-//     1.8 us est. l1.b.b.c.data    k_basis_9a213487
+//     1.8 us est. l1.b.r           k_basis_c5456742
+//     1.8 us est. l1.b.b.c.data    k_basis_5750835a
 //     3.8 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.9 us est. l1.b             k_basis_4fef643c
+//     1.9 us est. l1.b             k_basis_fc81df83
 //     7.0 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
-//     1.6 us est. l2.h.b.c.data    k_basis_3439b67a
+//     1.6 us est. l2.h.b.c.data    k_basis_cc0193fb
 //     4.8 us est. l2.h.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.b.c         k_basis_3b59b26c
+//     1.5 us est. l2.h.b.c         k_basis_64f18838
 //     2.2 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
-//     1.6 us est. l2.a.c.data      k_basis_3439b67a
+//     1.6 us est. l2.a.c.data      k_basis_cc0193fb
 //     4.8 us est. l2.a.c.product   cuBLAS sgemm 128 x 49 x 128, batch 36
 //     2.1 us est. l2.b.c.data      k_stitch_7b282114
 //     4.8 us est. l2.b.c.product   cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.6 us est. l2               k_basis_c7e147cf
+//     1.6 us est. l2               k_basis_82a38ba6
 //     6.0 us est. l3.h.a.c.parts   k_product_f1dd7199
 //     2.1 us est. l3.h.b.c.data    k_stitch_7f773a83
 //     6.2 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.5 us est. l3.h.b.c         k_basis_0836aedd
+//     1.5 us est. l3.h.b.c         k_basis_03b7416e
 //     2.8 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
-//     1.5 us est. l3.a.c.data      k_basis_35ce91cf
+//     1.5 us est. l3.a.c.data      k_basis_d466199c
 //     6.2 us est. l3.a.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
 //     2.0 us est. l3.b.c.data      k_stitch_e78572b4
 //     6.2 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.5 us est. l3               k_basis_b1dd64f5
+//     1.5 us est. l3               k_basis_046c82c5
 //     6.0 us est. l4.h.a.c.parts   k_product_eab79d57
-//     1.6 us est. l4.h.r           k_reduce_2c48b785
+//     1.6 us est. l4.h.r           k_reduce_8827085f
 //    10.8 us est. l4.h.b.c.parts   k_product_1e3de578
-//     1.6 us est. l4.h.b.c         k_reduce_225bb5e1
+//     1.6 us est. l4.h.b.c         k_reduce_b5291b22
 //     3.4 us est. l4.h             k_product_2e97c4b7, in 4 parts
 //    10.8 us est. l4.a.c.parts     k_product_1e3de578
-//     1.6 us est. l4.r             k_reduce_2c48b785
+//     1.6 us est. l4.r             k_reduce_8827085f
 //    10.8 us est. l4.b.c.parts     k_product_1e3de578
-//     1.6 us est. l4               k_reduce_3994deb8
-//     1.6 us est. f                k_reduce_1c5a3a38
+//     1.6 us est. l4               k_reduce_826f963f
+//     1.6 us est. f                k_reduce_cb982b2f
 //     1.8 us est. y                k_reduce_60cac80d
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -349,110 +349,110 @@ const resnet18_info *resnet18_describe(void);
 #define v_arrived CONST_OF(unsigned, 59318272)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 2048000, 1},  // fc
-    {2048256, 2048000, 4000, 1},  // bias
-    {2052352, 0, 37632, 0},  // stem.k
-    {2089984, 37632, 256, 0},  // stem.scale
-    {2090240, 37888, 256, 0},  // stem.bias
-    {2090496, 38144, 256, 0},  // stem.mean
-    {2090752, 38400, 256, 0},  // stem.var
-    {2091008, 38656, 147456, 0},  // l1.a.a.k
-    {2238464, 186112, 256, 0},  // l1.a.a.scale
-    {2238720, 186368, 256, 0},  // l1.a.a.bias
-    {2238976, 186624, 256, 0},  // l1.a.a.mean
-    {2239232, 186880, 256, 0},  // l1.a.a.var
-    {2239488, 187136, 147456, 0},  // l1.a.b.k
-    {2386944, 334592, 256, 0},  // l1.a.b.scale
-    {2387200, 334848, 256, 0},  // l1.a.b.bias
-    {2387456, 335104, 256, 0},  // l1.a.b.mean
-    {2387712, 335360, 256, 0},  // l1.a.b.var
-    {2387968, 335616, 147456, 0},  // l1.b.a.k
-    {2535424, 483072, 256, 0},  // l1.b.a.scale
-    {2535680, 483328, 256, 0},  // l1.b.a.bias
-    {2535936, 483584, 256, 0},  // l1.b.a.mean
-    {2536192, 483840, 256, 0},  // l1.b.a.var
-    {2536448, 484096, 147456, 0},  // l1.b.b.k
-    {2683904, 631552, 256, 0},  // l1.b.b.scale
-    {2684160, 631808, 256, 0},  // l1.b.b.bias
-    {2684416, 632064, 256, 0},  // l1.b.b.mean
-    {2684672, 632320, 256, 0},  // l1.b.b.var
-    {2684928, 632576, 32768, 0},  // l2.d.k
-    {2717696, 665344, 512, 0},  // l2.d.scale
-    {2718208, 665856, 512, 0},  // l2.d.bias
-    {2718720, 666368, 512, 0},  // l2.d.mean
-    {2719232, 666880, 512, 0},  // l2.d.var
-    {2719744, 667392, 294912, 0},  // l2.h.a.k
-    {3014656, 962304, 512, 0},  // l2.h.a.scale
-    {3015168, 962816, 512, 0},  // l2.h.a.bias
-    {3015680, 963328, 512, 0},  // l2.h.a.mean
-    {3016192, 963840, 512, 0},  // l2.h.a.var
-    {3016704, 964352, 589824, 0},  // l2.h.b.k
-    {3606528, 1554176, 512, 0},  // l2.h.b.scale
-    {3607040, 1554688, 512, 0},  // l2.h.b.bias
-    {3607552, 1555200, 512, 0},  // l2.h.b.mean
-    {3608064, 1555712, 512, 0},  // l2.h.b.var
-    {3608576, 1556224, 589824, 0},  // l2.a.k
-    {4198400, 2146048, 512, 0},  // l2.a.scale
-    {4198912, 2146560, 512, 0},  // l2.a.bias
-    {4199424, 2147072, 512, 0},  // l2.a.mean
-    {4199936, 2147584, 512, 0},  // l2.a.var
-    {4200448, 2148096, 589824, 0},  // l2.b.k
-    {4790272, 2737920, 512, 0},  // l2.b.scale
-    {4790784, 2738432, 512, 0},  // l2.b.bias
-    {4791296, 2738944, 512, 0},  // l2.b.mean
-    {4791808, 2739456, 512, 0},  // l2.b.var
-    {4792320, 2739968, 131072, 0},  // l3.d.k
-    {4923392, 2871040, 1024, 0},  // l3.d.scale
-    {4924416, 2872064, 1024, 0},  // l3.d.bias
-    {4925440, 2873088, 1024, 0},  // l3.d.mean
-    {4926464, 2874112, 1024, 0},  // l3.d.var
-    {4927488, 2875136, 1179648, 0},  // l3.h.a.k
-    {6107136, 4054784, 1024, 0},  // l3.h.a.scale
-    {6108160, 4055808, 1024, 0},  // l3.h.a.bias
-    {6109184, 4056832, 1024, 0},  // l3.h.a.mean
-    {6110208, 4057856, 1024, 0},  // l3.h.a.var
-    {6111232, 4058880, 2359296, 0},  // l3.h.b.k
-    {8470528, 6418176, 1024, 0},  // l3.h.b.scale
-    {8471552, 6419200, 1024, 0},  // l3.h.b.bias
-    {8472576, 6420224, 1024, 0},  // l3.h.b.mean
-    {8473600, 6421248, 1024, 0},  // l3.h.b.var
-    {8474624, 6422272, 2359296, 0},  // l3.a.k
-    {10833920, 8781568, 1024, 0},  // l3.a.scale
-    {10834944, 8782592, 1024, 0},  // l3.a.bias
-    {10835968, 8783616, 1024, 0},  // l3.a.mean
-    {10836992, 8784640, 1024, 0},  // l3.a.var
-    {10838016, 8785664, 2359296, 0},  // l3.b.k
-    {13197312, 11144960, 1024, 0},  // l3.b.scale
-    {13198336, 11145984, 1024, 0},  // l3.b.bias
-    {13199360, 11147008, 1024, 0},  // l3.b.mean
-    {13200384, 11148032, 1024, 0},  // l3.b.var
-    {13201408, 11149056, 524288, 0},  // l4.d.k
-    {13725696, 11673344, 2048, 0},  // l4.d.scale
-    {13727744, 11675392, 2048, 0},  // l4.d.bias
-    {13729792, 11677440, 2048, 0},  // l4.d.mean
-    {13731840, 11679488, 2048, 0},  // l4.d.var
-    {13733888, 11681536, 4718592, 0},  // l4.h.a.k
-    {18452480, 16400128, 2048, 0},  // l4.h.a.scale
-    {18454528, 16402176, 2048, 0},  // l4.h.a.bias
-    {18456576, 16404224, 2048, 0},  // l4.h.a.mean
-    {18458624, 16406272, 2048, 0},  // l4.h.a.var
-    {18460672, 16408320, 9437184, 0},  // l4.h.b.k
-    {27897856, 25845504, 2048, 0},  // l4.h.b.scale
-    {27899904, 25847552, 2048, 0},  // l4.h.b.bias
-    {27901952, 25849600, 2048, 0},  // l4.h.b.mean
-    {27904000, 25851648, 2048, 0},  // l4.h.b.var
-    {27906048, 25853696, 9437184, 0},  // l4.a.k
-    {37343232, 35290880, 2048, 0},  // l4.a.scale
-    {37345280, 35292928, 2048, 0},  // l4.a.bias
-    {37347328, 35294976, 2048, 0},  // l4.a.mean
-    {37349376, 35297024, 2048, 0},  // l4.a.var
-    {37351424, 35299072, 9437184, 0},  // l4.b.k
-    {46788608, 44736256, 2048, 0},  // l4.b.scale
-    {46790656, 44738304, 2048, 0},  // l4.b.bias
-    {46792704, 44740352, 2048, 0},  // l4.b.mean
-    {46794752, 44742400, 2048, 0},  // l4.b.var
+    {0, 1, 0},  // fc
+    {1, 1, 2048000},  // bias
+    {2, 0, 0},  // stem.k
+    {3, 0, 37632},  // stem.scale
+    {4, 0, 37888},  // stem.bias
+    {5, 0, 38144},  // stem.mean
+    {6, 0, 38400},  // stem.var
+    {7, 0, 38656},  // l1.a.a.k
+    {8, 0, 186112},  // l1.a.a.scale
+    {9, 0, 186368},  // l1.a.a.bias
+    {10, 0, 186624},  // l1.a.a.mean
+    {11, 0, 186880},  // l1.a.a.var
+    {12, 0, 187136},  // l1.a.b.k
+    {13, 0, 334592},  // l1.a.b.scale
+    {14, 0, 334848},  // l1.a.b.bias
+    {15, 0, 335104},  // l1.a.b.mean
+    {16, 0, 335360},  // l1.a.b.var
+    {17, 0, 335616},  // l1.b.a.k
+    {18, 0, 483072},  // l1.b.a.scale
+    {19, 0, 483328},  // l1.b.a.bias
+    {20, 0, 483584},  // l1.b.a.mean
+    {21, 0, 483840},  // l1.b.a.var
+    {22, 0, 484096},  // l1.b.b.k
+    {23, 0, 631552},  // l1.b.b.scale
+    {24, 0, 631808},  // l1.b.b.bias
+    {25, 0, 632064},  // l1.b.b.mean
+    {26, 0, 632320},  // l1.b.b.var
+    {27, 0, 632576},  // l2.d.k
+    {28, 0, 665344},  // l2.d.scale
+    {29, 0, 665856},  // l2.d.bias
+    {30, 0, 666368},  // l2.d.mean
+    {31, 0, 666880},  // l2.d.var
+    {32, 0, 667392},  // l2.h.a.k
+    {33, 0, 962304},  // l2.h.a.scale
+    {34, 0, 962816},  // l2.h.a.bias
+    {35, 0, 963328},  // l2.h.a.mean
+    {36, 0, 963840},  // l2.h.a.var
+    {37, 0, 964352},  // l2.h.b.k
+    {38, 0, 1554176},  // l2.h.b.scale
+    {39, 0, 1554688},  // l2.h.b.bias
+    {40, 0, 1555200},  // l2.h.b.mean
+    {41, 0, 1555712},  // l2.h.b.var
+    {42, 0, 1556224},  // l2.a.k
+    {43, 0, 2146048},  // l2.a.scale
+    {44, 0, 2146560},  // l2.a.bias
+    {45, 0, 2147072},  // l2.a.mean
+    {46, 0, 2147584},  // l2.a.var
+    {47, 0, 2148096},  // l2.b.k
+    {48, 0, 2737920},  // l2.b.scale
+    {49, 0, 2738432},  // l2.b.bias
+    {50, 0, 2738944},  // l2.b.mean
+    {51, 0, 2739456},  // l2.b.var
+    {52, 0, 2739968},  // l3.d.k
+    {53, 0, 2871040},  // l3.d.scale
+    {54, 0, 2872064},  // l3.d.bias
+    {55, 0, 2873088},  // l3.d.mean
+    {56, 0, 2874112},  // l3.d.var
+    {57, 0, 2875136},  // l3.h.a.k
+    {58, 0, 4054784},  // l3.h.a.scale
+    {59, 0, 4055808},  // l3.h.a.bias
+    {60, 0, 4056832},  // l3.h.a.mean
+    {61, 0, 4057856},  // l3.h.a.var
+    {62, 0, 4058880},  // l3.h.b.k
+    {63, 0, 6418176},  // l3.h.b.scale
+    {64, 0, 6419200},  // l3.h.b.bias
+    {65, 0, 6420224},  // l3.h.b.mean
+    {66, 0, 6421248},  // l3.h.b.var
+    {67, 0, 6422272},  // l3.a.k
+    {68, 0, 8781568},  // l3.a.scale
+    {69, 0, 8782592},  // l3.a.bias
+    {70, 0, 8783616},  // l3.a.mean
+    {71, 0, 8784640},  // l3.a.var
+    {72, 0, 8785664},  // l3.b.k
+    {73, 0, 11144960},  // l3.b.scale
+    {74, 0, 11145984},  // l3.b.bias
+    {75, 0, 11147008},  // l3.b.mean
+    {76, 0, 11148032},  // l3.b.var
+    {77, 0, 11149056},  // l4.d.k
+    {78, 0, 11673344},  // l4.d.scale
+    {79, 0, 11675392},  // l4.d.bias
+    {80, 0, 11677440},  // l4.d.mean
+    {81, 0, 11679488},  // l4.d.var
+    {82, 0, 11681536},  // l4.h.a.k
+    {83, 0, 16400128},  // l4.h.a.scale
+    {84, 0, 16402176},  // l4.h.a.bias
+    {85, 0, 16404224},  // l4.h.a.mean
+    {86, 0, 16406272},  // l4.h.a.var
+    {87, 0, 16408320},  // l4.h.b.k
+    {88, 0, 25845504},  // l4.h.b.scale
+    {89, 0, 25847552},  // l4.h.b.bias
+    {90, 0, 25849600},  // l4.h.b.mean
+    {91, 0, 25851648},  // l4.h.b.var
+    {92, 0, 25853696},  // l4.a.k
+    {93, 0, 35290880},  // l4.a.scale
+    {94, 0, 35292928},  // l4.a.bias
+    {95, 0, 35294976},  // l4.a.mean
+    {96, 0, 35297024},  // l4.a.var
+    {97, 0, 35299072},  // l4.b.k
+    {98, 0, 44736256},  // l4.b.scale
+    {99, 0, 44738304},  // l4.b.bias
+    {100, 0, 44740352},  // l4.b.mean
+    {101, 0, 44742400},  // l4.b.var
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -659,9 +659,10 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 }
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_c9eb84ba(const float *__restrict__ p0,
+// p0: stem.var, p1: stem.scale
+static __global__ void __launch_bounds__(64) k_map_8e0083f4(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
@@ -673,9 +674,10 @@ static __global__ void __launch_bounds__(64) k_map_c9eb84ba(const float *__restr
 }
 
 // stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_01b14ee1(const float *__restrict__ p0,
+// p0: stem.k, p1: stem.s
+static __global__ void __launch_bounds__(64) k_map_3e46c286(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 9408u) return;
     const int i3 = (int)(id % 147u);
@@ -684,9 +686,10 @@ static __global__ void __launch_bounds__(64) k_map_01b14ee1(const float *__restr
 }
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
-static __global__ void __launch_bounds__(64) k_map_e6a4aae0(const float *__restrict__ p0,
+// p0: stem.bias, p1: stem.mean, p2: stem.s
+static __global__ void __launch_bounds__(64) k_map_69d19039(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
@@ -698,9 +701,10 @@ static __global__ void __launch_bounds__(64) k_map_e6a4aae0(const float *__restr
 }
 
 // l1.a.b.c.scaled[i0,i1,i2,i3] = l1.a.b.s[i0] * l1.a.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_4d1f415c(const float *__restrict__ p0,
+// p0: l1.a.b.k, p1: l1.a.b.s
+static __global__ void __launch_bounds__(64) k_map_012510fa(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 9216u) return;
     const int i3 = (int)(id % 144u) * 4;
@@ -728,9 +732,9 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.a.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l1.a.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
@@ -761,9 +765,10 @@ static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__res
 }
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_475c8e2b(const float *__restrict__ p0,
+// p0: l2.d.scale, p1: l2.d.var
+static __global__ void __launch_bounds__(64) k_map_7584f10b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
@@ -775,9 +780,10 @@ static __global__ void __launch_bounds__(64) k_map_475c8e2b(const float *__restr
 }
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_0792829c(const float *__restrict__ p0,
+// p0: l2.d.k, p1: l2.d.s
+static __global__ void __launch_bounds__(64) k_map_7cb32798(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 2048u) return;
     const int i1 = (int)(id % 16u) * 4;
@@ -789,9 +795,10 @@ static __global__ void __launch_bounds__(64) k_map_0792829c(const float *__restr
 }
 
 // l2.h.b.c.scaled[i0,i1,i2,i3] = l2.h.b.s[i0] * l2.h.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(128) k_map_ecd9ed6f(const float *__restrict__ p0,
+// p0: l2.h.b.k, p1: l2.h.b.s
+static __global__ void __launch_bounds__(128) k_map_8102c30e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 36864u) return;
     const int i3 = (int)(id % 288u) * 4;
@@ -805,9 +812,9 @@ static __global__ void __launch_bounds__(128) k_map_ecd9ed6f(const float *__rest
 // by basis change F(4x4,3x3)
 // l2.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l2.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
@@ -838,9 +845,10 @@ static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__res
 }
 
 // l2.h.a.c.scaled[i0,i1,i2,i3] = l2.h.a.s[i0] * l2.h.a.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_2b502fd1(const float *__restrict__ p0,
+// p0: l2.h.a.k, p1: l2.h.a.s
+static __global__ void __launch_bounds__(64) k_map_eb3059b5(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 18432u) return;
     const int i3 = (int)(id % 144u) * 4;
@@ -852,9 +860,10 @@ static __global__ void __launch_bounds__(64) k_map_2b502fd1(const float *__restr
 }
 
 // l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_bc0add16(const float *__restrict__ p0,
+// p0: l2.h.a.bias, p1: l2.h.a.mean, p2: l2.h.a.s
+static __global__ void __launch_bounds__(64) k_map_f73e06ce(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
@@ -867,10 +876,11 @@ static __global__ void __launch_bounds__(64) k_map_bc0add16(const float *__restr
 
 // l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + (l2.h.b.bias[i0] - l2.h.b.mean[i0]
 //     * l2.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_66a8b90d(const float *__restrict__ p0,
+// p0: l2.d.bias, p1: l2.d.mean, p2: l2.d.s, p3: l2.h.b.bias, p4: l2.h.b.mean, p5: l2.h.b.s
+static __global__ void __launch_bounds__(64) k_map_4247c089(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
@@ -886,9 +896,10 @@ static __global__ void __launch_bounds__(64) k_map_66a8b90d(const float *__restr
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_8d750d41(const float *__restrict__ p0,
+// p0: l3.d.scale, p1: l3.d.var
+static __global__ void __launch_bounds__(64) k_map_bf354f26(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
@@ -900,9 +911,10 @@ static __global__ void __launch_bounds__(64) k_map_8d750d41(const float *__restr
 }
 
 // l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_48393a8d(const float *__restrict__ p0,
+// p0: l3.d.k, p1: l3.d.s
+static __global__ void __launch_bounds__(64) k_map_1f1e745a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8192u) return;
     const int i1 = (int)(id % 32u) * 4;
@@ -914,9 +926,10 @@ static __global__ void __launch_bounds__(64) k_map_48393a8d(const float *__restr
 }
 
 // l3.h.b.c.scaled[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_map_8ef2d1e2(const float *__restrict__ p0,
+// p0: l3.h.b.k, p1: l3.h.b.s
+static __global__ void __launch_bounds__(256) k_map_6b4ca383(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 147456u) return;
     const int i3 = (int)(id % 576u) * 4;
@@ -941,9 +954,9 @@ static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l3.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.g[i0,r0] * l3.h.b.c.scaled[i2,i3,r0,r1] *
 //     l3.h.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_29cdfabb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_f30c815a(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 65536u) return;
     const int i3 = (int)(id % 256u);
@@ -974,9 +987,10 @@ static __global__ void __launch_bounds__(128) k_basis_29cdfabb(const float *__re
 }
 
 // l3.h.a.c.lines[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i3,i1,i2]
-static __global__ void __launch_bounds__(256) k_map_69d70981(const float *__restrict__ p0,
+// p0: l3.h.a.k, p1: l3.h.a.s
+static __global__ void __launch_bounds__(256) k_map_7b539362(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 294912u) return;
     const int i3 = (int)(id % 128u);
@@ -986,9 +1000,10 @@ static __global__ void __launch_bounds__(256) k_map_69d70981(const float *__rest
 }
 
 // l3.h.a.t[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_58f2f1dd(const float *__restrict__ p0,
+// p0: l3.h.a.bias, p1: l3.h.a.mean, p2: l3.h.a.s
+static __global__ void __launch_bounds__(64) k_map_e2f0aa7e(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
@@ -1001,10 +1016,11 @@ static __global__ void __launch_bounds__(64) k_map_58f2f1dd(const float *__restr
 
 // l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + (l3.h.b.bias[i0] - l3.h.b.mean[i0]
 //     * l3.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_01aa345b(const float *__restrict__ p0,
+// p0: l3.d.bias, p1: l3.d.mean, p2: l3.d.s, p3: l3.h.b.bias, p4: l3.h.b.mean, p5: l3.h.b.s
+static __global__ void __launch_bounds__(64) k_map_a6a0ae4d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
@@ -1020,9 +1036,10 @@ static __global__ void __launch_bounds__(64) k_map_01aa345b(const float *__restr
 }
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_483e19b6(const float *__restrict__ p0,
+// p0: l4.d.var, p1: l4.d.scale
+static __global__ void __launch_bounds__(64) k_map_d6433888(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
@@ -1034,9 +1051,10 @@ static __global__ void __launch_bounds__(64) k_map_483e19b6(const float *__restr
 }
 
 // l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_1402fab5(const float *__restrict__ p0,
+// p0: l4.d.k, p1: l4.d.s
+static __global__ void __launch_bounds__(64) k_map_f5d29384(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i1 = (int)(id % 64u) * 4;
@@ -1048,9 +1066,10 @@ static __global__ void __launch_bounds__(64) k_map_1402fab5(const float *__restr
 }
 
 // l4.h.a.c.lines[i0,i1,i2,i3] = l4.h.a.s[i0] * l4.h.a.k[i0,i3,i1,i2]
-static __global__ void __launch_bounds__(256) k_map_b47b3e3d(const float *__restrict__ p0,
+// p0: l4.h.a.k, p1: l4.h.a.s
+static __global__ void __launch_bounds__(256) k_map_f58a5303(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 1179648u) return;
     const int i3 = (int)(id % 256u);
@@ -1060,9 +1079,10 @@ static __global__ void __launch_bounds__(256) k_map_b47b3e3d(const float *__rest
 }
 
 // l4.h.a.t[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_49309487(const float *__restrict__ p0,
+// p0: l4.h.a.bias, p1: l4.h.a.mean, p2: l4.h.a.s
+static __global__ void __launch_bounds__(64) k_map_f880efde(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
@@ -1074,9 +1094,10 @@ static __global__ void __launch_bounds__(64) k_map_49309487(const float *__restr
 }
 
 // l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
-static __global__ void __launch_bounds__(256) k_map_a734fca2(const float *__restrict__ p0,
+// p0: l4.h.b.k, p1: l4.h.b.s
+static __global__ void __launch_bounds__(256) k_map_7fc05e22(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 2359296u) return;
     const int i3 = (int)(id % 512u);
@@ -1087,10 +1108,11 @@ static __global__ void __launch_bounds__(256) k_map_a734fca2(const float *__rest
 
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.b.bias[i0] - l4.h.b.mean[i0]
 //     * l4.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_3d8b6448(const float *__restrict__ p0,
+// p0: l4.d.bias, p1: l4.d.mean, p2: l4.d.s, p3: l4.h.b.bias, p4: l4.h.b.mean, p5: l4.h.b.s
+static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
@@ -1108,6 +1130,7 @@ static __global__ void __launch_bounds__(64) k_map_3d8b6448(const float *__restr
 // stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
+// p0: stem.c.scaled, p1: x, p2: stem.t
 static __global__ void __launch_bounds__(256) k_product_ed4a6144(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
@@ -1269,9 +1292,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.a.a.c[0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[0,i1,i2,i3] = relu(l1.a.a.c[0,i1,i2,i3] + l1.a.a.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_510fede9(const float *p0,
+// p0: l1.a.a.c.product, p1: l1.a.a.t
+static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
@@ -1305,9 +1329,9 @@ static __global__ void __launch_bounds__(64) k_basis_510fede9(const float *p0,
 // by basis change F(4x4,3x3)
 // l1.a.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.a.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0]
 //     * l1.a.a.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.a.r 0
-static __global__ void __launch_bounds__(64) k_basis_9a213487(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_5750835a(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 14u);
@@ -1346,9 +1370,10 @@ static __global__ void __launch_bounds__(64) k_basis_9a213487(const float *p0,
 // l1.a.b.c[0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[0,i1,i2,i3] = relu(l1.a.b.c[0,i1,i2,i3] + p0[0,i1,i2,i3] + l1.a.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_4fef643c(const float *p0, const float *p1,
+// p0: l1.a.b.c.product, p1: p0, p2: l1.a.b.t
+static __global__ void __launch_bounds__(64) k_basis_fc81df83(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
@@ -1384,9 +1409,9 @@ static __global__ void __launch_bounds__(64) k_basis_4fef643c(const float *p0, c
 // by basis change F(4x4,3x3)
 // l2.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0]
 //     * l1.a.a.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_3439b67a(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 6272u) return;
     const int i4 = (int)(id % 7u);
@@ -1424,9 +1449,9 @@ static __global__ void __launch_bounds__(64) k_basis_3439b67a(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(64) k_basis_3b59b26c(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_64f18838(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
@@ -1525,6 +1550,7 @@ static __device__ __forceinline__ void slice_basis_82a124d2(const float *p0, flo
 }
 
 // l2.r by slices in shared memory, then l2.b.c.data
+// p0: l2.a.c.product, p1: l2.a.t
 static __global__ void __launch_bounds__(64) k_stitch_7b282114(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
@@ -1542,9 +1568,10 @@ static __global__ void __launch_bounds__(64) k_stitch_7b282114(const float *p0,
 // l2.b.c[0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2[0,i1,i2,i3] = relu(l2.b.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_c7e147cf(const float *p0, const float *p1,
+// p0: l2.b.c.product, p1: l2.h, p2: l2.b.t
+static __global__ void __launch_bounds__(64) k_basis_82a38ba6(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
@@ -1581,6 +1608,7 @@ static __global__ void __launch_bounds__(64) k_basis_c7e147cf(const float *p0, c
 // l3.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l2[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l3.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l2 0
+// p0: l3.h.a.c.lines, p1: l2
 static __global__ void __launch_bounds__(256) k_product_f1dd7199(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
@@ -1680,6 +1708,7 @@ static __device__ __forceinline__ void slice_basis_a2003854(const float *p0, flo
 }
 
 // l3.h.r by slices in shared memory, then l3.h.b.c.data
+// p0: l3.h.a.c.parts, p1: l3.h.a.t
 static __global__ void __launch_bounds__(224) k_stitch_7f773a83(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[196];
@@ -1706,9 +1735,9 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l3.h.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l3.h.b.c.at[i2%2,r0] *
 //     l3.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_0836aedd(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_03b7416e(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 7u);
@@ -1740,9 +1769,9 @@ static __global__ void __launch_bounds__(64) k_basis_0836aedd(const float *p0,
 // by basis change F(2x2,3x3)
 // l3.a.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h[0,i2,2*i3+r0-1,2*i4+r1-1] * l3.h.b.c.bt[i0,r0] *
 //     l3.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h 0
-static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_d466199c(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 7u);
@@ -1811,6 +1840,7 @@ static __device__ __forceinline__ void slice_basis_649847ea(const float *p0,
 }
 
 // l3.r by slices in shared memory, then l3.b.c.data
+// p0: l3.a.c.product, p1: l3.a.t
 static __global__ void __launch_bounds__(64) k_stitch_e78572b4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[196];
@@ -1828,9 +1858,10 @@ static __global__ void __launch_bounds__(64) k_stitch_e78572b4(const float *p0,
 // l3.b.c[0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i2/2,i3/2] * l3.h.b.c.at[i2%2,r0] *
 //     l3.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3[0,i1,i2,i3] = relu(l3.b.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_b1dd64f5(const float *p0, const float *p1,
+// p0: l3.b.c.product, p1: l3.h, p2: l3.b.t
+static __global__ void __launch_bounds__(64) k_basis_046c82c5(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 7u);
@@ -1866,6 +1897,7 @@ static __global__ void __launch_bounds__(64) k_basis_b1dd64f5(const float *p0, c
 // l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l4.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad l3
 //     0
+// p0: l4.h.a.c.lines, p1: l3
 static __global__ void __launch_bounds__(256) k_product_eab79d57(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
@@ -1903,9 +1935,10 @@ static __global__ void __launch_bounds__(256) k_product_eab79d57(const float *__
 
 // l4.h.a.c[0,i1,i2,i3] = sum(r0) l4.h.a.c.parts[r0,0,i1,i2,i3]
 // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
-static __global__ void __launch_bounds__(64) k_reduce_2c48b785(const float *p0,
+// p0: l4.h.a.c.parts, p1: l4.h.a.t
+static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 49u);
@@ -1922,6 +1955,7 @@ static __global__ void __launch_bounds__(64) k_reduce_2c48b785(const float *p0,
 // l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
+// p0: l4.h.b.c.lines, p1: l4.h.r
 static __global__ void __launch_bounds__(256) k_product_1e3de578(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
@@ -1960,9 +1994,9 @@ static __global__ void __launch_bounds__(256) k_product_1e3de578(const float *__
 }
 
 // l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_reduce_225bb5e1(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_b5291b22(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)id;
@@ -1977,6 +2011,7 @@ static __global__ void __launch_bounds__(64) k_reduce_225bb5e1(const float *p0,
 // l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3 in
 //     0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
+// p0: l4.d.c.scaled, p1: l3, p2: l4.h.b.c, p3: l4.h.const
 static __global__ void __launch_bounds__(256) k_product_2e97c4b7(const float *__restrict__ p0,
     const float *p1, const float *p2, const float *__restrict__ p3, float *__restrict__ y,
     float4 *parts, unsigned *arrived) {
@@ -2012,9 +2047,10 @@ static __global__ void __launch_bounds__(256) k_product_2e97c4b7(const float *__
 
 // l4.b.c[0,i1,i2,i3] = sum(r0) l4.b.c.parts[r0,0,i1,i2,i3]
 // l4[0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.b.t[i1])
-static __global__ void __launch_bounds__(64) k_reduce_3994deb8(const float *p0, const float *p1,
+// p0: l4.b.c.parts, p1: l4.h, p2: l4.b.t
+static __global__ void __launch_bounds__(64) k_reduce_826f963f(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 49u);
@@ -2029,10 +2065,10 @@ static __global__ void __launch_bounds__(64) k_reduce_3994deb8(const float *p0, 
 
 // f.sum[0,i1] = sum(r0,r1) l4[0,i1,r0,r1]
 // f[0,i1] = f.sum[0,i1] / 49
-static __global__ void __launch_bounds__(32) k_reduce_1c5a3a38(const float *p0,
+static __global__ void __launch_bounds__(32) k_reduce_cb982b2f(const float *p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 512u) return;
     const int i1 = (int)id;
@@ -2050,6 +2086,7 @@ static __global__ void __launch_bounds__(32) k_reduce_1c5a3a38(const float *p0,
 
 // y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
 // y[0,i1] = y.sum[0,i1] + bias[i1]
+// p0: fc, p1: f, p2: bias
 static __global__ void __launch_bounds__(128) k_reduce_60cac80d(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[4][2];
@@ -2203,20 +2240,15 @@ static int conv_describe(resnet18 *m, conv_call *c, const conv_size *s) {
     return 0;
 }
 
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(resnet18 *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+// The first of the library's offers that fits the workspace and gives the same bits on every run;
+// `only`: the algorithm that it has to be, or -1.
+template <class Offer>
+static int conv_first(resnet18 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
         if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 8388608) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
+        if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
         return 0;
@@ -2224,27 +2256,16 @@ static int conv_choose_forward(resnet18 *m, conv_call *c, const conv_size *s) {
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
-static int conv_choose_data(resnet18 *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
+static int conv_open(resnet18 *m, conv_call *c, const conv_size *s) {
+    cudnnConvolutionFwdAlgoPerf_t p[8];
+    // An identity activation is only supported with this algorithm.
+    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
+    int n = 0, r = conv_describe(m, c, s);
+    if (r) return r;
     CUDNN_CALL(
         m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 8388608) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(resnet18 *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+    return conv_first(m, c, s, p, n, only);
 }
 
 static void conv_close(conv_call *c) {
@@ -2263,12 +2284,7 @@ static int conv_run(resnet18 *m, int k, const float *x, const float *w, const fl
     const float one = 1.f, zero = 0.f;
     const conv_size *s = &conv_sizes[k];
     const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
+    if (s->fused)
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionBiasActivationForward(
                        m->cudnn, &one, c->x, x, c->w, w, c->conv,
@@ -2368,154 +2384,157 @@ static int launch(resnet18 *m, int when, void (*kernel)(P...), const char *name,
 }
 
 // ---- create -------------------------------------------------------------------------------------
-static int prepare_weights_1(resnet18 *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
+static int prepare_weights_from_stem_s(resnet18 *m, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
-    CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
+    CALL(launch(m, ORDERED, k_map_3e46c286, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
         v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
+    CALL(launch(m, ORDERED, k_map_69d19039, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
         v_l1_a_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
+    CALL(launch(m, ORDERED, k_map_012510fa, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
         v_l1_a_b_s, v_l1_a_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled,
         v_l1_a_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale,
         v_l1_a_a_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k,
+    CALL(launch(m, ORDERED, k_map_012510fa, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k,
         v_l1_a_a_s, v_l1_a_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled,
         v_l1_a_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.a.a.t", 1, 64, stream, v_l1_a_a_bias, v_l1_a_a_mean,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.a.a.t", 1, 64, stream, v_l1_a_a_bias, v_l1_a_a_mean,
         v_l1_a_a_s, v_l1_a_a_t));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.a.b.t", 1, 64, stream, v_l1_a_b_bias, v_l1_a_b_mean,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.a.b.t", 1, 64, stream, v_l1_a_b_bias, v_l1_a_b_mean,
         v_l1_a_b_s, v_l1_a_b_t));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
         v_l1_b_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
+    CALL(launch(m, ORDERED, k_map_012510fa, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
         v_l1_b_b_s, v_l1_b_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled,
         v_l1_b_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale,
         v_l1_b_a_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k,
+    CALL(launch(m, ORDERED, k_map_012510fa, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k,
         v_l1_b_a_s, v_l1_b_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled,
         v_l1_b_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.b.a.t", 1, 64, stream, v_l1_b_a_bias, v_l1_b_a_mean,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.b.a.t", 1, 64, stream, v_l1_b_a_bias, v_l1_b_a_mean,
         v_l1_b_a_s, v_l1_b_a_t));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.b.b.t", 1, 64, stream, v_l1_b_b_bias, v_l1_b_b_mean,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.b.b.t", 1, 64, stream, v_l1_b_b_bias, v_l1_b_b_mean,
         v_l1_b_b_s, v_l1_b_b_t));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
         v_l2_d_s));
-    CALL(launch(m, ORDERED, k_map_0792829c, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
+    CALL(launch(m, ORDERED, k_map_7cb32798, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
         v_l2_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
         v_l2_h_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k,
+    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k,
         v_l2_h_b_s, v_l2_h_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled,
-        v_l2_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
-        v_l2_h_a_s));
-    CALL(launch(m, ORDERED, k_map_2b502fd1, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k,
-        v_l2_h_a_s, v_l2_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
-        v_l2_h_a_s, v_l2_h_a_t));
-    CALL(launch(m, ORDERED, k_map_66a8b90d, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
-        v_l2_d_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_b_s, v_l2_h_const));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
-        v_l2_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
-        v_l2_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled,
-        v_l2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var,
-        v_l2_a_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s,
-        v_l2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
-        v_l2_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.a.t", 1, 64, stream, v_l2_a_bias, v_l2_a_mean,
-        v_l2_a_s, v_l2_a_t));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.b.t", 1, 64, stream, v_l2_b_bias, v_l2_b_mean,
-        v_l2_b_s, v_l2_b_t));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
-        v_l3_d_s));
-    CALL(launch(m, ORDERED, k_map_48393a8d, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s,
-        v_l3_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
-        v_l3_h_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k,
-        v_l3_h_b_s, v_l3_h_b_c_scaled));
     return 0;
 }
 
-static int prepare_weights_2(resnet18 *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.b.c.filter", 512, 128, stream,
+static int prepare_weights_from_l2_h_b_c_filter(resnet18 *m, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled,
+        v_l2_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
+        v_l2_h_a_s));
+    CALL(launch(m, ORDERED, k_map_eb3059b5, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k,
+        v_l2_h_a_s, v_l2_h_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
+        v_l2_h_a_s, v_l2_h_a_t));
+    CALL(launch(m, ORDERED, k_map_4247c089, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
+        v_l2_d_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_b_s, v_l2_h_const));
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
+        v_l2_b_s));
+    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
+        v_l2_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled,
+        v_l2_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var,
+        v_l2_a_s));
+    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s,
+        v_l2_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
+        v_l2_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.a.t", 1, 64, stream, v_l2_a_bias, v_l2_a_mean,
+        v_l2_a_s, v_l2_a_t));
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.b.t", 1, 64, stream, v_l2_b_bias, v_l2_b_mean,
+        v_l2_b_s, v_l2_b_t));
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
+        v_l3_d_s));
+    CALL(launch(m, ORDERED, k_map_1f1e745a, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s,
+        v_l3_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
+        v_l3_h_b_s));
+    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k,
+        v_l3_h_b_s, v_l3_h_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.b.c.filter", 512, 128, stream,
         v_l3_h_b_c_scaled, v_l3_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
         v_l3_h_a_s));
-    CALL(launch(m, ORDERED, k_map_69d70981, "l3.h.a.c.lines", 1152, 256, stream, v_l3_h_a_k,
+    CALL(launch(m, ORDERED, k_map_7b539362, "l3.h.a.c.lines", 1152, 256, stream, v_l3_h_a_k,
         v_l3_h_a_s, v_l3_h_a_c_lines));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
         v_l3_h_a_s, v_l3_h_a_t));
-    CALL(launch(m, ORDERED, k_map_01aa345b, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
+    CALL(launch(m, ORDERED, k_map_a6a0ae4d, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
         v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
         v_l3_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s,
+    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s,
         v_l3_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled,
         v_l3_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var,
         v_l3_a_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s,
+    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s,
         v_l3_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled,
         v_l3_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.a.t", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.a.t", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
         v_l3_a_s, v_l3_a_t));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.b.t", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.b.t", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
         v_l3_b_s, v_l3_b_t));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
-    CALL(launch(m, ORDERED, k_map_1402fab5, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
+    CALL(launch(m, ORDERED, k_map_f5d29384, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
         v_l4_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
         v_l4_h_a_s));
-    CALL(launch(m, ORDERED, k_map_b47b3e3d, "l4.h.a.c.lines", 4608, 256, stream, v_l4_h_a_k,
+    CALL(launch(m, ORDERED, k_map_f58a5303, "l4.h.a.c.lines", 4608, 256, stream, v_l4_h_a_k,
         v_l4_h_a_s, v_l4_h_a_c_lines));
-    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
         v_l4_h_a_s, v_l4_h_a_t));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
+    return 0;
+}
+
+static int prepare_weights_from_l4_h_b_s(resnet18 *m, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
         v_l4_h_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
+    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
         v_l4_h_b_s, v_l4_h_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_3d8b6448, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
+    CALL(launch(m, ORDERED, k_map_0978d495, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
         v_l4_d_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_b_s, v_l4_h_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
         v_l4_a_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.a.c.lines", 9216, 256, stream, v_l4_a_k, v_l4_a_s,
+    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.a.c.lines", 9216, 256, stream, v_l4_a_k, v_l4_a_s,
         v_l4_a_c_lines));
-    CALL(launch(m, ORDERED, k_map_49309487, "l4.a.t", 2, 64, stream, v_l4_a_bias, v_l4_a_mean,
+    CALL(launch(m, ORDERED, k_map_f880efde, "l4.a.t", 2, 64, stream, v_l4_a_bias, v_l4_a_mean,
         v_l4_a_s, v_l4_a_t));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
         v_l4_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.b.c.lines", 9216, 256, stream, v_l4_b_k, v_l4_b_s,
+    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.b.c.lines", 9216, 256, stream, v_l4_b_k, v_l4_b_s,
         v_l4_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_49309487, "l4.b.t", 2, 64, stream, v_l4_b_bias, v_l4_b_mean,
+    CALL(launch(m, ORDERED, k_map_f880efde, "l4.b.t", 2, 64, stream, v_l4_b_bias, v_l4_b_mean,
         v_l4_b_s, v_l4_b_t));
     return 0;
 }
 
 static int prepare_weights(resnet18 *m, cudaStream_t stream) {
-    int r = prepare_weights_1(m, stream);
-    if (!r) r = prepare_weights_2(m, stream);
-    return r;
+    CALL(prepare_weights_from_stem_s(m, stream));
+    CALL(prepare_weights_from_l2_h_b_c_filter(m, stream));
+    CALL(prepare_weights_from_l4_h_b_s(m, stream));
+    return 0;
 }
 
 static int check_weights(resnet18 *m, const void *weights, size_t bytes) {
@@ -2541,7 +2560,7 @@ static int check_device(resnet18 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_c9eb84ba);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_8e0083f4);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2567,14 +2586,12 @@ static int upload(resnet18 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 54200832ull));
     CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 59318528ull - 256ull, 0, 256ull, stream));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const resnet18_tensor *w = &resnet18_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -2648,11 +2665,9 @@ int resnet18_create(resnet18 **out, const void *weights, size_t bytes, const res
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_1(resnet18 *m, const void *const *in, void *const *out,
+static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
-    (void)in;
     (void)out;
-    (void)stream;
     CALL(launch(m, ORDERED, k_product_ed4a6144, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_stitch_b339bdf8, "l1.a.a.c.data", 64, 256, stream, v_r0,
@@ -2662,47 +2677,47 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product,
+    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product,
         v_l1_a_a_t, v_l1_a_r));
-    CALL(launch(m, EARLY, k_basis_9a213487, "l1.a.b.c.data", 196, 64, stream, v_l1_a_r,
+    CALL(launch(m, EARLY, k_basis_5750835a, "l1.a.b.c.data", 196, 64, stream, v_l1_a_r,
         v_l1_a_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_4fef643c, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0,
+    CALL(launch(m, ORDERED, k_basis_fc81df83, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0,
         v_l1_a_b_t, v_l1_a));
-    CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.a.c.data", 196, 64, stream, v_l1_a,
+    CALL(launch(m, EARLY, k_basis_5750835a, "l1.b.a.c.data", 196, 64, stream, v_l1_a,
         v_l1_b_a_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product,
+    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product,
         v_l1_b_a_t, v_l1_b_r));
-    CALL(launch(m, EARLY, k_basis_9a213487, "l1.b.b.c.data", 196, 64, stream, v_l1_b_r,
+    CALL(launch(m, EARLY, k_basis_5750835a, "l1.b.b.c.data", 196, 64, stream, v_l1_b_r,
         v_l1_b_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_4fef643c, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
+    CALL(launch(m, ORDERED, k_basis_fc81df83, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
     // l2.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l1.b[0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
     // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.a.t[i1])
     CALL(conv_run(m, CONV_l2_h_r, v_l1_b, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.h.b.c.data", 98, 64, stream, v_l2_h_r,
+    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.h.b.c.data", 98, 64, stream, v_l2_h_r,
         v_l2_h_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_3b59b26c, "l2.h.b.c", 98, 64, stream, v_l2_h_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_64f18838, "l2.h.b.c", 98, 64, stream, v_l2_h_b_c_product,
         v_l2_h_b_c));
     // l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
     // l2.h[0,i1,i2,i3] = relu(l2.d.c[0,i1,i2,i3] + l2.h.b.c[0,i1,i2,i3] + l2.h.const[i1])
     CALL(conv_run(m, CONV_l2_h, v_l1_b, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_b_c, v_l2_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.a.c.data", 98, 64, stream, v_l2_h,
+    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.a.c.data", 98, 64, stream, v_l2_h,
         v_l2_a_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
@@ -2710,7 +2725,7 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_l2_a_t, v_l2_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c7e147cf, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h,
+    CALL(launch(m, ORDERED, k_basis_82a38ba6, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
     CALL(launch(m, EARLY, k_product_f1dd7199, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
         v_l2, v_l3_h_a_c_parts));
@@ -2721,14 +2736,14 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
     //     l3.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_0836aedd, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_03b7416e, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
     // l3.d.c[0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14, i3
     //     in 0:14
     // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.b.c[0,i1,i2,i3] + l3.h.const[i1])
     CALL(conv_run(m, CONV_l3_h, v_l2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_b_c, v_l3_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.a.c.data", 196, 64, stream, v_l3_h,
+    CALL(launch(m, ORDERED, k_basis_d466199c, "l3.a.c.data", 196, 64, stream, v_l3_h,
         v_l3_a_c_data));
     // as l3.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
@@ -2736,44 +2751,41 @@ static int steps_1(resnet18 *m, const void *const *in, void *const *out,
         v_l3_a_t, v_l3_b_c_data));
     // as l3.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_b1dd64f5, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
+    CALL(launch(m, ORDERED, k_basis_046c82c5, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
     CALL(launch(m, EARLY, k_product_eab79d57, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
         v_l3, v_l4_h_a_c_parts));
-    CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
+    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
         v_l4_h_a_t, v_l4_h_r));
     CALL(launch(m, EARLY, k_product_1e3de578, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_225bb5e1, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
+    return 0;
+}
+
+static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    CALL(launch(m, EARLY, k_reduce_b5291b22, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_c));
     CALL(launch(m, EARLY, k_product_2e97c4b7, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
         v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, EARLY, k_product_1e3de578, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
         v_l4_h, v_l4_a_c_parts));
-    CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
+    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
         v_l4_r));
-    return 0;
-}
-
-static int steps_2(resnet18 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     CALL(launch(m, EARLY, k_product_1e3de578, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
         v_l4_r, v_l4_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_3994deb8, "l4", 392, 64, stream, v_l4_b_c_parts, v_l4_h,
+    CALL(launch(m, EARLY, k_reduce_826f963f, "l4", 392, 64, stream, v_l4_b_c_parts, v_l4_h,
         v_l4_b_t, v_l4));
-    CALL(launch(m, EARLY, k_reduce_1c5a3a38, "f", 512, 32, stream, v_l4, v_f));
+    CALL(launch(m, EARLY, k_reduce_cb982b2f, "f", 512, 32, stream, v_l4, v_f));
     CALL(launch(m, EARLY, k_reduce_60cac80d, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 
-static int steps(resnet18 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    int r = steps_1(m, in, out, stream);
-    if (!r) r = steps_2(m, in, out, stream);
-    return r;
+static int steps(resnet18 *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(steps_from_r0(m, in, out, stream));
+    CALL(steps_from_l4_h_b_c(m, in, out, stream));
+    return 0;
 }
 
 static int check_run(resnet18 *m, const void *const *in, void *const *out) {

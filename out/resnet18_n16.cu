@@ -21,28 +21,28 @@
 //    25.6 us est. l1.b.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
 //    16.1 us est. l1.b.b.c.data    k_stitch_c1fa104f
 //    25.6 us est. l1.b.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
-//    14.9 us est. l1.b             k_basis_6625f041
+//    14.9 us est. l1.b             k_basis_193ec680
 //    48.2 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
-//     5.6 us est. l2.h.b.c.data    k_basis_e54c1587
+//     5.6 us est. l2.h.b.c.data    k_basis_b0af5b9a
 //    24.9 us est. l2.h.b.c.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     5.1 us est. l2.h.b.c         k_basis_ce695093
+//     5.1 us est. l2.h.b.c         k_basis_31329385
 //     6.5 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
-//     5.6 us est. l2.a.c.data      k_basis_e54c1587
+//     5.6 us est. l2.a.c.data      k_basis_b0af5b9a
 //    24.9 us est. l2.a.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
 //     8.6 us est. l2.b.c.data      k_stitch_ff2d3c07
 //    24.9 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     6.2 us est. l2               k_basis_0fcd1925
-//     4.5 us est. l3.h.a.c.columns k_map_5ee0c7e3
+//     6.2 us est. l2               k_basis_85872f02
+//     4.5 us est. l3.h.a.c.columns k_map_18b7ce8d
 //    38.1 us est. l3.h.a.c.interior cuBLAS sgemm 256 x 2704 x 1152
 //     4.5 us est. l3.h.a.c.border.parts k_product_942a402d
-//     1.6 us est. l3.h.a.c.border  k_reduce_ef17e894
+//     1.6 us est. l3.h.a.c.border  k_reduce_005419a2
 //     4.5 us est. l3.h.a.c.border.parts k_product_b12461f3
-//     1.6 us est. l3.h.a.c.border  k_reduce_3281b169
+//     1.6 us est. l3.h.a.c.border  k_reduce_1a6c2da5
 //     4.5 us est. l3.h.b.c.data    k_stitch_8aa66bec
 //    36.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
-//     3.6 us est. l3.h.b.c         k_basis_249a3beb
+//     3.6 us est. l3.h.b.c         k_basis_a4894cb0
 //     8.2 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
-//     4.1 us est. l3.a.c.data      k_basis_69a41e97
+//     4.1 us est. l3.a.c.data      k_basis_9f1b6b4d
 //    36.0 us est. l3.a.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
 //     6.2 us est. l3.b.c.data      k_stitch_4ca900dc
 //    36.0 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
@@ -50,14 +50,14 @@
 //    48.5 us est. l4.h.a.c.part    cuBLAS sgemm 512 x 784 x 256, batch 9
 //     4.9 us est. l4.h.b.c.data    k_stitch_3ae04fcf
 //    39.5 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.4 us est. l4.h.b.c         k_basis_464642db
+//     2.4 us est. l4.h.b.c         k_basis_f7f00405
 //     8.2 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
-//     2.7 us est. l4.a.c.data      k_basis_c0ad8cee
+//     2.7 us est. l4.a.c.data      k_basis_0a5d93ed
 //    39.5 us est. l4.a.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
 //     3.9 us est. l4.b.c.data      k_stitch_fad8b376
 //    39.5 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.7 us est. l4               k_basis_796c2218
-//     2.3 us est. f                k_reduce_1ad0551a
+//     2.7 us est. l4               k_basis_da4f04e3
+//     2.3 us est. f                k_reduce_665d89f6
 //     3.5 us est. y                cublasLt matmul 16 x 1000 x 512 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -362,110 +362,110 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_workspace ARENA_OF(char, 0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 2048000, 1},  // fc
-    {2048256, 2048000, 4000, 1},  // bias
-    {2052352, 0, 37632, 0},  // stem.k
-    {2089984, 37632, 256, 0},  // stem.scale
-    {2090240, 37888, 256, 0},  // stem.bias
-    {2090496, 38144, 256, 0},  // stem.mean
-    {2090752, 38400, 256, 0},  // stem.var
-    {2091008, 38656, 147456, 0},  // l1.a.a.k
-    {2238464, 186112, 256, 0},  // l1.a.a.scale
-    {2238720, 186368, 256, 0},  // l1.a.a.bias
-    {2238976, 186624, 256, 0},  // l1.a.a.mean
-    {2239232, 186880, 256, 0},  // l1.a.a.var
-    {2239488, 187136, 147456, 0},  // l1.a.b.k
-    {2386944, 334592, 256, 0},  // l1.a.b.scale
-    {2387200, 334848, 256, 0},  // l1.a.b.bias
-    {2387456, 335104, 256, 0},  // l1.a.b.mean
-    {2387712, 335360, 256, 0},  // l1.a.b.var
-    {2387968, 335616, 147456, 0},  // l1.b.a.k
-    {2535424, 483072, 256, 0},  // l1.b.a.scale
-    {2535680, 483328, 256, 0},  // l1.b.a.bias
-    {2535936, 483584, 256, 0},  // l1.b.a.mean
-    {2536192, 483840, 256, 0},  // l1.b.a.var
-    {2536448, 484096, 147456, 0},  // l1.b.b.k
-    {2683904, 631552, 256, 0},  // l1.b.b.scale
-    {2684160, 631808, 256, 0},  // l1.b.b.bias
-    {2684416, 632064, 256, 0},  // l1.b.b.mean
-    {2684672, 632320, 256, 0},  // l1.b.b.var
-    {2684928, 632576, 32768, 0},  // l2.d.k
-    {2717696, 665344, 512, 0},  // l2.d.scale
-    {2718208, 665856, 512, 0},  // l2.d.bias
-    {2718720, 666368, 512, 0},  // l2.d.mean
-    {2719232, 666880, 512, 0},  // l2.d.var
-    {2719744, 667392, 294912, 0},  // l2.h.a.k
-    {3014656, 962304, 512, 0},  // l2.h.a.scale
-    {3015168, 962816, 512, 0},  // l2.h.a.bias
-    {3015680, 963328, 512, 0},  // l2.h.a.mean
-    {3016192, 963840, 512, 0},  // l2.h.a.var
-    {3016704, 964352, 589824, 0},  // l2.h.b.k
-    {3606528, 1554176, 512, 0},  // l2.h.b.scale
-    {3607040, 1554688, 512, 0},  // l2.h.b.bias
-    {3607552, 1555200, 512, 0},  // l2.h.b.mean
-    {3608064, 1555712, 512, 0},  // l2.h.b.var
-    {3608576, 1556224, 589824, 0},  // l2.a.k
-    {4198400, 2146048, 512, 0},  // l2.a.scale
-    {4198912, 2146560, 512, 0},  // l2.a.bias
-    {4199424, 2147072, 512, 0},  // l2.a.mean
-    {4199936, 2147584, 512, 0},  // l2.a.var
-    {4200448, 2148096, 589824, 0},  // l2.b.k
-    {4790272, 2737920, 512, 0},  // l2.b.scale
-    {4790784, 2738432, 512, 0},  // l2.b.bias
-    {4791296, 2738944, 512, 0},  // l2.b.mean
-    {4791808, 2739456, 512, 0},  // l2.b.var
-    {4792320, 2739968, 131072, 0},  // l3.d.k
-    {4923392, 2871040, 1024, 0},  // l3.d.scale
-    {4924416, 2872064, 1024, 0},  // l3.d.bias
-    {4925440, 2873088, 1024, 0},  // l3.d.mean
-    {4926464, 2874112, 1024, 0},  // l3.d.var
-    {4927488, 2875136, 1179648, 0},  // l3.h.a.k
-    {6107136, 4054784, 1024, 0},  // l3.h.a.scale
-    {6108160, 4055808, 1024, 0},  // l3.h.a.bias
-    {6109184, 4056832, 1024, 0},  // l3.h.a.mean
-    {6110208, 4057856, 1024, 0},  // l3.h.a.var
-    {6111232, 4058880, 2359296, 0},  // l3.h.b.k
-    {8470528, 6418176, 1024, 0},  // l3.h.b.scale
-    {8471552, 6419200, 1024, 0},  // l3.h.b.bias
-    {8472576, 6420224, 1024, 0},  // l3.h.b.mean
-    {8473600, 6421248, 1024, 0},  // l3.h.b.var
-    {8474624, 6422272, 2359296, 0},  // l3.a.k
-    {10833920, 8781568, 1024, 0},  // l3.a.scale
-    {10834944, 8782592, 1024, 0},  // l3.a.bias
-    {10835968, 8783616, 1024, 0},  // l3.a.mean
-    {10836992, 8784640, 1024, 0},  // l3.a.var
-    {10838016, 8785664, 2359296, 0},  // l3.b.k
-    {13197312, 11144960, 1024, 0},  // l3.b.scale
-    {13198336, 11145984, 1024, 0},  // l3.b.bias
-    {13199360, 11147008, 1024, 0},  // l3.b.mean
-    {13200384, 11148032, 1024, 0},  // l3.b.var
-    {13201408, 11149056, 524288, 0},  // l4.d.k
-    {13725696, 11673344, 2048, 0},  // l4.d.scale
-    {13727744, 11675392, 2048, 0},  // l4.d.bias
-    {13729792, 11677440, 2048, 0},  // l4.d.mean
-    {13731840, 11679488, 2048, 0},  // l4.d.var
-    {13733888, 11681536, 4718592, 0},  // l4.h.a.k
-    {18452480, 16400128, 2048, 0},  // l4.h.a.scale
-    {18454528, 16402176, 2048, 0},  // l4.h.a.bias
-    {18456576, 16404224, 2048, 0},  // l4.h.a.mean
-    {18458624, 16406272, 2048, 0},  // l4.h.a.var
-    {18460672, 16408320, 9437184, 0},  // l4.h.b.k
-    {27897856, 25845504, 2048, 0},  // l4.h.b.scale
-    {27899904, 25847552, 2048, 0},  // l4.h.b.bias
-    {27901952, 25849600, 2048, 0},  // l4.h.b.mean
-    {27904000, 25851648, 2048, 0},  // l4.h.b.var
-    {27906048, 25853696, 9437184, 0},  // l4.a.k
-    {37343232, 35290880, 2048, 0},  // l4.a.scale
-    {37345280, 35292928, 2048, 0},  // l4.a.bias
-    {37347328, 35294976, 2048, 0},  // l4.a.mean
-    {37349376, 35297024, 2048, 0},  // l4.a.var
-    {37351424, 35299072, 9437184, 0},  // l4.b.k
-    {46788608, 44736256, 2048, 0},  // l4.b.scale
-    {46790656, 44738304, 2048, 0},  // l4.b.bias
-    {46792704, 44740352, 2048, 0},  // l4.b.mean
-    {46794752, 44742400, 2048, 0},  // l4.b.var
+    {0, 1, 0},  // fc
+    {1, 1, 2048000},  // bias
+    {2, 0, 0},  // stem.k
+    {3, 0, 37632},  // stem.scale
+    {4, 0, 37888},  // stem.bias
+    {5, 0, 38144},  // stem.mean
+    {6, 0, 38400},  // stem.var
+    {7, 0, 38656},  // l1.a.a.k
+    {8, 0, 186112},  // l1.a.a.scale
+    {9, 0, 186368},  // l1.a.a.bias
+    {10, 0, 186624},  // l1.a.a.mean
+    {11, 0, 186880},  // l1.a.a.var
+    {12, 0, 187136},  // l1.a.b.k
+    {13, 0, 334592},  // l1.a.b.scale
+    {14, 0, 334848},  // l1.a.b.bias
+    {15, 0, 335104},  // l1.a.b.mean
+    {16, 0, 335360},  // l1.a.b.var
+    {17, 0, 335616},  // l1.b.a.k
+    {18, 0, 483072},  // l1.b.a.scale
+    {19, 0, 483328},  // l1.b.a.bias
+    {20, 0, 483584},  // l1.b.a.mean
+    {21, 0, 483840},  // l1.b.a.var
+    {22, 0, 484096},  // l1.b.b.k
+    {23, 0, 631552},  // l1.b.b.scale
+    {24, 0, 631808},  // l1.b.b.bias
+    {25, 0, 632064},  // l1.b.b.mean
+    {26, 0, 632320},  // l1.b.b.var
+    {27, 0, 632576},  // l2.d.k
+    {28, 0, 665344},  // l2.d.scale
+    {29, 0, 665856},  // l2.d.bias
+    {30, 0, 666368},  // l2.d.mean
+    {31, 0, 666880},  // l2.d.var
+    {32, 0, 667392},  // l2.h.a.k
+    {33, 0, 962304},  // l2.h.a.scale
+    {34, 0, 962816},  // l2.h.a.bias
+    {35, 0, 963328},  // l2.h.a.mean
+    {36, 0, 963840},  // l2.h.a.var
+    {37, 0, 964352},  // l2.h.b.k
+    {38, 0, 1554176},  // l2.h.b.scale
+    {39, 0, 1554688},  // l2.h.b.bias
+    {40, 0, 1555200},  // l2.h.b.mean
+    {41, 0, 1555712},  // l2.h.b.var
+    {42, 0, 1556224},  // l2.a.k
+    {43, 0, 2146048},  // l2.a.scale
+    {44, 0, 2146560},  // l2.a.bias
+    {45, 0, 2147072},  // l2.a.mean
+    {46, 0, 2147584},  // l2.a.var
+    {47, 0, 2148096},  // l2.b.k
+    {48, 0, 2737920},  // l2.b.scale
+    {49, 0, 2738432},  // l2.b.bias
+    {50, 0, 2738944},  // l2.b.mean
+    {51, 0, 2739456},  // l2.b.var
+    {52, 0, 2739968},  // l3.d.k
+    {53, 0, 2871040},  // l3.d.scale
+    {54, 0, 2872064},  // l3.d.bias
+    {55, 0, 2873088},  // l3.d.mean
+    {56, 0, 2874112},  // l3.d.var
+    {57, 0, 2875136},  // l3.h.a.k
+    {58, 0, 4054784},  // l3.h.a.scale
+    {59, 0, 4055808},  // l3.h.a.bias
+    {60, 0, 4056832},  // l3.h.a.mean
+    {61, 0, 4057856},  // l3.h.a.var
+    {62, 0, 4058880},  // l3.h.b.k
+    {63, 0, 6418176},  // l3.h.b.scale
+    {64, 0, 6419200},  // l3.h.b.bias
+    {65, 0, 6420224},  // l3.h.b.mean
+    {66, 0, 6421248},  // l3.h.b.var
+    {67, 0, 6422272},  // l3.a.k
+    {68, 0, 8781568},  // l3.a.scale
+    {69, 0, 8782592},  // l3.a.bias
+    {70, 0, 8783616},  // l3.a.mean
+    {71, 0, 8784640},  // l3.a.var
+    {72, 0, 8785664},  // l3.b.k
+    {73, 0, 11144960},  // l3.b.scale
+    {74, 0, 11145984},  // l3.b.bias
+    {75, 0, 11147008},  // l3.b.mean
+    {76, 0, 11148032},  // l3.b.var
+    {77, 0, 11149056},  // l4.d.k
+    {78, 0, 11673344},  // l4.d.scale
+    {79, 0, 11675392},  // l4.d.bias
+    {80, 0, 11677440},  // l4.d.mean
+    {81, 0, 11679488},  // l4.d.var
+    {82, 0, 11681536},  // l4.h.a.k
+    {83, 0, 16400128},  // l4.h.a.scale
+    {84, 0, 16402176},  // l4.h.a.bias
+    {85, 0, 16404224},  // l4.h.a.mean
+    {86, 0, 16406272},  // l4.h.a.var
+    {87, 0, 16408320},  // l4.h.b.k
+    {88, 0, 25845504},  // l4.h.b.scale
+    {89, 0, 25847552},  // l4.h.b.bias
+    {90, 0, 25849600},  // l4.h.b.mean
+    {91, 0, 25851648},  // l4.h.b.var
+    {92, 0, 25853696},  // l4.a.k
+    {93, 0, 35290880},  // l4.a.scale
+    {94, 0, 35292928},  // l4.a.bias
+    {95, 0, 35294976},  // l4.a.mean
+    {96, 0, 35297024},  // l4.a.var
+    {97, 0, 35299072},  // l4.b.k
+    {98, 0, 44736256},  // l4.b.scale
+    {99, 0, 44738304},  // l4.b.bias
+    {100, 0, 44740352},  // l4.b.mean
+    {101, 0, 44742400},  // l4.b.var
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -652,9 +652,10 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 }
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_c9eb84ba(const float *__restrict__ p0,
+// p0: stem.var, p1: stem.scale
+static __global__ void __launch_bounds__(64) k_map_8e0083f4(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
@@ -666,9 +667,10 @@ static __global__ void __launch_bounds__(64) k_map_c9eb84ba(const float *__restr
 }
 
 // stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_01b14ee1(const float *__restrict__ p0,
+// p0: stem.k, p1: stem.s
+static __global__ void __launch_bounds__(64) k_map_3e46c286(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 9408u) return;
     const int i3 = (int)(id % 147u);
@@ -677,9 +679,10 @@ static __global__ void __launch_bounds__(64) k_map_01b14ee1(const float *__restr
 }
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
-static __global__ void __launch_bounds__(64) k_map_e6a4aae0(const float *__restrict__ p0,
+// p0: stem.bias, p1: stem.mean, p2: stem.s
+static __global__ void __launch_bounds__(64) k_map_69d19039(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
@@ -691,9 +694,10 @@ static __global__ void __launch_bounds__(64) k_map_e6a4aae0(const float *__restr
 }
 
 // l1.a.b.c.scaled[i0,i1,i2,i3] = l1.a.b.s[i0] * l1.a.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_4d1f415c(const float *__restrict__ p0,
+// p0: l1.a.b.k, p1: l1.a.b.s
+static __global__ void __launch_bounds__(64) k_map_012510fa(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 9216u) return;
     const int i3 = (int)(id % 144u) * 4;
@@ -721,9 +725,9 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.a.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l1.a.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
@@ -754,9 +758,10 @@ static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__res
 }
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_475c8e2b(const float *__restrict__ p0,
+// p0: l2.d.scale, p1: l2.d.var
+static __global__ void __launch_bounds__(64) k_map_7584f10b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
@@ -768,9 +773,10 @@ static __global__ void __launch_bounds__(64) k_map_475c8e2b(const float *__restr
 }
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_0792829c(const float *__restrict__ p0,
+// p0: l2.d.k, p1: l2.d.s
+static __global__ void __launch_bounds__(64) k_map_7cb32798(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 2048u) return;
     const int i1 = (int)(id % 16u) * 4;
@@ -782,9 +788,10 @@ static __global__ void __launch_bounds__(64) k_map_0792829c(const float *__restr
 }
 
 // l2.h.b.c.scaled[i0,i1,i2,i3] = l2.h.b.s[i0] * l2.h.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(128) k_map_ecd9ed6f(const float *__restrict__ p0,
+// p0: l2.h.b.k, p1: l2.h.b.s
+static __global__ void __launch_bounds__(128) k_map_8102c30e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 36864u) return;
     const int i3 = (int)(id % 288u) * 4;
@@ -798,9 +805,9 @@ static __global__ void __launch_bounds__(128) k_map_ecd9ed6f(const float *__rest
 // by basis change F(4x4,3x3)
 // l2.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l2.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
@@ -831,9 +838,10 @@ static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__res
 }
 
 // l2.h.a.c.scaled[i0,i1,i2,i3] = l2.h.a.s[i0] * l2.h.a.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_2b502fd1(const float *__restrict__ p0,
+// p0: l2.h.a.k, p1: l2.h.a.s
+static __global__ void __launch_bounds__(64) k_map_eb3059b5(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 18432u) return;
     const int i3 = (int)(id % 144u) * 4;
@@ -845,9 +853,10 @@ static __global__ void __launch_bounds__(64) k_map_2b502fd1(const float *__restr
 }
 
 // l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_bc0add16(const float *__restrict__ p0,
+// p0: l2.h.a.bias, p1: l2.h.a.mean, p2: l2.h.a.s
+static __global__ void __launch_bounds__(64) k_map_f73e06ce(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
@@ -860,10 +869,11 @@ static __global__ void __launch_bounds__(64) k_map_bc0add16(const float *__restr
 
 // l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + (l2.h.b.bias[i0] - l2.h.b.mean[i0]
 //     * l2.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_66a8b90d(const float *__restrict__ p0,
+// p0: l2.d.bias, p1: l2.d.mean, p2: l2.d.s, p3: l2.h.b.bias, p4: l2.h.b.mean, p5: l2.h.b.s
+static __global__ void __launch_bounds__(64) k_map_4247c089(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
@@ -879,9 +889,10 @@ static __global__ void __launch_bounds__(64) k_map_66a8b90d(const float *__restr
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_8d750d41(const float *__restrict__ p0,
+// p0: l3.d.scale, p1: l3.d.var
+static __global__ void __launch_bounds__(64) k_map_bf354f26(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
@@ -893,9 +904,10 @@ static __global__ void __launch_bounds__(64) k_map_8d750d41(const float *__restr
 }
 
 // l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_48393a8d(const float *__restrict__ p0,
+// p0: l3.d.k, p1: l3.d.s
+static __global__ void __launch_bounds__(64) k_map_1f1e745a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8192u) return;
     const int i1 = (int)(id % 32u) * 4;
@@ -907,9 +919,10 @@ static __global__ void __launch_bounds__(64) k_map_48393a8d(const float *__restr
 }
 
 // l3.h.b.c.scaled[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_map_8ef2d1e2(const float *__restrict__ p0,
+// p0: l3.h.b.k, p1: l3.h.b.s
+static __global__ void __launch_bounds__(256) k_map_6b4ca383(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 147456u) return;
     const int i3 = (int)(id % 576u) * 4;
@@ -923,9 +936,9 @@ static __global__ void __launch_bounds__(256) k_map_8ef2d1e2(const float *__rest
 // by basis change F(4x4,3x3)
 // l3.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l3.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_14756834(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_76cd4e9b(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 65536u) return;
     const int i3 = (int)(id % 256u);
@@ -956,9 +969,10 @@ static __global__ void __launch_bounds__(128) k_basis_14756834(const float *__re
 }
 
 // l3.h.a.c.scaled[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_map_921be532(const float *__restrict__ p0,
+// p0: l3.h.a.k, p1: l3.h.a.s
+static __global__ void __launch_bounds__(256) k_map_5bedbc67(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 73728u) return;
     const int i3 = (int)(id % 288u) * 4;
@@ -988,9 +1002,10 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 }
 
 // l3.h.a.t[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_58f2f1dd(const float *__restrict__ p0,
+// p0: l3.h.a.bias, p1: l3.h.a.mean, p2: l3.h.a.s
+static __global__ void __launch_bounds__(64) k_map_e2f0aa7e(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
@@ -1003,10 +1018,11 @@ static __global__ void __launch_bounds__(64) k_map_58f2f1dd(const float *__restr
 
 // l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + (l3.h.b.bias[i0] - l3.h.b.mean[i0]
 //     * l3.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_01aa345b(const float *__restrict__ p0,
+// p0: l3.d.bias, p1: l3.d.mean, p2: l3.d.s, p3: l3.h.b.bias, p4: l3.h.b.mean, p5: l3.h.b.s
+static __global__ void __launch_bounds__(64) k_map_a6a0ae4d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
@@ -1022,9 +1038,10 @@ static __global__ void __launch_bounds__(64) k_map_01aa345b(const float *__restr
 }
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_483e19b6(const float *__restrict__ p0,
+// p0: l4.d.var, p1: l4.d.scale
+static __global__ void __launch_bounds__(64) k_map_d6433888(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
@@ -1036,9 +1053,10 @@ static __global__ void __launch_bounds__(64) k_map_483e19b6(const float *__restr
 }
 
 // l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_1402fab5(const float *__restrict__ p0,
+// p0: l4.d.k, p1: l4.d.s
+static __global__ void __launch_bounds__(64) k_map_f5d29384(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i1 = (int)(id % 64u) * 4;
@@ -1050,9 +1068,10 @@ static __global__ void __launch_bounds__(64) k_map_1402fab5(const float *__restr
 }
 
 // l4.h.b.c.scaled[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_map_733ea32e(const float *__restrict__ p0,
+// p0: l4.h.b.k, p1: l4.h.b.s
+static __global__ void __launch_bounds__(256) k_map_03d6f3e4(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 589824u) return;
     const int i3 = (int)(id % 1152u) * 4;
@@ -1066,9 +1085,9 @@ static __global__ void __launch_bounds__(256) k_map_733ea32e(const float *__rest
 // by basis change F(4x4,3x3)
 // l4.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.g[i0,r0] * l4.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.a.a.c.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_a3144c45(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_e7b8c0d1(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 262144u) return;
     const int i3 = (int)(id % 512u);
@@ -1100,9 +1119,10 @@ static __global__ void __launch_bounds__(256) k_basis_a3144c45(const float *__re
 
 // by operand re-laid
 // l4.h.a.c.relaid[i0,i1,i2,i3] = l4.h.a.s[i2] * l4.h.a.k[i2,i3,i0,i1]
-static __global__ void __launch_bounds__(256) k_map_87a50264(const float *__restrict__ p0,
+// p0: l4.h.a.k, p1: l4.h.a.s
+static __global__ void __launch_bounds__(256) k_map_85f978da(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 1179648u) return;
     const int i3 = (int)(id % 256u);
@@ -1112,9 +1132,10 @@ static __global__ void __launch_bounds__(256) k_map_87a50264(const float *__rest
 }
 
 // l4.h.a.t[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_49309487(const float *__restrict__ p0,
+// p0: l4.h.a.bias, p1: l4.h.a.mean, p2: l4.h.a.s
+static __global__ void __launch_bounds__(64) k_map_f880efde(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
@@ -1127,10 +1148,11 @@ static __global__ void __launch_bounds__(64) k_map_49309487(const float *__restr
 
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.b.bias[i0] - l4.h.b.mean[i0]
 //     * l4.h.b.s[i0])
-static __global__ void __launch_bounds__(64) k_map_3d8b6448(const float *__restrict__ p0,
+// p0: l4.d.bias, p1: l4.d.mean, p2: l4.d.s, p3: l4.h.b.bias, p4: l4.h.b.mean, p5: l4.h.b.s
+static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
@@ -1148,6 +1170,7 @@ static __global__ void __launch_bounds__(64) k_map_3d8b6448(const float *__restr
 // stem.c[i0,i1,i2,i3] = sum(r0,r1,r2) x[i0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
+// p0: stem.c.scaled, p1: x, p2: stem.t
 static __global__ void __launch_bounds__(256) k_product_d92b4339(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
@@ -1351,6 +1374,7 @@ static __device__ __forceinline__ void slice_basis_de6ae435(const float *p0,
 }
 
 // l1.a.r by slices in shared memory, then l1.a.b.c.data
+// p0: l1.a.a.c.product, p1: l1.a.a.t
 static __global__ void __launch_bounds__(224) k_stitch_c1fa104f(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
@@ -1403,6 +1427,7 @@ static __device__ __forceinline__ void slice_basis_ab2b8497(const float *p0, con
 }
 
 // l1.a by slices in shared memory, then l1.b.a.c.data
+// p0: l1.a.b.c.product, p1: p0, p2: l1.a.b.t
 static __global__ void __launch_bounds__(224) k_stitch_8ff3bd27(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[3136];
@@ -1423,9 +1448,10 @@ static __global__ void __launch_bounds__(224) k_stitch_8ff3bd27(const float *p0,
 // l1.b.b.c[i0,i1,i2,i3] = sum(r0,r1) l1.b.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.b[i0,i1,i2,i3] = relu(l1.b.b.c[i0,i1,i2,i3] + l1.a[i0,i1,i2,i3] + l1.b.b.t[i1])
-static __global__ void __launch_bounds__(256) k_basis_6625f041(const float *p0, const float *p1,
+// p0: l1.b.b.c.product, p1: l1.a, p2: l1.b.b.t
+static __global__ void __launch_bounds__(256) k_basis_193ec680(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 200704u) return;
     const int i3 = (int)(id % 14u);
@@ -1463,9 +1489,9 @@ static __global__ void __launch_bounds__(256) k_basis_6625f041(const float *p0, 
 // by basis change F(4x4,3x3)
 // l2.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l2.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:7, i5 in 0:7, pad l2.h.r 0
-static __global__ void __launch_bounds__(256) k_basis_e54c1587(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_b0af5b9a(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 100352u) return;
     const int i5 = (int)(id % 7u);
@@ -1504,9 +1530,9 @@ static __global__ void __launch_bounds__(256) k_basis_e54c1587(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(256) k_basis_ce695093(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_31329385(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 100352u) return;
     const int i3 = (int)(id % 7u);
@@ -1610,6 +1636,7 @@ static __device__ __forceinline__ void slice_basis_0efd252c(const float *p0, flo
 }
 
 // l2.r by slices in shared memory, then l2.b.c.data
+// p0: l2.a.c.product, p1: l2.a.t
 static __global__ void __launch_bounds__(256) k_stitch_ff2d3c07(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
@@ -1627,9 +1654,10 @@ static __global__ void __launch_bounds__(256) k_stitch_ff2d3c07(const float *p0,
 // l2.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2[i0,i1,i2,i3] = relu(l2.b.c[i0,i1,i2,i3] + l2.h[i0,i1,i2,i3] + l2.b.t[i1])
-static __global__ void __launch_bounds__(256) k_basis_0fcd1925(const float *p0, const float *p1,
+// p0: l2.b.c.product, p1: l2.h, p2: l2.b.t
+static __global__ void __launch_bounds__(256) k_basis_85872f02(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 100352u) return;
     const int i3 = (int)(id % 7u);
@@ -1667,9 +1695,9 @@ static __global__ void __launch_bounds__(256) k_basis_0fcd1925(const float *p0, 
 // by expression splitting; operand re-laid
 // l3.h.a.c.columns[i0,i1,i2,i3,i4,i5] = l2[i0,i3,2*i1+i4+1,2*i2+i5+1] where i1 in 0:13, i2 in
 //     0:13, i4 in 0:3, i5 in 0:3
-static __global__ void __launch_bounds__(256) k_map_5ee0c7e3(const float *p0,
+static __global__ void __launch_bounds__(256) k_map_18b7ce8d(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 3115008u) return;
     const int i5 = (int)(id % 3u);
@@ -1685,6 +1713,7 @@ static __global__ void __launch_bounds__(256) k_map_5ee0c7e3(const float *p0,
 // by expression splitting; summation splitting (parts)
 // l3.h.a.c.border.parts[i0,i1,i2,i3,0] = sum(r0,r1,r2) l2[i1,16*i0+r0,2*i3+r1+1,r2] *
 //     l3.h.a.c.scaled[i2,16*i0+r0,r1,r2+1] where i0 in 0:8, i3 in 0:13, r0 in 0:16, r2 in 0:2
+// p0: l3.h.a.c.scaled, p1: l2
 static __global__ void __launch_bounds__(256) k_product_942a402d(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
@@ -1725,9 +1754,9 @@ static __global__ void __launch_bounds__(256) k_product_942a402d(const float *__
 }
 
 // l3.h.a.c.border[i0,i1,i2,0] = sum(r0) l3.h.a.c.border.parts[r0,i0,i1,i2,0]
-static __global__ void __launch_bounds__(128) k_reduce_ef17e894(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_005419a2(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 53248u) return;
     const int i2 = (int)id;
@@ -1743,6 +1772,7 @@ static __global__ void __launch_bounds__(128) k_reduce_ef17e894(const float *p0,
 // l3.h.a.c.border.parts[i0,i1,i2,0,i4] = sum(r0,r1,r2) l2[i1,16*i0+r0,r1,2*i4+r2-1] *
 //     l3.h.a.c.border.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:14, r0 in 0:16, r1 in 0:2,
 //     pad l2 0
+// p0: l3.h.a.c.border.lines, p1: l2
 static __global__ void __launch_bounds__(256) k_product_b12461f3(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
@@ -1781,9 +1811,9 @@ static __global__ void __launch_bounds__(256) k_product_b12461f3(const float *__
 }
 
 // l3.h.a.c.border[i0,i1,0,i3] = sum(r0) l3.h.a.c.border.parts[r0,i0,i1,0,i3]
-static __global__ void __launch_bounds__(128) k_reduce_3281b169(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_1a6c2da5(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 57344u) return;
     const int i3 = (int)id;
@@ -1848,6 +1878,7 @@ static __device__ __forceinline__ void slice_basis_fc21c785(const float *p0, flo
 }
 
 // l3.h.r by slices in shared memory, then l3.h.b.c.data
+// p0: l3.h.a.c.border, p1: l3.h.a.c.border, p2: l3.h.a.c.interior, p3: l3.h.a.t
 static __global__ void __launch_bounds__(256) k_stitch_8aa66bec(const float *p0, const float *p1,
     const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
@@ -1864,9 +1895,9 @@ static __global__ void __launch_bounds__(256) k_stitch_8aa66bec(const float *p0,
 // by basis change F(4x4,3x3)
 // l3.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(128) k_basis_249a3beb(const float *p0,
+static __global__ void __launch_bounds__(128) k_basis_a4894cb0(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 65536u) return;
     const int i3 = (int)(id % 4u);
@@ -1905,9 +1936,9 @@ static __global__ void __launch_bounds__(128) k_basis_249a3beb(const float *p0,
 // by basis change F(4x4,3x3)
 // l3.a.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.h[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
 //     * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.h 0
-static __global__ void __launch_bounds__(128) k_basis_69a41e97(const float *p0,
+static __global__ void __launch_bounds__(128) k_basis_9f1b6b4d(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 65536u) return;
     const int i5 = (int)(id % 4u);
@@ -1984,6 +2015,7 @@ static __device__ __forceinline__ void slice_basis_660faa63(const float *p0,
 }
 
 // l3.r by slices in shared memory, then l3.b.c.data
+// p0: l3.a.c.product, p1: l3.a.t
 static __global__ void __launch_bounds__(256) k_stitch_4ca900dc(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[1568];
@@ -2058,6 +2090,7 @@ static __device__ __forceinline__ void slice_map_9c91905b(const float *p0, float
 }
 
 // l3 by slices in shared memory, then l4.h.a.c.columns
+// p0: l3.b.c.product, p1: l3.h, p2: l3.b.t
 static __global__ void __launch_bounds__(256) k_stitch_5c985415(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[392];
@@ -2128,6 +2161,7 @@ static __device__ __forceinline__ void slice_basis_0a2fbf06(const float *p0, flo
 }
 
 // l4.h.r by slices in shared memory, then l4.h.b.c.data
+// p0: l4.h.a.c.part, p1: l4.h.a.t
 static __global__ void __launch_bounds__(256) k_stitch_3ae04fcf(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[416];
@@ -2144,9 +2178,9 @@ static __global__ void __launch_bounds__(256) k_stitch_3ae04fcf(const float *p0,
 // by basis change F(4x4,3x3)
 // l4.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
-static __global__ void __launch_bounds__(64) k_basis_464642db(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_f7f00405(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i3 = (int)(id % 2u);
@@ -2184,9 +2218,9 @@ static __global__ void __launch_bounds__(64) k_basis_464642db(const float *p0,
 // by basis change F(4x4,3x3)
 // l4.a.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l4.h[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
 //     * l1.a.a.c.bt[i1,r1] where i4 in 0:2, i5 in 0:2, pad l4.h 0
-static __global__ void __launch_bounds__(64) k_basis_c0ad8cee(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_0a5d93ed(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i5 = (int)(id % 2u);
@@ -2261,6 +2295,7 @@ static __device__ __forceinline__ void slice_basis_54304f4d(const float *p0,
 }
 
 // l4.r by slices in shared memory, then l4.b.c.data
+// p0: l4.a.c.product, p1: l4.a.t
 static __global__ void __launch_bounds__(256) k_stitch_fad8b376(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[416];
@@ -2278,9 +2313,10 @@ static __global__ void __launch_bounds__(256) k_stitch_fad8b376(const float *p0,
 // l4.b.c[i0,i1,i2,i3] = sum(r0,r1) l4.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4[i0,i1,i2,i3] = relu(l4.b.c[i0,i1,i2,i3] + l4.h[i0,i1,i2,i3] + l4.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_796c2218(const float *p0, const float *p1,
+// p0: l4.b.c.product, p1: l4.h, p2: l4.b.t
+static __global__ void __launch_bounds__(64) k_basis_da4f04e3(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i3 = (int)(id % 2u);
@@ -2320,10 +2356,10 @@ static __global__ void __launch_bounds__(64) k_basis_796c2218(const float *p0, c
 
 // f.sum[i0,i1] = sum(r0,r1) l4[i0,i1,r0,r1]
 // f[i0,i1] = f.sum[i0,i1] / 49
-static __global__ void __launch_bounds__(128) k_reduce_1ad0551a(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_665d89f6(const float *p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 4 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
     await_previous();
     if (id >= 8192u) return;
     const int i1 = (int)id;
@@ -2449,20 +2485,16 @@ static int conv_describe(resnet18_n16 *m, conv_call *c, const conv_size *s) {
     return 0;
 }
 
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(resnet18_n16 *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+// The first of the library's offers that fits the workspace and gives the same bits on every run;
+// `only`: the algorithm that it has to be, or -1.
+template <class Offer>
+static int conv_first(resnet18_n16 *m, conv_call *c, const conv_size *s, Offer *p, int n,
+    int only) {
     for (int i = 0; i < n; i++) {
         if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
+        if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
         return 0;
@@ -2470,27 +2502,16 @@ static int conv_choose_forward(resnet18_n16 *m, conv_call *c, const conv_size *s
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
-static int conv_choose_data(resnet18_n16 *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
+static int conv_open(resnet18_n16 *m, conv_call *c, const conv_size *s) {
+    cudnnConvolutionFwdAlgoPerf_t p[8];
+    // An identity activation is only supported with this algorithm.
+    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
+    int n = 0, r = conv_describe(m, c, s);
+    if (r) return r;
     CUDNN_CALL(
         m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 33554432) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(resnet18_n16 *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+    return conv_first(m, c, s, p, n, only);
 }
 
 static void conv_close(conv_call *c) {
@@ -2509,12 +2530,7 @@ static int conv_run(resnet18_n16 *m, int k, const float *x, const float *w, cons
     const float one = 1.f, zero = 0.f;
     const conv_size *s = &conv_sizes[k];
     const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
+    if (s->fused)
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionBiasActivationForward(
                        m->cudnn, &one, c->x, x, c->w, w, c->conv,
@@ -2739,164 +2755,167 @@ static int launch(resnet18_n16 *m, int when, void (*kernel)(P...), const char *n
 }
 
 // ---- create -------------------------------------------------------------------------------------
-static int prepare_weights_1(resnet18_n16 *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
+static int prepare_weights_from_stem_s(resnet18_n16 *m, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
-    CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
+    CALL(launch(m, ORDERED, k_map_3e46c286, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
         v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
+    CALL(launch(m, ORDERED, k_map_69d19039, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
         v_l1_a_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
+    CALL(launch(m, ORDERED, k_map_012510fa, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
         v_l1_a_b_s, v_l1_a_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled,
         v_l1_a_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale,
         v_l1_a_a_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k,
+    CALL(launch(m, ORDERED, k_map_012510fa, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k,
         v_l1_a_a_s, v_l1_a_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled,
         v_l1_a_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.a.a.t", 1, 64, stream, v_l1_a_a_bias, v_l1_a_a_mean,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.a.a.t", 1, 64, stream, v_l1_a_a_bias, v_l1_a_a_mean,
         v_l1_a_a_s, v_l1_a_a_t));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.a.b.t", 1, 64, stream, v_l1_a_b_bias, v_l1_a_b_mean,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.a.b.t", 1, 64, stream, v_l1_a_b_bias, v_l1_a_b_mean,
         v_l1_a_b_s, v_l1_a_b_t));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
         v_l1_b_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
+    CALL(launch(m, ORDERED, k_map_012510fa, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
         v_l1_b_b_s, v_l1_b_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled,
         v_l1_b_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale,
         v_l1_b_a_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k,
+    CALL(launch(m, ORDERED, k_map_012510fa, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k,
         v_l1_b_a_s, v_l1_b_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled,
         v_l1_b_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.b.a.t", 1, 64, stream, v_l1_b_a_bias, v_l1_b_a_mean,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.b.a.t", 1, 64, stream, v_l1_b_a_bias, v_l1_b_a_mean,
         v_l1_b_a_s, v_l1_b_a_t));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.b.b.t", 1, 64, stream, v_l1_b_b_bias, v_l1_b_b_mean,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.b.b.t", 1, 64, stream, v_l1_b_b_bias, v_l1_b_b_mean,
         v_l1_b_b_s, v_l1_b_b_t));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
         v_l2_d_s));
-    CALL(launch(m, ORDERED, k_map_0792829c, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
+    CALL(launch(m, ORDERED, k_map_7cb32798, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
         v_l2_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
         v_l2_h_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k,
+    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k,
         v_l2_h_b_s, v_l2_h_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled,
-        v_l2_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
-        v_l2_h_a_s));
-    CALL(launch(m, ORDERED, k_map_2b502fd1, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k,
-        v_l2_h_a_s, v_l2_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
-        v_l2_h_a_s, v_l2_h_a_t));
-    CALL(launch(m, ORDERED, k_map_66a8b90d, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
-        v_l2_d_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_b_s, v_l2_h_const));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
-        v_l2_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
-        v_l2_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled,
-        v_l2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var,
-        v_l2_a_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s,
-        v_l2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
-        v_l2_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.a.t", 1, 64, stream, v_l2_a_bias, v_l2_a_mean,
-        v_l2_a_s, v_l2_a_t));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.b.t", 1, 64, stream, v_l2_b_bias, v_l2_b_mean,
-        v_l2_b_s, v_l2_b_t));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
-        v_l3_d_s));
-    CALL(launch(m, ORDERED, k_map_48393a8d, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s,
-        v_l3_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
-        v_l3_h_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k,
-        v_l3_h_b_s, v_l3_h_b_c_scaled));
     return 0;
 }
 
-static int prepare_weights_2(resnet18_n16 *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_14756834, "l3.h.b.c.filter", 512, 128, stream,
+static int prepare_weights_from_l2_h_b_c_filter(resnet18_n16 *m, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled,
+        v_l2_h_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
+        v_l2_h_a_s));
+    CALL(launch(m, ORDERED, k_map_eb3059b5, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k,
+        v_l2_h_a_s, v_l2_h_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
+        v_l2_h_a_s, v_l2_h_a_t));
+    CALL(launch(m, ORDERED, k_map_4247c089, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
+        v_l2_d_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_b_s, v_l2_h_const));
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
+        v_l2_b_s));
+    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
+        v_l2_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled,
+        v_l2_b_c_filter));
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var,
+        v_l2_a_s));
+    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s,
+        v_l2_a_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
+        v_l2_a_c_filter));
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.a.t", 1, 64, stream, v_l2_a_bias, v_l2_a_mean,
+        v_l2_a_s, v_l2_a_t));
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.b.t", 1, 64, stream, v_l2_b_bias, v_l2_b_mean,
+        v_l2_b_s, v_l2_b_t));
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
+        v_l3_d_s));
+    CALL(launch(m, ORDERED, k_map_1f1e745a, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s,
+        v_l3_d_c_scaled));
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
+        v_l3_h_b_s));
+    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k,
+        v_l3_h_b_s, v_l3_h_b_c_scaled));
+    CALL(launch(m, ORDERED, k_basis_76cd4e9b, "l3.h.b.c.filter", 512, 128, stream,
         v_l3_h_b_c_scaled, v_l3_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
         v_l3_h_a_s));
-    CALL(launch(m, ORDERED, k_map_921be532, "l3.h.a.c.scaled", 288, 256, stream, v_l3_h_a_k,
+    CALL(launch(m, ORDERED, k_map_5bedbc67, "l3.h.a.c.scaled", 288, 256, stream, v_l3_h_a_k,
         v_l3_h_a_s, v_l3_h_a_c_scaled));
     // l3.h.a.c.border.lines[i0,i1,i2,i3] = l3.h.a.c.scaled[i0,i3,i1+1,i2] where i1 in 0:2
     CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.h.a.c.border.lines", 768, 256, stream,
         v_l3_h_a_c_scaled, v_l3_h_a_c_border_lines, relay{3, 3, {256, 128, 6}, {1152, 9, 1}, {768,
         1, 128}}));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
         v_l3_h_a_s, v_l3_h_a_t));
-    CALL(launch(m, ORDERED, k_map_01aa345b, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
+    CALL(launch(m, ORDERED, k_map_a6a0ae4d, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
         v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
         v_l3_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s,
+    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s,
         v_l3_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_14756834, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_76cd4e9b, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled,
         v_l3_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var,
         v_l3_a_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s,
+    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s,
         v_l3_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_14756834, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_76cd4e9b, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled,
         v_l3_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.a.t", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.a.t", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
         v_l3_a_s, v_l3_a_t));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.b.t", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.b.t", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
         v_l3_b_s, v_l3_b_t));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
-    CALL(launch(m, ORDERED, k_map_1402fab5, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
+    CALL(launch(m, ORDERED, k_map_f5d29384, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
         v_l4_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
+    return 0;
+}
+
+static int prepare_weights_from_l4_h_b_s(resnet18_n16 *m, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
         v_l4_h_b_s));
-    CALL(launch(m, ORDERED, k_map_733ea32e, "l4.h.b.c.scaled", 2304, 256, stream, v_l4_h_b_k,
+    CALL(launch(m, ORDERED, k_map_03d6f3e4, "l4.h.b.c.scaled", 2304, 256, stream, v_l4_h_b_k,
         v_l4_h_b_s, v_l4_h_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "l4.h.b.c.filter", 1024, 256, stream,
+    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "l4.h.b.c.filter", 1024, 256, stream,
         v_l4_h_b_c_scaled, v_l4_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
         v_l4_h_a_s));
-    CALL(launch(m, ORDERED, k_map_87a50264, "l4.h.a.c.relaid", 4608, 256, stream, v_l4_h_a_k,
+    CALL(launch(m, ORDERED, k_map_85f978da, "l4.h.a.c.relaid", 4608, 256, stream, v_l4_h_a_k,
         v_l4_h_a_s, v_l4_h_a_c_relaid));
-    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
         v_l4_h_a_s, v_l4_h_a_t));
-    CALL(launch(m, ORDERED, k_map_3d8b6448, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
+    CALL(launch(m, ORDERED, k_map_0978d495, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
         v_l4_d_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_b_s, v_l4_h_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
         v_l4_b_s));
-    CALL(launch(m, ORDERED, k_map_733ea32e, "l4.b.c.scaled", 2304, 256, stream, v_l4_b_k, v_l4_b_s,
+    CALL(launch(m, ORDERED, k_map_03d6f3e4, "l4.b.c.scaled", 2304, 256, stream, v_l4_b_k, v_l4_b_s,
         v_l4_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "l4.b.c.filter", 1024, 256, stream, v_l4_b_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "l4.b.c.filter", 1024, 256, stream, v_l4_b_c_scaled,
         v_l4_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
         v_l4_a_s));
-    CALL(launch(m, ORDERED, k_map_733ea32e, "l4.a.c.scaled", 2304, 256, stream, v_l4_a_k, v_l4_a_s,
+    CALL(launch(m, ORDERED, k_map_03d6f3e4, "l4.a.c.scaled", 2304, 256, stream, v_l4_a_k, v_l4_a_s,
         v_l4_a_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_a3144c45, "l4.a.c.filter", 1024, 256, stream, v_l4_a_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "l4.a.c.filter", 1024, 256, stream, v_l4_a_c_scaled,
         v_l4_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_49309487, "l4.a.t", 2, 64, stream, v_l4_a_bias, v_l4_a_mean,
+    CALL(launch(m, ORDERED, k_map_f880efde, "l4.a.t", 2, 64, stream, v_l4_a_bias, v_l4_a_mean,
         v_l4_a_s, v_l4_a_t));
-    CALL(launch(m, ORDERED, k_map_49309487, "l4.b.t", 2, 64, stream, v_l4_b_bias, v_l4_b_mean,
+    CALL(launch(m, ORDERED, k_map_f880efde, "l4.b.t", 2, 64, stream, v_l4_b_bias, v_l4_b_mean,
         v_l4_b_s, v_l4_b_t));
     return 0;
 }
 
 static int prepare_weights(resnet18_n16 *m, cudaStream_t stream) {
-    int r = prepare_weights_1(m, stream);
-    if (!r) r = prepare_weights_2(m, stream);
-    return r;
+    CALL(prepare_weights_from_stem_s(m, stream));
+    CALL(prepare_weights_from_l2_h_b_c_filter(m, stream));
+    CALL(prepare_weights_from_l4_h_b_s(m, stream));
+    return 0;
 }
 
 static int check_weights(resnet18_n16 *m, const void *weights, size_t bytes) {
@@ -2922,7 +2941,7 @@ static int check_device(resnet18_n16 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_c9eb84ba);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_8e0083f4);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2947,14 +2966,12 @@ static int upload(resnet18_n16 *m, const unsigned char *blob, cudaStream_t strea
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 160768000ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 82512384ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const resnet18_n16_tensor *w = &resnet18_n16_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -3036,11 +3053,9 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
+static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
-    (void)in;
     (void)out;
-    (void)stream;
     CALL(launch(m, ORDERED, k_product_d92b4339, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_stitch_23cacbab, "l1.a.a.c.data", 1024, 256, stream, v_r0,
@@ -3065,26 +3080,26 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_6625f041, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
+    CALL(launch(m, ORDERED, k_basis_193ec680, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
     // l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[i0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
     // l2.h.r[i0,i1,i2,i3] = relu(l2.h.a.c[i0,i1,i2,i3] + l2.h.a.t[i1])
     CALL(conv_run(m, CONV_l2_h_r, v_l1_b, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_e54c1587, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r,
+    CALL(launch(m, ORDERED, k_basis_b0af5b9a, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r,
         v_l2_h_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_ce695093, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_31329385, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product,
         v_l2_h_b_c));
     // l2.d.c[i0,i1,i2,i3] = sum(r0) l1.b[i0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
     // l2.h[i0,i1,i2,i3] = relu(l2.d.c[i0,i1,i2,i3] + l2.h.b.c[i0,i1,i2,i3] + l2.h.const[i1])
     CALL(conv_run(m, CONV_l2_h, v_l1_b, v_l2_d_c_scaled, v_l2_h_const, v_l2_h_b_c, v_l2_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_e54c1587, "l2.a.c.data", 392, 256, stream, v_l2_h,
+    CALL(launch(m, ORDERED, k_basis_b0af5b9a, "l2.a.c.data", 392, 256, stream, v_l2_h,
         v_l2_a_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
@@ -3092,9 +3107,9 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
         v_l2_a_c_product, v_l2_a_t, v_l2_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_0fcd1925, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
+    CALL(launch(m, ORDERED, k_basis_85872f02, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
-    CALL(launch(m, EARLY, k_map_5ee0c7e3, "l3.h.a.c.columns", 12168, 256, stream, v_l2,
+    CALL(launch(m, EARLY, k_map_18b7ce8d, "l3.h.a.c.columns", 12168, 256, stream, v_l2,
         v_l3_h_a_c_columns));
     // by expression splitting; operand re-laid
     // l3.h.a.c.interior[i0,i1,i2,i3] = sum(r0,r1,r2) l3.h.a.c.columns[i0,i2,i3,r0,r1,r2] *
@@ -3104,25 +3119,25 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
         v_l3_h_a_c_interior));
     CALL(launch(m, ORDERED, k_product_942a402d, "l3.h.a.c.border.parts", 128, 256, stream,
         v_l3_h_a_c_scaled, v_l2, v_l3_h_a_c_border_parts));
-    CALL(launch(m, EARLY, k_reduce_ef17e894, "l3.h.a.c.border", 416, 128, stream,
+    CALL(launch(m, EARLY, k_reduce_005419a2, "l3.h.a.c.border", 416, 128, stream,
         v_l3_h_a_c_border_parts, v_l3_h_a_c_border));
     CALL(launch(m, EARLY, k_product_b12461f3, "l3.h.a.c.border.parts", 128, 256, stream,
         v_l3_h_a_c_border_lines, v_l2, v_l3_h_a_c_border_parts_2));
-    CALL(launch(m, EARLY, k_reduce_3281b169, "l3.h.a.c.border", 448, 128, stream,
+    CALL(launch(m, EARLY, k_reduce_1a6c2da5, "l3.h.a.c.border", 448, 128, stream,
         v_l3_h_a_c_border_parts_2, v_l3_h_a_c_border_2));
     CALL(launch(m, EARLY, k_stitch_8aa66bec, "l3.h.b.c.data", 1024, dim3(64, 4), stream,
         v_l3_h_a_c_border, v_l3_h_a_c_border_2, v_l3_h_a_c_interior, v_l3_h_a_t, v_l3_h_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_249a3beb, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_a4894cb0, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
     // l3.d.c[i0,i1,i2,i3] = sum(r0) l2[i0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
     //     i3 in 0:14
     // l3.h[i0,i1,i2,i3] = relu(l3.d.c[i0,i1,i2,i3] + l3.h.b.c[i0,i1,i2,i3] + l3.h.const[i1])
     CALL(conv_run(m, CONV_l3_h, v_l2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_b_c, v_l3_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_69a41e97, "l3.a.c.data", 512, 128, stream, v_l3_h,
+    CALL(launch(m, ORDERED, k_basis_9f1b6b4d, "l3.a.c.data", 512, 128, stream, v_l3_h,
         v_l3_a_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
@@ -3142,22 +3157,20 @@ static int steps_1(resnet18_n16 *m, const void *const *in, void *const *out,
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
         v_l4_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_464642db, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product,
+    return 0;
+}
+
+static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    CALL(launch(m, ORDERED, k_basis_f7f00405, "l4.h.b.c", 512, 64, stream, v_l4_h_b_c_product,
         v_l4_h_b_c));
     // l4.d.c[i0,i1,i2,i3] = sum(r0) l3[i0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
     //     in 0:7
     // l4.h[i0,i1,i2,i3] = relu(l4.d.c[i0,i1,i2,i3] + l4.h.b.c[i0,i1,i2,i3] + l4.h.const[i1])
     CALL(conv_run(m, CONV_l4_h, v_l3, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_b_c, v_l4_h,
         v_workspace));
-    return 0;
-}
-
-static int steps_2(resnet18_n16 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_c0ad8cee, "l4.a.c.data", 512, 64, stream, v_l4_h,
+    CALL(launch(m, ORDERED, k_basis_0a5d93ed, "l4.a.c.data", 512, 64, stream, v_l4_h,
         v_l4_a_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
@@ -3165,20 +3178,19 @@ static int steps_2(resnet18_n16 *m, const void *const *in, void *const *out,
         v_l4_a_c_product, v_l4_a_t, v_l4_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_796c2218, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
+    CALL(launch(m, ORDERED, k_basis_da4f04e3, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
         v_l4_b_t, v_l4));
-    CALL(launch(m, EARLY, k_reduce_1ad0551a, "f", 2048, 128, stream, v_l4, v_f));
+    CALL(launch(m, EARLY, k_reduce_665d89f6, "f", 2048, 128, stream, v_l4, v_f));
     // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
     // y[i0,i1] = y.sum[i0,i1] + bias[i1]
     CALL(matmul_run(m, MATMUL_y, v_f, v_fc, v_bias, NULL, v_y, v_workspace));
     return 0;
 }
 
-static int steps(resnet18_n16 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    int r = steps_1(m, in, out, stream);
-    if (!r) r = steps_2(m, in, out, stream);
-    return r;
+static int steps(resnet18_n16 *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(steps_from_r0(m, in, out, stream));
+    CALL(steps_from_l4_h_b_c(m, in, out, stream));
+    return 0;
 }
 
 static int check_run(resnet18_n16 *m, const void *const *in, void *const *out) {

@@ -698,9 +698,9 @@ static int reference_open(reference *r) {
 
 // stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.k[i1,r0,r1,r2] where i2 in
 //     0:112, i3 in 0:112, pad x 0
-static __global__ void __launch_bounds__(256) k_conv_40fb8999(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_conv_3cad5767(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 802816u) return;
     const int i3 = (int)(id % 112u);
     const int i2 = (int)(id / 112u % 112u);
@@ -721,29 +721,29 @@ static __global__ void __launch_bounds__(256) k_conv_40fb8999(const float *__res
 }
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(256) k_batchnormalization_a34598ab(const
+static __global__ void __launch_bounds__(256) k_batchnormalization_0525f9be(const
     float *__restrict__ p0, const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 64u) return;
     const int i0 = (int)id;
     y[i0] = (float)(1.0 / sqrt((double)p0[i0] + 1e-05) * (double)p1[i0]);
 }
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
-static __global__ void __launch_bounds__(256) k_batchnormalization_ea34f79e(const
+static __global__ void __launch_bounds__(256) k_batchnormalization_39a34312(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 64u) return;
     const int i0 = (int)id;
     y[i0] = (float)((double)p0[i0] - (double)p1[i0] * (double)p2[i0]);
 }
 
 // stem[0,i1,i2,i3] = stem.c[0,i1,i2,i3] * stem.s[i1] + stem.t[i1]
-static __global__ void __launch_bounds__(256) k_batchnormalization_1e13e40a(const
+static __global__ void __launch_bounds__(256) k_batchnormalization_a57f167f(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 802816u) return;
     const int i3 = (int)(id % 112u);
     const int i2 = (int)(id / 112u % 112u);
@@ -753,9 +753,9 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_1e13e40a(cons
 }
 
 // r0[0,i1,i2,i3] = relu(stem[0,i1,i2,i3])
-static __global__ void __launch_bounds__(256) k_relu_dd94380c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_relu_e690d7d7(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 802816u) return;
     const int i3 = (int)(id % 112u);
     const int i2 = (int)(id / 112u % 112u);
@@ -766,9 +766,9 @@ static __global__ void __launch_bounds__(256) k_relu_dd94380c(const float *__res
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
 //     0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(256) k_maxpool_ff2c4570(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_maxpool_22f292e5(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 200704u) return;
     const int i3 = (int)(id % 56u);
     const int i2 = (int)(id / 56u % 56u);
@@ -786,9 +786,9 @@ static __global__ void __launch_bounds__(256) k_maxpool_ff2c4570(const float *__
 
 // l1.a.a.c[0,i1,i2,i3] = sum(r0,r1,r2) p0[0,r0,i2+r1-1,i3+r2-1] * l1.a.a.k[i1,r0,r1,r2] where i2
 //     in 0:56, i3 in 0:56, pad p0 0
-static __global__ void __launch_bounds__(256) k_conv_2aaf7935(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_conv_e11b70fb(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 200704u) return;
     const int i3 = (int)(id % 56u);
     const int i2 = (int)(id / 56u % 56u);
@@ -809,10 +809,10 @@ static __global__ void __launch_bounds__(256) k_conv_2aaf7935(const float *__res
 }
 
 // l1.a.a[0,i1,i2,i3] = l1.a.a.c[0,i1,i2,i3] * l1.a.a.s[i1] + l1.a.a.t[i1]
-static __global__ void __launch_bounds__(256) k_batchnormalization_3a1ac466(const
+static __global__ void __launch_bounds__(256) k_batchnormalization_66efccfe(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 200704u) return;
     const int i3 = (int)(id % 56u);
     const int i2 = (int)(id / 56u % 56u);
@@ -822,9 +822,9 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_3a1ac466(cons
 }
 
 // l1.a.r[0,i1,i2,i3] = relu(l1.a.a[0,i1,i2,i3])
-static __global__ void __launch_bounds__(256) k_relu_3baec645(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_relu_e6492e89(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 200704u) return;
     const int i3 = (int)(id % 56u);
     const int i2 = (int)(id / 56u % 56u);
@@ -834,9 +834,9 @@ static __global__ void __launch_bounds__(256) k_relu_3baec645(const float *__res
 }
 
 // l1.a.s[0,i1,i2,i3] = l1.a.b[0,i1,i2,i3] + p0[0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_add_6ef59c74(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_add_c3ff5a2a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 200704u) return;
     const int i3 = (int)(id % 56u);
     const int i2 = (int)(id / 56u % 56u);
@@ -847,9 +847,9 @@ static __global__ void __launch_bounds__(256) k_add_6ef59c74(const float *__rest
 
 // l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28, i3 in
 //     0:28
-static __global__ void __launch_bounds__(256) k_conv_6fba364d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_conv_4e6a6aad(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 100352u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -863,29 +863,29 @@ static __global__ void __launch_bounds__(256) k_conv_6fba364d(const float *__res
 }
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(256) k_batchnormalization_48bda8c6(const
+static __global__ void __launch_bounds__(256) k_batchnormalization_aff89ce5(const
     float *__restrict__ p0, const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 128u) return;
     const int i0 = (int)id;
     y[i0] = (float)((double)p0[i0] * (1.0 / sqrt((double)p1[i0] + 1e-05)));
 }
 
 // l2.d.t[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0]
-static __global__ void __launch_bounds__(256) k_batchnormalization_6b99f43d(const
+static __global__ void __launch_bounds__(256) k_batchnormalization_5907bedc(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 128u) return;
     const int i0 = (int)id;
     y[i0] = (float)((double)p0[i0] - (double)p1[i0] * (double)p2[i0]);
 }
 
 // l2.d[0,i1,i2,i3] = l2.d.c[0,i1,i2,i3] * l2.d.s[i1] + l2.d.t[i1]
-static __global__ void __launch_bounds__(256) k_batchnormalization_8e01c5ff(const
+static __global__ void __launch_bounds__(256) k_batchnormalization_82a87911(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 100352u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -896,9 +896,9 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_8e01c5ff(cons
 
 // l2.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l1.b[0,r0,2*i2+r1-1,2*i3+r2-1] * l2.h.a.k[i1,r0,r1,r2]
 //     where i2 in 0:28, i3 in 0:28, pad l1.b 0
-static __global__ void __launch_bounds__(256) k_conv_ce925632(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_conv_941eaafb(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 100352u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -917,9 +917,9 @@ static __global__ void __launch_bounds__(256) k_conv_ce925632(const float *__res
 }
 
 // l2.h.r[0,i1,i2,i3] = relu(l2.h.a[0,i1,i2,i3])
-static __global__ void __launch_bounds__(256) k_relu_d6cbc6a5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_relu_46e2a013(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 100352u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -930,9 +930,9 @@ static __global__ void __launch_bounds__(256) k_relu_d6cbc6a5(const float *__res
 
 // l2.h.b.c[0,i1,i2,i3] = sum(r0,r1,r2) l2.h.r[0,r0,i2+r1-1,i3+r2-1] * l2.h.b.k[i1,r0,r1,r2] where
 //     i2 in 0:28, i3 in 0:28, pad l2.h.r 0
-static __global__ void __launch_bounds__(256) k_conv_302461c7(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_conv_8db0731d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 100352u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -953,9 +953,9 @@ static __global__ void __launch_bounds__(256) k_conv_302461c7(const float *__res
 }
 
 // l2.h.s[0,i1,i2,i3] = l2.h.b[0,i1,i2,i3] + l2.d[0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_add_d766d2d4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_add_a98f68fe(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 100352u) return;
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -965,9 +965,9 @@ static __global__ void __launch_bounds__(256) k_add_d766d2d4(const float *__rest
 }
 
 // l3.d.c[0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.k[i1,r0,0,0] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(256) k_conv_5e68b188(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_conv_f5894fcc(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -981,29 +981,29 @@ static __global__ void __launch_bounds__(256) k_conv_5e68b188(const float *__res
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(256) k_batchnormalization_46fe56e8(const
+static __global__ void __launch_bounds__(256) k_batchnormalization_5139ee0d(const
     float *__restrict__ p0, const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 256u) return;
     const int i0 = (int)id;
     y[i0] = (float)((double)p0[i0] * (1.0 / sqrt((double)p1[i0] + 1e-05)));
 }
 
 // l3.d.t[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0]
-static __global__ void __launch_bounds__(256) k_batchnormalization_653faba1(const
+static __global__ void __launch_bounds__(256) k_batchnormalization_012d6c96(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 256u) return;
     const int i0 = (int)id;
     y[i0] = (float)((double)p0[i0] - (double)p1[i0] * (double)p2[i0]);
 }
 
 // l3.d[0,i1,i2,i3] = l3.d.c[0,i1,i2,i3] * l3.d.s[i1] + l3.d.t[i1]
-static __global__ void __launch_bounds__(256) k_batchnormalization_2c5a5424(const
+static __global__ void __launch_bounds__(256) k_batchnormalization_d0dedff8(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1014,9 +1014,9 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_2c5a5424(cons
 
 // l3.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l2[0,r0,2*i2+r1-1,2*i3+r2-1] * l3.h.a.k[i1,r0,r1,r2] where
 //     i2 in 0:14, i3 in 0:14, pad l2 0
-static __global__ void __launch_bounds__(256) k_conv_a4de0c4c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_conv_a7fc10f7(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1035,9 +1035,9 @@ static __global__ void __launch_bounds__(256) k_conv_a4de0c4c(const float *__res
 }
 
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a[0,i1,i2,i3])
-static __global__ void __launch_bounds__(256) k_relu_1c0f44f9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_relu_6b2e32d1(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1048,9 +1048,9 @@ static __global__ void __launch_bounds__(256) k_relu_1c0f44f9(const float *__res
 
 // l3.h.b.c[0,i1,i2,i3] = sum(r0,r1,r2) l3.h.r[0,r0,i2+r1-1,i3+r2-1] * l3.h.b.k[i1,r0,r1,r2] where
 //     i2 in 0:14, i3 in 0:14, pad l3.h.r 0
-static __global__ void __launch_bounds__(256) k_conv_629183bd(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_conv_5cd195e9(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1071,9 +1071,9 @@ static __global__ void __launch_bounds__(256) k_conv_629183bd(const float *__res
 }
 
 // l3.h.s[0,i1,i2,i3] = l3.h.b[0,i1,i2,i3] + l3.d[0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_add_46589771(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_add_4e956d4f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1083,9 +1083,9 @@ static __global__ void __launch_bounds__(256) k_add_46589771(const float *__rest
 }
 
 // l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.k[i1,r0,0,0] where i2 in 0:7, i3 in 0:7
-static __global__ void __launch_bounds__(256) k_conv_a579e968(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_conv_dae059a4(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 25088u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1099,29 +1099,29 @@ static __global__ void __launch_bounds__(256) k_conv_a579e968(const float *__res
 }
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(256) k_batchnormalization_1fd58273(const
+static __global__ void __launch_bounds__(256) k_batchnormalization_77174c2d(const
     float *__restrict__ p0, const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 512u) return;
     const int i0 = (int)id;
     y[i0] = (float)(1.0 / sqrt((double)p0[i0] + 1e-05) * (double)p1[i0]);
 }
 
 // l4.d.t[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0]
-static __global__ void __launch_bounds__(256) k_batchnormalization_c796d9ae(const
+static __global__ void __launch_bounds__(256) k_batchnormalization_773e5a02(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 512u) return;
     const int i0 = (int)id;
     y[i0] = (float)((double)p0[i0] - (double)p1[i0] * (double)p2[i0]);
 }
 
 // l4.d[0,i1,i2,i3] = l4.d.c[0,i1,i2,i3] * l4.d.s[i1] + l4.d.t[i1]
-static __global__ void __launch_bounds__(256) k_batchnormalization_19f4a06e(const
+static __global__ void __launch_bounds__(256) k_batchnormalization_39460100(const
     float *__restrict__ p0, const float *__restrict__ p1, const float *__restrict__ p2,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 25088u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1132,9 +1132,9 @@ static __global__ void __launch_bounds__(256) k_batchnormalization_19f4a06e(cons
 
 // l4.h.a.c[0,i1,i2,i3] = sum(r0,r1,r2) l3[0,r0,2*i2+r1-1,2*i3+r2-1] * l4.h.a.k[i1,r0,r1,r2] where
 //     i2 in 0:7, i3 in 0:7, pad l3 0
-static __global__ void __launch_bounds__(256) k_conv_2abe53fc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_conv_e79d3f8d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 25088u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1153,9 +1153,9 @@ static __global__ void __launch_bounds__(256) k_conv_2abe53fc(const float *__res
 }
 
 // l4.h.r[0,i1,i2,i3] = relu(l4.h.a[0,i1,i2,i3])
-static __global__ void __launch_bounds__(256) k_relu_ba106e40(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_relu_b28b0255(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 25088u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1166,9 +1166,9 @@ static __global__ void __launch_bounds__(256) k_relu_ba106e40(const float *__res
 
 // l4.h.b.c[0,i1,i2,i3] = sum(r0,r1,r2) l4.h.r[0,r0,i2+r1-1,i3+r2-1] * l4.h.b.k[i1,r0,r1,r2] where
 //     i2 in 0:7, i3 in 0:7, pad l4.h.r 0
-static __global__ void __launch_bounds__(256) k_conv_3840e8a0(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_conv_96471360(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 25088u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1189,9 +1189,9 @@ static __global__ void __launch_bounds__(256) k_conv_3840e8a0(const float *__res
 }
 
 // l4.h.s[0,i1,i2,i3] = l4.h.b[0,i1,i2,i3] + l4.d[0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_add_fb40f911(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_add_18c79242(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 25088u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1201,9 +1201,9 @@ static __global__ void __launch_bounds__(256) k_add_fb40f911(const float *__rest
 }
 
 // f.sum[0,i1] = sum(r0,r1) l4[0,i1,r0,r1]
-static __global__ void __launch_bounds__(256) k_reducemean_bb770462(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reducemean_2493e891(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 512u) return;
     const int i1 = (int)id;
     double acc = 0.0;
@@ -1216,18 +1216,18 @@ static __global__ void __launch_bounds__(256) k_reducemean_bb770462(const float 
 }
 
 // f[0,i1] = f.sum[0,i1] / 49
-static __global__ void __launch_bounds__(256) k_reducemean_1743e1c0(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reducemean_f1dd3194(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 512u) return;
     const int i1 = (int)id;
     y[i1] = (float)((double)p0[i1] / 49.0);
 }
 
 // y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
-static __global__ void __launch_bounds__(256) k_gemm_8ca23742(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_gemm_7898fdd9(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 1000u) return;
     const int i1 = (int)id;
     double acc = 0.0;
@@ -1238,9 +1238,9 @@ static __global__ void __launch_bounds__(256) k_gemm_8ca23742(const float *__res
 }
 
 // y[0,i1] = y.sum[0,i1] + bias[i1]
-static __global__ void __launch_bounds__(256) k_gemm_f23e6431(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_gemm_709ab749(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     if (id >= 1000u) return;
     const int i1 = (int)id;
     y[i1] = (float)((double)p0[i1] + (double)p1[i1]);
@@ -1250,124 +1250,124 @@ static int reference_1(reference *r) {
     buffer *v = r->value;
     cudaStream_t s = r->t->stream;
     TRY(r->make(v_stem_c, 3211264));
-    k_conv_40fb8999<<<3136, 256, 0, s>>>(v[v_x], v[v_stem_k], v[v_stem_c]);
+    k_conv_3cad5767<<<3136, 256, 0, s>>>(v[v_x], v[v_stem_k], v[v_stem_c]);
     TRY(r->done());
     TRY(r->make(v_stem_s, 256));
-    k_batchnormalization_a34598ab<<<1, 256, 0, s>>>(v[v_stem_var], v[v_stem_scale], v[v_stem_s]);
+    k_batchnormalization_0525f9be<<<1, 256, 0, s>>>(v[v_stem_var], v[v_stem_scale], v[v_stem_s]);
     TRY(r->done());
     TRY(r->make(v_stem_t, 256));
-    k_batchnormalization_ea34f79e<<<1, 256, 0, s>>>(v[v_stem_bias], v[v_stem_mean], v[v_stem_s], v[v_stem_t]);
+    k_batchnormalization_39a34312<<<1, 256, 0, s>>>(v[v_stem_bias], v[v_stem_mean], v[v_stem_s], v[v_stem_t]);
     TRY(r->done());
     TRY(r->make(v_stem, 3211264));
-    k_batchnormalization_1e13e40a<<<3136, 256, 0, s>>>(v[v_stem_c], v[v_stem_s], v[v_stem_t], v[v_stem]);
+    k_batchnormalization_a57f167f<<<3136, 256, 0, s>>>(v[v_stem_c], v[v_stem_s], v[v_stem_t], v[v_stem]);
     TRY(r->done(v_stem_c, v_stem_s, v_stem_t));
     TRY(r->make(v_r0, 3211264));
-    k_relu_dd94380c<<<3136, 256, 0, s>>>(v[v_stem], v[v_r0]);
+    k_relu_e690d7d7<<<3136, 256, 0, s>>>(v[v_stem], v[v_r0]);
     TRY(r->done(v_stem));
     TRY(r->make(v_p0, 802816));
-    k_maxpool_ff2c4570<<<784, 256, 0, s>>>(v[v_r0], v[v_p0]);
+    k_maxpool_22f292e5<<<784, 256, 0, s>>>(v[v_r0], v[v_p0]);
     TRY(r->done(v_r0));
     TRY(r->make(v_l1_a_a_c, 802816));
-    k_conv_2aaf7935<<<784, 256, 0, s>>>(v[v_p0], v[v_l1_a_a_k], v[v_l1_a_a_c]);
+    k_conv_e11b70fb<<<784, 256, 0, s>>>(v[v_p0], v[v_l1_a_a_k], v[v_l1_a_a_c]);
     TRY(r->done());
     TRY(r->make(v_l1_a_a_s, 256));
-    k_batchnormalization_a34598ab<<<1, 256, 0, s>>>(v[v_l1_a_a_var], v[v_l1_a_a_scale], v[v_l1_a_a_s]);
+    k_batchnormalization_0525f9be<<<1, 256, 0, s>>>(v[v_l1_a_a_var], v[v_l1_a_a_scale], v[v_l1_a_a_s]);
     TRY(r->done());
     TRY(r->make(v_l1_a_a_t, 256));
-    k_batchnormalization_ea34f79e<<<1, 256, 0, s>>>(v[v_l1_a_a_bias], v[v_l1_a_a_mean], v[v_l1_a_a_s], v[v_l1_a_a_t]);
+    k_batchnormalization_39a34312<<<1, 256, 0, s>>>(v[v_l1_a_a_bias], v[v_l1_a_a_mean], v[v_l1_a_a_s], v[v_l1_a_a_t]);
     TRY(r->done());
     TRY(r->make(v_l1_a_a, 802816));
-    k_batchnormalization_3a1ac466<<<784, 256, 0, s>>>(v[v_l1_a_a_c], v[v_l1_a_a_s], v[v_l1_a_a_t], v[v_l1_a_a]);
+    k_batchnormalization_66efccfe<<<784, 256, 0, s>>>(v[v_l1_a_a_c], v[v_l1_a_a_s], v[v_l1_a_a_t], v[v_l1_a_a]);
     TRY(r->done(v_l1_a_a_c, v_l1_a_a_s, v_l1_a_a_t));
     TRY(r->make(v_l1_a_r, 802816));
-    k_relu_3baec645<<<784, 256, 0, s>>>(v[v_l1_a_a], v[v_l1_a_r]);
+    k_relu_e6492e89<<<784, 256, 0, s>>>(v[v_l1_a_a], v[v_l1_a_r]);
     TRY(r->done(v_l1_a_a));
     TRY(r->make(v_l1_a_b_c, 802816));
-    k_conv_2aaf7935<<<784, 256, 0, s>>>(v[v_l1_a_r], v[v_l1_a_b_k], v[v_l1_a_b_c]);
+    k_conv_e11b70fb<<<784, 256, 0, s>>>(v[v_l1_a_r], v[v_l1_a_b_k], v[v_l1_a_b_c]);
     TRY(r->done(v_l1_a_r));
     TRY(r->make(v_l1_a_b_s, 256));
-    k_batchnormalization_a34598ab<<<1, 256, 0, s>>>(v[v_l1_a_b_var], v[v_l1_a_b_scale], v[v_l1_a_b_s]);
+    k_batchnormalization_0525f9be<<<1, 256, 0, s>>>(v[v_l1_a_b_var], v[v_l1_a_b_scale], v[v_l1_a_b_s]);
     TRY(r->done());
     TRY(r->make(v_l1_a_b_t, 256));
-    k_batchnormalization_ea34f79e<<<1, 256, 0, s>>>(v[v_l1_a_b_bias], v[v_l1_a_b_mean], v[v_l1_a_b_s], v[v_l1_a_b_t]);
+    k_batchnormalization_39a34312<<<1, 256, 0, s>>>(v[v_l1_a_b_bias], v[v_l1_a_b_mean], v[v_l1_a_b_s], v[v_l1_a_b_t]);
     TRY(r->done());
     TRY(r->make(v_l1_a_b, 802816));
-    k_batchnormalization_3a1ac466<<<784, 256, 0, s>>>(v[v_l1_a_b_c], v[v_l1_a_b_s], v[v_l1_a_b_t], v[v_l1_a_b]);
+    k_batchnormalization_66efccfe<<<784, 256, 0, s>>>(v[v_l1_a_b_c], v[v_l1_a_b_s], v[v_l1_a_b_t], v[v_l1_a_b]);
     TRY(r->done(v_l1_a_b_c, v_l1_a_b_s, v_l1_a_b_t));
     TRY(r->make(v_l1_a_s, 802816));
-    k_add_6ef59c74<<<784, 256, 0, s>>>(v[v_l1_a_b], v[v_p0], v[v_l1_a_s]);
+    k_add_c3ff5a2a<<<784, 256, 0, s>>>(v[v_l1_a_b], v[v_p0], v[v_l1_a_s]);
     TRY(r->done(v_l1_a_b, v_p0));
     TRY(r->make(v_l1_a, 802816));
-    k_relu_3baec645<<<784, 256, 0, s>>>(v[v_l1_a_s], v[v_l1_a]);
+    k_relu_e6492e89<<<784, 256, 0, s>>>(v[v_l1_a_s], v[v_l1_a]);
     TRY(r->done(v_l1_a_s));
     TRY(r->make(v_l1_b_a_c, 802816));
-    k_conv_2aaf7935<<<784, 256, 0, s>>>(v[v_l1_a], v[v_l1_b_a_k], v[v_l1_b_a_c]);
+    k_conv_e11b70fb<<<784, 256, 0, s>>>(v[v_l1_a], v[v_l1_b_a_k], v[v_l1_b_a_c]);
     TRY(r->done());
     TRY(r->make(v_l1_b_a_s, 256));
-    k_batchnormalization_a34598ab<<<1, 256, 0, s>>>(v[v_l1_b_a_var], v[v_l1_b_a_scale], v[v_l1_b_a_s]);
+    k_batchnormalization_0525f9be<<<1, 256, 0, s>>>(v[v_l1_b_a_var], v[v_l1_b_a_scale], v[v_l1_b_a_s]);
     TRY(r->done());
     TRY(r->make(v_l1_b_a_t, 256));
-    k_batchnormalization_ea34f79e<<<1, 256, 0, s>>>(v[v_l1_b_a_bias], v[v_l1_b_a_mean], v[v_l1_b_a_s], v[v_l1_b_a_t]);
+    k_batchnormalization_39a34312<<<1, 256, 0, s>>>(v[v_l1_b_a_bias], v[v_l1_b_a_mean], v[v_l1_b_a_s], v[v_l1_b_a_t]);
     TRY(r->done());
     TRY(r->make(v_l1_b_a, 802816));
-    k_batchnormalization_3a1ac466<<<784, 256, 0, s>>>(v[v_l1_b_a_c], v[v_l1_b_a_s], v[v_l1_b_a_t], v[v_l1_b_a]);
+    k_batchnormalization_66efccfe<<<784, 256, 0, s>>>(v[v_l1_b_a_c], v[v_l1_b_a_s], v[v_l1_b_a_t], v[v_l1_b_a]);
     TRY(r->done(v_l1_b_a_c, v_l1_b_a_s, v_l1_b_a_t));
     TRY(r->make(v_l1_b_r, 802816));
-    k_relu_3baec645<<<784, 256, 0, s>>>(v[v_l1_b_a], v[v_l1_b_r]);
+    k_relu_e6492e89<<<784, 256, 0, s>>>(v[v_l1_b_a], v[v_l1_b_r]);
     TRY(r->done(v_l1_b_a));
     TRY(r->make(v_l1_b_b_c, 802816));
-    k_conv_2aaf7935<<<784, 256, 0, s>>>(v[v_l1_b_r], v[v_l1_b_b_k], v[v_l1_b_b_c]);
+    k_conv_e11b70fb<<<784, 256, 0, s>>>(v[v_l1_b_r], v[v_l1_b_b_k], v[v_l1_b_b_c]);
     TRY(r->done(v_l1_b_r));
     TRY(r->make(v_l1_b_b_s, 256));
-    k_batchnormalization_a34598ab<<<1, 256, 0, s>>>(v[v_l1_b_b_var], v[v_l1_b_b_scale], v[v_l1_b_b_s]);
+    k_batchnormalization_0525f9be<<<1, 256, 0, s>>>(v[v_l1_b_b_var], v[v_l1_b_b_scale], v[v_l1_b_b_s]);
     TRY(r->done());
     TRY(r->make(v_l1_b_b_t, 256));
-    k_batchnormalization_ea34f79e<<<1, 256, 0, s>>>(v[v_l1_b_b_bias], v[v_l1_b_b_mean], v[v_l1_b_b_s], v[v_l1_b_b_t]);
+    k_batchnormalization_39a34312<<<1, 256, 0, s>>>(v[v_l1_b_b_bias], v[v_l1_b_b_mean], v[v_l1_b_b_s], v[v_l1_b_b_t]);
     TRY(r->done());
     TRY(r->make(v_l1_b_b, 802816));
-    k_batchnormalization_3a1ac466<<<784, 256, 0, s>>>(v[v_l1_b_b_c], v[v_l1_b_b_s], v[v_l1_b_b_t], v[v_l1_b_b]);
+    k_batchnormalization_66efccfe<<<784, 256, 0, s>>>(v[v_l1_b_b_c], v[v_l1_b_b_s], v[v_l1_b_b_t], v[v_l1_b_b]);
     TRY(r->done(v_l1_b_b_c, v_l1_b_b_s, v_l1_b_b_t));
     TRY(r->make(v_l1_b_s, 802816));
-    k_add_6ef59c74<<<784, 256, 0, s>>>(v[v_l1_b_b], v[v_l1_a], v[v_l1_b_s]);
+    k_add_c3ff5a2a<<<784, 256, 0, s>>>(v[v_l1_b_b], v[v_l1_a], v[v_l1_b_s]);
     TRY(r->done(v_l1_b_b, v_l1_a));
     TRY(r->make(v_l1_b, 802816));
-    k_relu_3baec645<<<784, 256, 0, s>>>(v[v_l1_b_s], v[v_l1_b]);
+    k_relu_e6492e89<<<784, 256, 0, s>>>(v[v_l1_b_s], v[v_l1_b]);
     TRY(r->done(v_l1_b_s));
     TRY(r->make(v_l2_d_c, 401408));
-    k_conv_6fba364d<<<392, 256, 0, s>>>(v[v_l1_b], v[v_l2_d_k], v[v_l2_d_c]);
+    k_conv_4e6a6aad<<<392, 256, 0, s>>>(v[v_l1_b], v[v_l2_d_k], v[v_l2_d_c]);
     TRY(r->done());
     TRY(r->make(v_l2_d_s, 512));
-    k_batchnormalization_48bda8c6<<<1, 256, 0, s>>>(v[v_l2_d_scale], v[v_l2_d_var], v[v_l2_d_s]);
+    k_batchnormalization_aff89ce5<<<1, 256, 0, s>>>(v[v_l2_d_scale], v[v_l2_d_var], v[v_l2_d_s]);
     TRY(r->done());
     TRY(r->make(v_l2_d_t, 512));
-    k_batchnormalization_6b99f43d<<<1, 256, 0, s>>>(v[v_l2_d_bias], v[v_l2_d_mean], v[v_l2_d_s], v[v_l2_d_t]);
+    k_batchnormalization_5907bedc<<<1, 256, 0, s>>>(v[v_l2_d_bias], v[v_l2_d_mean], v[v_l2_d_s], v[v_l2_d_t]);
     TRY(r->done());
     TRY(r->make(v_l2_d, 401408));
-    k_batchnormalization_8e01c5ff<<<392, 256, 0, s>>>(v[v_l2_d_c], v[v_l2_d_s], v[v_l2_d_t], v[v_l2_d]);
+    k_batchnormalization_82a87911<<<392, 256, 0, s>>>(v[v_l2_d_c], v[v_l2_d_s], v[v_l2_d_t], v[v_l2_d]);
     TRY(r->done(v_l2_d_c, v_l2_d_s, v_l2_d_t));
     TRY(r->make(v_l2_h_a_c, 401408));
-    k_conv_ce925632<<<392, 256, 0, s>>>(v[v_l1_b], v[v_l2_h_a_k], v[v_l2_h_a_c]);
+    k_conv_941eaafb<<<392, 256, 0, s>>>(v[v_l1_b], v[v_l2_h_a_k], v[v_l2_h_a_c]);
     TRY(r->done(v_l1_b));
     TRY(r->make(v_l2_h_a_s, 512));
-    k_batchnormalization_48bda8c6<<<1, 256, 0, s>>>(v[v_l2_h_a_scale], v[v_l2_h_a_var], v[v_l2_h_a_s]);
+    k_batchnormalization_aff89ce5<<<1, 256, 0, s>>>(v[v_l2_h_a_scale], v[v_l2_h_a_var], v[v_l2_h_a_s]);
     TRY(r->done());
     TRY(r->make(v_l2_h_a_t, 512));
-    k_batchnormalization_6b99f43d<<<1, 256, 0, s>>>(v[v_l2_h_a_bias], v[v_l2_h_a_mean], v[v_l2_h_a_s], v[v_l2_h_a_t]);
+    k_batchnormalization_5907bedc<<<1, 256, 0, s>>>(v[v_l2_h_a_bias], v[v_l2_h_a_mean], v[v_l2_h_a_s], v[v_l2_h_a_t]);
     TRY(r->done());
     TRY(r->make(v_l2_h_a, 401408));
-    k_batchnormalization_8e01c5ff<<<392, 256, 0, s>>>(v[v_l2_h_a_c], v[v_l2_h_a_s], v[v_l2_h_a_t], v[v_l2_h_a]);
+    k_batchnormalization_82a87911<<<392, 256, 0, s>>>(v[v_l2_h_a_c], v[v_l2_h_a_s], v[v_l2_h_a_t], v[v_l2_h_a]);
     TRY(r->done(v_l2_h_a_c, v_l2_h_a_s, v_l2_h_a_t));
     TRY(r->make(v_l2_h_r, 401408));
-    k_relu_d6cbc6a5<<<392, 256, 0, s>>>(v[v_l2_h_a], v[v_l2_h_r]);
+    k_relu_46e2a013<<<392, 256, 0, s>>>(v[v_l2_h_a], v[v_l2_h_r]);
     TRY(r->done(v_l2_h_a));
     TRY(r->make(v_l2_h_b_c, 401408));
-    k_conv_302461c7<<<392, 256, 0, s>>>(v[v_l2_h_r], v[v_l2_h_b_k], v[v_l2_h_b_c]);
+    k_conv_8db0731d<<<392, 256, 0, s>>>(v[v_l2_h_r], v[v_l2_h_b_k], v[v_l2_h_b_c]);
     TRY(r->done(v_l2_h_r));
     TRY(r->make(v_l2_h_b_s, 512));
-    k_batchnormalization_48bda8c6<<<1, 256, 0, s>>>(v[v_l2_h_b_scale], v[v_l2_h_b_var], v[v_l2_h_b_s]);
+    k_batchnormalization_aff89ce5<<<1, 256, 0, s>>>(v[v_l2_h_b_scale], v[v_l2_h_b_var], v[v_l2_h_b_s]);
     TRY(r->done());
     TRY(r->make(v_l2_h_b_t, 512));
-    k_batchnormalization_6b99f43d<<<1, 256, 0, s>>>(v[v_l2_h_b_bias], v[v_l2_h_b_mean], v[v_l2_h_b_s], v[v_l2_h_b_t]);
+    k_batchnormalization_5907bedc<<<1, 256, 0, s>>>(v[v_l2_h_b_bias], v[v_l2_h_b_mean], v[v_l2_h_b_s], v[v_l2_h_b_t]);
     TRY(r->done());
     return 0;
 }
@@ -1376,124 +1376,124 @@ static int reference_2(reference *r) {
     buffer *v = r->value;
     cudaStream_t s = r->t->stream;
     TRY(r->make(v_l2_h_b, 401408));
-    k_batchnormalization_8e01c5ff<<<392, 256, 0, s>>>(v[v_l2_h_b_c], v[v_l2_h_b_s], v[v_l2_h_b_t], v[v_l2_h_b]);
+    k_batchnormalization_82a87911<<<392, 256, 0, s>>>(v[v_l2_h_b_c], v[v_l2_h_b_s], v[v_l2_h_b_t], v[v_l2_h_b]);
     TRY(r->done(v_l2_h_b_c, v_l2_h_b_s, v_l2_h_b_t));
     TRY(r->make(v_l2_h_s, 401408));
-    k_add_d766d2d4<<<392, 256, 0, s>>>(v[v_l2_h_b], v[v_l2_d], v[v_l2_h_s]);
+    k_add_a98f68fe<<<392, 256, 0, s>>>(v[v_l2_h_b], v[v_l2_d], v[v_l2_h_s]);
     TRY(r->done(v_l2_h_b, v_l2_d));
     TRY(r->make(v_l2_h, 401408));
-    k_relu_d6cbc6a5<<<392, 256, 0, s>>>(v[v_l2_h_s], v[v_l2_h]);
+    k_relu_46e2a013<<<392, 256, 0, s>>>(v[v_l2_h_s], v[v_l2_h]);
     TRY(r->done(v_l2_h_s));
     TRY(r->make(v_l2_a_c, 401408));
-    k_conv_302461c7<<<392, 256, 0, s>>>(v[v_l2_h], v[v_l2_a_k], v[v_l2_a_c]);
+    k_conv_8db0731d<<<392, 256, 0, s>>>(v[v_l2_h], v[v_l2_a_k], v[v_l2_a_c]);
     TRY(r->done());
     TRY(r->make(v_l2_a_s, 512));
-    k_batchnormalization_48bda8c6<<<1, 256, 0, s>>>(v[v_l2_a_scale], v[v_l2_a_var], v[v_l2_a_s]);
+    k_batchnormalization_aff89ce5<<<1, 256, 0, s>>>(v[v_l2_a_scale], v[v_l2_a_var], v[v_l2_a_s]);
     TRY(r->done());
     TRY(r->make(v_l2_a_t, 512));
-    k_batchnormalization_6b99f43d<<<1, 256, 0, s>>>(v[v_l2_a_bias], v[v_l2_a_mean], v[v_l2_a_s], v[v_l2_a_t]);
+    k_batchnormalization_5907bedc<<<1, 256, 0, s>>>(v[v_l2_a_bias], v[v_l2_a_mean], v[v_l2_a_s], v[v_l2_a_t]);
     TRY(r->done());
     TRY(r->make(v_l2_a, 401408));
-    k_batchnormalization_8e01c5ff<<<392, 256, 0, s>>>(v[v_l2_a_c], v[v_l2_a_s], v[v_l2_a_t], v[v_l2_a]);
+    k_batchnormalization_82a87911<<<392, 256, 0, s>>>(v[v_l2_a_c], v[v_l2_a_s], v[v_l2_a_t], v[v_l2_a]);
     TRY(r->done(v_l2_a_c, v_l2_a_s, v_l2_a_t));
     TRY(r->make(v_l2_r, 401408));
-    k_relu_d6cbc6a5<<<392, 256, 0, s>>>(v[v_l2_a], v[v_l2_r]);
+    k_relu_46e2a013<<<392, 256, 0, s>>>(v[v_l2_a], v[v_l2_r]);
     TRY(r->done(v_l2_a));
     TRY(r->make(v_l2_b_c, 401408));
-    k_conv_302461c7<<<392, 256, 0, s>>>(v[v_l2_r], v[v_l2_b_k], v[v_l2_b_c]);
+    k_conv_8db0731d<<<392, 256, 0, s>>>(v[v_l2_r], v[v_l2_b_k], v[v_l2_b_c]);
     TRY(r->done(v_l2_r));
     TRY(r->make(v_l2_b_s, 512));
-    k_batchnormalization_48bda8c6<<<1, 256, 0, s>>>(v[v_l2_b_scale], v[v_l2_b_var], v[v_l2_b_s]);
+    k_batchnormalization_aff89ce5<<<1, 256, 0, s>>>(v[v_l2_b_scale], v[v_l2_b_var], v[v_l2_b_s]);
     TRY(r->done());
     TRY(r->make(v_l2_b_t, 512));
-    k_batchnormalization_6b99f43d<<<1, 256, 0, s>>>(v[v_l2_b_bias], v[v_l2_b_mean], v[v_l2_b_s], v[v_l2_b_t]);
+    k_batchnormalization_5907bedc<<<1, 256, 0, s>>>(v[v_l2_b_bias], v[v_l2_b_mean], v[v_l2_b_s], v[v_l2_b_t]);
     TRY(r->done());
     TRY(r->make(v_l2_b, 401408));
-    k_batchnormalization_8e01c5ff<<<392, 256, 0, s>>>(v[v_l2_b_c], v[v_l2_b_s], v[v_l2_b_t], v[v_l2_b]);
+    k_batchnormalization_82a87911<<<392, 256, 0, s>>>(v[v_l2_b_c], v[v_l2_b_s], v[v_l2_b_t], v[v_l2_b]);
     TRY(r->done(v_l2_b_c, v_l2_b_s, v_l2_b_t));
     TRY(r->make(v_l2_s, 401408));
-    k_add_d766d2d4<<<392, 256, 0, s>>>(v[v_l2_b], v[v_l2_h], v[v_l2_s]);
+    k_add_a98f68fe<<<392, 256, 0, s>>>(v[v_l2_b], v[v_l2_h], v[v_l2_s]);
     TRY(r->done(v_l2_b, v_l2_h));
     TRY(r->make(v_l2, 401408));
-    k_relu_d6cbc6a5<<<392, 256, 0, s>>>(v[v_l2_s], v[v_l2]);
+    k_relu_46e2a013<<<392, 256, 0, s>>>(v[v_l2_s], v[v_l2]);
     TRY(r->done(v_l2_s));
     TRY(r->make(v_l3_d_c, 200704));
-    k_conv_5e68b188<<<196, 256, 0, s>>>(v[v_l2], v[v_l3_d_k], v[v_l3_d_c]);
+    k_conv_f5894fcc<<<196, 256, 0, s>>>(v[v_l2], v[v_l3_d_k], v[v_l3_d_c]);
     TRY(r->done());
     TRY(r->make(v_l3_d_s, 1024));
-    k_batchnormalization_46fe56e8<<<1, 256, 0, s>>>(v[v_l3_d_scale], v[v_l3_d_var], v[v_l3_d_s]);
+    k_batchnormalization_5139ee0d<<<1, 256, 0, s>>>(v[v_l3_d_scale], v[v_l3_d_var], v[v_l3_d_s]);
     TRY(r->done());
     TRY(r->make(v_l3_d_t, 1024));
-    k_batchnormalization_653faba1<<<1, 256, 0, s>>>(v[v_l3_d_bias], v[v_l3_d_mean], v[v_l3_d_s], v[v_l3_d_t]);
+    k_batchnormalization_012d6c96<<<1, 256, 0, s>>>(v[v_l3_d_bias], v[v_l3_d_mean], v[v_l3_d_s], v[v_l3_d_t]);
     TRY(r->done());
     TRY(r->make(v_l3_d, 200704));
-    k_batchnormalization_2c5a5424<<<196, 256, 0, s>>>(v[v_l3_d_c], v[v_l3_d_s], v[v_l3_d_t], v[v_l3_d]);
+    k_batchnormalization_d0dedff8<<<196, 256, 0, s>>>(v[v_l3_d_c], v[v_l3_d_s], v[v_l3_d_t], v[v_l3_d]);
     TRY(r->done(v_l3_d_c, v_l3_d_s, v_l3_d_t));
     TRY(r->make(v_l3_h_a_c, 200704));
-    k_conv_a4de0c4c<<<196, 256, 0, s>>>(v[v_l2], v[v_l3_h_a_k], v[v_l3_h_a_c]);
+    k_conv_a7fc10f7<<<196, 256, 0, s>>>(v[v_l2], v[v_l3_h_a_k], v[v_l3_h_a_c]);
     TRY(r->done(v_l2));
     TRY(r->make(v_l3_h_a_s, 1024));
-    k_batchnormalization_46fe56e8<<<1, 256, 0, s>>>(v[v_l3_h_a_scale], v[v_l3_h_a_var], v[v_l3_h_a_s]);
+    k_batchnormalization_5139ee0d<<<1, 256, 0, s>>>(v[v_l3_h_a_scale], v[v_l3_h_a_var], v[v_l3_h_a_s]);
     TRY(r->done());
     TRY(r->make(v_l3_h_a_t, 1024));
-    k_batchnormalization_653faba1<<<1, 256, 0, s>>>(v[v_l3_h_a_bias], v[v_l3_h_a_mean], v[v_l3_h_a_s], v[v_l3_h_a_t]);
+    k_batchnormalization_012d6c96<<<1, 256, 0, s>>>(v[v_l3_h_a_bias], v[v_l3_h_a_mean], v[v_l3_h_a_s], v[v_l3_h_a_t]);
     TRY(r->done());
     TRY(r->make(v_l3_h_a, 200704));
-    k_batchnormalization_2c5a5424<<<196, 256, 0, s>>>(v[v_l3_h_a_c], v[v_l3_h_a_s], v[v_l3_h_a_t], v[v_l3_h_a]);
+    k_batchnormalization_d0dedff8<<<196, 256, 0, s>>>(v[v_l3_h_a_c], v[v_l3_h_a_s], v[v_l3_h_a_t], v[v_l3_h_a]);
     TRY(r->done(v_l3_h_a_c, v_l3_h_a_s, v_l3_h_a_t));
     TRY(r->make(v_l3_h_r, 200704));
-    k_relu_1c0f44f9<<<196, 256, 0, s>>>(v[v_l3_h_a], v[v_l3_h_r]);
+    k_relu_6b2e32d1<<<196, 256, 0, s>>>(v[v_l3_h_a], v[v_l3_h_r]);
     TRY(r->done(v_l3_h_a));
     TRY(r->make(v_l3_h_b_c, 200704));
-    k_conv_629183bd<<<196, 256, 0, s>>>(v[v_l3_h_r], v[v_l3_h_b_k], v[v_l3_h_b_c]);
+    k_conv_5cd195e9<<<196, 256, 0, s>>>(v[v_l3_h_r], v[v_l3_h_b_k], v[v_l3_h_b_c]);
     TRY(r->done(v_l3_h_r));
     TRY(r->make(v_l3_h_b_s, 1024));
-    k_batchnormalization_46fe56e8<<<1, 256, 0, s>>>(v[v_l3_h_b_scale], v[v_l3_h_b_var], v[v_l3_h_b_s]);
+    k_batchnormalization_5139ee0d<<<1, 256, 0, s>>>(v[v_l3_h_b_scale], v[v_l3_h_b_var], v[v_l3_h_b_s]);
     TRY(r->done());
     TRY(r->make(v_l3_h_b_t, 1024));
-    k_batchnormalization_653faba1<<<1, 256, 0, s>>>(v[v_l3_h_b_bias], v[v_l3_h_b_mean], v[v_l3_h_b_s], v[v_l3_h_b_t]);
+    k_batchnormalization_012d6c96<<<1, 256, 0, s>>>(v[v_l3_h_b_bias], v[v_l3_h_b_mean], v[v_l3_h_b_s], v[v_l3_h_b_t]);
     TRY(r->done());
     TRY(r->make(v_l3_h_b, 200704));
-    k_batchnormalization_2c5a5424<<<196, 256, 0, s>>>(v[v_l3_h_b_c], v[v_l3_h_b_s], v[v_l3_h_b_t], v[v_l3_h_b]);
+    k_batchnormalization_d0dedff8<<<196, 256, 0, s>>>(v[v_l3_h_b_c], v[v_l3_h_b_s], v[v_l3_h_b_t], v[v_l3_h_b]);
     TRY(r->done(v_l3_h_b_c, v_l3_h_b_s, v_l3_h_b_t));
     TRY(r->make(v_l3_h_s, 200704));
-    k_add_46589771<<<196, 256, 0, s>>>(v[v_l3_h_b], v[v_l3_d], v[v_l3_h_s]);
+    k_add_4e956d4f<<<196, 256, 0, s>>>(v[v_l3_h_b], v[v_l3_d], v[v_l3_h_s]);
     TRY(r->done(v_l3_h_b, v_l3_d));
     TRY(r->make(v_l3_h, 200704));
-    k_relu_1c0f44f9<<<196, 256, 0, s>>>(v[v_l3_h_s], v[v_l3_h]);
+    k_relu_6b2e32d1<<<196, 256, 0, s>>>(v[v_l3_h_s], v[v_l3_h]);
     TRY(r->done(v_l3_h_s));
     TRY(r->make(v_l3_a_c, 200704));
-    k_conv_629183bd<<<196, 256, 0, s>>>(v[v_l3_h], v[v_l3_a_k], v[v_l3_a_c]);
+    k_conv_5cd195e9<<<196, 256, 0, s>>>(v[v_l3_h], v[v_l3_a_k], v[v_l3_a_c]);
     TRY(r->done());
     TRY(r->make(v_l3_a_s, 1024));
-    k_batchnormalization_46fe56e8<<<1, 256, 0, s>>>(v[v_l3_a_scale], v[v_l3_a_var], v[v_l3_a_s]);
+    k_batchnormalization_5139ee0d<<<1, 256, 0, s>>>(v[v_l3_a_scale], v[v_l3_a_var], v[v_l3_a_s]);
     TRY(r->done());
     TRY(r->make(v_l3_a_t, 1024));
-    k_batchnormalization_653faba1<<<1, 256, 0, s>>>(v[v_l3_a_bias], v[v_l3_a_mean], v[v_l3_a_s], v[v_l3_a_t]);
+    k_batchnormalization_012d6c96<<<1, 256, 0, s>>>(v[v_l3_a_bias], v[v_l3_a_mean], v[v_l3_a_s], v[v_l3_a_t]);
     TRY(r->done());
     TRY(r->make(v_l3_a, 200704));
-    k_batchnormalization_2c5a5424<<<196, 256, 0, s>>>(v[v_l3_a_c], v[v_l3_a_s], v[v_l3_a_t], v[v_l3_a]);
+    k_batchnormalization_d0dedff8<<<196, 256, 0, s>>>(v[v_l3_a_c], v[v_l3_a_s], v[v_l3_a_t], v[v_l3_a]);
     TRY(r->done(v_l3_a_c, v_l3_a_s, v_l3_a_t));
     TRY(r->make(v_l3_r, 200704));
-    k_relu_1c0f44f9<<<196, 256, 0, s>>>(v[v_l3_a], v[v_l3_r]);
+    k_relu_6b2e32d1<<<196, 256, 0, s>>>(v[v_l3_a], v[v_l3_r]);
     TRY(r->done(v_l3_a));
     TRY(r->make(v_l3_b_c, 200704));
-    k_conv_629183bd<<<196, 256, 0, s>>>(v[v_l3_r], v[v_l3_b_k], v[v_l3_b_c]);
+    k_conv_5cd195e9<<<196, 256, 0, s>>>(v[v_l3_r], v[v_l3_b_k], v[v_l3_b_c]);
     TRY(r->done(v_l3_r));
     TRY(r->make(v_l3_b_s, 1024));
-    k_batchnormalization_46fe56e8<<<1, 256, 0, s>>>(v[v_l3_b_scale], v[v_l3_b_var], v[v_l3_b_s]);
+    k_batchnormalization_5139ee0d<<<1, 256, 0, s>>>(v[v_l3_b_scale], v[v_l3_b_var], v[v_l3_b_s]);
     TRY(r->done());
     TRY(r->make(v_l3_b_t, 1024));
-    k_batchnormalization_653faba1<<<1, 256, 0, s>>>(v[v_l3_b_bias], v[v_l3_b_mean], v[v_l3_b_s], v[v_l3_b_t]);
+    k_batchnormalization_012d6c96<<<1, 256, 0, s>>>(v[v_l3_b_bias], v[v_l3_b_mean], v[v_l3_b_s], v[v_l3_b_t]);
     TRY(r->done());
     TRY(r->make(v_l3_b, 200704));
-    k_batchnormalization_2c5a5424<<<196, 256, 0, s>>>(v[v_l3_b_c], v[v_l3_b_s], v[v_l3_b_t], v[v_l3_b]);
+    k_batchnormalization_d0dedff8<<<196, 256, 0, s>>>(v[v_l3_b_c], v[v_l3_b_s], v[v_l3_b_t], v[v_l3_b]);
     TRY(r->done(v_l3_b_c, v_l3_b_s, v_l3_b_t));
     TRY(r->make(v_l3_s, 200704));
-    k_add_46589771<<<196, 256, 0, s>>>(v[v_l3_b], v[v_l3_h], v[v_l3_s]);
+    k_add_4e956d4f<<<196, 256, 0, s>>>(v[v_l3_b], v[v_l3_h], v[v_l3_s]);
     TRY(r->done(v_l3_b, v_l3_h));
     TRY(r->make(v_l3, 200704));
-    k_relu_1c0f44f9<<<196, 256, 0, s>>>(v[v_l3_s], v[v_l3]);
+    k_relu_6b2e32d1<<<196, 256, 0, s>>>(v[v_l3_s], v[v_l3]);
     TRY(r->done(v_l3_s));
     return 0;
 }
@@ -1502,94 +1502,94 @@ static int reference_3(reference *r) {
     buffer *v = r->value;
     cudaStream_t s = r->t->stream;
     TRY(r->make(v_l4_d_c, 100352));
-    k_conv_a579e968<<<98, 256, 0, s>>>(v[v_l3], v[v_l4_d_k], v[v_l4_d_c]);
+    k_conv_dae059a4<<<98, 256, 0, s>>>(v[v_l3], v[v_l4_d_k], v[v_l4_d_c]);
     TRY(r->done());
     TRY(r->make(v_l4_d_s, 2048));
-    k_batchnormalization_1fd58273<<<2, 256, 0, s>>>(v[v_l4_d_var], v[v_l4_d_scale], v[v_l4_d_s]);
+    k_batchnormalization_77174c2d<<<2, 256, 0, s>>>(v[v_l4_d_var], v[v_l4_d_scale], v[v_l4_d_s]);
     TRY(r->done());
     TRY(r->make(v_l4_d_t, 2048));
-    k_batchnormalization_c796d9ae<<<2, 256, 0, s>>>(v[v_l4_d_bias], v[v_l4_d_mean], v[v_l4_d_s], v[v_l4_d_t]);
+    k_batchnormalization_773e5a02<<<2, 256, 0, s>>>(v[v_l4_d_bias], v[v_l4_d_mean], v[v_l4_d_s], v[v_l4_d_t]);
     TRY(r->done());
     TRY(r->make(v_l4_d, 100352));
-    k_batchnormalization_19f4a06e<<<98, 256, 0, s>>>(v[v_l4_d_c], v[v_l4_d_s], v[v_l4_d_t], v[v_l4_d]);
+    k_batchnormalization_39460100<<<98, 256, 0, s>>>(v[v_l4_d_c], v[v_l4_d_s], v[v_l4_d_t], v[v_l4_d]);
     TRY(r->done(v_l4_d_c, v_l4_d_s, v_l4_d_t));
     TRY(r->make(v_l4_h_a_c, 100352));
-    k_conv_2abe53fc<<<98, 256, 0, s>>>(v[v_l3], v[v_l4_h_a_k], v[v_l4_h_a_c]);
+    k_conv_e79d3f8d<<<98, 256, 0, s>>>(v[v_l3], v[v_l4_h_a_k], v[v_l4_h_a_c]);
     TRY(r->done(v_l3));
     TRY(r->make(v_l4_h_a_s, 2048));
-    k_batchnormalization_1fd58273<<<2, 256, 0, s>>>(v[v_l4_h_a_var], v[v_l4_h_a_scale], v[v_l4_h_a_s]);
+    k_batchnormalization_77174c2d<<<2, 256, 0, s>>>(v[v_l4_h_a_var], v[v_l4_h_a_scale], v[v_l4_h_a_s]);
     TRY(r->done());
     TRY(r->make(v_l4_h_a_t, 2048));
-    k_batchnormalization_c796d9ae<<<2, 256, 0, s>>>(v[v_l4_h_a_bias], v[v_l4_h_a_mean], v[v_l4_h_a_s], v[v_l4_h_a_t]);
+    k_batchnormalization_773e5a02<<<2, 256, 0, s>>>(v[v_l4_h_a_bias], v[v_l4_h_a_mean], v[v_l4_h_a_s], v[v_l4_h_a_t]);
     TRY(r->done());
     TRY(r->make(v_l4_h_a, 100352));
-    k_batchnormalization_19f4a06e<<<98, 256, 0, s>>>(v[v_l4_h_a_c], v[v_l4_h_a_s], v[v_l4_h_a_t], v[v_l4_h_a]);
+    k_batchnormalization_39460100<<<98, 256, 0, s>>>(v[v_l4_h_a_c], v[v_l4_h_a_s], v[v_l4_h_a_t], v[v_l4_h_a]);
     TRY(r->done(v_l4_h_a_c, v_l4_h_a_s, v_l4_h_a_t));
     TRY(r->make(v_l4_h_r, 100352));
-    k_relu_ba106e40<<<98, 256, 0, s>>>(v[v_l4_h_a], v[v_l4_h_r]);
+    k_relu_b28b0255<<<98, 256, 0, s>>>(v[v_l4_h_a], v[v_l4_h_r]);
     TRY(r->done(v_l4_h_a));
     TRY(r->make(v_l4_h_b_c, 100352));
-    k_conv_3840e8a0<<<98, 256, 0, s>>>(v[v_l4_h_r], v[v_l4_h_b_k], v[v_l4_h_b_c]);
+    k_conv_96471360<<<98, 256, 0, s>>>(v[v_l4_h_r], v[v_l4_h_b_k], v[v_l4_h_b_c]);
     TRY(r->done(v_l4_h_r));
     TRY(r->make(v_l4_h_b_s, 2048));
-    k_batchnormalization_1fd58273<<<2, 256, 0, s>>>(v[v_l4_h_b_var], v[v_l4_h_b_scale], v[v_l4_h_b_s]);
+    k_batchnormalization_77174c2d<<<2, 256, 0, s>>>(v[v_l4_h_b_var], v[v_l4_h_b_scale], v[v_l4_h_b_s]);
     TRY(r->done());
     TRY(r->make(v_l4_h_b_t, 2048));
-    k_batchnormalization_c796d9ae<<<2, 256, 0, s>>>(v[v_l4_h_b_bias], v[v_l4_h_b_mean], v[v_l4_h_b_s], v[v_l4_h_b_t]);
+    k_batchnormalization_773e5a02<<<2, 256, 0, s>>>(v[v_l4_h_b_bias], v[v_l4_h_b_mean], v[v_l4_h_b_s], v[v_l4_h_b_t]);
     TRY(r->done());
     TRY(r->make(v_l4_h_b, 100352));
-    k_batchnormalization_19f4a06e<<<98, 256, 0, s>>>(v[v_l4_h_b_c], v[v_l4_h_b_s], v[v_l4_h_b_t], v[v_l4_h_b]);
+    k_batchnormalization_39460100<<<98, 256, 0, s>>>(v[v_l4_h_b_c], v[v_l4_h_b_s], v[v_l4_h_b_t], v[v_l4_h_b]);
     TRY(r->done(v_l4_h_b_c, v_l4_h_b_s, v_l4_h_b_t));
     TRY(r->make(v_l4_h_s, 100352));
-    k_add_fb40f911<<<98, 256, 0, s>>>(v[v_l4_h_b], v[v_l4_d], v[v_l4_h_s]);
+    k_add_18c79242<<<98, 256, 0, s>>>(v[v_l4_h_b], v[v_l4_d], v[v_l4_h_s]);
     TRY(r->done(v_l4_h_b, v_l4_d));
     TRY(r->make(v_l4_h, 100352));
-    k_relu_ba106e40<<<98, 256, 0, s>>>(v[v_l4_h_s], v[v_l4_h]);
+    k_relu_b28b0255<<<98, 256, 0, s>>>(v[v_l4_h_s], v[v_l4_h]);
     TRY(r->done(v_l4_h_s));
     TRY(r->make(v_l4_a_c, 100352));
-    k_conv_3840e8a0<<<98, 256, 0, s>>>(v[v_l4_h], v[v_l4_a_k], v[v_l4_a_c]);
+    k_conv_96471360<<<98, 256, 0, s>>>(v[v_l4_h], v[v_l4_a_k], v[v_l4_a_c]);
     TRY(r->done());
     TRY(r->make(v_l4_a_s, 2048));
-    k_batchnormalization_1fd58273<<<2, 256, 0, s>>>(v[v_l4_a_var], v[v_l4_a_scale], v[v_l4_a_s]);
+    k_batchnormalization_77174c2d<<<2, 256, 0, s>>>(v[v_l4_a_var], v[v_l4_a_scale], v[v_l4_a_s]);
     TRY(r->done());
     TRY(r->make(v_l4_a_t, 2048));
-    k_batchnormalization_c796d9ae<<<2, 256, 0, s>>>(v[v_l4_a_bias], v[v_l4_a_mean], v[v_l4_a_s], v[v_l4_a_t]);
+    k_batchnormalization_773e5a02<<<2, 256, 0, s>>>(v[v_l4_a_bias], v[v_l4_a_mean], v[v_l4_a_s], v[v_l4_a_t]);
     TRY(r->done());
     TRY(r->make(v_l4_a, 100352));
-    k_batchnormalization_19f4a06e<<<98, 256, 0, s>>>(v[v_l4_a_c], v[v_l4_a_s], v[v_l4_a_t], v[v_l4_a]);
+    k_batchnormalization_39460100<<<98, 256, 0, s>>>(v[v_l4_a_c], v[v_l4_a_s], v[v_l4_a_t], v[v_l4_a]);
     TRY(r->done(v_l4_a_c, v_l4_a_s, v_l4_a_t));
     TRY(r->make(v_l4_r, 100352));
-    k_relu_ba106e40<<<98, 256, 0, s>>>(v[v_l4_a], v[v_l4_r]);
+    k_relu_b28b0255<<<98, 256, 0, s>>>(v[v_l4_a], v[v_l4_r]);
     TRY(r->done(v_l4_a));
     TRY(r->make(v_l4_b_c, 100352));
-    k_conv_3840e8a0<<<98, 256, 0, s>>>(v[v_l4_r], v[v_l4_b_k], v[v_l4_b_c]);
+    k_conv_96471360<<<98, 256, 0, s>>>(v[v_l4_r], v[v_l4_b_k], v[v_l4_b_c]);
     TRY(r->done(v_l4_r));
     TRY(r->make(v_l4_b_s, 2048));
-    k_batchnormalization_1fd58273<<<2, 256, 0, s>>>(v[v_l4_b_var], v[v_l4_b_scale], v[v_l4_b_s]);
+    k_batchnormalization_77174c2d<<<2, 256, 0, s>>>(v[v_l4_b_var], v[v_l4_b_scale], v[v_l4_b_s]);
     TRY(r->done());
     TRY(r->make(v_l4_b_t, 2048));
-    k_batchnormalization_c796d9ae<<<2, 256, 0, s>>>(v[v_l4_b_bias], v[v_l4_b_mean], v[v_l4_b_s], v[v_l4_b_t]);
+    k_batchnormalization_773e5a02<<<2, 256, 0, s>>>(v[v_l4_b_bias], v[v_l4_b_mean], v[v_l4_b_s], v[v_l4_b_t]);
     TRY(r->done());
     TRY(r->make(v_l4_b, 100352));
-    k_batchnormalization_19f4a06e<<<98, 256, 0, s>>>(v[v_l4_b_c], v[v_l4_b_s], v[v_l4_b_t], v[v_l4_b]);
+    k_batchnormalization_39460100<<<98, 256, 0, s>>>(v[v_l4_b_c], v[v_l4_b_s], v[v_l4_b_t], v[v_l4_b]);
     TRY(r->done(v_l4_b_c, v_l4_b_s, v_l4_b_t));
     TRY(r->make(v_l4_s, 100352));
-    k_add_fb40f911<<<98, 256, 0, s>>>(v[v_l4_b], v[v_l4_h], v[v_l4_s]);
+    k_add_18c79242<<<98, 256, 0, s>>>(v[v_l4_b], v[v_l4_h], v[v_l4_s]);
     TRY(r->done(v_l4_b, v_l4_h));
     TRY(r->make(v_l4, 100352));
-    k_relu_ba106e40<<<98, 256, 0, s>>>(v[v_l4_s], v[v_l4]);
+    k_relu_b28b0255<<<98, 256, 0, s>>>(v[v_l4_s], v[v_l4]);
     TRY(r->done(v_l4_s));
     TRY(r->make(v_f_sum, 2048));
-    k_reducemean_bb770462<<<2, 256, 0, s>>>(v[v_l4], v[v_f_sum]);
+    k_reducemean_2493e891<<<2, 256, 0, s>>>(v[v_l4], v[v_f_sum]);
     TRY(r->done(v_l4));
     TRY(r->make(v_f, 2048));
-    k_reducemean_1743e1c0<<<2, 256, 0, s>>>(v[v_f_sum], v[v_f]);
+    k_reducemean_f1dd3194<<<2, 256, 0, s>>>(v[v_f_sum], v[v_f]);
     TRY(r->done(v_f_sum));
     TRY(r->make(v_y_sum, 4000));
-    k_gemm_8ca23742<<<4, 256, 0, s>>>(v[v_fc], v[v_f], v[v_y_sum]);
+    k_gemm_7898fdd9<<<4, 256, 0, s>>>(v[v_fc], v[v_f], v[v_y_sum]);
     TRY(r->done(v_f));
     TRY(r->make(v_y, 4000));
-    k_gemm_f23e6431<<<4, 256, 0, s>>>(v[v_y_sum], v[v_bias], v[v_y]);
+    k_gemm_709ab749<<<4, 256, 0, s>>>(v[v_y_sum], v[v_bias], v[v_y]);
     TRY(r->done(v_y_sum));
     return 0;
 }

@@ -13,86 +13,86 @@
 //           cuBLAS (596 MB) 11 steps, without it up to 4.0 us more
 // by        basis change 33, merging 1, summation splitting 6
 //    10.5 us est. r0               k_product_ed4a6144
-//     2.0 us est. p0               k_reduce_0d7103f7
+//     2.0 us est. p0               k_reduce_0d108d3d
 //     2.4 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
-//     1.8 us est. l1.h.b.c.data    k_basis_9a213487
+//     1.8 us est. l1.h.b.c.data    k_basis_5750835a
 //     3.8 us est. l1.h.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.h.t           k_basis_510fede9
+//     1.8 us est. l1.h.t           k_basis_c5456742
 //     7.8 us est. l1.h             cuDNN conv 1x1, 128 to 256 + bias + relu
 //     5.9 us est. l1.h.0.r         cuDNN conv 1x1, 256 to 64 + bias + relu
-//     1.8 us est. l1.h.0.b.c.data  k_basis_9a213487
+//     1.8 us est. l1.h.0.b.c.data  k_basis_5750835a
 //     3.8 us est. l1.h.0.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.h.0.t         k_basis_510fede9
+//     1.8 us est. l1.h.0.t         k_basis_c5456742
 //     4.5 us est. l1.h.0           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     5.9 us est. l1.h.1.r         cuDNN conv 1x1, 256 to 64 + bias + relu
-//     1.8 us est. l1.h.1.b.c.data  k_basis_9a213487
+//     1.8 us est. l1.h.1.b.c.data  k_basis_5750835a
 //     3.8 us est. l1.h.1.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.h.1.t         k_basis_510fede9
+//     1.8 us est. l1.h.1.t         k_basis_c5456742
 //     4.5 us est. l1.h.1           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     7.8 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
 //     9.1 us est. l2.h.b.c.part    k_product_9204cce8
-//     2.0 us est. l2.h.t           k_reduce_48040b4a
+//     2.0 us est. l2.h.t           k_reduce_cc348234
 //     4.5 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     5.5 us est. l2.h.0.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.h.0.b.c.data  k_basis_3439b67a
+//     1.6 us est. l2.h.0.b.c.data  k_basis_cc0193fb
 //     4.8 us est. l2.h.0.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.0.t         k_basis_c08f0b06
+//     1.5 us est. l2.h.0.t         k_basis_94dc1e1b
 //     4.5 us est. l2.h.0           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     5.5 us est. l2.h.1.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.h.1.b.c.data  k_basis_3439b67a
+//     1.6 us est. l2.h.1.b.c.data  k_basis_cc0193fb
 //     4.8 us est. l2.h.1.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.1.t         k_basis_c08f0b06
+//     1.5 us est. l2.h.1.t         k_basis_94dc1e1b
 //     4.5 us est. l2.h.1           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     5.5 us est. l2.h.2.r         cuDNN conv 1x1, 512 to 128 + bias + relu
-//     1.6 us est. l2.h.2.b.c.data  k_basis_3439b67a
+//     1.6 us est. l2.h.2.b.c.data  k_basis_cc0193fb
 //     4.8 us est. l2.h.2.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.2.t         k_basis_c08f0b06
+//     1.5 us est. l2.h.2.t         k_basis_94dc1e1b
 //     4.5 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     8.8 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
 //    10.1 us est. l3.h.b.c.parts   k_product_93fc3e7d
-//     1.9 us est. l3.h.t           k_reduce_26ca0e39
+//     1.9 us est. l3.h.t           k_reduce_d65b6a2e
 //     5.9 us est. l3.h.c.c         cuDNN conv 1x1, 256 to 1024
 //    11.1 us est. l3.h             cuDNN conv 1x1, 512 to 1024 + residual + bias + relu
 //     6.0 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.0.b.c.data  k_basis_35ce91cf
+//     1.5 us est. l3.h.0.b.c.data  k_basis_d466199c
 //     6.2 us est. l3.h.0.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.5 us est. l3.h.0.t         k_basis_d49042cd
+//     1.5 us est. l3.h.0.t         k_basis_4d72e339
 //     5.9 us est. l3.h.0           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     6.0 us est. l3.h.1.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.1.b.c.data  k_basis_35ce91cf
+//     1.5 us est. l3.h.1.b.c.data  k_basis_d466199c
 //     6.2 us est. l3.h.1.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.5 us est. l3.h.1.t         k_basis_d49042cd
+//     1.5 us est. l3.h.1.t         k_basis_4d72e339
 //     5.9 us est. l3.h.1           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     6.0 us est. l3.h.2.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.2.b.c.data  k_basis_35ce91cf
+//     1.5 us est. l3.h.2.b.c.data  k_basis_d466199c
 //     6.2 us est. l3.h.2.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.5 us est. l3.h.2.t         k_basis_d49042cd
+//     1.5 us est. l3.h.2.t         k_basis_4d72e339
 //     5.9 us est. l3.h.2           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     6.0 us est. l3.h.3.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.3.b.c.data  k_basis_35ce91cf
+//     1.5 us est. l3.h.3.b.c.data  k_basis_d466199c
 //     6.2 us est. l3.h.3.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.5 us est. l3.h.3.t         k_basis_d49042cd
+//     1.5 us est. l3.h.3.t         k_basis_4d72e339
 //     5.9 us est. l3.h.3           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     6.0 us est. l3.h.4.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
-//     1.5 us est. l3.h.4.b.c.data  k_basis_35ce91cf
+//     1.5 us est. l3.h.4.b.c.data  k_basis_d466199c
 //     6.2 us est. l3.h.4.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
-//     1.5 us est. l3.h.4.t         k_basis_d49042cd
+//     1.5 us est. l3.h.4.t         k_basis_4d72e339
 //     5.9 us est. l3.h.4           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     9.2 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
 //    10.8 us est. l4.h.b.c.parts   k_product_b34892fe
-//     1.6 us est. l4.h.t           k_reduce_2c48b785
+//     1.6 us est. l4.h.t           k_reduce_8827085f
 //     6.0 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
 //    11.2 us est. l4.h             cuDNN conv 1x1, 1024 to 2048 + residual + bias + relu
 //     7.1 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
 //    10.8 us est. l4.h.0.b.c.parts k_product_1e3de578
-//     1.6 us est. l4.h.0.t         k_reduce_2c48b785
+//     1.6 us est. l4.h.0.t         k_reduce_8827085f
 //     6.0 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     7.1 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
 //    10.8 us est. l4.h.1.b.c.parts k_product_1e3de578
-//     1.6 us est. l4.h.1.t         k_reduce_2c48b785
+//     1.6 us est. l4.h.1.t         k_reduce_8827085f
 //     6.0 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
-//     1.6 us est. f                k_reduce_a7fb52c0
+//     1.6 us est. f                k_reduce_8a1ece7b
 //     3.2 us est. y                k_reduce_370fba15
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -685,275 +685,275 @@ const resnet50_info *resnet50_describe(void);
 #define v_workspace ARENA_OF(char, 0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 8192000, 1},  // fc
-    {8192256, 8192000, 4000, 1},  // bias
-    {8196352, 0, 37632, 0},  // stem.k
-    {8233984, 37632, 256, 0},  // stem.scale
-    {8234240, 37888, 256, 0},  // stem.bias
-    {8234496, 38144, 256, 0},  // stem.mean
-    {8234752, 38400, 256, 0},  // stem.var
-    {8235008, 38656, 65536, 0},  // l1.d.k
-    {8300544, 104192, 1024, 0},  // l1.d.scale
-    {8301568, 105216, 1024, 0},  // l1.d.bias
-    {8302592, 106240, 1024, 0},  // l1.d.mean
-    {8303616, 107264, 1024, 0},  // l1.d.var
-    {8304640, 108288, 16384, 0},  // l1.h.a.k
-    {8321024, 124672, 256, 0},  // l1.h.a.scale
-    {8321280, 124928, 256, 0},  // l1.h.a.bias
-    {8321536, 125184, 256, 0},  // l1.h.a.mean
-    {8321792, 125440, 256, 0},  // l1.h.a.var
-    {8322048, 125696, 147456, 0},  // l1.h.b.k
-    {8469504, 273152, 256, 0},  // l1.h.b.scale
-    {8469760, 273408, 256, 0},  // l1.h.b.bias
-    {8470016, 273664, 256, 0},  // l1.h.b.mean
-    {8470272, 273920, 256, 0},  // l1.h.b.var
-    {8470528, 274176, 65536, 0},  // l1.h.c.k
-    {8536064, 339712, 1024, 0},  // l1.h.c.scale
-    {8537088, 340736, 1024, 0},  // l1.h.c.bias
-    {8538112, 341760, 1024, 0},  // l1.h.c.mean
-    {8539136, 342784, 1024, 0},  // l1.h.c.var
-    {8540160, 343808, 65536, 0},  // l1.h.0.a.k
-    {8605696, 409344, 256, 0},  // l1.h.0.a.scale
-    {8605952, 409600, 256, 0},  // l1.h.0.a.bias
-    {8606208, 409856, 256, 0},  // l1.h.0.a.mean
-    {8606464, 410112, 256, 0},  // l1.h.0.a.var
-    {8606720, 410368, 147456, 0},  // l1.h.0.b.k
-    {8754176, 557824, 256, 0},  // l1.h.0.b.scale
-    {8754432, 558080, 256, 0},  // l1.h.0.b.bias
-    {8754688, 558336, 256, 0},  // l1.h.0.b.mean
-    {8754944, 558592, 256, 0},  // l1.h.0.b.var
-    {8755200, 558848, 65536, 0},  // l1.h.0.c.k
-    {8820736, 624384, 1024, 0},  // l1.h.0.c.scale
-    {8821760, 625408, 1024, 0},  // l1.h.0.c.bias
-    {8822784, 626432, 1024, 0},  // l1.h.0.c.mean
-    {8823808, 627456, 1024, 0},  // l1.h.0.c.var
-    {8824832, 628480, 65536, 0},  // l1.h.1.a.k
-    {8890368, 694016, 256, 0},  // l1.h.1.a.scale
-    {8890624, 694272, 256, 0},  // l1.h.1.a.bias
-    {8890880, 694528, 256, 0},  // l1.h.1.a.mean
-    {8891136, 694784, 256, 0},  // l1.h.1.a.var
-    {8891392, 695040, 147456, 0},  // l1.h.1.b.k
-    {9038848, 842496, 256, 0},  // l1.h.1.b.scale
-    {9039104, 842752, 256, 0},  // l1.h.1.b.bias
-    {9039360, 843008, 256, 0},  // l1.h.1.b.mean
-    {9039616, 843264, 256, 0},  // l1.h.1.b.var
-    {9039872, 843520, 65536, 0},  // l1.h.1.c.k
-    {9105408, 909056, 1024, 0},  // l1.h.1.c.scale
-    {9106432, 910080, 1024, 0},  // l1.h.1.c.bias
-    {9107456, 911104, 1024, 0},  // l1.h.1.c.mean
-    {9108480, 912128, 1024, 0},  // l1.h.1.c.var
-    {9109504, 913152, 524288, 0},  // l2.d.k
-    {9633792, 1437440, 2048, 0},  // l2.d.scale
-    {9635840, 1439488, 2048, 0},  // l2.d.bias
-    {9637888, 1441536, 2048, 0},  // l2.d.mean
-    {9639936, 1443584, 2048, 0},  // l2.d.var
-    {9641984, 1445632, 131072, 0},  // l2.h.a.k
-    {9773056, 1576704, 512, 0},  // l2.h.a.scale
-    {9773568, 1577216, 512, 0},  // l2.h.a.bias
-    {9774080, 1577728, 512, 0},  // l2.h.a.mean
-    {9774592, 1578240, 512, 0},  // l2.h.a.var
-    {9775104, 1578752, 589824, 0},  // l2.h.b.k
-    {10364928, 2168576, 512, 0},  // l2.h.b.scale
-    {10365440, 2169088, 512, 0},  // l2.h.b.bias
-    {10365952, 2169600, 512, 0},  // l2.h.b.mean
-    {10366464, 2170112, 512, 0},  // l2.h.b.var
-    {10366976, 2170624, 262144, 0},  // l2.h.c.k
-    {10629120, 2432768, 2048, 0},  // l2.h.c.scale
-    {10631168, 2434816, 2048, 0},  // l2.h.c.bias
-    {10633216, 2436864, 2048, 0},  // l2.h.c.mean
-    {10635264, 2438912, 2048, 0},  // l2.h.c.var
-    {10637312, 2440960, 262144, 0},  // l2.h.0.a.k
-    {10899456, 2703104, 512, 0},  // l2.h.0.a.scale
-    {10899968, 2703616, 512, 0},  // l2.h.0.a.bias
-    {10900480, 2704128, 512, 0},  // l2.h.0.a.mean
-    {10900992, 2704640, 512, 0},  // l2.h.0.a.var
-    {10901504, 2705152, 589824, 0},  // l2.h.0.b.k
-    {11491328, 3294976, 512, 0},  // l2.h.0.b.scale
-    {11491840, 3295488, 512, 0},  // l2.h.0.b.bias
-    {11492352, 3296000, 512, 0},  // l2.h.0.b.mean
-    {11492864, 3296512, 512, 0},  // l2.h.0.b.var
-    {11493376, 3297024, 262144, 0},  // l2.h.0.c.k
-    {11755520, 3559168, 2048, 0},  // l2.h.0.c.scale
-    {11757568, 3561216, 2048, 0},  // l2.h.0.c.bias
-    {11759616, 3563264, 2048, 0},  // l2.h.0.c.mean
-    {11761664, 3565312, 2048, 0},  // l2.h.0.c.var
-    {11763712, 3567360, 262144, 0},  // l2.h.1.a.k
-    {12025856, 3829504, 512, 0},  // l2.h.1.a.scale
-    {12026368, 3830016, 512, 0},  // l2.h.1.a.bias
-    {12026880, 3830528, 512, 0},  // l2.h.1.a.mean
-    {12027392, 3831040, 512, 0},  // l2.h.1.a.var
-    {12027904, 3831552, 589824, 0},  // l2.h.1.b.k
-    {12617728, 4421376, 512, 0},  // l2.h.1.b.scale
-    {12618240, 4421888, 512, 0},  // l2.h.1.b.bias
-    {12618752, 4422400, 512, 0},  // l2.h.1.b.mean
-    {12619264, 4422912, 512, 0},  // l2.h.1.b.var
-    {12619776, 4423424, 262144, 0},  // l2.h.1.c.k
-    {12881920, 4685568, 2048, 0},  // l2.h.1.c.scale
-    {12883968, 4687616, 2048, 0},  // l2.h.1.c.bias
-    {12886016, 4689664, 2048, 0},  // l2.h.1.c.mean
-    {12888064, 4691712, 2048, 0},  // l2.h.1.c.var
-    {12890112, 4693760, 262144, 0},  // l2.h.2.a.k
-    {13152256, 4955904, 512, 0},  // l2.h.2.a.scale
-    {13152768, 4956416, 512, 0},  // l2.h.2.a.bias
-    {13153280, 4956928, 512, 0},  // l2.h.2.a.mean
-    {13153792, 4957440, 512, 0},  // l2.h.2.a.var
-    {13154304, 4957952, 589824, 0},  // l2.h.2.b.k
-    {13744128, 5547776, 512, 0},  // l2.h.2.b.scale
-    {13744640, 5548288, 512, 0},  // l2.h.2.b.bias
-    {13745152, 5548800, 512, 0},  // l2.h.2.b.mean
-    {13745664, 5549312, 512, 0},  // l2.h.2.b.var
-    {13746176, 5549824, 262144, 0},  // l2.h.2.c.k
-    {14008320, 5811968, 2048, 0},  // l2.h.2.c.scale
-    {14010368, 5814016, 2048, 0},  // l2.h.2.c.bias
-    {14012416, 5816064, 2048, 0},  // l2.h.2.c.mean
-    {14014464, 5818112, 2048, 0},  // l2.h.2.c.var
-    {14016512, 5820160, 2097152, 0},  // l3.d.k
-    {16113664, 7917312, 4096, 0},  // l3.d.scale
-    {16117760, 7921408, 4096, 0},  // l3.d.bias
-    {16121856, 7925504, 4096, 0},  // l3.d.mean
-    {16125952, 7929600, 4096, 0},  // l3.d.var
-    {16130048, 7933696, 524288, 0},  // l3.h.a.k
-    {16654336, 8457984, 1024, 0},  // l3.h.a.scale
-    {16655360, 8459008, 1024, 0},  // l3.h.a.bias
-    {16656384, 8460032, 1024, 0},  // l3.h.a.mean
-    {16657408, 8461056, 1024, 0},  // l3.h.a.var
-    {16658432, 8462080, 2359296, 0},  // l3.h.b.k
-    {19017728, 10821376, 1024, 0},  // l3.h.b.scale
-    {19018752, 10822400, 1024, 0},  // l3.h.b.bias
-    {19019776, 10823424, 1024, 0},  // l3.h.b.mean
-    {19020800, 10824448, 1024, 0},  // l3.h.b.var
-    {19021824, 10825472, 1048576, 0},  // l3.h.c.k
-    {20070400, 11874048, 4096, 0},  // l3.h.c.scale
-    {20074496, 11878144, 4096, 0},  // l3.h.c.bias
-    {20078592, 11882240, 4096, 0},  // l3.h.c.mean
-    {20082688, 11886336, 4096, 0},  // l3.h.c.var
-    {20086784, 11890432, 1048576, 0},  // l3.h.0.a.k
-    {21135360, 12939008, 1024, 0},  // l3.h.0.a.scale
-    {21136384, 12940032, 1024, 0},  // l3.h.0.a.bias
-    {21137408, 12941056, 1024, 0},  // l3.h.0.a.mean
-    {21138432, 12942080, 1024, 0},  // l3.h.0.a.var
-    {21139456, 12943104, 2359296, 0},  // l3.h.0.b.k
-    {23498752, 15302400, 1024, 0},  // l3.h.0.b.scale
-    {23499776, 15303424, 1024, 0},  // l3.h.0.b.bias
-    {23500800, 15304448, 1024, 0},  // l3.h.0.b.mean
-    {23501824, 15305472, 1024, 0},  // l3.h.0.b.var
-    {23502848, 15306496, 1048576, 0},  // l3.h.0.c.k
-    {24551424, 16355072, 4096, 0},  // l3.h.0.c.scale
-    {24555520, 16359168, 4096, 0},  // l3.h.0.c.bias
-    {24559616, 16363264, 4096, 0},  // l3.h.0.c.mean
-    {24563712, 16367360, 4096, 0},  // l3.h.0.c.var
-    {24567808, 16371456, 1048576, 0},  // l3.h.1.a.k
-    {25616384, 17420032, 1024, 0},  // l3.h.1.a.scale
-    {25617408, 17421056, 1024, 0},  // l3.h.1.a.bias
-    {25618432, 17422080, 1024, 0},  // l3.h.1.a.mean
-    {25619456, 17423104, 1024, 0},  // l3.h.1.a.var
-    {25620480, 17424128, 2359296, 0},  // l3.h.1.b.k
-    {27979776, 19783424, 1024, 0},  // l3.h.1.b.scale
-    {27980800, 19784448, 1024, 0},  // l3.h.1.b.bias
-    {27981824, 19785472, 1024, 0},  // l3.h.1.b.mean
-    {27982848, 19786496, 1024, 0},  // l3.h.1.b.var
-    {27983872, 19787520, 1048576, 0},  // l3.h.1.c.k
-    {29032448, 20836096, 4096, 0},  // l3.h.1.c.scale
-    {29036544, 20840192, 4096, 0},  // l3.h.1.c.bias
-    {29040640, 20844288, 4096, 0},  // l3.h.1.c.mean
-    {29044736, 20848384, 4096, 0},  // l3.h.1.c.var
-    {29048832, 20852480, 1048576, 0},  // l3.h.2.a.k
-    {30097408, 21901056, 1024, 0},  // l3.h.2.a.scale
-    {30098432, 21902080, 1024, 0},  // l3.h.2.a.bias
-    {30099456, 21903104, 1024, 0},  // l3.h.2.a.mean
-    {30100480, 21904128, 1024, 0},  // l3.h.2.a.var
-    {30101504, 21905152, 2359296, 0},  // l3.h.2.b.k
-    {32460800, 24264448, 1024, 0},  // l3.h.2.b.scale
-    {32461824, 24265472, 1024, 0},  // l3.h.2.b.bias
-    {32462848, 24266496, 1024, 0},  // l3.h.2.b.mean
-    {32463872, 24267520, 1024, 0},  // l3.h.2.b.var
-    {32464896, 24268544, 1048576, 0},  // l3.h.2.c.k
-    {33513472, 25317120, 4096, 0},  // l3.h.2.c.scale
-    {33517568, 25321216, 4096, 0},  // l3.h.2.c.bias
-    {33521664, 25325312, 4096, 0},  // l3.h.2.c.mean
-    {33525760, 25329408, 4096, 0},  // l3.h.2.c.var
-    {33529856, 25333504, 1048576, 0},  // l3.h.3.a.k
-    {34578432, 26382080, 1024, 0},  // l3.h.3.a.scale
-    {34579456, 26383104, 1024, 0},  // l3.h.3.a.bias
-    {34580480, 26384128, 1024, 0},  // l3.h.3.a.mean
-    {34581504, 26385152, 1024, 0},  // l3.h.3.a.var
-    {34582528, 26386176, 2359296, 0},  // l3.h.3.b.k
-    {36941824, 28745472, 1024, 0},  // l3.h.3.b.scale
-    {36942848, 28746496, 1024, 0},  // l3.h.3.b.bias
-    {36943872, 28747520, 1024, 0},  // l3.h.3.b.mean
-    {36944896, 28748544, 1024, 0},  // l3.h.3.b.var
-    {36945920, 28749568, 1048576, 0},  // l3.h.3.c.k
-    {37994496, 29798144, 4096, 0},  // l3.h.3.c.scale
-    {37998592, 29802240, 4096, 0},  // l3.h.3.c.bias
-    {38002688, 29806336, 4096, 0},  // l3.h.3.c.mean
-    {38006784, 29810432, 4096, 0},  // l3.h.3.c.var
-    {38010880, 29814528, 1048576, 0},  // l3.h.4.a.k
-    {39059456, 30863104, 1024, 0},  // l3.h.4.a.scale
-    {39060480, 30864128, 1024, 0},  // l3.h.4.a.bias
-    {39061504, 30865152, 1024, 0},  // l3.h.4.a.mean
-    {39062528, 30866176, 1024, 0},  // l3.h.4.a.var
-    {39063552, 30867200, 2359296, 0},  // l3.h.4.b.k
-    {41422848, 33226496, 1024, 0},  // l3.h.4.b.scale
-    {41423872, 33227520, 1024, 0},  // l3.h.4.b.bias
-    {41424896, 33228544, 1024, 0},  // l3.h.4.b.mean
-    {41425920, 33229568, 1024, 0},  // l3.h.4.b.var
-    {41426944, 33230592, 1048576, 0},  // l3.h.4.c.k
-    {42475520, 34279168, 4096, 0},  // l3.h.4.c.scale
-    {42479616, 34283264, 4096, 0},  // l3.h.4.c.bias
-    {42483712, 34287360, 4096, 0},  // l3.h.4.c.mean
-    {42487808, 34291456, 4096, 0},  // l3.h.4.c.var
-    {42491904, 34295552, 8388608, 0},  // l4.d.k
-    {50880512, 42684160, 8192, 0},  // l4.d.scale
-    {50888704, 42692352, 8192, 0},  // l4.d.bias
-    {50896896, 42700544, 8192, 0},  // l4.d.mean
-    {50905088, 42708736, 8192, 0},  // l4.d.var
-    {50913280, 42716928, 2097152, 0},  // l4.h.a.k
-    {53010432, 44814080, 2048, 0},  // l4.h.a.scale
-    {53012480, 44816128, 2048, 0},  // l4.h.a.bias
-    {53014528, 44818176, 2048, 0},  // l4.h.a.mean
-    {53016576, 44820224, 2048, 0},  // l4.h.a.var
-    {53018624, 44822272, 9437184, 0},  // l4.h.b.k
-    {62455808, 54259456, 2048, 0},  // l4.h.b.scale
-    {62457856, 54261504, 2048, 0},  // l4.h.b.bias
-    {62459904, 54263552, 2048, 0},  // l4.h.b.mean
-    {62461952, 54265600, 2048, 0},  // l4.h.b.var
-    {62464000, 54267648, 4194304, 0},  // l4.h.c.k
-    {66658304, 58461952, 8192, 0},  // l4.h.c.scale
-    {66666496, 58470144, 8192, 0},  // l4.h.c.bias
-    {66674688, 58478336, 8192, 0},  // l4.h.c.mean
-    {66682880, 58486528, 8192, 0},  // l4.h.c.var
-    {66691072, 58494720, 4194304, 0},  // l4.h.0.a.k
-    {70885376, 62689024, 2048, 0},  // l4.h.0.a.scale
-    {70887424, 62691072, 2048, 0},  // l4.h.0.a.bias
-    {70889472, 62693120, 2048, 0},  // l4.h.0.a.mean
-    {70891520, 62695168, 2048, 0},  // l4.h.0.a.var
-    {70893568, 62697216, 9437184, 0},  // l4.h.0.b.k
-    {80330752, 72134400, 2048, 0},  // l4.h.0.b.scale
-    {80332800, 72136448, 2048, 0},  // l4.h.0.b.bias
-    {80334848, 72138496, 2048, 0},  // l4.h.0.b.mean
-    {80336896, 72140544, 2048, 0},  // l4.h.0.b.var
-    {80338944, 72142592, 4194304, 0},  // l4.h.0.c.k
-    {84533248, 76336896, 8192, 0},  // l4.h.0.c.scale
-    {84541440, 76345088, 8192, 0},  // l4.h.0.c.bias
-    {84549632, 76353280, 8192, 0},  // l4.h.0.c.mean
-    {84557824, 76361472, 8192, 0},  // l4.h.0.c.var
-    {84566016, 76369664, 4194304, 0},  // l4.h.1.a.k
-    {88760320, 80563968, 2048, 0},  // l4.h.1.a.scale
-    {88762368, 80566016, 2048, 0},  // l4.h.1.a.bias
-    {88764416, 80568064, 2048, 0},  // l4.h.1.a.mean
-    {88766464, 80570112, 2048, 0},  // l4.h.1.a.var
-    {88768512, 80572160, 9437184, 0},  // l4.h.1.b.k
-    {98205696, 90009344, 2048, 0},  // l4.h.1.b.scale
-    {98207744, 90011392, 2048, 0},  // l4.h.1.b.bias
-    {98209792, 90013440, 2048, 0},  // l4.h.1.b.mean
-    {98211840, 90015488, 2048, 0},  // l4.h.1.b.var
-    {98213888, 90017536, 4194304, 0},  // l4.h.1.c.k
-    {102408192, 94211840, 8192, 0},  // l4.h.1.c.scale
-    {102416384, 94220032, 8192, 0},  // l4.h.1.c.bias
-    {102424576, 94228224, 8192, 0},  // l4.h.1.c.mean
-    {102432768, 94236416, 8192, 0},  // l4.h.1.c.var
+    {0, 1, 0},  // fc
+    {1, 1, 8192000},  // bias
+    {2, 0, 0},  // stem.k
+    {3, 0, 37632},  // stem.scale
+    {4, 0, 37888},  // stem.bias
+    {5, 0, 38144},  // stem.mean
+    {6, 0, 38400},  // stem.var
+    {7, 0, 38656},  // l1.d.k
+    {8, 0, 104192},  // l1.d.scale
+    {9, 0, 105216},  // l1.d.bias
+    {10, 0, 106240},  // l1.d.mean
+    {11, 0, 107264},  // l1.d.var
+    {12, 0, 108288},  // l1.h.a.k
+    {13, 0, 124672},  // l1.h.a.scale
+    {14, 0, 124928},  // l1.h.a.bias
+    {15, 0, 125184},  // l1.h.a.mean
+    {16, 0, 125440},  // l1.h.a.var
+    {17, 0, 125696},  // l1.h.b.k
+    {18, 0, 273152},  // l1.h.b.scale
+    {19, 0, 273408},  // l1.h.b.bias
+    {20, 0, 273664},  // l1.h.b.mean
+    {21, 0, 273920},  // l1.h.b.var
+    {22, 0, 274176},  // l1.h.c.k
+    {23, 0, 339712},  // l1.h.c.scale
+    {24, 0, 340736},  // l1.h.c.bias
+    {25, 0, 341760},  // l1.h.c.mean
+    {26, 0, 342784},  // l1.h.c.var
+    {27, 0, 343808},  // l1.h.0.a.k
+    {28, 0, 409344},  // l1.h.0.a.scale
+    {29, 0, 409600},  // l1.h.0.a.bias
+    {30, 0, 409856},  // l1.h.0.a.mean
+    {31, 0, 410112},  // l1.h.0.a.var
+    {32, 0, 410368},  // l1.h.0.b.k
+    {33, 0, 557824},  // l1.h.0.b.scale
+    {34, 0, 558080},  // l1.h.0.b.bias
+    {35, 0, 558336},  // l1.h.0.b.mean
+    {36, 0, 558592},  // l1.h.0.b.var
+    {37, 0, 558848},  // l1.h.0.c.k
+    {38, 0, 624384},  // l1.h.0.c.scale
+    {39, 0, 625408},  // l1.h.0.c.bias
+    {40, 0, 626432},  // l1.h.0.c.mean
+    {41, 0, 627456},  // l1.h.0.c.var
+    {42, 0, 628480},  // l1.h.1.a.k
+    {43, 0, 694016},  // l1.h.1.a.scale
+    {44, 0, 694272},  // l1.h.1.a.bias
+    {45, 0, 694528},  // l1.h.1.a.mean
+    {46, 0, 694784},  // l1.h.1.a.var
+    {47, 0, 695040},  // l1.h.1.b.k
+    {48, 0, 842496},  // l1.h.1.b.scale
+    {49, 0, 842752},  // l1.h.1.b.bias
+    {50, 0, 843008},  // l1.h.1.b.mean
+    {51, 0, 843264},  // l1.h.1.b.var
+    {52, 0, 843520},  // l1.h.1.c.k
+    {53, 0, 909056},  // l1.h.1.c.scale
+    {54, 0, 910080},  // l1.h.1.c.bias
+    {55, 0, 911104},  // l1.h.1.c.mean
+    {56, 0, 912128},  // l1.h.1.c.var
+    {57, 0, 913152},  // l2.d.k
+    {58, 0, 1437440},  // l2.d.scale
+    {59, 0, 1439488},  // l2.d.bias
+    {60, 0, 1441536},  // l2.d.mean
+    {61, 0, 1443584},  // l2.d.var
+    {62, 0, 1445632},  // l2.h.a.k
+    {63, 0, 1576704},  // l2.h.a.scale
+    {64, 0, 1577216},  // l2.h.a.bias
+    {65, 0, 1577728},  // l2.h.a.mean
+    {66, 0, 1578240},  // l2.h.a.var
+    {67, 0, 1578752},  // l2.h.b.k
+    {68, 0, 2168576},  // l2.h.b.scale
+    {69, 0, 2169088},  // l2.h.b.bias
+    {70, 0, 2169600},  // l2.h.b.mean
+    {71, 0, 2170112},  // l2.h.b.var
+    {72, 0, 2170624},  // l2.h.c.k
+    {73, 0, 2432768},  // l2.h.c.scale
+    {74, 0, 2434816},  // l2.h.c.bias
+    {75, 0, 2436864},  // l2.h.c.mean
+    {76, 0, 2438912},  // l2.h.c.var
+    {77, 0, 2440960},  // l2.h.0.a.k
+    {78, 0, 2703104},  // l2.h.0.a.scale
+    {79, 0, 2703616},  // l2.h.0.a.bias
+    {80, 0, 2704128},  // l2.h.0.a.mean
+    {81, 0, 2704640},  // l2.h.0.a.var
+    {82, 0, 2705152},  // l2.h.0.b.k
+    {83, 0, 3294976},  // l2.h.0.b.scale
+    {84, 0, 3295488},  // l2.h.0.b.bias
+    {85, 0, 3296000},  // l2.h.0.b.mean
+    {86, 0, 3296512},  // l2.h.0.b.var
+    {87, 0, 3297024},  // l2.h.0.c.k
+    {88, 0, 3559168},  // l2.h.0.c.scale
+    {89, 0, 3561216},  // l2.h.0.c.bias
+    {90, 0, 3563264},  // l2.h.0.c.mean
+    {91, 0, 3565312},  // l2.h.0.c.var
+    {92, 0, 3567360},  // l2.h.1.a.k
+    {93, 0, 3829504},  // l2.h.1.a.scale
+    {94, 0, 3830016},  // l2.h.1.a.bias
+    {95, 0, 3830528},  // l2.h.1.a.mean
+    {96, 0, 3831040},  // l2.h.1.a.var
+    {97, 0, 3831552},  // l2.h.1.b.k
+    {98, 0, 4421376},  // l2.h.1.b.scale
+    {99, 0, 4421888},  // l2.h.1.b.bias
+    {100, 0, 4422400},  // l2.h.1.b.mean
+    {101, 0, 4422912},  // l2.h.1.b.var
+    {102, 0, 4423424},  // l2.h.1.c.k
+    {103, 0, 4685568},  // l2.h.1.c.scale
+    {104, 0, 4687616},  // l2.h.1.c.bias
+    {105, 0, 4689664},  // l2.h.1.c.mean
+    {106, 0, 4691712},  // l2.h.1.c.var
+    {107, 0, 4693760},  // l2.h.2.a.k
+    {108, 0, 4955904},  // l2.h.2.a.scale
+    {109, 0, 4956416},  // l2.h.2.a.bias
+    {110, 0, 4956928},  // l2.h.2.a.mean
+    {111, 0, 4957440},  // l2.h.2.a.var
+    {112, 0, 4957952},  // l2.h.2.b.k
+    {113, 0, 5547776},  // l2.h.2.b.scale
+    {114, 0, 5548288},  // l2.h.2.b.bias
+    {115, 0, 5548800},  // l2.h.2.b.mean
+    {116, 0, 5549312},  // l2.h.2.b.var
+    {117, 0, 5549824},  // l2.h.2.c.k
+    {118, 0, 5811968},  // l2.h.2.c.scale
+    {119, 0, 5814016},  // l2.h.2.c.bias
+    {120, 0, 5816064},  // l2.h.2.c.mean
+    {121, 0, 5818112},  // l2.h.2.c.var
+    {122, 0, 5820160},  // l3.d.k
+    {123, 0, 7917312},  // l3.d.scale
+    {124, 0, 7921408},  // l3.d.bias
+    {125, 0, 7925504},  // l3.d.mean
+    {126, 0, 7929600},  // l3.d.var
+    {127, 0, 7933696},  // l3.h.a.k
+    {128, 0, 8457984},  // l3.h.a.scale
+    {129, 0, 8459008},  // l3.h.a.bias
+    {130, 0, 8460032},  // l3.h.a.mean
+    {131, 0, 8461056},  // l3.h.a.var
+    {132, 0, 8462080},  // l3.h.b.k
+    {133, 0, 10821376},  // l3.h.b.scale
+    {134, 0, 10822400},  // l3.h.b.bias
+    {135, 0, 10823424},  // l3.h.b.mean
+    {136, 0, 10824448},  // l3.h.b.var
+    {137, 0, 10825472},  // l3.h.c.k
+    {138, 0, 11874048},  // l3.h.c.scale
+    {139, 0, 11878144},  // l3.h.c.bias
+    {140, 0, 11882240},  // l3.h.c.mean
+    {141, 0, 11886336},  // l3.h.c.var
+    {142, 0, 11890432},  // l3.h.0.a.k
+    {143, 0, 12939008},  // l3.h.0.a.scale
+    {144, 0, 12940032},  // l3.h.0.a.bias
+    {145, 0, 12941056},  // l3.h.0.a.mean
+    {146, 0, 12942080},  // l3.h.0.a.var
+    {147, 0, 12943104},  // l3.h.0.b.k
+    {148, 0, 15302400},  // l3.h.0.b.scale
+    {149, 0, 15303424},  // l3.h.0.b.bias
+    {150, 0, 15304448},  // l3.h.0.b.mean
+    {151, 0, 15305472},  // l3.h.0.b.var
+    {152, 0, 15306496},  // l3.h.0.c.k
+    {153, 0, 16355072},  // l3.h.0.c.scale
+    {154, 0, 16359168},  // l3.h.0.c.bias
+    {155, 0, 16363264},  // l3.h.0.c.mean
+    {156, 0, 16367360},  // l3.h.0.c.var
+    {157, 0, 16371456},  // l3.h.1.a.k
+    {158, 0, 17420032},  // l3.h.1.a.scale
+    {159, 0, 17421056},  // l3.h.1.a.bias
+    {160, 0, 17422080},  // l3.h.1.a.mean
+    {161, 0, 17423104},  // l3.h.1.a.var
+    {162, 0, 17424128},  // l3.h.1.b.k
+    {163, 0, 19783424},  // l3.h.1.b.scale
+    {164, 0, 19784448},  // l3.h.1.b.bias
+    {165, 0, 19785472},  // l3.h.1.b.mean
+    {166, 0, 19786496},  // l3.h.1.b.var
+    {167, 0, 19787520},  // l3.h.1.c.k
+    {168, 0, 20836096},  // l3.h.1.c.scale
+    {169, 0, 20840192},  // l3.h.1.c.bias
+    {170, 0, 20844288},  // l3.h.1.c.mean
+    {171, 0, 20848384},  // l3.h.1.c.var
+    {172, 0, 20852480},  // l3.h.2.a.k
+    {173, 0, 21901056},  // l3.h.2.a.scale
+    {174, 0, 21902080},  // l3.h.2.a.bias
+    {175, 0, 21903104},  // l3.h.2.a.mean
+    {176, 0, 21904128},  // l3.h.2.a.var
+    {177, 0, 21905152},  // l3.h.2.b.k
+    {178, 0, 24264448},  // l3.h.2.b.scale
+    {179, 0, 24265472},  // l3.h.2.b.bias
+    {180, 0, 24266496},  // l3.h.2.b.mean
+    {181, 0, 24267520},  // l3.h.2.b.var
+    {182, 0, 24268544},  // l3.h.2.c.k
+    {183, 0, 25317120},  // l3.h.2.c.scale
+    {184, 0, 25321216},  // l3.h.2.c.bias
+    {185, 0, 25325312},  // l3.h.2.c.mean
+    {186, 0, 25329408},  // l3.h.2.c.var
+    {187, 0, 25333504},  // l3.h.3.a.k
+    {188, 0, 26382080},  // l3.h.3.a.scale
+    {189, 0, 26383104},  // l3.h.3.a.bias
+    {190, 0, 26384128},  // l3.h.3.a.mean
+    {191, 0, 26385152},  // l3.h.3.a.var
+    {192, 0, 26386176},  // l3.h.3.b.k
+    {193, 0, 28745472},  // l3.h.3.b.scale
+    {194, 0, 28746496},  // l3.h.3.b.bias
+    {195, 0, 28747520},  // l3.h.3.b.mean
+    {196, 0, 28748544},  // l3.h.3.b.var
+    {197, 0, 28749568},  // l3.h.3.c.k
+    {198, 0, 29798144},  // l3.h.3.c.scale
+    {199, 0, 29802240},  // l3.h.3.c.bias
+    {200, 0, 29806336},  // l3.h.3.c.mean
+    {201, 0, 29810432},  // l3.h.3.c.var
+    {202, 0, 29814528},  // l3.h.4.a.k
+    {203, 0, 30863104},  // l3.h.4.a.scale
+    {204, 0, 30864128},  // l3.h.4.a.bias
+    {205, 0, 30865152},  // l3.h.4.a.mean
+    {206, 0, 30866176},  // l3.h.4.a.var
+    {207, 0, 30867200},  // l3.h.4.b.k
+    {208, 0, 33226496},  // l3.h.4.b.scale
+    {209, 0, 33227520},  // l3.h.4.b.bias
+    {210, 0, 33228544},  // l3.h.4.b.mean
+    {211, 0, 33229568},  // l3.h.4.b.var
+    {212, 0, 33230592},  // l3.h.4.c.k
+    {213, 0, 34279168},  // l3.h.4.c.scale
+    {214, 0, 34283264},  // l3.h.4.c.bias
+    {215, 0, 34287360},  // l3.h.4.c.mean
+    {216, 0, 34291456},  // l3.h.4.c.var
+    {217, 0, 34295552},  // l4.d.k
+    {218, 0, 42684160},  // l4.d.scale
+    {219, 0, 42692352},  // l4.d.bias
+    {220, 0, 42700544},  // l4.d.mean
+    {221, 0, 42708736},  // l4.d.var
+    {222, 0, 42716928},  // l4.h.a.k
+    {223, 0, 44814080},  // l4.h.a.scale
+    {224, 0, 44816128},  // l4.h.a.bias
+    {225, 0, 44818176},  // l4.h.a.mean
+    {226, 0, 44820224},  // l4.h.a.var
+    {227, 0, 44822272},  // l4.h.b.k
+    {228, 0, 54259456},  // l4.h.b.scale
+    {229, 0, 54261504},  // l4.h.b.bias
+    {230, 0, 54263552},  // l4.h.b.mean
+    {231, 0, 54265600},  // l4.h.b.var
+    {232, 0, 54267648},  // l4.h.c.k
+    {233, 0, 58461952},  // l4.h.c.scale
+    {234, 0, 58470144},  // l4.h.c.bias
+    {235, 0, 58478336},  // l4.h.c.mean
+    {236, 0, 58486528},  // l4.h.c.var
+    {237, 0, 58494720},  // l4.h.0.a.k
+    {238, 0, 62689024},  // l4.h.0.a.scale
+    {239, 0, 62691072},  // l4.h.0.a.bias
+    {240, 0, 62693120},  // l4.h.0.a.mean
+    {241, 0, 62695168},  // l4.h.0.a.var
+    {242, 0, 62697216},  // l4.h.0.b.k
+    {243, 0, 72134400},  // l4.h.0.b.scale
+    {244, 0, 72136448},  // l4.h.0.b.bias
+    {245, 0, 72138496},  // l4.h.0.b.mean
+    {246, 0, 72140544},  // l4.h.0.b.var
+    {247, 0, 72142592},  // l4.h.0.c.k
+    {248, 0, 76336896},  // l4.h.0.c.scale
+    {249, 0, 76345088},  // l4.h.0.c.bias
+    {250, 0, 76353280},  // l4.h.0.c.mean
+    {251, 0, 76361472},  // l4.h.0.c.var
+    {252, 0, 76369664},  // l4.h.1.a.k
+    {253, 0, 80563968},  // l4.h.1.a.scale
+    {254, 0, 80566016},  // l4.h.1.a.bias
+    {255, 0, 80568064},  // l4.h.1.a.mean
+    {256, 0, 80570112},  // l4.h.1.a.var
+    {257, 0, 80572160},  // l4.h.1.b.k
+    {258, 0, 90009344},  // l4.h.1.b.scale
+    {259, 0, 90011392},  // l4.h.1.b.bias
+    {260, 0, 90013440},  // l4.h.1.b.mean
+    {261, 0, 90015488},  // l4.h.1.b.var
+    {262, 0, 90017536},  // l4.h.1.c.k
+    {263, 0, 94211840},  // l4.h.1.c.scale
+    {264, 0, 94220032},  // l4.h.1.c.bias
+    {265, 0, 94228224},  // l4.h.1.c.mean
+    {266, 0, 94236416},  // l4.h.1.c.var
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -1169,9 +1169,10 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 }
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_c9eb84ba(const float *__restrict__ p0,
+// p0: stem.var, p1: stem.scale
+static __global__ void __launch_bounds__(64) k_map_8e0083f4(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
@@ -1183,9 +1184,10 @@ static __global__ void __launch_bounds__(64) k_map_c9eb84ba(const float *__restr
 }
 
 // stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_01b14ee1(const float *__restrict__ p0,
+// p0: stem.k, p1: stem.s
+static __global__ void __launch_bounds__(64) k_map_3e46c286(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 9408u) return;
     const int i3 = (int)(id % 147u);
@@ -1194,9 +1196,10 @@ static __global__ void __launch_bounds__(64) k_map_01b14ee1(const float *__restr
 }
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
-static __global__ void __launch_bounds__(64) k_map_e6a4aae0(const float *__restrict__ p0,
+// p0: stem.bias, p1: stem.mean, p2: stem.s
+static __global__ void __launch_bounds__(64) k_map_69d19039(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
@@ -1208,9 +1211,10 @@ static __global__ void __launch_bounds__(64) k_map_e6a4aae0(const float *__restr
 }
 
 // l1.h.b.c.scaled[i0,i1,i2,i3] = l1.h.b.s[i0] * l1.h.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_map_4d1f415c(const float *__restrict__ p0,
+// p0: l1.h.b.k, p1: l1.h.b.s
+static __global__ void __launch_bounds__(64) k_map_012510fa(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 9216u) return;
     const int i3 = (int)(id % 144u) * 4;
@@ -1238,9 +1242,9 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.h.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.h.b.c.g[i0,r0] * l1.h.b.c.scaled[i2,i3,r0,r1] *
 //     l1.h.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
@@ -1271,9 +1275,10 @@ static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__res
 }
 
 // l1.h.a.c.scaled[i0,i1] = l1.h.a.s[i0] * l1.h.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_2d1c076a(const float *__restrict__ p0,
+// p0: l1.h.a.k, p1: l1.h.a.s
+static __global__ void __launch_bounds__(64) k_map_1a867ba6(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 1024u) return;
     const int i1 = (int)(id % 16u) * 4;
@@ -1285,9 +1290,10 @@ static __global__ void __launch_bounds__(64) k_map_2d1c076a(const float *__restr
 }
 
 // l1.d.s[i0] = l1.d.scale[i0] * rsqrt(l1.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_8d750d41(const float *__restrict__ p0,
+// p0: l1.d.scale, p1: l1.d.var
+static __global__ void __launch_bounds__(64) k_map_bf354f26(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
@@ -1299,9 +1305,10 @@ static __global__ void __launch_bounds__(64) k_map_8d750d41(const float *__restr
 }
 
 // l1.d.c.scaled[i0,i1] = l1.d.s[i0] * l1.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_b854b450(const float *__restrict__ p0,
+// p0: l1.d.k, p1: l1.d.s
+static __global__ void __launch_bounds__(64) k_map_33d6e981(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4096u) return;
     const int i1 = (int)(id % 16u) * 4;
@@ -1314,10 +1321,11 @@ static __global__ void __launch_bounds__(64) k_map_b854b450(const float *__restr
 
 // l1.h.const[i0] = l1.d.bias[i0] - l1.d.mean[i0] * l1.d.s[i0] + (l1.h.c.bias[i0] - l1.h.c.mean[i0]
 //     * l1.h.c.s[i0])
-static __global__ void __launch_bounds__(64) k_map_01aa345b(const float *__restrict__ p0,
+// p0: l1.d.bias, p1: l1.d.mean, p2: l1.d.s, p3: l1.h.c.bias, p4: l1.h.c.mean, p5: l1.h.c.s
+static __global__ void __launch_bounds__(64) k_map_a6a0ae4d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
@@ -1333,9 +1341,10 @@ static __global__ void __launch_bounds__(64) k_map_01aa345b(const float *__restr
 }
 
 // l1.h.0.a.c.scaled[i0,i1] = l1.h.0.a.s[i0] * l1.h.0.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_9d3d8b7e(const float *__restrict__ p0,
+// p0: l1.h.0.a.k, p1: l1.h.0.a.s
+static __global__ void __launch_bounds__(64) k_map_d1744417(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4096u) return;
     const int i1 = (int)(id % 64u) * 4;
@@ -1347,9 +1356,10 @@ static __global__ void __launch_bounds__(64) k_map_9d3d8b7e(const float *__restr
 }
 
 // l1.h.0.c.c.scaled[i0,i1] = l1.h.0.c.s[i0] * l1.h.0.c.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_0ac57fc5(const float *__restrict__ p0,
+// p0: l1.h.0.c.k, p1: l1.h.0.c.s
+static __global__ void __launch_bounds__(64) k_map_784a0bb0(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4096u) return;
     const int i1 = (int)(id % 16u) * 4;
@@ -1361,9 +1371,10 @@ static __global__ void __launch_bounds__(64) k_map_0ac57fc5(const float *__restr
 }
 
 // l1.h.0.c.t[i0] = l1.h.0.c.bias[i0] - l1.h.0.c.mean[i0] * l1.h.0.c.s[i0]
-static __global__ void __launch_bounds__(64) k_map_58f2f1dd(const float *__restrict__ p0,
+// p0: l1.h.0.c.bias, p1: l1.h.0.c.mean, p2: l1.h.0.c.s
+static __global__ void __launch_bounds__(64) k_map_e2f0aa7e(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
@@ -1375,9 +1386,10 @@ static __global__ void __launch_bounds__(64) k_map_58f2f1dd(const float *__restr
 }
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_483e19b6(const float *__restrict__ p0,
+// p0: l2.d.var, p1: l2.d.scale
+static __global__ void __launch_bounds__(64) k_map_d6433888(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
@@ -1389,9 +1401,10 @@ static __global__ void __launch_bounds__(64) k_map_483e19b6(const float *__restr
 }
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_1402fab5(const float *__restrict__ p0,
+// p0: l2.d.k, p1: l2.d.s
+static __global__ void __launch_bounds__(64) k_map_f5d29384(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i1 = (int)(id % 64u) * 4;
@@ -1403,9 +1416,10 @@ static __global__ void __launch_bounds__(64) k_map_1402fab5(const float *__restr
 }
 
 // l2.h.a.s[i0] = l2.h.a.scale[i0] * rsqrt(l2.h.a.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_475c8e2b(const float *__restrict__ p0,
+// p0: l2.h.a.scale, p1: l2.h.a.var
+static __global__ void __launch_bounds__(64) k_map_7584f10b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
@@ -1417,9 +1431,10 @@ static __global__ void __launch_bounds__(64) k_map_475c8e2b(const float *__restr
 }
 
 // l2.h.a.c.scaled[i0,i1] = l2.h.a.s[i0] * l2.h.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_abdb68cc(const float *__restrict__ p0,
+// p0: l2.h.a.k, p1: l2.h.a.s
+static __global__ void __launch_bounds__(64) k_map_222ee1f3(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8192u) return;
     const int i1 = (int)(id % 64u) * 4;
@@ -1431,9 +1446,10 @@ static __global__ void __launch_bounds__(64) k_map_abdb68cc(const float *__restr
 }
 
 // l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
-static __global__ void __launch_bounds__(64) k_map_bc0add16(const float *__restrict__ p0,
+// p0: l2.h.a.bias, p1: l2.h.a.mean, p2: l2.h.a.s
+static __global__ void __launch_bounds__(64) k_map_f73e06ce(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
@@ -1445,9 +1461,10 @@ static __global__ void __launch_bounds__(64) k_map_bc0add16(const float *__restr
 }
 
 // l2.h.b.c.part.lines[i0,i1,i2,i3] = l2.h.b.s[i2] * l2.h.b.k[i2,i3,i0,i1]
-static __global__ void __launch_bounds__(256) k_map_ddd5bbec(const float *__restrict__ p0,
+// p0: l2.h.b.k, p1: l2.h.b.s
+static __global__ void __launch_bounds__(256) k_map_b6b4256f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 147456u) return;
     const int i3 = (int)(id % 128u);
@@ -1457,9 +1474,10 @@ static __global__ void __launch_bounds__(256) k_map_ddd5bbec(const float *__rest
 }
 
 // l2.h.c.c.scaled[i0,i1] = l2.h.c.s[i0] * l2.h.c.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_b6223132(const float *__restrict__ p0,
+// p0: l2.h.c.k, p1: l2.h.c.s
+static __global__ void __launch_bounds__(64) k_map_855feb7a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i1 = (int)(id % 32u) * 4;
@@ -1472,10 +1490,11 @@ static __global__ void __launch_bounds__(64) k_map_b6223132(const float *__restr
 
 // l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + (l2.h.c.bias[i0] - l2.h.c.mean[i0]
 //     * l2.h.c.s[i0])
-static __global__ void __launch_bounds__(64) k_map_3d8b6448(const float *__restrict__ p0,
+// p0: l2.d.bias, p1: l2.d.mean, p2: l2.d.s, p3: l2.h.c.bias, p4: l2.h.c.mean, p5: l2.h.c.s
+static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
@@ -1491,9 +1510,10 @@ static __global__ void __launch_bounds__(64) k_map_3d8b6448(const float *__restr
 }
 
 // l2.h.0.b.c.scaled[i0,i1,i2,i3] = l2.h.0.b.s[i0] * l2.h.0.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(128) k_map_ecd9ed6f(const float *__restrict__ p0,
+// p0: l2.h.0.b.k, p1: l2.h.0.b.s
+static __global__ void __launch_bounds__(128) k_map_8102c30e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 36864u) return;
     const int i3 = (int)(id % 288u) * 4;
@@ -1507,9 +1527,9 @@ static __global__ void __launch_bounds__(128) k_map_ecd9ed6f(const float *__rest
 // by basis change F(4x4,3x3)
 // l2.h.0.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l1.h.b.c.g[i0,r0] * l2.h.0.b.c.scaled[i2,i3,r0,r1] *
 //     l1.h.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
@@ -1540,9 +1560,10 @@ static __global__ void __launch_bounds__(64) k_basis_d02528c2(const float *__res
 }
 
 // l2.h.0.a.c.scaled[i0,i1] = l2.h.0.a.s[i0] * l2.h.0.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_3ae9929b(const float *__restrict__ p0,
+// p0: l2.h.0.a.k, p1: l2.h.0.a.s
+static __global__ void __launch_bounds__(64) k_map_13b5bd73(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i1 = (int)(id % 128u) * 4;
@@ -1554,9 +1575,10 @@ static __global__ void __launch_bounds__(64) k_map_3ae9929b(const float *__restr
 }
 
 // l2.h.0.c.t[i0] = l2.h.0.c.bias[i0] - l2.h.0.c.mean[i0] * l2.h.0.c.s[i0]
-static __global__ void __launch_bounds__(64) k_map_49309487(const float *__restrict__ p0,
+// p0: l2.h.0.c.bias, p1: l2.h.0.c.mean, p2: l2.h.0.c.s
+static __global__ void __launch_bounds__(64) k_map_f880efde(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
@@ -1568,9 +1590,10 @@ static __global__ void __launch_bounds__(64) k_map_49309487(const float *__restr
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_2dfa3c0c(const float *__restrict__ p0,
+// p0: l3.d.var, p1: l3.d.scale
+static __global__ void __launch_bounds__(64) k_map_986d755b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
@@ -1582,9 +1605,10 @@ static __global__ void __launch_bounds__(64) k_map_2dfa3c0c(const float *__restr
 }
 
 // l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_082fd5f8(const float *__restrict__ p0,
+// p0: l3.d.k, p1: l3.d.s
+static __global__ void __launch_bounds__(256) k_map_aee9e007(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 131072u) return;
     const int i1 = (int)(id % 128u) * 4;
@@ -1596,9 +1620,10 @@ static __global__ void __launch_bounds__(256) k_map_082fd5f8(const float *__rest
 }
 
 // l3.h.a.c.scaled[i0,i1] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(64) k_map_d12468a1(const float *__restrict__ p0,
+// p0: l3.h.a.k, p1: l3.h.a.s
+static __global__ void __launch_bounds__(64) k_map_35a21f91(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i1 = (int)(id % 128u) * 4;
@@ -1610,9 +1635,10 @@ static __global__ void __launch_bounds__(64) k_map_d12468a1(const float *__restr
 }
 
 // l3.h.b.c.lines[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i3,i1,i2]
-static __global__ void __launch_bounds__(256) k_map_5ae268ff(const float *__restrict__ p0,
+// p0: l3.h.b.k, p1: l3.h.b.s
+static __global__ void __launch_bounds__(256) k_map_c44c51e8(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 589824u) return;
     const int i3 = (int)(id % 256u);
@@ -1622,9 +1648,10 @@ static __global__ void __launch_bounds__(256) k_map_5ae268ff(const float *__rest
 }
 
 // l3.h.c.c.scaled[i0,i1] = l3.h.c.s[i0] * l3.h.c.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(128) k_map_aa4faf3c(const float *__restrict__ p0,
+// p0: l3.h.c.k, p1: l3.h.c.s
+static __global__ void __launch_bounds__(128) k_map_f9b7babd(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 65536u) return;
     const int i1 = (int)(id % 64u) * 4;
@@ -1637,10 +1664,11 @@ static __global__ void __launch_bounds__(128) k_map_aa4faf3c(const float *__rest
 
 // l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + (l3.h.c.bias[i0] - l3.h.c.mean[i0]
 //     * l3.h.c.s[i0])
-static __global__ void __launch_bounds__(64) k_map_b9529674(const float *__restrict__ p0,
+// p0: l3.d.bias, p1: l3.d.mean, p2: l3.d.s, p3: l3.h.c.bias, p4: l3.h.c.mean, p5: l3.h.c.s
+static __global__ void __launch_bounds__(64) k_map_e7f08a25(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
@@ -1656,9 +1684,10 @@ static __global__ void __launch_bounds__(64) k_map_b9529674(const float *__restr
 }
 
 // l3.h.0.b.c.scaled[i0,i1,i2,i3] = l3.h.0.b.s[i0] * l3.h.0.b.k[i0,i1,i2,i3]
-static __global__ void __launch_bounds__(256) k_map_8ef2d1e2(const float *__restrict__ p0,
+// p0: l3.h.0.b.k, p1: l3.h.0.b.s
+static __global__ void __launch_bounds__(256) k_map_6b4ca383(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 147456u) return;
     const int i3 = (int)(id % 576u) * 4;
@@ -1683,9 +1712,9 @@ static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l3.h.0.b.c.filter[i0,i1,i2,i3] = sum(r0,r1) l3.h.0.b.c.g[i0,r0] * l3.h.0.b.c.scaled[i2,i3,r0,r1]
 //     * l3.h.0.b.c.g[i1,r1]
-static __global__ void __launch_bounds__(128) k_basis_29cdfabb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_basis_f30c815a(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 65536u) return;
     const int i3 = (int)(id % 256u);
@@ -1716,9 +1745,10 @@ static __global__ void __launch_bounds__(128) k_basis_29cdfabb(const float *__re
 }
 
 // l3.h.0.a.c.scaled[i0,i1] = l3.h.0.a.s[i0] * l3.h.0.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(128) k_map_9f959f1d(const float *__restrict__ p0,
+// p0: l3.h.0.a.k, p1: l3.h.0.a.s
+static __global__ void __launch_bounds__(128) k_map_b2d0c806(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 65536u) return;
     const int i1 = (int)(id % 256u) * 4;
@@ -1730,9 +1760,10 @@ static __global__ void __launch_bounds__(128) k_map_9f959f1d(const float *__rest
 }
 
 // l3.h.0.c.t[i0] = l3.h.0.c.bias[i0] - l3.h.0.c.mean[i0] * l3.h.0.c.s[i0]
-static __global__ void __launch_bounds__(64) k_map_3e73f02d(const float *__restrict__ p0,
+// p0: l3.h.0.c.bias, p1: l3.h.0.c.mean, p2: l3.h.0.c.s
+static __global__ void __launch_bounds__(64) k_map_5e3e6a3a(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
@@ -1744,9 +1775,10 @@ static __global__ void __launch_bounds__(64) k_map_3e73f02d(const float *__restr
 }
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
-static __global__ void __launch_bounds__(64) k_map_136cc498(const float *__restrict__ p0,
+// p0: l4.d.var, p1: l4.d.scale
+static __global__ void __launch_bounds__(64) k_map_e05f63e9(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
@@ -1758,9 +1790,10 @@ static __global__ void __launch_bounds__(64) k_map_136cc498(const float *__restr
 }
 
 // l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_7e3f4061(const float *__restrict__ p0,
+// p0: l4.d.k, p1: l4.d.s
+static __global__ void __launch_bounds__(256) k_map_4f47847b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 524288u) return;
     const int i1 = (int)(id % 256u) * 4;
@@ -1772,9 +1805,10 @@ static __global__ void __launch_bounds__(256) k_map_7e3f4061(const float *__rest
 }
 
 // l4.h.a.c.scaled[i0,i1] = l4.h.a.s[i0] * l4.h.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_c64bd7ff(const float *__restrict__ p0,
+// p0: l4.h.a.k, p1: l4.h.a.s
+static __global__ void __launch_bounds__(256) k_map_a9e6e7ca(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 131072u) return;
     const int i1 = (int)(id % 256u) * 4;
@@ -1786,9 +1820,10 @@ static __global__ void __launch_bounds__(256) k_map_c64bd7ff(const float *__rest
 }
 
 // l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
-static __global__ void __launch_bounds__(256) k_map_a734fca2(const float *__restrict__ p0,
+// p0: l4.h.b.k, p1: l4.h.b.s
+static __global__ void __launch_bounds__(256) k_map_7fc05e22(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 2359296u) return;
     const int i3 = (int)(id % 512u);
@@ -1798,9 +1833,10 @@ static __global__ void __launch_bounds__(256) k_map_a734fca2(const float *__rest
 }
 
 // l4.h.c.c.scaled[i0,i1] = l4.h.c.s[i0] * l4.h.c.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_e414b945(const float *__restrict__ p0,
+// p0: l4.h.c.k, p1: l4.h.c.s
+static __global__ void __launch_bounds__(256) k_map_104d1fd3(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 262144u) return;
     const int i1 = (int)(id % 128u) * 4;
@@ -1813,10 +1849,11 @@ static __global__ void __launch_bounds__(256) k_map_e414b945(const float *__rest
 
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.c.bias[i0] - l4.h.c.mean[i0]
 //     * l4.h.c.s[i0])
-static __global__ void __launch_bounds__(64) k_map_503f0895(const float *__restrict__ p0,
+// p0: l4.d.bias, p1: l4.d.mean, p2: l4.d.s, p3: l4.h.c.bias, p4: l4.h.c.mean, p5: l4.h.c.s
+static __global__ void __launch_bounds__(64) k_map_f56387c5(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
@@ -1832,9 +1869,10 @@ static __global__ void __launch_bounds__(64) k_map_503f0895(const float *__restr
 }
 
 // l4.h.0.a.c.scaled[i0,i1] = l4.h.0.a.s[i0] * l4.h.0.a.k[i0,i1,0,0]
-static __global__ void __launch_bounds__(256) k_map_83e4adad(const float *__restrict__ p0,
+// p0: l4.h.0.a.k, p1: l4.h.0.a.s
+static __global__ void __launch_bounds__(256) k_map_cc8cef7c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 262144u) return;
     const int i1 = (int)(id % 512u) * 4;
@@ -1846,9 +1884,10 @@ static __global__ void __launch_bounds__(256) k_map_83e4adad(const float *__rest
 }
 
 // l4.h.0.c.t[i0] = l4.h.0.c.bias[i0] - l4.h.0.c.mean[i0] * l4.h.0.c.s[i0]
-static __global__ void __launch_bounds__(64) k_map_34a83ab5(const float *__restrict__ p0,
+// p0: l4.h.0.c.bias, p1: l4.h.0.c.mean, p2: l4.h.0.c.s
+static __global__ void __launch_bounds__(64) k_map_f524daa1(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
@@ -1862,6 +1901,7 @@ static __global__ void __launch_bounds__(64) k_map_34a83ab5(const float *__restr
 // stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
+// p0: stem.c.scaled, p1: x, p2: stem.t
 static __global__ void __launch_bounds__(256) k_product_ed4a6144(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
@@ -1900,9 +1940,9 @@ static __global__ void __launch_bounds__(256) k_product_ed4a6144(const float *__
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
 //     0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(128) k_reduce_0d7103f7(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_0d108d3d(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 14u) * 4;
@@ -1957,9 +1997,9 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l1.h.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.h.b.c.bt[i0,r0]
 //     * l1.h.b.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad l1.h.r 0
-static __global__ void __launch_bounds__(64) k_basis_9a213487(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_5750835a(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 14u);
@@ -2013,9 +2053,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.h.b.c[0,i1,i2,i3] = sum(r0,r1) l1.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.h.b.c.at[i2%4,r0] *
 //     l1.h.b.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.h.t[0,i1,i2,i3] = relu(l1.h.b.c[0,i1,i2,i3] + l1.h.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_510fede9(const float *p0,
+// p0: l1.h.b.c.product, p1: l1.h.b.t
+static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
@@ -2049,6 +2090,7 @@ static __global__ void __launch_bounds__(64) k_basis_510fede9(const float *p0,
 // by summation splitting (r0 inside), variable substitution
 // l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
+// p0: l2.h.b.c.part.lines, p1: l2.h.r
 static __global__ void __launch_bounds__(256) k_product_9204cce8(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
@@ -2086,9 +2128,10 @@ static __global__ void __launch_bounds__(256) k_product_9204cce8(const float *__
 // by summation splitting
 // l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.part[r0,r1,i1,i2,i3]
 // l2.h.t[0,i1,i2,i3] = relu(l2.h.b.c[0,i1,i2,i3] + l2.h.b.t[i1])
-static __global__ void __launch_bounds__(64) k_reduce_48040b4a(const float *p0,
+// p0: l2.h.b.c.part, p1: l2.h.b.t
+static __global__ void __launch_bounds__(64) k_reduce_cc348234(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 196u) * 4;
@@ -2110,9 +2153,9 @@ static __global__ void __launch_bounds__(64) k_reduce_48040b4a(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.0.r[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     l1.h.b.c.bt[i0,r0] * l1.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.h.0.r 0
-static __global__ void __launch_bounds__(64) k_basis_3439b67a(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 6272u) return;
     const int i4 = (int)(id % 7u);
@@ -2151,9 +2194,10 @@ static __global__ void __launch_bounds__(64) k_basis_3439b67a(const float *p0,
 // l2.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.0.b.c.product[r0,r1,i1,i2/4,i3/4] *
 //     l1.h.b.c.at[i2%4,r0] * l1.h.b.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.h.0.t[0,i1,i2,i3] = relu(l2.h.0.b.c[0,i1,i2,i3] + l2.h.0.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_c08f0b06(const float *p0,
+// p0: l2.h.0.b.c.product, p1: l2.h.0.b.t
+static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
@@ -2188,6 +2232,7 @@ static __global__ void __launch_bounds__(64) k_basis_c08f0b06(const float *p0,
 // l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l3.h.r 0
+// p0: l3.h.b.c.lines, p1: l3.h.r
 static __global__ void __launch_bounds__(256) k_product_93fc3e7d(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
@@ -2226,9 +2271,10 @@ static __global__ void __launch_bounds__(256) k_product_93fc3e7d(const float *__
 
 // l3.h.b.c[0,i1,i2,i3] = sum(r0) l3.h.b.c.parts[r0,0,i1,i2,i3]
 // l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
-static __global__ void __launch_bounds__(128) k_reduce_26ca0e39(const float *p0,
+// p0: l3.h.b.c.parts, p1: l3.h.b.t
+static __global__ void __launch_bounds__(128) k_reduce_d65b6a2e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 196u);
@@ -2256,9 +2302,9 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l3.h.0.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.0.r[0,i2,2*i3+r0-1,2*i4+r1-1] *
 //     l3.h.0.b.c.bt[i0,r0] * l3.h.0.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.0.r 0
-static __global__ void __launch_bounds__(64) k_basis_35ce91cf(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_d466199c(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 7u);
@@ -2307,9 +2353,10 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // l3.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.0.b.c.product[r0,r1,i1,i2/2,i3/2] *
 //     l3.h.0.b.c.at[i2%2,r0] * l3.h.0.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.h.0.t[0,i1,i2,i3] = relu(l3.h.0.b.c[0,i1,i2,i3] + l3.h.0.b.t[i1])
-static __global__ void __launch_bounds__(64) k_basis_d49042cd(const float *p0,
+// p0: l3.h.0.b.c.product, p1: l3.h.0.b.t
+static __global__ void __launch_bounds__(64) k_basis_4d72e339(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 7u);
@@ -2343,6 +2390,7 @@ static __global__ void __launch_bounds__(64) k_basis_d49042cd(const float *p0,
 // l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
+// p0: l4.h.b.c.lines, p1: l4.h.r
 static __global__ void __launch_bounds__(256) k_product_b34892fe(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
@@ -2380,9 +2428,10 @@ static __global__ void __launch_bounds__(256) k_product_b34892fe(const float *__
 
 // l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
 // l4.h.t[0,i1,i2,i3] = relu(l4.h.b.c[0,i1,i2,i3] + l4.h.b.t[i1])
-static __global__ void __launch_bounds__(64) k_reduce_2c48b785(const float *p0,
+// p0: l4.h.b.c.parts, p1: l4.h.b.t
+static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)(id % 49u);
@@ -2399,6 +2448,7 @@ static __global__ void __launch_bounds__(64) k_reduce_2c48b785(const float *p0,
 // l4.h.0.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.0.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
 //     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.0.r 0
+// p0: l4.h.0.b.c.lines, p1: l4.h.0.r
 static __global__ void __launch_bounds__(256) k_product_1e3de578(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
@@ -2438,10 +2488,10 @@ static __global__ void __launch_bounds__(256) k_product_1e3de578(const float *__
 
 // f.sum[0,i1] = sum(r0,r1) l4.h.1[0,i1,r0,r1]
 // f[0,i1] = f.sum[0,i1] / 49
-static __global__ void __launch_bounds__(32) k_reduce_a7fb52c0(const float *p0,
+static __global__ void __launch_bounds__(32) k_reduce_8a1ece7b(const float *p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 2048u) return;
     const int i1 = (int)id;
@@ -2459,6 +2509,7 @@ static __global__ void __launch_bounds__(32) k_reduce_a7fb52c0(const float *p0,
 
 // y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
 // y[0,i1] = y.sum[0,i1] + bias[i1]
+// p0: fc, p1: f, p2: bias
 static __global__ void __launch_bounds__(256) k_reduce_370fba15(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][2];
@@ -2612,20 +2663,15 @@ static int conv_describe(resnet50 *m, conv_call *c, const conv_size *s) {
     return 0;
 }
 
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(resnet50 *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+// The first of the library's offers that fits the workspace and gives the same bits on every run;
+// `only`: the algorithm that it has to be, or -1.
+template <class Offer>
+static int conv_first(resnet50 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
         if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 10641408) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
+        if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
         return 0;
@@ -2633,27 +2679,16 @@ static int conv_choose_forward(resnet50 *m, conv_call *c, const conv_size *s) {
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
-static int conv_choose_data(resnet50 *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
+static int conv_open(resnet50 *m, conv_call *c, const conv_size *s) {
+    cudnnConvolutionFwdAlgoPerf_t p[8];
+    // An identity activation is only supported with this algorithm.
+    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
+    int n = 0, r = conv_describe(m, c, s);
+    if (r) return r;
     CUDNN_CALL(
         m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 10641408) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(resnet50 *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+    return conv_first(m, c, s, p, n, only);
 }
 
 static void conv_close(conv_call *c) {
@@ -2672,12 +2707,7 @@ static int conv_run(resnet50 *m, int k, const float *x, const float *w, const fl
     const float one = 1.f, zero = 0.f;
     const conv_size *s = &conv_sizes[k];
     const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
+    if (s->fused)
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionBiasActivationForward(
                        m->cudnn, &one, c->x, x, c->w, w, c->conv,
@@ -2779,370 +2809,370 @@ static int launch(resnet50 *m, int when, void (*kernel)(P...), const char *name,
 }
 
 // ---- create -------------------------------------------------------------------------------------
-static int prepare_weights_1(resnet50 *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
+static int prepare_weights_from_stem_s(resnet50 *m, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
-    CALL(launch(m, ORDERED, k_map_01b14ee1, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
+    CALL(launch(m, ORDERED, k_map_3e46c286, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
         v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
+    CALL(launch(m, ORDERED, k_map_69d19039, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.b.s", 1, 64, stream, v_l1_h_b_var, v_l1_h_b_scale,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.b.s", 1, 64, stream, v_l1_h_b_var, v_l1_h_b_scale,
         v_l1_h_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.b.c.scaled", 144, 64, stream, v_l1_h_b_k,
+    CALL(launch(m, ORDERED, k_map_012510fa, "l1.h.b.c.scaled", 144, 64, stream, v_l1_h_b_k,
         v_l1_h_b_s, v_l1_h_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.h.b.c.filter", 64, 64, stream, v_l1_h_b_c_scaled,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.h.b.c.filter", 64, 64, stream, v_l1_h_b_c_scaled,
         v_l1_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.a.s", 1, 64, stream, v_l1_h_a_var, v_l1_h_a_scale,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.a.s", 1, 64, stream, v_l1_h_a_var, v_l1_h_a_scale,
         v_l1_h_a_s));
-    CALL(launch(m, ORDERED, k_map_2d1c076a, "l1.h.a.c.scaled", 16, 64, stream, v_l1_h_a_k,
+    CALL(launch(m, ORDERED, k_map_1a867ba6, "l1.h.a.c.scaled", 16, 64, stream, v_l1_h_a_k,
         v_l1_h_a_s, v_l1_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.h.a.t", 1, 64, stream, v_l1_h_a_bias, v_l1_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.h.a.t", 1, 64, stream, v_l1_h_a_bias, v_l1_h_a_mean,
         v_l1_h_a_s, v_l1_h_a_t));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.h.b.t", 1, 64, stream, v_l1_h_b_bias, v_l1_h_b_mean,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.h.b.t", 1, 64, stream, v_l1_h_b_bias, v_l1_h_b_mean,
         v_l1_h_b_s, v_l1_h_b_t));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.d.s", 1, 64, stream, v_l1_d_scale, v_l1_d_var,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l1.d.s", 1, 64, stream, v_l1_d_scale, v_l1_d_var,
         v_l1_d_s));
-    CALL(launch(m, ORDERED, k_map_b854b450, "l1.d.c.scaled", 64, 64, stream, v_l1_d_k, v_l1_d_s,
+    CALL(launch(m, ORDERED, k_map_33d6e981, "l1.d.c.scaled", 64, 64, stream, v_l1_d_k, v_l1_d_s,
         v_l1_d_c_weights));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.c.s", 1, 64, stream, v_l1_h_c_scale, v_l1_h_c_var,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l1.h.c.s", 1, 64, stream, v_l1_h_c_scale, v_l1_h_c_var,
         v_l1_h_c_s));
-    CALL(launch(m, ORDERED, k_map_b854b450, "l1.h.c.c.scaled", 64, 64, stream, v_l1_h_c_k,
+    CALL(launch(m, ORDERED, k_map_33d6e981, "l1.h.c.c.scaled", 64, 64, stream, v_l1_h_c_k,
         v_l1_h_c_s, v_l1_d_c_weights + 64));
-    CALL(launch(m, ORDERED, k_map_01aa345b, "l1.h.const", 1, 64, stream, v_l1_d_bias, v_l1_d_mean,
+    CALL(launch(m, ORDERED, k_map_a6a0ae4d, "l1.h.const", 1, 64, stream, v_l1_d_bias, v_l1_d_mean,
         v_l1_d_s, v_l1_h_c_bias, v_l1_h_c_mean, v_l1_h_c_s, v_l1_h_const));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.0.b.s", 1, 64, stream, v_l1_h_0_b_var,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.0.b.s", 1, 64, stream, v_l1_h_0_b_var,
         v_l1_h_0_b_scale, v_l1_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.0.b.c.scaled", 144, 64, stream, v_l1_h_0_b_k,
+    CALL(launch(m, ORDERED, k_map_012510fa, "l1.h.0.b.c.scaled", 144, 64, stream, v_l1_h_0_b_k,
         v_l1_h_0_b_s, v_l1_h_0_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.h.0.b.c.filter", 64, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.h.0.b.c.filter", 64, 64, stream,
         v_l1_h_0_b_c_scaled, v_l1_h_0_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.0.a.s", 1, 64, stream, v_l1_h_0_a_var,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.0.a.s", 1, 64, stream, v_l1_h_0_a_var,
         v_l1_h_0_a_scale, v_l1_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_9d3d8b7e, "l1.h.0.a.c.scaled", 64, 64, stream, v_l1_h_0_a_k,
+    CALL(launch(m, ORDERED, k_map_d1744417, "l1.h.0.a.c.scaled", 64, 64, stream, v_l1_h_0_a_k,
         v_l1_h_0_a_s, v_l1_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.h.0.a.t", 1, 64, stream, v_l1_h_0_a_bias,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.h.0.a.t", 1, 64, stream, v_l1_h_0_a_bias,
         v_l1_h_0_a_mean, v_l1_h_0_a_s, v_l1_h_0_a_t));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.h.0.b.t", 1, 64, stream, v_l1_h_0_b_bias,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.h.0.b.t", 1, 64, stream, v_l1_h_0_b_bias,
         v_l1_h_0_b_mean, v_l1_h_0_b_s, v_l1_h_0_b_t));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.0.c.s", 1, 64, stream, v_l1_h_0_c_scale,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l1.h.0.c.s", 1, 64, stream, v_l1_h_0_c_scale,
         v_l1_h_0_c_var, v_l1_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.0.c.c.scaled", 64, 64, stream, v_l1_h_0_c_k,
+    CALL(launch(m, ORDERED, k_map_784a0bb0, "l1.h.0.c.c.scaled", 64, 64, stream, v_l1_h_0_c_k,
         v_l1_h_0_c_s, v_l1_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l1.h.0.c.t", 1, 64, stream, v_l1_h_0_c_bias,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l1.h.0.c.t", 1, 64, stream, v_l1_h_0_c_bias,
         v_l1_h_0_c_mean, v_l1_h_0_c_s, v_l1_h_0_c_t));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.1.b.s", 1, 64, stream, v_l1_h_1_b_var,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.1.b.s", 1, 64, stream, v_l1_h_1_b_var,
         v_l1_h_1_b_scale, v_l1_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_4d1f415c, "l1.h.1.b.c.scaled", 144, 64, stream, v_l1_h_1_b_k,
+    return 0;
+}
+
+static int prepare_weights_from_l1_h_1_b_c_scaled(resnet50 *m, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_map_012510fa, "l1.h.1.b.c.scaled", 144, 64, stream, v_l1_h_1_b_k,
         v_l1_h_1_b_s, v_l1_h_1_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "l1.h.1.b.c.filter", 64, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "l1.h.1.b.c.filter", 64, 64, stream,
         v_l1_h_1_b_c_scaled, v_l1_h_1_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_c9eb84ba, "l1.h.1.a.s", 1, 64, stream, v_l1_h_1_a_var,
+    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.1.a.s", 1, 64, stream, v_l1_h_1_a_var,
         v_l1_h_1_a_scale, v_l1_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_9d3d8b7e, "l1.h.1.a.c.scaled", 64, 64, stream, v_l1_h_1_a_k,
+    CALL(launch(m, ORDERED, k_map_d1744417, "l1.h.1.a.c.scaled", 64, 64, stream, v_l1_h_1_a_k,
         v_l1_h_1_a_s, v_l1_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.h.1.a.t", 1, 64, stream, v_l1_h_1_a_bias,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.h.1.a.t", 1, 64, stream, v_l1_h_1_a_bias,
         v_l1_h_1_a_mean, v_l1_h_1_a_s, v_l1_h_1_a_t));
-    CALL(launch(m, ORDERED, k_map_e6a4aae0, "l1.h.1.b.t", 1, 64, stream, v_l1_h_1_b_bias,
+    CALL(launch(m, ORDERED, k_map_69d19039, "l1.h.1.b.t", 1, 64, stream, v_l1_h_1_b_bias,
         v_l1_h_1_b_mean, v_l1_h_1_b_s, v_l1_h_1_b_t));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l1.h.1.c.s", 1, 64, stream, v_l1_h_1_c_scale,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l1.h.1.c.s", 1, 64, stream, v_l1_h_1_c_scale,
         v_l1_h_1_c_var, v_l1_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_0ac57fc5, "l1.h.1.c.c.scaled", 64, 64, stream, v_l1_h_1_c_k,
+    CALL(launch(m, ORDERED, k_map_784a0bb0, "l1.h.1.c.c.scaled", 64, 64, stream, v_l1_h_1_c_k,
         v_l1_h_1_c_s, v_l1_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l1.h.1.c.t", 1, 64, stream, v_l1_h_1_c_bias,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l1.h.1.c.t", 1, 64, stream, v_l1_h_1_c_bias,
         v_l1_h_1_c_mean, v_l1_h_1_c_s, v_l1_h_1_c_t));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.d.s", 2, 64, stream, v_l2_d_var, v_l2_d_scale,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l2.d.s", 2, 64, stream, v_l2_d_var, v_l2_d_scale,
         v_l2_d_s));
-    CALL(launch(m, ORDERED, k_map_1402fab5, "l2.d.c.scaled", 512, 64, stream, v_l2_d_k, v_l2_d_s,
+    CALL(launch(m, ORDERED, k_map_f5d29384, "l2.d.c.scaled", 512, 64, stream, v_l2_d_k, v_l2_d_s,
         v_l2_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
         v_l2_h_a_s));
-    CALL(launch(m, ORDERED, k_map_abdb68cc, "l2.h.a.c.scaled", 128, 64, stream, v_l2_h_a_k,
+    CALL(launch(m, ORDERED, k_map_222ee1f3, "l2.h.a.c.scaled", 128, 64, stream, v_l2_h_a_k,
         v_l2_h_a_s, v_l2_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
         v_l2_h_a_s, v_l2_h_a_t));
-    return 0;
-}
-
-static int prepare_weights_2(resnet50 *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
         v_l2_h_b_s));
-    CALL(launch(m, ORDERED, k_map_ddd5bbec, "l2.h.b.c.part.lines", 576, 256, stream, v_l2_h_b_k,
+    CALL(launch(m, ORDERED, k_map_b6b4256f, "l2.h.b.c.part.lines", 576, 256, stream, v_l2_h_b_k,
         v_l2_h_b_s, v_l2_h_b_c_part_lines));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.b.t", 1, 64, stream, v_l2_h_b_bias, v_l2_h_b_mean,
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.b.t", 1, 64, stream, v_l2_h_b_bias, v_l2_h_b_mean,
         v_l2_h_b_s, v_l2_h_b_t));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.c.s", 2, 64, stream, v_l2_h_c_var, v_l2_h_c_scale,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l2.h.c.s", 2, 64, stream, v_l2_h_c_var, v_l2_h_c_scale,
         v_l2_h_c_s));
-    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.c.c.scaled", 256, 64, stream, v_l2_h_c_k,
+    CALL(launch(m, ORDERED, k_map_855feb7a, "l2.h.c.c.scaled", 256, 64, stream, v_l2_h_c_k,
         v_l2_h_c_s, v_l2_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_3d8b6448, "l2.h.const", 2, 64, stream, v_l2_d_bias, v_l2_d_mean,
+    CALL(launch(m, ORDERED, k_map_0978d495, "l2.h.const", 2, 64, stream, v_l2_d_bias, v_l2_d_mean,
         v_l2_d_s, v_l2_h_c_bias, v_l2_h_c_mean, v_l2_h_c_s, v_l2_h_const));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.0.b.s", 1, 64, stream, v_l2_h_0_b_scale,
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.0.b.s", 1, 64, stream, v_l2_h_0_b_scale,
         v_l2_h_0_b_var, v_l2_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.0.b.c.scaled", 288, 128, stream, v_l2_h_0_b_k,
+    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.h.0.b.c.scaled", 288, 128, stream, v_l2_h_0_b_k,
         v_l2_h_0_b_s, v_l2_h_0_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.h.0.b.c.filter", 256, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.0.b.c.filter", 256, 64, stream,
         v_l2_h_0_b_c_scaled, v_l2_h_0_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.0.a.s", 1, 64, stream, v_l2_h_0_a_scale,
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.0.a.s", 1, 64, stream, v_l2_h_0_a_scale,
         v_l2_h_0_a_var, v_l2_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.0.a.c.scaled", 256, 64, stream, v_l2_h_0_a_k,
+    CALL(launch(m, ORDERED, k_map_13b5bd73, "l2.h.0.a.c.scaled", 256, 64, stream, v_l2_h_0_a_k,
         v_l2_h_0_a_s, v_l2_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.0.a.t", 1, 64, stream, v_l2_h_0_a_bias,
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.0.a.t", 1, 64, stream, v_l2_h_0_a_bias,
         v_l2_h_0_a_mean, v_l2_h_0_a_s, v_l2_h_0_a_t));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.0.b.t", 1, 64, stream, v_l2_h_0_b_bias,
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.0.b.t", 1, 64, stream, v_l2_h_0_b_bias,
         v_l2_h_0_b_mean, v_l2_h_0_b_s, v_l2_h_0_b_t));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.0.c.s", 2, 64, stream, v_l2_h_0_c_var,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l2.h.0.c.s", 2, 64, stream, v_l2_h_0_c_var,
         v_l2_h_0_c_scale, v_l2_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.0.c.c.scaled", 256, 64, stream, v_l2_h_0_c_k,
+    return 0;
+}
+
+static int prepare_weights_from_l2_h_0_c_c_scaled(resnet50 *m, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_map_855feb7a, "l2.h.0.c.c.scaled", 256, 64, stream, v_l2_h_0_c_k,
         v_l2_h_0_c_s, v_l2_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_49309487, "l2.h.0.c.t", 2, 64, stream, v_l2_h_0_c_bias,
+    CALL(launch(m, ORDERED, k_map_f880efde, "l2.h.0.c.t", 2, 64, stream, v_l2_h_0_c_bias,
         v_l2_h_0_c_mean, v_l2_h_0_c_s, v_l2_h_0_c_t));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.1.b.s", 1, 64, stream, v_l2_h_1_b_scale,
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.1.b.s", 1, 64, stream, v_l2_h_1_b_scale,
         v_l2_h_1_b_var, v_l2_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.1.b.c.scaled", 288, 128, stream, v_l2_h_1_b_k,
+    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.h.1.b.c.scaled", 288, 128, stream, v_l2_h_1_b_k,
         v_l2_h_1_b_s, v_l2_h_1_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.h.1.b.c.filter", 256, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.1.b.c.filter", 256, 64, stream,
         v_l2_h_1_b_c_scaled, v_l2_h_1_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.1.a.s", 1, 64, stream, v_l2_h_1_a_scale,
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.1.a.s", 1, 64, stream, v_l2_h_1_a_scale,
         v_l2_h_1_a_var, v_l2_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.1.a.c.scaled", 256, 64, stream, v_l2_h_1_a_k,
+    CALL(launch(m, ORDERED, k_map_13b5bd73, "l2.h.1.a.c.scaled", 256, 64, stream, v_l2_h_1_a_k,
         v_l2_h_1_a_s, v_l2_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.1.a.t", 1, 64, stream, v_l2_h_1_a_bias,
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.1.a.t", 1, 64, stream, v_l2_h_1_a_bias,
         v_l2_h_1_a_mean, v_l2_h_1_a_s, v_l2_h_1_a_t));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.1.b.t", 1, 64, stream, v_l2_h_1_b_bias,
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.1.b.t", 1, 64, stream, v_l2_h_1_b_bias,
         v_l2_h_1_b_mean, v_l2_h_1_b_s, v_l2_h_1_b_t));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.1.c.s", 2, 64, stream, v_l2_h_1_c_var,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l2.h.1.c.s", 2, 64, stream, v_l2_h_1_c_var,
         v_l2_h_1_c_scale, v_l2_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.1.c.c.scaled", 256, 64, stream, v_l2_h_1_c_k,
+    CALL(launch(m, ORDERED, k_map_855feb7a, "l2.h.1.c.c.scaled", 256, 64, stream, v_l2_h_1_c_k,
         v_l2_h_1_c_s, v_l2_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_49309487, "l2.h.1.c.t", 2, 64, stream, v_l2_h_1_c_bias,
+    CALL(launch(m, ORDERED, k_map_f880efde, "l2.h.1.c.t", 2, 64, stream, v_l2_h_1_c_bias,
         v_l2_h_1_c_mean, v_l2_h_1_c_s, v_l2_h_1_c_t));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.2.b.s", 1, 64, stream, v_l2_h_2_b_scale,
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.2.b.s", 1, 64, stream, v_l2_h_2_b_scale,
         v_l2_h_2_b_var, v_l2_h_2_b_s));
-    CALL(launch(m, ORDERED, k_map_ecd9ed6f, "l2.h.2.b.c.scaled", 288, 128, stream, v_l2_h_2_b_k,
+    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.h.2.b.c.scaled", 288, 128, stream, v_l2_h_2_b_k,
         v_l2_h_2_b_s, v_l2_h_2_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_d02528c2, "l2.h.2.b.c.filter", 256, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.2.b.c.filter", 256, 64, stream,
         v_l2_h_2_b_c_scaled, v_l2_h_2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_475c8e2b, "l2.h.2.a.s", 1, 64, stream, v_l2_h_2_a_scale,
+    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.2.a.s", 1, 64, stream, v_l2_h_2_a_scale,
         v_l2_h_2_a_var, v_l2_h_2_a_s));
-    CALL(launch(m, ORDERED, k_map_3ae9929b, "l2.h.2.a.c.scaled", 256, 64, stream, v_l2_h_2_a_k,
+    CALL(launch(m, ORDERED, k_map_13b5bd73, "l2.h.2.a.c.scaled", 256, 64, stream, v_l2_h_2_a_k,
         v_l2_h_2_a_s, v_l2_h_2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.2.a.t", 1, 64, stream, v_l2_h_2_a_bias,
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.2.a.t", 1, 64, stream, v_l2_h_2_a_bias,
         v_l2_h_2_a_mean, v_l2_h_2_a_s, v_l2_h_2_a_t));
-    CALL(launch(m, ORDERED, k_map_bc0add16, "l2.h.2.b.t", 1, 64, stream, v_l2_h_2_b_bias,
+    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.2.b.t", 1, 64, stream, v_l2_h_2_b_bias,
         v_l2_h_2_b_mean, v_l2_h_2_b_s, v_l2_h_2_b_t));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l2.h.2.c.s", 2, 64, stream, v_l2_h_2_c_var,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l2.h.2.c.s", 2, 64, stream, v_l2_h_2_c_var,
         v_l2_h_2_c_scale, v_l2_h_2_c_s));
-    CALL(launch(m, ORDERED, k_map_b6223132, "l2.h.2.c.c.scaled", 256, 64, stream, v_l2_h_2_c_k,
+    CALL(launch(m, ORDERED, k_map_855feb7a, "l2.h.2.c.c.scaled", 256, 64, stream, v_l2_h_2_c_k,
         v_l2_h_2_c_s, v_l2_h_2_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_49309487, "l2.h.2.c.t", 2, 64, stream, v_l2_h_2_c_bias,
+    CALL(launch(m, ORDERED, k_map_f880efde, "l2.h.2.c.t", 2, 64, stream, v_l2_h_2_c_bias,
         v_l2_h_2_c_mean, v_l2_h_2_c_s, v_l2_h_2_c_t));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.d.s", 4, 64, stream, v_l3_d_var, v_l3_d_scale,
+    CALL(launch(m, ORDERED, k_map_986d755b, "l3.d.s", 4, 64, stream, v_l3_d_var, v_l3_d_scale,
         v_l3_d_s));
-    CALL(launch(m, ORDERED, k_map_082fd5f8, "l3.d.c.scaled", 512, 256, stream, v_l3_d_k, v_l3_d_s,
+    CALL(launch(m, ORDERED, k_map_aee9e007, "l3.d.c.scaled", 512, 256, stream, v_l3_d_k, v_l3_d_s,
         v_l3_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
         v_l3_h_a_s));
-    CALL(launch(m, ORDERED, k_map_d12468a1, "l3.h.a.c.scaled", 512, 64, stream, v_l3_h_a_k,
+    CALL(launch(m, ORDERED, k_map_35a21f91, "l3.h.a.c.scaled", 512, 64, stream, v_l3_h_a_k,
         v_l3_h_a_s, v_l3_h_a_c_scaled));
-    return 0;
-}
-
-static int prepare_weights_3(resnet50 *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
         v_l3_h_a_s, v_l3_h_a_t));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
         v_l3_h_b_s));
-    CALL(launch(m, ORDERED, k_map_5ae268ff, "l3.h.b.c.lines", 2304, 256, stream, v_l3_h_b_k,
+    CALL(launch(m, ORDERED, k_map_c44c51e8, "l3.h.b.c.lines", 2304, 256, stream, v_l3_h_b_k,
         v_l3_h_b_s, v_l3_h_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.b.t", 1, 64, stream, v_l3_h_b_bias, v_l3_h_b_mean,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.b.t", 1, 64, stream, v_l3_h_b_bias, v_l3_h_b_mean,
         v_l3_h_b_s, v_l3_h_b_t));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.c.s", 4, 64, stream, v_l3_h_c_var, v_l3_h_c_scale,
+    CALL(launch(m, ORDERED, k_map_986d755b, "l3.h.c.s", 4, 64, stream, v_l3_h_c_var, v_l3_h_c_scale,
         v_l3_h_c_s));
-    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.c.c.scaled", 512, 128, stream, v_l3_h_c_k,
+    return 0;
+}
+
+static int prepare_weights_from_l3_h_c_c_scaled(resnet50 *m, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_map_f9b7babd, "l3.h.c.c.scaled", 512, 128, stream, v_l3_h_c_k,
         v_l3_h_c_s, v_l3_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_b9529674, "l3.h.const", 4, 64, stream, v_l3_d_bias, v_l3_d_mean,
+    CALL(launch(m, ORDERED, k_map_e7f08a25, "l3.h.const", 4, 64, stream, v_l3_d_bias, v_l3_d_mean,
         v_l3_d_s, v_l3_h_c_bias, v_l3_h_c_mean, v_l3_h_c_s, v_l3_h_const));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.0.b.s", 1, 64, stream, v_l3_h_0_b_scale,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.0.b.s", 1, 64, stream, v_l3_h_0_b_scale,
         v_l3_h_0_b_var, v_l3_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.0.b.c.scaled", 576, 256, stream, v_l3_h_0_b_k,
+    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.0.b.c.scaled", 576, 256, stream, v_l3_h_0_b_k,
         v_l3_h_0_b_s, v_l3_h_0_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.0.b.c.filter", 512, 128, stream,
+    CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.0.b.c.filter", 512, 128, stream,
         v_l3_h_0_b_c_scaled, v_l3_h_0_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.0.a.s", 1, 64, stream, v_l3_h_0_a_scale,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.0.a.s", 1, 64, stream, v_l3_h_0_a_scale,
         v_l3_h_0_a_var, v_l3_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.0.a.c.scaled", 512, 128, stream, v_l3_h_0_a_k,
+    CALL(launch(m, ORDERED, k_map_b2d0c806, "l3.h.0.a.c.scaled", 512, 128, stream, v_l3_h_0_a_k,
         v_l3_h_0_a_s, v_l3_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.0.a.t", 1, 64, stream, v_l3_h_0_a_bias,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.0.a.t", 1, 64, stream, v_l3_h_0_a_bias,
         v_l3_h_0_a_mean, v_l3_h_0_a_s, v_l3_h_0_a_t));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.0.b.t", 1, 64, stream, v_l3_h_0_b_bias,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.0.b.t", 1, 64, stream, v_l3_h_0_b_bias,
         v_l3_h_0_b_mean, v_l3_h_0_b_s, v_l3_h_0_b_t));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.0.c.s", 4, 64, stream, v_l3_h_0_c_var,
+    CALL(launch(m, ORDERED, k_map_986d755b, "l3.h.0.c.s", 4, 64, stream, v_l3_h_0_c_var,
         v_l3_h_0_c_scale, v_l3_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.0.c.c.scaled", 512, 128, stream, v_l3_h_0_c_k,
+    CALL(launch(m, ORDERED, k_map_f9b7babd, "l3.h.0.c.c.scaled", 512, 128, stream, v_l3_h_0_c_k,
         v_l3_h_0_c_s, v_l3_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_3e73f02d, "l3.h.0.c.t", 4, 64, stream, v_l3_h_0_c_bias,
+    CALL(launch(m, ORDERED, k_map_5e3e6a3a, "l3.h.0.c.t", 4, 64, stream, v_l3_h_0_c_bias,
         v_l3_h_0_c_mean, v_l3_h_0_c_s, v_l3_h_0_c_t));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.1.b.s", 1, 64, stream, v_l3_h_1_b_scale,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.1.b.s", 1, 64, stream, v_l3_h_1_b_scale,
         v_l3_h_1_b_var, v_l3_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.1.b.c.scaled", 576, 256, stream, v_l3_h_1_b_k,
+    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.1.b.c.scaled", 576, 256, stream, v_l3_h_1_b_k,
         v_l3_h_1_b_s, v_l3_h_1_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.1.b.c.filter", 512, 128, stream,
+    CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.1.b.c.filter", 512, 128, stream,
         v_l3_h_1_b_c_scaled, v_l3_h_1_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.1.a.s", 1, 64, stream, v_l3_h_1_a_scale,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.1.a.s", 1, 64, stream, v_l3_h_1_a_scale,
         v_l3_h_1_a_var, v_l3_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.1.a.c.scaled", 512, 128, stream, v_l3_h_1_a_k,
+    CALL(launch(m, ORDERED, k_map_b2d0c806, "l3.h.1.a.c.scaled", 512, 128, stream, v_l3_h_1_a_k,
         v_l3_h_1_a_s, v_l3_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.1.a.t", 1, 64, stream, v_l3_h_1_a_bias,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.1.a.t", 1, 64, stream, v_l3_h_1_a_bias,
         v_l3_h_1_a_mean, v_l3_h_1_a_s, v_l3_h_1_a_t));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.1.b.t", 1, 64, stream, v_l3_h_1_b_bias,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.1.b.t", 1, 64, stream, v_l3_h_1_b_bias,
         v_l3_h_1_b_mean, v_l3_h_1_b_s, v_l3_h_1_b_t));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.1.c.s", 4, 64, stream, v_l3_h_1_c_var,
+    CALL(launch(m, ORDERED, k_map_986d755b, "l3.h.1.c.s", 4, 64, stream, v_l3_h_1_c_var,
         v_l3_h_1_c_scale, v_l3_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.1.c.c.scaled", 512, 128, stream, v_l3_h_1_c_k,
+    CALL(launch(m, ORDERED, k_map_f9b7babd, "l3.h.1.c.c.scaled", 512, 128, stream, v_l3_h_1_c_k,
         v_l3_h_1_c_s, v_l3_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_3e73f02d, "l3.h.1.c.t", 4, 64, stream, v_l3_h_1_c_bias,
+    CALL(launch(m, ORDERED, k_map_5e3e6a3a, "l3.h.1.c.t", 4, 64, stream, v_l3_h_1_c_bias,
         v_l3_h_1_c_mean, v_l3_h_1_c_s, v_l3_h_1_c_t));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.2.b.s", 1, 64, stream, v_l3_h_2_b_scale,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.2.b.s", 1, 64, stream, v_l3_h_2_b_scale,
         v_l3_h_2_b_var, v_l3_h_2_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.2.b.c.scaled", 576, 256, stream, v_l3_h_2_b_k,
+    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.2.b.c.scaled", 576, 256, stream, v_l3_h_2_b_k,
         v_l3_h_2_b_s, v_l3_h_2_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.2.b.c.filter", 512, 128, stream,
+    CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.2.b.c.filter", 512, 128, stream,
         v_l3_h_2_b_c_scaled, v_l3_h_2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.2.a.s", 1, 64, stream, v_l3_h_2_a_scale,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.2.a.s", 1, 64, stream, v_l3_h_2_a_scale,
         v_l3_h_2_a_var, v_l3_h_2_a_s));
-    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.2.a.c.scaled", 512, 128, stream, v_l3_h_2_a_k,
+    return 0;
+}
+
+static int prepare_weights_from_l3_h_2_a_c_scaled(resnet50 *m, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_map_b2d0c806, "l3.h.2.a.c.scaled", 512, 128, stream, v_l3_h_2_a_k,
         v_l3_h_2_a_s, v_l3_h_2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.2.a.t", 1, 64, stream, v_l3_h_2_a_bias,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.2.a.t", 1, 64, stream, v_l3_h_2_a_bias,
         v_l3_h_2_a_mean, v_l3_h_2_a_s, v_l3_h_2_a_t));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.2.b.t", 1, 64, stream, v_l3_h_2_b_bias,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.2.b.t", 1, 64, stream, v_l3_h_2_b_bias,
         v_l3_h_2_b_mean, v_l3_h_2_b_s, v_l3_h_2_b_t));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.2.c.s", 4, 64, stream, v_l3_h_2_c_var,
+    CALL(launch(m, ORDERED, k_map_986d755b, "l3.h.2.c.s", 4, 64, stream, v_l3_h_2_c_var,
         v_l3_h_2_c_scale, v_l3_h_2_c_s));
-    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.2.c.c.scaled", 512, 128, stream, v_l3_h_2_c_k,
+    CALL(launch(m, ORDERED, k_map_f9b7babd, "l3.h.2.c.c.scaled", 512, 128, stream, v_l3_h_2_c_k,
         v_l3_h_2_c_s, v_l3_h_2_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_3e73f02d, "l3.h.2.c.t", 4, 64, stream, v_l3_h_2_c_bias,
+    CALL(launch(m, ORDERED, k_map_5e3e6a3a, "l3.h.2.c.t", 4, 64, stream, v_l3_h_2_c_bias,
         v_l3_h_2_c_mean, v_l3_h_2_c_s, v_l3_h_2_c_t));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.3.b.s", 1, 64, stream, v_l3_h_3_b_scale,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.3.b.s", 1, 64, stream, v_l3_h_3_b_scale,
         v_l3_h_3_b_var, v_l3_h_3_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.3.b.c.scaled", 576, 256, stream, v_l3_h_3_b_k,
+    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.3.b.c.scaled", 576, 256, stream, v_l3_h_3_b_k,
         v_l3_h_3_b_s, v_l3_h_3_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.3.b.c.filter", 512, 128, stream,
+    CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.3.b.c.filter", 512, 128, stream,
         v_l3_h_3_b_c_scaled, v_l3_h_3_b_c_filter));
-    return 0;
-}
-
-static int prepare_weights_4(resnet50 *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.3.a.s", 1, 64, stream, v_l3_h_3_a_scale,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.3.a.s", 1, 64, stream, v_l3_h_3_a_scale,
         v_l3_h_3_a_var, v_l3_h_3_a_s));
-    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.3.a.c.scaled", 512, 128, stream, v_l3_h_3_a_k,
+    CALL(launch(m, ORDERED, k_map_b2d0c806, "l3.h.3.a.c.scaled", 512, 128, stream, v_l3_h_3_a_k,
         v_l3_h_3_a_s, v_l3_h_3_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.3.a.t", 1, 64, stream, v_l3_h_3_a_bias,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.3.a.t", 1, 64, stream, v_l3_h_3_a_bias,
         v_l3_h_3_a_mean, v_l3_h_3_a_s, v_l3_h_3_a_t));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.3.b.t", 1, 64, stream, v_l3_h_3_b_bias,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.3.b.t", 1, 64, stream, v_l3_h_3_b_bias,
         v_l3_h_3_b_mean, v_l3_h_3_b_s, v_l3_h_3_b_t));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.3.c.s", 4, 64, stream, v_l3_h_3_c_var,
+    CALL(launch(m, ORDERED, k_map_986d755b, "l3.h.3.c.s", 4, 64, stream, v_l3_h_3_c_var,
         v_l3_h_3_c_scale, v_l3_h_3_c_s));
-    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.3.c.c.scaled", 512, 128, stream, v_l3_h_3_c_k,
+    CALL(launch(m, ORDERED, k_map_f9b7babd, "l3.h.3.c.c.scaled", 512, 128, stream, v_l3_h_3_c_k,
         v_l3_h_3_c_s, v_l3_h_3_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_3e73f02d, "l3.h.3.c.t", 4, 64, stream, v_l3_h_3_c_bias,
+    CALL(launch(m, ORDERED, k_map_5e3e6a3a, "l3.h.3.c.t", 4, 64, stream, v_l3_h_3_c_bias,
         v_l3_h_3_c_mean, v_l3_h_3_c_s, v_l3_h_3_c_t));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.4.b.s", 1, 64, stream, v_l3_h_4_b_scale,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.4.b.s", 1, 64, stream, v_l3_h_4_b_scale,
         v_l3_h_4_b_var, v_l3_h_4_b_s));
-    CALL(launch(m, ORDERED, k_map_8ef2d1e2, "l3.h.4.b.c.scaled", 576, 256, stream, v_l3_h_4_b_k,
+    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.4.b.c.scaled", 576, 256, stream, v_l3_h_4_b_k,
         v_l3_h_4_b_s, v_l3_h_4_b_c_scaled));
-    CALL(launch(m, ORDERED, k_basis_29cdfabb, "l3.h.4.b.c.filter", 512, 128, stream,
+    CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.4.b.c.filter", 512, 128, stream,
         v_l3_h_4_b_c_scaled, v_l3_h_4_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8d750d41, "l3.h.4.a.s", 1, 64, stream, v_l3_h_4_a_scale,
+    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.4.a.s", 1, 64, stream, v_l3_h_4_a_scale,
         v_l3_h_4_a_var, v_l3_h_4_a_s));
-    CALL(launch(m, ORDERED, k_map_9f959f1d, "l3.h.4.a.c.scaled", 512, 128, stream, v_l3_h_4_a_k,
+    CALL(launch(m, ORDERED, k_map_b2d0c806, "l3.h.4.a.c.scaled", 512, 128, stream, v_l3_h_4_a_k,
         v_l3_h_4_a_s, v_l3_h_4_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.4.a.t", 1, 64, stream, v_l3_h_4_a_bias,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.4.a.t", 1, 64, stream, v_l3_h_4_a_bias,
         v_l3_h_4_a_mean, v_l3_h_4_a_s, v_l3_h_4_a_t));
-    CALL(launch(m, ORDERED, k_map_58f2f1dd, "l3.h.4.b.t", 1, 64, stream, v_l3_h_4_b_bias,
+    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.4.b.t", 1, 64, stream, v_l3_h_4_b_bias,
         v_l3_h_4_b_mean, v_l3_h_4_b_s, v_l3_h_4_b_t));
-    CALL(launch(m, ORDERED, k_map_2dfa3c0c, "l3.h.4.c.s", 4, 64, stream, v_l3_h_4_c_var,
+    CALL(launch(m, ORDERED, k_map_986d755b, "l3.h.4.c.s", 4, 64, stream, v_l3_h_4_c_var,
         v_l3_h_4_c_scale, v_l3_h_4_c_s));
-    CALL(launch(m, ORDERED, k_map_aa4faf3c, "l3.h.4.c.c.scaled", 512, 128, stream, v_l3_h_4_c_k,
+    CALL(launch(m, ORDERED, k_map_f9b7babd, "l3.h.4.c.c.scaled", 512, 128, stream, v_l3_h_4_c_k,
         v_l3_h_4_c_s, v_l3_h_4_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_3e73f02d, "l3.h.4.c.t", 4, 64, stream, v_l3_h_4_c_bias,
+    CALL(launch(m, ORDERED, k_map_5e3e6a3a, "l3.h.4.c.t", 4, 64, stream, v_l3_h_4_c_bias,
         v_l3_h_4_c_mean, v_l3_h_4_c_s, v_l3_h_4_c_t));
-    CALL(launch(m, ORDERED, k_map_136cc498, "l4.d.s", 8, 64, stream, v_l4_d_var, v_l4_d_scale,
+    CALL(launch(m, ORDERED, k_map_e05f63e9, "l4.d.s", 8, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
-    CALL(launch(m, ORDERED, k_map_7e3f4061, "l4.d.c.scaled", 2048, 256, stream, v_l4_d_k, v_l4_d_s,
+    CALL(launch(m, ORDERED, k_map_4f47847b, "l4.d.c.scaled", 2048, 256, stream, v_l4_d_k, v_l4_d_s,
         v_l4_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
         v_l4_h_a_s));
-    CALL(launch(m, ORDERED, k_map_c64bd7ff, "l4.h.a.c.scaled", 512, 256, stream, v_l4_h_a_k,
+    CALL(launch(m, ORDERED, k_map_a9e6e7ca, "l4.h.a.c.scaled", 512, 256, stream, v_l4_h_a_k,
         v_l4_h_a_s, v_l4_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
         v_l4_h_a_s, v_l4_h_a_t));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
-        v_l4_h_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
-        v_l4_h_b_s, v_l4_h_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.b.t", 2, 64, stream, v_l4_h_b_bias, v_l4_h_b_mean,
-        v_l4_h_b_s, v_l4_h_b_t));
-    CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.c.s", 8, 64, stream, v_l4_h_c_var, v_l4_h_c_scale,
-        v_l4_h_c_s));
-    CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.c.c.scaled", 1024, 256, stream, v_l4_h_c_k,
-        v_l4_h_c_s, v_l4_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_503f0895, "l4.h.const", 8, 64, stream, v_l4_d_bias, v_l4_d_mean,
-        v_l4_d_s, v_l4_h_c_bias, v_l4_h_c_mean, v_l4_h_c_s, v_l4_h_const));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.0.a.s", 2, 64, stream, v_l4_h_0_a_var,
-        v_l4_h_0_a_scale, v_l4_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_83e4adad, "l4.h.0.a.c.scaled", 1024, 256, stream, v_l4_h_0_a_k,
-        v_l4_h_0_a_s, v_l4_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.0.a.t", 2, 64, stream, v_l4_h_0_a_bias,
-        v_l4_h_0_a_mean, v_l4_h_0_a_s, v_l4_h_0_a_t));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.0.b.s", 2, 64, stream, v_l4_h_0_b_var,
-        v_l4_h_0_b_scale, v_l4_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.0.b.c.lines", 9216, 256, stream, v_l4_h_0_b_k,
-        v_l4_h_0_b_s, v_l4_h_0_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.0.b.t", 2, 64, stream, v_l4_h_0_b_bias,
-        v_l4_h_0_b_mean, v_l4_h_0_b_s, v_l4_h_0_b_t));
-    CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.0.c.s", 8, 64, stream, v_l4_h_0_c_var,
-        v_l4_h_0_c_scale, v_l4_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.0.c.c.scaled", 1024, 256, stream, v_l4_h_0_c_k,
-        v_l4_h_0_c_s, v_l4_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_34a83ab5, "l4.h.0.c.t", 8, 64, stream, v_l4_h_0_c_bias,
-        v_l4_h_0_c_mean, v_l4_h_0_c_s, v_l4_h_0_c_t));
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.1.a.s", 2, 64, stream, v_l4_h_1_a_var,
-        v_l4_h_1_a_scale, v_l4_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_83e4adad, "l4.h.1.a.c.scaled", 1024, 256, stream, v_l4_h_1_a_k,
-        v_l4_h_1_a_s, v_l4_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.1.a.t", 2, 64, stream, v_l4_h_1_a_bias,
-        v_l4_h_1_a_mean, v_l4_h_1_a_s, v_l4_h_1_a_t));
     return 0;
 }
 
-static int prepare_weights_5(resnet50 *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_map_483e19b6, "l4.h.1.b.s", 2, 64, stream, v_l4_h_1_b_var,
+static int prepare_weights_from_l4_h_b_s(resnet50 *m, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
+        v_l4_h_b_s));
+    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
+        v_l4_h_b_s, v_l4_h_b_c_lines));
+    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.b.t", 2, 64, stream, v_l4_h_b_bias, v_l4_h_b_mean,
+        v_l4_h_b_s, v_l4_h_b_t));
+    CALL(launch(m, ORDERED, k_map_e05f63e9, "l4.h.c.s", 8, 64, stream, v_l4_h_c_var, v_l4_h_c_scale,
+        v_l4_h_c_s));
+    CALL(launch(m, ORDERED, k_map_104d1fd3, "l4.h.c.c.scaled", 1024, 256, stream, v_l4_h_c_k,
+        v_l4_h_c_s, v_l4_h_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_f56387c5, "l4.h.const", 8, 64, stream, v_l4_d_bias, v_l4_d_mean,
+        v_l4_d_s, v_l4_h_c_bias, v_l4_h_c_mean, v_l4_h_c_s, v_l4_h_const));
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.0.a.s", 2, 64, stream, v_l4_h_0_a_var,
+        v_l4_h_0_a_scale, v_l4_h_0_a_s));
+    CALL(launch(m, ORDERED, k_map_cc8cef7c, "l4.h.0.a.c.scaled", 1024, 256, stream, v_l4_h_0_a_k,
+        v_l4_h_0_a_s, v_l4_h_0_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.0.a.t", 2, 64, stream, v_l4_h_0_a_bias,
+        v_l4_h_0_a_mean, v_l4_h_0_a_s, v_l4_h_0_a_t));
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.0.b.s", 2, 64, stream, v_l4_h_0_b_var,
+        v_l4_h_0_b_scale, v_l4_h_0_b_s));
+    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.0.b.c.lines", 9216, 256, stream, v_l4_h_0_b_k,
+        v_l4_h_0_b_s, v_l4_h_0_b_c_lines));
+    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.0.b.t", 2, 64, stream, v_l4_h_0_b_bias,
+        v_l4_h_0_b_mean, v_l4_h_0_b_s, v_l4_h_0_b_t));
+    CALL(launch(m, ORDERED, k_map_e05f63e9, "l4.h.0.c.s", 8, 64, stream, v_l4_h_0_c_var,
+        v_l4_h_0_c_scale, v_l4_h_0_c_s));
+    CALL(launch(m, ORDERED, k_map_104d1fd3, "l4.h.0.c.c.scaled", 1024, 256, stream, v_l4_h_0_c_k,
+        v_l4_h_0_c_s, v_l4_h_0_c_c_scaled));
+    CALL(launch(m, ORDERED, k_map_f524daa1, "l4.h.0.c.t", 8, 64, stream, v_l4_h_0_c_bias,
+        v_l4_h_0_c_mean, v_l4_h_0_c_s, v_l4_h_0_c_t));
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.1.a.s", 2, 64, stream, v_l4_h_1_a_var,
+        v_l4_h_1_a_scale, v_l4_h_1_a_s));
+    CALL(launch(m, ORDERED, k_map_cc8cef7c, "l4.h.1.a.c.scaled", 1024, 256, stream, v_l4_h_1_a_k,
+        v_l4_h_1_a_s, v_l4_h_1_a_c_scaled));
+    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.1.a.t", 2, 64, stream, v_l4_h_1_a_bias,
+        v_l4_h_1_a_mean, v_l4_h_1_a_s, v_l4_h_1_a_t));
+    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.1.b.s", 2, 64, stream, v_l4_h_1_b_var,
         v_l4_h_1_b_scale, v_l4_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_a734fca2, "l4.h.1.b.c.lines", 9216, 256, stream, v_l4_h_1_b_k,
+    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.1.b.c.lines", 9216, 256, stream, v_l4_h_1_b_k,
         v_l4_h_1_b_s, v_l4_h_1_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_49309487, "l4.h.1.b.t", 2, 64, stream, v_l4_h_1_b_bias,
+    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.1.b.t", 2, 64, stream, v_l4_h_1_b_bias,
         v_l4_h_1_b_mean, v_l4_h_1_b_s, v_l4_h_1_b_t));
-    CALL(launch(m, ORDERED, k_map_136cc498, "l4.h.1.c.s", 8, 64, stream, v_l4_h_1_c_var,
+    CALL(launch(m, ORDERED, k_map_e05f63e9, "l4.h.1.c.s", 8, 64, stream, v_l4_h_1_c_var,
         v_l4_h_1_c_scale, v_l4_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_e414b945, "l4.h.1.c.c.scaled", 1024, 256, stream, v_l4_h_1_c_k,
+    CALL(launch(m, ORDERED, k_map_104d1fd3, "l4.h.1.c.c.scaled", 1024, 256, stream, v_l4_h_1_c_k,
         v_l4_h_1_c_s, v_l4_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_34a83ab5, "l4.h.1.c.t", 8, 64, stream, v_l4_h_1_c_bias,
+    CALL(launch(m, ORDERED, k_map_f524daa1, "l4.h.1.c.t", 8, 64, stream, v_l4_h_1_c_bias,
         v_l4_h_1_c_mean, v_l4_h_1_c_s, v_l4_h_1_c_t));
     return 0;
 }
 
 static int prepare_weights(resnet50 *m, cudaStream_t stream) {
-    int r = prepare_weights_1(m, stream);
-    if (!r) r = prepare_weights_2(m, stream);
-    if (!r) r = prepare_weights_3(m, stream);
-    if (!r) r = prepare_weights_4(m, stream);
-    if (!r) r = prepare_weights_5(m, stream);
-    return r;
+    CALL(prepare_weights_from_stem_s(m, stream));
+    CALL(prepare_weights_from_l1_h_1_b_c_scaled(m, stream));
+    CALL(prepare_weights_from_l2_h_0_c_c_scaled(m, stream));
+    CALL(prepare_weights_from_l3_h_c_c_scaled(m, stream));
+    CALL(prepare_weights_from_l3_h_2_a_c_scaled(m, stream));
+    CALL(prepare_weights_from_l4_h_b_s(m, stream));
+    return 0;
 }
 
 static int check_weights(resnet50 *m, const void *weights, size_t bytes) {
@@ -3168,7 +3198,7 @@ static int check_device(resnet50 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_c9eb84ba);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_8e0083f4);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3193,14 +3223,12 @@ static int upload(resnet50 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 117917184ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 108359168ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const resnet50_tensor *w = &resnet50_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -3274,26 +3302,24 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_1(resnet50 *m, const void *const *in, void *const *out,
+static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
-    (void)in;
     (void)out;
-    (void)stream;
     CALL(launch(m, ORDERED, k_product_ed4a6144, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
-    CALL(launch(m, EARLY, k_reduce_0d7103f7, "p0", 392, 128, stream, v_r0, v_p0_joined));
+    CALL(launch(m, EARLY, k_reduce_0d108d3d, "p0", 392, 128, stream, v_r0, v_p0_joined));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
     // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.a.t[i1])
     CALL(conv_run(m, CONV_l1_h_r, v_p0_joined, v_l1_h_a_c_scaled, v_l1_h_a_t, NULL, v_l1_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.b.c.data", 196, 64, stream, v_l1_h_r,
+    CALL(launch(m, ORDERED, k_basis_5750835a, "l1.h.b.c.data", 196, 64, stream, v_l1_h_r,
         v_l1_h_b_c_data));
     // by basis change F(4x4,3x3)
     // l1.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.h.b.c.data[i0,i1,r0,i3,i4] *
     //     l1.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_h_b_c_product, v_l1_h_b_c_filter, v_l1_h_b_c_data,
         v_l1_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
         v_l1_h_b_t, v_p0_joined + 200704));
     // by merging: sum of products
     // l1.d.c.merged[0,i1,i2,i3] = sum(r0) p0.joined[0,r0,i2,i3] * l1.d.c.weights[i1,r0]
@@ -3304,12 +3330,12 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l1_h_0_r, v_l1_h, v_l1_h_0_a_c_scaled, v_l1_h_0_a_t, NULL, v_l1_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
+    CALL(launch(m, ORDERED, k_basis_5750835a, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
         v_l1_h_0_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l1_h_0_b_c_product, v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data,
         v_l1_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
         v_l1_h_0_b_t, v_l1_h_0_t));
     // l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
     // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
@@ -3318,12 +3344,12 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l1_h_1_r, v_l1_h_0, v_l1_h_1_a_c_scaled, v_l1_h_1_a_t, NULL, v_l1_h_1_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_9a213487, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
+    CALL(launch(m, ORDERED, k_basis_5750835a, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
         v_l1_h_1_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l1_h_1_b_c_product, v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data,
         v_l1_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_510fede9, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
         v_l1_h_1_b_t, v_l1_h_1_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l1_h_1, v_l1_h_1_t, v_l1_h_1_c_c_scaled, v_l1_h_1_c_t, v_l1_h_0, v_l1_h_1,
@@ -3333,7 +3359,7 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_9204cce8, "l2.h.b.c.part", 126, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
-    CALL(launch(m, EARLY, k_reduce_48040b4a, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
+    CALL(launch(m, EARLY, k_reduce_cc348234, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
         v_l2_h_t));
     // l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l2_h_c_c, v_l2_h_t, v_l2_h_c_c_scaled, NULL, NULL, v_l2_h_c_c,
@@ -3346,12 +3372,12 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_0_r, v_l2_h, v_l2_h_0_a_c_scaled, v_l2_h_0_a_t, NULL, v_l2_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
+    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.h.0.b.c.data", 98, 64, stream, v_l2_h_0_r,
         v_l2_h_0_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_0_b_c_product, v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data,
         v_l2_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c08f0b06, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
         v_l2_h_0_b_t, v_l2_h_0_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l2_h_0, v_l2_h_0_t, v_l2_h_0_c_c_scaled, v_l2_h_0_c_t, v_l2_h, v_l2_h_0,
@@ -3359,25 +3385,32 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_1_r, v_l2_h_0, v_l2_h_1_a_c_scaled, v_l2_h_1_a_t, NULL, v_l2_h_1_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
+    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.h.1.b.c.data", 98, 64, stream, v_l2_h_1_r,
         v_l2_h_1_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_1_b_c_product, v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data,
         v_l2_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c08f0b06, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
         v_l2_h_1_b_t, v_l2_h_1_t));
+    return 0;
+}
+
+static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
     // as l1.h.0
     CALL(conv_run(m, CONV_l2_h_1, v_l2_h_1_t, v_l2_h_1_c_c_scaled, v_l2_h_1_c_t, v_l2_h_0, v_l2_h_1,
         v_workspace));
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_2_r, v_l2_h_1, v_l2_h_2_a_c_scaled, v_l2_h_2_a_t, NULL, v_l2_h_2_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_3439b67a, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
+    CALL(launch(m, ORDERED, k_basis_cc0193fb, "l2.h.2.b.c.data", 98, 64, stream, v_l2_h_2_r,
         v_l2_h_2_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_2_b_c_product, v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data,
         v_l2_h_2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c08f0b06, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
         v_l2_h_2_b_t, v_l2_h_2_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l2_h_2, v_l2_h_2_t, v_l2_h_2_c_c_scaled, v_l2_h_2_c_t, v_l2_h_1, v_l2_h_2,
@@ -3387,16 +3420,8 @@ static int steps_1(resnet50 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_93fc3e7d, "l3.h.b.c.parts", 128, 256, stream,
         v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_26ca0e39, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
+    CALL(launch(m, EARLY, k_reduce_d65b6a2e, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_b_t, v_l3_h_t));
-    return 0;
-}
-
-static int steps_2(resnet50 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     // as l2.h.c.c
     CALL(conv_run(m, CONV_l3_h_c_c, v_l3_h_t, v_l3_h_c_c_scaled, NULL, NULL, v_l3_h_c_c,
         v_workspace));
@@ -3408,14 +3433,14 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_0_r, v_l3_h, v_l3_h_0_a_c_scaled, v_l3_h_0_a_t, NULL, v_l3_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
+    CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
         v_l3_h_0_b_c_data));
     // by basis change F(2x2,3x3)
     // l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
     //     l3.h.0.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l3_h_0_b_c_product, v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data,
         v_l3_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_4d72e339, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
         v_l3_h_0_b_t, v_l3_h_0_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l3_h_0, v_l3_h_0_t, v_l3_h_0_c_c_scaled, v_l3_h_0_c_t, v_l3_h, v_l3_h_0,
@@ -3423,12 +3448,12 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_1_r, v_l3_h_0, v_l3_h_1_a_c_scaled, v_l3_h_1_a_t, NULL, v_l3_h_1_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
+    CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
         v_l3_h_1_b_c_data));
     // as l3.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_1_b_c_product, v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data,
         v_l3_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_4d72e339, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
         v_l3_h_1_b_t, v_l3_h_1_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l3_h_1, v_l3_h_1_t, v_l3_h_1_c_c_scaled, v_l3_h_1_c_t, v_l3_h_0, v_l3_h_1,
@@ -3436,12 +3461,12 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_2_r, v_l3_h_1, v_l3_h_2_a_c_scaled, v_l3_h_2_a_t, NULL, v_l3_h_2_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
+    CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
         v_l3_h_2_b_c_data));
     // as l3.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_2_b_c_product, v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data,
         v_l3_h_2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_4d72e339, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
         v_l3_h_2_b_t, v_l3_h_2_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l3_h_2, v_l3_h_2_t, v_l3_h_2_c_c_scaled, v_l3_h_2_c_t, v_l3_h_1, v_l3_h_2,
@@ -3449,12 +3474,12 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_3_r, v_l3_h_2, v_l3_h_3_a_c_scaled, v_l3_h_3_a_t, NULL, v_l3_h_3_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
+    CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
         v_l3_h_3_b_c_data));
     // as l3.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_3_b_c_product, v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data,
         v_l3_h_3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_4d72e339, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
         v_l3_h_3_b_t, v_l3_h_3_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l3_h_3, v_l3_h_3_t, v_l3_h_3_c_c_scaled, v_l3_h_3_c_t, v_l3_h_2, v_l3_h_3,
@@ -3462,12 +3487,18 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_4_r, v_l3_h_3, v_l3_h_4_a_c_scaled, v_l3_h_4_a_t, NULL, v_l3_h_4_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_basis_35ce91cf, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r,
+    return 0;
+}
+
+static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r,
         v_l3_h_4_b_c_data));
     // as l3.h.0.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_4_b_c_product, v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data,
         v_l3_h_4_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_d49042cd, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_4d72e339, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
         v_l3_h_4_b_t, v_l3_h_4_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l3_h_4, v_l3_h_4_t, v_l3_h_4_c_c_scaled, v_l3_h_4_c_t, v_l3_h_3, v_l3_h_4,
@@ -3477,7 +3508,7 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_b34892fe, "l4.h.b.c.parts", 128, 256, stream,
         v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
+    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_t, v_l4_h_t));
     // as l2.h.c.c
     CALL(conv_run(m, CONV_l4_h_c_c, v_l4_h_t, v_l4_h_c_c_scaled, NULL, NULL, v_l4_h_c_c,
@@ -3492,7 +3523,7 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_1e3de578, "l4.h.0.b.c.parts", 128, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
+    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l4_h_0, v_l4_h_0_t, v_l4_h_0_c_c_scaled, v_l4_h_0_c_t, v_l4_h, v_l4_h_0,
@@ -3502,30 +3533,21 @@ static int steps_2(resnet50 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_1e3de578, "l4.h.1.b.c.parts", 128, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_2c48b785, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
+    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_c_t, v_l4_h_0, v_l4_h_1,
         v_workspace));
-    return 0;
-}
-
-static int steps_3(resnet50 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
-    CALL(launch(m, ORDERED, k_reduce_a7fb52c0, "f", 2048, 32, stream, v_l4_h_1, v_f));
+    CALL(launch(m, ORDERED, k_reduce_8a1ece7b, "f", 2048, 32, stream, v_l4_h_1, v_f));
     CALL(launch(m, EARLY, k_reduce_370fba15, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 
-static int steps(resnet50 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    int r = steps_1(m, in, out, stream);
-    if (!r) r = steps_2(m, in, out, stream);
-    if (!r) r = steps_3(m, in, out, stream);
-    return r;
+static int steps(resnet50 *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(steps_from_r0(m, in, out, stream));
+    CALL(steps_from_l2_h_1(m, in, out, stream));
+    CALL(steps_from_l3_h_4_b_c_data(m, in, out, stream));
+    return 0;
 }
 
 static int check_run(resnet50 *m, const void *const *in, void *const *out) {

@@ -12,12 +12,12 @@
 // libraries cuBLAS (596 MB) 2 steps, without it up to 9.4 us more
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
 //    18.8 us est. r1               k_product_d67d219c
-//    11.7 us est. c2.sum.data      k_basis_00325158
+//    11.7 us est. c2.sum.data      k_basis_169c570f
 //    48.5 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
-//    23.1 us est. c2.sum.part      k_basis_bf58d407
-//     8.9 us est. r2               k_reduce_34f45865
+//    23.1 us est. c2.sum.part      k_basis_f73e3d87
+//     8.9 us est. r2               k_reduce_2dfa93b4
 //     4.9 us est. y.sum.part       cuBLAS sgemm 25 x 50176 x 32
-//     2.2 us est. y                k_reduce_adb50f9e
+//     2.2 us est. y                k_reduce_3109a17c
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -110,14 +110,14 @@ const srcnn_info *srcnn_describe(void);
 #define v_y_sum_part ARENA(6422528)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 20736, 1},  // k1
-    {20992, 20736, 256, 1},  // b1
-    {21248, 0, 204800, 0},  // k2
-    {226048, 20992, 128, 1},  // b2
-    {226304, 204800, 3200, 0},  // k3
-    {229632, 21248, 4, 1},  // b3
+    {0, 1, 0},  // k1
+    {1, 1, 20736},  // b1
+    {2, 0, 0},  // k2
+    {3, 1, 20992},  // b2
+    {4, 0, 204800},  // k3
+    {5, 1, 21248},  // b3
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -233,9 +233,9 @@ struct product_tile {
 // by summation splitting (blocks of 3x3 taps inside), variable substitution
 // c2.sum.blocks[i0,i1,i2,i3,i4,i5] = k2[i2,i3,3*i0+i4,3*i1+i5] where i0 in 0:2, i1 in 0:2, i4 in
 //     0:3, i5 in 0:3, pad k2 0
-static __global__ void __launch_bounds__(256) k_map_2db56d0a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_007bf5a9(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 73728u) return;
     const int i5 = (int)(id % 3u);
@@ -265,9 +265,9 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 // by basis change F(4x4,3x3)
 // c2.sum.filter[i0,i1,i2,i3,i4,i5] = sum(r0,r1) c2.sum.g[i0,r0] * c2.sum.blocks[i2,i3,i4,i5,r0,r1]
 //     * c2.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_9df740e3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_0d9a3325(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8192u) return;
     const int i5 = (int)(id % 64u);
@@ -321,6 +321,7 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // c1.sum[0,i1,i2,i3] = sum(r0,r1) x[0,0,i2+r0-4,i3+r1-4] * k1[i1,0,r0,r1] where i2 in 0:224, i3 in
 //     0:224, pad x 0
 // r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
+// p0: k1, p1: x, p2: b1
 static __global__ void __launch_bounds__(256) k_product_d67d219c(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
@@ -376,9 +377,9 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 //     F(4x4,3x3)
 // c2.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1_) r1[0,i2,4*i3+r0-2,4*i4+r1_-2] * c2.sum.bt[i0,r0] *
 //     c2.sum.bt[i1,r1_] where i3 in 0:57, i4 in 0:57, pad r1 0
-static __global__ void __launch_bounds__(256) k_basis_00325158(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_169c570f(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 207936u) return;
     const int i4 = (int)(id % 57u);
@@ -432,9 +433,9 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     F(4x4,3x3)
 // c2.sum.part[i0,i1,i2,i3,i4] = sum(r0,r1) c2.sum.product[r0,r1,i0,i1,i2,i3/4,i4/4] *
 //     c2.sum.at[i3%4,r0] * c2.sum.at[i4%4,r1] where i3 in 0:226, i4 in 0:226
-static __global__ void __launch_bounds__(256) k_basis_bf58d407(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_f73e3d87(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 415872u) return;
     const int i4 = (int)(id % 57u);
@@ -476,9 +477,10 @@ static __global__ void __launch_bounds__(256) k_basis_bf58d407(const float *p0,
 // c2.sum[0,i1,i2,i3] = sum(r0,r1) c2.sum.part[r0,r1,i1,i2+3*r0,i3+3*r1] where i2 in 0:224, i3 in
 //     0:224, pad c2.sum.part 0
 // r2[0,i1,i2,i3] = relu(c2.sum[0,i1,i2,i3] + b2[i1])
-static __global__ void __launch_bounds__(256) k_reduce_34f45865(const float *p0,
+// p0: c2.sum.part, p1: b2
+static __global__ void __launch_bounds__(256) k_reduce_2dfa93b4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 401408u) return;
     const int i3 = (int)(id % 56u) * 4;
@@ -505,9 +507,10 @@ static __global__ void __launch_bounds__(256) k_reduce_34f45865(const float *p0,
 // y.sum[0,0,i2,i3] = sum(r0,r1) y.sum.part[r0,r1,i2+r0-2,i3+r1-2] where i2 in 0:224, i3 in 0:224,
 //     pad y.sum.part 0
 // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b3[0]
-static __global__ void __launch_bounds__(128) k_reduce_adb50f9e(const float *p0,
+// p0: y.sum.part, p1: b3
+static __global__ void __launch_bounds__(128) k_reduce_3109a17c(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 50176u) return;
     const int i3 = (int)(id % 224u);
@@ -656,10 +659,9 @@ static int launch(srcnn *m, int when, void (*kernel)(P...), const char *name, di
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(srcnn *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_map_2db56d0a, "c2.sum.blocks", 288, 256, stream, v_k2,
+    CALL(launch(m, ORDERED, k_map_007bf5a9, "c2.sum.blocks", 288, 256, stream, v_k2,
         v_c2_sum_blocks));
-    CALL(launch(m, ORDERED, k_basis_9df740e3, "c2.sum.filter", 128, 64, stream, v_c2_sum_blocks,
+    CALL(launch(m, ORDERED, k_basis_0d9a3325, "c2.sum.filter", 128, 64, stream, v_c2_sum_blocks,
         v_c2_sum_filter));
     // y.sum.part.filter[i0,i1,i2] = k3[0,i2,i0,i1]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "y.sum.part.filter", 4, 256, stream, v_k3,
@@ -690,7 +692,7 @@ static int check_device(srcnn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_2db56d0a);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_007bf5a9);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -711,14 +713,12 @@ static int upload(srcnn *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 1204480ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 503040ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const srcnn_tensor *w = &srcnn_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -773,25 +773,21 @@ int srcnn_create(srcnn **out, const void *weights, size_t bytes, const srcnn_opt
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(srcnn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
+static int steps(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_product_d67d219c, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
-    CALL(launch(m, EARLY, k_basis_00325158, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
+    CALL(launch(m, EARLY, k_basis_169c570f, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
     // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
     //     F(4x4,3x3)
     // c2.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) c2.sum.data[i0,i1,r0,i5,i6] *
     //     c2.sum.filter[i0,i1,i2,i3,i4,r0]
     CALL(gemm_run(m, &gemm_c2_sum_product, v_c2_sum_filter, v_c2_sum_data, v_c2_sum_product));
-    CALL(launch(m, ORDERED, k_basis_bf58d407, "c2.sum.part", 1625, 256, stream, v_c2_sum_product,
+    CALL(launch(m, ORDERED, k_basis_f73e3d87, "c2.sum.part", 1625, 256, stream, v_c2_sum_product,
         v_c2_sum_part));
-    CALL(launch(m, EARLY, k_reduce_34f45865, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
+    CALL(launch(m, EARLY, k_reduce_2dfa93b4, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
     CALL(gemm_run(m, &gemm_y_sum_part, v_y_sum_part_filter, v_r2, v_y_sum_part));
-    CALL(launch(m, ORDERED, k_reduce_adb50f9e, "y", 392, 128, stream, v_y_sum_part, v_b3, v_y));
+    CALL(launch(m, ORDERED, k_reduce_3109a17c, "y", 392, 128, stream, v_y_sum_part, v_b3, v_y));
     return 0;
 }
 

@@ -11,108 +11,108 @@
 // plan      103 steps, 1440.0 us estimated; 1467.4 us without derivation
 // libraries cuBLAS (596 MB) 49 steps, without it up to 215.7 us more
 // by        operand re-laid 2, online softmax 12
-//     1.5 us est. patches.sum.columns k_map_937fa9f9
+//     1.5 us est. patches.sum.columns k_map_e08638d6
 //    11.0 us est. patches.sum      cuBLAS sgemm 196 x 768 x 768
-//     1.6 us est. h                k_map_dbbfce07
-//     2.0 us est. n.0              k_row_5e8e7580
+//     1.6 us est. h                k_map_84917e67
+//     2.0 us est. n.0              k_row_4a21bab2
 //    25.4 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     9.8 us est. a.0.o            k_attention_e3309909
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.0              k_row_5e8e7580
+//     2.0 us est. m.0              k_row_4a21bab2
 //    32.8 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.0              k_map_c632a3f1
+//     2.1 us est. g.0              k_map_2ba4d024
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.1              k_row_5e8e7580
+//     2.0 us est. n.1              k_row_4a21bab2
 //    25.4 us est. a.1.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     9.8 us est. a.1.o            k_attention_e3309909
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.1              k_row_5e8e7580
+//     2.0 us est. m.1              k_row_4a21bab2
 //    32.8 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.1              k_map_c632a3f1
+//     2.1 us est. g.1              k_map_2ba4d024
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.2              k_row_5e8e7580
+//     2.0 us est. n.2              k_row_4a21bab2
 //    25.4 us est. a.2.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     9.8 us est. a.2.o            k_attention_e3309909
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.2              k_row_5e8e7580
+//     2.0 us est. m.2              k_row_4a21bab2
 //    32.8 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.2              k_map_c632a3f1
+//     2.1 us est. g.2              k_map_2ba4d024
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.3              k_row_5e8e7580
+//     2.0 us est. n.3              k_row_4a21bab2
 //    25.4 us est. a.3.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     9.8 us est. a.3.o            k_attention_e3309909
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.3              k_row_5e8e7580
+//     2.0 us est. m.3              k_row_4a21bab2
 //    32.8 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.3              k_map_c632a3f1
+//     2.1 us est. g.3              k_map_2ba4d024
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.4              k_row_5e8e7580
+//     2.0 us est. n.4              k_row_4a21bab2
 //    25.4 us est. a.4.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     9.8 us est. a.4.o            k_attention_e3309909
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.4              k_row_5e8e7580
+//     2.0 us est. m.4              k_row_4a21bab2
 //    32.8 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.4              k_map_c632a3f1
+//     2.1 us est. g.4              k_map_2ba4d024
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.5              k_row_5e8e7580
+//     2.0 us est. n.5              k_row_4a21bab2
 //    25.4 us est. a.5.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     9.8 us est. a.5.o            k_attention_e3309909
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.5              k_row_5e8e7580
+//     2.0 us est. m.5              k_row_4a21bab2
 //    32.8 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.5              k_map_c632a3f1
+//     2.1 us est. g.5              k_map_2ba4d024
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.6              k_row_5e8e7580
+//     2.0 us est. n.6              k_row_4a21bab2
 //    25.4 us est. a.6.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     9.8 us est. a.6.o            k_attention_e3309909
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.6              k_row_5e8e7580
+//     2.0 us est. m.6              k_row_4a21bab2
 //    32.8 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.6              k_map_c632a3f1
+//     2.1 us est. g.6              k_map_2ba4d024
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.7              k_row_5e8e7580
+//     2.0 us est. n.7              k_row_4a21bab2
 //    25.4 us est. a.7.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     9.8 us est. a.7.o            k_attention_e3309909
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.7              k_row_5e8e7580
+//     2.0 us est. m.7              k_row_4a21bab2
 //    32.8 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.7              k_map_c632a3f1
+//     2.1 us est. g.7              k_map_2ba4d024
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.8              k_row_5e8e7580
+//     2.0 us est. n.8              k_row_4a21bab2
 //    25.4 us est. a.8.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     9.8 us est. a.8.o            k_attention_e3309909
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.8              k_row_5e8e7580
+//     2.0 us est. m.8              k_row_4a21bab2
 //    32.8 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.8              k_map_c632a3f1
+//     2.1 us est. g.8              k_map_2ba4d024
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.9              k_row_5e8e7580
+//     2.0 us est. n.9              k_row_4a21bab2
 //    25.4 us est. a.9.t.split      cublasLt matmul 197 x 2304 x 768 + bias
 //     9.8 us est. a.9.o            k_attention_e3309909
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.9              k_row_5e8e7580
+//     2.0 us est. m.9              k_row_4a21bab2
 //    32.8 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.9              k_map_c632a3f1
+//     2.1 us est. g.9              k_map_2ba4d024
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.10             k_row_5e8e7580
+//     2.0 us est. n.10             k_row_4a21bab2
 //    25.4 us est. a.10.t.split     cublasLt matmul 197 x 2304 x 768 + bias
 //     9.8 us est. a.10.o           k_attention_e3309909
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.10             k_row_5e8e7580
+//     2.0 us est. m.10             k_row_4a21bab2
 //    32.8 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.10             k_map_c632a3f1
+//     2.1 us est. g.10             k_map_2ba4d024
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.11             k_row_5e8e7580
+//     2.0 us est. n.11             k_row_4a21bab2
 //    25.4 us est. a.11.t.split     cublasLt matmul 197 x 2304 x 768 + bias
 //     9.8 us est. a.11.o           k_attention_e3309909
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.11             k_row_5e8e7580
+//     2.0 us est. m.11             k_row_4a21bab2
 //    32.8 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.11             k_map_c632a3f1
+//     2.1 us est. g.11             k_map_2ba4d024
 //    33.0 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.6 us est. n.sum            k_reduce_9edd34c1
-//     1.6 us est. n.sum2           k_reduce_7628ced1
-//     1.3 us est. z                k_map_285b179a
+//     1.6 us est. n.sum            k_reduce_ff914450
+//     1.6 us est. n.sum2           k_reduce_6bbe6074
+//     1.3 us est. z                k_map_86b3fae6
 //     2.0 us est. y                k_reduce_32f75d3e
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -447,160 +447,160 @@ const vit_b_info *vit_b_describe(void);
 #define v_workspace ARENA_OF(char, 0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 2359296, 1},  // k
-    {2359552, 2359296, 3072, 1},  // b
-    {2362624, 2362368, 3072, 1},  // token
-    {2365696, 2365440, 605184, 1},  // place
-    {2970880, 2970624, 3072000, 1},  // fc
-    {6042880, 6042624, 4000, 1},  // bias
-    {6046976, 6046720, 3072, 1},  // n.0.scale
-    {6050048, 6049792, 3072, 1},  // n.0.bias
-    {6053120, 6052864, 7077888, 1},  // a.0.qkv.w
-    {13131008, 13130752, 9216, 1},  // a.0.qkv.b
-    {13140224, 13139968, 2359296, 1},  // a.0.w
-    {15499520, 15499264, 3072, 1},  // a.0.b
-    {15502592, 15502336, 3072, 1},  // m.0.scale
-    {15505664, 15505408, 3072, 1},  // m.0.bias
-    {15508736, 15508480, 9437184, 1},  // f.0.w
-    {24945920, 24945664, 12288, 1},  // f.0.b
-    {24958208, 24957952, 9437184, 1},  // b.0.w
-    {34395392, 34395136, 3072, 1},  // b.0.b
-    {34398464, 34398208, 3072, 1},  // n.1.scale
-    {34401536, 34401280, 3072, 1},  // n.1.bias
-    {34404608, 34404352, 7077888, 1},  // a.1.qkv.w
-    {41482496, 41482240, 9216, 1},  // a.1.qkv.b
-    {41491712, 41491456, 2359296, 1},  // a.1.w
-    {43851008, 43850752, 3072, 1},  // a.1.b
-    {43854080, 43853824, 3072, 1},  // m.1.scale
-    {43857152, 43856896, 3072, 1},  // m.1.bias
-    {43860224, 43859968, 9437184, 1},  // f.1.w
-    {53297408, 53297152, 12288, 1},  // f.1.b
-    {53309696, 53309440, 9437184, 1},  // b.1.w
-    {62746880, 62746624, 3072, 1},  // b.1.b
-    {62749952, 62749696, 3072, 1},  // n.2.scale
-    {62753024, 62752768, 3072, 1},  // n.2.bias
-    {62756096, 62755840, 7077888, 1},  // a.2.qkv.w
-    {69833984, 69833728, 9216, 1},  // a.2.qkv.b
-    {69843200, 69842944, 2359296, 1},  // a.2.w
-    {72202496, 72202240, 3072, 1},  // a.2.b
-    {72205568, 72205312, 3072, 1},  // m.2.scale
-    {72208640, 72208384, 3072, 1},  // m.2.bias
-    {72211712, 72211456, 9437184, 1},  // f.2.w
-    {81648896, 81648640, 12288, 1},  // f.2.b
-    {81661184, 81660928, 9437184, 1},  // b.2.w
-    {91098368, 91098112, 3072, 1},  // b.2.b
-    {91101440, 91101184, 3072, 1},  // n.3.scale
-    {91104512, 91104256, 3072, 1},  // n.3.bias
-    {91107584, 91107328, 7077888, 1},  // a.3.qkv.w
-    {98185472, 98185216, 9216, 1},  // a.3.qkv.b
-    {98194688, 98194432, 2359296, 1},  // a.3.w
-    {100553984, 100553728, 3072, 1},  // a.3.b
-    {100557056, 100556800, 3072, 1},  // m.3.scale
-    {100560128, 100559872, 3072, 1},  // m.3.bias
-    {100563200, 100562944, 9437184, 1},  // f.3.w
-    {110000384, 110000128, 12288, 1},  // f.3.b
-    {110012672, 110012416, 9437184, 1},  // b.3.w
-    {119449856, 119449600, 3072, 1},  // b.3.b
-    {119452928, 119452672, 3072, 1},  // n.4.scale
-    {119456000, 119455744, 3072, 1},  // n.4.bias
-    {119459072, 119458816, 7077888, 1},  // a.4.qkv.w
-    {126536960, 126536704, 9216, 1},  // a.4.qkv.b
-    {126546176, 126545920, 2359296, 1},  // a.4.w
-    {128905472, 128905216, 3072, 1},  // a.4.b
-    {128908544, 128908288, 3072, 1},  // m.4.scale
-    {128911616, 128911360, 3072, 1},  // m.4.bias
-    {128914688, 128914432, 9437184, 1},  // f.4.w
-    {138351872, 138351616, 12288, 1},  // f.4.b
-    {138364160, 138363904, 9437184, 1},  // b.4.w
-    {147801344, 147801088, 3072, 1},  // b.4.b
-    {147804416, 147804160, 3072, 1},  // n.5.scale
-    {147807488, 147807232, 3072, 1},  // n.5.bias
-    {147810560, 147810304, 7077888, 1},  // a.5.qkv.w
-    {154888448, 154888192, 9216, 1},  // a.5.qkv.b
-    {154897664, 154897408, 2359296, 1},  // a.5.w
-    {157256960, 157256704, 3072, 1},  // a.5.b
-    {157260032, 157259776, 3072, 1},  // m.5.scale
-    {157263104, 157262848, 3072, 1},  // m.5.bias
-    {157266176, 157265920, 9437184, 1},  // f.5.w
-    {166703360, 166703104, 12288, 1},  // f.5.b
-    {166715648, 166715392, 9437184, 1},  // b.5.w
-    {176152832, 176152576, 3072, 1},  // b.5.b
-    {176155904, 176155648, 3072, 1},  // n.6.scale
-    {176158976, 176158720, 3072, 1},  // n.6.bias
-    {176162048, 176161792, 7077888, 1},  // a.6.qkv.w
-    {183239936, 183239680, 9216, 1},  // a.6.qkv.b
-    {183249152, 183248896, 2359296, 1},  // a.6.w
-    {185608448, 185608192, 3072, 1},  // a.6.b
-    {185611520, 185611264, 3072, 1},  // m.6.scale
-    {185614592, 185614336, 3072, 1},  // m.6.bias
-    {185617664, 185617408, 9437184, 1},  // f.6.w
-    {195054848, 195054592, 12288, 1},  // f.6.b
-    {195067136, 195066880, 9437184, 1},  // b.6.w
-    {204504320, 204504064, 3072, 1},  // b.6.b
-    {204507392, 204507136, 3072, 1},  // n.7.scale
-    {204510464, 204510208, 3072, 1},  // n.7.bias
-    {204513536, 204513280, 7077888, 1},  // a.7.qkv.w
-    {211591424, 211591168, 9216, 1},  // a.7.qkv.b
-    {211600640, 211600384, 2359296, 1},  // a.7.w
-    {213959936, 213959680, 3072, 1},  // a.7.b
-    {213963008, 213962752, 3072, 1},  // m.7.scale
-    {213966080, 213965824, 3072, 1},  // m.7.bias
-    {213969152, 213968896, 9437184, 1},  // f.7.w
-    {223406336, 223406080, 12288, 1},  // f.7.b
-    {223418624, 223418368, 9437184, 1},  // b.7.w
-    {232855808, 232855552, 3072, 1},  // b.7.b
-    {232858880, 232858624, 3072, 1},  // n.8.scale
-    {232861952, 232861696, 3072, 1},  // n.8.bias
-    {232865024, 232864768, 7077888, 1},  // a.8.qkv.w
-    {239942912, 239942656, 9216, 1},  // a.8.qkv.b
-    {239952128, 239951872, 2359296, 1},  // a.8.w
-    {242311424, 242311168, 3072, 1},  // a.8.b
-    {242314496, 242314240, 3072, 1},  // m.8.scale
-    {242317568, 242317312, 3072, 1},  // m.8.bias
-    {242320640, 242320384, 9437184, 1},  // f.8.w
-    {251757824, 251757568, 12288, 1},  // f.8.b
-    {251770112, 251769856, 9437184, 1},  // b.8.w
-    {261207296, 261207040, 3072, 1},  // b.8.b
-    {261210368, 261210112, 3072, 1},  // n.9.scale
-    {261213440, 261213184, 3072, 1},  // n.9.bias
-    {261216512, 261216256, 7077888, 1},  // a.9.qkv.w
-    {268294400, 268294144, 9216, 1},  // a.9.qkv.b
-    {268303616, 268303360, 2359296, 1},  // a.9.w
-    {270662912, 270662656, 3072, 1},  // a.9.b
-    {270665984, 270665728, 3072, 1},  // m.9.scale
-    {270669056, 270668800, 3072, 1},  // m.9.bias
-    {270672128, 270671872, 9437184, 1},  // f.9.w
-    {280109312, 280109056, 12288, 1},  // f.9.b
-    {280121600, 280121344, 9437184, 1},  // b.9.w
-    {289558784, 289558528, 3072, 1},  // b.9.b
-    {289561856, 289561600, 3072, 1},  // n.10.scale
-    {289564928, 289564672, 3072, 1},  // n.10.bias
-    {289568000, 289567744, 7077888, 1},  // a.10.qkv.w
-    {296645888, 296645632, 9216, 1},  // a.10.qkv.b
-    {296655104, 296654848, 2359296, 1},  // a.10.w
-    {299014400, 299014144, 3072, 1},  // a.10.b
-    {299017472, 299017216, 3072, 1},  // m.10.scale
-    {299020544, 299020288, 3072, 1},  // m.10.bias
-    {299023616, 299023360, 9437184, 1},  // f.10.w
-    {308460800, 308460544, 12288, 1},  // f.10.b
-    {308473088, 308472832, 9437184, 1},  // b.10.w
-    {317910272, 317910016, 3072, 1},  // b.10.b
-    {317913344, 317913088, 3072, 1},  // n.11.scale
-    {317916416, 317916160, 3072, 1},  // n.11.bias
-    {317919488, 317919232, 7077888, 1},  // a.11.qkv.w
-    {324997376, 324997120, 9216, 1},  // a.11.qkv.b
-    {325006592, 325006336, 2359296, 1},  // a.11.w
-    {327365888, 327365632, 3072, 1},  // a.11.b
-    {327368960, 327368704, 3072, 1},  // m.11.scale
-    {327372032, 327371776, 3072, 1},  // m.11.bias
-    {327375104, 327374848, 9437184, 1},  // f.11.w
-    {336812288, 336812032, 12288, 1},  // f.11.b
-    {336824576, 336824320, 9437184, 1},  // b.11.w
-    {346261760, 346261504, 3072, 1},  // b.11.b
-    {346264832, 346264576, 3072, 1},  // n.scale
-    {346267904, 346267648, 3072, 1},  // n.bias
+    {0, 1, 0},  // k
+    {1, 1, 2359296},  // b
+    {2, 1, 2362368},  // token
+    {3, 1, 2365440},  // place
+    {4, 1, 2970624},  // fc
+    {5, 1, 6042624},  // bias
+    {6, 1, 6046720},  // n.0.scale
+    {7, 1, 6049792},  // n.0.bias
+    {8, 1, 6052864},  // a.0.qkv.w
+    {9, 1, 13130752},  // a.0.qkv.b
+    {10, 1, 13139968},  // a.0.w
+    {11, 1, 15499264},  // a.0.b
+    {12, 1, 15502336},  // m.0.scale
+    {13, 1, 15505408},  // m.0.bias
+    {14, 1, 15508480},  // f.0.w
+    {15, 1, 24945664},  // f.0.b
+    {16, 1, 24957952},  // b.0.w
+    {17, 1, 34395136},  // b.0.b
+    {18, 1, 34398208},  // n.1.scale
+    {19, 1, 34401280},  // n.1.bias
+    {20, 1, 34404352},  // a.1.qkv.w
+    {21, 1, 41482240},  // a.1.qkv.b
+    {22, 1, 41491456},  // a.1.w
+    {23, 1, 43850752},  // a.1.b
+    {24, 1, 43853824},  // m.1.scale
+    {25, 1, 43856896},  // m.1.bias
+    {26, 1, 43859968},  // f.1.w
+    {27, 1, 53297152},  // f.1.b
+    {28, 1, 53309440},  // b.1.w
+    {29, 1, 62746624},  // b.1.b
+    {30, 1, 62749696},  // n.2.scale
+    {31, 1, 62752768},  // n.2.bias
+    {32, 1, 62755840},  // a.2.qkv.w
+    {33, 1, 69833728},  // a.2.qkv.b
+    {34, 1, 69842944},  // a.2.w
+    {35, 1, 72202240},  // a.2.b
+    {36, 1, 72205312},  // m.2.scale
+    {37, 1, 72208384},  // m.2.bias
+    {38, 1, 72211456},  // f.2.w
+    {39, 1, 81648640},  // f.2.b
+    {40, 1, 81660928},  // b.2.w
+    {41, 1, 91098112},  // b.2.b
+    {42, 1, 91101184},  // n.3.scale
+    {43, 1, 91104256},  // n.3.bias
+    {44, 1, 91107328},  // a.3.qkv.w
+    {45, 1, 98185216},  // a.3.qkv.b
+    {46, 1, 98194432},  // a.3.w
+    {47, 1, 100553728},  // a.3.b
+    {48, 1, 100556800},  // m.3.scale
+    {49, 1, 100559872},  // m.3.bias
+    {50, 1, 100562944},  // f.3.w
+    {51, 1, 110000128},  // f.3.b
+    {52, 1, 110012416},  // b.3.w
+    {53, 1, 119449600},  // b.3.b
+    {54, 1, 119452672},  // n.4.scale
+    {55, 1, 119455744},  // n.4.bias
+    {56, 1, 119458816},  // a.4.qkv.w
+    {57, 1, 126536704},  // a.4.qkv.b
+    {58, 1, 126545920},  // a.4.w
+    {59, 1, 128905216},  // a.4.b
+    {60, 1, 128908288},  // m.4.scale
+    {61, 1, 128911360},  // m.4.bias
+    {62, 1, 128914432},  // f.4.w
+    {63, 1, 138351616},  // f.4.b
+    {64, 1, 138363904},  // b.4.w
+    {65, 1, 147801088},  // b.4.b
+    {66, 1, 147804160},  // n.5.scale
+    {67, 1, 147807232},  // n.5.bias
+    {68, 1, 147810304},  // a.5.qkv.w
+    {69, 1, 154888192},  // a.5.qkv.b
+    {70, 1, 154897408},  // a.5.w
+    {71, 1, 157256704},  // a.5.b
+    {72, 1, 157259776},  // m.5.scale
+    {73, 1, 157262848},  // m.5.bias
+    {74, 1, 157265920},  // f.5.w
+    {75, 1, 166703104},  // f.5.b
+    {76, 1, 166715392},  // b.5.w
+    {77, 1, 176152576},  // b.5.b
+    {78, 1, 176155648},  // n.6.scale
+    {79, 1, 176158720},  // n.6.bias
+    {80, 1, 176161792},  // a.6.qkv.w
+    {81, 1, 183239680},  // a.6.qkv.b
+    {82, 1, 183248896},  // a.6.w
+    {83, 1, 185608192},  // a.6.b
+    {84, 1, 185611264},  // m.6.scale
+    {85, 1, 185614336},  // m.6.bias
+    {86, 1, 185617408},  // f.6.w
+    {87, 1, 195054592},  // f.6.b
+    {88, 1, 195066880},  // b.6.w
+    {89, 1, 204504064},  // b.6.b
+    {90, 1, 204507136},  // n.7.scale
+    {91, 1, 204510208},  // n.7.bias
+    {92, 1, 204513280},  // a.7.qkv.w
+    {93, 1, 211591168},  // a.7.qkv.b
+    {94, 1, 211600384},  // a.7.w
+    {95, 1, 213959680},  // a.7.b
+    {96, 1, 213962752},  // m.7.scale
+    {97, 1, 213965824},  // m.7.bias
+    {98, 1, 213968896},  // f.7.w
+    {99, 1, 223406080},  // f.7.b
+    {100, 1, 223418368},  // b.7.w
+    {101, 1, 232855552},  // b.7.b
+    {102, 1, 232858624},  // n.8.scale
+    {103, 1, 232861696},  // n.8.bias
+    {104, 1, 232864768},  // a.8.qkv.w
+    {105, 1, 239942656},  // a.8.qkv.b
+    {106, 1, 239951872},  // a.8.w
+    {107, 1, 242311168},  // a.8.b
+    {108, 1, 242314240},  // m.8.scale
+    {109, 1, 242317312},  // m.8.bias
+    {110, 1, 242320384},  // f.8.w
+    {111, 1, 251757568},  // f.8.b
+    {112, 1, 251769856},  // b.8.w
+    {113, 1, 261207040},  // b.8.b
+    {114, 1, 261210112},  // n.9.scale
+    {115, 1, 261213184},  // n.9.bias
+    {116, 1, 261216256},  // a.9.qkv.w
+    {117, 1, 268294144},  // a.9.qkv.b
+    {118, 1, 268303360},  // a.9.w
+    {119, 1, 270662656},  // a.9.b
+    {120, 1, 270665728},  // m.9.scale
+    {121, 1, 270668800},  // m.9.bias
+    {122, 1, 270671872},  // f.9.w
+    {123, 1, 280109056},  // f.9.b
+    {124, 1, 280121344},  // b.9.w
+    {125, 1, 289558528},  // b.9.b
+    {126, 1, 289561600},  // n.10.scale
+    {127, 1, 289564672},  // n.10.bias
+    {128, 1, 289567744},  // a.10.qkv.w
+    {129, 1, 296645632},  // a.10.qkv.b
+    {130, 1, 296654848},  // a.10.w
+    {131, 1, 299014144},  // a.10.b
+    {132, 1, 299017216},  // m.10.scale
+    {133, 1, 299020288},  // m.10.bias
+    {134, 1, 299023360},  // f.10.w
+    {135, 1, 308460544},  // f.10.b
+    {136, 1, 308472832},  // b.10.w
+    {137, 1, 317910016},  // b.10.b
+    {138, 1, 317913088},  // n.11.scale
+    {139, 1, 317916160},  // n.11.bias
+    {140, 1, 317919232},  // a.11.qkv.w
+    {141, 1, 324997120},  // a.11.qkv.b
+    {142, 1, 325006336},  // a.11.w
+    {143, 1, 327365632},  // a.11.b
+    {144, 1, 327368704},  // m.11.scale
+    {145, 1, 327371776},  // m.11.bias
+    {146, 1, 327374848},  // f.11.w
+    {147, 1, 336812032},  // f.11.b
+    {148, 1, 336824320},  // b.11.w
+    {149, 1, 346261504},  // b.11.b
+    {150, 1, 346264576},  // n.scale
+    {151, 1, 346267648},  // n.bias
 };
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
@@ -764,9 +764,9 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 // by operand re-laid
 // patches.sum.columns[i0,i1,i2,i3,i4] = x[0,i2,16*i0+i3,16*i1+i4] where i0 in 0:14, i1 in 0:14, i3
 //     in 0:16, i4 in 0:16
-static __global__ void __launch_bounds__(128) k_map_937fa9f9(const float *p0,
+static __global__ void __launch_bounds__(128) k_map_e08638d6(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 37632u) return;
     const int i4 = (int)(id % 4u) * 4;
@@ -782,10 +782,11 @@ static __global__ void __launch_bounds__(128) k_map_937fa9f9(const float *p0,
 
 // h[0,i1,i2] = place[0,i1,i2] + first[0,i1,i2] + (patches.sum[0,i2,(i1+13)/14-1,(i1+13)%14] +
 //     b[i2]) * [i1 >= 1] where i1 in 0:197, pad first 0, pad patches.sum 0
-static __global__ void __launch_bounds__(128) k_map_dbbfce07(const float *__restrict__ p0,
+// p0: place, p1: first, p2: patches.sum, p3: b
+static __global__ void __launch_bounds__(128) k_map_84917e67(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 128 + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 37824u) return;
     const int i2 = (int)(id % 192u) * 4;
@@ -806,10 +807,11 @@ static __global__ void __launch_bounds__(128) k_map_dbbfce07(const float *__rest
 // n.0.sum2[0,i1] = sum(r0) square(h[0,i1,r0] - n.0.sum[0,i1] / 768)
 // n.0[0,i1,i2] = rsqrt(n.0.sum2[0,i1] / 768 + 1e-06) * (h[0,i1,i2] - n.0.sum[0,i1] / 768) *
 //     n.0.scale[i2] + n.0.bias[i2]
-static __global__ void __launch_bounds__(32) k_row_5e8e7580(const float *p0,
+// p0: h, p1: n.0.scale, p2: n.0.bias
+static __global__ void __launch_bounds__(32) k_row_4a21bab2(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 197u) return;
     const int i1 = (int)id;
@@ -1019,9 +1021,10 @@ static __global__ void __launch_bounds__(128, 1) k_attention_e3309909(const floa
 
 // g.0[0,i1,i2] = 0.5 * (f.0.p[0,i1,i2] + f.0.b[i2]) * (erf(0.7071067811865476 * (f.0.p[0,i1,i2] +
 //     f.0.b[i2])) + 1)
-static __global__ void __launch_bounds__(256) k_map_c632a3f1(const float *p0,
+// p0: f.0.p, p1: f.0.b
+static __global__ void __launch_bounds__(256) k_map_2ba4d024(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 151296u) return;
     const int i2 = (int)(id % 768u) * 4;
@@ -1038,10 +1041,10 @@ static __global__ void __launch_bounds__(256) k_map_c632a3f1(const float *p0,
 }
 
 // n.sum[0,i1] = sum(r0) h.11[0,i1,r0]
-static __global__ void __launch_bounds__(32) k_reduce_9edd34c1(const float *p0,
+static __global__ void __launch_bounds__(32) k_reduce_ff914450(const float *p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 197u) return;
     const int i1 = (int)id;
@@ -1062,10 +1065,11 @@ static __global__ void __launch_bounds__(32) k_reduce_9edd34c1(const float *p0,
 }
 
 // n.sum2[0,i1] = sum(r0) square(h.11[0,i1,r0] - n.sum[0,i1] / 768)
-static __global__ void __launch_bounds__(32) k_reduce_7628ced1(const float *p0, const float *p1,
+// p0: h.11, p1: n.sum
+static __global__ void __launch_bounds__(32) k_reduce_6bbe6074(const float *p0, const float *p1,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 197u) return;
     const int i1 = (int)id;
@@ -1093,10 +1097,11 @@ static __global__ void __launch_bounds__(32) k_reduce_7628ced1(const float *p0, 
 
 // z[0,i1] = rsqrt(n.sum2[0,0] / 768 + 1e-06) * (h.11[0,0,i1] - n.sum[0,0] / 768) * n.scale[i1] +
 //     n.bias[i1]
-static __global__ void __launch_bounds__(64) k_map_285b179a(const float *__restrict__ p0,
+// p0: n.bias, p1: n.scale, p2: h.11, p3: n.sum, p4: n.sum2
+static __global__ void __launch_bounds__(64) k_map_86b3fae6(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *p2, const float *p3, const float *p4,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 192u) return;
     const int i1 = (int)id * 4;
@@ -1116,6 +1121,7 @@ static __global__ void __launch_bounds__(64) k_map_285b179a(const float *__restr
 
 // p[0,i1] = sum(r0) z[0,r0] * fc[r0,i1]
 // y[0,i1] = p[0,i1] + bias[i1]
+// p0: fc, p1: z, p2: bias
 static __global__ void __launch_bounds__(256) k_reduce_32f75d3e(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][16];
@@ -1425,8 +1431,8 @@ static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, di
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(vit_b *m, cudaStream_t stream) {
-    (void)stream;
     (void)m;
+    (void)stream;
     return 0;
 }
 
@@ -1453,7 +1459,7 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_937fa9f9);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_e08638d6);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1473,14 +1479,12 @@ static int check_device(vit_b *m) {
 static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 346270720ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const vit_b_tensor *w = &vit_b_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -1554,20 +1558,18 @@ int vit_b_create(vit_b **out, const void *weights, size_t bytes, const vit_b_opt
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_1(vit_b *m, const void *const *in, void *const *out,
+static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
-    (void)in;
     (void)out;
-    (void)stream;
-    CALL(launch(m, ORDERED, k_map_937fa9f9, "patches.sum.columns", 294, 128, stream, v_x,
+    CALL(launch(m, ORDERED, k_map_e08638d6, "patches.sum.columns", 294, 128, stream, v_x,
         v_patches_sum_columns));
     // by operand re-laid
     // patches.sum[0,i1,i2,i3] = sum(r0,r1,r2) patches.sum.columns[i2,i3,r0,r1,r2] * k[i1,r0,r1,r2]
     // patches.sum stored as [i0,i2,i3,i1]
     CALL(gemm_run(m, &gemm_patches_sum, v_patches_sum_columns, v_k, v_patches_sum));
-    CALL(launch(m, ORDERED, k_map_dbbfce07, "h", 296, 128, stream, v_place, v_token, v_patches_sum,
+    CALL(launch(m, ORDERED, k_map_84917e67, "h", 296, 128, stream, v_place, v_token, v_patches_sum,
         v_b, v_h));
-    CALL(launch(m, EARLY, k_row_5e8e7580, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias,
+    CALL(launch(m, EARLY, k_row_4a21bab2, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias,
         v_n_0));
     // a.0.qkv.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * a.0.qkv.w[r0,i2]
     // a.0.t.split[0,i1,i2] = a.0.qkv.p[0,i1,i2] + a.0.qkv.b[i2]
@@ -1578,14 +1580,14 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_h, v_r_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.0", 197, 32, stream, v_r_0, v_m_0_scale, v_m_0_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.0", 197, 32, stream, v_r_0, v_m_0_scale, v_m_0_bias,
         v_m_0));
     // f.0.p[0,i1,i2] = sum(r0) m.0[0,i1,r0] * f.0.w[r0,i2]
     CALL(gemm_run(m, &gemm_f_0_p, v_m_0, v_f_0_w, v_f_0_p));
-    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.0", 591, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
+    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.0", 591, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.1", 197, 32, stream, v_h_0, v_n_1_scale, v_n_1_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.1", 197, 32, stream, v_h_0, v_n_1_scale, v_n_1_bias,
         v_n_1));
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_1_t_split, v_n_1, v_a_1_qkv_w, v_a_1_qkv_b, NULL, v_a_1_t_split,
@@ -1594,14 +1596,14 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
         v_a_1_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.1", 197, 32, stream, v_r_1, v_m_1_scale, v_m_1_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.1", 197, 32, stream, v_r_1, v_m_1_scale, v_m_1_bias,
         v_m_1));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_1_p, v_m_1, v_f_1_w, v_f_1_p));
-    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.1", 591, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
+    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.1", 591, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.2", 197, 32, stream, v_h_1, v_n_2_scale, v_n_2_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.2", 197, 32, stream, v_h_1, v_n_2_scale, v_n_2_bias,
         v_n_2));
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_2_t_split, v_n_2, v_a_2_qkv_w, v_a_2_qkv_b, NULL, v_a_2_t_split,
@@ -1610,14 +1612,20 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
         v_a_2_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.2", 197, 32, stream, v_r_2, v_m_2_scale, v_m_2_bias,
+    return 0;
+}
+
+static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.2", 197, 32, stream, v_r_2, v_m_2_scale, v_m_2_bias,
         v_m_2));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_2_p, v_m_2, v_f_2_w, v_f_2_p));
-    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.2", 591, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
+    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.2", 591, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.3", 197, 32, stream, v_h_2, v_n_3_scale, v_n_3_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.3", 197, 32, stream, v_h_2, v_n_3_scale, v_n_3_bias,
         v_n_3));
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_3_t_split, v_n_3, v_a_3_qkv_w, v_a_3_qkv_b, NULL, v_a_3_t_split,
@@ -1626,14 +1634,14 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
         v_a_3_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.3", 197, 32, stream, v_r_3, v_m_3_scale, v_m_3_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.3", 197, 32, stream, v_r_3, v_m_3_scale, v_m_3_bias,
         v_m_3));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_3_p, v_m_3, v_f_3_w, v_f_3_p));
-    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.3", 591, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
+    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.3", 591, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.4", 197, 32, stream, v_h_3, v_n_4_scale, v_n_4_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.4", 197, 32, stream, v_h_3, v_n_4_scale, v_n_4_bias,
         v_n_4));
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_4_t_split, v_n_4, v_a_4_qkv_w, v_a_4_qkv_b, NULL, v_a_4_t_split,
@@ -1642,22 +1650,14 @@ static int steps_1(vit_b *m, const void *const *in, void *const *out,
         v_a_4_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.4", 197, 32, stream, v_r_4, v_m_4_scale, v_m_4_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.4", 197, 32, stream, v_r_4, v_m_4_scale, v_m_4_bias,
         v_m_4));
-    return 0;
-}
-
-static int steps_2(vit_b *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_4_p, v_m_4, v_f_4_w, v_f_4_p));
-    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.4", 591, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
+    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.4", 591, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.5", 197, 32, stream, v_h_4, v_n_5_scale, v_n_5_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.5", 197, 32, stream, v_h_4, v_n_5_scale, v_n_5_bias,
         v_n_5));
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_5_t_split, v_n_5, v_a_5_qkv_w, v_a_5_qkv_b, NULL, v_a_5_t_split,
@@ -1666,14 +1666,14 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
         v_a_5_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.5", 197, 32, stream, v_r_5, v_m_5_scale, v_m_5_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.5", 197, 32, stream, v_r_5, v_m_5_scale, v_m_5_bias,
         v_m_5));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_5_p, v_m_5, v_f_5_w, v_f_5_p));
-    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.5", 591, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
+    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.5", 591, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.6", 197, 32, stream, v_h_5, v_n_6_scale, v_n_6_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.6", 197, 32, stream, v_h_5, v_n_6_scale, v_n_6_bias,
         v_n_6));
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_6_t_split, v_n_6, v_a_6_qkv_w, v_a_6_qkv_b, NULL, v_a_6_t_split,
@@ -1682,14 +1682,20 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
         v_a_6_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.6", 197, 32, stream, v_r_6, v_m_6_scale, v_m_6_bias,
+    return 0;
+}
+
+static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.6", 197, 32, stream, v_r_6, v_m_6_scale, v_m_6_bias,
         v_m_6));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_6_p, v_m_6, v_f_6_w, v_f_6_p));
-    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.6", 591, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
+    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.6", 591, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.7", 197, 32, stream, v_h_6, v_n_7_scale, v_n_7_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.7", 197, 32, stream, v_h_6, v_n_7_scale, v_n_7_bias,
         v_n_7));
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_7_t_split, v_n_7, v_a_7_qkv_w, v_a_7_qkv_b, NULL, v_a_7_t_split,
@@ -1698,14 +1704,14 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
         v_a_7_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.7", 197, 32, stream, v_r_7, v_m_7_scale, v_m_7_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.7", 197, 32, stream, v_r_7, v_m_7_scale, v_m_7_bias,
         v_m_7));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_7_p, v_m_7, v_f_7_w, v_f_7_p));
-    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.7", 591, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
+    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.7", 591, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.8", 197, 32, stream, v_h_7, v_n_8_scale, v_n_8_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.8", 197, 32, stream, v_h_7, v_n_8_scale, v_n_8_bias,
         v_n_8));
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_8_t_split, v_n_8, v_a_8_qkv_w, v_a_8_qkv_b, NULL, v_a_8_t_split,
@@ -1714,14 +1720,14 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
         v_a_8_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.8", 197, 32, stream, v_r_8, v_m_8_scale, v_m_8_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.8", 197, 32, stream, v_r_8, v_m_8_scale, v_m_8_bias,
         v_m_8));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_8_p, v_m_8, v_f_8_w, v_f_8_p));
-    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.8", 591, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
+    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.8", 591, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.9", 197, 32, stream, v_h_8, v_n_9_scale, v_n_9_bias,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.9", 197, 32, stream, v_h_8, v_n_9_scale, v_n_9_bias,
         v_n_9));
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_9_t_split, v_n_9, v_a_9_qkv_w, v_a_9_qkv_b, NULL, v_a_9_t_split,
@@ -1730,22 +1736,19 @@ static int steps_2(vit_b *m, const void *const *in, void *const *out,
         v_a_9_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.9", 197, 32, stream, v_r_9, v_m_9_scale, v_m_9_bias,
-        v_m_9));
     return 0;
 }
 
-static int steps_3(vit_b *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
+static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
-    (void)out;
-    (void)stream;
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.9", 197, 32, stream, v_r_9, v_m_9_scale, v_m_9_bias,
+        v_m_9));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_9_p, v_m_9, v_f_9_w, v_f_9_p));
-    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.9", 591, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
+    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.9", 591, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.10", 197, 32, stream, v_h_9, v_n_10_scale,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.10", 197, 32, stream, v_h_9, v_n_10_scale,
         v_n_10_bias, v_n_10));
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_10_t_split, v_n_10, v_a_10_qkv_w, v_a_10_qkv_b, NULL,
@@ -1754,14 +1757,14 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
         v_a_10_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.10", 197, 32, stream, v_r_10, v_m_10_scale,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.10", 197, 32, stream, v_r_10, v_m_10_scale,
         v_m_10_bias, v_m_10));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_10_p, v_m_10, v_f_10_w, v_f_10_p));
-    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.10", 591, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
+    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.10", 591, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "n.11", 197, 32, stream, v_h_10, v_n_11_scale,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.11", 197, 32, stream, v_h_10, v_n_11_scale,
         v_n_11_bias, v_n_11));
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_11_t_split, v_n_11, v_a_11_qkv_w, v_a_11_qkv_b, NULL,
@@ -1770,27 +1773,27 @@ static int steps_3(vit_b *m, const void *const *in, void *const *out,
         v_a_11_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ORDERED, k_row_5e8e7580, "m.11", 197, 32, stream, v_r_11, v_m_11_scale,
+    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.11", 197, 32, stream, v_r_11, v_m_11_scale,
         v_m_11_bias, v_m_11));
     // as f.0.p
     CALL(gemm_run(m, &gemm_f_11_p, v_m_11, v_f_11_w, v_f_11_p));
-    CALL(launch(m, ORDERED, k_map_c632a3f1, "g.11", 591, 256, stream, v_f_11_p, v_f_11_b, v_g_11));
+    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.11", 591, 256, stream, v_f_11_p, v_f_11_b, v_g_11));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_11, v_g_11, v_b_11_w, v_b_11_b, v_r_11, v_h_11, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_9edd34c1, "n.sum", 197, 32, stream, v_h_11, v_n_sum));
-    CALL(launch(m, EARLY, k_reduce_7628ced1, "n.sum2", 197, 32, stream, v_h_11, v_n_sum, v_n_sum2));
-    CALL(launch(m, EARLY, k_map_285b179a, "z", 3, 64, stream, v_n_bias, v_n_scale, v_h_11, v_n_sum,
+    CALL(launch(m, ORDERED, k_reduce_ff914450, "n.sum", 197, 32, stream, v_h_11, v_n_sum));
+    CALL(launch(m, EARLY, k_reduce_6bbe6074, "n.sum2", 197, 32, stream, v_h_11, v_n_sum, v_n_sum2));
+    CALL(launch(m, EARLY, k_map_86b3fae6, "z", 3, 64, stream, v_n_bias, v_n_scale, v_h_11, v_n_sum,
         v_n_sum2, v_z));
     CALL(launch(m, EARLY, k_reduce_32f75d3e, "y", 63, 256, stream, v_fc, v_z, v_bias, v_y));
     return 0;
 }
 
-static int steps(vit_b *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    int r = steps_1(m, in, out, stream);
-    if (!r) r = steps_2(m, in, out, stream);
-    if (!r) r = steps_3(m, in, out, stream);
-    return r;
+static int steps(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(steps_from_patches_sum_columns(m, in, out, stream));
+    CALL(steps_from_m_2(m, in, out, stream));
+    CALL(steps_from_m_6(m, in, out, stream));
+    CALL(steps_from_m_9(m, in, out, stream));
+    return 0;
 }
 
 static int check_run(vit_b *m, const void *const *in, void *const *out) {

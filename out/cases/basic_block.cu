@@ -11,12 +11,12 @@
 // plan      6 steps, 14.9 us estimated; 24.7 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 1.2 us more
 // by        basis change 6
-//     1.8 us est. t1.sum.data      k_basis_9a213487
+//     1.8 us est. t1.sum.data      k_basis_5750835a
 //     3.8 us est. t1.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. t2               k_basis_510fede9
-//     1.8 us est. t3.sum.data      k_basis_9a213487
+//     1.8 us est. t2               k_basis_c5456742
+//     1.8 us est. t3.sum.data      k_basis_5750835a
 //     3.8 us est. t3.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.9 us est. y                k_basis_4fef643c
+//     1.9 us est. y                k_basis_fc81df83
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -106,12 +106,12 @@ const basic_block_info *basic_block_describe(void);
 #define v_t3_sum_product ARENA(1806336)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 147456, 0},  // k1
-    {147712, 0, 256, 1},  // b1
-    {147968, 147456, 147456, 0},  // k2
-    {295424, 256, 256, 1},  // b2
+    {0, 0, 0},  // k1
+    {1, 1, 0},  // b1
+    {2, 0, 147456},  // k2
+    {3, 1, 256},  // b2
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -144,9 +144,9 @@ static __device__ __forceinline__ void basis_20628242(float *d, int step) {
 
 // by basis change F(4x4,3x3)
 // t3.sum.filter[i0,i1,i2,i3] = sum(r0,r1) t1.sum.g[i0,r0] * k2[i2,i3,r0,r1] * t1.sum.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_57c03bd1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4096u) return;
     const int i3 = (int)(id % 64u);
@@ -196,9 +196,9 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // t1.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) x[0,i2,4*i3+r0-1,4*i4+r1-1] * t1.sum.bt[i0,r0] *
 //     t1.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad x 0
-static __global__ void __launch_bounds__(64) k_basis_9a213487(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_5750835a(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i4 = (int)(id % 14u);
@@ -252,9 +252,10 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // t1.sum[0,i1,i2,i3] = sum(r0,r1) t1.sum.product[r0,r1,i1,i2/4,i3/4] * t1.sum.at[i2%4,r0] *
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // t2[0,i1,i2,i3] = relu(t1.sum[0,i1,i2,i3] + b1[i1])
-static __global__ void __launch_bounds__(64) k_basis_510fede9(const float *p0,
+// p0: t1.sum.product, p1: b1
+static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
@@ -289,9 +290,10 @@ static __global__ void __launch_bounds__(64) k_basis_510fede9(const float *p0,
 // t3.sum[0,i1,i2,i3] = sum(r0,r1) t3.sum.product[r0,r1,i1,i2/4,i3/4] * t1.sum.at[i2%4,r0] *
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // y[0,i1,i2,i3] = relu(x[0,i1,i2,i3] + t3.sum[0,i1,i2,i3] + b2[i1])
-static __global__ void __launch_bounds__(64) k_basis_4fef643c(const float *p0, const float *p1,
+// p0: t3.sum.product, p1: x, p2: b2
+static __global__ void __launch_bounds__(64) k_basis_fc81df83(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12544u) return;
     const int i3 = (int)(id % 14u);
@@ -453,10 +455,9 @@ static int launch(basic_block *m, int when, void (*kernel)(P...), const char *na
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(basic_block *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "t3.sum.filter", 64, 64, stream, v_k2,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "t3.sum.filter", 64, 64, stream, v_k2,
         v_t3_sum_filter));
-    CALL(launch(m, ORDERED, k_basis_57c03bd1, "t1.sum.filter", 64, 64, stream, v_k1,
+    CALL(launch(m, ORDERED, k_basis_297a979b, "t1.sum.filter", 64, 64, stream, v_k1,
         v_t1_sum_filter));
     return 0;
 }
@@ -484,7 +485,7 @@ static int check_device(basic_block *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_57c03bd1);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_297a979b);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -505,14 +506,12 @@ static int upload(basic_block *m, const unsigned char *blob, cudaStream_t stream
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 1180160ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 294912ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const basic_block_tensor *w = &basic_block_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -568,21 +567,17 @@ int basic_block_create(basic_block **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(basic_block *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_9a213487, "t1.sum.data", 196, 64, stream, v_x, v_t1_sum_data));
+static int steps(basic_block *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_basis_5750835a, "t1.sum.data", 196, 64, stream, v_x, v_t1_sum_data));
     // by basis change F(4x4,3x3)
     // t1.sum.product[i0,i1,i2,i3,i4] = sum(r0) t1.sum.data[i0,i1,r0,i3,i4] *
     //     t1.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_t1_sum_product, v_t1_sum_filter, v_t1_sum_data, v_t1_sum_product));
-    CALL(launch(m, ORDERED, k_basis_510fede9, "t2", 196, 64, stream, v_t1_sum_product, v_b1, v_t2));
-    CALL(launch(m, EARLY, k_basis_9a213487, "t3.sum.data", 196, 64, stream, v_t2, v_t3_sum_data));
+    CALL(launch(m, ORDERED, k_basis_c5456742, "t2", 196, 64, stream, v_t1_sum_product, v_b1, v_t2));
+    CALL(launch(m, EARLY, k_basis_5750835a, "t3.sum.data", 196, 64, stream, v_t2, v_t3_sum_data));
     // as t1.sum.product
     CALL(gemm_run(m, &gemm_t3_sum_product, v_t3_sum_filter, v_t3_sum_data, v_t3_sum_product));
-    CALL(launch(m, ORDERED, k_basis_4fef643c, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2,
+    CALL(launch(m, ORDERED, k_basis_fc81df83, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2,
         v_y));
     return 0;
 }

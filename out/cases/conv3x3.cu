@@ -12,7 +12,7 @@
 // libraries none
 // by        summation splitting 1
 //    10.8 us est. y.parts          k_product_1e3de578
-//     1.6 us est. y                k_reduce_225bb5e1
+//     1.6 us est. y                k_reduce_b5291b22
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -92,9 +92,9 @@ const conv3x3_info *conv3x3_describe(void);
 #define v_y_parts ARENA(0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 9437184, 0},  // k
+    {0, 0, 0},  // k
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -225,6 +225,7 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // by summation splitting (parts)
 // y.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,32*i0+r0,i3+r1-1,i4+r2-1] *
 //     y.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad x 0
+// p0: y.lines, p1: x
 static __global__ void __launch_bounds__(256) k_product_1e3de578(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
@@ -263,9 +264,9 @@ static __global__ void __launch_bounds__(256) k_product_1e3de578(const float *__
 }
 
 // y[0,i1,i2,i3] = sum(r0) y.parts[r0,0,i1,i2,i3]
-static __global__ void __launch_bounds__(64) k_reduce_225bb5e1(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_b5291b22(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
     const int i3 = (int)id;
@@ -346,7 +347,6 @@ static int launch(conv3x3 *m, int when, void (*kernel)(P...), const char *name, 
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(conv3x3 *m, cudaStream_t stream) {
-    (void)stream;
     // y.lines[i0,i1,i2,i3] = k[i0,i3,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "y.lines", 9216, 256, stream, v_k, v_y_lines, relay{3,
         0, {512, 512, 9}, {4608, 9, 1}, {4608, 1, 512}}));
@@ -397,14 +397,12 @@ static int upload(conv3x3 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 9437184ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 9437184ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const conv3x3_tensor *w = &conv3x3_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -458,14 +456,10 @@ int conv3x3_create(conv3x3 **out, const void *weights, size_t bytes, const conv3
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(conv3x3 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
+static int steps(conv3x3 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_product_1e3de578, "y.parts", 128, 256, stream, v_y_lines, v_x,
         v_y_parts));
-    CALL(launch(m, EARLY, k_reduce_225bb5e1, "y", 392, 64, stream, v_y_parts, v_y));
+    CALL(launch(m, EARLY, k_reduce_b5291b22, "y", 392, 64, stream, v_y_parts, v_y));
     return 0;
 }
 

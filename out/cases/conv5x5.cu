@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 1 step, without it up to 1.4 us more
 // by        dimensions ordered for matching 1, summation splitting 1
 //    58.9 us est. y.conv           cuDNN conv 1x1, 32 to 25
-//    21.1 us est. y                k_reduce_b96c29a7
+//    21.1 us est. y                k_reduce_37240e8a
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -94,9 +94,9 @@ const conv5x5_info *conv5x5_describe(void);
 #define v_workspace ARENA_OF(char, 0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 3200, 0},  // k
+    {0, 0, 0},  // k
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -156,9 +156,9 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // by summation splitting
 // y[i0,0,i2,i3] = sum(r0,r1) y.part[r0,r1,i0,i2+r0-2,i3+r1-2] where i2 in 0:224, i3 in 0:224, pad
 //     y.part 0
-static __global__ void __launch_bounds__(256) k_reduce_b96c29a7(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_37240e8a(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 200704u) return;
     const int i3 = (int)(id % 56u) * 4;
@@ -272,20 +272,15 @@ static int conv_describe(conv5x5 *m, conv_call *c, const conv_size *s) {
     return 0;
 }
 
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(conv5x5 *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+// The first of the library's offers that fits the workspace and gives the same bits on every run;
+// `only`: the algorithm that it has to be, or -1.
+template <class Offer>
+static int conv_first(conv5x5 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
         if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 184093696) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
+        if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
         return 0;
@@ -293,27 +288,16 @@ static int conv_choose_forward(conv5x5 *m, conv_call *c, const conv_size *s) {
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
-static int conv_choose_data(conv5x5 *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
+static int conv_open(conv5x5 *m, conv_call *c, const conv_size *s) {
+    cudnnConvolutionFwdAlgoPerf_t p[8];
+    // An identity activation is only supported with this algorithm.
+    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
+    int n = 0, r = conv_describe(m, c, s);
+    if (r) return r;
     CUDNN_CALL(
         m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 184093696) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(conv5x5 *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+    return conv_first(m, c, s, p, n, only);
 }
 
 static void conv_close(conv_call *c) {
@@ -332,12 +316,7 @@ static int conv_run(conv5x5 *m, int k, const float *x, const float *w, const flo
     const float one = 1.f, zero = 0.f;
     const conv_size *s = &conv_sizes[k];
     const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
+    if (s->fused)
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionBiasActivationForward(
                        m->cudnn, &one, c->x, x, c->w, w, c->conv,
@@ -373,7 +352,6 @@ static int launch(conv5x5 *m, int when, void (*kernel)(P...), const char *name, 
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(conv5x5 *m, cudaStream_t stream) {
-    (void)stream;
     // y.conv.filter[i0,i1,i2] = k[0,i2,i0,i1]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "y.conv.filter", 4, 256, stream, v_k, v_y_conv_filter,
         relay{2, 0, {32, 25}, {25, 1}, {1, 32}}));
@@ -420,14 +398,12 @@ static int upload(conv5x5 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 3328ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 3328ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const conv5x5_tensor *w = &conv5x5_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -498,15 +474,11 @@ int conv5x5_create(conv5x5 **out, const void *weights, size_t bytes, const conv5
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(conv5x5 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
+static int steps(conv5x5 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // by summation splitting (r0 inside), variable substitution; dimensions ordered for matching
     // y.conv[i0,i1,i2,i3,i4] = sum(r0) x[i0,r0,i3,i4] * y.conv.filter[i1,i2,r0]
     CALL(conv_run(m, CONV_y_conv, v_x, v_y_conv_filter, NULL, NULL, v_y_conv, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_b96c29a7, "y", 784, 256, stream, v_y_conv, v_y));
+    CALL(launch(m, ORDERED, k_reduce_37240e8a, "y", 784, 256, stream, v_y_conv, v_y));
     return 0;
 }
 

@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 1 step, without it up to 1.3 us more
 // by        dimensions ordered for matching 1, summation splitting 1
 //     8.6 us est. y.conv           cuDNN conv 1x1, 448 to 4096
-//     1.5 us est. y                k_reduce_847a6410
+//     1.5 us est. y                k_reduce_8b3318b5
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -96,9 +96,9 @@ const convtranspose_info *convtranspose_describe(void);
 #define v_workspace ARENA_OF(char, 0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 7340032, 0},  // k
+    {0, 0, 0},  // k
 };
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -158,9 +158,9 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // by summation splitting
 // y[i0,i1,i2,i3] = sum(r0,r1) y.part[i1,r0,r1,i0,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:4, i3 in 0:4, pad y.part 0
-static __global__ void __launch_bounds__(64) k_reduce_847a6410(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_8b3318b5(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 1u) * 4;
@@ -280,20 +280,16 @@ static int conv_describe(convtranspose *m, conv_call *c, const conv_size *s) {
     return 0;
 }
 
-// The library's first choice that fits the workspace and gives the same bits on every run.
-static int conv_choose_forward(convtranspose *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    int n = 0;
-    // An identity activation is only supported with this algorithm.
-    int any = !s->fused || s->relu;
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+// The first of the library's offers that fits the workspace and gives the same bits on every run;
+// `only`: the algorithm that it has to be, or -1.
+template <class Offer>
+static int conv_first(convtranspose *m, conv_call *c, const conv_size *s, Offer *p, int n,
+    int only) {
     for (int i = 0; i < n; i++) {
         if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 9551872) continue;
         if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
         if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        if (!any && p[i].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
+        if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
         return 0;
@@ -301,27 +297,16 @@ static int conv_choose_forward(convtranspose *m, conv_call *c, const conv_size *
     return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
 }
 
-static int conv_choose_data(convtranspose *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionBwdDataAlgoPerf_t p[6];
-    int n = 0;
+static int conv_open(convtranspose *m, conv_call *c, const conv_size *s) {
+    cudnnConvolutionFwdAlgoPerf_t p[8];
+    // An identity activation is only supported with this algorithm.
+    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
+    int n = 0, r = conv_describe(m, c, s);
+    if (r) return r;
     CUDNN_CALL(
         m, s->name,
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y, 6, &n, p));
-    for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 9551872) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this transposed convolution");
-}
-
-static int conv_open(convtranspose *m, conv_call *c, const conv_size *s) {
-    int r = conv_describe(m, c, s);
-    if (r) return r;
-    return s->transposed ? conv_choose_data(m, c, s) : conv_choose_forward(m, c, s);
+        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
+    return conv_first(m, c, s, p, n, only);
 }
 
 static void conv_close(conv_call *c) {
@@ -340,12 +325,7 @@ static int conv_run(convtranspose *m, int k, const float *x, const float *w, con
     const float one = 1.f, zero = 0.f;
     const conv_size *s = &conv_sizes[k];
     const conv_call *c = &m->conv[k];
-    if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
-    else if (s->fused)
+    if (s->fused)
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionBiasActivationForward(
                        m->cudnn, &one, c->x, x, c->w, w, c->conv,
@@ -381,7 +361,6 @@ static int launch(convtranspose *m, int when, void (*kernel)(P...), const char *
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(convtranspose *m, cudaStream_t stream) {
-    (void)stream;
     // y.conv.filter[i0,i1,i2,i3] = k[i3,i0,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "y.conv.filter", 7168, 256, stream, v_k,
         v_y_conv_filter, relay{2, 0, {448, 4096}, {4096, 1}, {1, 448}}));
@@ -428,14 +407,12 @@ static int upload(convtranspose *m, const unsigned char *blob, cudaStream_t stre
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 7340032ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 7340032ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const convtranspose_tensor *w = &convtranspose_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -507,15 +484,11 @@ int convtranspose_create(convtranspose **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(convtranspose *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
+static int steps(convtranspose *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // by summation splitting (r0 inside), variable substitution; dimensions ordered for matching
     // y.conv[i0,i1,i2,i3,i4,i5] = sum(r0) x[i0,r0,i4,i5] * y.conv.filter[i1,i2,i3,r0]
     CALL(conv_run(m, CONV_y_conv, v_x, v_y_conv_filter, NULL, NULL, v_y_conv, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_847a6410, "y", 256, 64, stream, v_y_conv, v_y));
+    CALL(launch(m, ORDERED, k_reduce_8b3318b5, "y", 256, 64, stream, v_y_conv, v_y));
     return 0;
 }
 

@@ -11,9 +11,9 @@
 // plan      3 steps, 13.1 us estimated; 19.6 us without derivation
 // libraries cuBLAS (596 MB) 1 step, without it up to 1.3 us more
 // by        basis change 3
-//     1.7 us est. y.data           k_basis_db639b79
+//     1.7 us est. y.data           k_basis_ccf09643
 //     9.9 us est. y.product        cuBLAS sgemm 256 x 64 x 512, batch 16
-//     1.5 us est. y.phases         k_basis_7786c53b
+//     1.5 us est. y.phases         k_basis_3bb80ad7
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -96,9 +96,9 @@ const dilated_conv_info *dilated_conv_describe(void);
 #define v_y_product ARENA(18874368)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 4718592, 0},  // k
+    {0, 0, 0},  // k
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -125,9 +125,9 @@ static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
 
 // by basis change F(2x2,3x3)
 // y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * y.digits[i2,i3,r0,r1] * y.g[i1,r1]
-static __global__ void __launch_bounds__(256) k_basis_1597e5f4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_basis_add4c483(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 131072u) return;
     const int i3 = (int)(id % 512u);
@@ -172,9 +172,9 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by digit re-layout; basis change F(2x2,3x3)
 // y.data[i0,i1,i2,i3,i4,i5,i6] = sum(r0,r1) y.digits[0,i3,i4,i2,2*i5+r0-1,2*i6+r1-1] * y.bt[i0,r0]
 //     * y.bt[i1,r1] where i5 in 0:4, i6 in 0:4, pad y.digits 0
-static __global__ void __launch_bounds__(64) k_basis_db639b79(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_ccf09643(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i6 = (int)(id % 4u);
@@ -224,9 +224,9 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // by digit re-layout; basis change F(2x2,3x3)
 // y.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) y.product[r0,r1,i3,i0,i1,i4/2,i5/2] * y.at[i4%2,r0] *
 //     y.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
-static __global__ void __launch_bounds__(64) k_basis_7786c53b(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_3bb80ad7(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i5 = (int)(id % 4u);
@@ -375,8 +375,7 @@ static int launch(dilated_conv *m, int when, void (*kernel)(P...), const char *n
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dilated_conv *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_1597e5f4, "y.filter", 512, 256, stream, v_k, v_y_filter));
+    CALL(launch(m, ORDERED, k_basis_add4c483, "y.filter", 512, 256, stream, v_k, v_y_filter));
     return 0;
 }
 
@@ -403,7 +402,7 @@ static int check_device(dilated_conv *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_1597e5f4);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_add4c483);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -416,14 +415,12 @@ static int upload(dilated_conv *m, const unsigned char *blob, cudaStream_t strea
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 8388608ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 4718592ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const dilated_conv_tensor *w = &dilated_conv_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -477,18 +474,14 @@ int dilated_conv_create(dilated_conv **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(dilated_conv *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_db639b79, "y.data", 512, 64, stream, v_x, v_y_data));
+static int steps(dilated_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_basis_ccf09643, "y.data", 512, 64, stream, v_x, v_y_data));
     // by digit re-layout; basis change F(2x2,3x3)
     // y.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) y.data[i0,i1,r0,i3,i4,i5,i6] *
     //     y.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
     // y.phases stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, ORDERED, k_basis_7786c53b, "y.phases", 256, 64, stream, v_y_product, v_y));
+    CALL(launch(m, ORDERED, k_basis_3bb80ad7, "y.phases", 256, 64, stream, v_y_product, v_y));
     return 0;
 }
 

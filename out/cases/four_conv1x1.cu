@@ -15,10 +15,10 @@
 // libraries cuBLAS (596 MB) 1 step, without it up to 2.5 us more
 // by        merging 5
 //    12.5 us est. a.merged         cuBLAS sgemm 704 x 324 x 768
-//     1.4 us est. a                k_map_971a6660
-//     1.4 us est. b                k_map_250a316b
-//     1.4 us est. c                k_map_3d23d44b
-//     1.4 us est. d                k_map_975d5781
+//     1.4 us est. a                k_map_8351c96c
+//     1.4 us est. b                k_map_90a24dbd
+//     1.4 us est. c                k_map_dd2e4034
+//     1.4 us est. d                k_map_e2bde6e2
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -106,12 +106,12 @@ const four_conv1x1_info *four_conv1x1_describe(void);
 #define v_a_merged ARENA(14155776)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 589824, 0},  // ka
-    {590080, 589824, 589824, 0},  // kb
-    {1179904, 1179648, 491520, 0},  // kc
-    {1671424, 1671168, 491520, 0},  // kd
+    {0, 0, 0},  // ka
+    {1, 0, 589824},  // kb
+    {2, 0, 1179648},  // kc
+    {3, 0, 1671168},  // kd
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -128,10 +128,11 @@ static __device__ __forceinline__ void await_previous() {
 // by merging: laid side by side
 // a.weights[i0,i1] = kb[i0-192,i1,0,0] + ka[i0,i1,0,0] + kc[i0-384,i1,0,0] + kd[i0-544,i1,0,0]
 //     where i0 in 0:704, pad ka 0, pad kb 0, pad kc 0, pad kd 0
-static __global__ void __launch_bounds__(256) k_map_1faa0e46(const float *__restrict__ p0,
+// p0: kb, p1: ka, p2: kc, p3: kd
+static __global__ void __launch_bounds__(256) k_map_855df563(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 256 + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 135168u) return;
     const int i1 = (int)(id % 192u) * 4;
@@ -152,9 +153,9 @@ static __global__ void __launch_bounds__(256) k_map_1faa0e46(const float *__rest
 
 // by merging: shared input
 // a[0,i1,i2,i3] = a.merged[0,i1,i2,i3] where i1 in 0:192
-static __global__ void __launch_bounds__(64) k_map_971a6660(const float *p0,
+static __global__ void __launch_bounds__(64) k_map_8351c96c(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 15552u) return;
     const int i3 = (int)id * 4;
@@ -164,9 +165,9 @@ static __global__ void __launch_bounds__(64) k_map_971a6660(const float *p0,
 
 // by merging: shared input
 // b[0,i1,i2,i3] = a.merged[0,i1+192,i2,i3] where i1 in 0:192
-static __global__ void __launch_bounds__(64) k_map_250a316b(const float *p0,
+static __global__ void __launch_bounds__(64) k_map_90a24dbd(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 15552u) return;
     const int i3 = (int)id * 4;
@@ -176,9 +177,9 @@ static __global__ void __launch_bounds__(64) k_map_250a316b(const float *p0,
 
 // by merging: shared input
 // c[0,i1,i2,i3] = a.merged[0,i1+384,i2,i3] where i1 in 0:160
-static __global__ void __launch_bounds__(64) k_map_3d23d44b(const float *p0,
+static __global__ void __launch_bounds__(64) k_map_dd2e4034(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12960u) return;
     const int i3 = (int)id * 4;
@@ -188,9 +189,9 @@ static __global__ void __launch_bounds__(64) k_map_3d23d44b(const float *p0,
 
 // by merging: shared input
 // d[0,i1,i2,i3] = a.merged[0,i1+544,i2,i3] where i1 in 0:160
-static __global__ void __launch_bounds__(64) k_map_975d5781(const float *p0,
+static __global__ void __launch_bounds__(64) k_map_e2bde6e2(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12960u) return;
     const int i3 = (int)id * 4;
@@ -325,8 +326,7 @@ static int launch(four_conv1x1 *m, int when, void (*kernel)(P...), const char *n
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(four_conv1x1 *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_map_1faa0e46, "a.weights", 528, 256, stream, v_kb, v_ka, v_kc, v_kd,
+    CALL(launch(m, ORDERED, k_map_855df563, "a.weights", 528, 256, stream, v_kb, v_ka, v_kc, v_kd,
         v_a_weights));
     return 0;
 }
@@ -354,7 +354,7 @@ static int check_device(four_conv1x1 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_1faa0e46);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_855df563);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -375,14 +375,12 @@ static int upload(four_conv1x1 *m, const unsigned char *blob, cudaStream_t strea
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 2162688ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 2162688ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const four_conv1x1_tensor *w = &four_conv1x1_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -438,18 +436,14 @@ int four_conv1x1_create(four_conv1x1 **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(four_conv1x1 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
+static int steps(four_conv1x1 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // by merging: shared input
     // a.merged[0,i1,i2,i3] = sum(r0) x[0,r0,i2,i3] * a.weights[i1,r0]
     CALL(gemm_run(m, &gemm_a_merged, v_a_weights, v_x, v_a_merged));
-    CALL(launch(m, ORDERED, k_map_971a6660, "a", 243, 64, stream, v_a_merged, v_a));
-    CALL(launch(m, EARLY, k_map_250a316b, "b", 243, 64, stream, v_a_merged, v_b));
-    CALL(launch(m, EARLY, k_map_3d23d44b, "c", 203, 64, stream, v_a_merged, v_c));
-    CALL(launch(m, EARLY, k_map_975d5781, "d", 203, 64, stream, v_a_merged, v_d));
+    CALL(launch(m, ORDERED, k_map_8351c96c, "a", 243, 64, stream, v_a_merged, v_a));
+    CALL(launch(m, EARLY, k_map_90a24dbd, "b", 243, 64, stream, v_a_merged, v_b));
+    CALL(launch(m, EARLY, k_map_dd2e4034, "c", 203, 64, stream, v_a_merged, v_c));
+    CALL(launch(m, EARLY, k_map_e2bde6e2, "d", 203, 64, stream, v_a_merged, v_d));
     return 0;
 }
 

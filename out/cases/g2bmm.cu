@@ -100,6 +100,7 @@ static __device__ __forceinline__ void await_previous() {
 }
 
 // s[i0,i1,i2] = sum(r0) q[i0,i1,r0] * k[i0,i1+4*i2-4000,r0] where i2 in 0:2001, pad k 0
+// p0: q, p1: k
 static __global__ void __launch_bounds__(256) k_band_df89e0bc(const float *p0, const float *p1,
     float *__restrict__ y) {
     const int RM = 8, RN = 8, KC = 8;
@@ -218,8 +219,8 @@ static int launch(g2bmm *m, int when, void (*kernel)(P...), const char *name, di
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(g2bmm *m, cudaStream_t stream) {
-    (void)stream;
     (void)m;
+    (void)stream;
     return 0;
 }
 
@@ -310,11 +311,7 @@ int g2bmm_create(g2bmm **out, const void *weights, size_t bytes, const g2bmm_opt
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(g2bmm *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
+static int steps(g2bmm *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_band_df89e0bc, "s", 10880, 256, stream, v_q, v_k, v_s));
     return 0;
 }

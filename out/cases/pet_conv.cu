@@ -11,9 +11,9 @@
 // plan      3 steps, 7.9 us estimated; 10.9 us without derivation
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.3 us more
 // by        basis change 3
-//     2.0 us est. y.data           k_basis_dfc5061d
+//     2.0 us est. y.data           k_basis_09b97d81
 //     3.9 us est. y.product        cuBLAS sgemm 64 x 361 x 48, batch 36
-//     2.0 us est. y                k_basis_7814ea0f
+//     2.0 us est. y                k_basis_42fc107d
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -95,9 +95,9 @@ const pet_conv_info *pet_conv_describe(void);
 #define v_y_product ARENA(0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 307200, 0},  // k
+    {0, 0, 0},  // k
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -133,9 +133,9 @@ static __device__ __forceinline__ void basis_edd7d373(float *d, int step) {
 
 // by basis change F(2x2,5x5)
 // y.filter[i0,i1,i2,i3] = sum(r0,r1) y.g[i0,r0] * k[i2,i3,r0,r1] * y.g[i1,r1]
-static __global__ void __launch_bounds__(64) k_basis_bcd71bbc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_basis_2501e2e2(const float *__restrict__ p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 3072u) return;
     const int i3 = (int)(id % 48u);
@@ -185,9 +185,9 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(2x2,5x5)
 // y.data[i0,i1,i2,i3,i4] = sum(r0,r1) x[0,i2,2*i3+r0-2,2*i4+r1-2] * y.bt[i0,r0] * y.bt[i1,r1]
 //     where i3 in 0:19, i4 in 0:19, pad x 0
-static __global__ void __launch_bounds__(64) k_basis_dfc5061d(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_09b97d81(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 17328u) return;
     const int i4 = (int)(id % 19u);
@@ -237,9 +237,9 @@ static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
 // by basis change F(2x2,5x5)
 // y[0,i1,i2,i3] = sum(r0,r1) y.product[r0,r1,i1,i2/2,i3/2] * y.at[i2%2,r0] * y.at[i3%2,r1] where
 //     i2 in 0:38, i3 in 0:38
-static __global__ void __launch_bounds__(64) k_basis_7814ea0f(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_42fc107d(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = (unsigned)blockIdx.x * 64 + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 23104u) return;
     const int i3 = (int)(id % 19u);
@@ -380,8 +380,7 @@ static int launch(pet_conv *m, int when, void (*kernel)(P...), const char *name,
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(pet_conv *m, cudaStream_t stream) {
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_bcd71bbc, "y.filter", 48, 64, stream, v_k, v_y_filter));
+    CALL(launch(m, ORDERED, k_basis_2501e2e2, "y.filter", 48, 64, stream, v_k, v_y_filter));
     return 0;
 }
 
@@ -408,7 +407,7 @@ static int check_device(pet_conv *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_bcd71bbc);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_2501e2e2);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -421,14 +420,12 @@ static int upload(pet_conv *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 442368ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 307200ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const pet_conv_tensor *w = &pet_conv_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -481,16 +478,12 @@ int pet_conv_create(pet_conv **out, const void *weights, size_t bytes, const pet
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(pet_conv *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
-    CALL(launch(m, ORDERED, k_basis_dfc5061d, "y.data", 271, 64, stream, v_x, v_y_data));
+static int steps(pet_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_basis_09b97d81, "y.data", 271, 64, stream, v_x, v_y_data));
     // by basis change F(2x2,5x5)
     // y.product[i0,i1,i2,i3,i4] = sum(r0) y.data[i0,i1,r0,i3,i4] * y.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
-    CALL(launch(m, ORDERED, k_basis_7814ea0f, "y", 361, 64, stream, v_y_product, v_y));
+    CALL(launch(m, ORDERED, k_basis_42fc107d, "y", 361, 64, stream, v_y_product, v_y));
     return 0;
 }
 

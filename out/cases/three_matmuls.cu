@@ -99,11 +99,11 @@ const three_matmuls_info *three_matmuls_describe(void);
 #define v_wv CONST(4718592)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 2359296, 1},  // wq
-    {2359552, 2359296, 2359296, 1},  // wk
-    {4718848, 4718592, 2359296, 1},  // wv
+    {0, 1, 0},  // wq
+    {1, 1, 2359296},  // wk
+    {2, 1, 4718592},  // wv
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -210,8 +210,8 @@ static int libraries_on(three_matmuls *m, int branch, cudaStream_t stream) {
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(three_matmuls *m, cudaStream_t stream) {
-    (void)stream;
     (void)m;
+    (void)stream;
     return 0;
 }
 
@@ -243,14 +243,12 @@ static int check_device(three_matmuls *m) {
 static int upload(three_matmuls *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 7077888ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const three_matmuls_tensor *w = &three_matmuls_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -304,10 +302,7 @@ int three_matmuls_create(three_matmuls **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(three_matmuls *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
+static int steps(three_matmuls *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)stream;
     // q[i0,i1] = sum(r0) x[i0,r0] * wq[r0,i1]
     CALL(gemm_run(m, &gemm_q, v_x, v_wq, v_q));

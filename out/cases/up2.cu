@@ -10,7 +10,7 @@
 // memory    arena 0 B (workspace 0 B of it), constants 12 kB, peak in create 12 kB
 // plan      1 step, 2.6 us estimated; nothing derived is cheaper
 // libraries none
-//     2.6 us est. y                k_reduce_7204d69d
+//     2.6 us est. y                k_reduce_a8e511a2
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -88,9 +88,9 @@ const up2_info *up2_describe(void);
 #define v_k CONST(0)
 
 // Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { size_t from, to, bytes; int kept; } upload_size;
+typedef struct upload_size { int weight, kept; size_t to; } upload_size;
 static const upload_size uploads[] = {
-    {256, 0, 12288, 1},  // k
+    {0, 1, 0},  // k
 };
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -115,10 +115,11 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 
 // y[0,i1,i2,i3] = sum(r0,r1,r2) a[0,r0,(i2-r1+1)/2,(i3-r2+1)/2] * k[r0,i1,r1,r2] * [(i2-r1+1)%2 ==
 //     0] * [(i3-r2+1)%2 == 0] where i2 in 0:32, i3 in 0:32, pad a 0
-static __global__ void __launch_bounds__(32) k_reduce_7204d69d(const float *p0,
+// p0: a, p1: k
+static __global__ void __launch_bounds__(32) k_reduce_a8e511a2(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = (unsigned)blockIdx.x * 1 + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 3072u) return;
     const int i3 = (int)(id % 32u);
@@ -196,8 +197,8 @@ static int launch(up2 *m, int when, void (*kernel)(P...), const char *name, dim3
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(up2 *m, cudaStream_t stream) {
-    (void)stream;
     (void)m;
+    (void)stream;
     return 0;
 }
 
@@ -224,7 +225,7 @@ static int check_device(up2 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_7204d69d);
+    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_a8e511a2);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -236,14 +237,12 @@ static int check_device(up2 *m) {
 static int upload(up2 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 12288ull));
     for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
+        const up2_tensor *w = &up2_describe()->weight[uploads[i].weight];
         char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, "weights",
-                  cudaMemcpyAsync(to + uploads[i].to, blob + uploads[i].from, uploads[i].bytes,
+        CUDA_CALL(m, w->name,
+                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
                                   cudaMemcpyHostToDevice, stream));
     }
-    (void)m;
-    (void)blob;
-    (void)stream;
     return 0;
 }
 
@@ -295,12 +294,8 @@ int up2_create(up2 **out, const void *weights, size_t bytes, const up2_options *
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps(up2 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    (void)stream;
-    CALL(launch(m, ORDERED, k_reduce_7204d69d, "y", 3072, 32, stream, v_a, v_k, v_y));
+static int steps(up2 *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_reduce_a8e511a2, "y", 3072, 32, stream, v_a, v_k, v_y));
     return 0;
 }
 
