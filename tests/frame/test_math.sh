@@ -153,8 +153,8 @@ refused 2 'V100 SXM2 has no TF32' --math tf32 --gpu v100
 refused 2 'given twice' --math tf32 --math fp16
 [ ! -e "$work/none.cu" ] && pass || fail 'nothing is written'
 
-# ---- proofs for a report have a budget together: a sum that takes minutes is left out, and the rest
-# is there
+# ---- proofs for a report have a budget together: a sum that takes minutes is left out, and what
+# ---- else is there stays
 
 cat > "$work/long.ein" << 'END'
 ein 1
