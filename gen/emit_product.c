@@ -253,6 +253,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
                *slow = ein__namef(c, "e / %du", wide);
     if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
     const char *across = along ? slow : fast, *term = along ? fast : slow;
+    if (r->math == EIN__MATH_FP32) across = "e.line", term = "e.term";
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
     ein__buf body = {0}, guard = {0};
@@ -641,6 +642,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"index", r->index.s},
                        {"reads", strchr(r->index.s, '[') ? "1" : ""},
                        {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
+                       {"element", r->math ? "unsigned" : "element"},
                        {"loadA", r->load[0].s},
                        {"loadB", r->load[1].s},
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},

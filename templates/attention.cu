@@ -34,7 +34,9 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
     __shared__ __align__(16) float query[8 * RM][depth + 4];
     __shared__ __align__(16) float part[$part];
     __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
-    const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
+    // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
+    // four words a thread in two cycles, not four.
+    const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
     //@if many
     const $number id = blockIdx.x;
     //@end
@@ -102,7 +104,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
                 most = fmaxf(most, x);
             }
 #pragma unroll
-            for (int d = 8; d > 0; d /= 2)
+            for (int d = 16; d > 1; d /= 2)
                 most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
             const float zero = most > -INFINITY ? most : 0.f, before = expf(top[i] - zero);
             top[i] = most;
@@ -151,7 +153,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
         const int row = ty + 8 * i;
         //@if sum
 #pragma unroll
-        for (int d = 8; d > 0; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
+        for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
             //@end
 #pragma unroll
         for (int c = 0; c < RC; c++) {

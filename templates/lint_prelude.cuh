@@ -303,10 +303,9 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $also y[e] = factor[0][e]
 #define $along true, false
 #define $early 2
-#define $loadA                                      \
-    return *reinterpret_cast<const float4 *>(       \
-        p0 + (m0 + e / 4u) * 96u + k0 + e % 4u * 4u)
-#define $loadB return p0[(k0 + e / 64u) * 96u + n0 + e % 64u]
+#define $element element
+#define $loadA return *reinterpret_cast<const float4 *>(p0 + (m0 + e.line) * 96u + k0 + e.term)
+#define $loadB return p0[(k0 + e.term) * 96u + n0 + e.line]
 #define $store y[(m0 + tile.row(i)) * 64u + n0 + tile.column(j)] = acc[i][j]
 #endif
 

@@ -11,6 +11,7 @@
 //@key index    the batch's position, first column n0 and first row m0 of the tile, from id
 //@key reads    whether that reads memory; multiply waits for the kernel before anyhow
 //@key terms    terms of the product
+//@key element  type of what counts a step's elements
 //@key loadA    returns element e (or four) of the first operand, in the step from term k0 on
 //@key loadB    the same for the second operand
 //@key parts    blocks that share the terms of a tile; empty: one
@@ -35,10 +36,10 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     await_previous();
     //@end
     $index;
-    const auto a = [&](unsigned e, unsigned k0) {
+    const auto a = [&]($element e, unsigned k0) {
         $loadA;
     };
-    const auto b = [&](unsigned e, unsigned k0) {
+    const auto b = [&]($element e, unsigned k0) {
         $loadB;
     };
     float acc[$RM][$RN] = {};

@@ -21,10 +21,10 @@ static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms,
                                                      A a, B b, float (&acc)[RM][RN], float4 *parts,
                                                      unsigned *arrived) {
     const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
-    const auto part_a = [&](unsigned e, unsigned k0) {
+    const auto part_a = [&](auto e, unsigned k0) {
         return a(e, from + k0);
     };
-    const auto part_b = [&](unsigned e, unsigned k0) {
+    const auto part_b = [&](auto e, unsigned k0) {
         return b(e, from + k0);
     };
     tile.template multiply<ALONG_A, ALONG_B, EARLY>(min(share, terms - from), part_a, part_b, acc);

@@ -54,8 +54,8 @@ template <typename L, typename S>
 struct summed_load {
     L load;
     S *sums;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
+    template <typename E>
+    __device__ __forceinline__ auto operator()(E e, unsigned k0) const -> decltype(load(e, k0)) {
         return load(e, k0);
     }
 };

@@ -257,21 +257,76 @@ static void check_rounding() {
 
 // Of products without tensor cores: lanes that have four neighbouring terms each of some lines of B
 // store one after the other. No more than `most` want different words of a bank.
-template <int B, int KC>
+template <int B, int KC, int V>
 static void check_terms(const char *name, int most) {
-    typedef product_tile<B, B, KC, 1, 4, 4, 4> tile;
+    typedef product_tile<B, B, KC, 1, 4, 4, V> tile;
     static float to[KC][B + 4];
     unsigned at[32];
     for (unsigned first = 0; first < B * KC / 4u && first < 256u; first += 32u)
         for (unsigned i = 0; i < 4u; i++) {
             for (unsigned l = 0; l < 32u; l++) {
                 memset(to, 0, sizeof to);
-                tile::template put<true, B>(to, (first + l) * 4u + i, 1.f);
+                tile::template put<true, true, B>(to, (first + l) * 4u + i, 1.f);
                 at[l] = 0u;
                 while ((&to[0][0])[at[l]] == 0.f) at[l]++;
             }
             expect(times(at, 32, 1) <= most, name, (int)first, (int)i);
         }
+}
+
+// Where the threads of a tile read in a term's rows and columns, and which of these they have.
+template <typename TILE, int RM, int RN>
+static __global__ void read_places(unsigned *to) {
+    unsigned *const own = to + threadIdx.x * (2 + RM + RN);
+    own[0] = TILE::top();
+    own[1] = TILE::across() * 4u;
+    for (int i = 0; i < RM; i++) own[2 + i] = TILE::top() + i;
+    for (int j = 0; j < RN; j++)
+        own[2 + RM + j] = TILE::column(j) << 16 | TILE::place(TILE::column(j));
+}
+
+// A warp reads four words a thread in two cycles where all neighbours, or all threads two apart,
+// read the same, and the threads of either half read different banks else. Every element of the
+// tile has one thread in each part, and its column lies where that thread reads.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+static void check_reads(const char *name) {
+    typedef product_tile<BM, BN, KC, PARTS, RM, RN, V> tile;
+    const int size = 2 + RM + RN;
+    static unsigned got[256 * size];
+    static int seen[BM][BN];
+    unsigned *device;
+    cudaMalloc(&device, sizeof got);
+    const dim3 grid(1), block(256);
+    const auto kernel = read_places<tile, RM, RN>;
+    kernel<<<grid, block, 0, 0>>>(device);
+    cudaMemcpy(got, device, sizeof got, cudaMemcpyDeviceToHost);
+    for (int factor = 0; factor < 2; factor++)
+        for (int half = 0; half < 256; half += 16) {
+            bool one = true, two = true, apart = true;
+            for (int i = half; i < half + 16; i++) {
+                const unsigned at = got[i * size + factor];
+                one &= at == got[(i ^ 1) * size + factor];
+                two &= at == got[(i ^ 2) * size + factor];
+                for (int j = half; j < i; j++) {
+                    const unsigned other = got[j * size + factor];
+                    apart &= at == other || at % 32u != other % 32u;
+                }
+            }
+            expect((one || two) && apart, name, factor, half);
+        }
+    memset(seen, 0, sizeof seen);
+    for (int t = 0; t < 256; t++)
+        for (int e = 0; e < RM * RN; e++) {
+            const int j = e % RN;
+            const unsigned *own = got + t * size;
+            seen[own[2 + e / RN]][own[2 + RM + j] >> 16]++;
+            const unsigned at = own[1] + j / 4 * (BN / RN * 4) + j % 4;
+            if (e < RN) expect((own[2 + RM + j] & 0xffffu) == at, name, t, j);
+        }
+    bool all = true;
+    for (int e = 0; e < BM * BN; e++) all &= seen[e / BN][e % BN] == PARTS;
+    expect(all, name, BM, BN);
+    cudaFree(device);
 }
 
 int main() {
@@ -293,12 +348,26 @@ int main() {
     BANKS(__half, 32, 64);
     BANKS(__half, 32, 128);
     BANKS(__half, 16, 128);
-    check_terms<128, 8>("terms of 128x8", 1);
-    check_terms<64, 16>("terms of 64x16", 2);
-    check_terms<64, 32>("terms of 64x32", 1);
-    check_terms<32, 32>("terms of 32x32", 1);
-    check_terms<64, 64>("terms of 64x64", 2);
-    check_terms<16, 64>("terms of 16x64", 2);
+    check_terms<128, 8, 4>("terms of 128x8", 1);
+    check_terms<64, 16, 4>("terms of 64x16", 2);
+    check_terms<64, 32, 4>("terms of 64x32", 1);
+    check_terms<32, 32, 4>("terms of 32x32", 1);
+    check_terms<64, 64, 4>("terms of 64x64", 2);
+    check_terms<16, 64, 4>("terms of 16x64", 2);
+    check_terms<128, 8, 1>("terms of 128x8, columns apart", 4);
+    check_terms<64, 16, 1>("terms of 64x16, columns apart", 4);
+    check_terms<64, 32, 1>("terms of 64x32, columns apart", 4);
+    check_terms<32, 32, 1>("terms of 32x32, columns apart", 4);
+    check_terms<64, 64, 1>("terms of 64x64, columns apart", 4);
+#define READS(...)                                         \
+    check_reads<__VA_ARGS__, 4>("reads of " #__VA_ARGS__); \
+    check_reads<__VA_ARGS__, 1>("reads of " #__VA_ARGS__ ", columns apart")
+    READS(128, 128, 8, 1, 8, 8);
+    READS(64, 128, 16, 1, 4, 8);
+    READS(64, 64, 16, 1, 4, 4);
+    READS(32, 64, 32, 2, 4, 4);
+    READS(32, 32, 32, 4, 4, 4);
+    READS(16, 64, 64, 4, 4, 4);
     check_product<float>("product of TF32");
     check_product<__half>("product of halves");
     if (cudaGetLastError() != cudaSuccess) failed++;
