@@ -160,6 +160,8 @@ static int ein__kattention_vector(ein__kgen *g, const ein__kattention_form *f, e
 // A load into shared memory, one element e a time or several: who takes which, and the statements.
 typedef struct ein__kload_text {
     const char *count, *outer, *inner;
+    int64_t all, rows, wide;  // loads; rows; loads a row, or 0: neighbours are of different rows
+    int width;                // elements of a load
     ein__buf text;
 } ein__kload_text;
 
@@ -186,6 +188,7 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     return value;
 }
 
+// `to`: where the element goes; NULL: it stays in the thread's register own[i].
 static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
                                             const ein__kattention_form *f, const ein__kaxes *outer,
                                             const ein__kaxes *inner, int64_t no, int64_t ni,
@@ -219,12 +222,17 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
         ein__put(&l.text, body.s);
     }
     if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend_put(&%s, %s);\n", to, value);
+    else if (!to) ein__putf(&l.text, "own[i] = %s;\n", value);
     else if (vec > 1) ein__putf(&l.text, "*reinterpret_cast<float4 *>(&%s) = %s;\n", to, value);
     else ein__putf(&l.text, "%s = %s;\n", to, value);
     ein__buf_free(&body);
     ein__kattention_reset(g);
     long long step = vec, n = across ? no : ni / step;
-    l.count = ein__namef(ctx, "%lld", (long long)(no * ni / step));
+    l.all = no * ni / step;
+    l.rows = no;
+    l.wide = across ? 0 : n;
+    l.width = vec;
+    l.count = ein__namef(ctx, "%lld", (long long)l.all);
     l.outer = ein__namef(ctx, across ? "e %% %lld" : "e / %lld", n);
     l.inner = ein__namef(ctx, across ? "e / %lld" : "e %% %lld", n);
     if (vec > 1) l.inner = ein__namef(ctx, "%s * %d", l.inner, vec);
@@ -351,7 +359,7 @@ static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ei
     l->flops_per_out = (int)ein__least(flops, INT32_MAX);
 }
 
-enum { EIN__KATTENTION_KEYS = 20 };
+enum { EIN__KATTENTION_KEYS = 14 };
 
 // Keys that both templates have, in `k` from place 2 on.
 static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
@@ -367,42 +375,72 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
         {"queryAt", x->query.inner},
         {"loadQuery", x->query.text.s},
         {"terms", ein__namef(g->ctx, "%lld", (long long)f->t.terms)},
-        {"keys", x->key.count},
-        {"keyRow", x->key.outer},
-        {"keyAt", x->key.inner},
         {"loadKey", x->key.text.s},
         {"score", x->score.s},
-        {"values", x->value.count},
-        {"valueRow", x->value.outer},
-        {"valueAt", x->value.inner},
         {"loadValue", x->value.text.s},
         {"sum", f->a.sum.i ? "1" : ""}};
     memcpy(k, both, sizeof both);
 }
 
+enum { EIN__KATTENTION_OWN = 4 };  // keys of the template for each kind of part
+
+// How a thread keeps its elements of a part in registers while threads still read the part before.
+// Which these are is written so that compilers see the distance from one to the next.
+static void ein__kattention_own(ein__kgen *g, const ein__kload_text *l, const char *outer,
+                                const char *inner, const char *to, const char *const *names,
+                                ein__key *k) {
+    ein_ctx *c = g->ctx;
+    ein__buf place = {0};
+    long long wide = (long long)l->wide, pass = wide && 128 % wide == 0 ? 128 / wide : 0;
+    const char *by = l->width > 1 ? ein__namef(c, " * %d", l->width) : "";
+    if (pass)
+        ein__putf(&place,
+                  "const int %s = (int)threadIdx.x / %lld + %lld * i, %s = "
+                  "(int)threadIdx.x %% %lld%s;\n",
+                  outer, wide, pass, inner, wide, by);
+    else
+        ein__putf(&place, "const int e = (int)threadIdx.x + 128 * i, %s = %s, %s = %s;\n", outer,
+                  l->outer, inner, l->inner);
+    if (l->all % 128)
+        ein__putf(&place, "if (%s >= %lld) continue;\n", pass ? outer : "e",
+                  (long long)(pass ? l->rows : l->all));
+    const char *put =
+        l->width > 1 ? "*reinterpret_cast<float4 *>(&%s) = own[i];\n" : "%s = own[i];\n";
+    ein__key own[] = {{names[0], ein__namef(c, "%lld", (long long)((l->all + 127) / 128))},
+                      {names[1], l->width > 1 ? "float4" : "float"},
+                      {names[2], ein__name_n(c, place.s, place.n)},
+                      {names[3], ein__namef(c, put, to)}};
+    memcpy(k, own, sizeof own);
+    ein__buf_free(&place);
+}
+
 static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                   const char *hint, ein__buf *out, ein__launch *l) {
-    static const char *const to[] = {"query[row][k]", "part[key * (KC + 4) + k]",
-                                     "part[key * 16 * RC + col]"};
+    static const char *const to[] = {"query[row][k]", NULL, NULL},
+                             *const key[] = {"keySteps", "keyType", "keyPlace", "putKey"},
+                             *const value[] = {"valueSteps", "valueType", "valuePlace", "putValue"};
+    enum { OWN = 7, COUNT = 2 + EIN__KATTENTION_KEYS + OWN + 2 * EIN__KATTENTION_OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
     int64_t part = ein__most(t->keys * (t->kc + 4), (int64_t)t->kv * t->width);
     ein__kattention_parts(g, step, f, t->kv, to, &x);
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
-        ein__key k[2 + EIN__KATTENTION_KEYS + 7] = {{0}};
-        ein__key own[] = {{"RM", ein__namef(c, "%d", t->rm)},
-                          {"RN", ein__namef(c, "%d", t->rn)},
-                          {"RC", ein__namef(c, "%d", t->rc)},
-                          {"VC", ein__namef(c, "%d", t->vc)},
-                          {"KV", ein__namef(c, "%d", t->kv)},
-                          {"part", ein__namef(c, "%lld", (long long)part)},
-                          {"store", x.store.s}};
+        ein__key k[COUNT] = {{0}}, *last = k + 2 + EIN__KATTENTION_KEYS + OWN;
+        ein__key own[OWN] = {{"RM", ein__namef(c, "%d", t->rm)},
+                             {"RN", ein__namef(c, "%d", t->rn)},
+                             {"RC", ein__namef(c, "%d", t->rc)},
+                             {"VC", ein__namef(c, "%d", t->vc)},
+                             {"KV", ein__namef(c, "%d", t->kv)},
+                             {"part", ein__namef(c, "%lld", (long long)part)},
+                             {"store", x.store.s}};
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
+        ein__kattention_own(g, &x.key, "key", "k", "part[key * (KC + 4) + k]", key, last);
+        ein__kattention_own(g, &x.value, "key", "col", "part[key * 16 * RC + col]", value,
+                            last + EIN__KATTENTION_OWN);
         ein__kattention_work(g, f, l);
-        ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, 2 + EIN__KATTENTION_KEYS + 7, out,
-                     l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, COUNT, out, l);
     }
     ein__kattention_free(&x);
 }
@@ -419,7 +457,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     if (half) ein__kneed(g, EIN__NEED_HALF);
     ein__kattention_parts(g, step, f, t->keys, to, &x);
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
-        ein__key k[2 + EIN__KATTENTION_KEYS + 7] = {{0}};
+        ein__key k[2 + EIN__KATTENTION_KEYS + 13] = {{0}};
         int64_t part = ein__ceil(t->part, 16);
         ein__key own[] = {{"T", half ? "__half" : "float"},
                           {"RW", ein__namef(c, "%d", t->rw)},
@@ -427,11 +465,17 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                           {"cols", ein__namef(c, "%d", t->width)},
                           {"part", ein__namef(c, "%lld", (long long)part)},
                           {"split", t->rw < 4 ? "1" : ""},
+                          {"keys", x.key.count},
+                          {"keyRow", x.key.outer},
+                          {"keyAt", x.key.inner},
+                          {"values", x.value.count},
+                          {"valueRow", x.value.outer},
+                          {"valueAt", x.value.inner},
                           {"store", x.store.s}};
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kattention_work(g, f, l);
-        ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, 2 + EIN__KATTENTION_KEYS + 7,
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, 2 + EIN__KATTENTION_KEYS + 13,
                      out, l);
     }
     ein__kattention_free(&x);

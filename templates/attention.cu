@@ -16,15 +16,17 @@
 //@key queryAt   its place in the row
 //@key loadQuery  statements, then query[row][k] = its value
 //@key terms   keys that a tile of rows meets
-//@key keys    elements of a part to load
-//@key keyRow  key of element e
-//@key keyAt   its place in the key
-//@key loadKey  statements, then part[key * (KC + 4) + k] = its value
+//@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads
+//@key keyType   type of one
+//@key keyPlace  statements: key and place k in it of the thread's element i
+//@key loadKey   statements, then own[i] = its value
+//@key putKey    part[key * (KC + 4) + k] = own[i]
 //@key score   statements, then x = the score made from s[i][j]; -inf where a row has no such key
-//@key values  elements of a part to load
-//@key valueRow  key of element e
-//@key valueAt   its column
-//@key loadValue  statements, then part[key * 16 * RC + col] = its value
+//@key valueSteps  elements of a part of the values, or vectors of them, that a thread loads
+//@key valueType   type of one
+//@key valuePlace  statements: key and column col of the thread's element i
+//@key loadValue   statements, then own[i] = its value
+//@key putValue    part[key * 16 * RC + col] = own[i]
 //@key sum     whether the result is divided by the sum of the weights
 //@key store   where (row, col) is an element of the result: its position, its value, the store
 // One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
@@ -67,11 +69,17 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
             for (int j = 0; j < RN; j++) s[i][j] = 0.f;
         }
         for (int k0 = 0; k0 < depth; k0 += KC) {
-            __syncthreads();
-#pragma unroll 4
-            for (int e = (int)threadIdx.x; e < $keys; e += 128) {
-                const int key = $keyRow, k = $keyAt;
+            $keyType own[$keySteps];
+#pragma unroll
+            for (int i = 0; i < $keySteps; i++) {
+                $keyPlace;
                 $loadKey;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < $keySteps; i++) {
+                $keyPlace;
+                $putKey;
             }
             __syncthreads();
 #pragma unroll 2
@@ -123,11 +131,17 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
             }
         }
         for (int k0 = 0; k0 < 16 * RN; k0 += KV) {
-            __syncthreads();
-#pragma unroll 4
-            for (int e = (int)threadIdx.x; e < $values; e += 128) {
-                const int key = $valueRow, col = $valueAt;
+            $valueType own[$valueSteps];
+#pragma unroll
+            for (int i = 0; i < $valueSteps; i++) {
+                $valuePlace;
                 $loadValue;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < $valueSteps; i++) {
+                $valuePlace;
+                $putValue;
             }
             __syncthreads();
 #pragma unroll 2

@@ -227,16 +227,17 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $queryAt e % 64
 #define $loadQuery query[row][k] = p0[(m0 + row) * 64 + k]
 #define $terms 100
-#define $keys 64 * 32
-#define $keyRow e / 32
-#define $keyAt e % 32
-#define $loadKey part[key * (KC + 4) + k] = u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f
+#define $keySteps 16
+#define $keyType float
+#define $keyPlace const int key = (int)threadIdx.x / 32 + 4 * i, k = (int)threadIdx.x % 32
+#define $loadKey own[i] = u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f
+#define $putKey part[key * (KC + 4) + k] = own[i]
 #define $score if (u0 + tx + 16 * j < 100) x = s[i][j]
-#define $values 32 * 64
-#define $valueRow e / 64
-#define $valueAt e % 64
-#define $loadValue \
-    part[key * 16 * RC + col] = u0 + k0 + key < 100 ? p0[(u0 + k0 + key) * 64 + col] : 0.f
+#define $valueSteps 16
+#define $valueType float
+#define $valuePlace const int key = (int)threadIdx.x / 64 + 2 * i, col = (int)threadIdx.x % 64
+#define $loadValue own[i] = u0 + k0 + key < 100 ? p0[(u0 + k0 + key) * 64 + col] : 0.f
+#define $putValue part[key * 16 * RC + col] = own[i]
 #define $store y[(m0 + row) * 64 + col] = acc[i][c] / sum[i]
 #endif
 
