@@ -148,10 +148,61 @@ static bool ein__kskinny_along_terms(ein__kgen *g, ein__kskinny *z, ein__ex many
     return true;
 }
 
+// Whether four of the few lie side by side: the slot along which they do, or -1. Nothing else has
+// been named yet.
+static int ein__kskinny_fours(ein__kgen *g, const ein__kskinny *z, ein__ex few) {
+    int n = z->n[z->k.few], slot = n ? z->order[z->k.few][n - 1] : -1, nindex = g->nindex;
+    if (slot < 0 || g->slot[slot].n % 4) return -1;
+    g->vec_slot = slot;
+    bool vector = ein__kaccess_of(g, few, 0).vector;
+    ein__kforget(g, 0);
+    for (int level = 0; level < 4; level++) (void)ein__kskinny_take(g, level);
+    g->nindex = nindex;
+    return vector ? slot : -1;
+}
+
+// Of four of the few, or of one, the term that they share, times the four lines of a vector.
+static void ein__kskinny_share(ein__kgen *g, ein__kskinny *z, ein__ex few, int fours) {
+    ein__buf one = {0};
+    int vec = g->vec;
+    if (fours < 0) g->vec = 1;
+    g->vec_slot = fours;
+    const char *x = fours < 0 ? ein__kskinny_lane(g, few, 0) : ein__kskinny_vector(g, few);
+    const char *at = fours >= 0 ? "i + l" : z->few > 1 ? "i" : "0";
+    ein__put(&z->terms, ein__kskinny_take(g, 1));
+    g->vec = 1;
+    if (z->few > 1) ein__kskinny_digits(g, &one, z->order[z->k.few], z->n[z->k.few], "i");
+    ein__put(&one, ein__kskinny_take(g, 3));
+    if (fours >= 0)
+        ein__putf(&one,
+                  "const float4 four = %s;\n"
+                  "const float x[4] = {four.x, four.y, four.z, four.w};\n"
+                  "#pragma unroll\n"
+                  "for (int l = 0; l < 4; l++) {\n",
+                  x);
+    else ein__putf(&one, "const float x = %s;\n", x);
+    for (int i = 0; i < 4; i++)
+        ein__putf(&one, "%sacc[%s][%d] += w.%s * x%s;\n", fours < 0 ? "" : "    ", at, i,
+                  ein__klane[i], fours < 0 ? "" : "[l]");
+    if (fours >= 0) {
+        ein__putf(&z->terms, "#pragma unroll\nfor (int i = 0; i < %lld; i += 4) {\n",
+                  (long long)z->few);
+        ein__put(&one, "}\n");
+        ein__kindent(&z->terms, one.s, 4);
+        ein__put(&z->terms, "}\n");
+    } else {
+        ein__kskinny_loop(&z->terms, "i", z->few, one.s);
+    }
+    g->vec = vec;
+    g->vec_slot = -1;
+    ein__buf_free(&one);
+}
+
 // Threads along the lines: a vector of four lines, and of each of the few the term that they share.
 static bool ein__kskinny_along_lines(ein__kgen *g, ein__kskinny *z, ein__ex many, ein__ex few) {
     ein_ctx *c = g->ctx;
-    ein__buf one = {0};
+    (void)ein__kparam(g, (ein__val){ein__ex_get(c, many)->val});  // the first parameter
+    int fours = ein__kskinny_fours(g, z, few);
     g->vec_slot = z->k.slot;
     ein__kaccess at = ein__kaccess_of(g, many, 0);
     if (!at.vector) return false;
@@ -161,18 +212,8 @@ static bool ein__kskinny_along_lines(ein__kgen *g, ein__kskinny *z, ein__ex many
         n = ein__namef(c, "(%s < %s ? %s : %s)", n, ein__knumber(g, z->many), n,
                        ein__knumber(g, z->many - 4));
     ein__kskinny_digits(g, &z->position, z->order[z->k.many], z->n[z->k.many], n);
-    int vec = g->vec;
-    g->vec = 1;
-    g->vec_slot = -1;
-    const char *x = ein__kskinny_lane(g, few, 0);
-    if (z->few > 1) ein__kskinny_digits(g, &one, z->order[z->k.few], z->n[z->k.few], "i");
-    ein__putf(&one, "%sconst float x = %s;\n", ein__kskinny_take(g, 3), x);
-    for (int i = 0; i < 4; i++)
-        ein__putf(&one, "acc[%s][%d] += w.%s * x;\n", z->few > 1 ? "i" : "0", i, ein__klane[i]);
     ein__putf(&z->terms, "%sconst float4 w = %s;\n", ein__kskinny_take(g, 1), w);
-    ein__kskinny_loop(&z->terms, "i", z->few, one.s);
-    g->vec = vec;
-    ein__buf_free(&one);
+    ein__kskinny_share(g, z, few, fours);
     return true;
 }
 
