@@ -14147,7 +14147,11 @@ typedef struct ein__tiled {
 // a thread, or (tensor cores) a warp. `parts` groups of threads share the terms of one tile and add
 // up in order. `share`: of the peak arithmetic that a full machine reaches, in 1/1000; assumed at
 // 0.78 of what is assumed of a library at the same tile (reference: 85-94 % for good SIMT kernels),
-// until measured; for tensor cores see ein__tensor_share.
+// until measured; for tensor cores see ein__tensor_share. The loops bound it. Of what nvcc 13
+// issues for sm_90 in a step 0.87, 0.83, 0.78, 0.73, 0.69 and 0.67 are multiplications (in the
+// table's order; 0.84 to 0.54 where columns are stored one by one). In the time of these shared
+// memory is read and written for 0.56, 0.84, 1.13, 1.19, 1.25 and 1.31 of it, two cycles for four
+// words a thread: counted, not measured. So half to two thirds of what the loops allow is assumed.
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
     int64_t share;
@@ -26626,15 +26630,17 @@ static const char *const ein__tmpl_attention[] = {
     "//@key queryAt   its place in the row",
     "//@key loadQuery  statements, then query[row][k] = its value",
     "//@key terms   keys that a tile of rows meets",
-    "//@key keys    elements of a part to load",
-    "//@key keyRow  key of element e",
-    "//@key keyAt   its place in the key",
-    "//@key loadKey  statements, then part[key * (KC + 4) + k] = its value",
+    "//@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads",
+    "//@key keyType   type of one",
+    "//@key keyPlace  statements: key and place k in it of the thread's element i",
+    "//@key loadKey   statements, then own[i] = its value",
+    "//@key putKey    part[key * (KC + 4) + k] = own[i]",
     "//@key score   statements, then x = the score made from s[i][j]; -inf where a row has no such key",
-    "//@key values  elements of a part to load",
-    "//@key valueRow  key of element e",
-    "//@key valueAt   its column",
-    "//@key loadValue  statements, then part[key * 16 * RC + col] = its value",
+    "//@key valueSteps  elements of a part of the values, or vectors of them, that a thread loads",
+    "//@key valueType   type of one",
+    "//@key valuePlace  statements: key and column col of the thread's element i",
+    "//@key loadValue   statements, then own[i] = its value",
+    "//@key putValue    part[key * 16 * RC + col] = own[i]",
     "//@key sum     whether the result is divided by the sum of the weights",
     "//@key store   where (row, col) is an element of the result: its position, its value, the store",
     "// One block a multiprocessor is enough: registers are not to be spilled for the sake of more.",
@@ -26644,7 +26650,9 @@ static const char *const ein__tmpl_attention[] = {
     "    __shared__ __align__(16) float query[8 * RM][depth + 4];",
     "    __shared__ __align__(16) float part[$part];",
     "    __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];",
-    "    const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;",
+    "    // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads",
+    "    // four words a thread in two cycles, not four.",
+    "    const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;",
     "    //@if many",
     "    const $number id = blockIdx.x;",
     "    //@end",
@@ -26675,11 +26683,17 @@ static const char *const ein__tmpl_attention[] = {
     "            for (int j = 0; j < RN; j++) s[i][j] = 0.f;",
     "        }",
     "        for (int k0 = 0; k0 < depth; k0 += KC) {",
-    "            __syncthreads();",
-    "#pragma unroll 4",
-    "            for (int e = (int)threadIdx.x; e < $keys; e += 128) {",
-    "                const int key = $keyRow, k = $keyAt;",
+    "            $keyType own[$keySteps];",
+    "#pragma unroll",
+    "            for (int i = 0; i < $keySteps; i++) {",
+    "                $keyPlace;",
     "                $loadKey;",
+    "            }",
+    "            __syncthreads();",
+    "#pragma unroll",
+    "            for (int i = 0; i < $keySteps; i++) {",
+    "                $keyPlace;",
+    "                $putKey;",
     "            }",
     "            __syncthreads();",
     "#pragma unroll 2",
@@ -26712,7 +26726,7 @@ static const char *const ein__tmpl_attention[] = {
     "                most = fmaxf(most, x);",
     "            }",
     "#pragma unroll",
-    "            for (int d = 8; d > 0; d /= 2)",
+    "            for (int d = 16; d > 1; d /= 2)",
     "                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));",
     "            const float zero = most > -INFINITY \? most : 0.f, before = expf(top[i] - zero);",
     "            top[i] = most;",
@@ -26731,11 +26745,17 @@ static const char *const ein__tmpl_attention[] = {
     "            }",
     "        }",
     "        for (int k0 = 0; k0 < 16 * RN; k0 += KV) {",
-    "            __syncthreads();",
-    "#pragma unroll 4",
-    "            for (int e = (int)threadIdx.x; e < $values; e += 128) {",
-    "                const int key = $valueRow, col = $valueAt;",
+    "            $valueType own[$valueSteps];",
+    "#pragma unroll",
+    "            for (int i = 0; i < $valueSteps; i++) {",
+    "                $valuePlace;",
     "                $loadValue;",
+    "            }",
+    "            __syncthreads();",
+    "#pragma unroll",
+    "            for (int i = 0; i < $valueSteps; i++) {",
+    "                $valuePlace;",
+    "                $putValue;",
     "            }",
     "            __syncthreads();",
     "#pragma unroll 2",
@@ -26761,7 +26781,7 @@ static const char *const ein__tmpl_attention[] = {
     "        const int row = ty + 8 * i;",
     "        //@if sum",
     "#pragma unroll",
-    "        for (int d = 8; d > 0; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);",
+    "        for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);",
     "            //@end",
     "#pragma unroll",
     "        for (int c = 0; c < RC; c++) {",
@@ -30254,6 +30274,7 @@ static const char *const ein__tmpl_product[] = {
     "//@key index    the batch's position, first column n0 and first row m0 of the tile, from id",
     "//@key reads    whether that reads memory; multiply waits for the kernel before anyhow",
     "//@key terms    terms of the product",
+    "//@key element  type of what counts a step's elements",
     "//@key loadA    returns element e (or four) of the first operand, in the step from term k0 on",
     "//@key loadB    the same for the second operand",
     "//@key parts    blocks that share the terms of a tile; empty: one",
@@ -30278,10 +30299,10 @@ static const char *const ein__tmpl_product[] = {
     "    await_previous();",
     "    //@end",
     "    $index;",
-    "    const auto a = [&](unsigned e, unsigned k0) {",
+    "    const auto a = [&]($element e, unsigned k0) {",
     "        $loadA;",
     "    };",
-    "    const auto b = [&](unsigned e, unsigned k0) {",
+    "    const auto b = [&]($element e, unsigned k0) {",
     "        $loadB;",
     "    };",
     "    float acc[$RM][$RN] = {};",
@@ -30807,10 +30828,10 @@ static const char *const ein__tmpl_tail[] = {
     "                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,",
     "                                                     unsigned *arrived) {",
     "    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;",
-    "    const auto part_a = [&](unsigned e, unsigned k0) {",
+    "    const auto part_a = [&](auto e, unsigned k0) {",
     "        return a(e, from + k0);",
     "    };",
-    "    const auto part_b = [&](unsigned e, unsigned k0) {",
+    "    const auto part_b = [&](auto e, unsigned k0) {",
     "        return b(e, from + k0);",
     "    };",
     "    tile.template multiply<ALONG_A, ALONG_B, EARLY>(min(share, terms - from), part_a, part_b, acc);",
@@ -32086,6 +32107,12 @@ static const char *const ein__tmpl_test_stored[] = {
     0};
 static const char *const ein__tmpl_tiles[] = {
     "//@key rows  whether some loads are added up along their rows",
+    "// What a load gives, or the first of four: an element of a step, of which row or column of the",
+    "// tile.",
+    "struct element {",
+    "    unsigned line, term;",
+    "};",
+    "",
     "// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the",
     "// terms. A thread has RM rows, and RN columns of which V lie together.",
     "template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>",
@@ -32093,28 +32120,59 @@ static const char *const ein__tmpl_tiles[] = {
     "    __align__(16) float a[2][KC][BM + 4];",
     "    __align__(16) float b[2][KC][BN + 4];",
     "",
+    "    static const unsigned ACROSS = BN / RN;  // threads along a row",
+    "",
     "    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }",
-    "    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }",
+    "    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are",
+    "    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads",
+    "    // four words a thread in two cycles, not four.",
+    "    static __device__ unsigned down() {",
+    "        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;",
+    "    }",
+    "    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }",
+    "    static __device__ unsigned top() { return down() * RM; }",
     "    // Row i and column j of those that a thread stores, RM / PARTS by RN.",
     "    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }",
-    "    static __device__ unsigned column(int j) {",
-    "        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);",
+    "    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }",
+    "    // Where column n of the tile lies, so that each four of a thread's lie together.",
+    "    static __device__ unsigned place(unsigned n) {",
+    "        const unsigned j = n / (ACROSS * V) * V + n % V;",
+    "        return V == 4 \? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;",
     "    }",
     "",
     "    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.",
     "    static __device__ unsigned turned(unsigned k) { return KC > 16 \? k / 8u * 4u % 16u : 0u; }",
     "",
     "    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.",
-    "    template <bool ALONG, int B>",
-    "    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {",
-    "        const unsigned k = ALONG \? e % KC : e / B;",
-    "        to[k][(ALONG \? e / KC : e % B) ^ turned(k)] = v;",
+    "    // Lines are rows or (COLUMNS) columns.",
+    "    template <bool ALONG, bool COLUMNS, int B>",
+    "    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float v) {",
+    "        const unsigned k = ALONG \? e % KC : e / B, line = ALONG \? e / KC : e % B;",
+    "        (&to[0][0])[k * (B + 4) + ((COLUMNS \? place(line) : line) ^ turned(k))] = v;",
     "    }",
-    "    template <bool ALONG, int B>",
-    "    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {",
+    "    template <bool ALONG, bool COLUMNS, int B>",
+    "    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float4 v) {",
     "        const float w[4] = {v.x, v.y, v.z, v.w};",
     "#pragma unroll",
-    "        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);",
+    "        for (unsigned i = 0; i < 4u; i++) put<ALONG, COLUMNS, B>(to, e * 4u + i, w[i]);",
+    "    }",
+    "",
+    "    // The thread's elements (or fours) threadIdx.x + 256 i of the step from term k0 on, by `get`.",
+    "    template <bool ALONG, int B, typename L, typename T, int N>",
+    "    static __device__ __forceinline__ void load(const L &get, unsigned k0, T (&v)[N]) {",
+    "        const unsigned wide = sizeof(T) / 4, run = (ALONG \? KC : B) / wide;",
+    "        const unsigned near = threadIdx.x % run * wide, far = threadIdx.x / run;",
+    "#pragma unroll",
+    "        for (unsigned i = 0; i < N; i++) {",
+    "            const unsigned next = far + i * (256u / run);",
+    "            v[i] = get(ALONG \? element{next, near} : element{near, next}, k0);",
+    "        }",
+    "    }",
+    "    template <bool ALONG, bool COLUMNS, int B, typename T, int N>",
+    "    static __device__ __forceinline__ void put(float (&to)[KC][B + 4], const T (&v)[N]) {",
+    "#pragma unroll",
+    "        for (unsigned i = 0; i < N; i++)",
+    "            put<ALONG, COLUMNS, B>(to, threadIdx.x % 256u + 256u * i, v[i]);",
     "    }",
     "",
     "    // acc += the product of what was put at `turn`, over the thread's part of the terms.",
@@ -32126,7 +32184,8 @@ static const char *const ein__tmpl_tiles[] = {
     "#pragma unroll",
     "            for (int i = 0; i < RM; i++) x[i] = a[turn][t][((top() + i / 4 * 4) ^ other) + i % 4];",
     "#pragma unroll",
-    "            for (int j = 0; j < RN; j++) y[j] = b[turn][t][(column(j / V * V) ^ other) + j % V];",
+    "            for (int j = 0; j < RN; j++)",
+    "                y[j] = b[turn][t][((across() + j / 4 * ACROSS) * 4u ^ other) + j % 4];",
     "#pragma unroll",
     "            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];",
     "        }",
@@ -32155,34 +32214,30 @@ static const char *const ein__tmpl_tiles[] = {
     "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>",
     "    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,",
     "                                             float (&acc)[RM][RN]) {",
-    "        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];",
-    "        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];",
-    "        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;",
+    "        typedef decltype(load_a(element(), terms)) of_a;",
+    "        typedef decltype(load_b(element(), terms)) of_b;",
+    "        of_a va[BM * KC / 64 / sizeof(of_a)];",
+    "        of_b vb[BN * KC / 64 / sizeof(of_b)];",
+    "        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);",
+    "        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);",
+    "        await_previous();",
+    "        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);",
+    "        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);",
     "        int turn = 0;",
-    "        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {",
+    "        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {",
     "            //@if rows",
-    "            if (k0 > 0) {",
     "#pragma unroll",
-    "                for (unsigned i = 0; i < na; i++) loaded(load_a, static_cast<int>(i), va[i]);",
-    "            }",
+    "            for (int i = 0; i < BM * KC / 64 / int(sizeof(of_a)); i++) loaded(load_a, i, va[i]);",
     "            //@end",
-    "#pragma unroll",
-    "            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)",
-    "                vb[i] = load_b(e + 256u * i, k0);",
-    "            if (EARLY != 1 && k0 == 0) await_previous();",
-    "#pragma unroll",
-    "            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);",
-    "            if (EARLY == 1 && k0 == 0) await_previous();",
-    "#pragma unroll",
-    "            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)",
-    "                vb[i] = load_b(e + 256u * i, k0);",
-    "            if (k0 > 0) step(turn ^ 1, acc);",
-    "            if (k0 >= terms) break;",
-    "#pragma unroll",
-    "            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);",
-    "#pragma unroll",
-    "            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);",
+    "            put<ALONG_A, false, BM>(a[turn], va);",
+    "            put<ALONG_B, true, BN>(b[turn], vb);",
+    "            // Begun before the barrier, where no compiler puts them behind the step.",
+    "            if (k0 + KC < terms) {",
+    "                load<ALONG_A, BM>(load_a, k0 + KC, va);",
+    "                load<ALONG_B, BN>(load_b, k0 + KC, vb);",
+    "            }",
     "            __syncthreads();",
+    "            step(turn, acc);",
     "        }",
     "        if (PARTS > 1) sum(acc);",
     "    }",
@@ -32546,8 +32601,8 @@ static const char *const ein__tmpl_tiles_rows[] = {
     "struct summed_load {",
     "    L load;",
     "    S *sums;",
-    "    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const",
-    "        -> decltype(load(e, k0)) {",
+    "    template <typename E>",
+    "    __device__ __forceinline__ auto operator()(E e, unsigned k0) const -> decltype(load(e, k0)) {",
     "        return load(e, k0);",
     "    }",
     "};",
@@ -36499,6 +36554,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
                *slow = ein__namef(c, "e / %du", wide);
     if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
     const char *across = along ? slow : fast, *term = along ? fast : slow;
+    if (r->math == EIN__MATH_FP32) across = "e.line", term = "e.term";
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
     ein__buf body = {0}, guard = {0};
@@ -36887,6 +36943,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"index", r->index.s},
                        {"reads", strchr(r->index.s, '[') ? "1" : ""},
                        {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
+                       {"element", r->math ? "unsigned" : "element"},
                        {"loadA", r->load[0].s},
                        {"loadB", r->load[1].s},
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
@@ -37130,10 +37187,61 @@ static bool ein__kskinny_along_terms(ein__kgen *g, ein__kskinny *z, ein__ex many
     return true;
 }
 
+// Whether four of the few lie side by side: the slot along which they do, or -1. Nothing else has
+// been named yet.
+static int ein__kskinny_fours(ein__kgen *g, const ein__kskinny *z, ein__ex few) {
+    int n = z->n[z->k.few], slot = n ? z->order[z->k.few][n - 1] : -1, nindex = g->nindex;
+    if (slot < 0 || g->slot[slot].n % 4) return -1;
+    g->vec_slot = slot;
+    bool vector = ein__kaccess_of(g, few, 0).vector;
+    ein__kforget(g, 0);
+    for (int level = 0; level < 4; level++) (void)ein__kskinny_take(g, level);
+    g->nindex = nindex;
+    return vector ? slot : -1;
+}
+
+// Of four of the few, or of one, the term that they share, times the four lines of a vector.
+static void ein__kskinny_share(ein__kgen *g, ein__kskinny *z, ein__ex few, int fours) {
+    ein__buf one = {0};
+    int vec = g->vec;
+    if (fours < 0) g->vec = 1;
+    g->vec_slot = fours;
+    const char *x = fours < 0 ? ein__kskinny_lane(g, few, 0) : ein__kskinny_vector(g, few);
+    const char *at = fours >= 0 ? "i + l" : z->few > 1 ? "i" : "0";
+    ein__put(&z->terms, ein__kskinny_take(g, 1));
+    g->vec = 1;
+    if (z->few > 1) ein__kskinny_digits(g, &one, z->order[z->k.few], z->n[z->k.few], "i");
+    ein__put(&one, ein__kskinny_take(g, 3));
+    if (fours >= 0)
+        ein__putf(&one,
+                  "const float4 four = %s;\n"
+                  "const float x[4] = {four.x, four.y, four.z, four.w};\n"
+                  "#pragma unroll\n"
+                  "for (int l = 0; l < 4; l++) {\n",
+                  x);
+    else ein__putf(&one, "const float x = %s;\n", x);
+    for (int i = 0; i < 4; i++)
+        ein__putf(&one, "%sacc[%s][%d] += w.%s * x%s;\n", fours < 0 ? "" : "    ", at, i,
+                  ein__klane[i], fours < 0 ? "" : "[l]");
+    if (fours >= 0) {
+        ein__putf(&z->terms, "#pragma unroll\nfor (int i = 0; i < %lld; i += 4) {\n",
+                  (long long)z->few);
+        ein__put(&one, "}\n");
+        ein__kindent(&z->terms, one.s, 4);
+        ein__put(&z->terms, "}\n");
+    } else {
+        ein__kskinny_loop(&z->terms, "i", z->few, one.s);
+    }
+    g->vec = vec;
+    g->vec_slot = -1;
+    ein__buf_free(&one);
+}
+
 // Threads along the lines: a vector of four lines, and of each of the few the term that they share.
 static bool ein__kskinny_along_lines(ein__kgen *g, ein__kskinny *z, ein__ex many, ein__ex few) {
     ein_ctx *c = g->ctx;
-    ein__buf one = {0};
+    (void)ein__kparam(g, (ein__val){ein__ex_get(c, many)->val});  // the first parameter
+    int fours = ein__kskinny_fours(g, z, few);
     g->vec_slot = z->k.slot;
     ein__kaccess at = ein__kaccess_of(g, many, 0);
     if (!at.vector) return false;
@@ -37143,18 +37251,8 @@ static bool ein__kskinny_along_lines(ein__kgen *g, ein__kskinny *z, ein__ex many
         n = ein__namef(c, "(%s < %s ? %s : %s)", n, ein__knumber(g, z->many), n,
                        ein__knumber(g, z->many - 4));
     ein__kskinny_digits(g, &z->position, z->order[z->k.many], z->n[z->k.many], n);
-    int vec = g->vec;
-    g->vec = 1;
-    g->vec_slot = -1;
-    const char *x = ein__kskinny_lane(g, few, 0);
-    if (z->few > 1) ein__kskinny_digits(g, &one, z->order[z->k.few], z->n[z->k.few], "i");
-    ein__putf(&one, "%sconst float x = %s;\n", ein__kskinny_take(g, 3), x);
-    for (int i = 0; i < 4; i++)
-        ein__putf(&one, "acc[%s][%d] += w.%s * x;\n", z->few > 1 ? "i" : "0", i, ein__klane[i]);
     ein__putf(&z->terms, "%sconst float4 w = %s;\n", ein__kskinny_take(g, 1), w);
-    ein__kskinny_loop(&z->terms, "i", z->few, one.s);
-    g->vec = vec;
-    ein__buf_free(&one);
+    ein__kskinny_share(g, z, few, fours);
     return true;
 }
 
@@ -37834,6 +37932,8 @@ static int ein__kattention_vector(ein__kgen *g, const ein__kattention_form *f, e
 // A load into shared memory, one element e a time or several: who takes which, and the statements.
 typedef struct ein__kload_text {
     const char *count, *outer, *inner;
+    int64_t all, rows, wide;  // loads; rows; loads a row, or 0: neighbours are of different rows
+    int width;                // elements of a load
     ein__buf text;
 } ein__kload_text;
 
@@ -37860,6 +37960,7 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     return value;
 }
 
+// `to`: where the element goes; NULL: it stays in the thread's register own[i].
 static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
                                             const ein__kattention_form *f, const ein__kaxes *outer,
                                             const ein__kaxes *inner, int64_t no, int64_t ni,
@@ -37893,12 +37994,17 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
         ein__put(&l.text, body.s);
     }
     if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend_put(&%s, %s);\n", to, value);
+    else if (!to) ein__putf(&l.text, "own[i] = %s;\n", value);
     else if (vec > 1) ein__putf(&l.text, "*reinterpret_cast<float4 *>(&%s) = %s;\n", to, value);
     else ein__putf(&l.text, "%s = %s;\n", to, value);
     ein__buf_free(&body);
     ein__kattention_reset(g);
     long long step = vec, n = across ? no : ni / step;
-    l.count = ein__namef(ctx, "%lld", (long long)(no * ni / step));
+    l.all = no * ni / step;
+    l.rows = no;
+    l.wide = across ? 0 : n;
+    l.width = vec;
+    l.count = ein__namef(ctx, "%lld", (long long)l.all);
     l.outer = ein__namef(ctx, across ? "e %% %lld" : "e / %lld", n);
     l.inner = ein__namef(ctx, across ? "e / %lld" : "e %% %lld", n);
     if (vec > 1) l.inner = ein__namef(ctx, "%s * %d", l.inner, vec);
@@ -38025,7 +38131,7 @@ static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ei
     l->flops_per_out = (int)ein__least(flops, INT32_MAX);
 }
 
-enum { EIN__KATTENTION_KEYS = 20 };
+enum { EIN__KATTENTION_KEYS = 14 };
 
 // Keys that both templates have, in `k` from place 2 on.
 static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
@@ -38041,42 +38147,72 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
         {"queryAt", x->query.inner},
         {"loadQuery", x->query.text.s},
         {"terms", ein__namef(g->ctx, "%lld", (long long)f->t.terms)},
-        {"keys", x->key.count},
-        {"keyRow", x->key.outer},
-        {"keyAt", x->key.inner},
         {"loadKey", x->key.text.s},
         {"score", x->score.s},
-        {"values", x->value.count},
-        {"valueRow", x->value.outer},
-        {"valueAt", x->value.inner},
         {"loadValue", x->value.text.s},
         {"sum", f->a.sum.i ? "1" : ""}};
     memcpy(k, both, sizeof both);
 }
 
+enum { EIN__KATTENTION_OWN = 4 };  // keys of the template for each kind of part
+
+// How a thread keeps its elements of a part in registers while threads still read the part before.
+// Which these are is written so that compilers see the distance from one to the next.
+static void ein__kattention_own(ein__kgen *g, const ein__kload_text *l, const char *outer,
+                                const char *inner, const char *to, const char *const *names,
+                                ein__key *k) {
+    ein_ctx *c = g->ctx;
+    ein__buf place = {0};
+    long long wide = (long long)l->wide, pass = wide && 128 % wide == 0 ? 128 / wide : 0;
+    const char *by = l->width > 1 ? ein__namef(c, " * %d", l->width) : "";
+    if (pass)
+        ein__putf(&place,
+                  "const int %s = (int)threadIdx.x / %lld + %lld * i, %s = "
+                  "(int)threadIdx.x %% %lld%s;\n",
+                  outer, wide, pass, inner, wide, by);
+    else
+        ein__putf(&place, "const int e = (int)threadIdx.x + 128 * i, %s = %s, %s = %s;\n", outer,
+                  l->outer, inner, l->inner);
+    if (l->all % 128)
+        ein__putf(&place, "if (%s >= %lld) continue;\n", pass ? outer : "e",
+                  (long long)(pass ? l->rows : l->all));
+    const char *put =
+        l->width > 1 ? "*reinterpret_cast<float4 *>(&%s) = own[i];\n" : "%s = own[i];\n";
+    ein__key own[] = {{names[0], ein__namef(c, "%lld", (long long)((l->all + 127) / 128))},
+                      {names[1], l->width > 1 ? "float4" : "float"},
+                      {names[2], ein__name_n(c, place.s, place.n)},
+                      {names[3], ein__namef(c, put, to)}};
+    memcpy(k, own, sizeof own);
+    ein__buf_free(&place);
+}
+
 static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                   const char *hint, ein__buf *out, ein__launch *l) {
-    static const char *const to[] = {"query[row][k]", "part[key * (KC + 4) + k]",
-                                     "part[key * 16 * RC + col]"};
+    static const char *const to[] = {"query[row][k]", NULL, NULL},
+                             *const key[] = {"keySteps", "keyType", "keyPlace", "putKey"},
+                             *const value[] = {"valueSteps", "valueType", "valuePlace", "putValue"};
+    enum { OWN = 7, COUNT = 2 + EIN__KATTENTION_KEYS + OWN + 2 * EIN__KATTENTION_OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
     int64_t part = ein__most(t->keys * (t->kc + 4), (int64_t)t->kv * t->width);
     ein__kattention_parts(g, step, f, t->kv, to, &x);
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
-        ein__key k[2 + EIN__KATTENTION_KEYS + 7] = {{0}};
-        ein__key own[] = {{"RM", ein__namef(c, "%d", t->rm)},
-                          {"RN", ein__namef(c, "%d", t->rn)},
-                          {"RC", ein__namef(c, "%d", t->rc)},
-                          {"VC", ein__namef(c, "%d", t->vc)},
-                          {"KV", ein__namef(c, "%d", t->kv)},
-                          {"part", ein__namef(c, "%lld", (long long)part)},
-                          {"store", x.store.s}};
+        ein__key k[COUNT] = {{0}}, *last = k + 2 + EIN__KATTENTION_KEYS + OWN;
+        ein__key own[OWN] = {{"RM", ein__namef(c, "%d", t->rm)},
+                             {"RN", ein__namef(c, "%d", t->rn)},
+                             {"RC", ein__namef(c, "%d", t->rc)},
+                             {"VC", ein__namef(c, "%d", t->vc)},
+                             {"KV", ein__namef(c, "%d", t->kv)},
+                             {"part", ein__namef(c, "%lld", (long long)part)},
+                             {"store", x.store.s}};
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
+        ein__kattention_own(g, &x.key, "key", "k", "part[key * (KC + 4) + k]", key, last);
+        ein__kattention_own(g, &x.value, "key", "col", "part[key * 16 * RC + col]", value,
+                            last + EIN__KATTENTION_OWN);
         ein__kattention_work(g, f, l);
-        ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, 2 + EIN__KATTENTION_KEYS + 7, out,
-                     l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, COUNT, out, l);
     }
     ein__kattention_free(&x);
 }
@@ -38093,7 +38229,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     if (half) ein__kneed(g, EIN__NEED_HALF);
     ein__kattention_parts(g, step, f, t->keys, to, &x);
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
-        ein__key k[2 + EIN__KATTENTION_KEYS + 7] = {{0}};
+        ein__key k[2 + EIN__KATTENTION_KEYS + 13] = {{0}};
         int64_t part = ein__ceil(t->part, 16);
         ein__key own[] = {{"T", half ? "__half" : "float"},
                           {"RW", ein__namef(c, "%d", t->rw)},
@@ -38101,11 +38237,17 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                           {"cols", ein__namef(c, "%d", t->width)},
                           {"part", ein__namef(c, "%lld", (long long)part)},
                           {"split", t->rw < 4 ? "1" : ""},
+                          {"keys", x.key.count},
+                          {"keyRow", x.key.outer},
+                          {"keyAt", x.key.inner},
+                          {"values", x.value.count},
+                          {"valueRow", x.value.outer},
+                          {"valueAt", x.value.inner},
                           {"store", x.store.s}};
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kattention_work(g, f, l);
-        ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, 2 + EIN__KATTENTION_KEYS + 7,
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, 2 + EIN__KATTENTION_KEYS + 13,
                      out, l);
     }
     ein__kattention_free(&x);

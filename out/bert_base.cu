@@ -12,7 +12,7 @@
 // libraries cuBLAS (596 MB) 48 steps, without it up to 185.6 us more
 // by        merging 12, online softmax 12
 //    14.5 us est. a.0.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.0.o            k_attention_1d9d2bcb
+//     4.9 us est. a.0.o            k_attention_80a8ecd6
 //     6.8 us est. r.0              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.0              k_row_03e7db9c
 //    18.1 us est. f.0.p            cuBLAS sgemm 128 x 3072 x 768
@@ -20,7 +20,7 @@
 //    18.4 us est. s.0              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.0              k_row_03e7db9c
 //    14.5 us est. a.1.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.1.o            k_attention_1d9d2bcb
+//     4.9 us est. a.1.o            k_attention_80a8ecd6
 //     6.8 us est. r.1              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.1              k_row_03e7db9c
 //    18.1 us est. f.1.p            cuBLAS sgemm 128 x 3072 x 768
@@ -28,7 +28,7 @@
 //    18.4 us est. s.1              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.1              k_row_03e7db9c
 //    14.5 us est. a.2.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.2.o            k_attention_1d9d2bcb
+//     4.9 us est. a.2.o            k_attention_80a8ecd6
 //     6.8 us est. r.2              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.2              k_row_03e7db9c
 //    18.1 us est. f.2.p            cuBLAS sgemm 128 x 3072 x 768
@@ -36,7 +36,7 @@
 //    18.4 us est. s.2              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.2              k_row_03e7db9c
 //    14.5 us est. a.3.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.3.o            k_attention_1d9d2bcb
+//     4.9 us est. a.3.o            k_attention_80a8ecd6
 //     6.8 us est. r.3              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.3              k_row_03e7db9c
 //    18.1 us est. f.3.p            cuBLAS sgemm 128 x 3072 x 768
@@ -44,7 +44,7 @@
 //    18.4 us est. s.3              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.3              k_row_03e7db9c
 //    14.5 us est. a.4.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.4.o            k_attention_1d9d2bcb
+//     4.9 us est. a.4.o            k_attention_80a8ecd6
 //     6.8 us est. r.4              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.4              k_row_03e7db9c
 //    18.1 us est. f.4.p            cuBLAS sgemm 128 x 3072 x 768
@@ -52,7 +52,7 @@
 //    18.4 us est. s.4              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.4              k_row_03e7db9c
 //    14.5 us est. a.5.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.5.o            k_attention_1d9d2bcb
+//     4.9 us est. a.5.o            k_attention_80a8ecd6
 //     6.8 us est. r.5              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.5              k_row_03e7db9c
 //    18.1 us est. f.5.p            cuBLAS sgemm 128 x 3072 x 768
@@ -60,7 +60,7 @@
 //    18.4 us est. s.5              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.5              k_row_03e7db9c
 //    14.5 us est. a.6.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.6.o            k_attention_1d9d2bcb
+//     4.9 us est. a.6.o            k_attention_80a8ecd6
 //     6.8 us est. r.6              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.6              k_row_03e7db9c
 //    18.1 us est. f.6.p            cuBLAS sgemm 128 x 3072 x 768
@@ -68,7 +68,7 @@
 //    18.4 us est. s.6              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.6              k_row_03e7db9c
 //    14.5 us est. a.7.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.7.o            k_attention_1d9d2bcb
+//     4.9 us est. a.7.o            k_attention_80a8ecd6
 //     6.8 us est. r.7              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.7              k_row_03e7db9c
 //    18.1 us est. f.7.p            cuBLAS sgemm 128 x 3072 x 768
@@ -76,7 +76,7 @@
 //    18.4 us est. s.7              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.7              k_row_03e7db9c
 //    14.5 us est. a.8.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.8.o            k_attention_1d9d2bcb
+//     4.9 us est. a.8.o            k_attention_80a8ecd6
 //     6.8 us est. r.8              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.8              k_row_03e7db9c
 //    18.1 us est. f.8.p            cuBLAS sgemm 128 x 3072 x 768
@@ -84,7 +84,7 @@
 //    18.4 us est. s.8              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.8              k_row_03e7db9c
 //    14.5 us est. a.9.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.9.o            k_attention_1d9d2bcb
+//     4.9 us est. a.9.o            k_attention_80a8ecd6
 //     6.8 us est. r.9              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.9              k_row_03e7db9c
 //    18.1 us est. f.9.p            cuBLAS sgemm 128 x 3072 x 768
@@ -92,7 +92,7 @@
 //    18.4 us est. s.9              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.9              k_row_03e7db9c
 //    14.5 us est. a.10.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.10.o           k_attention_1d9d2bcb
+//     4.9 us est. a.10.o           k_attention_80a8ecd6
 //     6.8 us est. r.10             cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.10             k_row_03e7db9c
 //    18.1 us est. f.10.p           cuBLAS sgemm 128 x 3072 x 768
@@ -100,7 +100,7 @@
 //    18.4 us est. s.10             cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.10             k_row_03e7db9c
 //    14.5 us est. a.11.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.11.o           k_attention_1d9d2bcb
+//     4.9 us est. a.11.o           k_attention_80a8ecd6
 //     6.8 us est. r.11             cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.11             k_row_03e7db9c
 //    18.1 us est. f.11.p           cuBLAS sgemm 128 x 3072 x 768
@@ -899,14 +899,16 @@ static __global__ void __launch_bounds__(64) k_map_6016e413(const float *__restr
 // a.0.o[0,i1,i2,i3] = sum(r0) a.0.v.split.merged[0,r0,64*i1+i3] * a.0.a[0,i1,i2,r0] where i3 in
 //     0:64
 // One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_1d9d2bcb(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_80a8ecd6(const float *p0,
     float *__restrict__ y) {
     const int RM = 2, RN = 4, RC = 4, VC = 4, KC = 32, KV = 32, depth = 64;
     // part: a part of the tile's keys, then of its values
     __shared__ __align__(16) float query[8 * RM][depth + 4];
     __shared__ __align__(16) float part[2304];
     __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
-    const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
+    // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
+    // four words a thread in two cycles, not four.
+    const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
     const unsigned id = blockIdx.x;
     await_previous();
     const int m0 = (int)(id % 8u) * 16;  // first row
@@ -935,15 +937,21 @@ static __global__ void __launch_bounds__(128, 1) k_attention_1d9d2bcb(const floa
             for (int j = 0; j < RN; j++) s[i][j] = 0.f;
         }
         for (int k0 = 0; k0 < depth; k0 += KC) {
-            __syncthreads();
-#pragma unroll 4
-            for (int e = (int)threadIdx.x; e < 512; e += 128) {
-                const int key = e / 8, k = e % 8 * 4;
+            float4 own[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
                 const int r0 = u0 + key;
                 const int r1 = k0 + k;
                 const float4 v1 = *reinterpret_cast<const float4 *>(p0 + r0 * 2304 + i1 * 64 + r1
                     + 1536);
-                *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = v1;
+                own[i] = v1;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
+                *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = own[i];
             }
             __syncthreads();
 #pragma unroll 2
@@ -976,7 +984,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_1d9d2bcb(const floa
                 most = fmaxf(most, x);
             }
 #pragma unroll
-            for (int d = 8; d > 0; d /= 2)
+            for (int d = 16; d > 1; d /= 2)
                 most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
             const float zero = most > -INFINITY ? most : 0.f, before = expf(top[i] - zero);
             top[i] = most;
@@ -991,14 +999,20 @@ static __global__ void __launch_bounds__(128, 1) k_attention_1d9d2bcb(const floa
             }
         }
         for (int k0 = 0; k0 < 16 * RN; k0 += KV) {
-            __syncthreads();
-#pragma unroll 4
-            for (int e = (int)threadIdx.x; e < 512; e += 128) {
-                const int key = e / 16, col = e % 16 * 4;
+            float4 own[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 16 + 8 * i, col = (int)threadIdx.x % 16 * 4;
                 const int r0 = u0 + k0 + key;
                 const int i3 = col;
                 const float4 v2 = *reinterpret_cast<const float4 *>(p0 + r0 * 2304 + i1 * 64 + i3);
-                *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = v2;
+                own[i] = v2;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 16 + 8 * i, col = (int)threadIdx.x % 16 * 4;
+                *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = own[i];
             }
             __syncthreads();
 #pragma unroll 2
@@ -1023,7 +1037,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_1d9d2bcb(const floa
     for (int i = 0; i < RM; i++) {
         const int row = ty + 8 * i;
 #pragma unroll
-        for (int d = 8; d > 0; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
+        for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
 #pragma unroll
         for (int c = 0; c < RC; c++) {
             const int col = c / VC * 16 * VC + tx * VC + c % VC;
@@ -1537,7 +1551,7 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_a_0_v_split_merged, v_x, v_a_0_v_p_p_weights, v_a_0_v_split_weights,
         NULL, v_a_0_v_split_merged, v_workspace));
     // a.0.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_80a8ecd6, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
         v_a_0_c));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
@@ -1555,7 +1569,7 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_a_1_v_split_merged, v_h_0, v_a_1_v_p_p_weights, v_a_1_v_split_weights,
         NULL, v_a_1_v_split_merged, v_workspace));
     // a.1.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_80a8ecd6, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
@@ -1572,7 +1586,7 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_a_2_v_split_merged, v_h_1, v_a_2_v_p_p_weights, v_a_2_v_split_weights,
         NULL, v_a_2_v_split_merged, v_workspace));
     // a.2.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_80a8ecd6, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
@@ -1589,7 +1603,7 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_a_3_v_split_merged, v_h_2, v_a_3_v_p_p_weights, v_a_3_v_split_weights,
         NULL, v_a_3_v_split_merged, v_workspace));
     // a.3.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_80a8ecd6, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
@@ -1606,7 +1620,7 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_a_4_v_split_merged, v_h_3, v_a_4_v_p_p_weights, v_a_4_v_split_weights,
         NULL, v_a_4_v_split_merged, v_workspace));
     // a.4.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_80a8ecd6, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
         v_a_4_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
@@ -1630,7 +1644,7 @@ static int steps_from_n_4(bert_base *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_a_5_v_split_merged, v_h_4, v_a_5_v_p_p_weights, v_a_5_v_split_weights,
         NULL, v_a_5_v_split_merged, v_workspace));
     // a.5.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_80a8ecd6, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
         v_a_5_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
@@ -1647,7 +1661,7 @@ static int steps_from_n_4(bert_base *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_a_6_v_split_merged, v_h_5, v_a_6_v_p_p_weights, v_a_6_v_split_weights,
         NULL, v_a_6_v_split_merged, v_workspace));
     // a.6.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_80a8ecd6, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
         v_a_6_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
@@ -1664,7 +1678,7 @@ static int steps_from_n_4(bert_base *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_a_7_v_split_merged, v_h_6, v_a_7_v_p_p_weights, v_a_7_v_split_weights,
         NULL, v_a_7_v_split_merged, v_workspace));
     // a.7.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_80a8ecd6, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
@@ -1687,7 +1701,7 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
     cudaStream_t stream) {
     (void)in;
     // a.8.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_80a8ecd6, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
@@ -1704,7 +1718,7 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
     CALL(matmul_run(m, MATMUL_a_9_v_split_merged, v_h_8, v_a_9_v_p_p_weights, v_a_9_v_split_weights,
         NULL, v_a_9_v_split_merged, v_workspace));
     // a.9.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_80a8ecd6, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
@@ -1721,7 +1735,7 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
     CALL(matmul_run(m, MATMUL_a_10_v_split_merged, v_h_9, v_a_10_v_p_p_weights,
         v_a_10_v_split_weights, NULL, v_a_10_v_split_merged, v_workspace));
     // a.10.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_80a8ecd6, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
@@ -1738,7 +1752,7 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
     CALL(matmul_run(m, MATMUL_a_11_v_split_merged, v_h_10, v_a_11_v_p_p_weights,
         v_a_11_v_split_weights, NULL, v_a_11_v_split_merged, v_workspace));
     // a.11.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_1d9d2bcb, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_80a8ecd6, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));

@@ -13,7 +13,7 @@
 // by        summation splitting 10
 //     2.1 us est. c1.part          k_reduce_9d7f543a
 //     1.3 us est. r1               k_reduce_e81bb262
-//     5.4 us est. c2.part          k_reduce_d1150f66
+//     5.4 us est. c2.part          k_reduce_600ad1d9
 //     1.5 us est. r2               k_reduce_e27c1ca4
 //     4.0 us est. c3.part          cuBLAS sgemm 2048 x 64 x 256
 //     1.5 us est. r3               k_reduce_57f44027
@@ -232,7 +232,7 @@ static __global__ void __launch_bounds__(64) k_reduce_e81bb262(const float *p0,
 // by summation splitting (r0 inside), variable substitution
 // c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * k2[r0,i0,i1,i2]
 // p0: k2, p1: r1
-static __global__ void __launch_bounds__(256) k_reduce_d1150f66(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_600ad1d9(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ float part[8][256];
     const unsigned lane = threadIdx.x % 4u;
@@ -247,13 +247,17 @@ static __global__ void __launch_bounds__(256) k_reduce_d1150f66(const float *__r
             const int r0 = (int)k;
             const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 4096 + i2);
 #pragma unroll
-            for (int i = 0; i < 16; i++) {
+            for (int i = 0; i < 16; i += 4) {
                 const int i4 = (int)i;
-                const float x = p1[r0 * 16 + i4];
-                acc[i][0] += w.x * x;
-                acc[i][1] += w.y * x;
-                acc[i][2] += w.z * x;
-                acc[i][3] += w.w * x;
+                const float4 four = *reinterpret_cast<const float4 *>(p1 + r0 * 16 + i4);
+                const float x[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+                for (int l = 0; l < 4; l++) {
+                    acc[i + l][0] += w.x * x[l];
+                    acc[i + l][1] += w.y * x[l];
+                    acc[i + l][2] += w.z * x[l];
+                    acc[i + l][3] += w.w * x[l];
+                }
             }
         }
     }
@@ -648,7 +652,7 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_reduce_9d7f543a, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
     CALL(launch(m, EARLY, k_reduce_e81bb262, "r1", 128, 64, stream, v_c1_part, v_r1));
-    CALL(launch(m, EARLY, k_reduce_d1150f66, "c2.part", 256, 256, stream, v_k2, v_r1, v_c2_part));
+    CALL(launch(m, EARLY, k_reduce_600ad1d9, "c2.part", 256, 256, stream, v_k2, v_r1, v_c2_part));
     CALL(launch(m, EARLY, k_reduce_e27c1ca4, "r2", 256, 64, stream, v_c2_part, v_r2));
     // by summation splitting (r0 inside), variable substitution
     // c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * c3.part.filter[i0,i1,i2,r0]

@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 33 steps, without it up to 19.5 us more
 //           cuBLAS (596 MB) 35 steps, without it up to 68.8 us more
 // by        basis change 18, merging 76, summation splitting 16
-//    10.5 us est. stem             k_product_ed4a6144
+//    10.5 us est. stem             k_product_b663ec72
 //     2.0 us est. p                k_reduce_0d108d3d
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.b.c.sum.data  k_basis_5750835a
@@ -35,7 +35,7 @@
 //     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
 //     2.7 us est. g1.s             k_stitch_a8d1d2f3
 //     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     9.3 us est. l2.b.c.sum.part  k_product_03170c42
+//     9.3 us est. l2.b.c.sum.part  k_product_5fdb8be3
 //     2.0 us est. l2.b             k_reduce_cc348234
 //     4.5 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -154,10 +154,10 @@
 //     1.5 us est. f2.a             k_reduce_434052ae
 //     1.6 us est. f2.b.sum.part    k_reduce_0d977150
 //     1.6 us est. f2               k_reduce_de93ed34
-//     3.8 us est. s1               k_product_8b359fb4
+//     3.8 us est. s1               k_product_1ae02a10
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
-//     3.6 us est. f0.a             k_product_206fbc66
+//     3.6 us est. f0.a             k_product_2f6a1ce0
 //     3.4 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
 //     6.0 us est. u0               k_map_d232cd4e
 //    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
@@ -846,6 +846,12 @@ static __device__ __forceinline__ void await_previous() {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
+// What a load gives, or the first of four: an element of a step, of which row or column of the
+// tile.
+struct element {
+    unsigned line, term;
+};
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -853,28 +859,59 @@ struct product_tile {
     __align__(16) float a[2][KC][BM + 4];
     __align__(16) float b[2][KC][BN + 4];
 
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
     static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
-    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
     // Row i and column j of those that a thread stores, RM / PARTS by RN.
     static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) {
-        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
     }
 
     // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
     static __device__ unsigned turned(unsigned k) { return KC > 16 ? k / 8u * 4u % 16u : 0u; }
 
     // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
-    template <bool ALONG, int B>
-    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
-        const unsigned k = ALONG ? e % KC : e / B;
-        to[k][(ALONG ? e / KC : e % B) ^ turned(k)] = v;
+    // Lines are rows or (COLUMNS) columns.
+    template <bool ALONG, bool COLUMNS, int B>
+    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float v) {
+        const unsigned k = ALONG ? e % KC : e / B, line = ALONG ? e / KC : e % B;
+        (&to[0][0])[k * (B + 4) + ((COLUMNS ? place(line) : line) ^ turned(k))] = v;
     }
-    template <bool ALONG, int B>
-    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
+    template <bool ALONG, bool COLUMNS, int B>
+    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float4 v) {
         const float w[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);
+        for (unsigned i = 0; i < 4u; i++) put<ALONG, COLUMNS, B>(to, e * 4u + i, w[i]);
+    }
+
+    // The thread's elements (or fours) threadIdx.x + 256 i of the step from term k0 on, by `get`.
+    template <bool ALONG, int B, typename L, typename T, int N>
+    static __device__ __forceinline__ void load(const L &get, unsigned k0, T (&v)[N]) {
+        const unsigned wide = sizeof(T) / 4, run = (ALONG ? KC : B) / wide;
+        const unsigned near = threadIdx.x % run * wide, far = threadIdx.x / run;
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) {
+            const unsigned next = far + i * (256u / run);
+            v[i] = get(ALONG ? element{next, near} : element{near, next}, k0);
+        }
+    }
+    template <bool ALONG, bool COLUMNS, int B, typename T, int N>
+    static __device__ __forceinline__ void put(float (&to)[KC][B + 4], const T (&v)[N]) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++)
+            put<ALONG, COLUMNS, B>(to, threadIdx.x % 256u + 256u * i, v[i]);
     }
 
     // acc += the product of what was put at `turn`, over the thread's part of the terms.
@@ -886,7 +923,8 @@ struct product_tile {
 #pragma unroll
             for (int i = 0; i < RM; i++) x[i] = a[turn][t][((top() + i / 4 * 4) ^ other) + i % 4];
 #pragma unroll
-            for (int j = 0; j < RN; j++) y[j] = b[turn][t][(column(j / V * V) ^ other) + j % V];
+            for (int j = 0; j < RN; j++)
+                y[j] = b[turn][t][((across() + j / 4 * ACROSS) * 4u ^ other) + j % 4];
 #pragma unroll
             for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
@@ -915,28 +953,26 @@ struct product_tile {
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
-        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];
-        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
+        typedef decltype(load_a(element(), terms)) of_a;
+        typedef decltype(load_b(element(), terms)) of_b;
+        of_a va[BM * KC / 64 / sizeof(of_a)];
+        of_b vb[BN * KC / 64 / sizeof(of_b)];
+        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);
+        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        await_previous();
+        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);
+        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);
         int turn = 0;
-        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-#pragma unroll
-            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
-                vb[i] = load_b(e + 256u * i, k0);
-            if (EARLY != 1 && k0 == 0) await_previous();
-#pragma unroll
-            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
-            if (EARLY == 1 && k0 == 0) await_previous();
-#pragma unroll
-            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
-                vb[i] = load_b(e + 256u * i, k0);
-            if (k0 > 0) step(turn ^ 1, acc);
-            if (k0 >= terms) break;
-#pragma unroll
-            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);
-#pragma unroll
-            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);
+        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {
+            put<ALONG_A, false, BM>(a[turn], va);
+            put<ALONG_B, true, BN>(b[turn], vb);
+            // Begun before the barrier, where no compiler puts them behind the step.
+            if (k0 + KC < terms) {
+                load<ALONG_A, BM>(load_a, k0 + KC, va);
+                load<ALONG_B, BN>(load_b, k0 + KC, vb);
+            }
             __syncthreads();
+            step(turn, acc);
         }
         if (PARTS > 1) sum(acc);
     }
@@ -1363,21 +1399,21 @@ static __global__ void __launch_bounds__(256) k_map_7fc9a74c(const float *__rest
 //     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
 // p0: stem.c.k, p1: x, p2: stem.c.b
-static __global__ void __launch_bounds__(256) k_product_ed4a6144(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_b663ec72(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 32u);
-        const int r2 = (int)(k0 + e % 32u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i1 = (int)(m0 + e.line);
+        const int r2 = (int)(k0 + e.term);
         return r2 < 147 ? p0[i1 * 147 + r2] : 0.f;
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i3 = (int)(n % 112u);
         const int i2 = (int)(n / 112u);
-        const unsigned k = k0 + e / 64u;
+        const unsigned k = k0 + e.term;
         const int r2 = (int)(k % 7u);
         const int r1 = (int)(k / 7u % 7u);
         const int r0 = (int)(k / 49u);
@@ -1672,23 +1708,23 @@ static __global__ void __launch_bounds__(256) k_stitch_a8d1d2f3(const float *p0,
 // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
 // p0: l2.b.c.sum.part.lines, p1: l2.a.c.sum.merged, p2: l2.a.c.b
-static __global__ void __launch_bounds__(256) k_product_03170c42(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_5fdb8be3(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
     const int i1 = (int)(id / 14u % 3u);
     const int i0 = (int)(id / 42u % 3u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)(k0 + e % 4u * 4u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i2 = (int)(m0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return *reinterpret_cast<const float4 *>(p0 + i0 * 49152 + i1 * 16384 + i2 * 128 + r0);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 128u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i4 = (int)(n % 28u);
         const int i3 = (int)(n / 28u);
-        const int r0 = (int)(k0 + e / 128u);
+        const int r0 = (int)(k0 + e.term);
         if (!(n < 784u)) return 0.f;
         const float v0 = i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 ? p1[r0 * 3136 + i3 * 112 + i0 * 56
             + i4 * 2 + i1 - 57] : 0.f;
@@ -2889,22 +2925,22 @@ static __global__ void __launch_bounds__(64) k_reduce_de93ed34(const float *p0, 
 //     idx((27*i3)%55) * f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1] / 55) /
 //     55) + g1.b.b[i1] where pad f2 0
 // p0: g1.b.k, p1: g1.a, p2: g1.s, p3: f2, p4: g1.b.b
-static __global__ void __launch_bounds__(256) k_product_8b359fb4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_1ae02a10(const float *__restrict__ p0,
     const float *p1, const float *p2, const float *p3, const float *__restrict__ p4,
     float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 32u, m0 = 0u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 32u);
-        const int r2 = (int)(k0 + e % 32u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i1 = (int)(m0 + e.line);
+        const int r2 = (int)(k0 + e.term);
         return i1 < 21 && r2 < 189 ? p0[i1 * 189 + r2] : 0.f;
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 32u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i3 = (int)(n % 56u);
         const int i2 = (int)(n / 56u);
-        const unsigned k = k0 + e / 32u;
+        const unsigned k = k0 + e.term;
         const int r2 = (int)(k % 3u);
         const int r1 = (int)(k / 3u % 3u);
         const int r0 = (int)(k / 9u);
@@ -2949,22 +2985,22 @@ static __global__ void __launch_bounds__(256) k_product_8b359fb4(const float *__
 //     in 0:56, i3 in 0:56, pad f1 0
 // f0.a[0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1])
 // p0: f0.a.c.k, p1: s1, p2: f1.b.sum, p3: f1.b.b, p4: f0.a.c.b
-static __global__ void __launch_bounds__(256) k_product_206fbc66(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_2f6a1ce0(const float *__restrict__ p0,
     const float *p1, const float *p2, const float *__restrict__ p3, const float *__restrict__ p4,
     float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 32u, m0 = 0u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 32u);
-        const int r2 = (int)(k0 + e % 32u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i1 = (int)(m0 + e.line);
+        const int r2 = (int)(k0 + e.term);
         return i1 < 21 && r2 < 189 ? p0[i1 * 189 + r2] : 0.f;
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 32u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i3 = (int)(n % 56u);
         const int i2 = (int)(n / 56u);
-        const unsigned k = k0 + e / 32u;
+        const unsigned k = k0 + e.term;
         const int r2 = (int)(k % 3u);
         const int r1 = (int)(k / 3u % 3u);
         const int r0 = (int)(k / 9u);
@@ -3617,7 +3653,7 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 // ---- run ----------------------------------------------------------------------------------------
 static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_ed4a6144, "stem", 392, 256, stream, v_stem_c_k, v_x,
+    CALL(launch(m, ORDERED, k_product_b663ec72, "stem", 392, 256, stream, v_stem_c_k, v_x,
         v_stem_c_b, v_stem));
     CALL(launch(m, EARLY, k_reduce_0d108d3d, "p", 392, 128, stream, v_stem,
         v_l1_b_joined + 200704));
@@ -3681,7 +3717,7 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
     // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
     CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
-    CALL(launch(m, ORDERED, k_product_03170c42, "l2.b.c.sum.part", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_5fdb8be3, "l2.b.c.sum.part", 126, 256, stream,
         v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
     CALL(launch(m, EARLY, k_reduce_cc348234, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b,
         v_l2_b));
@@ -3989,14 +4025,14 @@ static int steps_from_l4_t3_4(gcn *m, const void *const *in, void *const *out,
         v_f2_b_sum_part));
     CALL(launch(m, EARLY, k_reduce_de93ed34, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2, v_f2_b_b,
         v_f2));
-    CALL(launch(m, EARLY, k_product_8b359fb4, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_g1_s, v_f2,
+    CALL(launch(m, EARLY, k_product_1ae02a10, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_g1_s, v_f2,
         v_g1_b_b, v_s1));
     // as g1.a
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
     // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f1.a 0
     CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_product_206fbc66, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
+    CALL(launch(m, ORDERED, k_product_2f6a1ce0, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
         v_f1_b_sum, v_f1_b_b, v_f0_a_c_b, v_f0_a));
     // as f1.b.sum
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));

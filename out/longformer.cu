@@ -12,7 +12,7 @@
 // libraries cuBLAS (596 MB) 3 steps, without it up to 161.4 us more
 // by        merging 1, online softmax 1
 //   353.9 us est. v.merged         cuBLAS sgemm 10000 x 1536 x 512
-//  1418.9 us est. o                k_attention_3e82a537
+//  1418.9 us est. o                k_attention_7df622dc
 //   126.2 us est. f                cublasLt matmul 10000 x 512 x 512 + bias + relu
 //   126.2 us est. g.sum            cuBLAS sgemm 10000 x 512 x 512
 //    15.8 us est. y                k_map_3e7775e8
@@ -198,14 +198,16 @@ static __global__ void __launch_bounds__(256) k_map_64eb8c96(const float *__rest
 // o[0,i1,i2,i3] = sum(r0) v.merged[0,i2+4*r0-4000,64*i1+i3] * a[0,i1,i2,r0] where i3 in 0:64, pad
 //     v.merged 0
 // One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_3e82a537(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_7df622dc(const float *p0,
     float *__restrict__ y) {
     const int RM = 7, RN = 4, RC = 4, VC = 4, KC = 32, KV = 32, depth = 64;
     // part: a part of the tile's keys, then of its values
     __shared__ __align__(16) float query[8 * RM][depth + 4];
     __shared__ __align__(16) float part[2304];
     __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
-    const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
+    // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
+    // four words a thread in two cycles, not four.
+    const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
     const unsigned id = blockIdx.x;
     await_previous();
     const int m0 = (int)(id % 45u) * 56;  // first row, in its residue
@@ -240,10 +242,10 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3e82a537(const floa
             for (int j = 0; j < RN; j++) s[i][j] = 0.f;
         }
         for (int k0 = 0; k0 < depth; k0 += KC) {
-            __syncthreads();
-#pragma unroll 4
-            for (int e = (int)threadIdx.x; e < 512; e += 128) {
-                const int key = e / 8, k = e % 8 * 4;
+            float4 own[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
                 float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
                 if (u0 + key < 2056) {
                     const int r0 = u0 + key;
@@ -253,7 +255,13 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3e82a537(const floa
                         + t0 * 1536 + i1 * 64 + r1 + 1024) : make_float4(0.f, 0.f, 0.f, 0.f);
                     t = v1;
                 }
-                *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = t;
+                own[i] = t;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
+                *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = own[i];
             }
             __syncthreads();
 #pragma unroll 2
@@ -289,7 +297,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3e82a537(const floa
                 most = fmaxf(most, x);
             }
 #pragma unroll
-            for (int d = 8; d > 0; d /= 2)
+            for (int d = 16; d > 1; d /= 2)
                 most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
             const float zero = most > -INFINITY ? most : 0.f, before = expf(top[i] - zero);
             top[i] = most;
@@ -304,10 +312,10 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3e82a537(const floa
             }
         }
         for (int k0 = 0; k0 < 16 * RN; k0 += KV) {
-            __syncthreads();
-#pragma unroll 4
-            for (int e = (int)threadIdx.x; e < 512; e += 128) {
-                const int key = e / 16, col = e % 16 * 4;
+            float4 own[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 16 + 8 * i, col = (int)threadIdx.x % 16 * 4;
                 float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
                 if (u0 + k0 + key < 2056) {
                     const int r0 = u0 + k0 + key;
@@ -317,7 +325,13 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3e82a537(const floa
                         + t1 * 1536 + i1 * 64 + i3) : make_float4(0.f, 0.f, 0.f, 0.f);
                     t = v2;
                 }
-                *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = t;
+                own[i] = t;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 16 + 8 * i, col = (int)threadIdx.x % 16 * 4;
+                *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = own[i];
             }
             __syncthreads();
 #pragma unroll 2
@@ -342,7 +356,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_3e82a537(const floa
     for (int i = 0; i < RM; i++) {
         const int row = ty + 8 * i;
 #pragma unroll
-        for (int d = 8; d > 0; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
+        for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
 #pragma unroll
         for (int c = 0; c < RC; c++) {
             const int col = c / VC * 16 * VC + tx * VC + c % VC;
@@ -727,7 +741,7 @@ static int steps(longformer *m, const void *const *in, void *const *out, cudaStr
     // v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
     CALL(gemm_run(m, &gemm_v_merged, v_x, v_v_weights, v_v_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_3e82a537, "o", 1440, 128, stream, v_v_merged, v_t));
+    CALL(launch(m, ORDERED, k_attention_7df622dc, "o", 1440, 128, stream, v_v_merged, v_t));
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));

@@ -12,55 +12,55 @@
 // libraries cuDNN (415 MB) 11 steps, without it up to 1.7 us more
 //           cuBLAS (596 MB) 1 step, without it up to 0.4 us more
 // by        summation splitting 1
-//     2.4 us est. stem             k_product_1ecf4b39
+//     2.4 us est. stem             k_product_613a11a9
 //     1.9 us est. b1.d             k_reduce_a06f64ad
 //     2.5 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
-//     2.9 us est. b2.h.e           k_product_108a1deb
+//     2.9 us est. b2.h.e           k_product_599b040f
 //     2.4 us est. b2.h.d           k_reduce_ede02e60
 //     2.5 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
-//     2.5 us est. b2.b.0.e         k_product_669d93dd
+//     2.5 us est. b2.b.0.e         k_product_dd41525c
 //     1.9 us est. b2.b.0.d         k_reduce_2b4871cd
 //     3.1 us est. b2.h.0           cuDNN conv 1x1, 144 to 24 + residual + bias
-//     2.5 us est. b3.h.e           k_product_669d93dd
+//     2.5 us est. b3.h.e           k_product_dd41525c
 //     1.7 us est. b3.h.d           k_reduce_ebbb25ee
 //     2.7 us est. b3.h             k_reduce_80e64419
-//     1.9 us est. b3.b.0.e         k_product_3842fc54
+//     1.9 us est. b3.b.0.e         k_product_26504035
 //     1.5 us est. b3.b.0.d         k_reduce_6d472bcd
 //     3.2 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b3.b.1.e         k_product_3842fc54
+//     1.9 us est. b3.b.1.e         k_product_26504035
 //     1.5 us est. b3.b.1.d         k_reduce_6d472bcd
 //     3.2 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b4.h.e           k_product_3842fc54
+//     1.9 us est. b4.h.e           k_product_26504035
 //     1.4 us est. b4.h.d           k_reduce_8fb1d2cc
 //     2.1 us est. b4.h             k_reduce_c80e68f0
-//     2.1 us est. b4.b.0.e         k_product_c6be7b0a
+//     2.1 us est. b4.b.0.e         k_product_2b50ed83
 //     1.4 us est. b4.b.0.d         k_reduce_fe314186
 //     2.9 us est. b4.h.0           k_reduce_7d91e7ff
-//     2.1 us est. b4.b.1.e         k_product_c6be7b0a
+//     2.1 us est. b4.b.1.e         k_product_2b50ed83
 //     1.4 us est. b4.b.1.d         k_reduce_fe314186
 //     2.9 us est. b4.h.1           k_reduce_7d91e7ff
-//     2.1 us est. b4.b.2.e         k_product_c6be7b0a
+//     2.1 us est. b4.b.2.e         k_product_2b50ed83
 //     1.4 us est. b4.b.2.d         k_reduce_fe314186
 //     2.9 us est. b4.h.2           k_reduce_7d91e7ff
-//     2.1 us est. b5.h.e           k_product_c6be7b0a
+//     2.1 us est. b5.h.e           k_product_2b50ed83
 //     1.4 us est. b5.h.d           k_reduce_fe314186
 //     3.3 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
-//     2.5 us est. b5.b.0.e         k_product_cbcd0ad5
+//     2.5 us est. b5.b.0.e         k_product_19951ca7
 //     1.5 us est. b5.b.0.d         k_reduce_aa4767c4
 //     3.6 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b5.b.1.e         k_product_cbcd0ad5
+//     2.5 us est. b5.b.1.e         k_product_19951ca7
 //     1.5 us est. b5.b.1.d         k_reduce_aa4767c4
 //     3.6 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b6.h.e           k_product_cbcd0ad5
+//     2.5 us est. b6.h.e           k_product_19951ca7
 //     1.4 us est. b6.h.d           k_reduce_56b3fb8d
 //     2.8 us est. b6.h             k_reduce_88d3466c
-//     3.2 us est. b6.b.0.e         k_product_9a3d0d04
+//     3.2 us est. b6.b.0.e         k_product_40132bb3
 //     1.4 us est. b6.b.0.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.2 us est. b6.b.1.e         k_product_9a3d0d04
+//     3.2 us est. b6.b.1.e         k_product_40132bb3
 //     1.4 us est. b6.b.1.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.2 us est. b7.e             k_product_9a3d0d04
+//     3.2 us est. b7.e             k_product_40132bb3
 //     1.4 us est. b7.d             k_reduce_a2ee086c
 //     4.1 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
 //     3.0 us est. head.n.c.parts   cuBLAS sgemm 1280 x 49 x 64, batch 5
@@ -941,6 +941,12 @@ static __device__ __forceinline__ void await_previous() {
 #endif
 }
 
+// What a load gives, or the first of four: an element of a step, of which row or column of the
+// tile.
+struct element {
+    unsigned line, term;
+};
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -948,28 +954,59 @@ struct product_tile {
     __align__(16) float a[2][KC][BM + 4];
     __align__(16) float b[2][KC][BN + 4];
 
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
     static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
-    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
     // Row i and column j of those that a thread stores, RM / PARTS by RN.
     static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) {
-        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
     }
 
     // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
     static __device__ unsigned turned(unsigned k) { return KC > 16 ? k / 8u * 4u % 16u : 0u; }
 
     // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
-    template <bool ALONG, int B>
-    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
-        const unsigned k = ALONG ? e % KC : e / B;
-        to[k][(ALONG ? e / KC : e % B) ^ turned(k)] = v;
+    // Lines are rows or (COLUMNS) columns.
+    template <bool ALONG, bool COLUMNS, int B>
+    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float v) {
+        const unsigned k = ALONG ? e % KC : e / B, line = ALONG ? e / KC : e % B;
+        (&to[0][0])[k * (B + 4) + ((COLUMNS ? place(line) : line) ^ turned(k))] = v;
     }
-    template <bool ALONG, int B>
-    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
+    template <bool ALONG, bool COLUMNS, int B>
+    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float4 v) {
         const float w[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);
+        for (unsigned i = 0; i < 4u; i++) put<ALONG, COLUMNS, B>(to, e * 4u + i, w[i]);
+    }
+
+    // The thread's elements (or fours) threadIdx.x + 256 i of the step from term k0 on, by `get`.
+    template <bool ALONG, int B, typename L, typename T, int N>
+    static __device__ __forceinline__ void load(const L &get, unsigned k0, T (&v)[N]) {
+        const unsigned wide = sizeof(T) / 4, run = (ALONG ? KC : B) / wide;
+        const unsigned near = threadIdx.x % run * wide, far = threadIdx.x / run;
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) {
+            const unsigned next = far + i * (256u / run);
+            v[i] = get(ALONG ? element{next, near} : element{near, next}, k0);
+        }
+    }
+    template <bool ALONG, bool COLUMNS, int B, typename T, int N>
+    static __device__ __forceinline__ void put(float (&to)[KC][B + 4], const T (&v)[N]) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++)
+            put<ALONG, COLUMNS, B>(to, threadIdx.x % 256u + 256u * i, v[i]);
     }
 
     // acc += the product of what was put at `turn`, over the thread's part of the terms.
@@ -981,7 +1018,8 @@ struct product_tile {
 #pragma unroll
             for (int i = 0; i < RM; i++) x[i] = a[turn][t][((top() + i / 4 * 4) ^ other) + i % 4];
 #pragma unroll
-            for (int j = 0; j < RN; j++) y[j] = b[turn][t][(column(j / V * V) ^ other) + j % V];
+            for (int j = 0; j < RN; j++)
+                y[j] = b[turn][t][((across() + j / 4 * ACROSS) * 4u ^ other) + j % 4];
 #pragma unroll
             for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
@@ -1010,28 +1048,26 @@ struct product_tile {
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
-        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];
-        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
+        typedef decltype(load_a(element(), terms)) of_a;
+        typedef decltype(load_b(element(), terms)) of_b;
+        of_a va[BM * KC / 64 / sizeof(of_a)];
+        of_b vb[BN * KC / 64 / sizeof(of_b)];
+        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);
+        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        await_previous();
+        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);
+        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);
         int turn = 0;
-        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-#pragma unroll
-            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
-                vb[i] = load_b(e + 256u * i, k0);
-            if (EARLY != 1 && k0 == 0) await_previous();
-#pragma unroll
-            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
-            if (EARLY == 1 && k0 == 0) await_previous();
-#pragma unroll
-            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
-                vb[i] = load_b(e + 256u * i, k0);
-            if (k0 > 0) step(turn ^ 1, acc);
-            if (k0 >= terms) break;
-#pragma unroll
-            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);
-#pragma unroll
-            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);
+        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {
+            put<ALONG_A, false, BM>(a[turn], va);
+            put<ALONG_B, true, BN>(b[turn], vb);
+            // Begun before the barrier, where no compiler puts them behind the step.
+            if (k0 + KC < terms) {
+                load<ALONG_A, BM>(load_a, k0 + KC, va);
+                load<ALONG_B, BN>(load_b, k0 + KC, vb);
+            }
             __syncthreads();
+            step(turn, acc);
         }
         if (PARTS > 1) sum(acc);
     }
@@ -1821,21 +1857,21 @@ static __global__ void __launch_bounds__(64) k_map_c1f969c8(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.n.t[i1], 0), 6)
 // p0: stem.n.c.scaled, p1: x, p2: stem.n.t
-static __global__ void __launch_bounds__(256) k_product_1ecf4b39(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_613a11a9(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 392u * 32u, m0 = 0u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 32u);
-        const int r2 = (int)(k0 + e % 32u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i1 = (int)(m0 + e.line);
+        const int r2 = (int)(k0 + e.term);
         return r2 < 27 ? p0[i1 * 27 + r2] : 0.f;
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 32u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i3 = (int)(n % 112u);
         const int i2 = (int)(n / 112u);
-        const unsigned k = k0 + e / 32u;
+        const unsigned k = k0 + e.term;
         const int r2 = (int)(k % 3u);
         const int r1 = (int)(k / 3u % 3u);
         const int r0 = (int)(k / 9u);
@@ -1905,20 +1941,20 @@ static __global__ void __launch_bounds__(256) k_reduce_a06f64ad(const float *p0,
 // b2.h.e.n.c[0,i1,i2,i3] = sum(r0) b1[0,r0,i2,i3] * b2.h.e.n.c.scaled[i1,r0]
 // b2.h.e[0,i1,i2,i3] = min(max(b2.h.e.n.c[0,i1,i2,i3] + b2.h.e.n.t[i1], 0), 6)
 // p0: b2.h.e.n.c.scaled, p1: b1, p2: b2.h.e.n.t
-static __global__ void __launch_bounds__(256) k_product_108a1deb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_599b040f(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 64u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 4u);
-        const int r0 = (int)(k0 + e % 4u * 4u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i1 = (int)(m0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return i1 < 96 ? *reinterpret_cast<const float4 *>(p0 + i1 * 16 + r0) : make_float4(0.f,
             0.f, 0.f, 0.f);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(k0 + e / 16u);
+    const auto b = [&](element e, unsigned k0) {
+        const int i3 = (int)(n0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return *reinterpret_cast<const float4 *>(p1 + r0 * 12544 + i3);
     };
     float acc[4][4] = {};
@@ -1986,20 +2022,20 @@ static __global__ void __launch_bounds__(256) k_reduce_ede02e60(const float *p0,
 // b2.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b2.h[0,r0,i2,i3] * b2.b.0.e.n.c.scaled[i1,r0]
 // b2.b.0.e[0,i1,i2,i3] = min(max(b2.b.0.e.n.c[0,i1,i2,i3] + b2.b.0.e.n.t[i1], 0), 6)
 // p0: b2.b.0.e.n.c.scaled, p1: b2.h, p2: b2.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_669d93dd(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_dd41525c(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 5u * 32u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(k0 + e % 8u * 4u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i1 = (int)(m0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return i1 < 144 && r0 < 24 ? *reinterpret_cast<const float4 *>(p0 + i1 * 24 + r0)
             : make_float4(0.f, 0.f, 0.f, 0.f);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(k0 + e / 16u);
+    const auto b = [&](element e, unsigned k0) {
+        const int i3 = (int)(n0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return r0 < 24 ? *reinterpret_cast<const float4 *>(p1 + r0 * 3136 + i3) : make_float4(0.f,
             0.f, 0.f, 0.f);
     };
@@ -2131,19 +2167,19 @@ static __global__ void __launch_bounds__(64) k_reduce_80e64419(const float *p0,
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
 // b3.b.0.e[0,i1,i2,i3] = min(max(b3.b.0.e.n.c[0,i1,i2,i3] + b3.b.0.e.n.t[i1], 0), 6)
 // p0: b3.b.0.e.n.c.scaled, p1: b3.h, p2: b3.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_3842fc54(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_26504035(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 6u * 32u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(k0 + e % 8u * 4u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i1 = (int)(m0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return *reinterpret_cast<const float4 *>(p0 + i1 * 32 + r0);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(k0 + e / 16u);
+    const auto b = [&](element e, unsigned k0) {
+        const int i3 = (int)(n0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return i3 < 784 ? *reinterpret_cast<const float4 *>(p1 + r0 * 784 + i3) : make_float4(0.f,
             0.f, 0.f, 0.f);
     };
@@ -2281,19 +2317,19 @@ static __global__ void __launch_bounds__(256) k_reduce_c80e68f0(const float *p0,
 // b4.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b4.h[0,r0,i2,i3] * b4.b.0.e.n.c.scaled[i1,r0]
 // b4.b.0.e[0,i1,i2,i3] = min(max(b4.b.0.e.n.c[0,i1,i2,i3] + b4.b.0.e.n.t[i1], 0), 6)
 // p0: b4.b.0.e.n.c.scaled, p1: b4.h, p2: b4.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_c6be7b0a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_2b50ed83(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 24u * 16u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 16u);
-        const int r0 = (int)(k0 + e % 16u * 4u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i1 = (int)(m0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return *reinterpret_cast<const float4 *>(p0 + i1 * 64 + r0);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(k0 + e / 16u);
+    const auto b = [&](element e, unsigned k0) {
+        const int i3 = (int)(n0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return i3 < 196 ? *reinterpret_cast<const float4 *>(p1 + r0 * 196 + i3) : make_float4(0.f,
             0.f, 0.f, 0.f);
     };
@@ -2387,19 +2423,19 @@ static __global__ void __launch_bounds__(256) k_reduce_7d91e7ff(const float *p0,
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
 // b5.b.0.e[0,i1,i2,i3] = min(max(b5.b.0.e.n.c[0,i1,i2,i3] + b5.b.0.e.n.t[i1], 0), 6)
 // p0: b5.b.0.e.n.c.scaled, p1: b5.h, p2: b5.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_cbcd0ad5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_19951ca7(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 18u * 32u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(k0 + e % 8u * 4u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i1 = (int)(m0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return *reinterpret_cast<const float4 *>(p0 + i1 * 96 + r0);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 8u * 4u);
-        const int r0 = (int)(k0 + e / 8u);
+    const auto b = [&](element e, unsigned k0) {
+        const int i3 = (int)(n0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return i3 < 196 ? *reinterpret_cast<const float4 *>(p1 + r0 * 196 + i3) : make_float4(0.f,
             0.f, 0.f, 0.f);
     };
@@ -2512,19 +2548,19 @@ static __global__ void __launch_bounds__(128) k_reduce_88d3466c(const float *p0,
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.n.t[i1], 0), 6)
 // p0: b6.b.0.e.n.c.scaled, p1: b6.h, p2: b6.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_9a3d0d04(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_40132bb3(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 30u * 32u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(k0 + e % 8u * 4u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i1 = (int)(m0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return *reinterpret_cast<const float4 *>(p0 + i1 * 160 + r0);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 32u);
-        const int r0 = (int)(k0 + e / 32u);
+    const auto b = [&](element e, unsigned k0) {
+        const int i3 = (int)(n0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return i3 < 49 ? p1[r0 * 49 + i3] : 0.f;
     };
     float acc[4][4] = {};
@@ -3359,20 +3395,20 @@ int mobilenet_v2_create(mobilenet_v2 **out, const void *weights, size_t bytes,
 static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_1ecf4b39, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_613a11a9, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
         v_stem_n_t, v_stem));
     CALL(launch(m, EARLY, k_reduce_a06f64ad, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
         v_b1_d_n_t, v_b1_d));
     // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
     // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.t[i1]
     CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_t, NULL, v_b1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_108a1deb, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_599b040f, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled,
         v_b1, v_b2_h_e_n_t, v_b2_h_e));
     CALL(launch(m, EARLY, k_reduce_ede02e60, "b2.h.d", 294, 256, stream, v_b2_h_e,
         v_b2_h_d_n_c_scaled, v_b2_h_d_n_t, v_b2_h_d));
     // as b1
     CALL(conv_run(m, CONV_b2_h, v_b2_h_d, v_b2_h_c_scaled, v_b2_h_t, NULL, v_b2_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_669d93dd, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_dd41525c, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
         v_b2_h, v_b2_b_0_e_n_t, v_b2_b_0_e));
     CALL(launch(m, EARLY, k_reduce_2b4871cd, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
         v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_n_t, v_b2_b_0_d));
@@ -3380,57 +3416,57 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
     // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.b.0.t[i1]
     CALL(conv_run(m, CONV_b2_h_0, v_b2_b_0_d, v_b2_b_0_c_scaled, v_b2_b_0_t, v_b2_h, v_b2_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_669d93dd, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_dd41525c, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
     CALL(launch(m, EARLY, k_reduce_ebbb25ee, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
     CALL(launch(m, EARLY, k_reduce_80e64419, "b3.h", 392, 64, stream, v_b3_h_d, v_b3_h_c_scaled,
         v_b3_h_t, v_b3_h));
-    CALL(launch(m, EARLY, k_product_3842fc54, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_26504035, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
     CALL(launch(m, EARLY, k_reduce_6d472bcd, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_0, v_b3_b_0_d, v_b3_b_0_c_scaled, v_b3_b_0_t, v_b3_h, v_b3_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_3842fc54, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_26504035, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
     CALL(launch(m, EARLY, k_reduce_6d472bcd, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_1, v_b3_b_1_d, v_b3_b_1_c_scaled, v_b3_b_1_t, v_b3_h_0, v_b3_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_3842fc54, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_26504035, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
     CALL(launch(m, EARLY, k_reduce_8fb1d2cc, "b4.h.d", 294, 64, stream, v_b4_h_e,
         v_b4_h_d_n_c_scaled, v_b4_h_d_n_t, v_b4_h_d));
     CALL(launch(m, EARLY, k_reduce_c80e68f0, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
         v_b4_h_c_scaled, v_b4_h_t, v_b4_h));
-    CALL(launch(m, EARLY, k_product_c6be7b0a, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_2b50ed83, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
     CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.0", 392, dim3(32, 8), stream, v_b4_b_0_d,
         v_b4_b_0_c_scaled, v_b4_h, v_b4_b_0_t, v_b4_h_0));
-    CALL(launch(m, EARLY, k_product_c6be7b0a, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_2b50ed83, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
     CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.1", 392, dim3(32, 8), stream, v_b4_b_1_d,
         v_b4_b_1_c_scaled, v_b4_h_0, v_b4_b_1_t, v_b4_h_1));
-    CALL(launch(m, EARLY, k_product_c6be7b0a, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_2b50ed83, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
     CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.2", 392, dim3(32, 8), stream, v_b4_b_2_d,
         v_b4_b_2_c_scaled, v_b4_h_1, v_b4_b_2_t, v_b4_h_2));
-    CALL(launch(m, EARLY, k_product_c6be7b0a, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_2b50ed83, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
     // as b1
     CALL(conv_run(m, CONV_b5_h, v_b5_h_d, v_b5_h_c_scaled, v_b5_h_t, NULL, v_b5_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_cbcd0ad5, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_19951ca7, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
     CALL(launch(m, EARLY, k_reduce_aa4767c4, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
         v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_n_t, v_b5_b_0_d));
@@ -3443,34 +3479,34 @@ static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const
     // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_0, v_b5_b_0_d, v_b5_b_0_c_scaled, v_b5_b_0_t, v_b5_h, v_b5_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_cbcd0ad5, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_19951ca7, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
     CALL(launch(m, EARLY, k_reduce_aa4767c4, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_1, v_b5_b_1_d, v_b5_b_1_c_scaled, v_b5_b_1_t, v_b5_h_0, v_b5_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_cbcd0ad5, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_19951ca7, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
     CALL(launch(m, EARLY, k_reduce_56b3fb8d, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
     CALL(launch(m, EARLY, k_reduce_88d3466c, "b6.h", 1960, 128, stream, v_b6_h_d, v_b6_h_c_scaled,
         v_b6_h_t, v_b6_h));
-    CALL(launch(m, EARLY, k_product_9a3d0d04, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_40132bb3, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_0, v_b6_b_0_d, v_b6_b_0_c_scaled, v_b6_b_0_t, v_b6_h, v_b6_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_9a3d0d04, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_40132bb3, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
         v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_1, v_b6_b_1_d, v_b6_b_1_c_scaled, v_b6_b_1_t, v_b6_h_0, v_b6_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_9a3d0d04, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_40132bb3, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
         v_b6_h_1, v_b7_e_n_t, v_b7_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));

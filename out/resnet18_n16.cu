@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 4 steps, without it up to 13.1 us more
 //           cuBLAS (596 MB) 16 steps, without it up to 81.5 us more
 // by        basis change 32, operand re-laid 4, summation splitting 2
-//   118.2 us est. r0               k_product_d92b4339
+//   118.2 us est. r0               k_product_9064fa08
 //    25.9 us est. l1.a.a.c.data    k_stitch_23cacbab
 //    25.6 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
 //    16.1 us est. l1.a.b.c.data    k_stitch_c1fa104f
@@ -34,9 +34,9 @@
 //     6.2 us est. l2               k_basis_85872f02
 //     4.5 us est. l3.h.a.c.columns k_map_18b7ce8d
 //    38.1 us est. l3.h.a.c.interior cuBLAS sgemm 256 x 2704 x 1152
-//     4.5 us est. l3.h.a.c.border.parts k_product_942a402d
+//     4.5 us est. l3.h.a.c.border.parts k_product_9cb4f85d
 //     1.6 us est. l3.h.a.c.border  k_reduce_005419a2
-//     4.5 us est. l3.h.a.c.border.parts k_product_b12461f3
+//     4.5 us est. l3.h.a.c.border.parts k_product_c06690ec
 //     1.6 us est. l3.h.a.c.border  k_reduce_1a6c2da5
 //     4.5 us est. l3.h.b.c.data    k_stitch_8aa66bec
 //    36.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
@@ -546,6 +546,12 @@ static __device__ __forceinline__ void await_previous() {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
+// What a load gives, or the first of four: an element of a step, of which row or column of the
+// tile.
+struct element {
+    unsigned line, term;
+};
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -553,28 +559,59 @@ struct product_tile {
     __align__(16) float a[2][KC][BM + 4];
     __align__(16) float b[2][KC][BN + 4];
 
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
     static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
-    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
     // Row i and column j of those that a thread stores, RM / PARTS by RN.
     static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) {
-        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
     }
 
     // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
     static __device__ unsigned turned(unsigned k) { return KC > 16 ? k / 8u * 4u % 16u : 0u; }
 
     // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
-    template <bool ALONG, int B>
-    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
-        const unsigned k = ALONG ? e % KC : e / B;
-        to[k][(ALONG ? e / KC : e % B) ^ turned(k)] = v;
+    // Lines are rows or (COLUMNS) columns.
+    template <bool ALONG, bool COLUMNS, int B>
+    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float v) {
+        const unsigned k = ALONG ? e % KC : e / B, line = ALONG ? e / KC : e % B;
+        (&to[0][0])[k * (B + 4) + ((COLUMNS ? place(line) : line) ^ turned(k))] = v;
     }
-    template <bool ALONG, int B>
-    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
+    template <bool ALONG, bool COLUMNS, int B>
+    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float4 v) {
         const float w[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);
+        for (unsigned i = 0; i < 4u; i++) put<ALONG, COLUMNS, B>(to, e * 4u + i, w[i]);
+    }
+
+    // The thread's elements (or fours) threadIdx.x + 256 i of the step from term k0 on, by `get`.
+    template <bool ALONG, int B, typename L, typename T, int N>
+    static __device__ __forceinline__ void load(const L &get, unsigned k0, T (&v)[N]) {
+        const unsigned wide = sizeof(T) / 4, run = (ALONG ? KC : B) / wide;
+        const unsigned near = threadIdx.x % run * wide, far = threadIdx.x / run;
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) {
+            const unsigned next = far + i * (256u / run);
+            v[i] = get(ALONG ? element{next, near} : element{near, next}, k0);
+        }
+    }
+    template <bool ALONG, bool COLUMNS, int B, typename T, int N>
+    static __device__ __forceinline__ void put(float (&to)[KC][B + 4], const T (&v)[N]) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++)
+            put<ALONG, COLUMNS, B>(to, threadIdx.x % 256u + 256u * i, v[i]);
     }
 
     // acc += the product of what was put at `turn`, over the thread's part of the terms.
@@ -586,7 +623,8 @@ struct product_tile {
 #pragma unroll
             for (int i = 0; i < RM; i++) x[i] = a[turn][t][((top() + i / 4 * 4) ^ other) + i % 4];
 #pragma unroll
-            for (int j = 0; j < RN; j++) y[j] = b[turn][t][(column(j / V * V) ^ other) + j % V];
+            for (int j = 0; j < RN; j++)
+                y[j] = b[turn][t][((across() + j / 4 * ACROSS) * 4u ^ other) + j % 4];
 #pragma unroll
             for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
@@ -615,28 +653,26 @@ struct product_tile {
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
-        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];
-        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
+        typedef decltype(load_a(element(), terms)) of_a;
+        typedef decltype(load_b(element(), terms)) of_b;
+        of_a va[BM * KC / 64 / sizeof(of_a)];
+        of_b vb[BN * KC / 64 / sizeof(of_b)];
+        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);
+        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        await_previous();
+        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);
+        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);
         int turn = 0;
-        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-#pragma unroll
-            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
-                vb[i] = load_b(e + 256u * i, k0);
-            if (EARLY != 1 && k0 == 0) await_previous();
-#pragma unroll
-            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
-            if (EARLY == 1 && k0 == 0) await_previous();
-#pragma unroll
-            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
-                vb[i] = load_b(e + 256u * i, k0);
-            if (k0 > 0) step(turn ^ 1, acc);
-            if (k0 >= terms) break;
-#pragma unroll
-            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);
-#pragma unroll
-            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);
+        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {
+            put<ALONG_A, false, BM>(a[turn], va);
+            put<ALONG_B, true, BN>(b[turn], vb);
+            // Begun before the barrier, where no compiler puts them behind the step.
+            if (k0 + KC < terms) {
+                load<ALONG_A, BM>(load_a, k0 + KC, va);
+                load<ALONG_B, BN>(load_b, k0 + KC, vb);
+            }
             __syncthreads();
+            step(turn, acc);
         }
         if (PARTS > 1) sum(acc);
     }
@@ -1171,22 +1207,22 @@ static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256) k_product_d92b4339(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_9064fa08(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 1568u * 128u, m0 = 0u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 16u);
-        const int r2 = (int)(k0 + e % 16u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i1 = (int)(m0 + e.line);
+        const int r2 = (int)(k0 + e.term);
         return r2 < 147 ? p0[i1 * 147 + r2] : 0.f;
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 128u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i3 = (int)(n % 112u);
         const int i2 = (int)(n / 112u % 112u);
         const int i0 = (int)(n / 12544u);
-        const unsigned k = k0 + e / 128u;
+        const unsigned k = k0 + e.term;
         const int r2 = (int)(k % 7u);
         const int r1 = (int)(k / 7u % 7u);
         const int r0 = (int)(k / 49u);
@@ -1714,24 +1750,24 @@ static __global__ void __launch_bounds__(256) k_map_18b7ce8d(const float *p0,
 // l3.h.a.c.border.parts[i0,i1,i2,i3,0] = sum(r0,r1,r2) l2[i1,16*i0+r0,2*i3+r1+1,r2] *
 //     l3.h.a.c.scaled[i2,16*i0+r0,r1,r2+1] where i0 in 0:8, i3 in 0:13, r0 in 0:16, r2 in 0:2
 // p0: l3.h.a.c.scaled, p1: l2
-static __global__ void __launch_bounds__(256) k_product_942a402d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_9cb4f85d(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
     const int i0 = (int)(id / 16u % 8u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 16u);
-        const unsigned k = k0 + e % 16u;
+    const auto a = [&](element e, unsigned k0) {
+        const int i2 = (int)(m0 + e.line);
+        const unsigned k = k0 + e.term;
         const int r2 = (int)(k % 2u);
         const int r1 = (int)(k / 2u);
         return p0[i2 * 1152 + i0 * 144 + r1 * 3 + r2 + 1];
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e / 16u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i3 = (int)(n % 13u);
         const int i1 = (int)(n / 13u);
-        const unsigned k = k0 + e % 16u;
+        const unsigned k = k0 + e.term;
         const int r2 = (int)(k % 2u);
         const int r1 = (int)(k / 2u % 3u);
         const int r0 = (int)(k / 6u);
@@ -1773,25 +1809,25 @@ static __global__ void __launch_bounds__(128) k_reduce_005419a2(const float *p0,
 //     l3.h.a.c.border.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:14, r0 in 0:16, r1 in 0:2,
 //     pad l2 0
 // p0: l3.h.a.c.border.lines, p1: l2
-static __global__ void __launch_bounds__(256) k_product_b12461f3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_c06690ec(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
     const int i0 = (int)(id / 16u % 8u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i2 = (int)(m0 + e.line);
         const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        const int r0 = (int)(k0 % 16u + e.term);
         return *reinterpret_cast<const float4 *>(p0 + i2 * 768 + r2 * 128 + i0 * 16 + r0);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i4 = (int)(n % 14u);
         const int i1 = (int)(n / 14u);
         const int r2 = (int)(k0 / 16u % 3u);
         const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e / 64u);
+        const int r0 = (int)(k0 % 16u + e.term);
         return n < 224u && i4 * 2 + r2 >= 1 ? p1[i1 * 100352 + i0 * 12544 + r0 * 784 + r1 * 28
             + i4 * 2 + r2 - 1] : 0.f;
     };
@@ -3056,7 +3092,7 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
 static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_d92b4339, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_9064fa08, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_stitch_23cacbab, "l1.a.a.c.data", 1024, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
@@ -3117,11 +3153,11 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
     // l3.h.a.c.interior stored as [i1,i0,i2,i3]
     CALL(gemm_run(m, &gemm_l3_h_a_c_interior, v_l3_h_a_c_scaled, v_l3_h_a_c_columns,
         v_l3_h_a_c_interior));
-    CALL(launch(m, ORDERED, k_product_942a402d, "l3.h.a.c.border.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_9cb4f85d, "l3.h.a.c.border.parts", 128, 256, stream,
         v_l3_h_a_c_scaled, v_l2, v_l3_h_a_c_border_parts));
     CALL(launch(m, EARLY, k_reduce_005419a2, "l3.h.a.c.border", 416, 128, stream,
         v_l3_h_a_c_border_parts, v_l3_h_a_c_border));
-    CALL(launch(m, EARLY, k_product_b12461f3, "l3.h.a.c.border.parts", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_c06690ec, "l3.h.a.c.border.parts", 128, 256, stream,
         v_l3_h_a_c_border_lines, v_l2, v_l3_h_a_c_border_parts_2));
     CALL(launch(m, EARLY, k_reduce_1a6c2da5, "l3.h.a.c.border", 448, 128, stream,
         v_l3_h_a_c_border_parts_2, v_l3_h_a_c_border_2));

@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 35 steps, without it up to 32.0 us more
 //           cuBLAS (596 MB) 11 steps, without it up to 4.0 us more
 // by        basis change 33, merging 1, summation splitting 6
-//    10.5 us est. r0               k_product_ed4a6144
+//    10.5 us est. r0               k_product_b663ec72
 //     2.0 us est. p0               k_reduce_0d108d3d
 //     2.4 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.h.b.c.data    k_basis_5750835a
@@ -30,7 +30,7 @@
 //     1.8 us est. l1.h.1.t         k_basis_c5456742
 //     4.5 us est. l1.h.1           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     7.8 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
-//     9.1 us est. l2.h.b.c.part    k_product_9204cce8
+//     9.1 us est. l2.h.b.c.part    k_product_a46413dc
 //     2.0 us est. l2.h.t           k_reduce_cc348234
 //     4.5 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -50,7 +50,7 @@
 //     1.5 us est. l2.h.2.t         k_basis_94dc1e1b
 //     4.5 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     8.8 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
-//    10.1 us est. l3.h.b.c.parts   k_product_93fc3e7d
+//    10.1 us est. l3.h.b.c.parts   k_product_58cc8f0a
 //     1.9 us est. l3.h.t           k_reduce_d65b6a2e
 //     5.9 us est. l3.h.c.c         cuDNN conv 1x1, 256 to 1024
 //    11.1 us est. l3.h             cuDNN conv 1x1, 512 to 1024 + residual + bias + relu
@@ -80,16 +80,16 @@
 //     1.5 us est. l3.h.4.t         k_basis_4d72e339
 //     5.9 us est. l3.h.4           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     9.2 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
-//    10.8 us est. l4.h.b.c.parts   k_product_b34892fe
+//    10.8 us est. l4.h.b.c.parts   k_product_fe46434a
 //     1.6 us est. l4.h.t           k_reduce_8827085f
 //     6.0 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
 //    11.2 us est. l4.h             cuDNN conv 1x1, 1024 to 2048 + residual + bias + relu
 //     7.1 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//    10.8 us est. l4.h.0.b.c.parts k_product_1e3de578
+//    10.8 us est. l4.h.0.b.c.parts k_product_7726b2fb
 //     1.6 us est. l4.h.0.t         k_reduce_8827085f
 //     6.0 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     7.1 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//    10.8 us est. l4.h.1.b.c.parts k_product_1e3de578
+//    10.8 us est. l4.h.1.b.c.parts k_product_7726b2fb
 //     1.6 us est. l4.h.1.t         k_reduce_8827085f
 //     6.0 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     1.6 us est. f                k_reduce_8a1ece7b
@@ -1063,6 +1063,12 @@ static __device__ __forceinline__ void await_previous() {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
+// What a load gives, or the first of four: an element of a step, of which row or column of the
+// tile.
+struct element {
+    unsigned line, term;
+};
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -1070,28 +1076,59 @@ struct product_tile {
     __align__(16) float a[2][KC][BM + 4];
     __align__(16) float b[2][KC][BN + 4];
 
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
     static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
-    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
     // Row i and column j of those that a thread stores, RM / PARTS by RN.
     static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) {
-        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
     }
 
     // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
     static __device__ unsigned turned(unsigned k) { return KC > 16 ? k / 8u * 4u % 16u : 0u; }
 
     // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
-    template <bool ALONG, int B>
-    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
-        const unsigned k = ALONG ? e % KC : e / B;
-        to[k][(ALONG ? e / KC : e % B) ^ turned(k)] = v;
+    // Lines are rows or (COLUMNS) columns.
+    template <bool ALONG, bool COLUMNS, int B>
+    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float v) {
+        const unsigned k = ALONG ? e % KC : e / B, line = ALONG ? e / KC : e % B;
+        (&to[0][0])[k * (B + 4) + ((COLUMNS ? place(line) : line) ^ turned(k))] = v;
     }
-    template <bool ALONG, int B>
-    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
+    template <bool ALONG, bool COLUMNS, int B>
+    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float4 v) {
         const float w[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);
+        for (unsigned i = 0; i < 4u; i++) put<ALONG, COLUMNS, B>(to, e * 4u + i, w[i]);
+    }
+
+    // The thread's elements (or fours) threadIdx.x + 256 i of the step from term k0 on, by `get`.
+    template <bool ALONG, int B, typename L, typename T, int N>
+    static __device__ __forceinline__ void load(const L &get, unsigned k0, T (&v)[N]) {
+        const unsigned wide = sizeof(T) / 4, run = (ALONG ? KC : B) / wide;
+        const unsigned near = threadIdx.x % run * wide, far = threadIdx.x / run;
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) {
+            const unsigned next = far + i * (256u / run);
+            v[i] = get(ALONG ? element{next, near} : element{near, next}, k0);
+        }
+    }
+    template <bool ALONG, bool COLUMNS, int B, typename T, int N>
+    static __device__ __forceinline__ void put(float (&to)[KC][B + 4], const T (&v)[N]) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++)
+            put<ALONG, COLUMNS, B>(to, threadIdx.x % 256u + 256u * i, v[i]);
     }
 
     // acc += the product of what was put at `turn`, over the thread's part of the terms.
@@ -1103,7 +1140,8 @@ struct product_tile {
 #pragma unroll
             for (int i = 0; i < RM; i++) x[i] = a[turn][t][((top() + i / 4 * 4) ^ other) + i % 4];
 #pragma unroll
-            for (int j = 0; j < RN; j++) y[j] = b[turn][t][(column(j / V * V) ^ other) + j % V];
+            for (int j = 0; j < RN; j++)
+                y[j] = b[turn][t][((across() + j / 4 * ACROSS) * 4u ^ other) + j % 4];
 #pragma unroll
             for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
@@ -1132,28 +1170,26 @@ struct product_tile {
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
-        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];
-        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
+        typedef decltype(load_a(element(), terms)) of_a;
+        typedef decltype(load_b(element(), terms)) of_b;
+        of_a va[BM * KC / 64 / sizeof(of_a)];
+        of_b vb[BN * KC / 64 / sizeof(of_b)];
+        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);
+        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        await_previous();
+        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);
+        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);
         int turn = 0;
-        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-#pragma unroll
-            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
-                vb[i] = load_b(e + 256u * i, k0);
-            if (EARLY != 1 && k0 == 0) await_previous();
-#pragma unroll
-            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
-            if (EARLY == 1 && k0 == 0) await_previous();
-#pragma unroll
-            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
-                vb[i] = load_b(e + 256u * i, k0);
-            if (k0 > 0) step(turn ^ 1, acc);
-            if (k0 >= terms) break;
-#pragma unroll
-            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);
-#pragma unroll
-            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);
+        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {
+            put<ALONG_A, false, BM>(a[turn], va);
+            put<ALONG_B, true, BN>(b[turn], vb);
+            // Begun before the barrier, where no compiler puts them behind the step.
+            if (k0 + KC < terms) {
+                load<ALONG_A, BM>(load_a, k0 + KC, va);
+                load<ALONG_B, BN>(load_b, k0 + KC, vb);
+            }
             __syncthreads();
+            step(turn, acc);
         }
         if (PARTS > 1) sum(acc);
     }
@@ -1902,21 +1938,21 @@ static __global__ void __launch_bounds__(64) k_map_f524daa1(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256) k_product_ed4a6144(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_b663ec72(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 32u);
-        const int r2 = (int)(k0 + e % 32u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i1 = (int)(m0 + e.line);
+        const int r2 = (int)(k0 + e.term);
         return r2 < 147 ? p0[i1 * 147 + r2] : 0.f;
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i3 = (int)(n % 112u);
         const int i2 = (int)(n / 112u);
-        const unsigned k = k0 + e / 64u;
+        const unsigned k = k0 + e.term;
         const int r2 = (int)(k % 7u);
         const int r1 = (int)(k / 7u % 7u);
         const int r0 = (int)(k / 49u);
@@ -2091,23 +2127,23 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
 // l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
 // p0: l2.h.b.c.part.lines, p1: l2.h.r
-static __global__ void __launch_bounds__(256) k_product_9204cce8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_a46413dc(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
     const int i1 = (int)(id / 14u % 3u);
     const int i0 = (int)(id / 42u % 3u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)(k0 + e % 4u * 4u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i2 = (int)(m0 + e.line);
+        const int r0 = (int)(k0 + e.term);
         return *reinterpret_cast<const float4 *>(p0 + i0 * 49152 + i1 * 16384 + i2 * 128 + r0);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 128u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i4 = (int)(n % 28u);
         const int i3 = (int)(n / 28u);
-        const int r0 = (int)(k0 + e / 128u);
+        const int r0 = (int)(k0 + e.term);
         return n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 ? p1[r0 * 3136 + i3 * 112 + i0 * 56
             + i4 * 2 + i1 - 57] : 0.f;
     };
@@ -2233,25 +2269,25 @@ static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
 //     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l3.h.r 0
 // p0: l3.h.b.c.lines, p1: l3.h.r
-static __global__ void __launch_bounds__(256) k_product_93fc3e7d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_58cc8f0a(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 4u * 64u;
     const int i0 = (int)(id / 8u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i2 = (int)(m0 + e.line);
         const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        const int r0 = (int)(k0 % 16u + e.term);
         return *reinterpret_cast<const float4 *>(p0 + i2 * 2304 + r2 * 256 + i0 * 16 + r0);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 128u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i4 = (int)(n % 14u);
         const int i3 = (int)(n / 14u);
         const int r2 = (int)(k0 / 16u % 3u);
         const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e / 128u);
+        const int r0 = (int)(k0 % 16u + e.term);
         return n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1 ? p1[i0 * 12544 + r0 * 784 + i3 * 56
             + r1 * 28 + i4 * 2 + r2 - 29] : 0.f;
     };
@@ -2391,25 +2427,25 @@ static __global__ void __launch_bounds__(64) k_basis_4d72e339(const float *p0,
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
 // p0: l4.h.b.c.lines, p1: l4.h.r
-static __global__ void __launch_bounds__(256) k_product_b34892fe(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_fe46434a(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
     const int i0 = (int)(id / 8u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i2 = (int)(m0 + e.line);
         const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e % 4u * 4u);
+        const int r0 = (int)(k0 % 32u + e.term);
         return *reinterpret_cast<const float4 *>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i4 = (int)(n % 7u);
         const int i3 = (int)(n / 7u);
         const int r2 = (int)(k0 / 32u % 3u);
         const int r1 = (int)(k0 / 32u / 3u);
-        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int r0 = (int)(k0 % 32u + e.term);
         return n < 49u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1 ? p1[i0 * 6272 + r0 * 196 + i3 * 28
             + r1 * 14 + i4 * 2 + r2 - 15] : 0.f;
     };
@@ -2449,25 +2485,25 @@ static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
 //     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.0.r 0
 // p0: l4.h.0.b.c.lines, p1: l4.h.0.r
-static __global__ void __launch_bounds__(256) k_product_1e3de578(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_7726b2fb(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
     const int i0 = (int)(id / 8u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i2 = (int)(m0 + e.line);
         const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e % 4u * 4u);
+        const int r0 = (int)(k0 % 32u + e.term);
         return *reinterpret_cast<const float4 *>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i4 = (int)(n % 7u);
         const int i3 = (int)(n / 7u);
         const int r2 = (int)(k0 / 32u % 3u);
         const int r1 = (int)(k0 / 32u / 3u);
-        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int r0 = (int)(k0 % 32u + e.term);
         const int t0 = i3 + r1 - 1;
         const int t1 = i4 + r2 - 1;
         return n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p1[i0 * 1568 + r0 * 49 + t0 * 7
@@ -3305,7 +3341,7 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
 static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_ed4a6144, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_b663ec72, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_reduce_0d108d3d, "p0", 392, 128, stream, v_r0, v_p0_joined));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
@@ -3357,7 +3393,7 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_r, v_l1_h_1, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_9204cce8, "l2.h.b.c.part", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_a46413dc, "l2.h.b.c.part", 126, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
     CALL(launch(m, EARLY, k_reduce_cc348234, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
         v_l2_h_t));
@@ -3418,7 +3454,7 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_a_t, NULL, v_l3_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_93fc3e7d, "l3.h.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_58cc8f0a, "l3.h.b.c.parts", 128, 256, stream,
         v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_d65b6a2e, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_b_t, v_l3_h_t));
@@ -3506,7 +3542,7 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_a_t, NULL, v_l4_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_b34892fe, "l4.h.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_fe46434a, "l4.h.b.c.parts", 128, 256, stream,
         v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_t, v_l4_h_t));
@@ -3521,7 +3557,7 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_a_t, NULL, v_l4_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_1e3de578, "l4.h.0.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_7726b2fb, "l4.h.0.b.c.parts", 128, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
@@ -3531,7 +3567,7 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_1_r, v_l4_h_0, v_l4_h_1_a_c_scaled, v_l4_h_1_a_t, NULL, v_l4_h_1_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_1e3de578, "l4.h.1.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_7726b2fb, "l4.h.1.b.c.parts", 128, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));

@@ -16,7 +16,7 @@
 //     1.6 us est. h                k_map_84917e67
 //     2.0 us est. n.0              k_row_4a21bab2
 //    25.4 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.0.o            k_attention_e3309909
+//     9.8 us est. a.0.o            k_attention_534e0bc2
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.0              k_row_4a21bab2
 //    32.8 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
@@ -24,7 +24,7 @@
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.1              k_row_4a21bab2
 //    25.4 us est. a.1.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.1.o            k_attention_e3309909
+//     9.8 us est. a.1.o            k_attention_534e0bc2
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.1              k_row_4a21bab2
 //    32.8 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
@@ -32,7 +32,7 @@
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.2              k_row_4a21bab2
 //    25.4 us est. a.2.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.2.o            k_attention_e3309909
+//     9.8 us est. a.2.o            k_attention_534e0bc2
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.2              k_row_4a21bab2
 //    32.8 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
@@ -40,7 +40,7 @@
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.3              k_row_4a21bab2
 //    25.4 us est. a.3.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.3.o            k_attention_e3309909
+//     9.8 us est. a.3.o            k_attention_534e0bc2
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.3              k_row_4a21bab2
 //    32.8 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
@@ -48,7 +48,7 @@
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.4              k_row_4a21bab2
 //    25.4 us est. a.4.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.4.o            k_attention_e3309909
+//     9.8 us est. a.4.o            k_attention_534e0bc2
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.4              k_row_4a21bab2
 //    32.8 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
@@ -56,7 +56,7 @@
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.5              k_row_4a21bab2
 //    25.4 us est. a.5.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.5.o            k_attention_e3309909
+//     9.8 us est. a.5.o            k_attention_534e0bc2
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.5              k_row_4a21bab2
 //    32.8 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
@@ -64,7 +64,7 @@
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.6              k_row_4a21bab2
 //    25.4 us est. a.6.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.6.o            k_attention_e3309909
+//     9.8 us est. a.6.o            k_attention_534e0bc2
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.6              k_row_4a21bab2
 //    32.8 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
@@ -72,7 +72,7 @@
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.7              k_row_4a21bab2
 //    25.4 us est. a.7.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.7.o            k_attention_e3309909
+//     9.8 us est. a.7.o            k_attention_534e0bc2
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.7              k_row_4a21bab2
 //    32.8 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
@@ -80,7 +80,7 @@
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.8              k_row_4a21bab2
 //    25.4 us est. a.8.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.8.o            k_attention_e3309909
+//     9.8 us est. a.8.o            k_attention_534e0bc2
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.8              k_row_4a21bab2
 //    32.8 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
@@ -88,7 +88,7 @@
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.9              k_row_4a21bab2
 //    25.4 us est. a.9.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.9.o            k_attention_e3309909
+//     9.8 us est. a.9.o            k_attention_534e0bc2
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.9              k_row_4a21bab2
 //    32.8 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
@@ -96,7 +96,7 @@
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.10             k_row_4a21bab2
 //    25.4 us est. a.10.t.split     cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.10.o           k_attention_e3309909
+//     9.8 us est. a.10.o           k_attention_534e0bc2
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.10             k_row_4a21bab2
 //    32.8 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
@@ -104,7 +104,7 @@
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.11             k_row_4a21bab2
 //    25.4 us est. a.11.t.split     cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.11.o           k_attention_e3309909
+//     9.8 us est. a.11.o           k_attention_534e0bc2
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.11             k_row_4a21bab2
 //    32.8 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
@@ -866,14 +866,16 @@ static __global__ void __launch_bounds__(32) k_row_4a21bab2(const float *p0,
 // a.0.a[0,i1,i2,i3] = exp(a.0.s[0,i1,i2,i3] - a.0.a.m[0,i1,i2]) / a.0.a.s[0,i1,i2]
 // a.0.o[0,i1,i2,i3] = sum(r0) a.0.a[0,i2,i1,r0] * a.0.t[2,0,i2,r0,i3]
 // One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_e3309909(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_534e0bc2(const float *p0,
     float *__restrict__ y) {
     const int RM = 3, RN = 2, RC = 4, VC = 4, KC = 32, KV = 32, depth = 64;
     // part: a part of the tile's keys, then of its values
     __shared__ __align__(16) float query[8 * RM][depth + 4];
     __shared__ __align__(16) float part[2048];
     __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
-    const int tx = (int)threadIdx.x % 16, ty = (int)threadIdx.x / 16;
+    // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
+    // four words a thread in two cycles, not four.
+    const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
     const unsigned id = blockIdx.x;
     await_previous();
     const int m0 = (int)(id % 9u) * 24;  // first row
@@ -906,10 +908,10 @@ static __global__ void __launch_bounds__(128, 1) k_attention_e3309909(const floa
             for (int j = 0; j < RN; j++) s[i][j] = 0.f;
         }
         for (int k0 = 0; k0 < depth; k0 += KC) {
-            __syncthreads();
-#pragma unroll 4
-            for (int e = (int)threadIdx.x; e < 256; e += 128) {
-                const int key = e / 8, k = e % 8 * 4;
+            float4 own[2];
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
                 float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
                 if (u0 + key < 197) {
                     const int r0 = u0 + key;
@@ -918,7 +920,13 @@ static __global__ void __launch_bounds__(128, 1) k_attention_e3309909(const floa
                         + r1 + 768);
                     t = v1;
                 }
-                *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = t;
+                own[i] = t;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
+                *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = own[i];
             }
             __syncthreads();
 #pragma unroll 2
@@ -954,7 +962,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_e3309909(const floa
                 most = fmaxf(most, x);
             }
 #pragma unroll
-            for (int d = 8; d > 0; d /= 2)
+            for (int d = 16; d > 1; d /= 2)
                 most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
             const float zero = most > -INFINITY ? most : 0.f, before = expf(top[i] - zero);
             top[i] = most;
@@ -969,10 +977,10 @@ static __global__ void __launch_bounds__(128, 1) k_attention_e3309909(const floa
             }
         }
         for (int k0 = 0; k0 < 16 * RN; k0 += KV) {
-            __syncthreads();
-#pragma unroll 4
-            for (int e = (int)threadIdx.x; e < 512; e += 128) {
-                const int key = e / 16, col = e % 16 * 4;
+            float4 own[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 16 + 8 * i, col = (int)threadIdx.x % 16 * 4;
                 float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
                 if (u0 + k0 + key < 197) {
                     const int r0 = u0 + k0 + key;
@@ -981,7 +989,13 @@ static __global__ void __launch_bounds__(128, 1) k_attention_e3309909(const floa
                         + i3 + 1536);
                     t = v2;
                 }
-                *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = t;
+                own[i] = t;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int key = (int)threadIdx.x / 16 + 8 * i, col = (int)threadIdx.x % 16 * 4;
+                *reinterpret_cast<float4 *>(&part[key * 16 * RC + col]) = own[i];
             }
             __syncthreads();
 #pragma unroll 2
@@ -1006,7 +1020,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_e3309909(const floa
     for (int i = 0; i < RM; i++) {
         const int row = ty + 8 * i;
 #pragma unroll
-        for (int d = 8; d > 0; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
+        for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
 #pragma unroll
         for (int c = 0; c < RC; c++) {
             const int col = c / VC * 16 * VC + tx * VC + c % VC;
@@ -1575,7 +1589,7 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     // a.0.t.split[0,i1,i2] = a.0.qkv.p[0,i1,i2] + a.0.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_0_t_split, v_n_0, v_a_0_qkv_w, v_a_0_qkv_b, NULL, v_a_0_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_e3309909, "a.0.o", 108, 128, stream, v_a_0_t_split,
+    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.0.o", 108, 128, stream, v_a_0_t_split,
         v_a_0_c));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
@@ -1592,7 +1606,7 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_1_t_split, v_n_1, v_a_1_qkv_w, v_a_1_qkv_b, NULL, v_a_1_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_e3309909, "a.1.o", 108, 128, stream, v_a_1_t_split,
+    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.1.o", 108, 128, stream, v_a_1_t_split,
         v_a_1_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
@@ -1608,7 +1622,7 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_2_t_split, v_n_2, v_a_2_qkv_w, v_a_2_qkv_b, NULL, v_a_2_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_e3309909, "a.2.o", 108, 128, stream, v_a_2_t_split,
+    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.2.o", 108, 128, stream, v_a_2_t_split,
         v_a_2_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
@@ -1630,7 +1644,7 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_3_t_split, v_n_3, v_a_3_qkv_w, v_a_3_qkv_b, NULL, v_a_3_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_e3309909, "a.3.o", 108, 128, stream, v_a_3_t_split,
+    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.3.o", 108, 128, stream, v_a_3_t_split,
         v_a_3_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
@@ -1646,7 +1660,7 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_4_t_split, v_n_4, v_a_4_qkv_w, v_a_4_qkv_b, NULL, v_a_4_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_e3309909, "a.4.o", 108, 128, stream, v_a_4_t_split,
+    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.4.o", 108, 128, stream, v_a_4_t_split,
         v_a_4_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
@@ -1662,7 +1676,7 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_5_t_split, v_n_5, v_a_5_qkv_w, v_a_5_qkv_b, NULL, v_a_5_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_e3309909, "a.5.o", 108, 128, stream, v_a_5_t_split,
+    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.5.o", 108, 128, stream, v_a_5_t_split,
         v_a_5_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
@@ -1678,7 +1692,7 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_6_t_split, v_n_6, v_a_6_qkv_w, v_a_6_qkv_b, NULL, v_a_6_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_e3309909, "a.6.o", 108, 128, stream, v_a_6_t_split,
+    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.6.o", 108, 128, stream, v_a_6_t_split,
         v_a_6_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
@@ -1700,7 +1714,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_7_t_split, v_n_7, v_a_7_qkv_w, v_a_7_qkv_b, NULL, v_a_7_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_e3309909, "a.7.o", 108, 128, stream, v_a_7_t_split,
+    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.7.o", 108, 128, stream, v_a_7_t_split,
         v_a_7_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
@@ -1716,7 +1730,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_8_t_split, v_n_8, v_a_8_qkv_w, v_a_8_qkv_b, NULL, v_a_8_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_e3309909, "a.8.o", 108, 128, stream, v_a_8_t_split,
+    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.8.o", 108, 128, stream, v_a_8_t_split,
         v_a_8_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
@@ -1732,7 +1746,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_9_t_split, v_n_9, v_a_9_qkv_w, v_a_9_qkv_b, NULL, v_a_9_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_e3309909, "a.9.o", 108, 128, stream, v_a_9_t_split,
+    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.9.o", 108, 128, stream, v_a_9_t_split,
         v_a_9_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
@@ -1753,7 +1767,7 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_10_t_split, v_n_10, v_a_10_qkv_w, v_a_10_qkv_b, NULL,
         v_a_10_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_attention_e3309909, "a.10.o", 108, 128, stream, v_a_10_t_split,
+    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.10.o", 108, 128, stream, v_a_10_t_split,
         v_a_10_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
@@ -1769,7 +1783,7 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_11_t_split, v_n_11, v_a_11_qkv_w, v_a_11_qkv_b, NULL,
         v_a_11_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_attention_e3309909, "a.11.o", 108, 128, stream, v_a_11_t_split,
+    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.11.o", 108, 128, stream, v_a_11_t_split,
         v_a_11_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));

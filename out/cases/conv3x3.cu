@@ -11,7 +11,7 @@
 // plan      2 steps, 12.4 us estimated; nothing derived is cheaper
 // libraries none
 // by        summation splitting 1
-//    10.8 us est. y.parts          k_product_1e3de578
+//    10.8 us est. y.parts          k_product_7726b2fb
 //     1.6 us est. y                k_reduce_b5291b22
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -108,6 +108,12 @@ static __device__ __forceinline__ void await_previous() {
 #endif
 }
 
+// What a load gives, or the first of four: an element of a step, of which row or column of the
+// tile.
+struct element {
+    unsigned line, term;
+};
+
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
@@ -115,28 +121,59 @@ struct product_tile {
     __align__(16) float a[2][KC][BM + 4];
     __align__(16) float b[2][KC][BN + 4];
 
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
     static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
-    static __device__ unsigned top() { return threadIdx.x / (BN / RN) % (BM / RM) * RM; }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
     // Row i and column j of those that a thread stores, RM / PARTS by RN.
     static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
-    static __device__ unsigned column(int j) {
-        return threadIdx.x % (BN / RN) * V + j % V + j / V * (BN / RN * V);
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
     }
 
     // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
     static __device__ unsigned turned(unsigned k) { return KC > 16 ? k / 8u * 4u % 16u : 0u; }
 
     // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
-    template <bool ALONG, int B>
-    static __device__ void put(float (*to)[B + 4], unsigned e, float v) {
-        const unsigned k = ALONG ? e % KC : e / B;
-        to[k][(ALONG ? e / KC : e % B) ^ turned(k)] = v;
+    // Lines are rows or (COLUMNS) columns.
+    template <bool ALONG, bool COLUMNS, int B>
+    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float v) {
+        const unsigned k = ALONG ? e % KC : e / B, line = ALONG ? e / KC : e % B;
+        (&to[0][0])[k * (B + 4) + ((COLUMNS ? place(line) : line) ^ turned(k))] = v;
     }
-    template <bool ALONG, int B>
-    static __device__ void put(float (*to)[B + 4], unsigned e, float4 v) {
+    template <bool ALONG, bool COLUMNS, int B>
+    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float4 v) {
         const float w[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-        for (unsigned i = 0; i < 4u; i++) put<ALONG, B>(to, e * 4u + i, w[i]);
+        for (unsigned i = 0; i < 4u; i++) put<ALONG, COLUMNS, B>(to, e * 4u + i, w[i]);
+    }
+
+    // The thread's elements (or fours) threadIdx.x + 256 i of the step from term k0 on, by `get`.
+    template <bool ALONG, int B, typename L, typename T, int N>
+    static __device__ __forceinline__ void load(const L &get, unsigned k0, T (&v)[N]) {
+        const unsigned wide = sizeof(T) / 4, run = (ALONG ? KC : B) / wide;
+        const unsigned near = threadIdx.x % run * wide, far = threadIdx.x / run;
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) {
+            const unsigned next = far + i * (256u / run);
+            v[i] = get(ALONG ? element{next, near} : element{near, next}, k0);
+        }
+    }
+    template <bool ALONG, bool COLUMNS, int B, typename T, int N>
+    static __device__ __forceinline__ void put(float (&to)[KC][B + 4], const T (&v)[N]) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++)
+            put<ALONG, COLUMNS, B>(to, threadIdx.x % 256u + 256u * i, v[i]);
     }
 
     // acc += the product of what was put at `turn`, over the thread's part of the terms.
@@ -148,7 +185,8 @@ struct product_tile {
 #pragma unroll
             for (int i = 0; i < RM; i++) x[i] = a[turn][t][((top() + i / 4 * 4) ^ other) + i % 4];
 #pragma unroll
-            for (int j = 0; j < RN; j++) y[j] = b[turn][t][(column(j / V * V) ^ other) + j % V];
+            for (int j = 0; j < RN; j++)
+                y[j] = b[turn][t][((across() + j / 4 * ACROSS) * 4u ^ other) + j % 4];
 #pragma unroll
             for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
@@ -177,28 +215,26 @@ struct product_tile {
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        decltype(load_a(0u, terms)) va[BM * KC / 64 / sizeof load_a(0u, terms)];
-        decltype(load_b(0u, terms)) vb[BN * KC / 64 / sizeof load_b(0u, terms)];
-        const unsigned na = sizeof va / sizeof *va, nb = sizeof vb / sizeof *vb, e = threadIdx.x;
+        typedef decltype(load_a(element(), terms)) of_a;
+        typedef decltype(load_b(element(), terms)) of_b;
+        of_a va[BM * KC / 64 / sizeof(of_a)];
+        of_b vb[BN * KC / 64 / sizeof(of_b)];
+        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);
+        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        await_previous();
+        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);
+        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);
         int turn = 0;
-        for (unsigned k0 = 0;; k0 += KC, turn ^= 1) {
-#pragma unroll
-            for (unsigned i = 0; i < nb && EARLY == 2 && k0 < terms; i++)
-                vb[i] = load_b(e + 256u * i, k0);
-            if (EARLY != 1 && k0 == 0) await_previous();
-#pragma unroll
-            for (unsigned i = 0; i < na && k0 < terms; i++) va[i] = load_a(e + 256u * i, k0);
-            if (EARLY == 1 && k0 == 0) await_previous();
-#pragma unroll
-            for (unsigned i = 0; i < nb && EARLY != 2 && k0 < terms; i++)
-                vb[i] = load_b(e + 256u * i, k0);
-            if (k0 > 0) step(turn ^ 1, acc);
-            if (k0 >= terms) break;
-#pragma unroll
-            for (unsigned i = 0; i < na; i++) put<ALONG_A, BM>(a[turn], e + 256u * i, va[i]);
-#pragma unroll
-            for (unsigned i = 0; i < nb; i++) put<ALONG_B, BN>(b[turn], e + 256u * i, vb[i]);
+        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {
+            put<ALONG_A, false, BM>(a[turn], va);
+            put<ALONG_B, true, BN>(b[turn], vb);
+            // Begun before the barrier, where no compiler puts them behind the step.
+            if (k0 + KC < terms) {
+                load<ALONG_A, BM>(load_a, k0 + KC, va);
+                load<ALONG_B, BN>(load_b, k0 + KC, vb);
+            }
             __syncthreads();
+            step(turn, acc);
         }
         if (PARTS > 1) sum(acc);
     }
@@ -226,25 +262,25 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // y.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,32*i0+r0,i3+r1-1,i4+r2-1] *
 //     y.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad x 0
 // p0: y.lines, p1: x
-static __global__ void __launch_bounds__(256) k_product_1e3de578(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_7726b2fb(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
     const int i0 = (int)(id / 8u % 16u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
+    const auto a = [&](element e, unsigned k0) {
+        const int i2 = (int)(m0 + e.line);
         const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e % 4u * 4u);
+        const int r0 = (int)(k0 % 32u + e.term);
         return *reinterpret_cast<const float4 *>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
+    const auto b = [&](element e, unsigned k0) {
+        const unsigned n = n0 + e.line;
         const int i4 = (int)(n % 7u);
         const int i3 = (int)(n / 7u);
         const int r2 = (int)(k0 / 32u % 3u);
         const int r1 = (int)(k0 / 32u / 3u);
-        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int r0 = (int)(k0 % 32u + e.term);
         const int t0 = i3 + r1 - 1;
         const int t1 = i4 + r2 - 1;
         return n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p1[i0 * 1568 + r0 * 49 + t0 * 7
@@ -457,7 +493,7 @@ int conv3x3_create(conv3x3 **out, const void *weights, size_t bytes, const conv3
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(conv3x3 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_1e3de578, "y.parts", 128, 256, stream, v_y_lines, v_x,
+    CALL(launch(m, ORDERED, k_product_7726b2fb, "y.parts", 128, 256, stream, v_y_lines, v_x,
         v_y_parts));
     CALL(launch(m, EARLY, k_reduce_b5291b22, "y", 392, 64, stream, v_y_parts, v_y));
     return 0;
