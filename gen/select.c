@@ -53,6 +53,29 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
     return kind;
 }
 
+// The cheapest kernel of our own for contraction `s` with map `m` as below; `*bound`: what a call
+// must cost less than.
+static ein__skind2 ein__choose_own(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                   ein__split *split, int64_t *ps, int64_t *bound) {
+    ein__skind2 kind = ein__kernel_kind(ctx, s);
+    int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
+    ein__split parts = {0, 1};
+    *bound = *ps = ein__cost_scope(ctx, kind, s, m, read);
+    // Parts of a sum are not to be rounded to halves.
+    if (split && ctx->desc.math != EIN_MATH_FP16) {
+        int64_t several = ein__cost_split(ctx, s, m, &parts);
+        if (several < own) own = several;
+        else parts.parts = 1;
+    }
+    if (split) *split = (ein__split){0, 1};
+    if (own >= *ps) return kind;
+    *ps = own;
+    bool known = parts.parts == 1 && ein__is_scope_measured(ctx, EIN__K_PRODUCT, s, m, read);
+    *bound = ein__least(*bound, ein__beside_call(own, known));
+    if (split) *split = parts;
+    return EIN__K_PRODUCT;
+}
+
 // The cheapest way to compute contraction `s`, and in `*ps` what it costs together with map `m`,
 // which alone reads it by `read` (or none): a library call, with the map fused where the library
 // can, or a kernel, which fuses any. Equal costs go to the library, and to GEMM first: a
@@ -62,25 +85,10 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
 // own before steps are selected (ein__rebuild_product).
 static ein__skind2 ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
                                      bool free, int64_t *ps, ein__split *split) {
-    ein__skind2 kind = ein__kernel_kind(ctx, s);
-    int64_t bound = *ps = ein__cost_scope(ctx, kind, s, m, read);
-    int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
-    ein__split parts = {0, 1};
-    // Parts of a sum are not to be rounded to halves.
-    if (split && ctx->desc.math != EIN_MATH_FP16) {
-        int64_t several = ein__cost_split(ctx, s, m, &parts);
-        if (several < own) own = several;
-        else parts.parts = 1;
-    }
-    if (split) *split = (ein__split){0, 1};
-    if (own < *ps) {
-        *ps = own;
-        bool known = parts.parts == 1 && ein__is_scope_measured(ctx, EIN__K_PRODUCT, s, m, read);
-        bound = ein__least(bound, ein__beside_call(own, known));
-        kind = EIN__K_PRODUCT;
-    }
-    ein__skind2 best = ein__choose_library(ctx, s, m, read, free, kind, bound, ps);
-    if (split && best == EIN__K_PRODUCT) *split = parts;
+    int64_t bound;
+    ein__skind2 own = ein__choose_own(ctx, s, m, read, split, ps, &bound);
+    ein__skind2 best = ein__choose_library(ctx, s, m, read, free, own, bound, ps);
+    if (split && best != EIN__K_PRODUCT) *split = (ein__split){0, 1};
     return best;
 }
 

@@ -141,19 +141,50 @@ static bool ein__is_attended(const ein__storer *z, ein__val v, bool *inside) {
     return z->with.kind[home.i] == EIN__K_ATTENTION;
 }
 
+// What copies as halves of what a call for contraction reads cost, shared by all that reads them.
+static int64_t ein__copies_cost(ein__storer *z, const ein__expr *const *read) {
+    const ein__gpu *g = ein__gpu_of(z->ctx);
+    int64_t ps = 0;
+    for (int k = 0; k < 2; k++) {
+        uint32_t v = read[k]->val;
+        const ein__value *now = &z->ctx->value[z->now[v].i];
+        if (now->weight_only || now->dtype != EIN__F32 || z->half[v].i) continue;
+        ein__work w = {.bytes = {ein__times(ein__elements(&now->shape), 4 + 2)}};
+        ps = ein__cost_sum(ps, ein__work_ps(g, &w) / ein__most(z->with.uses[v], 1));
+    }
+    return ps;
+}
+
+// Whether a library multiplies: where that costs less with copies than a kernel, which converts
+// what it loads.
+static bool ein__is_called(ein__storer *z, ein__val v, ptrdiff_t at, const ein__expr *const *read,
+                           ein__skind2 *kind) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    int64_t ps, own, bound;
+    ein__ex from = {0};
+    ein__val map = ein__sole_reader(ctx, z->order, z->with.uses, v, at + 1, &from);
+    *kind = ein__choose(ctx, s, map, from, !z->root[v.i], &ps);
+    if (!ein__is_call(*kind)) return false;
+    int64_t copies = ein__copies_cost(z, read);
+    ein__skind2 other = ein__choose_own(ctx, s, map, from, NULL, &own, &bound);
+    if (!copies || ein__cost_sum(ps, copies) < bound) return true;
+    *kind = other;
+    return false;
+}
+
 // The type that the operands of contraction `v` are wanted as: halves where a library multiplies.
-static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
+static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__expr *read[2];
     double alpha;
-    int64_t ps;
+    ein__skind2 kind;
     bool inside;
     if (!ein__two_factors(ctx, s, read, &alpha) || ctx->value[v.i].weight_only) return EIN__NDTYPE;
     if (ein__is_attended(z, v, &inside)) return EIN__NDTYPE;
     if (ein__keeps_fp32(ctx, v) || ein__is_square(ctx, s)) return EIN__F32;
-    ein__skind2 kind = ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, !z->root[v.i], &ps);
-    if (ein__is_call(kind)) return EIN__F16;
+    if (ein__is_called(z, v, at, read, &kind)) return EIN__F16;
     // A kernel converts what it loads, but bands are told by equal types.
     if (kind != EIN__K_BAND) return EIN__NDTYPE;
     ein__dtype a = ctx->value[z->now[read[0]->val].i].dtype;
@@ -219,13 +250,13 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
 }
 
 // Old value `v` with its type; a convolution that is an output is stored as f16 and copied.
-static ein__val ein__store_value(ein__storer *z, ein__val v) {
+static ein__val ein__store_value(ein__storer *z, ein__val v, ptrdiff_t at) {
     ein_ctx *ctx = z->ctx;
     const ein__value old = ctx->value[v.i];
     if (old.kind != EIN__V_SCOPE || old.weight_only) return v;
     ein__dtype type = ein__stored_type(z, v);
     ein__scope s = *ein__scope_of(ctx, v);
-    z->operand = ein__operand_type(z, v);
+    z->operand = ein__operand_type(z, v, at);
     z->half_weights = z->operand == EIN__NDTYPE && ein__is_contraction(ctx, &s);
     memset(z->also_half, 0, sizeof z->also_half);
     if (type == EIN__F16) ein__mark_addends(z, v);
@@ -267,7 +298,7 @@ EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__select_begin(&z.with, root, nroot);
     ein__mark(&z);
     for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
-        ein__val now = ein__store_value(&z, z.order[i]);
+        ein__val now = ein__store_value(&z, z.order[i], i);
         if (!now.i) break;
         z.now[z.order[i].i] = now;
     }
