@@ -7,7 +7,7 @@
 #include <limits.h>
 
 #define MODEL_LIMIT ((size_t)INT32_MAX)  // protobuf's own
-#define CONST_HELP "[--dim NAME=N ...] [--const NAME=FILE.npy ...]"
+#define CONST_HELP "[--dim NAME=N ...] [--const NAME=FILE.npy ...] [--end TENSOR ...]"
 
 typedef struct {
     const char *model, *out, *weights, *name;
@@ -75,6 +75,9 @@ static int take_option(ox *o, options *p, const char *name, const char *value) {
         place = &p->name;
     } else if (!strcmp(name, "--dim")) {
         return add_pin(o, value);
+    } else if (!strcmp(name, "--end")) {
+        arrput(o->ends, ox_copy(o, value));
+        return CLI_OK;
     } else {
         return add_given(o, value);
     }
@@ -86,8 +89,8 @@ static int take_option(ox *o, options *p, const char *name, const char *value) {
 }
 
 static bool is_option(const char *name) {
-    static const char *const names[] = {"-o",     "--output", "--weights",
-                                        "--name", "--dim",    "--const"};
+    static const char *const names[] = {"-o",    "--output", "--weights", "--name",
+                                        "--dim", "--const",  "--end"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (!strcmp(name, names[i])) {
             return true;
@@ -274,6 +277,11 @@ static int report(ox *o) {
             fprintf(stderr, " (and %d more node%s)", others, others > 1 ? "s" : "");
         }
         fprintf(stderr, "\n");
+    }
+    if (o->cut) {
+        char shown[200];
+        fprintf(stderr, "einnet import: --end TENSOR leaves out what follows, as --end \"%s\"\n",
+                cli_escape(shown, sizeof shown, o->cut));
     }
     if (o->error.code) {
         fprintf(stderr, "%s\n", o->error.text);

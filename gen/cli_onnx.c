@@ -127,6 +127,17 @@ void ox_die(ox *o, const ox_node *n, const char *format, ...) {
     longjmp(o->fail, 1);
 }
 
+// A tensor of the graph that a statement made and node `n` reads; NULL when there is none.
+static const char *before(const ox_node *n) {
+    for (int i = 0; i < n->n_in && !n->scope->parent; i++) {
+        const ox_value *v = n->in[i];
+        if (v && v->maker && !v->lost) {
+            return n->p->input[i];
+        }
+    }
+    return NULL;
+}
+
 // Refusals that say the same are counted, so that a model of a thousand unknown nodes has as many
 // lines as it has reasons.
 static void record(ox *o, const ox_node *n, const char *reason) {
@@ -135,6 +146,9 @@ static void record(ox *o, const ox_node *n, const char *reason) {
             o->refusals[i].nodes++;
             return;
         }
+    }
+    if (n && !o->cut) {
+        o->cut = before(n);
     }
     char *line = NULL;
     put_prefix(o, &line, n);
@@ -255,6 +269,7 @@ void ox_free(ox *o) {
     shfree(o->counted);
     arrfree(o->pins);
     arrfree(o->givens);
+    arrfree(o->ends);
     arrfree(o->scopes);
     arrfree(o->dims);
     arrfree(o->inputs);

@@ -177,9 +177,10 @@ typedef struct ox {
     // given
     const char *path;  // of the model, "-" for standard input
     const char *model_name;
-    const char *blob;  // path printed in the blob statement
-    ox_pin *pins;      // arr
-    ox_given *givens;  // arr
+    const char *blob;   // path printed in the blob statement
+    ox_pin *pins;       // arr
+    ox_given *givens;   // arr
+    const char **ends;  // arr; tensors that are taken for outputs; none: the model's own
     cli_shape_fn shape_of;
     void *user;
     // model
@@ -205,6 +206,7 @@ typedef struct ox {
     int64_t scanned;      // nodes looked at for being needed
     bool told_positions;  // the note about positions computed at run time
     // messages
+    const char *cut;       // tensor in front of the first refused node that another made
     ox_refusal *refusals;  // arr
     char *notes;           // arr of characters
     cli_error error;

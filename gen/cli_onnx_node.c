@@ -709,10 +709,12 @@ void ox_graph(ox *o, const Onnx__GraphProto *g) {
     declare_inputs(o, g);
     check_dims(o);
     ox_index *wanted = NULL;
-    for (size_t i = 0; i < g->n_output; i++) {
-        if (shgeti(o->wanted, text_of(g->output[i]->name)) < 0) {
-            shput(o->wanted, (char *)(uintptr_t)text_of(g->output[i]->name), 1);
-            shput(wanted, (char *)(uintptr_t)text_of(g->output[i]->name), 1);
+    size_t ends = (size_t)arrlen(o->ends);
+    for (size_t i = 0; i < (ends ? ends : g->n_output); i++) {
+        const char *name = ends ? o->ends[i] : text_of(g->output[i]->name);
+        if (shgeti(o->wanted, name) < 0) {
+            shput(o->wanted, (char *)(uintptr_t)name, 1);
+            shput(wanted, (char *)(uintptr_t)name, 1);
         }
     }
     walk(o, o->main, g->node, g->n_node, wanted);

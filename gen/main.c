@@ -45,11 +45,12 @@ static const cmd_option eval_options[] = {
 };
 
 static const cmd_option import_options[] = {
-    {"output", "MODEL.ein", "default: the model's name with .ein"},
+    {"output", "MODEL.ein", "default: standard output, which needs --weights"},
     {"weights", "FILE", "where the weights go, as safetensors"},
     {"name", "NAME", "the model's name"},
     {"dim", "NAME=N...", "size of a symbolic dimension"},
     {"const", "NAME=FILE.npy...", "fix an input to these values"},
+    {"end", "TENSOR...", "end the model at these tensors instead of its outputs"},
     NO_OPTION,
 };
 

@@ -560,3 +560,34 @@ def group_norm_block(net):
     x = net.conv(net.swish(x), 6, 6)
     x = net("LpNormalization", x, axis=1)
     return net.case({"x": [1, 6, 5, 5]}, net("ReduceLogSumExp", x, [1]), 18, tolerance=2e-5)
+
+
+def detector():
+    """Boxes that only their number on an image decides end what can be planned."""
+    net = Net()
+    x = net("Relu", net.conv("x", 3, 6))
+    best = net("ReduceMax", x, axes=[1], keepdims=0)
+    values, at = net("TopK", net("Reshape", best, [1, 20]), [5], outputs=2)
+    return net, {"x": [1, 3, 4, 5]}, [values]
+
+
+@network
+def ends_before_what_is_refused(_):
+    net, shapes, outputs = detector()
+    before = net.case(shapes, ["/ReduceMax_output_0", "/Relu_output_0"])
+    return net.case(shapes, outputs, args=["--end", "/ReduceMax_output_0", "--end=/Relu_output_0"],
+                    reference=before.model, text='output "/ReduceMax_output_0"')
+
+
+@network
+def refusal_names_where_to_end(_):
+    net, shapes, outputs = detector()
+    return net.case(shapes, outputs, code=4, text=[
+        'node of output "/TopK_output_0": unsupported operator', '--end "/Reshape_output_0"'])
+
+
+@network
+def end_that_is_not_there(_):
+    net, shapes, outputs = detector()
+    return net.case(shapes, outputs, args=["--end", "nope"], code=3,
+                    text='output "nope" is not defined')
