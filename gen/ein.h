@@ -39,8 +39,9 @@
 // `#` starts a comment. A statement is a line; lines indented further than it continue it. Names
 // are C identifiers with dots, or "quoted" with \" \\ \n \t \xNN. Types: f32 f16 bf16 i8 i32 i64
 // bool. Attribute values are integer expressions over dims, numbers, words, strings or lists; a
-// number where ONNX wants a list holds for every spatial axis. What ONNX passes as constant inputs
-// (shape, axes, pads, scales, split, min, max) is an attribute.
+// number where ONNX wants a list holds for every spatial axis, in Pad for every axis. What ONNX
+// passes as constant inputs (shape, axes, pads, scales, split, repeats, min, max) is an attribute;
+// a type is a word (to=f16). Positions of Gather and GatherElements count from 0.
 //   Equations. Subscripts: + - * and floored / % by constants. An index's range comes from `where`,
 // else from a declared result, else from bare uses, which must agree; it may begin below 0. Reading
 // outside a tensor is an error unless `pad T v` is given. `[i < n]` multiplies as "evaluated only

@@ -22,7 +22,7 @@ static const ein__op_row ein__op_table[] = {
     {"Pow", "a b", "", EIN__FLOATS, "pow(a, b)", NULL},
     {"Max", "x...", "", EIN__NUMBERS, "max", ein__op_nary},
     {"Min", "x...", "", EIN__NUMBERS, "min", ein__op_nary},
-    {"Sum", "x...", "", EIN__NUMBERS, "+", ein__op_nary},
+    {"Sum", "x...", "", EIN__FLOATS, "+", ein__op_nary},
     {"Neg", "x", "", EIN__NUMBERS, "-x", NULL},
     {"Abs", "x", "", EIN__NUMBERS, "abs(x)", NULL},
     {"Exp", "x", "", EIN__FLOATS, "exp(x)", NULL},

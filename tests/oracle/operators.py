@@ -150,7 +150,7 @@ def normalize(node, shapes):
                 (isinstance(v, list) and kind not in (INTS, FLOATS)):
             raise EinError("%s: attribute '%s' has the wrong kind of value" % (op, key))
         if kind in (INTS, FLOATS) and not isinstance(v, list):
-            v = widen(op, key, v, rank, shapes)
+            v = widen(op, key, v, rank, shapes, node.attrs)
         elif op == "Resize" and key in ("scales", "sizes") and len(v) == rank:
             v = ([1.0, 1.0] if key == "scales" else list(shapes[0][:2])) + v
         out[key] = v
@@ -160,11 +160,12 @@ def normalize(node, shapes):
     return out
 
 
-def widen(op, key, v, rank, shapes):
+def widen(op, key, v, rank, shapes, attrs):
     if op == "Resize":
         return ([1.0, 1.0] if key == "scales" else list(shapes[0][:2])) + [v] * rank
-    if op == "Pad" and key == "pads":
-        return [0, 0] + [v] * rank + [0, 0] + [v] * rank
+    if op == "Pad" and key == "pads":   # every axis, or every one that is named
+        axes = attrs.get("axes", range(len(shapes[0])))
+        return [v] * (2 * (len(axes) if not isinstance(axes, int) else 1))
     if key == "pads":
         return [v] * (2 * rank)
     if op in ("Conv", "ConvTranspose", "MaxPool", "AveragePool"):
