@@ -290,6 +290,46 @@ static void convert_group_norm(ox *o, ox_node *n) {
     ox_end_node(o, n, n->op);
 }
 
+static ox_value *part(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *a,
+                      ox_value *b) {
+    ox_begin(o);
+    ox_arg(o, a);
+    if (b) {
+        ox_arg(o, b);
+    }
+    return ox_end(o, op, ox_fresh(o, n->out[0], suffix), a->dtype);
+}
+
+// Opset 23: y = x / sqrt(mean(x * x) + epsilon) * scale, over the axes from `axis` on. No operator
+// of opset 21, so it is written out.
+static void convert_rms_norm(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *scale = ox_in(o, n, 1);
+    ox_need_shape(o, n, x);
+    int64_t from = ox_axis(o, n, ox_int(o, n, "axis", -1), x->rank), axes[CLI_MAX_RANK];
+    ox_list reduced = {x->rank - (int)from, axes, NULL};
+    ox_find(o, n, "stash_type");
+    if (!ox_wants(n, 0)) {
+        ox_die(o, n, "its first output has no name");
+    }
+    ox_const *epsilon = ox_make(o, x->dtype, 0, NULL);
+    ox_setf(epsilon, 0, ox_float(o, n, "epsilon", 1e-5));
+    for (int i = 0; i < reduced.n; i++) {
+        axes[i] = from + i;
+    }
+    ox_value *square = part(o, n, "Mul", ".square", x, x);
+    ox_begin(o);
+    ox_arg(o, square);
+    ox_set_list(o, "axes", reduced);
+    ox_set_int(o, "keepdims", 1);
+    ox_value *mean = ox_end(o, "ReduceMean", ox_fresh(o, n->out[0], ".mean"), x->dtype);
+    ox_value *sum = part(o, n, "Add", ".sum", mean, ox_constant(o, n->out[0], ".epsilon", epsilon));
+    ox_value *norm = part(o, n, "Div", ".norm", x, part(o, n, "Sqrt", ".root", sum, NULL));
+    ox_begin(o);
+    ox_arg(o, norm);
+    ox_arg(o, scale);
+    ox_end_node(o, n, "Mul");
+}
+
 static void convert_lp_norm(ox *o, ox_node *n) {
     ox_begin(o);
     ox_arg(o, ox_in(o, n, 0));
@@ -529,6 +569,7 @@ const ox_row ox_nn_rows[] = {
     {"InstanceNormalization", 3, 3, convert_instance_norm},
     {"GroupNormalization", 3, 3, convert_group_norm},
     {"LpNormalization", 1, 1, convert_lp_norm},
+    {"RMSNormalization", 2, 2, convert_rms_norm},
     {"LRN", 1, 1, convert_lrn},
     {"Resize", 1, 4, convert_resize},
     {"Upsample", 1, 2, convert_upsample},

@@ -3,12 +3,10 @@
 
 #include <ctype.h>
 
-// Doubles are computed as f32, as their constants are.
-static void convert_cast(ox *o, ox_node *n) {
+// Doubles are computed as f32, as their constants are. `shown` is what the file calls the type.
+static void cast_to(ox *o, ox_node *n, cli_dtype to, const char *shown) {
     ox_value *v = ox_in(o, n, 0);
-    int64_t code = ox_int(o, n, "to", 0);
     ox_find(o, n, "saturate");
-    cli_dtype to = code >= 0 && code < 100 ? ox_dtype((int32_t)code) : CLI_NONE;
     to = to == CLI_F64 ? CLI_F32 : to;
     if (to == v->dtype) {
         ox_bind(o, n, 0, v);
@@ -17,8 +15,7 @@ static void convert_cast(ox *o, ox_node *n) {
     if (to == CLI_NONE || to == CLI_U8 || to == CLI_U16 || to == CLI_I16 || to == CLI_U32 ||
         to == CLI_U64) {
         ox_unsupported(o, n, "Cast from %s to %s of a value computed at run time",
-                       cli_dtype_name(v->dtype),
-                       ox_type_name(code >= 0 && code < 100 ? (int32_t)code : 0));
+                       cli_dtype_name(v->dtype), shown);
     }
     if (!ox_wants(n, 0)) {
         ox_die(o, n, "its first output has no name");
@@ -27,6 +24,17 @@ static void convert_cast(ox *o, ox_node *n) {
     ox_arg(o, v);
     ox_set_word(o, "to", cli_dtype_name(to));
     ox_bind(o, n, 0, ox_end(o, "Cast", n->out[0], to));
+}
+
+static void convert_cast(ox *o, ox_node *n) {
+    int64_t code = ox_int(o, n, "to", 0);
+    int32_t type = code >= 0 && code < 100 ? (int32_t)code : 0;
+    cast_to(o, n, ox_dtype(type), ox_type_name(type));
+}
+
+static void convert_cast_like(ox *o, ox_node *n) {
+    cli_dtype to = ox_in(o, n, 1)->dtype;
+    cast_to(o, n, to, cli_dtype_name(to));
 }
 
 // A constant of a shape that depends on a dim: a number, spread.
@@ -268,6 +276,7 @@ static void convert_einsum(ox *o, ox_node *n) {
 
 const ox_row ox_pick_rows[] = {
     {"Cast", 1, 1, convert_cast},
+    {"CastLike", 2, 2, convert_cast_like},
     {"Gather", 2, 2, convert_gather},
     {"GatherElements", 2, 2, convert_gather_elements},
     {"ConstantOfShape", 1, 1, convert_constant_of_shape},

@@ -741,6 +741,10 @@ each("integers_in_a_function", lambda: Case(
     model([node("Exp", "x")], {"x": value("x", [2], I64)}), 4, "values of type i64"))
 each("cast_to_uint8", lambda: Case(
     model([node("Cast", "x", to=TensorProto.UINT8)], {"x": [2]}), 4, "Cast from f32 to uint8"))
+each("cast_like", lambda: Case(
+    model([node("Cast", "x", "i", to=I64), node("CastLike", "i x", "a"), node("Add", "a x")],
+          {"x": [2]}), inputs={"x": np.array([2.5, -3.5], np.float32)},
+    text="a = Cast(i; to=f32)"))
 each("cast_to_double", lambda: Case(
     model([node("Cast", "x", "a", to=TensorProto.DOUBLE), node("Sqrt", "a", "b"),
            node("Cast", "b", to=F)], {"x": [2]}), inputs={"x": np.array([2, 3], np.float32)},
