@@ -28,7 +28,7 @@ static const char *ein__workspace_list(ein_ctx *ctx) {
     return s;
 }
 
-static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
+static void ein__put_program(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const char *model = ein__symbol(ctx), *upper = ein__symbol_upper(ctx);
     const char *conv = z->convs ? "1" : "0", *gemm = z->gemms ? "1" : "0";
@@ -47,7 +47,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"zeros", ein__bytes_text(ctx, z->zeros_bytes + z->counters + z->group_bytes)},
         {"consts", ein__bytes_text(ctx, z->const_bytes)},
         {"init", ein__bytes_text(ctx, ctx->plan.init_bytes)},
-        {"uploads", uploads ? "1" : "0"},
+        {"uploads", ein__upload_list(z)},
         {"manifest", ein__namef(ctx, "0x%016llxull", (unsigned long long)ein__manifest(ctx))},
         {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
         {"kernel", z->first_kernel ? z->first_kernel : ""},
@@ -108,12 +108,11 @@ static void ein__put_branches(ein__emitter *z, ein__buf *out) {
     }
 }
 
-static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *uploads) {
+static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const ein__conv_text form = ein__conv_text_of(z);
     ein__put_section(out, "sizes and offsets");
     ein__put_pointers(z, out);
-    ein__put_uploads(z, out, uploads);
     if (z->convs) {
         ein__put(out, "\n");
         ein__emit_conv_types(ctx, out, &form);
@@ -131,8 +130,9 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     }
     ein__put_section(out, "kernels");
     ein__emit_helpers(ctx, out, z->needs);
-    ein__put_n(out, z->kernels.s, z->kernels.n);
-    if (!z->kernels.n) ein__put(out, "// (none)\n");
+    size_t n = z->kernels.n;  // without the blank line behind the last one
+    ein__put_n(out, z->kernels.s, n ? n - 1 : 0);
+    if (!n) ein__put(out, "// (none)\n");
 }
 
 // The handle, and how it calls libraries.
@@ -179,7 +179,6 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
 
 EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {
     ein__emitter z = {.ctx = ctx};
-    bool uploads = false;
     ein__collect(&z);
     if (!ctx->status) {
         ein__emit_banner(ctx, out);
@@ -195,9 +194,9 @@ EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {
         ein__emit_includes(out, z.needs);
         ein__put_section(out, "interface");
         ein__emit_interface(ctx, out);
-        ein__put_sizes_and_kernels(&z, out, &uploads);
+        ein__put_sizes_and_kernels(&z, out);
         ein__put_state(&z, out);
-        ein__put_program(&z, out, uploads);
+        ein__put_program(&z, out);
     }
     ein__emitter_free(&z);
 }

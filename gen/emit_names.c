@@ -62,7 +62,7 @@ static bool ein__is_taken(const char *name) {
         "engine_convolution"
         " engine_describe engine_drop engine_first engine_make engine_new engine_of engine_offers"
         " engine_open engine_pack engine_plan engine_pointwise engine_run engine_tensor"
-        " matmul_matrix matmul_describe matmul_wish matmul_pinned uploads upload_size run_on "
+        " matmul_matrix matmul_describe matmul_wish matmul_pinned run_on "
         "create_all open_libraries prepare_weights "
         "same_addresses"
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"

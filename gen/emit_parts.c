@@ -58,26 +58,25 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
                   (long long)(ctx->plan.const_bytes + z->zeros_bytes));
 }
 
-static void ein__put_uploads(ein__emitter *z, ein__buf *out, bool *any) {
+// The array of pointers that the weights are uploaded to, in their order, or nothing.
+static const char *ein__upload_list(const ein__emitter *z) {
     ein_ctx *ctx = z->ctx;
-    *any = false;
+    ptrdiff_t n = arrlen(ctx->graph.weight);
+    const char **to = EIN__NEW(&ctx->arena, const char *, (size_t)n + 1), *text = "";
+    bool any = false;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.buffer); i++) {
         const ein__buffer *b = &ctx->plan.buffer[i];
         bool raw = b->kind == EIN__B_WEIGHT || (b->kind == EIN__B_INIT && b->index >= 0);
-        if (!raw || b->first < 0) continue;
-        if (!*any)
-            ein__put(
-                out,
-                "\n// Weights: from the blob to the constants (kept) or to create's own memory.\n"
-                "typedef struct upload_size { int weight, kept; size_t to; } upload_size;\n"
-                "static const upload_size uploads[] = {\n");
-        *any = true;
-        ein__putf(out, "    {%d, %d, %lld},  // ", b->index, b->kind == EIN__B_WEIGHT,
-                  (long long)b->at);
-        ein__put_comment(out, b->name, strlen(b->name));
-        ein__put(out, "\n");
+        if (raw && b->first >= 0) to[b->index] = z->buffer[i];
+        any |= raw && b->first >= 0;
     }
-    if (*any) ein__put(out, "};\n");
+    ein__buf list = {0};
+    ein__put(&list, "// Where each weight goes; NULL: nothing reads it.\nvoid *const to[] = {\n");
+    for (ptrdiff_t i = 0; i < n; i++) ein__putf(&list, "    %s,\n", to[i] ? to[i] : "NULL");
+    ein__put(&list, "};\n");
+    if (any) text = ein__name(ctx, list.s);
+    ein__buf_free(&list);
+    return text;
 }
 
 // Whether two names are one as identifiers: they differ in points and underscores alone.
@@ -155,11 +154,14 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
 
 static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
+    bool first = true;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
         const ein__gemm *g = &s->gemm;
         if (s->kind != EIN__K_GEMM || ein__is_lt(s) || s->npeer) continue;
         ein__buf line = {0};
+        if (first) ein__put(out, "\n");
+        first = false;
         ein__putf(&line, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
         ein__put_gemm_size(&line, s->name, g, ein__is_typed(ctx));
         ein__put(&line, "};");

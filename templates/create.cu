@@ -7,7 +7,7 @@
 //@key zeros     bytes at the end of the constants that are 0 at first, 0: none
 //@key consts    bytes of the constants, 0: none
 //@key init      bytes that only create needs, 0: none
-//@key uploads   there are weights
+//@key uploads   array `to` of pointers that the weights are uploaded to, or nothing
 //@key manifest  hash of their names, types and shapes
 //@key branches  of a recorded graph; empty: one
 //@key tf32      products are TF32
@@ -84,13 +84,13 @@ static int upload($model *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + $consts - $zeros, 0, $zeros, stream));
     //@end
     //@if uploads
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const $model_tensor *w = &$model_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    $uploads;
+    const $model_tensor *w = $model_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     //@else
     (void)m;
     (void)blob;
@@ -135,7 +135,13 @@ static int open_libraries($model *m) {
         if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
     }
     //@end
+    //@if gemm
+    //@else
+    //@if alike
+    //@else
     (void)m;
+    //@end
+    //@end
     return 0;
 }
 

@@ -19,6 +19,9 @@ static int libraries_on($model *m, int branch, cudaStream_t stream) {
     //@if matmuls
     m->lt_stream = stream;
     //@end
+    //@if gemm
+    //@else
     (void)branch;
+    //@end
     return 0;
 }
