@@ -32,7 +32,7 @@ CHANGES = [
     ("resnet18", [("O=C, K=7", "O=C, K=5")], r"^(r0|stem)", 150),
     ("resnet18", [("l1.a = basic(p0, p0", "first = basic(p0, p0"),
                   ("l1.b = basic(l1.a, l1.a", "l1.b = basic(first, first")],
-     r"^(l1_a|first)", 125),
+     r"^(l1_a|first)", 205),
     ("resnet18", [("l2 = stage(l1.b", "l1.c = basic(l1.b, l1.b; I=C, O=C, s1=0.0417, s2=0.0417)\n"
                    "l2 = stage(l1.c")], r"^(l1_c|l1_b)", 100),
     ("resnet18", [("y = Gemm(f, fc", "z = Gemm(f, fc"),
@@ -46,7 +46,7 @@ CHANGES = [
     ("vit_b", [("Y = 12", "Y = 13")], r"_1[0-2](_|$)|^n", 130),
     ("vit_b", [("n = norm(h)\nc = Slice(n;", "c = Slice(h;")], r"^(n|c|p|y|h_11|b_11)", 200),
     ("vit_b", [("h = Add(all, place)", "h = Add(all, spot)"), ("weight place:", "weight spot:")],
-     r"^(place|spot)", 8),
+     r"^(place|spot)", 12),
 ]
 
 
