@@ -43,8 +43,9 @@
 // `#` starts a comment. A statement is a line; lines indented further than it continue it. Names
 // are C identifiers with dots, or "quoted" with \" \\ \n \t \xNN. Types: f32 f16 bf16 i8 i32 i64
 // bool. Attribute values are integer expressions over dims, numbers, words, strings or lists; a
-// number where ONNX wants a list holds for every spatial axis. What ONNX passes as constant inputs
-// (shape, axes, pads, scales, split, min, max) is an attribute.
+// number where ONNX wants a list holds for every spatial axis, in Pad for every axis. What ONNX
+// passes as constant inputs (shape, axes, pads, scales, split, repeats, min, max) is an attribute;
+// a type is a word (to=f16). Positions of Gather and GatherElements count from 0.
 //   Equations. Subscripts: + - * and floored / % by constants. An index's range comes from `where`,
 // else from a declared result, else from bare uses, which must agree; it may begin below 0. Reading
 // outside a tensor is an error unless `pad T v` is given. `[i < n]` multiplies as "evaluated only
@@ -5651,7 +5652,7 @@ static const ein__op_row ein__op_table[] = {
     {"Pow", "a b", "", EIN__FLOATS, "pow(a, b)", NULL},
     {"Max", "x...", "", EIN__NUMBERS, "max", ein__op_nary},
     {"Min", "x...", "", EIN__NUMBERS, "min", ein__op_nary},
-    {"Sum", "x...", "", EIN__NUMBERS, "+", ein__op_nary},
+    {"Sum", "x...", "", EIN__FLOATS, "+", ein__op_nary},
     {"Neg", "x", "", EIN__NUMBERS, "-x", NULL},
     {"Abs", "x", "", EIN__NUMBERS, "abs(x)", NULL},
     {"Exp", "x", "", EIN__FLOATS, "exp(x)", NULL},
@@ -16926,6 +16927,29 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
     return kind;
 }
 
+// The cheapest kernel of our own for contraction `s` with map `m` as below; `*bound`: what a call
+// must cost less than.
+static ein__skind2 ein__choose_own(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                   ein__split *split, int64_t *ps, int64_t *bound) {
+    ein__skind2 kind = ein__kernel_kind(ctx, s);
+    int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
+    ein__split parts = {0, 1};
+    *bound = *ps = ein__cost_scope(ctx, kind, s, m, read);
+    // Parts of a sum are not to be rounded to halves.
+    if (split && ctx->desc.math != EIN_MATH_FP16) {
+        int64_t several = ein__cost_split(ctx, s, m, &parts);
+        if (several < own) own = several;
+        else parts.parts = 1;
+    }
+    if (split) *split = (ein__split){0, 1};
+    if (own >= *ps) return kind;
+    *ps = own;
+    bool known = parts.parts == 1 && ein__is_scope_measured(ctx, EIN__K_PRODUCT, s, m, read);
+    *bound = ein__least(*bound, ein__beside_call(own, known));
+    if (split) *split = parts;
+    return EIN__K_PRODUCT;
+}
+
 // The cheapest way to compute contraction `s`, and in `*ps` what it costs together with map `m`,
 // which alone reads it by `read` (or none): a library call, with the map fused where the library
 // can, or a kernel, which fuses any. Equal costs go to the library, and to GEMM first: a
@@ -16935,25 +16959,10 @@ static ein__skind2 ein__choose_library(ein_ctx *ctx, const ein__scope *s, ein__v
 // own before steps are selected (ein__rebuild_product).
 static ein__skind2 ein__choose_parts(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
                                      bool free, int64_t *ps, ein__split *split) {
-    ein__skind2 kind = ein__kernel_kind(ctx, s);
-    int64_t bound = *ps = ein__cost_scope(ctx, kind, s, m, read);
-    int64_t own = ein__cost_scope(ctx, EIN__K_PRODUCT, s, m, read);
-    ein__split parts = {0, 1};
-    // Parts of a sum are not to be rounded to halves.
-    if (split && ctx->desc.math != EIN_MATH_FP16) {
-        int64_t several = ein__cost_split(ctx, s, m, &parts);
-        if (several < own) own = several;
-        else parts.parts = 1;
-    }
-    if (split) *split = (ein__split){0, 1};
-    if (own < *ps) {
-        *ps = own;
-        bool known = parts.parts == 1 && ein__is_scope_measured(ctx, EIN__K_PRODUCT, s, m, read);
-        bound = ein__least(bound, ein__beside_call(own, known));
-        kind = EIN__K_PRODUCT;
-    }
-    ein__skind2 best = ein__choose_library(ctx, s, m, read, free, kind, bound, ps);
-    if (split && best == EIN__K_PRODUCT) *split = parts;
+    int64_t bound;
+    ein__skind2 own = ein__choose_own(ctx, s, m, read, split, ps, &bound);
+    ein__skind2 best = ein__choose_library(ctx, s, m, read, free, own, bound, ps);
+    if (split && best != EIN__K_PRODUCT) *split = (ein__split){0, 1};
     return best;
 }
 
@@ -18364,19 +18373,50 @@ static bool ein__is_attended(const ein__storer *z, ein__val v, bool *inside) {
     return z->with.kind[home.i] == EIN__K_ATTENTION;
 }
 
+// What copies as halves of what a call for contraction reads cost, shared by all that reads them.
+static int64_t ein__copies_cost(ein__storer *z, const ein__expr *const *read) {
+    const ein__gpu *g = ein__gpu_of(z->ctx);
+    int64_t ps = 0;
+    for (int k = 0; k < 2; k++) {
+        uint32_t v = read[k]->val;
+        const ein__value *now = &z->ctx->value[z->now[v].i];
+        if (now->weight_only || now->dtype != EIN__F32 || z->half[v].i) continue;
+        ein__work w = {.bytes = {ein__times(ein__elements(&now->shape), 4 + 2)}};
+        ps = ein__cost_sum(ps, ein__work_ps(g, &w) / ein__most(z->with.uses[v], 1));
+    }
+    return ps;
+}
+
+// Whether a library multiplies: where that costs less with copies than a kernel, which converts
+// what it loads.
+static bool ein__is_called(ein__storer *z, ein__val v, ptrdiff_t at, const ein__expr *const *read,
+                           ein__skind2 *kind) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    int64_t ps, own, bound;
+    ein__ex from = {0};
+    ein__val map = ein__sole_reader(ctx, z->order, z->with.uses, v, at + 1, &from);
+    *kind = ein__choose(ctx, s, map, from, !z->root[v.i], &ps);
+    if (!ein__is_call(*kind)) return false;
+    int64_t copies = ein__copies_cost(z, read);
+    ein__skind2 other = ein__choose_own(ctx, s, map, from, NULL, &own, &bound);
+    if (!copies || ein__cost_sum(ps, copies) < bound) return true;
+    *kind = other;
+    return false;
+}
+
 // The type that the operands of contraction `v` are wanted as: halves where a library multiplies.
-static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
+static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__expr *read[2];
     double alpha;
-    int64_t ps;
+    ein__skind2 kind;
     bool inside;
     if (!ein__two_factors(ctx, s, read, &alpha) || ctx->value[v.i].weight_only) return EIN__NDTYPE;
     if (ein__is_attended(z, v, &inside)) return EIN__NDTYPE;
     if (ein__keeps_fp32(ctx, v) || ein__is_square(ctx, s)) return EIN__F32;
-    ein__skind2 kind = ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, !z->root[v.i], &ps);
-    if (ein__is_call(kind)) return EIN__F16;
+    if (ein__is_called(z, v, at, read, &kind)) return EIN__F16;
     // A kernel converts what it loads, but bands are told by equal types.
     if (kind != EIN__K_BAND) return EIN__NDTYPE;
     ein__dtype a = ctx->value[z->now[read[0]->val].i].dtype;
@@ -18442,13 +18482,13 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
 }
 
 // Old value `v` with its type; a convolution that is an output is stored as f16 and copied.
-static ein__val ein__store_value(ein__storer *z, ein__val v) {
+static ein__val ein__store_value(ein__storer *z, ein__val v, ptrdiff_t at) {
     ein_ctx *ctx = z->ctx;
     const ein__value old = ctx->value[v.i];
     if (old.kind != EIN__V_SCOPE || old.weight_only) return v;
     ein__dtype type = ein__stored_type(z, v);
     ein__scope s = *ein__scope_of(ctx, v);
-    z->operand = ein__operand_type(z, v);
+    z->operand = ein__operand_type(z, v, at);
     z->half_weights = z->operand == EIN__NDTYPE && ein__is_contraction(ctx, &s);
     memset(z->also_half, 0, sizeof z->also_half);
     if (type == EIN__F16) ein__mark_addends(z, v);
@@ -18490,7 +18530,7 @@ EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__select_begin(&z.with, root, nroot);
     ein__mark(&z);
     for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
-        ein__val now = ein__store_value(&z, z.order[i]);
+        ein__val now = ein__store_value(&z, z.order[i], i);
         if (!now.i) break;
         z.now[z.order[i].i] = now;
     }
@@ -27626,7 +27666,7 @@ static const char *const ein__tmpl_create[] = {
     "//@key zeros     bytes at the end of the constants that are 0 at first, 0: none",
     "//@key consts    bytes of the constants, 0: none",
     "//@key init      bytes that only create needs, 0: none",
-    "//@key uploads   there are weights",
+    "//@key uploads   array `to` of pointers that the weights are uploaded to, or nothing",
     "//@key manifest  hash of their names, types and shapes",
     "//@key branches  of a recorded graph; empty: one",
     "//@key tf32      products are TF32",
@@ -27703,13 +27743,13 @@ static const char *const ein__tmpl_create[] = {
     "    CUDA_CALL(m, \"zeros\", cudaMemsetAsync(m->constants + $consts - $zeros, 0, $zeros, stream));",
     "    //@end",
     "    //@if uploads",
-    "    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {",
-    "        const $model_tensor *w = &$model_describe()->weight[uploads[i].weight];",
-    "        char *to = uploads[i].kept \? m->constants : m->init;",
-    "        CUDA_CALL(m, w->name,",
-    "                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,",
-    "                                  cudaMemcpyHostToDevice, stream));",
-    "    }",
+    "    $uploads;",
+    "    const $model_tensor *w = $model_describe()->weight;",
+    "    for (size_t i = 0; i < sizeof to / sizeof *to; i++)",
+    "        if (to[i])",
+    "            CUDA_CALL(m, w[i].name,",
+    "                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,",
+    "                                      stream));",
     "    //@else",
     "    (void)m;",
     "    (void)blob;",
@@ -27754,7 +27794,13 @@ static const char *const ein__tmpl_create[] = {
     "        if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));",
     "    }",
     "    //@end",
+    "    //@if gemm",
+    "    //@else",
+    "    //@if alike",
+    "    //@else",
     "    (void)m;",
+    "    //@end",
+    "    //@end",
     "    return 0;",
     "}",
     "",
@@ -28635,7 +28681,10 @@ static const char *const ein__tmpl_libraries[] = {
     "    //@if matmuls",
     "    m->lt_stream = stream;",
     "    //@end",
+    "    //@if gemm",
+    "    //@else",
     "    (void)branch;",
+    "    //@end",
     "    return 0;",
     "}",
     0};
@@ -38883,7 +38932,7 @@ static bool ein__is_taken(const char *name) {
         "engine_convolution"
         " engine_describe engine_drop engine_first engine_make engine_new engine_of engine_offers"
         " engine_open engine_pack engine_plan engine_pointwise engine_run engine_tensor"
-        " matmul_matrix matmul_describe matmul_wish matmul_pinned uploads upload_size run_on "
+        " matmul_matrix matmul_describe matmul_wish matmul_pinned run_on "
         "create_all open_libraries prepare_weights "
         "same_addresses"
         " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
@@ -39536,26 +39585,25 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
                   (long long)(ctx->plan.const_bytes + z->zeros_bytes));
 }
 
-static void ein__put_uploads(ein__emitter *z, ein__buf *out, bool *any) {
+// The array of pointers that the weights are uploaded to, in their order, or nothing.
+static const char *ein__upload_list(const ein__emitter *z) {
     ein_ctx *ctx = z->ctx;
-    *any = false;
+    ptrdiff_t n = arrlen(ctx->graph.weight);
+    const char **to = EIN__NEW(&ctx->arena, const char *, (size_t)n + 1), *text = "";
+    bool any = false;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.buffer); i++) {
         const ein__buffer *b = &ctx->plan.buffer[i];
         bool raw = b->kind == EIN__B_WEIGHT || (b->kind == EIN__B_INIT && b->index >= 0);
-        if (!raw || b->first < 0) continue;
-        if (!*any)
-            ein__put(
-                out,
-                "\n// Weights: from the blob to the constants (kept) or to create's own memory.\n"
-                "typedef struct upload_size { int weight, kept; size_t to; } upload_size;\n"
-                "static const upload_size uploads[] = {\n");
-        *any = true;
-        ein__putf(out, "    {%d, %d, %lld},  // ", b->index, b->kind == EIN__B_WEIGHT,
-                  (long long)b->at);
-        ein__put_comment(out, b->name, strlen(b->name));
-        ein__put(out, "\n");
+        if (raw && b->first >= 0) to[b->index] = z->buffer[i];
+        any |= raw && b->first >= 0;
     }
-    if (*any) ein__put(out, "};\n");
+    ein__buf list = {0};
+    ein__put(&list, "// Where each weight goes; NULL: nothing reads it.\nvoid *const to[] = {\n");
+    for (ptrdiff_t i = 0; i < n; i++) ein__putf(&list, "    %s,\n", to[i] ? to[i] : "NULL");
+    ein__put(&list, "};\n");
+    if (any) text = ein__name(ctx, list.s);
+    ein__buf_free(&list);
+    return text;
 }
 
 // Whether two names are one as identifiers: they differ in points and underscores alone.
@@ -39633,11 +39681,14 @@ static void ein__put_conv_sizes(ein__emitter *z, ein__buf *out) {
 
 static void ein__put_gemm_sizes(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
+    bool first = true;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
         const ein__gemm *g = &s->gemm;
         if (s->kind != EIN__K_GEMM || ein__is_lt(s) || s->npeer) continue;
         ein__buf line = {0};
+        if (first) ein__put(out, "\n");
+        first = false;
         ein__putf(&line, "static const gemm_size gemm_%s = {", ein__call_name(ctx, s));
         ein__put_gemm_size(&line, s->name, g, ein__is_typed(ctx));
         ein__put(&line, "};");
@@ -40103,7 +40154,7 @@ static const char *ein__workspace_list(ein_ctx *ctx) {
     return s;
 }
 
-static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
+static void ein__put_program(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const char *model = ein__symbol(ctx), *upper = ein__symbol_upper(ctx);
     const char *conv = z->convs ? "1" : "0", *gemm = z->gemms ? "1" : "0";
@@ -40122,7 +40173,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out, bool uploads) {
         {"zeros", ein__bytes_text(ctx, z->zeros_bytes + z->counters + z->group_bytes)},
         {"consts", ein__bytes_text(ctx, z->const_bytes)},
         {"init", ein__bytes_text(ctx, ctx->plan.init_bytes)},
-        {"uploads", uploads ? "1" : "0"},
+        {"uploads", ein__upload_list(z)},
         {"manifest", ein__namef(ctx, "0x%016llxull", (unsigned long long)ein__manifest(ctx))},
         {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},
         {"kernel", z->first_kernel ? z->first_kernel : ""},
@@ -40183,12 +40234,11 @@ static void ein__put_branches(ein__emitter *z, ein__buf *out) {
     }
 }
 
-static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *uploads) {
+static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const ein__conv_text form = ein__conv_text_of(z);
     ein__put_section(out, "sizes and offsets");
     ein__put_pointers(z, out);
-    ein__put_uploads(z, out, uploads);
     if (z->convs) {
         ein__put(out, "\n");
         ein__emit_conv_types(ctx, out, &form);
@@ -40206,8 +40256,9 @@ static void ein__put_sizes_and_kernels(ein__emitter *z, ein__buf *out, bool *upl
     }
     ein__put_section(out, "kernels");
     ein__emit_helpers(ctx, out, z->needs);
-    ein__put_n(out, z->kernels.s, z->kernels.n);
-    if (!z->kernels.n) ein__put(out, "// (none)\n");
+    size_t n = z->kernels.n;  // without the blank line behind the last one
+    ein__put_n(out, z->kernels.s, n ? n - 1 : 0);
+    if (!n) ein__put(out, "// (none)\n");
 }
 
 // The handle, and how it calls libraries.
@@ -40254,7 +40305,6 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
 
 EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {
     ein__emitter z = {.ctx = ctx};
-    bool uploads = false;
     ein__collect(&z);
     if (!ctx->status) {
         ein__emit_banner(ctx, out);
@@ -40270,9 +40320,9 @@ EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {
         ein__emit_includes(out, z.needs);
         ein__put_section(out, "interface");
         ein__emit_interface(ctx, out);
-        ein__put_sizes_and_kernels(&z, out, &uploads);
+        ein__put_sizes_and_kernels(&z, out);
         ein__put_state(&z, out);
-        ein__put_program(&z, out, uploads);
+        ein__put_program(&z, out);
     }
     ein__emitter_free(&z);
 }

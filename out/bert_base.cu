@@ -496,203 +496,6 @@ const bert_base_info *bert_base_describe(void);
 #define v_s_11 ARENA(18874368)
 #define v_workspace ARENA_OF(char, 0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 0, 0},  // a.0.q.p.w
-    {1, 0, 2359296},  // a.0.q.p.b
-    {2, 0, 2362368},  // a.0.k.p.w
-    {3, 0, 4721664},  // a.0.k.p.b
-    {4, 0, 4724736},  // a.0.v.p.w
-    {5, 0, 7084032},  // a.0.v.p.b
-    {6, 1, 0},  // a.0.w
-    {7, 1, 2359296},  // a.0.b
-    {8, 1, 2362368},  // n.0.scale
-    {9, 1, 2365440},  // n.0.bias
-    {10, 1, 2368512},  // f.0.w
-    {11, 1, 11805696},  // f.0.b
-    {12, 1, 11817984},  // b.0.w
-    {13, 1, 21255168},  // b.0.b
-    {14, 1, 21258240},  // h.0.scale
-    {15, 1, 21261312},  // h.0.bias
-    {16, 0, 7087104},  // a.1.q.p.w
-    {17, 0, 9446400},  // a.1.q.p.b
-    {18, 0, 9449472},  // a.1.k.p.w
-    {19, 0, 11808768},  // a.1.k.p.b
-    {20, 0, 11811840},  // a.1.v.p.w
-    {21, 0, 14171136},  // a.1.v.p.b
-    {22, 1, 21264384},  // a.1.w
-    {23, 1, 23623680},  // a.1.b
-    {24, 1, 23626752},  // n.1.scale
-    {25, 1, 23629824},  // n.1.bias
-    {26, 1, 23632896},  // f.1.w
-    {27, 1, 33070080},  // f.1.b
-    {28, 1, 33082368},  // b.1.w
-    {29, 1, 42519552},  // b.1.b
-    {30, 1, 42522624},  // h.1.scale
-    {31, 1, 42525696},  // h.1.bias
-    {32, 0, 14174208},  // a.2.q.p.w
-    {33, 0, 16533504},  // a.2.q.p.b
-    {34, 0, 16536576},  // a.2.k.p.w
-    {35, 0, 18895872},  // a.2.k.p.b
-    {36, 0, 18898944},  // a.2.v.p.w
-    {37, 0, 21258240},  // a.2.v.p.b
-    {38, 1, 42528768},  // a.2.w
-    {39, 1, 44888064},  // a.2.b
-    {40, 1, 44891136},  // n.2.scale
-    {41, 1, 44894208},  // n.2.bias
-    {42, 1, 44897280},  // f.2.w
-    {43, 1, 54334464},  // f.2.b
-    {44, 1, 54346752},  // b.2.w
-    {45, 1, 63783936},  // b.2.b
-    {46, 1, 63787008},  // h.2.scale
-    {47, 1, 63790080},  // h.2.bias
-    {48, 0, 21261312},  // a.3.q.p.w
-    {49, 0, 23620608},  // a.3.q.p.b
-    {50, 0, 23623680},  // a.3.k.p.w
-    {51, 0, 25982976},  // a.3.k.p.b
-    {52, 0, 25986048},  // a.3.v.p.w
-    {53, 0, 28345344},  // a.3.v.p.b
-    {54, 1, 63793152},  // a.3.w
-    {55, 1, 66152448},  // a.3.b
-    {56, 1, 66155520},  // n.3.scale
-    {57, 1, 66158592},  // n.3.bias
-    {58, 1, 66161664},  // f.3.w
-    {59, 1, 75598848},  // f.3.b
-    {60, 1, 75611136},  // b.3.w
-    {61, 1, 85048320},  // b.3.b
-    {62, 1, 85051392},  // h.3.scale
-    {63, 1, 85054464},  // h.3.bias
-    {64, 0, 28348416},  // a.4.q.p.w
-    {65, 0, 30707712},  // a.4.q.p.b
-    {66, 0, 30710784},  // a.4.k.p.w
-    {67, 0, 33070080},  // a.4.k.p.b
-    {68, 0, 33073152},  // a.4.v.p.w
-    {69, 0, 35432448},  // a.4.v.p.b
-    {70, 1, 85057536},  // a.4.w
-    {71, 1, 87416832},  // a.4.b
-    {72, 1, 87419904},  // n.4.scale
-    {73, 1, 87422976},  // n.4.bias
-    {74, 1, 87426048},  // f.4.w
-    {75, 1, 96863232},  // f.4.b
-    {76, 1, 96875520},  // b.4.w
-    {77, 1, 106312704},  // b.4.b
-    {78, 1, 106315776},  // h.4.scale
-    {79, 1, 106318848},  // h.4.bias
-    {80, 0, 35435520},  // a.5.q.p.w
-    {81, 0, 37794816},  // a.5.q.p.b
-    {82, 0, 37797888},  // a.5.k.p.w
-    {83, 0, 40157184},  // a.5.k.p.b
-    {84, 0, 40160256},  // a.5.v.p.w
-    {85, 0, 42519552},  // a.5.v.p.b
-    {86, 1, 106321920},  // a.5.w
-    {87, 1, 108681216},  // a.5.b
-    {88, 1, 108684288},  // n.5.scale
-    {89, 1, 108687360},  // n.5.bias
-    {90, 1, 108690432},  // f.5.w
-    {91, 1, 118127616},  // f.5.b
-    {92, 1, 118139904},  // b.5.w
-    {93, 1, 127577088},  // b.5.b
-    {94, 1, 127580160},  // h.5.scale
-    {95, 1, 127583232},  // h.5.bias
-    {96, 0, 42522624},  // a.6.q.p.w
-    {97, 0, 44881920},  // a.6.q.p.b
-    {98, 0, 44884992},  // a.6.k.p.w
-    {99, 0, 47244288},  // a.6.k.p.b
-    {100, 0, 47247360},  // a.6.v.p.w
-    {101, 0, 49606656},  // a.6.v.p.b
-    {102, 1, 127586304},  // a.6.w
-    {103, 1, 129945600},  // a.6.b
-    {104, 1, 129948672},  // n.6.scale
-    {105, 1, 129951744},  // n.6.bias
-    {106, 1, 129954816},  // f.6.w
-    {107, 1, 139392000},  // f.6.b
-    {108, 1, 139404288},  // b.6.w
-    {109, 1, 148841472},  // b.6.b
-    {110, 1, 148844544},  // h.6.scale
-    {111, 1, 148847616},  // h.6.bias
-    {112, 0, 49609728},  // a.7.q.p.w
-    {113, 0, 51969024},  // a.7.q.p.b
-    {114, 0, 51972096},  // a.7.k.p.w
-    {115, 0, 54331392},  // a.7.k.p.b
-    {116, 0, 54334464},  // a.7.v.p.w
-    {117, 0, 56693760},  // a.7.v.p.b
-    {118, 1, 148850688},  // a.7.w
-    {119, 1, 151209984},  // a.7.b
-    {120, 1, 151213056},  // n.7.scale
-    {121, 1, 151216128},  // n.7.bias
-    {122, 1, 151219200},  // f.7.w
-    {123, 1, 160656384},  // f.7.b
-    {124, 1, 160668672},  // b.7.w
-    {125, 1, 170105856},  // b.7.b
-    {126, 1, 170108928},  // h.7.scale
-    {127, 1, 170112000},  // h.7.bias
-    {128, 0, 56696832},  // a.8.q.p.w
-    {129, 0, 59056128},  // a.8.q.p.b
-    {130, 0, 59059200},  // a.8.k.p.w
-    {131, 0, 61418496},  // a.8.k.p.b
-    {132, 0, 61421568},  // a.8.v.p.w
-    {133, 0, 63780864},  // a.8.v.p.b
-    {134, 1, 170115072},  // a.8.w
-    {135, 1, 172474368},  // a.8.b
-    {136, 1, 172477440},  // n.8.scale
-    {137, 1, 172480512},  // n.8.bias
-    {138, 1, 172483584},  // f.8.w
-    {139, 1, 181920768},  // f.8.b
-    {140, 1, 181933056},  // b.8.w
-    {141, 1, 191370240},  // b.8.b
-    {142, 1, 191373312},  // h.8.scale
-    {143, 1, 191376384},  // h.8.bias
-    {144, 0, 63783936},  // a.9.q.p.w
-    {145, 0, 66143232},  // a.9.q.p.b
-    {146, 0, 66146304},  // a.9.k.p.w
-    {147, 0, 68505600},  // a.9.k.p.b
-    {148, 0, 68508672},  // a.9.v.p.w
-    {149, 0, 70867968},  // a.9.v.p.b
-    {150, 1, 191379456},  // a.9.w
-    {151, 1, 193738752},  // a.9.b
-    {152, 1, 193741824},  // n.9.scale
-    {153, 1, 193744896},  // n.9.bias
-    {154, 1, 193747968},  // f.9.w
-    {155, 1, 203185152},  // f.9.b
-    {156, 1, 203197440},  // b.9.w
-    {157, 1, 212634624},  // b.9.b
-    {158, 1, 212637696},  // h.9.scale
-    {159, 1, 212640768},  // h.9.bias
-    {160, 0, 70871040},  // a.10.q.p.w
-    {161, 0, 73230336},  // a.10.q.p.b
-    {162, 0, 73233408},  // a.10.k.p.w
-    {163, 0, 75592704},  // a.10.k.p.b
-    {164, 0, 75595776},  // a.10.v.p.w
-    {165, 0, 77955072},  // a.10.v.p.b
-    {166, 1, 212643840},  // a.10.w
-    {167, 1, 215003136},  // a.10.b
-    {168, 1, 215006208},  // n.10.scale
-    {169, 1, 215009280},  // n.10.bias
-    {170, 1, 215012352},  // f.10.w
-    {171, 1, 224449536},  // f.10.b
-    {172, 1, 224461824},  // b.10.w
-    {173, 1, 233899008},  // b.10.b
-    {174, 1, 233902080},  // h.10.scale
-    {175, 1, 233905152},  // h.10.bias
-    {176, 0, 77958144},  // a.11.q.p.w
-    {177, 0, 80317440},  // a.11.q.p.b
-    {178, 0, 80320512},  // a.11.k.p.w
-    {179, 0, 82679808},  // a.11.k.p.b
-    {180, 0, 82682880},  // a.11.v.p.w
-    {181, 0, 85042176},  // a.11.v.p.b
-    {182, 1, 233908224},  // a.11.w
-    {183, 1, 236267520},  // a.11.b
-    {184, 1, 236270592},  // n.11.scale
-    {185, 1, 236273664},  // n.11.bias
-    {186, 1, 236276736},  // f.11.w
-    {187, 1, 245713920},  // f.11.b
-    {188, 1, 245726208},  // b.11.w
-    {189, 1, 255163392},  // b.11.b
-    {190, 1, 255166464},  // h.11.scale
-    {191, 1, 255169536},  // h.11.bias
-};
-
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
 // ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every
@@ -1124,7 +927,6 @@ static __global__ void __launch_bounds__(256) k_map_8412a4bf(const float *p0,
         v4 * 0.5f * (erff(v4 * 0.70710677f) + 1.f), v5 * 0.5f * (erff(v5 * 0.70710677f) + 1.f));
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct bert_base {
     int ready;  // create went through
@@ -1211,6 +1013,7 @@ static int gemm_run(bert_base *h, const gemm_size *g, const float *a, const floa
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_f_0_p = {"f.0.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
 static const gemm_size gemm_f_1_p = {"f.1.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
@@ -1358,7 +1161,6 @@ static int libraries_on(bert_base *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 18874368));
     m->lt_stream = stream;
-    (void)branch;
     return 0;
 }
 
@@ -1462,13 +1264,207 @@ static int check_device(bert_base *m) {
 static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 340217856ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 85045248ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const bert_base_tensor *w = &bert_base_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_a_0_q_p_w,
+        v_a_0_q_p_b,
+        v_a_0_k_p_w,
+        v_a_0_k_p_b,
+        v_a_0_v_p_w,
+        v_a_0_v_p_b,
+        v_a_0_w,
+        v_a_0_b,
+        v_n_0_scale,
+        v_n_0_bias,
+        v_f_0_w,
+        v_f_0_b,
+        v_b_0_w,
+        v_b_0_b,
+        v_h_0_scale,
+        v_h_0_bias,
+        v_a_1_q_p_w,
+        v_a_1_q_p_b,
+        v_a_1_k_p_w,
+        v_a_1_k_p_b,
+        v_a_1_v_p_w,
+        v_a_1_v_p_b,
+        v_a_1_w,
+        v_a_1_b,
+        v_n_1_scale,
+        v_n_1_bias,
+        v_f_1_w,
+        v_f_1_b,
+        v_b_1_w,
+        v_b_1_b,
+        v_h_1_scale,
+        v_h_1_bias,
+        v_a_2_q_p_w,
+        v_a_2_q_p_b,
+        v_a_2_k_p_w,
+        v_a_2_k_p_b,
+        v_a_2_v_p_w,
+        v_a_2_v_p_b,
+        v_a_2_w,
+        v_a_2_b,
+        v_n_2_scale,
+        v_n_2_bias,
+        v_f_2_w,
+        v_f_2_b,
+        v_b_2_w,
+        v_b_2_b,
+        v_h_2_scale,
+        v_h_2_bias,
+        v_a_3_q_p_w,
+        v_a_3_q_p_b,
+        v_a_3_k_p_w,
+        v_a_3_k_p_b,
+        v_a_3_v_p_w,
+        v_a_3_v_p_b,
+        v_a_3_w,
+        v_a_3_b,
+        v_n_3_scale,
+        v_n_3_bias,
+        v_f_3_w,
+        v_f_3_b,
+        v_b_3_w,
+        v_b_3_b,
+        v_h_3_scale,
+        v_h_3_bias,
+        v_a_4_q_p_w,
+        v_a_4_q_p_b,
+        v_a_4_k_p_w,
+        v_a_4_k_p_b,
+        v_a_4_v_p_w,
+        v_a_4_v_p_b,
+        v_a_4_w,
+        v_a_4_b,
+        v_n_4_scale,
+        v_n_4_bias,
+        v_f_4_w,
+        v_f_4_b,
+        v_b_4_w,
+        v_b_4_b,
+        v_h_4_scale,
+        v_h_4_bias,
+        v_a_5_q_p_w,
+        v_a_5_q_p_b,
+        v_a_5_k_p_w,
+        v_a_5_k_p_b,
+        v_a_5_v_p_w,
+        v_a_5_v_p_b,
+        v_a_5_w,
+        v_a_5_b,
+        v_n_5_scale,
+        v_n_5_bias,
+        v_f_5_w,
+        v_f_5_b,
+        v_b_5_w,
+        v_b_5_b,
+        v_h_5_scale,
+        v_h_5_bias,
+        v_a_6_q_p_w,
+        v_a_6_q_p_b,
+        v_a_6_k_p_w,
+        v_a_6_k_p_b,
+        v_a_6_v_p_w,
+        v_a_6_v_p_b,
+        v_a_6_w,
+        v_a_6_b,
+        v_n_6_scale,
+        v_n_6_bias,
+        v_f_6_w,
+        v_f_6_b,
+        v_b_6_w,
+        v_b_6_b,
+        v_h_6_scale,
+        v_h_6_bias,
+        v_a_7_q_p_w,
+        v_a_7_q_p_b,
+        v_a_7_k_p_w,
+        v_a_7_k_p_b,
+        v_a_7_v_p_w,
+        v_a_7_v_p_b,
+        v_a_7_w,
+        v_a_7_b,
+        v_n_7_scale,
+        v_n_7_bias,
+        v_f_7_w,
+        v_f_7_b,
+        v_b_7_w,
+        v_b_7_b,
+        v_h_7_scale,
+        v_h_7_bias,
+        v_a_8_q_p_w,
+        v_a_8_q_p_b,
+        v_a_8_k_p_w,
+        v_a_8_k_p_b,
+        v_a_8_v_p_w,
+        v_a_8_v_p_b,
+        v_a_8_w,
+        v_a_8_b,
+        v_n_8_scale,
+        v_n_8_bias,
+        v_f_8_w,
+        v_f_8_b,
+        v_b_8_w,
+        v_b_8_b,
+        v_h_8_scale,
+        v_h_8_bias,
+        v_a_9_q_p_w,
+        v_a_9_q_p_b,
+        v_a_9_k_p_w,
+        v_a_9_k_p_b,
+        v_a_9_v_p_w,
+        v_a_9_v_p_b,
+        v_a_9_w,
+        v_a_9_b,
+        v_n_9_scale,
+        v_n_9_bias,
+        v_f_9_w,
+        v_f_9_b,
+        v_b_9_w,
+        v_b_9_b,
+        v_h_9_scale,
+        v_h_9_bias,
+        v_a_10_q_p_w,
+        v_a_10_q_p_b,
+        v_a_10_k_p_w,
+        v_a_10_k_p_b,
+        v_a_10_v_p_w,
+        v_a_10_v_p_b,
+        v_a_10_w,
+        v_a_10_b,
+        v_n_10_scale,
+        v_n_10_bias,
+        v_f_10_w,
+        v_f_10_b,
+        v_b_10_w,
+        v_b_10_b,
+        v_h_10_scale,
+        v_h_10_bias,
+        v_a_11_q_p_w,
+        v_a_11_q_p_b,
+        v_a_11_k_p_w,
+        v_a_11_k_p_b,
+        v_a_11_v_p_w,
+        v_a_11_v_p_b,
+        v_a_11_w,
+        v_a_11_b,
+        v_n_11_scale,
+        v_n_11_bias,
+        v_f_11_w,
+        v_f_11_b,
+        v_b_11_w,
+        v_b_11_b,
+        v_h_11_scale,
+        v_h_11_bias,
+    };
+    const bert_base_tensor *w = bert_base_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
@@ -1493,7 +1489,6 @@ static int open_libraries(bert_base *m) {
         m->matmul[i].shared = k < i;
         if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
     }
-    (void)m;
     return 0;
 }
 

@@ -221,45 +221,6 @@ const csrnet_info *csrnet_describe(void);
 #define v_d6_c_sum_part ARENA(33554432)
 #define v_d6 ARENA(0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 1, 0},  // k
-    {1, 1, 256},  // b
-    {2, 1, 512},  // v1.a.k
-    {3, 1, 7424},  // v1.a.b
-    {4, 0, 0},  // v1.b.k
-    {5, 1, 7680},  // v1.b.b
-    {6, 0, 147456},  // v2.a.k
-    {7, 1, 7936},  // v2.a.b
-    {8, 0, 442368},  // v2.b.k
-    {9, 1, 8448},  // v2.b.b
-    {10, 0, 1032192},  // v3.a.k
-    {11, 1, 8960},  // v3.a.b
-    {12, 0, 2211840},  // v3.b.k
-    {13, 1, 9984},  // v3.b.b
-    {14, 0, 4571136},  // v3.c.k
-    {15, 1, 11008},  // v3.c.b
-    {16, 0, 6930432},  // v4.a.k
-    {17, 1, 12032},  // v4.a.b
-    {18, 0, 11649024},  // v4.b.k
-    {19, 1, 14080},  // v4.b.b
-    {20, 0, 21086208},  // v4.c.k
-    {21, 1, 16128},  // v4.c.b
-    {22, 0, 30523392},  // d1.k
-    {23, 1, 18176},  // d1.b
-    {24, 0, 39960576},  // d2.k
-    {25, 1, 20224},  // d2.b
-    {26, 0, 49397760},  // d3.k
-    {27, 1, 22272},  // d3.b
-    {28, 0, 58834944},  // d4.k
-    {29, 1, 24320},  // d4.b
-    {30, 0, 63553536},  // d5.k
-    {31, 1, 25344},  // d5.b
-    {32, 0, 64733184},  // d6.k
-    {33, 1, 25856},  // d6.b
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
@@ -1827,7 +1788,6 @@ static __global__ void __launch_bounds__(256) k_reduce_73e77ca5(const float *p0,
     }
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct csrnet {
     int ready;  // create went through
@@ -1913,6 +1873,7 @@ static int gemm_run(csrnet *h, const gemm_size *g, const float *a, const float *
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_v1_b_c_sum_product = {"v1.b.c.sum.product", 0, 0, 36, 64, 3136, 64, 64,
     3136, 3136, 4096, 200704, 200704, 1.f};
 static const gemm_size gemm_v2_a_c_sum_product = {"v2.a.c.sum.product", 0, 0, 36, 128, 784, 64, 64,
@@ -1951,7 +1912,6 @@ static int libraries_on(csrnet *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
-    (void)branch;
     return 0;
 }
 
@@ -2059,19 +2019,54 @@ static int check_device(csrnet *m) {
 static int upload(csrnet *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 259253760ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 65028096ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const csrnet_tensor *w = &csrnet_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_k,
+        v_b,
+        v_v1_a_k,
+        v_v1_a_b,
+        v_v1_b_k,
+        v_v1_b_b,
+        v_v2_a_k,
+        v_v2_a_b,
+        v_v2_b_k,
+        v_v2_b_b,
+        v_v3_a_k,
+        v_v3_a_b,
+        v_v3_b_k,
+        v_v3_b_b,
+        v_v3_c_k,
+        v_v3_c_b,
+        v_v4_a_k,
+        v_v4_a_b,
+        v_v4_b_k,
+        v_v4_b_b,
+        v_v4_c_k,
+        v_v4_c_b,
+        v_d1_k,
+        v_d1_b,
+        v_d2_k,
+        v_d2_b,
+        v_d3_k,
+        v_d3_b,
+        v_d4_k,
+        v_d4_b,
+        v_d5_k,
+        v_d5_b,
+        v_d6_k,
+        v_d6_b,
+    };
+    const csrnet_tensor *w = csrnet_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
 static int open_libraries(csrnet *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    (void)m;
     return 0;
 }
 

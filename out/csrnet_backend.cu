@@ -132,17 +132,6 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_y_c_part_filter CONST(59899904)
 #define v_y_c_part ARENA(33554432)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 0, 0},  // d1.k
-    {1, 0, 9437184},  // d2.k
-    {2, 0, 18874368},  // d3.k
-    {3, 0, 28311552},  // d4.k
-    {4, 0, 33030144},  // d5.k
-    {5, 0, 34209792},  // y.k
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
@@ -521,7 +510,6 @@ static __global__ void __launch_bounds__(64) k_reduce_92b2bc10(const float *p0,
     y[i1 * 196 + i2 * 14 + i3] = relu(acc);
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct csrnet_backend {
     int ready;  // create went through
@@ -608,6 +596,7 @@ static int gemm_run(csrnet_backend *h, const gemm_size *g, const float *a, const
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_d1_c_product = {"d1.c.product", 0, 0, 16, 512, 64, 512, 512, 64, 64,
     262144, 32768, 32768, 1.f};
 static const gemm_size gemm_d2_c_product = {"d2.c.product", 0, 0, 16, 512, 64, 512, 512, 64, 64,
@@ -628,7 +617,6 @@ static int libraries_on(csrnet_backend *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
-    (void)branch;
     return 0;
 }
 
@@ -719,19 +707,26 @@ static int check_device(csrnet_backend *m) {
 static int upload(csrnet_backend *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 60194816ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 34504704ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const csrnet_backend_tensor *w = &csrnet_backend_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_d1_k,
+        v_d2_k,
+        v_d3_k,
+        v_d4_k,
+        v_d5_k,
+        v_y_k,
+    };
+    const csrnet_backend_tensor *w = csrnet_backend_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
 static int open_libraries(csrnet_backend *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    (void)m;
     return 0;
 }
 

@@ -114,16 +114,6 @@ const dcgan_info *dcgan_describe(void);
 #define v_c5_part_filter CONST(14286848)
 #define v_c5_part ARENA(4194304)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 1, 0},  // k1
-    {1, 1, 3276800},  // k2
-    {2, 0, 0},  // k3
-    {3, 0, 2097152},  // k4
-    {4, 0, 2621440},  // k5
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
@@ -402,7 +392,6 @@ static __global__ void __launch_bounds__(64) k_reduce_97724f7e(const float *p0,
     y[i1 * 4096 + i2 * 64 + i3] = tanhf(acc);
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct dcgan {
     int ready;  // create went through
@@ -488,6 +477,7 @@ static int gemm_run(dcgan *h, const gemm_size *g, const float *a, const float *b
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_c3_part = {"c3.part", 0, 0, 1, 2048, 64, 256, 256, 64, 64, 0, 0, 0,
     1.f};
 static const gemm_size gemm_c4_part = {"c4.part", 0, 0, 1, 1024, 256, 128, 128, 256, 256, 0, 0, 0,
@@ -502,7 +492,6 @@ static int libraries_on(dcgan *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 4194304));
-    (void)branch;
     return 0;
 }
 
@@ -588,19 +577,25 @@ static int check_device(dcgan *m) {
 static int upload(dcgan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 14299136ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 2633728ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const dcgan_tensor *w = &dcgan_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_k1,
+        v_k2,
+        v_k3,
+        v_k4,
+        v_k5,
+    };
+    const dcgan_tensor *w = dcgan_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
 static int open_libraries(dcgan *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    (void)m;
     return 0;
 }
 

@@ -125,31 +125,6 @@ const fsrcnn_info *fsrcnn_describe(void);
 #define v_y_sum_part_filter CONST(35840)
 #define v_y_sum_part ARENA(0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 1, 0},  // k1
-    {1, 1, 5632},  // b1
-    {2, 1, 5888},  // a1
-    {3, 1, 6144},  // k2
-    {4, 1, 8960},  // b2
-    {5, 1, 9216},  // a2
-    {6, 1, 9472},  // a3
-    {7, 1, 9728},  // k4
-    {8, 1, 12544},  // b4
-    {9, 1, 12800},  // a4
-    {10, 0, 0},  // k5
-    {11, 1, 13056},  // b5
-    {12, 1, 13312},  // k3.0
-    {13, 1, 18688},  // b3.0
-    {14, 1, 18944},  // k3.1
-    {15, 1, 24320},  // b3.1
-    {16, 1, 24576},  // k3.2
-    {17, 1, 29952},  // b3.2
-    {18, 1, 30208},  // k3.3
-    {19, 1, 35584},  // b3.3
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
@@ -374,7 +349,6 @@ static __global__ void __launch_bounds__(128) k_reduce_0cf76a4d(const float *p0,
     }
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct fsrcnn {
     int ready;  // create went through
@@ -460,6 +434,7 @@ static int gemm_run(fsrcnn *h, const gemm_size *g, const float *a, const float *
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 81, 1024, 56, 56, 1024, 1024, 0, 0,
     0, 1.f};
 
@@ -470,7 +445,6 @@ static int libraries_on(fsrcnn *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 65536));
-    (void)branch;
     return 0;
 }
 
@@ -550,19 +524,40 @@ static int check_device(fsrcnn *m) {
 static int upload(fsrcnn *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 54016ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 18176ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const fsrcnn_tensor *w = &fsrcnn_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_k1,
+        v_b1,
+        v_a1,
+        v_k2,
+        v_b2,
+        v_a2,
+        v_a3,
+        v_k4,
+        v_b4,
+        v_a4,
+        v_k5,
+        v_b5,
+        v_k3_0,
+        v_b3_0,
+        v_k3_1,
+        v_b3_1,
+        v_k3_2,
+        v_b3_2,
+        v_k3_3,
+        v_b3_3,
+    };
+    const fsrcnn_tensor *w = fsrcnn_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
 static int open_libraries(fsrcnn *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    (void)m;
     return 0;
 }
 

@@ -574,173 +574,6 @@ const gcn_info *gcn_describe(void);
 #define v_e0 ARENA(50413568)
 #define v_workspace ARENA_OF(char, 0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 1, 0},  // stem.c.k
-    {1, 1, 37632},  // stem.c.b
-    {2, 0, 0},  // l1.d.k
-    {3, 0, 65536},  // l1.d.b
-    {4, 1, 37888},  // l1.a.c.k
-    {5, 1, 54272},  // l1.a.c.b
-    {6, 0, 66560},  // l1.b.c.k
-    {7, 1, 54528},  // l1.b.c.b
-    {8, 0, 214016},  // l1.c.k
-    {9, 0, 279552},  // l1.c.b
-    {10, 1, 54784},  // l1.0.a.c.k
-    {11, 1, 120320},  // l1.0.a.c.b
-    {12, 0, 280576},  // l1.0.b.c.k
-    {13, 1, 120576},  // l1.0.b.c.b
-    {14, 1, 120832},  // l1.0.c.k
-    {15, 1, 186368},  // l1.0.c.b
-    {16, 1, 187392},  // l1.1.a.c.k
-    {17, 1, 252928},  // l1.1.a.c.b
-    {18, 0, 428032},  // l1.1.b.c.k
-    {19, 1, 253184},  // l1.1.b.c.b
-    {20, 1, 253440},  // l1.1.c.k
-    {21, 1, 318976},  // l1.1.c.b
-    {22, 1, 320000},  // l2.d.k
-    {23, 0, 575488},  // l2.d.b
-    {24, 0, 577536},  // l2.a.c.k
-    {25, 1, 844288},  // l2.a.c.b
-    {26, 0, 708608},  // l2.b.c.k
-    {27, 1, 844800},  // l2.b.c.b
-    {28, 1, 845312},  // l2.c.k
-    {29, 0, 1298432},  // l2.c.b
-    {30, 1, 1107456},  // l2.0.a.c.k
-    {31, 1, 1369600},  // l2.0.a.c.b
-    {32, 0, 1300480},  // l2.0.b.c.k
-    {33, 1, 1370112},  // l2.0.b.c.b
-    {34, 1, 1370624},  // l2.0.c.k
-    {35, 1, 1632768},  // l2.0.c.b
-    {36, 1, 1634816},  // l2.1.a.c.k
-    {37, 1, 1896960},  // l2.1.a.c.b
-    {38, 0, 1890304},  // l2.1.b.c.k
-    {39, 1, 1897472},  // l2.1.b.c.b
-    {40, 1, 1897984},  // l2.1.c.k
-    {41, 1, 2160128},  // l2.1.c.b
-    {42, 1, 2162176},  // l2.2.a.c.k
-    {43, 1, 2424320},  // l2.2.a.c.b
-    {44, 0, 2480128},  // l2.2.b.c.k
-    {45, 1, 2424832},  // l2.2.b.c.b
-    {46, 1, 2425344},  // l2.2.c.k
-    {47, 1, 2687488},  // l2.2.c.b
-    {48, 0, 3069952},  // l3.l1.c.k
-    {49, 1, 2689536},  // l3.l1.c.b
-    {50, 0, 3940352},  // l3.l2.c.k
-    {51, 1, 2690048},  // l3.l2.c.b
-    {52, 0, 4084992},  // l3.r1.c.k
-    {53, 1, 2690560},  // l3.r1.c.b
-    {54, 0, 4955392},  // l3.r2.c.k
-    {55, 1, 2691072},  // l3.r2.c.b
-    {56, 0, 5100032},  // l3.f.k
-    {57, 0, 5448192},  // l3.f.b
-    {58, 0, 5452288},  // l3.d.k
-    {59, 0, 7549440},  // l3.d.b
-    {60, 0, 7553536},  // l3.k1
-    {61, 0, 9294336},  // l3.k2
-    {62, 0, 9438976},  // l3.k3
-    {63, 0, 11179776},  // l3.k4
-    {64, 1, 2691584},  // l3.k5
-    {65, 1, 3039744},  // l3.b1
-    {66, 1, 3040256},  // l3.b2
-    {67, 1, 3040768},  // l3.b3
-    {68, 1, 3041280},  // l3.b4
-    {69, 1, 3041792},  // l3.b5
-    {70, 0, 11324416},  // l4.l1.c.k
-    {71, 1, 3045888},  // l4.l1.c.b
-    {72, 0, 14994432},  // l4.l2.c.k
-    {73, 1, 3046400},  // l4.l2.c.b
-    {74, 0, 15453184},  // l4.r1.c.k
-    {75, 1, 3046912},  // l4.r1.c.b
-    {76, 0, 19123200},  // l4.r2.c.k
-    {77, 1, 3047424},  // l4.r2.c.b
-    {78, 0, 19581952},  // l4.f.k
-    {79, 0, 20630528},  // l4.f.b
-    {80, 0, 20638720},  // l4.d.k
-    {81, 0, 29027328},  // l4.d.b
-    {82, 0, 29035520},  // l4.k1
-    {83, 0, 36375552},  // l4.k2
-    {84, 0, 36834304},  // l4.k3
-    {85, 0, 44174336},  // l4.k4
-    {86, 1, 3047936},  // l4.k5
-    {87, 1, 4096512},  // l4.b1
-    {88, 1, 4097024},  // l4.b2
-    {89, 1, 4097536},  // l4.b3
-    {90, 1, 4098048},  // l4.b4
-    {91, 1, 4098560},  // l4.b5
-    {92, 0, 44633088},  // g1.l1.k
-    {93, 1, 4106752},  // g1.l1.b
-    {94, 0, 44869632},  // g1.l2.k
-    {95, 0, 44889088},  // g1.l2.b
-    {96, 0, 44889344},  // g1.r1.k
-    {97, 1, 4107008},  // g1.r1.b
-    {98, 0, 45125888},  // g1.r2.k
-    {99, 0, 45145344},  // g1.r2.b
-    {100, 1, 4107264},  // g1.a.c.k
-    {101, 1, 4123392},  // g1.a.c.b
-    {102, 1, 4123648},  // g1.b.k
-    {103, 1, 4139776},  // g1.b.b
-    {104, 0, 45145600},  // g2.l1.k
-    {105, 1, 4140032},  // g2.l1.b
-    {106, 0, 45618688},  // g2.l2.k
-    {107, 0, 45638144},  // g2.l2.b
-    {108, 0, 45638400},  // g2.r1.k
-    {109, 1, 4140288},  // g2.r1.b
-    {110, 0, 46111488},  // g2.r2.k
-    {111, 0, 46130944},  // g2.r2.b
-    {112, 1, 4140544},  // g2.a.c.k
-    {113, 1, 4156672},  // g2.a.c.b
-    {114, 1, 4156928},  // g2.b.k
-    {115, 1, 4173056},  // g2.b.b
-    {116, 0, 46131200},  // g3.l1.k
-    {117, 1, 4173312},  // g3.l1.b
-    {118, 1, 4173568},  // g3.l2.k
-    {119, 0, 47077376},  // g3.l2.b
-    {120, 0, 47077632},  // g3.r1.k
-    {121, 1, 4193024},  // g3.r1.b
-    {122, 1, 4193280},  // g3.r2.k
-    {123, 0, 48023808},  // g3.r2.b
-    {124, 1, 4212736},  // g3.a.c.k
-    {125, 1, 4228864},  // g3.a.c.b
-    {126, 1, 4229120},  // g3.b.k
-    {127, 1, 4245248},  // g3.b.b
-    {128, 0, 48024064},  // g4.l1.k
-    {129, 1, 4245504},  // g4.l1.b
-    {130, 1, 4245760},  // g4.l2.k
-    {131, 0, 49916416},  // g4.l2.b
-    {132, 0, 49916672},  // g4.r1.k
-    {133, 1, 4265216},  // g4.r1.b
-    {134, 1, 4265472},  // g4.r2.k
-    {135, 0, 51809024},  // g4.r2.b
-    {136, 1, 4284928},  // g4.a.c.k
-    {137, 1, 4301056},  // g4.a.c.b
-    {138, 1, 4301312},  // g4.b.k
-    {139, 1, 4317440},  // g4.b.b
-    {140, 1, 4317696},  // f3.a.c.k
-    {141, 1, 4333824},  // f3.a.c.b
-    {142, 1, 4334080},  // f3.b.k
-    {143, 1, 4350208},  // f3.b.b
-    {144, 1, 4350464},  // f2.a.c.k
-    {145, 1, 4366592},  // f2.a.c.b
-    {146, 1, 4366848},  // f2.b.k
-    {147, 1, 4382976},  // f2.b.b
-    {148, 1, 4383232},  // f1.a.c.k
-    {149, 1, 4399360},  // f1.a.c.b
-    {150, 1, 4399616},  // f1.b.k
-    {151, 1, 4415744},  // f1.b.b
-    {152, 1, 4416000},  // f0.a.c.k
-    {153, 1, 4432128},  // f0.a.c.b
-    {154, 1, 4432384},  // f0.b.k
-    {155, 1, 4448512},  // f0.b.b
-    {156, 0, 51809280},  // e0.a.c.k
-    {157, 1, 4448768},  // e0.a.c.b
-    {158, 0, 51825408},  // e0.b.k
-    {159, 1, 4449024},  // e0.b.b
-    {160, 1, 4449280},  // y.k
-    {161, 1, 4451072},  // y.b
-};
-
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
     const char *name;
@@ -3147,7 +2980,6 @@ static __global__ void __launch_bounds__(256) k_reduce_be7b2419(const float *p0,
         acc1 + v0.y + v1, acc2 + v0.z + v1, acc3 + v0.w + v1);
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct gcn {
     int ready;  // create went through
@@ -3339,6 +3171,7 @@ static int gemm_run(gcn *h, const gemm_size *g, const float *a, const float *b, 
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_l1_b_c_sum_product = {"l1.b.c.sum.product", 0, 0, 36, 64, 196, 64, 64,
     196, 196, 4096, 12544, 12544, 1.f};
 static const gemm_size gemm_l1_0_b_c_sum_product = {"l1.0.b.c.sum.product", 0, 0, 36, 64, 196, 64,
@@ -3418,7 +3251,6 @@ static int libraries_on(gcn *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
-    (void)branch;
     return 0;
 }
 
@@ -3571,13 +3403,177 @@ static int check_device(gcn *m) {
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 62911744ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 51841536ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const gcn_tensor *w = &gcn_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_stem_c_k,
+        v_stem_c_b,
+        v_l1_d_k,
+        v_l1_d_b,
+        v_l1_a_c_k,
+        v_l1_a_c_b,
+        v_l1_b_c_k,
+        v_l1_b_c_b,
+        v_l1_c_k,
+        v_l1_c_b,
+        v_l1_0_a_c_k,
+        v_l1_0_a_c_b,
+        v_l1_0_b_c_k,
+        v_l1_0_b_c_b,
+        v_l1_0_c_k,
+        v_l1_0_c_b,
+        v_l1_1_a_c_k,
+        v_l1_1_a_c_b,
+        v_l1_1_b_c_k,
+        v_l1_1_b_c_b,
+        v_l1_1_c_k,
+        v_l1_1_c_b,
+        v_l2_d_k,
+        v_l2_d_b,
+        v_l2_a_c_k,
+        v_l2_a_c_b,
+        v_l2_b_c_k,
+        v_l2_b_c_b,
+        v_l2_c_k,
+        v_l2_c_b,
+        v_l2_0_a_c_k,
+        v_l2_0_a_c_b,
+        v_l2_0_b_c_k,
+        v_l2_0_b_c_b,
+        v_l2_0_c_k,
+        v_l2_0_c_b,
+        v_l2_1_a_c_k,
+        v_l2_1_a_c_b,
+        v_l2_1_b_c_k,
+        v_l2_1_b_c_b,
+        v_l2_1_c_k,
+        v_l2_1_c_b,
+        v_l2_2_a_c_k,
+        v_l2_2_a_c_b,
+        v_l2_2_b_c_k,
+        v_l2_2_b_c_b,
+        v_l2_2_c_k,
+        v_l2_2_c_b,
+        v_l3_l1_c_k,
+        v_l3_l1_c_b,
+        v_l3_l2_c_k,
+        v_l3_l2_c_b,
+        v_l3_r1_c_k,
+        v_l3_r1_c_b,
+        v_l3_r2_c_k,
+        v_l3_r2_c_b,
+        v_l3_f_k,
+        v_l3_f_b,
+        v_l3_d_k,
+        v_l3_d_b,
+        v_l3_k1,
+        v_l3_k2,
+        v_l3_k3,
+        v_l3_k4,
+        v_l3_k5,
+        v_l3_b1,
+        v_l3_b2,
+        v_l3_b3,
+        v_l3_b4,
+        v_l3_b5,
+        v_l4_l1_c_k,
+        v_l4_l1_c_b,
+        v_l4_l2_c_k,
+        v_l4_l2_c_b,
+        v_l4_r1_c_k,
+        v_l4_r1_c_b,
+        v_l4_r2_c_k,
+        v_l4_r2_c_b,
+        v_l4_f_k,
+        v_l4_f_b,
+        v_l4_d_k,
+        v_l4_d_b,
+        v_l4_k1,
+        v_l4_k2,
+        v_l4_k3,
+        v_l4_k4,
+        v_l4_k5,
+        v_l4_b1,
+        v_l4_b2,
+        v_l4_b3,
+        v_l4_b4,
+        v_l4_b5,
+        v_g1_l1_k,
+        v_g1_l1_b,
+        v_g1_l2_k,
+        v_g1_l2_b,
+        v_g1_r1_k,
+        v_g1_r1_b,
+        v_g1_r2_k,
+        v_g1_r2_b,
+        v_g1_a_c_k,
+        v_g1_a_c_b,
+        v_g1_b_k,
+        v_g1_b_b,
+        v_g2_l1_k,
+        v_g2_l1_b,
+        v_g2_l2_k,
+        v_g2_l2_b,
+        v_g2_r1_k,
+        v_g2_r1_b,
+        v_g2_r2_k,
+        v_g2_r2_b,
+        v_g2_a_c_k,
+        v_g2_a_c_b,
+        v_g2_b_k,
+        v_g2_b_b,
+        v_g3_l1_k,
+        v_g3_l1_b,
+        v_g3_l2_k,
+        v_g3_l2_b,
+        v_g3_r1_k,
+        v_g3_r1_b,
+        v_g3_r2_k,
+        v_g3_r2_b,
+        v_g3_a_c_k,
+        v_g3_a_c_b,
+        v_g3_b_k,
+        v_g3_b_b,
+        v_g4_l1_k,
+        v_g4_l1_b,
+        v_g4_l2_k,
+        v_g4_l2_b,
+        v_g4_r1_k,
+        v_g4_r1_b,
+        v_g4_r2_k,
+        v_g4_r2_b,
+        v_g4_a_c_k,
+        v_g4_a_c_b,
+        v_g4_b_k,
+        v_g4_b_b,
+        v_f3_a_c_k,
+        v_f3_a_c_b,
+        v_f3_b_k,
+        v_f3_b_b,
+        v_f2_a_c_k,
+        v_f2_a_c_b,
+        v_f2_b_k,
+        v_f2_b_b,
+        v_f1_a_c_k,
+        v_f1_a_c_b,
+        v_f1_b_k,
+        v_f1_b_b,
+        v_f0_a_c_k,
+        v_f0_a_c_b,
+        v_f0_b_k,
+        v_f0_b_b,
+        v_e0_a_c_k,
+        v_e0_a_c_b,
+        v_e0_b_k,
+        v_e0_b_b,
+        v_y_k,
+        v_y_b,
+    };
+    const gcn_tensor *w = gcn_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
@@ -3602,7 +3598,6 @@ static int open_libraries(gcn *m) {
         if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
     }
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    (void)m;
     return 0;
 }
 

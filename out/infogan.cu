@@ -108,16 +108,6 @@ const infogan_info *infogan_describe(void);
 #define v_r4 ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 1, 0},  // k1
-    {1, 1, 1634304},  // k2
-    {2, 1, 8974336},  // k3
-    {3, 1, 11071488},  // k4
-    {4, 1, 11595776},  // k5
-};
-
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
     const char *name;
@@ -288,7 +278,6 @@ static __global__ void __launch_bounds__(32) k_reduce_cacdb708(const float *p0,
         y[i1 * 1024 + i2 * 32 + i3] = tanhf(acc);
     }
 }
-
 
 // ---- state --------------------------------------------------------------------------------------
 struct infogan {
@@ -534,13 +523,20 @@ static int check_device(infogan *m) {
 
 static int upload(infogan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 11608064ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const infogan_tensor *w = &infogan_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_k1,
+        v_k2,
+        v_k3,
+        v_k4,
+        v_k5,
+    };
+    const infogan_tensor *w = infogan_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
@@ -564,7 +560,6 @@ static int open_libraries(infogan *m) {
         m->conv[i].shared = k < i;
         if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
     }
-    (void)m;
     return 0;
 }
 

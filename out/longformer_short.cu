@@ -108,18 +108,6 @@ const longformer_short_info *longformer_short_describe(void);
 #define v_g_sum ARENA(35651584)
 #define v_workspace ARENA_OF(char, 0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 0, 0},  // wq
-    {1, 0, 1048576},  // wk
-    {2, 0, 2097152},  // wv
-    {3, 1, 0},  // w1
-    {4, 1, 1048576},  // b1
-    {5, 1, 1050624},  // w2
-    {6, 1, 2099200},  // b2
-};
-
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
 // ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every
@@ -378,7 +366,6 @@ static __global__ void __launch_bounds__(256) k_map_64926a06(const float *p0,
         relu(v0.y + v1.y) + v2.y, relu(v0.z + v1.z) + v2.z, relu(v0.w + v1.w) + v2.w);
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct longformer_short {
     int ready;  // create went through
@@ -466,6 +453,7 @@ static int gemm_run(longformer_short *h, const gemm_size *g, const float *a, con
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_v_merged = {"v.merged", 0, 1, 1, 1024, 1536, 512, 512, 512, 1536, 0, 0,
     0, 1.f};
 static const gemm_size gemm_g_sum = {"g.sum", 0, 0, 1, 1024, 512, 512, 512, 512, 512, 0, 0, 0, 1.f};
@@ -592,7 +580,6 @@ static int libraries_on(longformer_short *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
     m->lt_stream = stream;
-    (void)branch;
     return 0;
 }
 
@@ -650,13 +637,22 @@ static int check_device(longformer_short *m) {
 static int upload(longformer_short *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 5246976ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 3145728ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const longformer_short_tensor *w = &longformer_short_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_wq,
+        v_wk,
+        v_wv,
+        v_w1,
+        v_b1,
+        v_w2,
+        v_b2,
+    };
+    const longformer_short_tensor *w = longformer_short_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
@@ -681,7 +677,6 @@ static int open_libraries(longformer_short *m) {
         m->matmul[i].shared = k < i;
         if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
     }
-    (void)m;
     return 0;
 }
 

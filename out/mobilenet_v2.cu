@@ -618,273 +618,6 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_f ARENA(250880)
 #define v_workspace ARENA_OF(char, 0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 1, 0},  // fc
-    {1, 1, 5120000},  // bias
-    {2, 0, 0},  // stem.n.k
-    {3, 0, 3584},  // stem.n.scale
-    {4, 0, 3840},  // stem.n.bias
-    {5, 0, 4096},  // stem.n.mean
-    {6, 0, 4352},  // stem.n.var
-    {7, 0, 4608},  // b1.d.n.k
-    {8, 0, 5888},  // b1.d.n.scale
-    {9, 0, 6144},  // b1.d.n.bias
-    {10, 0, 6400},  // b1.d.n.mean
-    {11, 0, 6656},  // b1.d.n.var
-    {12, 0, 6912},  // b1.k
-    {13, 0, 8960},  // b1.scale
-    {14, 0, 9216},  // b1.bias
-    {15, 0, 9472},  // b1.mean
-    {16, 0, 9728},  // b1.var
-    {17, 0, 9984},  // b2.h.e.n.k
-    {18, 0, 16128},  // b2.h.e.n.scale
-    {19, 0, 16640},  // b2.h.e.n.bias
-    {20, 0, 17152},  // b2.h.e.n.mean
-    {21, 0, 17664},  // b2.h.e.n.var
-    {22, 0, 18176},  // b2.h.d.n.k
-    {23, 0, 21760},  // b2.h.d.n.scale
-    {24, 0, 22272},  // b2.h.d.n.bias
-    {25, 0, 22784},  // b2.h.d.n.mean
-    {26, 0, 23296},  // b2.h.d.n.var
-    {27, 0, 23808},  // b2.h.k
-    {28, 0, 33024},  // b2.h.scale
-    {29, 0, 33280},  // b2.h.bias
-    {30, 0, 33536},  // b2.h.mean
-    {31, 0, 33792},  // b2.h.var
-    {32, 0, 34048},  // b2.b.0.e.n.k
-    {33, 0, 47872},  // b2.b.0.e.n.scale
-    {34, 0, 48640},  // b2.b.0.e.n.bias
-    {35, 0, 49408},  // b2.b.0.e.n.mean
-    {36, 0, 50176},  // b2.b.0.e.n.var
-    {37, 0, 50944},  // b2.b.0.d.n.k
-    {38, 0, 56320},  // b2.b.0.d.n.scale
-    {39, 0, 57088},  // b2.b.0.d.n.bias
-    {40, 0, 57856},  // b2.b.0.d.n.mean
-    {41, 0, 58624},  // b2.b.0.d.n.var
-    {42, 0, 59392},  // b2.b.0.k
-    {43, 0, 73216},  // b2.b.0.scale
-    {44, 0, 73472},  // b2.b.0.bias
-    {45, 0, 73728},  // b2.b.0.mean
-    {46, 0, 73984},  // b2.b.0.var
-    {47, 0, 74240},  // b3.h.e.n.k
-    {48, 0, 88064},  // b3.h.e.n.scale
-    {49, 0, 88832},  // b3.h.e.n.bias
-    {50, 0, 89600},  // b3.h.e.n.mean
-    {51, 0, 90368},  // b3.h.e.n.var
-    {52, 0, 91136},  // b3.h.d.n.k
-    {53, 0, 96512},  // b3.h.d.n.scale
-    {54, 0, 97280},  // b3.h.d.n.bias
-    {55, 0, 98048},  // b3.h.d.n.mean
-    {56, 0, 98816},  // b3.h.d.n.var
-    {57, 0, 99584},  // b3.h.k
-    {58, 0, 118016},  // b3.h.scale
-    {59, 0, 118272},  // b3.h.bias
-    {60, 0, 118528},  // b3.h.mean
-    {61, 0, 118784},  // b3.h.var
-    {62, 0, 119040},  // b3.b.0.e.n.k
-    {63, 0, 143616},  // b3.b.0.e.n.scale
-    {64, 0, 144384},  // b3.b.0.e.n.bias
-    {65, 0, 145152},  // b3.b.0.e.n.mean
-    {66, 0, 145920},  // b3.b.0.e.n.var
-    {67, 0, 146688},  // b3.b.0.d.n.k
-    {68, 0, 153600},  // b3.b.0.d.n.scale
-    {69, 0, 154368},  // b3.b.0.d.n.bias
-    {70, 0, 155136},  // b3.b.0.d.n.mean
-    {71, 0, 155904},  // b3.b.0.d.n.var
-    {72, 0, 156672},  // b3.b.0.k
-    {73, 0, 181248},  // b3.b.0.scale
-    {74, 0, 181504},  // b3.b.0.bias
-    {75, 0, 181760},  // b3.b.0.mean
-    {76, 0, 182016},  // b3.b.0.var
-    {77, 0, 182272},  // b3.b.1.e.n.k
-    {78, 0, 206848},  // b3.b.1.e.n.scale
-    {79, 0, 207616},  // b3.b.1.e.n.bias
-    {80, 0, 208384},  // b3.b.1.e.n.mean
-    {81, 0, 209152},  // b3.b.1.e.n.var
-    {82, 0, 209920},  // b3.b.1.d.n.k
-    {83, 0, 216832},  // b3.b.1.d.n.scale
-    {84, 0, 217600},  // b3.b.1.d.n.bias
-    {85, 0, 218368},  // b3.b.1.d.n.mean
-    {86, 0, 219136},  // b3.b.1.d.n.var
-    {87, 0, 219904},  // b3.b.1.k
-    {88, 0, 244480},  // b3.b.1.scale
-    {89, 0, 244736},  // b3.b.1.bias
-    {90, 0, 244992},  // b3.b.1.mean
-    {91, 0, 245248},  // b3.b.1.var
-    {92, 0, 245504},  // b4.h.e.n.k
-    {93, 0, 270080},  // b4.h.e.n.scale
-    {94, 0, 270848},  // b4.h.e.n.bias
-    {95, 0, 271616},  // b4.h.e.n.mean
-    {96, 0, 272384},  // b4.h.e.n.var
-    {97, 0, 273152},  // b4.h.d.n.k
-    {98, 0, 280064},  // b4.h.d.n.scale
-    {99, 0, 280832},  // b4.h.d.n.bias
-    {100, 0, 281600},  // b4.h.d.n.mean
-    {101, 0, 282368},  // b4.h.d.n.var
-    {102, 0, 283136},  // b4.h.k
-    {103, 0, 332288},  // b4.h.scale
-    {104, 0, 332544},  // b4.h.bias
-    {105, 0, 332800},  // b4.h.mean
-    {106, 0, 333056},  // b4.h.var
-    {107, 0, 333312},  // b4.b.0.e.n.k
-    {108, 0, 431616},  // b4.b.0.e.n.scale
-    {109, 0, 433152},  // b4.b.0.e.n.bias
-    {110, 0, 434688},  // b4.b.0.e.n.mean
-    {111, 0, 436224},  // b4.b.0.e.n.var
-    {112, 0, 437760},  // b4.b.0.d.n.k
-    {113, 0, 451584},  // b4.b.0.d.n.scale
-    {114, 0, 453120},  // b4.b.0.d.n.bias
-    {115, 0, 454656},  // b4.b.0.d.n.mean
-    {116, 0, 456192},  // b4.b.0.d.n.var
-    {117, 0, 457728},  // b4.b.0.k
-    {118, 0, 556032},  // b4.b.0.scale
-    {119, 0, 556288},  // b4.b.0.bias
-    {120, 0, 556544},  // b4.b.0.mean
-    {121, 0, 556800},  // b4.b.0.var
-    {122, 0, 557056},  // b4.b.1.e.n.k
-    {123, 0, 655360},  // b4.b.1.e.n.scale
-    {124, 0, 656896},  // b4.b.1.e.n.bias
-    {125, 0, 658432},  // b4.b.1.e.n.mean
-    {126, 0, 659968},  // b4.b.1.e.n.var
-    {127, 0, 661504},  // b4.b.1.d.n.k
-    {128, 0, 675328},  // b4.b.1.d.n.scale
-    {129, 0, 676864},  // b4.b.1.d.n.bias
-    {130, 0, 678400},  // b4.b.1.d.n.mean
-    {131, 0, 679936},  // b4.b.1.d.n.var
-    {132, 0, 681472},  // b4.b.1.k
-    {133, 0, 779776},  // b4.b.1.scale
-    {134, 0, 780032},  // b4.b.1.bias
-    {135, 0, 780288},  // b4.b.1.mean
-    {136, 0, 780544},  // b4.b.1.var
-    {137, 0, 780800},  // b4.b.2.e.n.k
-    {138, 0, 879104},  // b4.b.2.e.n.scale
-    {139, 0, 880640},  // b4.b.2.e.n.bias
-    {140, 0, 882176},  // b4.b.2.e.n.mean
-    {141, 0, 883712},  // b4.b.2.e.n.var
-    {142, 0, 885248},  // b4.b.2.d.n.k
-    {143, 0, 899072},  // b4.b.2.d.n.scale
-    {144, 0, 900608},  // b4.b.2.d.n.bias
-    {145, 0, 902144},  // b4.b.2.d.n.mean
-    {146, 0, 903680},  // b4.b.2.d.n.var
-    {147, 0, 905216},  // b4.b.2.k
-    {148, 0, 1003520},  // b4.b.2.scale
-    {149, 0, 1003776},  // b4.b.2.bias
-    {150, 0, 1004032},  // b4.b.2.mean
-    {151, 0, 1004288},  // b4.b.2.var
-    {152, 0, 1004544},  // b5.h.e.n.k
-    {153, 0, 1102848},  // b5.h.e.n.scale
-    {154, 0, 1104384},  // b5.h.e.n.bias
-    {155, 0, 1105920},  // b5.h.e.n.mean
-    {156, 0, 1107456},  // b5.h.e.n.var
-    {157, 0, 1108992},  // b5.h.d.n.k
-    {158, 0, 1122816},  // b5.h.d.n.scale
-    {159, 0, 1124352},  // b5.h.d.n.bias
-    {160, 0, 1125888},  // b5.h.d.n.mean
-    {161, 0, 1127424},  // b5.h.d.n.var
-    {162, 0, 1128960},  // b5.h.k
-    {163, 0, 1276416},  // b5.h.scale
-    {164, 0, 1276928},  // b5.h.bias
-    {165, 0, 1277440},  // b5.h.mean
-    {166, 0, 1277952},  // b5.h.var
-    {167, 0, 1278464},  // b5.b.0.e.n.k
-    {168, 0, 1499648},  // b5.b.0.e.n.scale
-    {169, 0, 1501952},  // b5.b.0.e.n.bias
-    {170, 0, 1504256},  // b5.b.0.e.n.mean
-    {171, 0, 1506560},  // b5.b.0.e.n.var
-    {172, 0, 1508864},  // b5.b.0.d.n.k
-    {173, 0, 1529600},  // b5.b.0.d.n.scale
-    {174, 0, 1531904},  // b5.b.0.d.n.bias
-    {175, 0, 1534208},  // b5.b.0.d.n.mean
-    {176, 0, 1536512},  // b5.b.0.d.n.var
-    {177, 0, 1538816},  // b5.b.0.k
-    {178, 0, 1760000},  // b5.b.0.scale
-    {179, 0, 1760512},  // b5.b.0.bias
-    {180, 0, 1761024},  // b5.b.0.mean
-    {181, 0, 1761536},  // b5.b.0.var
-    {182, 0, 1762048},  // b5.b.1.e.n.k
-    {183, 0, 1983232},  // b5.b.1.e.n.scale
-    {184, 0, 1985536},  // b5.b.1.e.n.bias
-    {185, 0, 1987840},  // b5.b.1.e.n.mean
-    {186, 0, 1990144},  // b5.b.1.e.n.var
-    {187, 0, 1992448},  // b5.b.1.d.n.k
-    {188, 0, 2013184},  // b5.b.1.d.n.scale
-    {189, 0, 2015488},  // b5.b.1.d.n.bias
-    {190, 0, 2017792},  // b5.b.1.d.n.mean
-    {191, 0, 2020096},  // b5.b.1.d.n.var
-    {192, 0, 2022400},  // b5.b.1.k
-    {193, 0, 2243584},  // b5.b.1.scale
-    {194, 0, 2244096},  // b5.b.1.bias
-    {195, 0, 2244608},  // b5.b.1.mean
-    {196, 0, 2245120},  // b5.b.1.var
-    {197, 0, 2245632},  // b6.h.e.n.k
-    {198, 0, 2466816},  // b6.h.e.n.scale
-    {199, 0, 2469120},  // b6.h.e.n.bias
-    {200, 0, 2471424},  // b6.h.e.n.mean
-    {201, 0, 2473728},  // b6.h.e.n.var
-    {202, 0, 2476032},  // b6.h.d.n.k
-    {203, 0, 2496768},  // b6.h.d.n.scale
-    {204, 0, 2499072},  // b6.h.d.n.bias
-    {205, 0, 2501376},  // b6.h.d.n.mean
-    {206, 0, 2503680},  // b6.h.d.n.var
-    {207, 0, 2505984},  // b6.h.k
-    {208, 0, 2874624},  // b6.h.scale
-    {209, 0, 2875392},  // b6.h.bias
-    {210, 0, 2876160},  // b6.h.mean
-    {211, 0, 2876928},  // b6.h.var
-    {212, 0, 2877696},  // b6.b.0.e.n.k
-    {213, 0, 3492096},  // b6.b.0.e.n.scale
-    {214, 0, 3495936},  // b6.b.0.e.n.bias
-    {215, 0, 3499776},  // b6.b.0.e.n.mean
-    {216, 0, 3503616},  // b6.b.0.e.n.var
-    {217, 0, 3507456},  // b6.b.0.d.n.k
-    {218, 0, 3542016},  // b6.b.0.d.n.scale
-    {219, 0, 3545856},  // b6.b.0.d.n.bias
-    {220, 0, 3549696},  // b6.b.0.d.n.mean
-    {221, 0, 3553536},  // b6.b.0.d.n.var
-    {222, 0, 3557376},  // b6.b.0.k
-    {223, 0, 4171776},  // b6.b.0.scale
-    {224, 0, 4172544},  // b6.b.0.bias
-    {225, 0, 4173312},  // b6.b.0.mean
-    {226, 0, 4174080},  // b6.b.0.var
-    {227, 0, 4174848},  // b6.b.1.e.n.k
-    {228, 0, 4789248},  // b6.b.1.e.n.scale
-    {229, 0, 4793088},  // b6.b.1.e.n.bias
-    {230, 0, 4796928},  // b6.b.1.e.n.mean
-    {231, 0, 4800768},  // b6.b.1.e.n.var
-    {232, 0, 4804608},  // b6.b.1.d.n.k
-    {233, 0, 4839168},  // b6.b.1.d.n.scale
-    {234, 0, 4843008},  // b6.b.1.d.n.bias
-    {235, 0, 4846848},  // b6.b.1.d.n.mean
-    {236, 0, 4850688},  // b6.b.1.d.n.var
-    {237, 0, 4854528},  // b6.b.1.k
-    {238, 0, 5468928},  // b6.b.1.scale
-    {239, 0, 5469696},  // b6.b.1.bias
-    {240, 0, 5470464},  // b6.b.1.mean
-    {241, 0, 5471232},  // b6.b.1.var
-    {242, 0, 5472000},  // b7.e.n.k
-    {243, 0, 6086400},  // b7.e.n.scale
-    {244, 0, 6090240},  // b7.e.n.bias
-    {245, 0, 6094080},  // b7.e.n.mean
-    {246, 0, 6097920},  // b7.e.n.var
-    {247, 0, 6101760},  // b7.d.n.k
-    {248, 0, 6136320},  // b7.d.n.scale
-    {249, 0, 6140160},  // b7.d.n.bias
-    {250, 0, 6144000},  // b7.d.n.mean
-    {251, 0, 6147840},  // b7.d.n.var
-    {252, 0, 6151680},  // b7.k
-    {253, 0, 7380480},  // b7.scale
-    {254, 0, 7381760},  // b7.bias
-    {255, 0, 7383040},  // b7.mean
-    {256, 0, 7384320},  // b7.var
-    {257, 0, 7385600},  // head.n.k
-    {258, 0, 9024000},  // head.n.scale
-    {259, 0, 9029120},  // head.n.bias
-    {260, 0, 9034240},  // head.n.mean
-    {261, 0, 9039360},  // head.n.var
-};
-
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
     const char *name;
@@ -2691,7 +2424,6 @@ static __global__ void __launch_bounds__(256) k_reduce_e3119e86(const float *__r
     }
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct mobilenet_v2 {
     int ready;  // create went through
@@ -2884,6 +2616,7 @@ static int gemm_run(mobilenet_v2 *h, const gemm_size *g, const float *a, const f
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_head_n_c_parts = {"head.n.c.parts", 0, 0, 5, 1280, 49, 64, 320, 49, 49,
     64, 3136, 62720, 1.f};
 
@@ -2895,7 +2628,6 @@ static int libraries_on(mobilenet_v2 *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 3459072));
-    (void)branch;
     return 0;
 }
 
@@ -3311,13 +3043,277 @@ static int check_device(mobilenet_v2 *m) {
 static int upload(mobilenet_v2 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 13955072ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 9115648ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const mobilenet_v2_tensor *w = &mobilenet_v2_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_fc,
+        v_bias,
+        v_stem_n_k,
+        v_stem_n_scale,
+        v_stem_n_bias,
+        v_stem_n_mean,
+        v_stem_n_var,
+        v_b1_d_n_k,
+        v_b1_d_n_scale,
+        v_b1_d_n_bias,
+        v_b1_d_n_mean,
+        v_b1_d_n_var,
+        v_b1_k,
+        v_b1_scale,
+        v_b1_bias,
+        v_b1_mean,
+        v_b1_var,
+        v_b2_h_e_n_k,
+        v_b2_h_e_n_scale,
+        v_b2_h_e_n_bias,
+        v_b2_h_e_n_mean,
+        v_b2_h_e_n_var,
+        v_b2_h_d_n_k,
+        v_b2_h_d_n_scale,
+        v_b2_h_d_n_bias,
+        v_b2_h_d_n_mean,
+        v_b2_h_d_n_var,
+        v_b2_h_k,
+        v_b2_h_scale,
+        v_b2_h_bias,
+        v_b2_h_mean,
+        v_b2_h_var,
+        v_b2_b_0_e_n_k,
+        v_b2_b_0_e_n_scale,
+        v_b2_b_0_e_n_bias,
+        v_b2_b_0_e_n_mean,
+        v_b2_b_0_e_n_var,
+        v_b2_b_0_d_n_k,
+        v_b2_b_0_d_n_scale,
+        v_b2_b_0_d_n_bias,
+        v_b2_b_0_d_n_mean,
+        v_b2_b_0_d_n_var,
+        v_b2_b_0_k,
+        v_b2_b_0_scale,
+        v_b2_b_0_bias,
+        v_b2_b_0_mean,
+        v_b2_b_0_var,
+        v_b3_h_e_n_k,
+        v_b3_h_e_n_scale,
+        v_b3_h_e_n_bias,
+        v_b3_h_e_n_mean,
+        v_b3_h_e_n_var,
+        v_b3_h_d_n_k,
+        v_b3_h_d_n_scale,
+        v_b3_h_d_n_bias,
+        v_b3_h_d_n_mean,
+        v_b3_h_d_n_var,
+        v_b3_h_k,
+        v_b3_h_scale,
+        v_b3_h_bias,
+        v_b3_h_mean,
+        v_b3_h_var,
+        v_b3_b_0_e_n_k,
+        v_b3_b_0_e_n_scale,
+        v_b3_b_0_e_n_bias,
+        v_b3_b_0_e_n_mean,
+        v_b3_b_0_e_n_var,
+        v_b3_b_0_d_n_k,
+        v_b3_b_0_d_n_scale,
+        v_b3_b_0_d_n_bias,
+        v_b3_b_0_d_n_mean,
+        v_b3_b_0_d_n_var,
+        v_b3_b_0_k,
+        v_b3_b_0_scale,
+        v_b3_b_0_bias,
+        v_b3_b_0_mean,
+        v_b3_b_0_var,
+        v_b3_b_1_e_n_k,
+        v_b3_b_1_e_n_scale,
+        v_b3_b_1_e_n_bias,
+        v_b3_b_1_e_n_mean,
+        v_b3_b_1_e_n_var,
+        v_b3_b_1_d_n_k,
+        v_b3_b_1_d_n_scale,
+        v_b3_b_1_d_n_bias,
+        v_b3_b_1_d_n_mean,
+        v_b3_b_1_d_n_var,
+        v_b3_b_1_k,
+        v_b3_b_1_scale,
+        v_b3_b_1_bias,
+        v_b3_b_1_mean,
+        v_b3_b_1_var,
+        v_b4_h_e_n_k,
+        v_b4_h_e_n_scale,
+        v_b4_h_e_n_bias,
+        v_b4_h_e_n_mean,
+        v_b4_h_e_n_var,
+        v_b4_h_d_n_k,
+        v_b4_h_d_n_scale,
+        v_b4_h_d_n_bias,
+        v_b4_h_d_n_mean,
+        v_b4_h_d_n_var,
+        v_b4_h_k,
+        v_b4_h_scale,
+        v_b4_h_bias,
+        v_b4_h_mean,
+        v_b4_h_var,
+        v_b4_b_0_e_n_k,
+        v_b4_b_0_e_n_scale,
+        v_b4_b_0_e_n_bias,
+        v_b4_b_0_e_n_mean,
+        v_b4_b_0_e_n_var,
+        v_b4_b_0_d_n_k,
+        v_b4_b_0_d_n_scale,
+        v_b4_b_0_d_n_bias,
+        v_b4_b_0_d_n_mean,
+        v_b4_b_0_d_n_var,
+        v_b4_b_0_k,
+        v_b4_b_0_scale,
+        v_b4_b_0_bias,
+        v_b4_b_0_mean,
+        v_b4_b_0_var,
+        v_b4_b_1_e_n_k,
+        v_b4_b_1_e_n_scale,
+        v_b4_b_1_e_n_bias,
+        v_b4_b_1_e_n_mean,
+        v_b4_b_1_e_n_var,
+        v_b4_b_1_d_n_k,
+        v_b4_b_1_d_n_scale,
+        v_b4_b_1_d_n_bias,
+        v_b4_b_1_d_n_mean,
+        v_b4_b_1_d_n_var,
+        v_b4_b_1_k,
+        v_b4_b_1_scale,
+        v_b4_b_1_bias,
+        v_b4_b_1_mean,
+        v_b4_b_1_var,
+        v_b4_b_2_e_n_k,
+        v_b4_b_2_e_n_scale,
+        v_b4_b_2_e_n_bias,
+        v_b4_b_2_e_n_mean,
+        v_b4_b_2_e_n_var,
+        v_b4_b_2_d_n_k,
+        v_b4_b_2_d_n_scale,
+        v_b4_b_2_d_n_bias,
+        v_b4_b_2_d_n_mean,
+        v_b4_b_2_d_n_var,
+        v_b4_b_2_k,
+        v_b4_b_2_scale,
+        v_b4_b_2_bias,
+        v_b4_b_2_mean,
+        v_b4_b_2_var,
+        v_b5_h_e_n_k,
+        v_b5_h_e_n_scale,
+        v_b5_h_e_n_bias,
+        v_b5_h_e_n_mean,
+        v_b5_h_e_n_var,
+        v_b5_h_d_n_k,
+        v_b5_h_d_n_scale,
+        v_b5_h_d_n_bias,
+        v_b5_h_d_n_mean,
+        v_b5_h_d_n_var,
+        v_b5_h_k,
+        v_b5_h_scale,
+        v_b5_h_bias,
+        v_b5_h_mean,
+        v_b5_h_var,
+        v_b5_b_0_e_n_k,
+        v_b5_b_0_e_n_scale,
+        v_b5_b_0_e_n_bias,
+        v_b5_b_0_e_n_mean,
+        v_b5_b_0_e_n_var,
+        v_b5_b_0_d_n_k,
+        v_b5_b_0_d_n_scale,
+        v_b5_b_0_d_n_bias,
+        v_b5_b_0_d_n_mean,
+        v_b5_b_0_d_n_var,
+        v_b5_b_0_k,
+        v_b5_b_0_scale,
+        v_b5_b_0_bias,
+        v_b5_b_0_mean,
+        v_b5_b_0_var,
+        v_b5_b_1_e_n_k,
+        v_b5_b_1_e_n_scale,
+        v_b5_b_1_e_n_bias,
+        v_b5_b_1_e_n_mean,
+        v_b5_b_1_e_n_var,
+        v_b5_b_1_d_n_k,
+        v_b5_b_1_d_n_scale,
+        v_b5_b_1_d_n_bias,
+        v_b5_b_1_d_n_mean,
+        v_b5_b_1_d_n_var,
+        v_b5_b_1_k,
+        v_b5_b_1_scale,
+        v_b5_b_1_bias,
+        v_b5_b_1_mean,
+        v_b5_b_1_var,
+        v_b6_h_e_n_k,
+        v_b6_h_e_n_scale,
+        v_b6_h_e_n_bias,
+        v_b6_h_e_n_mean,
+        v_b6_h_e_n_var,
+        v_b6_h_d_n_k,
+        v_b6_h_d_n_scale,
+        v_b6_h_d_n_bias,
+        v_b6_h_d_n_mean,
+        v_b6_h_d_n_var,
+        v_b6_h_k,
+        v_b6_h_scale,
+        v_b6_h_bias,
+        v_b6_h_mean,
+        v_b6_h_var,
+        v_b6_b_0_e_n_k,
+        v_b6_b_0_e_n_scale,
+        v_b6_b_0_e_n_bias,
+        v_b6_b_0_e_n_mean,
+        v_b6_b_0_e_n_var,
+        v_b6_b_0_d_n_k,
+        v_b6_b_0_d_n_scale,
+        v_b6_b_0_d_n_bias,
+        v_b6_b_0_d_n_mean,
+        v_b6_b_0_d_n_var,
+        v_b6_b_0_k,
+        v_b6_b_0_scale,
+        v_b6_b_0_bias,
+        v_b6_b_0_mean,
+        v_b6_b_0_var,
+        v_b6_b_1_e_n_k,
+        v_b6_b_1_e_n_scale,
+        v_b6_b_1_e_n_bias,
+        v_b6_b_1_e_n_mean,
+        v_b6_b_1_e_n_var,
+        v_b6_b_1_d_n_k,
+        v_b6_b_1_d_n_scale,
+        v_b6_b_1_d_n_bias,
+        v_b6_b_1_d_n_mean,
+        v_b6_b_1_d_n_var,
+        v_b6_b_1_k,
+        v_b6_b_1_scale,
+        v_b6_b_1_bias,
+        v_b6_b_1_mean,
+        v_b6_b_1_var,
+        v_b7_e_n_k,
+        v_b7_e_n_scale,
+        v_b7_e_n_bias,
+        v_b7_e_n_mean,
+        v_b7_e_n_var,
+        v_b7_d_n_k,
+        v_b7_d_n_scale,
+        v_b7_d_n_bias,
+        v_b7_d_n_mean,
+        v_b7_d_n_var,
+        v_b7_k,
+        v_b7_scale,
+        v_b7_bias,
+        v_b7_mean,
+        v_b7_var,
+        v_head_n_k,
+        v_head_n_scale,
+        v_head_n_bias,
+        v_head_n_mean,
+        v_head_n_var,
+    };
+    const mobilenet_v2_tensor *w = mobilenet_v2_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
@@ -3342,7 +3338,6 @@ static int open_libraries(mobilenet_v2 *m) {
         if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
     }
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    (void)m;
     return 0;
 }
 

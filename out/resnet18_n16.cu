@@ -361,113 +361,6 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_h_a_c_part ARENA(33554432)
 #define v_workspace ARENA_OF(char, 0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 1, 0},  // fc
-    {1, 1, 2048000},  // bias
-    {2, 0, 0},  // stem.k
-    {3, 0, 37632},  // stem.scale
-    {4, 0, 37888},  // stem.bias
-    {5, 0, 38144},  // stem.mean
-    {6, 0, 38400},  // stem.var
-    {7, 0, 38656},  // l1.a.a.k
-    {8, 0, 186112},  // l1.a.a.scale
-    {9, 0, 186368},  // l1.a.a.bias
-    {10, 0, 186624},  // l1.a.a.mean
-    {11, 0, 186880},  // l1.a.a.var
-    {12, 0, 187136},  // l1.a.b.k
-    {13, 0, 334592},  // l1.a.b.scale
-    {14, 0, 334848},  // l1.a.b.bias
-    {15, 0, 335104},  // l1.a.b.mean
-    {16, 0, 335360},  // l1.a.b.var
-    {17, 0, 335616},  // l1.b.a.k
-    {18, 0, 483072},  // l1.b.a.scale
-    {19, 0, 483328},  // l1.b.a.bias
-    {20, 0, 483584},  // l1.b.a.mean
-    {21, 0, 483840},  // l1.b.a.var
-    {22, 0, 484096},  // l1.b.b.k
-    {23, 0, 631552},  // l1.b.b.scale
-    {24, 0, 631808},  // l1.b.b.bias
-    {25, 0, 632064},  // l1.b.b.mean
-    {26, 0, 632320},  // l1.b.b.var
-    {27, 0, 632576},  // l2.d.k
-    {28, 0, 665344},  // l2.d.scale
-    {29, 0, 665856},  // l2.d.bias
-    {30, 0, 666368},  // l2.d.mean
-    {31, 0, 666880},  // l2.d.var
-    {32, 0, 667392},  // l2.h.a.k
-    {33, 0, 962304},  // l2.h.a.scale
-    {34, 0, 962816},  // l2.h.a.bias
-    {35, 0, 963328},  // l2.h.a.mean
-    {36, 0, 963840},  // l2.h.a.var
-    {37, 0, 964352},  // l2.h.b.k
-    {38, 0, 1554176},  // l2.h.b.scale
-    {39, 0, 1554688},  // l2.h.b.bias
-    {40, 0, 1555200},  // l2.h.b.mean
-    {41, 0, 1555712},  // l2.h.b.var
-    {42, 0, 1556224},  // l2.a.k
-    {43, 0, 2146048},  // l2.a.scale
-    {44, 0, 2146560},  // l2.a.bias
-    {45, 0, 2147072},  // l2.a.mean
-    {46, 0, 2147584},  // l2.a.var
-    {47, 0, 2148096},  // l2.b.k
-    {48, 0, 2737920},  // l2.b.scale
-    {49, 0, 2738432},  // l2.b.bias
-    {50, 0, 2738944},  // l2.b.mean
-    {51, 0, 2739456},  // l2.b.var
-    {52, 0, 2739968},  // l3.d.k
-    {53, 0, 2871040},  // l3.d.scale
-    {54, 0, 2872064},  // l3.d.bias
-    {55, 0, 2873088},  // l3.d.mean
-    {56, 0, 2874112},  // l3.d.var
-    {57, 0, 2875136},  // l3.h.a.k
-    {58, 0, 4054784},  // l3.h.a.scale
-    {59, 0, 4055808},  // l3.h.a.bias
-    {60, 0, 4056832},  // l3.h.a.mean
-    {61, 0, 4057856},  // l3.h.a.var
-    {62, 0, 4058880},  // l3.h.b.k
-    {63, 0, 6418176},  // l3.h.b.scale
-    {64, 0, 6419200},  // l3.h.b.bias
-    {65, 0, 6420224},  // l3.h.b.mean
-    {66, 0, 6421248},  // l3.h.b.var
-    {67, 0, 6422272},  // l3.a.k
-    {68, 0, 8781568},  // l3.a.scale
-    {69, 0, 8782592},  // l3.a.bias
-    {70, 0, 8783616},  // l3.a.mean
-    {71, 0, 8784640},  // l3.a.var
-    {72, 0, 8785664},  // l3.b.k
-    {73, 0, 11144960},  // l3.b.scale
-    {74, 0, 11145984},  // l3.b.bias
-    {75, 0, 11147008},  // l3.b.mean
-    {76, 0, 11148032},  // l3.b.var
-    {77, 0, 11149056},  // l4.d.k
-    {78, 0, 11673344},  // l4.d.scale
-    {79, 0, 11675392},  // l4.d.bias
-    {80, 0, 11677440},  // l4.d.mean
-    {81, 0, 11679488},  // l4.d.var
-    {82, 0, 11681536},  // l4.h.a.k
-    {83, 0, 16400128},  // l4.h.a.scale
-    {84, 0, 16402176},  // l4.h.a.bias
-    {85, 0, 16404224},  // l4.h.a.mean
-    {86, 0, 16406272},  // l4.h.a.var
-    {87, 0, 16408320},  // l4.h.b.k
-    {88, 0, 25845504},  // l4.h.b.scale
-    {89, 0, 25847552},  // l4.h.b.bias
-    {90, 0, 25849600},  // l4.h.b.mean
-    {91, 0, 25851648},  // l4.h.b.var
-    {92, 0, 25853696},  // l4.a.k
-    {93, 0, 35290880},  // l4.a.scale
-    {94, 0, 35292928},  // l4.a.bias
-    {95, 0, 35294976},  // l4.a.mean
-    {96, 0, 35297024},  // l4.a.var
-    {97, 0, 35299072},  // l4.b.k
-    {98, 0, 44736256},  // l4.b.scale
-    {99, 0, 44738304},  // l4.b.bias
-    {100, 0, 44740352},  // l4.b.mean
-    {101, 0, 44742400},  // l4.b.var
-};
-
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
     const char *name;
@@ -2411,7 +2304,6 @@ static __global__ void __launch_bounds__(128) k_reduce_665d89f6(const float *p0,
     }
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct resnet18_n16 {
     int ready;  // create went through
@@ -2607,6 +2499,7 @@ static int gemm_run(resnet18_n16 *h, const gemm_size *g, const float *a, const f
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_l1_a_a_c_product = {"l1.a.a.c.product", 0, 0, 36, 64, 3136, 64, 64,
     3136, 3136, 4096, 200704, 200704, 1.f};
 static const gemm_size gemm_l1_a_b_c_product = {"l1.a.b.c.product", 0, 0, 36, 64, 3136, 64, 64,
@@ -2761,7 +2654,6 @@ static int libraries_on(resnet18_n16 *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
     m->lt_stream = stream;
-    (void)branch;
     return 0;
 }
 
@@ -3001,13 +2893,117 @@ static int check_device(resnet18_n16 *m) {
 static int upload(resnet18_n16 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 160768000ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 82512384ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const resnet18_n16_tensor *w = &resnet18_n16_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_fc,
+        v_bias,
+        v_stem_k,
+        v_stem_scale,
+        v_stem_bias,
+        v_stem_mean,
+        v_stem_var,
+        v_l1_a_a_k,
+        v_l1_a_a_scale,
+        v_l1_a_a_bias,
+        v_l1_a_a_mean,
+        v_l1_a_a_var,
+        v_l1_a_b_k,
+        v_l1_a_b_scale,
+        v_l1_a_b_bias,
+        v_l1_a_b_mean,
+        v_l1_a_b_var,
+        v_l1_b_a_k,
+        v_l1_b_a_scale,
+        v_l1_b_a_bias,
+        v_l1_b_a_mean,
+        v_l1_b_a_var,
+        v_l1_b_b_k,
+        v_l1_b_b_scale,
+        v_l1_b_b_bias,
+        v_l1_b_b_mean,
+        v_l1_b_b_var,
+        v_l2_d_k,
+        v_l2_d_scale,
+        v_l2_d_bias,
+        v_l2_d_mean,
+        v_l2_d_var,
+        v_l2_h_a_k,
+        v_l2_h_a_scale,
+        v_l2_h_a_bias,
+        v_l2_h_a_mean,
+        v_l2_h_a_var,
+        v_l2_h_b_k,
+        v_l2_h_b_scale,
+        v_l2_h_b_bias,
+        v_l2_h_b_mean,
+        v_l2_h_b_var,
+        v_l2_a_k,
+        v_l2_a_scale,
+        v_l2_a_bias,
+        v_l2_a_mean,
+        v_l2_a_var,
+        v_l2_b_k,
+        v_l2_b_scale,
+        v_l2_b_bias,
+        v_l2_b_mean,
+        v_l2_b_var,
+        v_l3_d_k,
+        v_l3_d_scale,
+        v_l3_d_bias,
+        v_l3_d_mean,
+        v_l3_d_var,
+        v_l3_h_a_k,
+        v_l3_h_a_scale,
+        v_l3_h_a_bias,
+        v_l3_h_a_mean,
+        v_l3_h_a_var,
+        v_l3_h_b_k,
+        v_l3_h_b_scale,
+        v_l3_h_b_bias,
+        v_l3_h_b_mean,
+        v_l3_h_b_var,
+        v_l3_a_k,
+        v_l3_a_scale,
+        v_l3_a_bias,
+        v_l3_a_mean,
+        v_l3_a_var,
+        v_l3_b_k,
+        v_l3_b_scale,
+        v_l3_b_bias,
+        v_l3_b_mean,
+        v_l3_b_var,
+        v_l4_d_k,
+        v_l4_d_scale,
+        v_l4_d_bias,
+        v_l4_d_mean,
+        v_l4_d_var,
+        v_l4_h_a_k,
+        v_l4_h_a_scale,
+        v_l4_h_a_bias,
+        v_l4_h_a_mean,
+        v_l4_h_a_var,
+        v_l4_h_b_k,
+        v_l4_h_b_scale,
+        v_l4_h_b_bias,
+        v_l4_h_b_mean,
+        v_l4_h_b_var,
+        v_l4_a_k,
+        v_l4_a_scale,
+        v_l4_a_bias,
+        v_l4_a_mean,
+        v_l4_a_var,
+        v_l4_b_k,
+        v_l4_b_scale,
+        v_l4_b_bias,
+        v_l4_b_mean,
+        v_l4_b_var,
+    };
+    const resnet18_n16_tensor *w = resnet18_n16_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
@@ -3039,7 +3035,6 @@ static int open_libraries(resnet18_n16 *m) {
         m->matmul[i].shared = k < i;
         if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
     }
-    (void)m;
     return 0;
 }
 

@@ -684,278 +684,6 @@ const resnet50_info *resnet50_describe(void);
 #define v_f ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 1, 0},  // fc
-    {1, 1, 8192000},  // bias
-    {2, 0, 0},  // stem.k
-    {3, 0, 37632},  // stem.scale
-    {4, 0, 37888},  // stem.bias
-    {5, 0, 38144},  // stem.mean
-    {6, 0, 38400},  // stem.var
-    {7, 0, 38656},  // l1.d.k
-    {8, 0, 104192},  // l1.d.scale
-    {9, 0, 105216},  // l1.d.bias
-    {10, 0, 106240},  // l1.d.mean
-    {11, 0, 107264},  // l1.d.var
-    {12, 0, 108288},  // l1.h.a.k
-    {13, 0, 124672},  // l1.h.a.scale
-    {14, 0, 124928},  // l1.h.a.bias
-    {15, 0, 125184},  // l1.h.a.mean
-    {16, 0, 125440},  // l1.h.a.var
-    {17, 0, 125696},  // l1.h.b.k
-    {18, 0, 273152},  // l1.h.b.scale
-    {19, 0, 273408},  // l1.h.b.bias
-    {20, 0, 273664},  // l1.h.b.mean
-    {21, 0, 273920},  // l1.h.b.var
-    {22, 0, 274176},  // l1.h.c.k
-    {23, 0, 339712},  // l1.h.c.scale
-    {24, 0, 340736},  // l1.h.c.bias
-    {25, 0, 341760},  // l1.h.c.mean
-    {26, 0, 342784},  // l1.h.c.var
-    {27, 0, 343808},  // l1.h.0.a.k
-    {28, 0, 409344},  // l1.h.0.a.scale
-    {29, 0, 409600},  // l1.h.0.a.bias
-    {30, 0, 409856},  // l1.h.0.a.mean
-    {31, 0, 410112},  // l1.h.0.a.var
-    {32, 0, 410368},  // l1.h.0.b.k
-    {33, 0, 557824},  // l1.h.0.b.scale
-    {34, 0, 558080},  // l1.h.0.b.bias
-    {35, 0, 558336},  // l1.h.0.b.mean
-    {36, 0, 558592},  // l1.h.0.b.var
-    {37, 0, 558848},  // l1.h.0.c.k
-    {38, 0, 624384},  // l1.h.0.c.scale
-    {39, 0, 625408},  // l1.h.0.c.bias
-    {40, 0, 626432},  // l1.h.0.c.mean
-    {41, 0, 627456},  // l1.h.0.c.var
-    {42, 0, 628480},  // l1.h.1.a.k
-    {43, 0, 694016},  // l1.h.1.a.scale
-    {44, 0, 694272},  // l1.h.1.a.bias
-    {45, 0, 694528},  // l1.h.1.a.mean
-    {46, 0, 694784},  // l1.h.1.a.var
-    {47, 0, 695040},  // l1.h.1.b.k
-    {48, 0, 842496},  // l1.h.1.b.scale
-    {49, 0, 842752},  // l1.h.1.b.bias
-    {50, 0, 843008},  // l1.h.1.b.mean
-    {51, 0, 843264},  // l1.h.1.b.var
-    {52, 0, 843520},  // l1.h.1.c.k
-    {53, 0, 909056},  // l1.h.1.c.scale
-    {54, 0, 910080},  // l1.h.1.c.bias
-    {55, 0, 911104},  // l1.h.1.c.mean
-    {56, 0, 912128},  // l1.h.1.c.var
-    {57, 0, 913152},  // l2.d.k
-    {58, 0, 1437440},  // l2.d.scale
-    {59, 0, 1439488},  // l2.d.bias
-    {60, 0, 1441536},  // l2.d.mean
-    {61, 0, 1443584},  // l2.d.var
-    {62, 0, 1445632},  // l2.h.a.k
-    {63, 0, 1576704},  // l2.h.a.scale
-    {64, 0, 1577216},  // l2.h.a.bias
-    {65, 0, 1577728},  // l2.h.a.mean
-    {66, 0, 1578240},  // l2.h.a.var
-    {67, 0, 1578752},  // l2.h.b.k
-    {68, 0, 2168576},  // l2.h.b.scale
-    {69, 0, 2169088},  // l2.h.b.bias
-    {70, 0, 2169600},  // l2.h.b.mean
-    {71, 0, 2170112},  // l2.h.b.var
-    {72, 0, 2170624},  // l2.h.c.k
-    {73, 0, 2432768},  // l2.h.c.scale
-    {74, 0, 2434816},  // l2.h.c.bias
-    {75, 0, 2436864},  // l2.h.c.mean
-    {76, 0, 2438912},  // l2.h.c.var
-    {77, 0, 2440960},  // l2.h.0.a.k
-    {78, 0, 2703104},  // l2.h.0.a.scale
-    {79, 0, 2703616},  // l2.h.0.a.bias
-    {80, 0, 2704128},  // l2.h.0.a.mean
-    {81, 0, 2704640},  // l2.h.0.a.var
-    {82, 0, 2705152},  // l2.h.0.b.k
-    {83, 0, 3294976},  // l2.h.0.b.scale
-    {84, 0, 3295488},  // l2.h.0.b.bias
-    {85, 0, 3296000},  // l2.h.0.b.mean
-    {86, 0, 3296512},  // l2.h.0.b.var
-    {87, 0, 3297024},  // l2.h.0.c.k
-    {88, 0, 3559168},  // l2.h.0.c.scale
-    {89, 0, 3561216},  // l2.h.0.c.bias
-    {90, 0, 3563264},  // l2.h.0.c.mean
-    {91, 0, 3565312},  // l2.h.0.c.var
-    {92, 0, 3567360},  // l2.h.1.a.k
-    {93, 0, 3829504},  // l2.h.1.a.scale
-    {94, 0, 3830016},  // l2.h.1.a.bias
-    {95, 0, 3830528},  // l2.h.1.a.mean
-    {96, 0, 3831040},  // l2.h.1.a.var
-    {97, 0, 3831552},  // l2.h.1.b.k
-    {98, 0, 4421376},  // l2.h.1.b.scale
-    {99, 0, 4421888},  // l2.h.1.b.bias
-    {100, 0, 4422400},  // l2.h.1.b.mean
-    {101, 0, 4422912},  // l2.h.1.b.var
-    {102, 0, 4423424},  // l2.h.1.c.k
-    {103, 0, 4685568},  // l2.h.1.c.scale
-    {104, 0, 4687616},  // l2.h.1.c.bias
-    {105, 0, 4689664},  // l2.h.1.c.mean
-    {106, 0, 4691712},  // l2.h.1.c.var
-    {107, 0, 4693760},  // l2.h.2.a.k
-    {108, 0, 4955904},  // l2.h.2.a.scale
-    {109, 0, 4956416},  // l2.h.2.a.bias
-    {110, 0, 4956928},  // l2.h.2.a.mean
-    {111, 0, 4957440},  // l2.h.2.a.var
-    {112, 0, 4957952},  // l2.h.2.b.k
-    {113, 0, 5547776},  // l2.h.2.b.scale
-    {114, 0, 5548288},  // l2.h.2.b.bias
-    {115, 0, 5548800},  // l2.h.2.b.mean
-    {116, 0, 5549312},  // l2.h.2.b.var
-    {117, 0, 5549824},  // l2.h.2.c.k
-    {118, 0, 5811968},  // l2.h.2.c.scale
-    {119, 0, 5814016},  // l2.h.2.c.bias
-    {120, 0, 5816064},  // l2.h.2.c.mean
-    {121, 0, 5818112},  // l2.h.2.c.var
-    {122, 0, 5820160},  // l3.d.k
-    {123, 0, 7917312},  // l3.d.scale
-    {124, 0, 7921408},  // l3.d.bias
-    {125, 0, 7925504},  // l3.d.mean
-    {126, 0, 7929600},  // l3.d.var
-    {127, 0, 7933696},  // l3.h.a.k
-    {128, 0, 8457984},  // l3.h.a.scale
-    {129, 0, 8459008},  // l3.h.a.bias
-    {130, 0, 8460032},  // l3.h.a.mean
-    {131, 0, 8461056},  // l3.h.a.var
-    {132, 0, 8462080},  // l3.h.b.k
-    {133, 0, 10821376},  // l3.h.b.scale
-    {134, 0, 10822400},  // l3.h.b.bias
-    {135, 0, 10823424},  // l3.h.b.mean
-    {136, 0, 10824448},  // l3.h.b.var
-    {137, 0, 10825472},  // l3.h.c.k
-    {138, 0, 11874048},  // l3.h.c.scale
-    {139, 0, 11878144},  // l3.h.c.bias
-    {140, 0, 11882240},  // l3.h.c.mean
-    {141, 0, 11886336},  // l3.h.c.var
-    {142, 0, 11890432},  // l3.h.0.a.k
-    {143, 0, 12939008},  // l3.h.0.a.scale
-    {144, 0, 12940032},  // l3.h.0.a.bias
-    {145, 0, 12941056},  // l3.h.0.a.mean
-    {146, 0, 12942080},  // l3.h.0.a.var
-    {147, 0, 12943104},  // l3.h.0.b.k
-    {148, 0, 15302400},  // l3.h.0.b.scale
-    {149, 0, 15303424},  // l3.h.0.b.bias
-    {150, 0, 15304448},  // l3.h.0.b.mean
-    {151, 0, 15305472},  // l3.h.0.b.var
-    {152, 0, 15306496},  // l3.h.0.c.k
-    {153, 0, 16355072},  // l3.h.0.c.scale
-    {154, 0, 16359168},  // l3.h.0.c.bias
-    {155, 0, 16363264},  // l3.h.0.c.mean
-    {156, 0, 16367360},  // l3.h.0.c.var
-    {157, 0, 16371456},  // l3.h.1.a.k
-    {158, 0, 17420032},  // l3.h.1.a.scale
-    {159, 0, 17421056},  // l3.h.1.a.bias
-    {160, 0, 17422080},  // l3.h.1.a.mean
-    {161, 0, 17423104},  // l3.h.1.a.var
-    {162, 0, 17424128},  // l3.h.1.b.k
-    {163, 0, 19783424},  // l3.h.1.b.scale
-    {164, 0, 19784448},  // l3.h.1.b.bias
-    {165, 0, 19785472},  // l3.h.1.b.mean
-    {166, 0, 19786496},  // l3.h.1.b.var
-    {167, 0, 19787520},  // l3.h.1.c.k
-    {168, 0, 20836096},  // l3.h.1.c.scale
-    {169, 0, 20840192},  // l3.h.1.c.bias
-    {170, 0, 20844288},  // l3.h.1.c.mean
-    {171, 0, 20848384},  // l3.h.1.c.var
-    {172, 0, 20852480},  // l3.h.2.a.k
-    {173, 0, 21901056},  // l3.h.2.a.scale
-    {174, 0, 21902080},  // l3.h.2.a.bias
-    {175, 0, 21903104},  // l3.h.2.a.mean
-    {176, 0, 21904128},  // l3.h.2.a.var
-    {177, 0, 21905152},  // l3.h.2.b.k
-    {178, 0, 24264448},  // l3.h.2.b.scale
-    {179, 0, 24265472},  // l3.h.2.b.bias
-    {180, 0, 24266496},  // l3.h.2.b.mean
-    {181, 0, 24267520},  // l3.h.2.b.var
-    {182, 0, 24268544},  // l3.h.2.c.k
-    {183, 0, 25317120},  // l3.h.2.c.scale
-    {184, 0, 25321216},  // l3.h.2.c.bias
-    {185, 0, 25325312},  // l3.h.2.c.mean
-    {186, 0, 25329408},  // l3.h.2.c.var
-    {187, 0, 25333504},  // l3.h.3.a.k
-    {188, 0, 26382080},  // l3.h.3.a.scale
-    {189, 0, 26383104},  // l3.h.3.a.bias
-    {190, 0, 26384128},  // l3.h.3.a.mean
-    {191, 0, 26385152},  // l3.h.3.a.var
-    {192, 0, 26386176},  // l3.h.3.b.k
-    {193, 0, 28745472},  // l3.h.3.b.scale
-    {194, 0, 28746496},  // l3.h.3.b.bias
-    {195, 0, 28747520},  // l3.h.3.b.mean
-    {196, 0, 28748544},  // l3.h.3.b.var
-    {197, 0, 28749568},  // l3.h.3.c.k
-    {198, 0, 29798144},  // l3.h.3.c.scale
-    {199, 0, 29802240},  // l3.h.3.c.bias
-    {200, 0, 29806336},  // l3.h.3.c.mean
-    {201, 0, 29810432},  // l3.h.3.c.var
-    {202, 0, 29814528},  // l3.h.4.a.k
-    {203, 0, 30863104},  // l3.h.4.a.scale
-    {204, 0, 30864128},  // l3.h.4.a.bias
-    {205, 0, 30865152},  // l3.h.4.a.mean
-    {206, 0, 30866176},  // l3.h.4.a.var
-    {207, 0, 30867200},  // l3.h.4.b.k
-    {208, 0, 33226496},  // l3.h.4.b.scale
-    {209, 0, 33227520},  // l3.h.4.b.bias
-    {210, 0, 33228544},  // l3.h.4.b.mean
-    {211, 0, 33229568},  // l3.h.4.b.var
-    {212, 0, 33230592},  // l3.h.4.c.k
-    {213, 0, 34279168},  // l3.h.4.c.scale
-    {214, 0, 34283264},  // l3.h.4.c.bias
-    {215, 0, 34287360},  // l3.h.4.c.mean
-    {216, 0, 34291456},  // l3.h.4.c.var
-    {217, 0, 34295552},  // l4.d.k
-    {218, 0, 42684160},  // l4.d.scale
-    {219, 0, 42692352},  // l4.d.bias
-    {220, 0, 42700544},  // l4.d.mean
-    {221, 0, 42708736},  // l4.d.var
-    {222, 0, 42716928},  // l4.h.a.k
-    {223, 0, 44814080},  // l4.h.a.scale
-    {224, 0, 44816128},  // l4.h.a.bias
-    {225, 0, 44818176},  // l4.h.a.mean
-    {226, 0, 44820224},  // l4.h.a.var
-    {227, 0, 44822272},  // l4.h.b.k
-    {228, 0, 54259456},  // l4.h.b.scale
-    {229, 0, 54261504},  // l4.h.b.bias
-    {230, 0, 54263552},  // l4.h.b.mean
-    {231, 0, 54265600},  // l4.h.b.var
-    {232, 0, 54267648},  // l4.h.c.k
-    {233, 0, 58461952},  // l4.h.c.scale
-    {234, 0, 58470144},  // l4.h.c.bias
-    {235, 0, 58478336},  // l4.h.c.mean
-    {236, 0, 58486528},  // l4.h.c.var
-    {237, 0, 58494720},  // l4.h.0.a.k
-    {238, 0, 62689024},  // l4.h.0.a.scale
-    {239, 0, 62691072},  // l4.h.0.a.bias
-    {240, 0, 62693120},  // l4.h.0.a.mean
-    {241, 0, 62695168},  // l4.h.0.a.var
-    {242, 0, 62697216},  // l4.h.0.b.k
-    {243, 0, 72134400},  // l4.h.0.b.scale
-    {244, 0, 72136448},  // l4.h.0.b.bias
-    {245, 0, 72138496},  // l4.h.0.b.mean
-    {246, 0, 72140544},  // l4.h.0.b.var
-    {247, 0, 72142592},  // l4.h.0.c.k
-    {248, 0, 76336896},  // l4.h.0.c.scale
-    {249, 0, 76345088},  // l4.h.0.c.bias
-    {250, 0, 76353280},  // l4.h.0.c.mean
-    {251, 0, 76361472},  // l4.h.0.c.var
-    {252, 0, 76369664},  // l4.h.1.a.k
-    {253, 0, 80563968},  // l4.h.1.a.scale
-    {254, 0, 80566016},  // l4.h.1.a.bias
-    {255, 0, 80568064},  // l4.h.1.a.mean
-    {256, 0, 80570112},  // l4.h.1.a.var
-    {257, 0, 80572160},  // l4.h.1.b.k
-    {258, 0, 90009344},  // l4.h.1.b.scale
-    {259, 0, 90011392},  // l4.h.1.b.bias
-    {260, 0, 90013440},  // l4.h.1.b.mean
-    {261, 0, 90015488},  // l4.h.1.b.var
-    {262, 0, 90017536},  // l4.h.1.c.k
-    {263, 0, 94211840},  // l4.h.1.c.scale
-    {264, 0, 94220032},  // l4.h.1.c.bias
-    {265, 0, 94228224},  // l4.h.1.c.mean
-    {266, 0, 94236416},  // l4.h.1.c.var
-};
-
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
     const char *name;
@@ -2592,7 +2320,6 @@ static __global__ void __launch_bounds__(256) k_reduce_370fba15(const float *__r
     }
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct resnet50 {
     int ready;  // create went through
@@ -2784,6 +2511,7 @@ static int gemm_run(resnet50 *h, const gemm_size *g, const float *a, const float
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_l1_h_b_c_product = {"l1.h.b.c.product", 0, 0, 36, 64, 196, 64, 64, 196,
     196, 4096, 12544, 12544, 1.f};
 static const gemm_size gemm_l1_h_0_b_c_product = {"l1.h.0.b.c.product", 0, 0, 36, 64, 196, 64, 64,
@@ -2815,7 +2543,6 @@ static int libraries_on(resnet50 *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 10641408));
-    (void)branch;
     return 0;
 }
 
@@ -3258,13 +2985,282 @@ static int check_device(resnet50 *m) {
 static int upload(resnet50 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 117917184ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 108359168ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const resnet50_tensor *w = &resnet50_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_fc,
+        v_bias,
+        v_stem_k,
+        v_stem_scale,
+        v_stem_bias,
+        v_stem_mean,
+        v_stem_var,
+        v_l1_d_k,
+        v_l1_d_scale,
+        v_l1_d_bias,
+        v_l1_d_mean,
+        v_l1_d_var,
+        v_l1_h_a_k,
+        v_l1_h_a_scale,
+        v_l1_h_a_bias,
+        v_l1_h_a_mean,
+        v_l1_h_a_var,
+        v_l1_h_b_k,
+        v_l1_h_b_scale,
+        v_l1_h_b_bias,
+        v_l1_h_b_mean,
+        v_l1_h_b_var,
+        v_l1_h_c_k,
+        v_l1_h_c_scale,
+        v_l1_h_c_bias,
+        v_l1_h_c_mean,
+        v_l1_h_c_var,
+        v_l1_h_0_a_k,
+        v_l1_h_0_a_scale,
+        v_l1_h_0_a_bias,
+        v_l1_h_0_a_mean,
+        v_l1_h_0_a_var,
+        v_l1_h_0_b_k,
+        v_l1_h_0_b_scale,
+        v_l1_h_0_b_bias,
+        v_l1_h_0_b_mean,
+        v_l1_h_0_b_var,
+        v_l1_h_0_c_k,
+        v_l1_h_0_c_scale,
+        v_l1_h_0_c_bias,
+        v_l1_h_0_c_mean,
+        v_l1_h_0_c_var,
+        v_l1_h_1_a_k,
+        v_l1_h_1_a_scale,
+        v_l1_h_1_a_bias,
+        v_l1_h_1_a_mean,
+        v_l1_h_1_a_var,
+        v_l1_h_1_b_k,
+        v_l1_h_1_b_scale,
+        v_l1_h_1_b_bias,
+        v_l1_h_1_b_mean,
+        v_l1_h_1_b_var,
+        v_l1_h_1_c_k,
+        v_l1_h_1_c_scale,
+        v_l1_h_1_c_bias,
+        v_l1_h_1_c_mean,
+        v_l1_h_1_c_var,
+        v_l2_d_k,
+        v_l2_d_scale,
+        v_l2_d_bias,
+        v_l2_d_mean,
+        v_l2_d_var,
+        v_l2_h_a_k,
+        v_l2_h_a_scale,
+        v_l2_h_a_bias,
+        v_l2_h_a_mean,
+        v_l2_h_a_var,
+        v_l2_h_b_k,
+        v_l2_h_b_scale,
+        v_l2_h_b_bias,
+        v_l2_h_b_mean,
+        v_l2_h_b_var,
+        v_l2_h_c_k,
+        v_l2_h_c_scale,
+        v_l2_h_c_bias,
+        v_l2_h_c_mean,
+        v_l2_h_c_var,
+        v_l2_h_0_a_k,
+        v_l2_h_0_a_scale,
+        v_l2_h_0_a_bias,
+        v_l2_h_0_a_mean,
+        v_l2_h_0_a_var,
+        v_l2_h_0_b_k,
+        v_l2_h_0_b_scale,
+        v_l2_h_0_b_bias,
+        v_l2_h_0_b_mean,
+        v_l2_h_0_b_var,
+        v_l2_h_0_c_k,
+        v_l2_h_0_c_scale,
+        v_l2_h_0_c_bias,
+        v_l2_h_0_c_mean,
+        v_l2_h_0_c_var,
+        v_l2_h_1_a_k,
+        v_l2_h_1_a_scale,
+        v_l2_h_1_a_bias,
+        v_l2_h_1_a_mean,
+        v_l2_h_1_a_var,
+        v_l2_h_1_b_k,
+        v_l2_h_1_b_scale,
+        v_l2_h_1_b_bias,
+        v_l2_h_1_b_mean,
+        v_l2_h_1_b_var,
+        v_l2_h_1_c_k,
+        v_l2_h_1_c_scale,
+        v_l2_h_1_c_bias,
+        v_l2_h_1_c_mean,
+        v_l2_h_1_c_var,
+        v_l2_h_2_a_k,
+        v_l2_h_2_a_scale,
+        v_l2_h_2_a_bias,
+        v_l2_h_2_a_mean,
+        v_l2_h_2_a_var,
+        v_l2_h_2_b_k,
+        v_l2_h_2_b_scale,
+        v_l2_h_2_b_bias,
+        v_l2_h_2_b_mean,
+        v_l2_h_2_b_var,
+        v_l2_h_2_c_k,
+        v_l2_h_2_c_scale,
+        v_l2_h_2_c_bias,
+        v_l2_h_2_c_mean,
+        v_l2_h_2_c_var,
+        v_l3_d_k,
+        v_l3_d_scale,
+        v_l3_d_bias,
+        v_l3_d_mean,
+        v_l3_d_var,
+        v_l3_h_a_k,
+        v_l3_h_a_scale,
+        v_l3_h_a_bias,
+        v_l3_h_a_mean,
+        v_l3_h_a_var,
+        v_l3_h_b_k,
+        v_l3_h_b_scale,
+        v_l3_h_b_bias,
+        v_l3_h_b_mean,
+        v_l3_h_b_var,
+        v_l3_h_c_k,
+        v_l3_h_c_scale,
+        v_l3_h_c_bias,
+        v_l3_h_c_mean,
+        v_l3_h_c_var,
+        v_l3_h_0_a_k,
+        v_l3_h_0_a_scale,
+        v_l3_h_0_a_bias,
+        v_l3_h_0_a_mean,
+        v_l3_h_0_a_var,
+        v_l3_h_0_b_k,
+        v_l3_h_0_b_scale,
+        v_l3_h_0_b_bias,
+        v_l3_h_0_b_mean,
+        v_l3_h_0_b_var,
+        v_l3_h_0_c_k,
+        v_l3_h_0_c_scale,
+        v_l3_h_0_c_bias,
+        v_l3_h_0_c_mean,
+        v_l3_h_0_c_var,
+        v_l3_h_1_a_k,
+        v_l3_h_1_a_scale,
+        v_l3_h_1_a_bias,
+        v_l3_h_1_a_mean,
+        v_l3_h_1_a_var,
+        v_l3_h_1_b_k,
+        v_l3_h_1_b_scale,
+        v_l3_h_1_b_bias,
+        v_l3_h_1_b_mean,
+        v_l3_h_1_b_var,
+        v_l3_h_1_c_k,
+        v_l3_h_1_c_scale,
+        v_l3_h_1_c_bias,
+        v_l3_h_1_c_mean,
+        v_l3_h_1_c_var,
+        v_l3_h_2_a_k,
+        v_l3_h_2_a_scale,
+        v_l3_h_2_a_bias,
+        v_l3_h_2_a_mean,
+        v_l3_h_2_a_var,
+        v_l3_h_2_b_k,
+        v_l3_h_2_b_scale,
+        v_l3_h_2_b_bias,
+        v_l3_h_2_b_mean,
+        v_l3_h_2_b_var,
+        v_l3_h_2_c_k,
+        v_l3_h_2_c_scale,
+        v_l3_h_2_c_bias,
+        v_l3_h_2_c_mean,
+        v_l3_h_2_c_var,
+        v_l3_h_3_a_k,
+        v_l3_h_3_a_scale,
+        v_l3_h_3_a_bias,
+        v_l3_h_3_a_mean,
+        v_l3_h_3_a_var,
+        v_l3_h_3_b_k,
+        v_l3_h_3_b_scale,
+        v_l3_h_3_b_bias,
+        v_l3_h_3_b_mean,
+        v_l3_h_3_b_var,
+        v_l3_h_3_c_k,
+        v_l3_h_3_c_scale,
+        v_l3_h_3_c_bias,
+        v_l3_h_3_c_mean,
+        v_l3_h_3_c_var,
+        v_l3_h_4_a_k,
+        v_l3_h_4_a_scale,
+        v_l3_h_4_a_bias,
+        v_l3_h_4_a_mean,
+        v_l3_h_4_a_var,
+        v_l3_h_4_b_k,
+        v_l3_h_4_b_scale,
+        v_l3_h_4_b_bias,
+        v_l3_h_4_b_mean,
+        v_l3_h_4_b_var,
+        v_l3_h_4_c_k,
+        v_l3_h_4_c_scale,
+        v_l3_h_4_c_bias,
+        v_l3_h_4_c_mean,
+        v_l3_h_4_c_var,
+        v_l4_d_k,
+        v_l4_d_scale,
+        v_l4_d_bias,
+        v_l4_d_mean,
+        v_l4_d_var,
+        v_l4_h_a_k,
+        v_l4_h_a_scale,
+        v_l4_h_a_bias,
+        v_l4_h_a_mean,
+        v_l4_h_a_var,
+        v_l4_h_b_k,
+        v_l4_h_b_scale,
+        v_l4_h_b_bias,
+        v_l4_h_b_mean,
+        v_l4_h_b_var,
+        v_l4_h_c_k,
+        v_l4_h_c_scale,
+        v_l4_h_c_bias,
+        v_l4_h_c_mean,
+        v_l4_h_c_var,
+        v_l4_h_0_a_k,
+        v_l4_h_0_a_scale,
+        v_l4_h_0_a_bias,
+        v_l4_h_0_a_mean,
+        v_l4_h_0_a_var,
+        v_l4_h_0_b_k,
+        v_l4_h_0_b_scale,
+        v_l4_h_0_b_bias,
+        v_l4_h_0_b_mean,
+        v_l4_h_0_b_var,
+        v_l4_h_0_c_k,
+        v_l4_h_0_c_scale,
+        v_l4_h_0_c_bias,
+        v_l4_h_0_c_mean,
+        v_l4_h_0_c_var,
+        v_l4_h_1_a_k,
+        v_l4_h_1_a_scale,
+        v_l4_h_1_a_bias,
+        v_l4_h_1_a_mean,
+        v_l4_h_1_a_var,
+        v_l4_h_1_b_k,
+        v_l4_h_1_b_scale,
+        v_l4_h_1_b_bias,
+        v_l4_h_1_b_mean,
+        v_l4_h_1_b_var,
+        v_l4_h_1_c_k,
+        v_l4_h_1_c_scale,
+        v_l4_h_1_c_bias,
+        v_l4_h_1_c_mean,
+        v_l4_h_1_c_var,
+    };
+    const resnet50_tensor *w = resnet50_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
@@ -3289,7 +3285,6 @@ static int open_libraries(resnet50 *m) {
         if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
     }
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    (void)m;
     return 0;
 }
 

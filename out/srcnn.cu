@@ -109,17 +109,6 @@ const srcnn_info *srcnn_describe(void);
 #define v_y_sum_part_filter CONST(1201152)
 #define v_y_sum_part ARENA(6422528)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 1, 0},  // k1
-    {1, 1, 20736},  // b1
-    {2, 0, 0},  // k2
-    {3, 1, 20992},  // b2
-    {4, 0, 204800},  // k3
-    {5, 1, 21248},  // b3
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
@@ -566,7 +555,6 @@ static __global__ void __launch_bounds__(128) k_reduce_3109a17c(const float *p0,
     y[i2 * 224 + i3] = acc + p1[0];
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct srcnn {
     int ready;  // create went through
@@ -652,6 +640,7 @@ static int gemm_run(srcnn *h, const gemm_size *g, const float *a, const float *b
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_c2_sum_product = {"c2.sum.product", 0, 0, 36, 128, 3249, 64, 64, 3249,
     3249, 8192, 207936, 415872, 1.f};
 static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 25, 50176, 32, 32, 50176, 50176, 0,
@@ -664,7 +653,6 @@ static int libraries_on(srcnn *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 65536));
-    (void)branch;
     return 0;
 }
 
@@ -748,19 +736,26 @@ static int check_device(srcnn *m) {
 static int upload(srcnn *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 1204480ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 503040ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const srcnn_tensor *w = &srcnn_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_k1,
+        v_b1,
+        v_k2,
+        v_b2,
+        v_k3,
+        v_b3,
+    };
+    const srcnn_tensor *w = srcnn_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
 static int open_libraries(srcnn *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    (void)m;
     return 0;
 }
 

@@ -446,163 +446,6 @@ const vit_b_info *vit_b_describe(void);
 #define v_patches_sum ARENA(34156544)
 #define v_workspace ARENA_OF(char, 0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 1, 0},  // k
-    {1, 1, 2359296},  // b
-    {2, 1, 2362368},  // token
-    {3, 1, 2365440},  // place
-    {4, 1, 2970624},  // fc
-    {5, 1, 6042624},  // bias
-    {6, 1, 6046720},  // n.0.scale
-    {7, 1, 6049792},  // n.0.bias
-    {8, 1, 6052864},  // a.0.qkv.w
-    {9, 1, 13130752},  // a.0.qkv.b
-    {10, 1, 13139968},  // a.0.w
-    {11, 1, 15499264},  // a.0.b
-    {12, 1, 15502336},  // m.0.scale
-    {13, 1, 15505408},  // m.0.bias
-    {14, 1, 15508480},  // f.0.w
-    {15, 1, 24945664},  // f.0.b
-    {16, 1, 24957952},  // b.0.w
-    {17, 1, 34395136},  // b.0.b
-    {18, 1, 34398208},  // n.1.scale
-    {19, 1, 34401280},  // n.1.bias
-    {20, 1, 34404352},  // a.1.qkv.w
-    {21, 1, 41482240},  // a.1.qkv.b
-    {22, 1, 41491456},  // a.1.w
-    {23, 1, 43850752},  // a.1.b
-    {24, 1, 43853824},  // m.1.scale
-    {25, 1, 43856896},  // m.1.bias
-    {26, 1, 43859968},  // f.1.w
-    {27, 1, 53297152},  // f.1.b
-    {28, 1, 53309440},  // b.1.w
-    {29, 1, 62746624},  // b.1.b
-    {30, 1, 62749696},  // n.2.scale
-    {31, 1, 62752768},  // n.2.bias
-    {32, 1, 62755840},  // a.2.qkv.w
-    {33, 1, 69833728},  // a.2.qkv.b
-    {34, 1, 69842944},  // a.2.w
-    {35, 1, 72202240},  // a.2.b
-    {36, 1, 72205312},  // m.2.scale
-    {37, 1, 72208384},  // m.2.bias
-    {38, 1, 72211456},  // f.2.w
-    {39, 1, 81648640},  // f.2.b
-    {40, 1, 81660928},  // b.2.w
-    {41, 1, 91098112},  // b.2.b
-    {42, 1, 91101184},  // n.3.scale
-    {43, 1, 91104256},  // n.3.bias
-    {44, 1, 91107328},  // a.3.qkv.w
-    {45, 1, 98185216},  // a.3.qkv.b
-    {46, 1, 98194432},  // a.3.w
-    {47, 1, 100553728},  // a.3.b
-    {48, 1, 100556800},  // m.3.scale
-    {49, 1, 100559872},  // m.3.bias
-    {50, 1, 100562944},  // f.3.w
-    {51, 1, 110000128},  // f.3.b
-    {52, 1, 110012416},  // b.3.w
-    {53, 1, 119449600},  // b.3.b
-    {54, 1, 119452672},  // n.4.scale
-    {55, 1, 119455744},  // n.4.bias
-    {56, 1, 119458816},  // a.4.qkv.w
-    {57, 1, 126536704},  // a.4.qkv.b
-    {58, 1, 126545920},  // a.4.w
-    {59, 1, 128905216},  // a.4.b
-    {60, 1, 128908288},  // m.4.scale
-    {61, 1, 128911360},  // m.4.bias
-    {62, 1, 128914432},  // f.4.w
-    {63, 1, 138351616},  // f.4.b
-    {64, 1, 138363904},  // b.4.w
-    {65, 1, 147801088},  // b.4.b
-    {66, 1, 147804160},  // n.5.scale
-    {67, 1, 147807232},  // n.5.bias
-    {68, 1, 147810304},  // a.5.qkv.w
-    {69, 1, 154888192},  // a.5.qkv.b
-    {70, 1, 154897408},  // a.5.w
-    {71, 1, 157256704},  // a.5.b
-    {72, 1, 157259776},  // m.5.scale
-    {73, 1, 157262848},  // m.5.bias
-    {74, 1, 157265920},  // f.5.w
-    {75, 1, 166703104},  // f.5.b
-    {76, 1, 166715392},  // b.5.w
-    {77, 1, 176152576},  // b.5.b
-    {78, 1, 176155648},  // n.6.scale
-    {79, 1, 176158720},  // n.6.bias
-    {80, 1, 176161792},  // a.6.qkv.w
-    {81, 1, 183239680},  // a.6.qkv.b
-    {82, 1, 183248896},  // a.6.w
-    {83, 1, 185608192},  // a.6.b
-    {84, 1, 185611264},  // m.6.scale
-    {85, 1, 185614336},  // m.6.bias
-    {86, 1, 185617408},  // f.6.w
-    {87, 1, 195054592},  // f.6.b
-    {88, 1, 195066880},  // b.6.w
-    {89, 1, 204504064},  // b.6.b
-    {90, 1, 204507136},  // n.7.scale
-    {91, 1, 204510208},  // n.7.bias
-    {92, 1, 204513280},  // a.7.qkv.w
-    {93, 1, 211591168},  // a.7.qkv.b
-    {94, 1, 211600384},  // a.7.w
-    {95, 1, 213959680},  // a.7.b
-    {96, 1, 213962752},  // m.7.scale
-    {97, 1, 213965824},  // m.7.bias
-    {98, 1, 213968896},  // f.7.w
-    {99, 1, 223406080},  // f.7.b
-    {100, 1, 223418368},  // b.7.w
-    {101, 1, 232855552},  // b.7.b
-    {102, 1, 232858624},  // n.8.scale
-    {103, 1, 232861696},  // n.8.bias
-    {104, 1, 232864768},  // a.8.qkv.w
-    {105, 1, 239942656},  // a.8.qkv.b
-    {106, 1, 239951872},  // a.8.w
-    {107, 1, 242311168},  // a.8.b
-    {108, 1, 242314240},  // m.8.scale
-    {109, 1, 242317312},  // m.8.bias
-    {110, 1, 242320384},  // f.8.w
-    {111, 1, 251757568},  // f.8.b
-    {112, 1, 251769856},  // b.8.w
-    {113, 1, 261207040},  // b.8.b
-    {114, 1, 261210112},  // n.9.scale
-    {115, 1, 261213184},  // n.9.bias
-    {116, 1, 261216256},  // a.9.qkv.w
-    {117, 1, 268294144},  // a.9.qkv.b
-    {118, 1, 268303360},  // a.9.w
-    {119, 1, 270662656},  // a.9.b
-    {120, 1, 270665728},  // m.9.scale
-    {121, 1, 270668800},  // m.9.bias
-    {122, 1, 270671872},  // f.9.w
-    {123, 1, 280109056},  // f.9.b
-    {124, 1, 280121344},  // b.9.w
-    {125, 1, 289558528},  // b.9.b
-    {126, 1, 289561600},  // n.10.scale
-    {127, 1, 289564672},  // n.10.bias
-    {128, 1, 289567744},  // a.10.qkv.w
-    {129, 1, 296645632},  // a.10.qkv.b
-    {130, 1, 296654848},  // a.10.w
-    {131, 1, 299014144},  // a.10.b
-    {132, 1, 299017216},  // m.10.scale
-    {133, 1, 299020288},  // m.10.bias
-    {134, 1, 299023360},  // f.10.w
-    {135, 1, 308460544},  // f.10.b
-    {136, 1, 308472832},  // b.10.w
-    {137, 1, 317910016},  // b.10.b
-    {138, 1, 317913088},  // n.11.scale
-    {139, 1, 317916160},  // n.11.bias
-    {140, 1, 317919232},  // a.11.qkv.w
-    {141, 1, 324997120},  // a.11.qkv.b
-    {142, 1, 325006336},  // a.11.w
-    {143, 1, 327365632},  // a.11.b
-    {144, 1, 327368704},  // m.11.scale
-    {145, 1, 327371776},  // m.11.bias
-    {146, 1, 327374848},  // f.11.w
-    {147, 1, 336812032},  // f.11.b
-    {148, 1, 336824320},  // b.11.w
-    {149, 1, 346261504},  // b.11.b
-    {150, 1, 346264576},  // n.scale
-    {151, 1, 346267648},  // n.bias
-};
-
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
 // ta, tb: the operand is stored transposed; s*: strides between matrices; align: bytes, of every
@@ -1177,7 +1020,6 @@ static __global__ void __launch_bounds__(256) k_reduce_32f75d3e(const float *__r
     }
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct vit_b {
     int ready;  // create went through
@@ -1266,6 +1108,7 @@ static int gemm_run(vit_b *h, const gemm_size *g, const float *a, const float *b
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_patches_sum = {"patches.sum", 0, 1, 1, 196, 768, 768, 768, 768, 768, 0,
     0, 0, 1.f};
 static const gemm_size gemm_f_0_p = {"f.0.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
@@ -1414,7 +1257,6 @@ static int libraries_on(vit_b *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
     m->lt_stream = stream;
-    (void)branch;
     return 0;
 }
 
@@ -1492,13 +1334,167 @@ static int check_device(vit_b *m) {
 
 static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 346270720ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const vit_b_tensor *w = &vit_b_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_k,
+        v_b,
+        v_token,
+        v_place,
+        v_fc,
+        v_bias,
+        v_n_0_scale,
+        v_n_0_bias,
+        v_a_0_qkv_w,
+        v_a_0_qkv_b,
+        v_a_0_w,
+        v_a_0_b,
+        v_m_0_scale,
+        v_m_0_bias,
+        v_f_0_w,
+        v_f_0_b,
+        v_b_0_w,
+        v_b_0_b,
+        v_n_1_scale,
+        v_n_1_bias,
+        v_a_1_qkv_w,
+        v_a_1_qkv_b,
+        v_a_1_w,
+        v_a_1_b,
+        v_m_1_scale,
+        v_m_1_bias,
+        v_f_1_w,
+        v_f_1_b,
+        v_b_1_w,
+        v_b_1_b,
+        v_n_2_scale,
+        v_n_2_bias,
+        v_a_2_qkv_w,
+        v_a_2_qkv_b,
+        v_a_2_w,
+        v_a_2_b,
+        v_m_2_scale,
+        v_m_2_bias,
+        v_f_2_w,
+        v_f_2_b,
+        v_b_2_w,
+        v_b_2_b,
+        v_n_3_scale,
+        v_n_3_bias,
+        v_a_3_qkv_w,
+        v_a_3_qkv_b,
+        v_a_3_w,
+        v_a_3_b,
+        v_m_3_scale,
+        v_m_3_bias,
+        v_f_3_w,
+        v_f_3_b,
+        v_b_3_w,
+        v_b_3_b,
+        v_n_4_scale,
+        v_n_4_bias,
+        v_a_4_qkv_w,
+        v_a_4_qkv_b,
+        v_a_4_w,
+        v_a_4_b,
+        v_m_4_scale,
+        v_m_4_bias,
+        v_f_4_w,
+        v_f_4_b,
+        v_b_4_w,
+        v_b_4_b,
+        v_n_5_scale,
+        v_n_5_bias,
+        v_a_5_qkv_w,
+        v_a_5_qkv_b,
+        v_a_5_w,
+        v_a_5_b,
+        v_m_5_scale,
+        v_m_5_bias,
+        v_f_5_w,
+        v_f_5_b,
+        v_b_5_w,
+        v_b_5_b,
+        v_n_6_scale,
+        v_n_6_bias,
+        v_a_6_qkv_w,
+        v_a_6_qkv_b,
+        v_a_6_w,
+        v_a_6_b,
+        v_m_6_scale,
+        v_m_6_bias,
+        v_f_6_w,
+        v_f_6_b,
+        v_b_6_w,
+        v_b_6_b,
+        v_n_7_scale,
+        v_n_7_bias,
+        v_a_7_qkv_w,
+        v_a_7_qkv_b,
+        v_a_7_w,
+        v_a_7_b,
+        v_m_7_scale,
+        v_m_7_bias,
+        v_f_7_w,
+        v_f_7_b,
+        v_b_7_w,
+        v_b_7_b,
+        v_n_8_scale,
+        v_n_8_bias,
+        v_a_8_qkv_w,
+        v_a_8_qkv_b,
+        v_a_8_w,
+        v_a_8_b,
+        v_m_8_scale,
+        v_m_8_bias,
+        v_f_8_w,
+        v_f_8_b,
+        v_b_8_w,
+        v_b_8_b,
+        v_n_9_scale,
+        v_n_9_bias,
+        v_a_9_qkv_w,
+        v_a_9_qkv_b,
+        v_a_9_w,
+        v_a_9_b,
+        v_m_9_scale,
+        v_m_9_bias,
+        v_f_9_w,
+        v_f_9_b,
+        v_b_9_w,
+        v_b_9_b,
+        v_n_10_scale,
+        v_n_10_bias,
+        v_a_10_qkv_w,
+        v_a_10_qkv_b,
+        v_a_10_w,
+        v_a_10_b,
+        v_m_10_scale,
+        v_m_10_bias,
+        v_f_10_w,
+        v_f_10_b,
+        v_b_10_w,
+        v_b_10_b,
+        v_n_11_scale,
+        v_n_11_bias,
+        v_a_11_qkv_w,
+        v_a_11_qkv_b,
+        v_a_11_w,
+        v_a_11_b,
+        v_m_11_scale,
+        v_m_11_bias,
+        v_f_11_w,
+        v_f_11_b,
+        v_b_11_w,
+        v_b_11_b,
+        v_n_scale,
+        v_n_bias,
+    };
+    const vit_b_tensor *w = vit_b_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
@@ -1523,7 +1519,6 @@ static int open_libraries(vit_b *m) {
         m->matmul[i].shared = k < i;
         if (k == i) CALL(matmul_open(m, &m->matmul[i], &matmul_sizes[i]));
     }
-    (void)m;
     return 0;
 }
 

@@ -105,15 +105,6 @@ const basic_block_info *basic_block_describe(void);
 #define v_t3_sum_data ARENA(0)
 #define v_t3_sum_product ARENA(1806336)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 0, 0},  // k1
-    {1, 1, 0},  // b1
-    {2, 0, 147456},  // k2
-    {3, 1, 256},  // b2
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
@@ -326,7 +317,6 @@ static __global__ void __launch_bounds__(64) k_basis_fc81df83(const float *p0, c
     }
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct basic_block {
     int ready;  // create went through
@@ -412,6 +402,7 @@ static int gemm_run(basic_block *h, const gemm_size *g, const float *a, const fl
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_t1_sum_product = {"t1.sum.product", 0, 0, 36, 64, 196, 64, 64, 196, 196,
     4096, 12544, 12544, 1.f};
 static const gemm_size gemm_t3_sum_product = {"t3.sum.product", 0, 0, 36, 64, 196, 64, 64, 196, 196,
@@ -424,7 +415,6 @@ static int libraries_on(basic_block *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 65536));
-    (void)branch;
     return 0;
 }
 
@@ -505,19 +495,24 @@ static int check_device(basic_block *m) {
 static int upload(basic_block *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 1180160ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 294912ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const basic_block_tensor *w = &basic_block_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_k1,
+        v_b1,
+        v_k2,
+        v_b2,
+    };
+    const basic_block_tensor *w = basic_block_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
 static int open_libraries(basic_block *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    (void)m;
     return 0;
 }
 

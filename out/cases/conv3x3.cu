@@ -91,12 +91,6 @@ const conv3x3_info *conv3x3_describe(void);
 #define v_y_lines CONST(0)
 #define v_y_parts ARENA(0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 0, 0},  // k
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
@@ -314,7 +308,6 @@ static __global__ void __launch_bounds__(64) k_reduce_b5291b22(const float *p0,
     y[i3] = acc;
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct conv3x3 {
     int ready;  // create went through
@@ -432,13 +425,16 @@ static int check_device(conv3x3 *m) {
 static int upload(conv3x3 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 9437184ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 9437184ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const conv3x3_tensor *w = &conv3x3_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_k,
+    };
+    const conv3x3_tensor *w = conv3x3_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 

@@ -93,12 +93,6 @@ const conv5x5_info *conv5x5_describe(void);
 #define v_y_conv ARENA(184093696)
 #define v_workspace ARENA_OF(char, 0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 0, 0},  // k
-};
-
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
     const char *name;
@@ -184,7 +178,6 @@ static __global__ void __launch_bounds__(256) k_reduce_37240e8a(const float *p0,
     *reinterpret_cast<float4 *>(y + i0 * 50176 + i2 * 224 + i3) = make_float4(acc0, acc1, acc2,
         acc3);
 }
-
 
 // ---- state --------------------------------------------------------------------------------------
 struct conv5x5 {
@@ -397,13 +390,16 @@ static int check_device(conv5x5 *m) {
 static int upload(conv5x5 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 3328ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 3328ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const conv5x5_tensor *w = &conv5x5_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_k,
+    };
+    const conv5x5_tensor *w = conv5x5_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
@@ -427,7 +423,6 @@ static int open_libraries(conv5x5 *m) {
         m->conv[i].shared = k < i;
         if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
     }
-    (void)m;
     return 0;
 }
 

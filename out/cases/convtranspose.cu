@@ -95,12 +95,6 @@ const convtranspose_info *convtranspose_describe(void);
 #define v_y_conv ARENA(9551872)
 #define v_workspace ARENA_OF(char, 0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 0, 0},  // k
-};
-
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
     const char *name;
@@ -192,7 +186,6 @@ static __global__ void __launch_bounds__(64) k_reduce_8b3318b5(const float *p0,
     }
     *reinterpret_cast<float4 *>(y + i1 * 16 + i2 * 4 + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
-
 
 // ---- state --------------------------------------------------------------------------------------
 struct convtranspose {
@@ -406,13 +399,16 @@ static int check_device(convtranspose *m) {
 static int upload(convtranspose *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 7340032ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 7340032ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const convtranspose_tensor *w = &convtranspose_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_k,
+    };
+    const convtranspose_tensor *w = convtranspose_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
@@ -436,7 +432,6 @@ static int open_libraries(convtranspose *m) {
         m->conv[i].shared = k < i;
         if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
     }
-    (void)m;
     return 0;
 }
 

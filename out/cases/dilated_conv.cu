@@ -95,12 +95,6 @@ const dilated_conv_info *dilated_conv_describe(void);
 #define v_y_data ARENA(16777216)
 #define v_y_product ARENA(18874368)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 0, 0},  // k
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
@@ -263,7 +257,6 @@ static __global__ void __launch_bounds__(64) k_basis_3bb80ad7(const float *p0,
     }
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct dilated_conv {
     int ready;  // create went through
@@ -347,6 +340,7 @@ static int gemm_run(dilated_conv *h, const gemm_size *g, const float *a, const f
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_y_product = {"y.product", 0, 0, 16, 256, 64, 512, 512, 64, 64, 131072,
     32768, 16384, 1.f};
 
@@ -357,7 +351,6 @@ static int libraries_on(dilated_conv *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 16777216));
-    (void)branch;
     return 0;
 }
 
@@ -414,19 +407,21 @@ static int check_device(dilated_conv *m) {
 static int upload(dilated_conv *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 8388608ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 4718592ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const dilated_conv_tensor *w = &dilated_conv_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_k,
+    };
+    const dilated_conv_tensor *w = dilated_conv_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
 static int open_libraries(dilated_conv *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    (void)m;
     return 0;
 }
 

@@ -105,15 +105,6 @@ const four_conv1x1_info *four_conv1x1_describe(void);
 #define v_a_weights CONST(0)
 #define v_a_merged ARENA(14155776)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 0, 0},  // ka
-    {1, 0, 589824},  // kb
-    {2, 0, 1179648},  // kc
-    {3, 0, 1671168},  // kd
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
@@ -198,7 +189,6 @@ static __global__ void __launch_bounds__(64) k_map_e2bde6e2(const float *p0,
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3 + 176256);
     *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x, v0.y, v0.z, v0.w);
 }
-
 
 // ---- state --------------------------------------------------------------------------------------
 struct four_conv1x1 {
@@ -285,6 +275,7 @@ static int gemm_run(four_conv1x1 *h, const gemm_size *g, const float *a, const f
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_a_merged = {"a.merged", 0, 0, 1, 704, 324, 768, 768, 324, 324, 0, 0, 0,
     1.f};
 
@@ -295,7 +286,6 @@ static int libraries_on(four_conv1x1 *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 14155776));
-    (void)branch;
     return 0;
 }
 
@@ -374,19 +364,24 @@ static int check_device(four_conv1x1 *m) {
 static int upload(four_conv1x1 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 2162688ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 2162688ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const four_conv1x1_tensor *w = &four_conv1x1_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_ka,
+        v_kb,
+        v_kc,
+        v_kd,
+    };
+    const four_conv1x1_tensor *w = four_conv1x1_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
 static int open_libraries(four_conv1x1 *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    (void)m;
     return 0;
 }
 

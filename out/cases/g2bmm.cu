@@ -165,7 +165,6 @@ static __global__ void __launch_bounds__(256) k_band_df89e0bc(const float *p0, c
     }
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct g2bmm {
     int ready;  // create went through

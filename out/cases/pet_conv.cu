@@ -94,12 +94,6 @@ const pet_conv_info *pet_conv_describe(void);
 #define v_y_data ARENA(3326976)
 #define v_y_product ARENA(0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 0, 0},  // k
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
@@ -268,7 +262,6 @@ static __global__ void __launch_bounds__(64) k_basis_42fc107d(const float *p0,
     }
 }
 
-
 // ---- state --------------------------------------------------------------------------------------
 struct pet_conv {
     int ready;  // create went through
@@ -352,6 +345,7 @@ static int gemm_run(pet_conv *h, const gemm_size *g, const float *a, const float
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_y_product = {"y.product", 0, 0, 36, 64, 361, 48, 48, 361, 361, 3072,
     17328, 23104, 1.f};
 
@@ -362,7 +356,6 @@ static int libraries_on(pet_conv *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 65536));
-    (void)branch;
     return 0;
 }
 
@@ -419,19 +412,21 @@ static int check_device(pet_conv *m) {
 static int upload(pet_conv *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 442368ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 307200ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const pet_conv_tensor *w = &pet_conv_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_k,
+    };
+    const pet_conv_tensor *w = pet_conv_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
 static int open_libraries(pet_conv *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    (void)m;
     return 0;
 }
 

@@ -98,14 +98,6 @@ const three_matmuls_info *three_matmuls_describe(void);
 #define v_wk CONST(2359296)
 #define v_wv CONST(4718592)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 1, 0},  // wq
-    {1, 1, 2359296},  // wk
-    {2, 1, 4718592},  // wv
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
 // (none)
 
@@ -193,6 +185,7 @@ static int gemm_run(three_matmuls *h, const gemm_size *g, const float *a, const 
     stepped(h, g->name);
     return 0;
 }
+
 static const gemm_size gemm_q = {"q", 0, 0, 1, 512, 768, 768, 768, 768, 768, 0, 0, 0, 1.f};
 static const gemm_size gemm_k = {"k", 0, 0, 1, 512, 768, 768, 768, 768, 768, 0, 0, 0, 1.f};
 static const gemm_size gemm_v = {"v", 0, 0, 1, 512, 768, 768, 768, 768, 768, 0, 0, 0, 1.f};
@@ -204,7 +197,6 @@ static int libraries_on(three_matmuls *m, int branch, cudaStream_t stream) {
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], 18874368));
-    (void)branch;
     return 0;
 }
 
@@ -242,19 +234,23 @@ static int check_device(three_matmuls *m) {
 
 static int upload(three_matmuls *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 7077888ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const three_matmuls_tensor *w = &three_matmuls_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_wq,
+        v_wk,
+        v_wv,
+    };
+    const three_matmuls_tensor *w = three_matmuls_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
 static int open_libraries(three_matmuls *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
-    (void)m;
     return 0;
 }
 

@@ -87,12 +87,6 @@ const up2_info *up2_describe(void);
 #define v_a IN(float, 0)
 #define v_k CONST(0)
 
-// Weights: from the blob to the constants (kept) or to create's own memory.
-typedef struct upload_size { int weight, kept; size_t to; } upload_size;
-static const upload_size uploads[] = {
-    {0, 1, 0},  // k
-};
-
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
 // it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
@@ -142,7 +136,6 @@ static __global__ void __launch_bounds__(32) k_reduce_a8e511a2(const float *p0,
         y[i1 * 1024 + i2 * 32 + i3] = acc;
     }
 }
-
 
 // ---- state --------------------------------------------------------------------------------------
 struct up2 {
@@ -236,13 +229,16 @@ static int check_device(up2 *m) {
 
 static int upload(up2 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 12288ull));
-    for (size_t i = 0; i < sizeof uploads / sizeof *uploads; i++) {
-        const up2_tensor *w = &up2_describe()->weight[uploads[i].weight];
-        char *to = uploads[i].kept ? m->constants : m->init;
-        CUDA_CALL(m, w->name,
-                  cudaMemcpyAsync(to + uploads[i].to, blob + w->offset, w->bytes,
-                                  cudaMemcpyHostToDevice, stream));
-    }
+    // Where each weight goes; NULL: nothing reads it.
+    void *const to[] = {
+        v_k,
+    };
+    const up2_tensor *w = up2_describe()->weight;
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++)
+        if (to[i])
+            CUDA_CALL(m, w[i].name,
+                      cudaMemcpyAsync(to[i], blob + w[i].offset, w[i].bytes, cudaMemcpyHostToDevice,
+                                      stream));
     return 0;
 }
 
