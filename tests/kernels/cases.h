@@ -580,6 +580,20 @@ static void same_text(ein_ctx *ctx) {
 #include "narrow.h"
 #include "halves.h"
 
+// Results that begin at any element, and with gaps between neighbours.
+static void map_results(ein_ctx *ctx) {
+    for (int i = 1; i <= 5; i++) {
+        ein__val u = input(ctx, EIN__F32, 2, DIMS(6, 32));
+        ein__val r = define(ctx, EIN__F32, EIN__R_NONE, 2, 0, DIMS(6, 32),
+                            UN(NEG, READ(u, 0, it(ctx, 0, 6), it(ctx, 1, 32))));
+        layout(ctx, r, NULL, 0, i);
+        CHECK("misplaced", EIN__K_MAP, r);
+        layout(ctx, r, NULL, 0, 0);
+        for (int d = 0; d < 2; d++) ctx->plan.layout[r.i].stride[d] *= i;
+        CHECK("apart", EIN__K_MAP, r);
+    }
+}
+
 static void all_cases(ein_ctx *ctx) {
     map_shapes(ctx);
     map_views(ctx);
@@ -601,4 +615,5 @@ static void all_cases(ein_ctx *ctx) {
     places(ctx);
     halves(ctx);
     same_text(ctx);
+    map_results(ctx);
 }
