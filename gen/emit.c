@@ -14,20 +14,6 @@ static const char *ein__branches_text(ein_ctx *ctx) {
     return ctx->plan.branches > 1 ? ein__number_text(ctx, ctx->plan.branches) : "";
 }
 
-// Offsets of the workspaces, by branch. One without calls has that of another: a plain run makes
-// all calls as the first branch.
-static const char *ein__workspace_list(ein_ctx *ctx) {
-    const ein__plan *p = &ctx->plan;
-    const char *s = "";
-    int64_t any = 0;
-    for (int b = p->branches - 1; b >= 0; b--)
-        if (p->workspace_at[b] >= 0) any = p->workspace_at[b];
-    for (int b = 0; b < p->branches; b++)
-        s = ein__namef(ctx, "%s%s%lld", s, b ? ", " : "",
-                       (long long)(p->workspace_at[b] < 0 ? any : p->workspace_at[b]));
-    return s;
-}
-
 static void ein__put_program(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const char *model = ein__symbol(ctx), *upper = ein__symbol_upper(ctx);
@@ -93,14 +79,12 @@ static void ein__put_branches(ein__emitter *z, ein__buf *out) {
     ein__key calls[] = {{"model", model},
                         {"conv", z->convs ? "1" : "0"},
                         {"gemm", z->gemms ? "1" : "0"},
-                        {"workspace", ein__number_text(ctx, ctx->plan.workspace_bytes)},
-                        {"workspaceat", ein__workspace_list(ctx)},
                         {"matmuls", z->matmuls ? "1" : "0"}};
     ein__key branch[] = {
         {"model", model}, {"branches", ein__branches_text(ctx)}, {"libraries", aside ? "1" : "0"}};
     if (z->convs + z->gemms + z->matmuls) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_libraries, calls, 6);
+        ein__tmpl_put(out, ein__tmpl_libraries, calls, 4);
     }
     if (ctx->plan.branches > 1) {
         ein__put(out, "\n");

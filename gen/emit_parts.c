@@ -23,6 +23,20 @@ static const char *ein__branch_suffix(ein_ctx *ctx, int b) {
     return b ? ein__namef(ctx, "_%d", b) : "";
 }
 
+// Offsets of the workspaces, by branch. One without calls has that of another: a plain run makes
+// all calls as the first branch.
+static const char *ein__workspace_list(ein_ctx *ctx) {
+    const ein__plan *p = &ctx->plan;
+    const char *s = "";
+    int64_t any = 0;
+    for (int b = p->branches - 1; b >= 0; b--)
+        if (p->workspace_at[b] >= 0) any = p->workspace_at[b];
+    for (int b = 0; b < p->branches; b++)
+        s = ein__namef(ctx, "%s%s%lld", s, b ? ", " : "",
+                       (long long)(p->workspace_at[b] < 0 ? any : p->workspace_at[b]));
+    return s;
+}
+
 // One line a buffer: where it is in the caller's lists, the arena or the constants.
 static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
     static const char *const where[] = {"IN", "OUT", "CONST", "CONST", "INIT", "ARENA"};
@@ -50,6 +64,9 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
         ein__putf(out, "#define v_workspace%s ARENA_OF(char, %lld)\n", ein__branch_suffix(ctx, b),
                   (long long)ctx->plan.workspace_at[b]);
     }
+    if (z->gemms)
+        ein__putf(out, "#define WORKSPACE_BYTES %lld\n#define WORKSPACE_AT {%s}\n",
+                  (long long)ctx->plan.workspace_bytes, ein__workspace_list(ctx));
     if (z->zeros)
         ein__putf(out, "#define v_zeros CONST_OF(const float, %lld)\n",
                   (long long)ctx->plan.const_bytes);

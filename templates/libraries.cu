@@ -2,8 +2,6 @@
 //@key conv   the program calls cuDNN
 //@key gemm   the program calls cuBLAS
 //@key matmuls  how many calls of cublasLt
-//@key workspace    bytes of the workspace
-//@key workspaceat  where it is in the arena, by branch
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on($model *m, int branch, cudaStream_t stream) {
     //@if conv
@@ -11,10 +9,10 @@ static int libraries_on($model *m, int branch, cudaStream_t stream) {
     //@end
     //@if gemm
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {$workspaceat};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], $workspace));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     //@end
     //@if matmuls
     m->lt_stream = stream;
