@@ -206,13 +206,16 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__kgen g = {.ctx = ctx};
     const char *tf32 = ein__need_text(needs, EIN__NEED_TENSOR_TF32),
                *fp16 = ein__need_text(needs, EIN__NEED_TENSOR_HALF),
-               *rows = ein__need_text(needs, EIN__NEED_ROWS);
-    ein__key row[] = {{"half", fp16}}, tile[] = {{"rows", rows}};
+               *threads = ein__need_text(needs, EIN__NEED_ROWS),
+               *warps = ein__need_text(needs, EIN__NEED_TENSOR_ROWS);
+    ein__key row[] = {{"threads", threads}, {"warps", warps}}, tile[] = {{"rows", threads}},
+             sums[] = {{"rows", warps}};
     ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)}};
     ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
                          {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)}};
     ein__key mma[] = {{"tf32", *tf32 ? tf32 : attend[0].text},
-                      {"half", *fp16 ? fp16 : attend[1].text}};
+                      {"half", *fp16 ? fp16 : attend[1].text},
+                      {"rows", warps}};
     ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
                        {"store", ein__need_text(needs, EIN__NEED_STORE4)}};
     ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
@@ -222,13 +225,13 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     bool tensor = *tf32 || *fp16;
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
-    ein__put_helper(out, *rows, ein__tmpl_tiles_rows, row, 1);
+    ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_TILES), ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
                     tail, 1);
-    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 2);
+    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 3);
     ein__put_helper(out, tensor, ein__tmpl_tiles_async, NULL, 0);
-    ein__put_helper(out, tensor, ein__tmpl_tiles_mma, tile, 1);
+    ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
     ein__put_helper(out, *four[0].text || *four[1].text, ein__tmpl_half4, four, 2);

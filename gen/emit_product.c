@@ -21,8 +21,9 @@ typedef struct ein__kprod {
     const char *along[2];
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_async.cu); several elements
     int width;                 // neighbours that a load of the rows' factor gives
-    ein__buf totals, factors, also;        // of a row operation (norm.c), or empty
-    ein__ex made[EIN__NORM_ROWS], stored;  // definitions in the product's iterators
+    ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
+    ein__buf start, room, totals, factors, also;  // of a row operation, or empty
+    ein__ex made[EIN__NORM_ROWS], stored;         // definitions in the product's iterators
     bool sums;
     int kinds, first;  // of sums; the row operation's first value of those that the step computes
     int64_t shared;
@@ -32,6 +33,8 @@ static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->index);
     for (int k = 0; k < 2; k++) ein__buf_free(&r->load[k]);
     ein__buf_free(&r->store);
+    ein__buf_free(&r->start);
+    ein__buf_free(&r->room);
     ein__buf_free(&r->totals);
     ein__buf_free(&r->factors);
     ein__buf_free(&r->also);
@@ -203,9 +206,9 @@ static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein
 }
 
 // Whether a load may say where it finds its elements: they are 16 or 4 bytes and of the type that
-// the tile holds, and nobody else wants them.
-static bool ein__kprod_fetches(const ein__kprod *r, int side, const ein__kaccess *at, int width) {
-    if (r->math == EIN__MATH_FP32 || (r->sums && !side) || r->t->stages == 1) return false;
+// the tile holds.
+static bool ein__kprod_fetches(const ein__kprod *r, const ein__kaccess *at, int width) {
+    if (r->math == EIN__MATH_FP32 || r->t->stages == 1) return false;
     return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
 }
 
@@ -237,11 +240,11 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     for (int i = 0; i < nline; i++) g->slot[line_slot[i]].level = 1;
     for (int i = 0; i < nsum; i++) g->slot[sum[i]].level = 1;
     bool along = ein__kprod_run(g, &scan, sum, nsum) > ein__kprod_run(g, &scan, line_slot, nline);
-    // Sums along a line are those of threads that load it.
-    along |= !side && r->sums;
+    // Sums along a line are those of threads that load it, or of warps that multiply it.
+    along |= !side && r->sums && r->math == EIN__MATH_FP32;
     int lane = along ? sum[nsum - 1] : nline ? line_slot[nline - 1] : -1;
-    bool vector,
-        half = !computed && ein__val_get(c, (ein__val){r->p.read[side]->val})->dtype == EIN__F16;
+    ein__val of = {ein__ex_get(c, r->main[side])->val};
+    bool vector, half = !computed && ein__kdtype(g, of) == EIN__F16;
     int width = r->math == EIN__MATH_FP16 && half ? 8 : 4;
     if (lane >= 0 && (g->slot[lane].n % width || scan.near[0].k[lane] != 1)) lane = -1;
     ein__kaccess at = {0};
@@ -269,7 +272,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (guard.n && computed) ein__putf(&body, "if (!(%s)) return %s;\n", guard.s, zero);
     if (computed) ein__put(&body, g->code[1].s);
     r->wide[side] = width > 1;
-    r->fetched[side] = !computed && ein__kprod_fetches(r, side, &at, width);
+    r->fetched[side] = !computed && ein__kprod_fetches(r, &at, width);
     if (r->fetched[side]) ein__kprod_fetch(g, r, &at, width, guard.n ? guard.s : NULL, &body);
     else if (guard.n && !computed) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
     else ein__putf(&body, "return %s;\n", value);
@@ -375,13 +378,6 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     return below;
 }
 
-// Shared memory that a kernel has beside its tile, bytes: sums and factors of rows, which are those
-// of `kinds` and EIN__NORM_ROWS values at most.
-static int ein__kprod_beside(const ein__kprod *r) {
-    int parts = r->t->terms / 32 + 1;
-    return r->sums ? (r->kinds * parts + EIN__NORM_ROWS) * r->t->rows * 4 : 0;
-}
-
 // The tile's type, and how many rows and columns of it a thread stores.
 static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows, int *cols) {
     const ein__product_tile *t = r->t;
@@ -397,9 +393,7 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
     ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
-    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t, ein__kprod_beside(r))
-                 : t->stages == 1               ? 1
-                                                : 2;
+    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t) : t->stages == 1 ? 1 : 2;
     return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
                       half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
                       stages, g->vec);
@@ -407,9 +401,74 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
 
 // ------------------------------------------------------------------------------- rows
 
+// Their type: sums of what threads load, or of the fragments that warps multiply.
 static const char *ein__kprod_sums(ein__kgen *g, const ein__kprod *r) {
-    ein__kneed(g, EIN__NEED_ROWS);
+    if (r->math != EIN__MATH_FP32) return "decltype(sums)";
     return ein__namef(g->ctx, "row_sums<%d, %d, %d>", r->t->rows, r->t->terms, r->width);
+}
+
+// Forgets what was declared inside a part of the kernel that is over.
+static void ein__kprod_leave(ein__kgen *g) {
+    ein__kforget(g, 1);
+    ein__buf_free(&g->code[1]);
+    ein__put(&g->code[1], "");
+}
+
+// What rows `line` of the tile begin with: a lambda, which warps subtract.
+static void ein__kprod_shift(ein__kgen *g, ein__kprod *r) {
+    ein__kscan scan = ein__kscan_make(g);
+    ein__buf body = {0};
+    int rows[EIN__MAX_ITERS];
+    bool vector;
+    const char *zero;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(rows, r->order[0], sizeof rows);
+    ein__kscan_row(g, &scan, r->shift);
+    int n = ein__kmerge(g, &scan, rows, r->n[0]);
+    for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].level = 1;
+    ein__kaccess at = ein__kprod_access(g, r->shift, -1, 1, &vector);
+    const char *m = ein__kprod_flat(g, rows, n, "m"),
+               *value = ein__kprod_value(g, r, &at, 1, &zero);
+    ein__put(&body, g->code[1].s);
+    if (r->p.extent[0] % r->t->rows)
+        ein__putf(&body, "return %s ? %s : %s;\n", ein__kprod_below(g, m, n, r->p.extent[0]), value,
+                  zero);
+    else ein__putf(&body, "return %s;\n", value);
+    ein__put(&r->start, "const auto first = [&](unsigned line) {\n");
+    ein__buf text = {0};
+    ein__kprod_declare(g, &text, rows, n, m, "m0 + line", body.s);
+    ein__put(&text, body.s);
+    ein__kindent(&r->start, text.s, 4);
+    ein__put(&r->start, "};\n");
+    ein__kprod_leave(g);
+    ein__buf_free(&text);
+    ein__buf_free(&body);
+    ein__kscan_free(&scan);
+}
+
+// Where the sums are kept while the product is computed, and what is made of them afterwards: that
+// has the memory of a tensor cores' tile then, which leaves no room beside it.
+static void ein__kprod_room(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    int rows = r->t->rows, factors = step->nrow - r->kinds;
+    if (r->math == EIN__MATH_FP32) {
+        const char *sums = ein__kprod_sums(g, r);
+        ein__kneed(g, EIN__NEED_ROWS);
+        ein__putf(&r->start, "%s sums = {};\n", sums);
+        ein__putf(&r->room, "__shared__ float total[%d][%d][%s::PARTS], factor[%d][%d];\n",
+                  r->kinds, rows, sums, factors, rows);
+        return;
+    }
+    ein__kneed(g, EIN__NEED_TENSOR_ROWS);
+    if (r->shift.i) ein__kprod_shift(g, r);
+    ein__putf(&r->start, r->shift.i ? "decltype(tile)::row_sums<decltype(first)> sums(first);\n"
+                                    : "decltype(tile)::row_sums<unshifted> sums((unshifted()));\n");
+    ein__putf(&r->room,
+              "__syncthreads();\n"
+              "float(&total)[%d][%d][%d] = *reinterpret_cast<float(*)[%d][%d][%d]>(tile.bytes);\n"
+              "float(&factor)[%d][%d] =\n"
+              "    *reinterpret_cast<float(*)[%d][%d]>(tile.bytes + sizeof total);\n",
+              r->kinds, rows, r->t->parts, r->kinds, rows, r->t->parts, factors, rows, factors,
+              rows);
 }
 
 // Definitions of the row operation in the product's iterators, before anything is counted of them.
@@ -444,13 +503,6 @@ static void ein__kprod_inside(ein__kgen *g, ein__buf *to, const int *order, int 
     ein__kprod_declare(g, to, order, n, flat, from, text.s);
     ein__put(to, text.s);
     ein__buf_free(&text);
-}
-
-// Forgets what was declared inside a part of the kernel that is over.
-static void ein__kprod_leave(ein__kgen *g) {
-    ein__kforget(g, 1);
-    ein__buf_free(&g->code[1]);
-    ein__put(&g->code[1], "");
 }
 
 // What later parts read the factors of a row as.
@@ -589,6 +641,7 @@ static void ein__kprod_also(ein__kgen *g, const ein__step *step, ein__kprod *r) 
 static void ein__kprod_norm(ein__kgen *g, const ein__step *step, ein__kprod *r) {
     int vec = g->vec;
     g->vec = 1;
+    ein__kprod_room(g, step, r);
     ein__kprod_factor(g, step, r);
     if (step->also.i) ein__kprod_also(g, step, r);
     ein__kprod_name_factors(g, r, step->nrow - r->kinds, "tile.row(i)");
@@ -652,8 +705,8 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"sums", r->sums ? ein__kprod_sums(g, r) : ""},
                        {"lines", ein__namef(c, "%d", r->t->rows)},
                        {"totals", r->totals.s},
-                       {"kinds", ein__namef(c, "%d", r->kinds)},
-                       {"factors", ein__namef(c, "%d", step->nrow - r->kinds)},
+                       {"start", r->start.s},
+                       {"room", r->room.s},
                        {"factor", r->factors.s},
                        {"also", r->also.s},
                        {"shared", ein__knumber(g, r->shared)},
@@ -672,6 +725,20 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                  out, l);
 }
 
+// Takes what is subtracted from lines out of the loads, where warps can do that: what is in memory
+// is what the tile holds, and nothing behind the last term.
+static void ein__kprod_split_shift(const ein__kgen *g, ein__kprod *r) {
+    ein__ex x, first;
+    uint32_t terms = ~(r->p.group[0] | r->p.group[1] | r->p.group[2]);
+    ein__dtype type = r->math == EIN__MATH_FP16 ? EIN__F16 : EIN__F32;
+    if (r->math == EIN__MATH_FP32 || r->t->stages == 1 || r->p.depth % r->t->terms ||
+        !ein__product_shift(g->ctx, r->factor[0], terms, &x, &first) ||
+        ein__kdtype(g, (ein__val){ein__ex_get(g->ctx, x)->val}) != type)
+        return;
+    r->factor[0] = x;
+    r->shift = first;
+}
+
 // The factors as the step's loads compute them, and what they read most of.
 static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__kprod *r) {
     ein_ctx *c = g->ctx;
@@ -682,6 +749,7 @@ static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__k
         for (int i = 0; i < 2; i++)
             if (step->load[i].i && step->load[i].i == r->p.read[k]->val)
                 r->factor[k] = step->loaded[i];
+        if (!k && r->sums) ein__kprod_split_shift(g, r);
         r->main[k] = r->factor[k];
         ein__ex_reads(c, r->factor[k], &reads);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
@@ -705,6 +773,8 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
     if (!ein__match_tiles(g->ctx, s, stride, &r.p)) return ein__kreduce(g, step, hint, out, l);
     if (ein__keeps_fp32(g->ctx, step->val[0])) r.p.math = EIN__MATH_FP32;
+    ein__kernel kernel = ein__step_kernel(g->ctx, step);
+    ein__rows_work(g->ctx, &kernel, &r.p);
     r.t = step->tile ? &ein__product_table[step->tile - 1] : NULL;
     if (!r.t || !ein__product_fits(&r.p, r.t)) r.t = ein__product_tile_of(g->ctx, &r.p, &ps);
     r.math = r.t->math;

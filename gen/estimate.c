@@ -673,18 +673,21 @@ static int64_t ein__loads_ps(ein_ctx *ctx, const ein__tiled *p, const ein__produ
     return ein__math_ps(ein__gpu_of(ctx), ein__times(loads, each), ein__math_share[EIN__E_MAP]);
 }
 
-// Instructions that the sums of a product's rows take for each element of the factor: two additions
-// at most and, in front of them, what the load computes or converts.
-static int ein__rows_work(ein_ctx *ctx, const ein__kernel *k, const ein__tiled *p) {
-    ein__ex *reads = NULL;
-    int each = k->load[0].i != 0, half = ctx->value[p->read[0]->val].dtype == EIN__F16;
-    if (!k->nrow) return 0;
-    for (int i = 1; i <= k->nrow; i++) each += k->s[i]->reduce != EIN__R_NONE;
-    if (k->load[0].i) ein__ex_reads(ctx, ein__scope_of(ctx, k->load[0])->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-        half = ctx->value[ein__ex_get(ctx, reads[i])->val].dtype == EIN__F16;
-    arrfree(reads);
-    return each + half;
+// What the sums of a product's rows take for each element of the factor: two additions at most, and
+// a conversion of halves; and how the factor that they are of lies in memory.
+static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
+    const ein__expr *read[2] = {p->read[0], p->read[1]};
+    uint32_t sums = ~((1u << k->s[0]->nt) - 1), terms = 0;
+    ein__ex x, first;
+    if (!k->nrow) return;
+    for (uint32_t i = 0; i < read[0]->nix; i++)
+        if (ein__ix_uses(ctx, read[0]->ix[i]) & sums) terms |= 1u << i;
+    p->shifted = k->load[0].i &&
+                 ein__product_shift(ctx, ein__scope_of(ctx, k->load[0])->body, terms, &x, &first);
+    if (p->shifted) read[0] = ein__ex_get(ctx, x);
+    p->direct = ein__tensor_direct(ctx, read, p->math);
+    p->each = ctx->value[read[0]->val].dtype == EIN__F16;
+    for (int i = 1; i <= k->nrow; i++) p->each += k->s[i]->reduce != EIN__R_NONE;
 }
 
 // A product by tiles: their loops, and what memory and the epilogue add. A result whose neighbours
@@ -695,7 +698,7 @@ static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__sco
     ein__product_cut cut;
     if (!ein__match_tiles(ctx, s, k->out, &p)) return;
     if (k->fma) p.math = EIN__MATH_FP32;
-    p.each = ein__rows_work(ctx, k, &p);
+    ein__rows_work(ctx, k, &p);
     w->math_ps = ein__product_cut_of(ctx, &p, &cut);
     for (int i = 0; i < 2 && !k->nrow; i++)
         for (int side = 0; side < 2; side++)

@@ -150,7 +150,7 @@ static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
     if (!ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p)) return;
     if (ein__keeps_fp32(ctx, step->val[0])) p.math = EIN__MATH_FP32;
     ein__kernel k = ein__step_kernel(ctx, step);
-    p.each = ein__rows_work(ctx, &k, &p);
+    ein__rows_work(ctx, &k, &p);
     if (!name || !ein__product_cut_named(&p, name, &cut)) (void)ein__product_cut_of(ctx, &p, &cut);
     step->tile = (int)(cut.tile - ein__product_table) + 1;
     step->parts = cut.parts;

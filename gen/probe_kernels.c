@@ -162,7 +162,7 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     if (!ein__match_tiles(ctx, s, ctx->plan.layout[step.out.i].stride, &p)) return;
     ein__product_cut cut;
     ein__kernel k = ein__step_kernel(ctx, &step);
-    p.each = ein__rows_work(ctx, &k, &p);
+    ein__rows_work(ctx, &k, &p);
     best = ein__product_cut_of(ctx, &p, &cut);
     for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
         const ein__product_tile *t = &ein__product_table[step.tile - 1];
@@ -234,7 +234,7 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
     ein__work w = ein__kernel_work(ctx, &k, &parts);
     ein__tiled p;
     if (step->kind == EIN__K_PRODUCT && step->tile && ein__match_tiles(ctx, k.s[0], k.out, &p)) {
-        p.each = ein__rows_work(ctx, &k, &p);
+        ein__rows_work(ctx, &k, &p);
         w.math_ps = step->parts > 1
                         ? ein__tail_ps(g, &p, &ein__product_table[step->tile - 1], step->parts)
                         : ein__product_tile_ps(g, &p, &ein__product_table[step->tile - 1]);

@@ -12,7 +12,8 @@ typedef struct ein__tiled {
     bool scattered;  // the result's neighbours belong to different batches
     ein__math math;  // of the tensor cores' tiles that may compute it; FP32: none
     bool direct;     // both factors are of the type that these hold: several steps may be fetched
-    int each;        // instructions for each load of the rows' factor that its sums take (norm.c)
+    int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
+    bool shifted;  // of it, what its line begins with is subtracted first
 } ein__tiled;
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
@@ -58,19 +59,25 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},
 };
 
+// Whether both factors are copied to the tile as they lie. Zeros behind the last term that are
+// shifted are none, so there loads compute what is.
+static bool ein__product_copies(const ein__tiled *p, const ein__product_tile *t) {
+    return p->direct && !(p->shifted && p->depth % t->terms);
+}
+
 // Whether a tile may compute product `p`.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
-    if (t->stages == 1 && p->direct && !p->each) return false;
+    if (t->stages == 1 && ein__product_copies(p, t)) return false;
     return t->math == EIN__MATH_FP32 || t->math == p->math;
 }
 
 enum { EIN__PRODUCT_SHARED = 48 << 10 };  // bytes that a block gets without asking for more
 
-// Steps of a tensor cores' tile that have room in shared memory beside `other` bytes: two or more,
-// or the one that the tile has.
-static int ein__product_stages(const ein__product_tile *t, int other) {
+// Steps of a tensor cores' tile that have room in shared memory: two or more, or the one that the
+// tile has.
+static int ein__product_stages(const ein__product_tile *t) {
     int64_t step = (t->rows + t->cols) * t->terms * (t->math == EIN__MATH_FP16 ? 2 : 4);
-    int64_t room = (EIN__PRODUCT_SHARED - other) / step;
+    int64_t room = EIN__PRODUCT_SHARED / step;
     if (t->stages == 1) return 1;
     return room < 2 ? 2 : room < t->stages ? (int)room : t->stages;
 }
@@ -106,6 +113,20 @@ static ein__math ein__tensor_math(const ein_ctx *ctx, const ein__expr *const *re
         if (t != EIN__F32 && t != EIN__F16) return EIN__MATH_FP32;
     }
     return ctx->desc.math == EIN_MATH_TF32 ? EIN__MATH_TF32 : EIN__MATH_FP16;
+}
+
+// Factor `ex` as a read of x less what x has at the first of its terms (iterators `terms` of `ex`):
+// the two reads, or false.
+EIN__FN bool ein__product_shift(const ein_ctx *ctx, ein__ex ex, uint32_t terms, ein__ex *x,
+                                ein__ex *first) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op != EIN__X_BINARY || e->fn != EIN__SUB) return false;
+    const ein__expr *a = ein__ex_get(ctx, e->kid[0]), *b = ein__ex_get(ctx, e->kid[1]);
+    bool reads = a->op == EIN__X_READ && b->op == EIN__X_READ && a->val == b->val;
+    if (!reads || a->bits || b->bits || (ein__ex_uses(ctx, e->kid[1]) & terms)) return false;
+    *x = e->kid[0];
+    *first = e->kid[1];
+    return true;
 }
 
 // Whether both factors lie in memory as tensor cores' tiles hold them.
@@ -200,25 +221,30 @@ static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile
 }
 
 // What the sums along a block's rows take, ps: the instructions that maps reach of an SM, beside
-// whatever its tensor cores do. They are of the step before, so nothing waits for them.
+// whatever its tensor cores do. There warps that have the same rows share the sums: each of them
+// shifts all words of its fragments and takes some to add up.
 static int64_t ein__product_rows_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t, int64_t terms) {
-    int64_t flop = ein__muldiv(2 * t->rows * p->each, terms, 1);
+    int64_t words = t->rows / (t->math == EIN__MATH_FP16 ? 2 : 1), warps = t->cols / t->rn;
+    bool tensor = t->math != EIN__MATH_FP32, copies = tensor && ein__product_copies(p, t);
+    int64_t ops = t->rows * (p->each + (p->shifted && !copies));
+    if (tensor) ops += words * (warps - 1 + (p->shifted && copies ? warps : 0));
+    if (!p->each) return 0;
+    int64_t flop = ein__muldiv(2 * ops, terms, 1);
     return ein__muldiv(flop, 1000 * 1000 * g->sms, g->fp32 * EIN__PRODUCT_ROWS_SHARE);
 }
 
-// Steps of a tile's loop that are on their way while one is multiplied. A row operation's sums are
-// of what has passed through registers.
+// Steps of a tile's loop that are on their way while one is multiplied.
 static int64_t ein__product_ahead(const ein__tiled *p, const ein__product_tile *t) {
-    bool tensor = t->math != EIN__MATH_FP32;
-    return tensor && p->direct && !p->each ? ein__product_stages(t, 0) - 1 : 1;
+    bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
+    return copies ? ein__product_stages(t) - 1 : 1;
 }
 
 // Blocks that the GPU's SMs hold at once.
 static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
                                   const ein__product_tile *t) {
     bool tensor = t->math != EIN__MATH_FP32;
-    return g->sms * (tensor && (!p->direct || p->each) ? 1 : t->resident);
+    return g->sms * (tensor && !ein__product_copies(p, t) ? 1 : t->resident);
 }
 
 // Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch

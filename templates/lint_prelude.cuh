@@ -296,9 +296,9 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $share 48u
 #define $sums row_sums<64, 16, 4>
 #define $lines 64
-#define $kinds 1
+#define $start row_sums<64, 16, 4> sums = {}
+#define $room __shared__ float total[1][64][row_sums<64, 16, 4>::PARTS], factor[1][64]
 #define $totals sums.total(sums.sum, total[0])
-#define $factors 1
 #define $factor factor[0][line] = sums.of(total[0], line)
 #define $shared 64u
 #define $also y[e] = factor[0][e]
@@ -308,10 +308,6 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $loadA return *reinterpret_cast<const float4 *>(p0 + (m0 + e.line) * 96u + k0 + e.term)
 #define $loadB return p0[(k0 + e.term) * 96u + n0 + e.line]
 #define $store y[(m0 + tile.row(i)) * 64u + n0 + tile.column(j)] = acc[i][j]
-#endif
-
-#ifdef LINT_tiles_rows
-#include <cuda_fp16.h>
 #endif
 
 #ifdef LINT_tiles_async
@@ -327,6 +323,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #include <cuda_pipeline_primitives.h>
 #include "mma.cu"
 #include "tiles_async.cu"
+#include "tiles_rows.cu"
 #endif
 
 #ifdef LINT_warp

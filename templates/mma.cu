@@ -1,5 +1,6 @@
 //@key tf32  whether products of f32 values rounded to TF32 are wanted
 //@key half  whether products of f16 values are wanted
+//@key rows  whether sums along rows are taken of fragments (tiles_mma.cu)
 #ifdef __CUDA_ARCH__
 #define TENSOR_CORES __CUDA_ARCH__
 #else
@@ -113,6 +114,18 @@ struct tensor_type<float> {
             q[i] = __float_as_uint(p[at(l % 4u + i / 2 * 4, l / 4u + i % 2 * 8)]);
     }
 
+    //@if rows
+    // A register less `first`, and what it holds added to sums of values and of squares.
+    static __device__ __forceinline__ unsigned minus(unsigned q, float first) {
+        return __float_as_uint(__uint_as_float(q) - first);
+    }
+    static __device__ __forceinline__ void add(unsigned q, float &sum, float &square) {
+        const float v = __uint_as_float(q);
+        sum += v;
+        square += v * v;
+    }
+
+    //@end
     // What a register of A and one of B add; of both the bits of TF32 alone are read.
     static __device__ __forceinline__ float word(unsigned a, unsigned b) {
         return __uint_as_float(a & ~0x1fffu) * __uint_as_float(b & ~0x1fffu);
@@ -186,6 +199,24 @@ struct tensor_type<__half> {
         v.x = static_cast<unsigned short>(half);
         return __half2float(v);
     }
+    //@if rows
+    static __device__ __forceinline__ unsigned minus(unsigned q, __half first) {
+#if TENSOR_CORES >= 530
+        const __half2 v = __hsub2(*reinterpret_cast<const __half2 *>(&q), __half2half2(first));
+        return *reinterpret_cast<const unsigned *>(&v);
+#else
+        const float f = __half2float(first);
+        return pair(value(q & 0xffffu) - f, value(q >> 16) - f);
+#endif
+    }
+    static __device__ __forceinline__ void add(unsigned q, float &sum, float &square) {
+        const float low = value(q & 0xffffu), high = value(q >> 16);
+        sum += low;
+        sum += high;
+        square += low * low;
+        square += high * high;
+    }
+    //@end
     static __device__ __forceinline__ float word(unsigned a, unsigned b) {
         const float low = value(a & 0xffffu) * value(b & 0xffffu);
         return low + value(a >> 16) * value(b >> 16);

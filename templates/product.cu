@@ -19,11 +19,11 @@
 //@key along    whether neighbouring threads load neighbouring terms of the operands
 //@key early    which of them the kernel before cannot have written: 0, 1 or 2
 //@key sums     type of the sums along rows of the first operand; empty: none
+//@key start    declares them
+//@key room     declares total and factor in shared memory
 //@key lines    rows of a tile
-//@key totals   adds these up into total[..][line][part]
-//@key kinds    how many of them
-//@key factors  what is made of them for each row: how many
-//@key factor   makes factor[..][line]
+//@key totals   adds the sums up into total[..][line][part]
+//@key factor   makes what is made of them for each row, factor[..][line]
 //@key also     stores a share of the map that the sums are for, from e; empty: nobody else needs it
 //@key shared   elements or vectors of a block's share
 //@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store
@@ -49,10 +49,10 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     if (!last) return;
     //@else
     //@if sums
-    $sums sums = {};
+    $start;
     const summed_load<decltype(a), $sums> summed = {a, &sums};
     tile.multiply<$along, $early>($terms, summed, b, acc);
-    __shared__ float total[$kinds][$lines][$sums::PARTS], factor[$factors][$lines];
+    $room;
     $totals;
     __syncthreads();
     if (threadIdx.x < $lines) {

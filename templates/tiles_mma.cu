@@ -40,10 +40,6 @@ struct tensor_feed {
 #pragma unroll
         for (unsigned i = 0; i < N; i++)
             *reinterpret_cast<stored *>(to + place(i)) = tensor_type<T>::rounded(v[i]);
-            //@if rows
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) loaded(load_from, static_cast<int>(i), v[i]);
-        //@end
     }
     // Vector i of the thread, of those that follow each other along the rows.
     static __device__ __forceinline__ unsigned place(unsigned i) {
@@ -120,9 +116,74 @@ struct tensor_tile {
         return reinterpret_cast<T *>(bytes) + stage * SIZE + b * BM * KC;
     }
 
+    //@if rows
+    // Sums along the rows of the first factor, of the fragments that are multiplied: of the warps
+    // that have the same rows each adds up its share of them. Where a load does not compute values
+    // relative to their line's first one, from(line) gives that, and they are made so here.
+    template <typename FROM>
+    struct row_sums {
+        static const int WARPS = BN / WN, OWN = WM / 8 / WARPS;
+        FROM from;
+        T first[WM / 16][2];
+        float sum[OWN], square[OWN];
+
+        __device__ __forceinline__ explicit row_sums(const FROM &f)
+            : from(f), first(), sum(), square() {}
+        static __device__ unsigned warp() { return threadIdx.x / 32u % WARPS; }
+        // The warp's rows, 8 lines apart, of which lane 4g + t has the one g lines further on.
+        static __device__ unsigned line(unsigned row) { return top() + row * 8 + lane() / 4u; }
+
+        __device__ __forceinline__ void begin() { begin(from); }
+        __device__ __forceinline__ void begin(unshifted) {}
+        template <typename F>
+        __device__ __forceinline__ void begin(const F &first_of) {
+#pragma unroll
+            for (unsigned r = 0; r < WM / 8; r++) first[r / 2][r % 2] = first_of(line(r));
+        }
+        __device__ __forceinline__ void shift(unsigned (&)[WM / 16][4], unshifted) const {}
+        template <typename F>
+        __device__ __forceinline__ void shift(unsigned (&x)[WM / 16][4], const F &) const {
+#pragma unroll
+            for (int e = 0; e < WM / 4; e++)
+                x[e / 4][e % 4] = tensor_type<T>::minus(x[e / 4][e % 4], first[e / 4][e % 2]);
+        }
+        __device__ __forceinline__ void take(unsigned (&x)[WM / 16][4]) {
+            shift(x, from);
+#pragma unroll
+            for (int e = 0; e < 2 * OWN; e++) {
+                unsigned q = x[e / 2 * WARPS / 2][e / 2 * WARPS % 2 + e % 2 * 2];
+#pragma unroll
+                for (int k = 1; k < WARPS; k++) {
+                    const int row = e / 2 * WARPS + k;
+                    if (warp() == k) q = x[row / 2][row % 2 + e % 2 * 2];
+                }
+                tensor_type<T>::add(q, sum[e / 2], square[e / 2]);
+            }
+        }
+
+        // The lanes' sums v of each line, added up in a fixed order.
+        static __device__ __forceinline__ void total(const float (&v)[OWN],
+                                                     float (&to)[BM][PARTS]) {
+#pragma unroll
+            for (int i = 0; i < OWN; i++) {
+                float s = v[i] + __shfl_xor_sync(0xffffffffu, v[i], 1);
+                s += __shfl_xor_sync(0xffffffffu, s, 2);
+                if (lane() % 4u == 0u) to[line(i * WARPS + warp())][part()] = s;
+            }
+        }
+        static __device__ __forceinline__ float of(const float (&from)[BM][PARTS], unsigned line) {
+            float s = 0.f;
+#pragma unroll
+            for (int p = 0; p < PARTS; p++) s += from[line][p];
+            return s;
+        }
+    };
+
+    //@end
     // c += the product of the step at `stage`, over the warp's part of the terms.
-    template <bool ALONG_A, bool ALONG_B, bool RAW_A, bool RAW_B>
-    __device__ __forceinline__ void step(int stage, float (&c)[WM / 16][WN / 8][4]) {
+    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    __device__ __forceinline__ void step(int stage, const A &feed_a, const B &feed_b,
+                                         float (&c)[WM / 16][WN / 8][4]) {
         typedef tensor_type<T> type;
         const T *a = factor(stage, 0), *b = factor(stage, 1);
 #pragma unroll
@@ -133,13 +194,17 @@ struct tensor_tile {
             for (int i = 0; i < WM / 16; i++) {
                 const tile_place<T, BM, KC, ALONG_A> at(top() + 16 * i, k);
                 type::template fragment<ALONG_A>(x[i], a, at);
-                if (RAW_A) type::round_words(x[i]);
             }
+            //@if rows
+            take_rows(feed_a.load_from, x);
+            //@end
+#pragma unroll
+            for (int i = 0; i < (feed_a.RAW ? WM / 16 : 0); i++) type::round_words(x[i]);
 #pragma unroll
             for (int j = 0; j < WN / 16; j++) {
                 const tile_place<T, BN, KC, ALONG_B> at(left() + 16 * j, k);
                 type::template fragment<ALONG_B>(y[j], b, at);
-                if (RAW_B) type::round_words(y[j]);
+                if (feed_b.RAW) type::round_words(y[j]);
             }
 #pragma unroll
             for (int i = 0; i < WM / 16; i++)
@@ -221,6 +286,9 @@ struct tensor_tile {
             if (EARLY != 2 && k0 < terms) b.copy(factor(n, 1), k0);
             end_step();
         }
+        //@if rows
+        begin_rows(load_a);
+        //@end
         a.load(0u);
         b.load(0u);
         a.store(factor(0, 0));
@@ -241,7 +309,7 @@ struct tensor_tile {
                 a.load(k0 + KC);
                 b.load(k0 + KC);
             }
-            step<ALONG_A, ALONG_B, feed_a::RAW, feed_b::RAW>(stage, c);
+            step<ALONG_A, ALONG_B>(stage, a, b, c);
             if (STAGES == 1) __syncthreads();
             if (more) {
                 a.store(factor(next, 0));

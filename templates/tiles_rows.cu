@@ -1,4 +1,6 @@
-//@key half  whether loads give halves as they are
+//@key threads  whether threads add up what they load
+//@key warps    whether warps add up fragments of it (tiles_mma.cu)
+//@if threads
 // Sums along the rows of a product's first factor, of what each thread loads of it: W neighbouring
 // terms of a line at a time, BM lines of KC terms a step. The threads that share a line are LANES
 // neighbours, in PARTS warps.
@@ -17,18 +19,6 @@ struct row_sums {
 #pragma unroll
         for (int k = 0; k < 4; k++) add(i, w[k]);
     }
-    //@if half
-    __device__ __forceinline__ void add(int i, __half v) { add(i, __half2float(v)); }
-    __device__ __forceinline__ void add(int i, uint4 v) {
-        const unsigned w[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (int k = 0; k < 8; k++) {
-            __half_raw h;
-            h.x = static_cast<unsigned short>(w[k / 2] >> k % 2 * 16);
-            add(i, __half2float(h));
-        }
-    }
-    //@end
 
     // The threads' sums v of each line, added up in a fixed order.
     static __device__ __forceinline__ void total(const float (&v)[N], float (&to)[BM][PARTS]) {
@@ -49,6 +39,7 @@ struct row_sums {
     }
 };
 
+//@end
 // A load whose values are added up, the step's while the next one is on its way.
 template <typename L, typename S>
 struct summed_load {
@@ -59,9 +50,28 @@ struct summed_load {
         return load(e, k0);
     }
 };
+//@if threads
 template <typename L, typename V>
 static __device__ __forceinline__ void loaded(const L &, int, const V &) {}
 template <typename L, typename S, typename V>
 static __device__ __forceinline__ void loaded(const summed_load<L, S> &a, int i, const V &v) {
     a.sums->add(i, v);
 }
+//@end
+//@if warps
+template <typename L>
+static __device__ __forceinline__ void begin_rows(const L &) {}
+template <typename L, typename S>
+static __device__ __forceinline__ void begin_rows(const summed_load<L, S> &a) {
+    a.sums->begin();
+}
+template <typename L, int N>
+static __device__ __forceinline__ void take_rows(const L &, unsigned (&)[N][4]) {}
+template <typename L, typename S, int N>
+static __device__ __forceinline__ void take_rows(const summed_load<L, S> &a, unsigned (&x)[N][4]) {
+    a.sums->take(x);
+}
+
+// Lines that are added up as they are loaded.
+struct unshifted {};
+//@end

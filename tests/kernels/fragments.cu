@@ -12,6 +12,7 @@
 #include "../../templates/mma.cu"
 #include "../../templates/tiles.cu"
 #include "../../templates/tiles_async.cu"
+#include "../../templates/tiles_rows.cu"
 #include "../../templates/tiles_mma.cu"
 
 enum { TERMS = 16 };  // of halves; TF32 has the first 8

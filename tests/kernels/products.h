@@ -194,10 +194,16 @@ static void product_norms(ein_ctx *ctx) {
     static const char *const order[] = {"01", "01", "10"};
     ctx->rule_mask = ~0u;
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
+        const ein__product_tile *t = &ein__product_table[tile - 1];
+        bool tensor = t->math != EIN__MATH_FP32;
         force_tile(ctx, tile);
-        for (int i = tile % 3; i < 6; i += 3)
+        for (int i = tile % 3; i < (tensor ? 3 : 6); i += 3)
             product_norm(ctx, rows[i], 8 + 60 * (i / 2), terms[(i + tile) % 6], (i + tile / 3) % 3,
                          i / 3, order[(i + tile / 2) % 3]);
+        // Rows of whole steps, which tensor cores' tiles add up as their warps multiply them.
+        if (!tensor) continue;
+        product_norm(ctx, 34, 40, 3 * t->terms, true, tile % 2, "01");
+        product_norm(ctx, 24, 24, 2 * t->terms, tile % 4 < 2, false, order[1 + tile % 2]);
     }
     force_tile(ctx, 0);
 }
