@@ -15,12 +15,12 @@ struct attend<float> {
             a[i] = __float_as_uint(tensor_type<float>::rounded(s[0][i % 2 * 2 + i / 2]));
     }
 
-    // Keys 0 to 7 in the same order, of columns 0 to 7 (registers 0 and 2) and 8 to 15.
+    // Keys 0 to 7 in the same order, of columns 0 to 7 (registers 0 and 1) and 8 to 15.
     static __device__ __forceinline__ void values(const float *p, int pitch, unsigned (&b)[4]) {
         const int g = threadIdx.x % 32u / 4u, t = threadIdx.x % 4u;
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            b[i] = __float_as_uint(p[(2 * t + i / 2) * pitch + i % 2 * 8 + g]);
+            b[i] = __float_as_uint(p[(2 * t + i % 2) * pitch + i / 2 * 8 + g]);
     }
 };
 
@@ -35,9 +35,9 @@ struct attend<__half> {
             a[i] = tensor_type<__half>::pair(s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]);
     }
 
-    // Keys 0 to 15, of columns 0 to 7 (registers 0 and 2) and 8 to 15.
+    // Keys 0 to 15, of columns 0 to 7 (registers 0 and 1) and 8 to 15.
     static __device__ __forceinline__ void values(const __half *p, int pitch, unsigned (&b)[4]) {
-        tensor_type<__half>::fragment<false>(b, p, pitched{static_cast<unsigned>(pitch)});
+        tensor_type<__half>::fragment<false, true>(b, p, pitched{static_cast<unsigned>(pitch)});
     }
 };
 

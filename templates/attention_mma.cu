@@ -83,10 +83,10 @@ static __global__ void __launch_bounds__(128) $name($params) {
                 type::fragment<true>(a, &query[own * (depth + PAD) + k0 + k], pitched{depth + PAD});
 #pragma unroll
                 for (int j = 0; j < NK / 8; j += 2) {
-                    type::fragment<true>(b, &part[(first + 8 * j) * (KC + PAD) + k],
-                                         pitched{KC + PAD});
-                    type::multiply_add(s[j], a, b[0], b[2]);
-                    type::multiply_add(s[j + 1], a, b[1], b[3]);
+                    type::fragment<true, true>(b, &part[(first + 8 * j) * (KC + PAD) + k],
+                                               pitched{KC + PAD});
+                    type::multiply_add(s[j], a, b[0], b[1]);
+                    type::multiply_add(s[j + 1], a, b[2], b[3]);
                 }
             }
         }
@@ -143,8 +143,8 @@ static __global__ void __launch_bounds__(128) $name($params) {
 #pragma unroll
             for (int c = 0; c < cols / 8; c += 2) {
                 attend<T>::values(&part[(first + 8 * j) * (cols + PAD) + 8 * c], cols + PAD, b);
-                type::multiply_add(acc[c], a, b[0], b[2]);
-                type::multiply_add(acc[c + 1], a, b[1], b[3]);
+                type::multiply_add(acc[c], a, b[0], b[1]);
+                type::multiply_add(acc[c + 1], a, b[2], b[3]);
             }
         }
     }

@@ -9,7 +9,8 @@
 
 // What tensor cores multiply. A fragment is what the 32 lanes of a warp hold of 16 lines of a
 // factor (rows of the first one, columns of the second) and of 32 bytes of each: its registers are
-// PTX's operand A; registers 0 and 2, and 1 and 3, are operands B of 8 lines. In memory its rows
+// PTX's operand A; or those of the second factor (B): registers 0 and 1, and 2 and 3, are operands
+// B of 8 lines, which the instruction wants side by side. In memory its rows
 // are lines of terms (ALONG) or terms of lines; at(row, column) says where an element lies, 16
 // bytes of a row together. Without tensor cores the lanes exchange fragments and multiply them term
 // by term.
@@ -28,7 +29,11 @@ struct pitched {
 static __device__ __forceinline__ unsigned shared_address(const void *p) {
     unsigned at = 0u;
 #ifdef __CUDA_ARCH__
+#if CUDART_VERSION >= 11000
+    at = static_cast<unsigned>(__cvta_generic_to_shared(p));
+#else
     asm("{.reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a;}" : "=r"(at) : "l"(p));
+#endif
 #else
     (void)p;
 #endif
@@ -42,7 +47,7 @@ static __device__ __forceinline__ void fragment_rows(unsigned (&q)[4], const T *
 #if TENSOR_CORES >= 750
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(q[0]), "=r"(q[1]), "=r"(q[2]), "=r"(q[3])
-                 : "r"(shared_address(p + at))
+                 : "r"(shared_address(p) + at * unsigned(sizeof *p))
                  : "memory");
 #else
     const unsigned l = threadIdx.x % 32u;
@@ -104,14 +109,18 @@ struct tensor_type<float> {
         }
     }
 
-    // Lane 4g + t: lines g and g + 8 at term t, then at term t + 4.
-    template <bool ALONG, typename P>
+    // Lane 4g + t: lines g and g + 8 at term t, then at term t + 4; of B line g at both, then g
+    // + 8.
+    template <bool ALONG, bool B = false, typename P>
     static __device__ __forceinline__ void fragment(unsigned (&q)[4], const float *p, P at) {
         const unsigned l = threadIdx.x % 32u;
-        if (ALONG) fragment_rows(q, p, at(l % 16u, l / 16u * 4u));
+        if (ALONG && !B) fragment_rows(q, p, at(l % 16u, l / 16u * 4u));
+        if (ALONG && B) fragment_rows(q, p, at(l % 8u + l / 16u * 8u, l / 8u % 2u * 4u));
 #pragma unroll
-        for (int i = 0; i < (ALONG ? 0 : 4); i++)
-            q[i] = __float_as_uint(p[at(l % 4u + i / 2 * 4, l / 4u + i % 2 * 8)]);
+        for (int i = 0; i < (ALONG ? 0 : 4); i++) {
+            const int line = B ? i / 2 : i % 2, term = B ? i % 2 : i / 2;
+            q[i] = __float_as_uint(p[at(l % 4u + term * 4, l / 4u + line * 8)]);
+        }
     }
 
     //@if rows
@@ -155,7 +164,7 @@ static __device__ __forceinline__ void fragment_columns(unsigned (&q)[4], const 
 #if TENSOR_CORES >= 750
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(q[0]), "=r"(q[1]), "=r"(q[2]), "=r"(q[3])
-                 : "r"(shared_address(p + at))
+                 : "r"(shared_address(p) + at * unsigned(sizeof *p))
                  : "memory");
 #else
     const unsigned l = threadIdx.x % 32u;
@@ -186,12 +195,15 @@ struct tensor_type<__half> {
 
     static __device__ __forceinline__ void round_words(unsigned (&)[4]) {}
 
-    // Lane 4g + t: lines g and g + 8 at terms 2t and 2t + 1, then at terms 8 further on.
-    template <bool ALONG, typename P>
+    // Lane 4g + t: lines g and g + 8 at terms 2t and 2t + 1, then at terms 8 further on; of B line
+    // g at both, then g + 8.
+    template <bool ALONG, bool B = false, typename P>
     static __device__ __forceinline__ void fragment(unsigned (&q)[4], const __half *p, P at) {
         const unsigned l = threadIdx.x % 32u;
-        if (ALONG) fragment_rows(q, p, at(l % 16u, l / 16u * 8u));
-        else fragment_columns(q, p, at(l % 8u + l / 16u * 8u, l / 8u % 2u * 8u));
+        const unsigned row = ALONG != B ? l % 16u : l % 8u + l / 16u * 8u,
+                       column = ALONG != B ? l / 16u * 8u : l / 8u % 2u * 8u;
+        if (ALONG) fragment_rows(q, p, at(row, column));
+        else fragment_columns(q, p, at(row, column));
     }
 
     static __device__ __forceinline__ float value(unsigned half) {

@@ -203,14 +203,14 @@ struct tensor_tile {
 #pragma unroll
             for (int j = 0; j < WN / 16; j++) {
                 const tile_place<T, BN, KC, ALONG_B> at(left() + 16 * j, k);
-                type::template fragment<ALONG_B>(y[j], b, at);
+                type::template fragment<ALONG_B, true>(y[j], b, at);
                 if (feed_b.RAW) type::round_words(y[j]);
             }
 #pragma unroll
             for (int i = 0; i < WM / 16; i++)
 #pragma unroll
                 for (int j = 0; j < WN / 8; j++)
-                    type::multiply_add(c[i][j], x[i], y[j / 2][j % 2], y[j / 2][j % 2 + 2]);
+                    type::multiply_add(c[i][j], x[i], y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);
         }
     }
 

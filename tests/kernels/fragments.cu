@@ -47,15 +47,15 @@ static int column_c(int lane, int i) { return lane % 4 * 2 + (i & 1); }
 static float value(int i) { return (float)(i * 37 % 61 - 30); }
 
 // A fragment from (row, column) on of 32 rows of C elements, as tiles have them in shared memory.
-template <typename T, bool ALONG, int C>
+template <typename T, bool ALONG, bool B, int C>
 static __global__ void load(const T *rows, unsigned row, unsigned column, unsigned *to) {
     typedef tile_place<T, ALONG ? 32 : C, ALONG ? C : 32, ALONG> place;
     __shared__ __align__(16) T s[32 * C];
     for (unsigned i = threadIdx.x; i < 32u * C; i += 32u) s[place(0u, 0u)(i / C, i % C)] = rows[i];
     __syncthreads();
     unsigned q[4];
-    tensor_type<T>::template fragment<ALONG>(q, s,
-                                             place(ALONG ? row : column, ALONG ? column : row));
+    tensor_type<T>::template fragment<ALONG, B>(q, s,
+                                                place(ALONG ? row : column, ALONG ? column : row));
     for (int i = 0; i < 4; i++) to[threadIdx.x * 4u + i] = q[i];
 }
 
@@ -81,8 +81,8 @@ __half as<__half>(float v) {
 static float back(float v) { return v; }
 static float back(__half v) { return __half2float(v); }
 
-// The two operands B of a fragment of 16 lines are its registers 0 and 2 and 1 and 3.
-template <typename T, bool ALONG, int C>
+// Of the second factor (B), registers 0 and 1 are operand B of lines 0 to 7, 2 and 3 of the others.
+template <typename T, bool ALONG, bool B, int C>
 static void check_load(const char *name, int row, int column) {
     const int words = 4 / (int)sizeof(T);
     static T rows[32 * C];
@@ -93,35 +93,34 @@ static void check_load(const char *name, int row, int column) {
     cudaMalloc(&got, sizeof q);
     cudaMemcpy(device, rows, sizeof rows, cudaMemcpyHostToDevice);
     const dim3 grid(1), block(32);
-    const auto kernel = load<T, ALONG, C>;
+    const auto kernel = load<T, ALONG, B, C>;
     kernel<<<grid, block, 0, 0>>>(device, (unsigned)row, (unsigned)column, got);
     cudaMemcpy(q, got, sizeof q, cudaMemcpyDeviceToHost);
     for (int lane = 0; lane < 32; lane++)
         for (int i = 0; i < 4 * words; i++) {
             T element;
             memcpy(&element, (const char *)&q[lane * 4] + i * sizeof(T), sizeof element);
-            const int line = manual<T>::row(lane, i), k = manual<T>::term(lane, i);
+            const int of_b = lane / 4 + i / words / 2 * 8;
+            const int line = B ? of_b : manual<T>::row(lane, i),
+                      k = B ? manual<T>::term_b(lane, i % (2 * words)) : manual<T>::term(lane, i);
             const int at = (row + (ALONG ? line : k)) * C + column + (ALONG ? k : line);
             expect(back(element) == value(at), name, lane, i);
-            // As operand B of lines 0 to 7, or of lines 8 to 15.
-            const int b = i / words % 2, e = i / words / 2 * words + i % words;
-            expect(line == lane / 4 + 8 * b && k == manual<T>::term_b(lane, e), name, lane, i);
         }
     cudaFree(device);
     cudaFree(got);
 }
 
-template <typename T>
+template <typename T, bool B>
 static void check_loads(const char *name) {
-    check_load<T, true, 16>(name, 0, 0);
-    check_load<T, true, 16>(name, 16, 0);
-    check_load<T, true, 32>(name, 16, 16);
-    check_load<T, true, 64>(name, 0, 48);
-    check_load<T, true, 128>(name, 16, 80);
-    check_load<T, false, 16>(name, 8, 0);
-    check_load<T, false, 32>(name, 16, 16);
-    check_load<T, false, 64>(name, 0, 32);
-    check_load<T, false, 128>(name, 8, 96);
+    check_load<T, true, B, 16>(name, 0, 0);
+    check_load<T, true, B, 16>(name, 16, 0);
+    check_load<T, true, B, 32>(name, 16, 16);
+    check_load<T, true, B, 64>(name, 0, 48);
+    check_load<T, true, B, 128>(name, 16, 80);
+    check_load<T, false, B, 16>(name, 8, 0);
+    check_load<T, false, B, 32>(name, 16, 16);
+    check_load<T, false, B, 64>(name, 0, 32);
+    check_load<T, false, B, 128>(name, 8, 96);
 }
 
 // What fills 16 bytes of a tile.
@@ -332,8 +331,10 @@ static void check_reads(const char *name) {
 
 int main() {
     check_rounding();
-    check_loads<float>("fragments of TF32");
-    check_loads<__half>("fragments of halves");
+    check_loads<float, false>("fragments of TF32");
+    check_loads<float, true>("fragments of TF32, second factor");
+    check_loads<__half, false>("fragments of halves");
+    check_loads<__half, true>("fragments of halves, second factor");
 #define BANKS(T, B, KC)                                         \
     check_banks<T, B, KC, true>("banks of " #T " " #B "x" #KC); \
     check_banks<T, B, KC, false>("banks of " #T " " #KC "x" #B)
