@@ -212,12 +212,29 @@ static bool ein__kprod_fetches(const ein__kprod *r, const ein__kaccess *at, int 
     return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
 }
 
-// Such a load.
+// The factor of `name` in the sum `at` that it is a term of by itself, as in `i * 4 + name * 8`; 0:
+// it is not, or stands in the text `other` too.
+static int64_t ein__kprod_factor_in(const char *at, const char *name, const char *other) {
+    size_t n = strlen(name);
+    const char *s = at;
+    while ((s = strstr(s, name)) && ((s > at && s[-1] != ' ') || (s[n] && s[n] != ' '))) s++;
+    if (!s || strchr(at, '(') || ein__kmentions(other, name) || ein__kmentions(s + n, name))
+        return 0;
+    if (s > at && (s < at + 3 || strncmp(s - 3, " + ", 3))) return 0;
+    int64_t k = 1;
+    s += n;
+    if (!strncmp(s, " * ", 3))
+        for (k = 0, s += 3; *s >= '0' && *s <= '9' && k < INT32_MAX; s++) k = 10 * k + (*s - '0');
+    return !*s || !strncmp(s, " + ", 3) ? k : 0;
+}
+
+// Such a load; `step` comes on top of the address.
 static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kaccess *at, int width,
-                             const char *guard, ein__buf *body) {
+                             const char *step, const char *guard, ein__buf *body) {
     const char *type = r->math == EIN__MATH_FP16 ? "uint4" : width == 4 ? "float4" : "float";
     ein__putf(body, "return fetch<%s>(%s", type, at->param);
     if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", ein__kparen(g, at->at, EIN__TERM));
+    ein__put(body, step);
     ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
 }
 
@@ -273,7 +290,16 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (computed) ein__put(&body, g->code[1].s);
     r->wide[side] = width > 1;
     r->fetched[side] = !computed && ein__kprod_fetches(r, &at, width);
-    if (r->fetched[side]) ein__kprod_fetch(g, r, &at, width, guard.n ? guard.s : NULL, &body);
+    // What a thread fetches in one step lies as far from what it fetches in the next one
+    // everywhere, so the rest of the address is known before the loop.
+    int64_t stride = 0;
+    if (r->fetched[side] && nsum == 1 && depth % terms == 0)
+        stride = ein__kprod_factor_in(at.at.s, at_term,
+                                      ein__namef(c, "%s%s", body.s, guard.n ? guard.s : ""));
+    const char *step = !stride       ? ""
+                       : stride == 1 ? " + k0"
+                                     : ein__namef(c, " + k0 * %s", ein__knumber(g, stride));
+    if (r->fetched[side]) ein__kprod_fetch(g, r, &at, width, step, guard.n ? guard.s : NULL, &body);
     else if (guard.n && !computed) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
     else ein__putf(&body, "return %s;\n", value);
     ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
@@ -281,8 +307,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (nsum > 1 && g->slot[sum[nsum - 1]].n % terms == 0)
         ein__kprod_declare_step(g, &r->load[side], sum, nsum, term, body.s);
     else
-        ein__kprod_declare(g, &r->load[side], sum, nsum, at_term, ein__namef(c, "k0 + %s", term),
-                           body.s);
+        ein__kprod_declare(g, &r->load[side], sum, nsum, at_term,
+                           stride ? term : ein__namef(c, "k0 + %s", term), body.s);
     ein__put(&r->load[side], body.s);
     ein__kforget(g, 1);
     ein__buf_free(&g->code[1]);

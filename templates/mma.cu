@@ -100,12 +100,12 @@ struct tensor_type<float> {
         return make_float4(rounded(v.x), rounded(v.y), rounded(v.z), rounded(v.w));
     }
 
-    // The same of a fragment, whose last 13 bits nobody reads.
+    // The same of a fragment, whose last 13 bits nobody reads; a NaN stays as it is.
     static __device__ __forceinline__ void round_words(unsigned (&q)[4]) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float v = __uint_as_float(q[i]);
-            q[i] = v == v ? q[i] + 0x1000u : 0x7fffffffu;
+            if (v == v) q[i] += 0x1000u;
         }
     }
 
