@@ -108,9 +108,9 @@ typedef enum ein__need {
     EIN__NEED_FILL8,
     EIN__NEED_FLOAT8,
     EIN__NEED_ROWS,
-    EIN__NEED_TENSOR_ROWS,
     EIN__NEED_INTEGER,
     EIN__NEED_RELU,
+    EIN__NEED_TENSOR_ROWS,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
