@@ -14141,7 +14141,8 @@ typedef struct ein__tiled {
     bool scattered;  // the result's neighbours belong to different batches
     ein__math math;  // of the tensor cores' tiles that may compute it; FP32: none
     bool direct;     // both factors are of the type that these hold: several steps may be fetched
-    int each;        // instructions for each load of the rows' factor that its sums take (norm.c)
+    int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
+    bool shifted;  // of it, what its line begins with is subtracted first
 } ein__tiled;
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
@@ -14187,19 +14188,25 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},
 };
 
+// Whether both factors are copied to the tile as they lie. Zeros behind the last term that are
+// shifted are none, so there loads compute what is.
+static bool ein__product_copies(const ein__tiled *p, const ein__product_tile *t) {
+    return p->direct && !(p->shifted && p->depth % t->terms);
+}
+
 // Whether a tile may compute product `p`.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
-    if (t->stages == 1 && p->direct && !p->each) return false;
+    if (t->stages == 1 && ein__product_copies(p, t)) return false;
     return t->math == EIN__MATH_FP32 || t->math == p->math;
 }
 
 enum { EIN__PRODUCT_SHARED = 48 << 10 };  // bytes that a block gets without asking for more
 
-// Steps of a tensor cores' tile that have room in shared memory beside `other` bytes: two or more,
-// or the one that the tile has.
-static int ein__product_stages(const ein__product_tile *t, int other) {
+// Steps of a tensor cores' tile that have room in shared memory: two or more, or the one that the
+// tile has.
+static int ein__product_stages(const ein__product_tile *t) {
     int64_t step = (t->rows + t->cols) * t->terms * (t->math == EIN__MATH_FP16 ? 2 : 4);
-    int64_t room = (EIN__PRODUCT_SHARED - other) / step;
+    int64_t room = EIN__PRODUCT_SHARED / step;
     if (t->stages == 1) return 1;
     return room < 2 ? 2 : room < t->stages ? (int)room : t->stages;
 }
@@ -14235,6 +14242,20 @@ static ein__math ein__tensor_math(const ein_ctx *ctx, const ein__expr *const *re
         if (t != EIN__F32 && t != EIN__F16) return EIN__MATH_FP32;
     }
     return ctx->desc.math == EIN_MATH_TF32 ? EIN__MATH_TF32 : EIN__MATH_FP16;
+}
+
+// Factor `ex` as a read of x less what x has at the first of its terms (iterators `terms` of `ex`):
+// the two reads, or false.
+EIN__FN bool ein__product_shift(const ein_ctx *ctx, ein__ex ex, uint32_t terms, ein__ex *x,
+                                ein__ex *first) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op != EIN__X_BINARY || e->fn != EIN__SUB) return false;
+    const ein__expr *a = ein__ex_get(ctx, e->kid[0]), *b = ein__ex_get(ctx, e->kid[1]);
+    bool reads = a->op == EIN__X_READ && b->op == EIN__X_READ && a->val == b->val;
+    if (!reads || a->bits || b->bits || (ein__ex_uses(ctx, e->kid[1]) & terms)) return false;
+    *x = e->kid[0];
+    *first = e->kid[1];
+    return true;
 }
 
 // Whether both factors lie in memory as tensor cores' tiles hold them.
@@ -14329,25 +14350,30 @@ static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile
 }
 
 // What the sums along a block's rows take, ps: the instructions that maps reach of an SM, beside
-// whatever its tensor cores do. They are of the step before, so nothing waits for them.
+// whatever its tensor cores do. There warps that have the same rows share the sums: each of them
+// shifts all words of its fragments and takes some to add up.
 static int64_t ein__product_rows_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t, int64_t terms) {
-    int64_t flop = ein__muldiv(2 * t->rows * p->each, terms, 1);
+    int64_t words = t->rows / (t->math == EIN__MATH_FP16 ? 2 : 1), warps = t->cols / t->rn;
+    bool tensor = t->math != EIN__MATH_FP32, copies = tensor && ein__product_copies(p, t);
+    int64_t ops = t->rows * (p->each + (p->shifted && !copies));
+    if (tensor) ops += words * (warps - 1 + (p->shifted && copies ? warps : 0));
+    if (!p->each) return 0;
+    int64_t flop = ein__muldiv(2 * ops, terms, 1);
     return ein__muldiv(flop, 1000 * 1000 * g->sms, g->fp32 * EIN__PRODUCT_ROWS_SHARE);
 }
 
-// Steps of a tile's loop that are on their way while one is multiplied. A row operation's sums are
-// of what has passed through registers.
+// Steps of a tile's loop that are on their way while one is multiplied.
 static int64_t ein__product_ahead(const ein__tiled *p, const ein__product_tile *t) {
-    bool tensor = t->math != EIN__MATH_FP32;
-    return tensor && p->direct && !p->each ? ein__product_stages(t, 0) - 1 : 1;
+    bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
+    return copies ? ein__product_stages(t) - 1 : 1;
 }
 
 // Blocks that the GPU's SMs hold at once.
 static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
                                   const ein__product_tile *t) {
     bool tensor = t->math != EIN__MATH_FP32;
-    return g->sms * (tensor && (!p->direct || p->each) ? 1 : t->resident);
+    return g->sms * (tensor && !ein__product_copies(p, t) ? 1 : t->resident);
 }
 
 // Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch
@@ -15408,18 +15434,21 @@ static int64_t ein__loads_ps(ein_ctx *ctx, const ein__tiled *p, const ein__produ
     return ein__math_ps(ein__gpu_of(ctx), ein__times(loads, each), ein__math_share[EIN__E_MAP]);
 }
 
-// Instructions that the sums of a product's rows take for each element of the factor: two additions
-// at most and, in front of them, what the load computes or converts.
-static int ein__rows_work(ein_ctx *ctx, const ein__kernel *k, const ein__tiled *p) {
-    ein__ex *reads = NULL;
-    int each = k->load[0].i != 0, half = ctx->value[p->read[0]->val].dtype == EIN__F16;
-    if (!k->nrow) return 0;
-    for (int i = 1; i <= k->nrow; i++) each += k->s[i]->reduce != EIN__R_NONE;
-    if (k->load[0].i) ein__ex_reads(ctx, ein__scope_of(ctx, k->load[0])->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-        half = ctx->value[ein__ex_get(ctx, reads[i])->val].dtype == EIN__F16;
-    arrfree(reads);
-    return each + half;
+// What the sums of a product's rows take for each element of the factor: two additions at most, and
+// a conversion of halves; and how the factor that they are of lies in memory.
+static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
+    const ein__expr *read[2] = {p->read[0], p->read[1]};
+    uint32_t sums = ~((1u << k->s[0]->nt) - 1), terms = 0;
+    ein__ex x, first;
+    if (!k->nrow) return;
+    for (uint32_t i = 0; i < read[0]->nix; i++)
+        if (ein__ix_uses(ctx, read[0]->ix[i]) & sums) terms |= 1u << i;
+    p->shifted = k->load[0].i &&
+                 ein__product_shift(ctx, ein__scope_of(ctx, k->load[0])->body, terms, &x, &first);
+    if (p->shifted) read[0] = ein__ex_get(ctx, x);
+    p->direct = ein__tensor_direct(ctx, read, p->math);
+    p->each = ctx->value[read[0]->val].dtype == EIN__F16;
+    for (int i = 1; i <= k->nrow; i++) p->each += k->s[i]->reduce != EIN__R_NONE;
 }
 
 // A product by tiles: their loops, and what memory and the epilogue add. A result whose neighbours
@@ -15430,7 +15459,7 @@ static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__sco
     ein__product_cut cut;
     if (!ein__match_tiles(ctx, s, k->out, &p)) return;
     if (k->fma) p.math = EIN__MATH_FP32;
-    p.each = ein__rows_work(ctx, k, &p);
+    ein__rows_work(ctx, k, &p);
     w->math_ps = ein__product_cut_of(ctx, &p, &cut);
     for (int i = 0; i < 2 && !k->nrow; i++)
         for (int side = 0; side < 2; side++)
@@ -25962,7 +25991,7 @@ static void ein__cut_step(ein_ctx *ctx, ein__step *step, const char *name) {
     if (!ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p)) return;
     if (ein__keeps_fp32(ctx, step->val[0])) p.math = EIN__MATH_FP32;
     ein__kernel k = ein__step_kernel(ctx, step);
-    p.each = ein__rows_work(ctx, &k, &p);
+    ein__rows_work(ctx, &k, &p);
     if (!name || !ein__product_cut_named(&p, name, &cut)) (void)ein__product_cut_of(ctx, &p, &cut);
     step->tile = (int)(cut.tile - ein__product_table) + 1;
     step->parts = cut.parts;
@@ -26617,12 +26646,12 @@ static const char *const ein__tmpl_attend[] = {
     "            a[i] = __float_as_uint(tensor_type<float>::rounded(s[0][i % 2 * 2 + i / 2]));",
     "    }",
     "",
-    "    // Keys 0 to 7 in the same order, of columns 0 to 7 (registers 0 and 2) and 8 to 15.",
+    "    // Keys 0 to 7 in the same order, of columns 0 to 7 (registers 0 and 1) and 8 to 15.",
     "    static __device__ __forceinline__ void values(const float *p, int pitch, unsigned (&b)[4]) {",
     "        const int g = threadIdx.x % 32u / 4u, t = threadIdx.x % 4u;",
     "#pragma unroll",
     "        for (int i = 0; i < 4; i++)",
-    "            b[i] = __float_as_uint(p[(2 * t + i / 2) * pitch + i % 2 * 8 + g]);",
+    "            b[i] = __float_as_uint(p[(2 * t + i % 2) * pitch + i / 2 * 8 + g]);",
     "    }",
     "};",
     "",
@@ -26637,9 +26666,9 @@ static const char *const ein__tmpl_attend[] = {
     "            a[i] = tensor_type<__half>::pair(s[i / 2][i % 2 * 2], s[i / 2][i % 2 * 2 + 1]);",
     "    }",
     "",
-    "    // Keys 0 to 15, of columns 0 to 7 (registers 0 and 2) and 8 to 15.",
+    "    // Keys 0 to 15, of columns 0 to 7 (registers 0 and 1) and 8 to 15.",
     "    static __device__ __forceinline__ void values(const __half *p, int pitch, unsigned (&b)[4]) {",
-    "        tensor_type<__half>::fragment<false>(b, p, pitched{static_cast<unsigned>(pitch)});",
+    "        tensor_type<__half>::fragment<false, true>(b, p, pitched{static_cast<unsigned>(pitch)});",
     "    }",
     "};",
     "",
@@ -26917,10 +26946,10 @@ static const char *const ein__tmpl_attention_mma[] = {
     "                type::fragment<true>(a, &query[own * (depth + PAD) + k0 + k], pitched{depth + PAD});",
     "#pragma unroll",
     "                for (int j = 0; j < NK / 8; j += 2) {",
-    "                    type::fragment<true>(b, &part[(first + 8 * j) * (KC + PAD) + k],",
-    "                                         pitched{KC + PAD});",
-    "                    type::multiply_add(s[j], a, b[0], b[2]);",
-    "                    type::multiply_add(s[j + 1], a, b[1], b[3]);",
+    "                    type::fragment<true, true>(b, &part[(first + 8 * j) * (KC + PAD) + k],",
+    "                                               pitched{KC + PAD});",
+    "                    type::multiply_add(s[j], a, b[0], b[1]);",
+    "                    type::multiply_add(s[j + 1], a, b[2], b[3]);",
     "                }",
     "            }",
     "        }",
@@ -26977,8 +27006,8 @@ static const char *const ein__tmpl_attention_mma[] = {
     "#pragma unroll",
     "            for (int c = 0; c < cols / 8; c += 2) {",
     "                attend<T>::values(&part[(first + 8 * j) * (cols + PAD) + 8 * c], cols + PAD, b);",
-    "                type::multiply_add(acc[c], a, b[0], b[2]);",
-    "                type::multiply_add(acc[c + 1], a, b[1], b[3]);",
+    "                type::multiply_add(acc[c], a, b[0], b[1]);",
+    "                type::multiply_add(acc[c + 1], a, b[2], b[3]);",
     "            }",
     "        }",
     "    }",
@@ -28664,8 +28693,6 @@ static const char *const ein__tmpl_libraries[] = {
     "//@key conv   the program calls cuDNN",
     "//@key gemm   the program calls cuBLAS",
     "//@key matmuls  how many calls of cublasLt",
-    "//@key workspace    bytes of the workspace",
-    "//@key workspaceat  where it is in the arena, by branch",
     "// Library calls go to this stream, with the workspace of this branch, from here on.",
     "static int libraries_on($model *m, int branch, cudaStream_t stream) {",
     "    //@if conv",
@@ -28673,10 +28700,10 @@ static const char *const ein__tmpl_libraries[] = {
     "    //@end",
     "    //@if gemm",
     "    // Setting the stream takes the workspace away, so it is given again.",
-    "    static const size_t at[] = {$workspaceat};",
+    "    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch",
     "    CUBLAS_CALL(m, \"cublasSetStream\", cublasSetStream(m->cublas, stream));",
     "    CUBLAS_CALL(m, \"cublasSetWorkspace\",",
-    "                cublasSetWorkspace(m->cublas, m->arena + at[branch], $workspace));",
+    "                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));",
     "    //@end",
     "    //@if matmuls",
     "    m->lt_stream = stream;",
@@ -28915,6 +28942,7 @@ static const char *const ein__tmpl_matmul_types[] = {
 static const char *const ein__tmpl_mma[] = {
     "//@key tf32  whether products of f32 values rounded to TF32 are wanted",
     "//@key half  whether products of f16 values are wanted",
+    "//@key rows  whether sums along rows are taken of fragments (tiles_mma.cu)",
     "#ifdef __CUDA_ARCH__",
     "#define TENSOR_CORES __CUDA_ARCH__",
     "#else",
@@ -28923,7 +28951,8 @@ static const char *const ein__tmpl_mma[] = {
     "",
     "// What tensor cores multiply. A fragment is what the 32 lanes of a warp hold of 16 lines of a",
     "// factor (rows of the first one, columns of the second) and of 32 bytes of each: its registers are",
-    "// PTX's operand A; registers 0 and 2, and 1 and 3, are operands B of 8 lines. In memory its rows",
+    "// PTX's operand A; or those of the second factor (B): registers 0 and 1, and 2 and 3, are operands",
+    "// B of 8 lines, which the instruction wants side by side. In memory its rows",
     "// are lines of terms (ALONG) or terms of lines; at(row, column) says where an element lies, 16",
     "// bytes of a row together. Without tensor cores the lanes exchange fragments and multiply them term",
     "// by term.",
@@ -28942,7 +28971,11 @@ static const char *const ein__tmpl_mma[] = {
     "static __device__ __forceinline__ unsigned shared_address(const void *p) {",
     "    unsigned at = 0u;",
     "#ifdef __CUDA_ARCH__",
+    "#if CUDART_VERSION >= 11000",
+    "    at = static_cast<unsigned>(__cvta_generic_to_shared(p));",
+    "#else",
     "    asm(\"{.reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a;}\" : \"=r\"(at) : \"l\"(p));",
+    "#endif",
     "#else",
     "    (void)p;",
     "#endif",
@@ -28956,7 +28989,7 @@ static const char *const ein__tmpl_mma[] = {
     "#if TENSOR_CORES >= 750",
     "    asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\"",
     "                 : \"=r\"(q[0]), \"=r\"(q[1]), \"=r\"(q[2]), \"=r\"(q[3])",
-    "                 : \"r\"(shared_address(p + at))",
+    "                 : \"r\"(shared_address(p) + at * unsigned(sizeof *p))",
     "                 : \"memory\");",
     "#else",
     "    const unsigned l = threadIdx.x % 32u;",
@@ -29009,25 +29042,41 @@ static const char *const ein__tmpl_mma[] = {
     "        return make_float4(rounded(v.x), rounded(v.y), rounded(v.z), rounded(v.w));",
     "    }",
     "",
-    "    // The same of a fragment, whose last 13 bits nobody reads.",
+    "    // The same of a fragment, whose last 13 bits nobody reads; a NaN stays as it is.",
     "    static __device__ __forceinline__ void round_words(unsigned (&q)[4]) {",
     "#pragma unroll",
     "        for (int i = 0; i < 4; i++) {",
     "            const float v = __uint_as_float(q[i]);",
-    "            q[i] = v == v \? q[i] + 0x1000u : 0x7fffffffu;",
+    "            if (v == v) q[i] += 0x1000u;",
     "        }",
     "    }",
     "",
-    "    // Lane 4g + t: lines g and g + 8 at term t, then at term t + 4.",
-    "    template <bool ALONG, typename P>",
+    "    // Lane 4g + t: lines g and g + 8 at term t, then at term t + 4; of B line g at both, then g",
+    "    // + 8.",
+    "    template <bool ALONG, bool B = false, typename P>",
     "    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const float *p, P at) {",
     "        const unsigned l = threadIdx.x % 32u;",
-    "        if (ALONG) fragment_rows(q, p, at(l % 16u, l / 16u * 4u));",
+    "        if (ALONG && !B) fragment_rows(q, p, at(l % 16u, l / 16u * 4u));",
+    "        if (ALONG && B) fragment_rows(q, p, at(l % 8u + l / 16u * 8u, l / 8u % 2u * 4u));",
     "#pragma unroll",
-    "        for (int i = 0; i < (ALONG \? 0 : 4); i++)",
-    "            q[i] = __float_as_uint(p[at(l % 4u + i / 2 * 4, l / 4u + i % 2 * 8)]);",
+    "        for (int i = 0; i < (ALONG \? 0 : 4); i++) {",
+    "            const int line = B \? i / 2 : i % 2, term = B \? i % 2 : i / 2;",
+    "            q[i] = __float_as_uint(p[at(l % 4u + term * 4, l / 4u + line * 8)]);",
+    "        }",
     "    }",
     "",
+    "    //@if rows",
+    "    // A register less `first`, and what it holds added to sums of values and of squares.",
+    "    static __device__ __forceinline__ unsigned minus(unsigned q, float first) {",
+    "        return __float_as_uint(__uint_as_float(q) - first);",
+    "    }",
+    "    static __device__ __forceinline__ void add(unsigned q, float &sum, float &square) {",
+    "        const float v = __uint_as_float(q);",
+    "        sum += v;",
+    "        square += v * v;",
+    "    }",
+    "",
+    "    //@end",
     "    // What a register of A and one of B add; of both the bits of TF32 alone are read.",
     "    static __device__ __forceinline__ float word(unsigned a, unsigned b) {",
     "        return __uint_as_float(a & ~0x1fffu) * __uint_as_float(b & ~0x1fffu);",
@@ -29057,7 +29106,7 @@ static const char *const ein__tmpl_mma[] = {
     "#if TENSOR_CORES >= 750",
     "    asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\"",
     "                 : \"=r\"(q[0]), \"=r\"(q[1]), \"=r\"(q[2]), \"=r\"(q[3])",
-    "                 : \"r\"(shared_address(p + at))",
+    "                 : \"r\"(shared_address(p) + at * unsigned(sizeof *p))",
     "                 : \"memory\");",
     "#else",
     "    const unsigned l = threadIdx.x % 32u;",
@@ -29088,12 +29137,15 @@ static const char *const ein__tmpl_mma[] = {
     "",
     "    static __device__ __forceinline__ void round_words(unsigned (&)[4]) {}",
     "",
-    "    // Lane 4g + t: lines g and g + 8 at terms 2t and 2t + 1, then at terms 8 further on.",
-    "    template <bool ALONG, typename P>",
+    "    // Lane 4g + t: lines g and g + 8 at terms 2t and 2t + 1, then at terms 8 further on; of B line",
+    "    // g at both, then g + 8.",
+    "    template <bool ALONG, bool B = false, typename P>",
     "    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const __half *p, P at) {",
     "        const unsigned l = threadIdx.x % 32u;",
-    "        if (ALONG) fragment_rows(q, p, at(l % 16u, l / 16u * 8u));",
-    "        else fragment_columns(q, p, at(l % 8u + l / 16u * 8u, l / 8u % 2u * 8u));",
+    "        const unsigned row = ALONG != B \? l % 16u : l % 8u + l / 16u * 8u,",
+    "                       column = ALONG != B \? l / 16u * 8u : l / 8u % 2u * 8u;",
+    "        if (ALONG) fragment_rows(q, p, at(row, column));",
+    "        else fragment_columns(q, p, at(row, column));",
     "    }",
     "",
     "    static __device__ __forceinline__ float value(unsigned half) {",
@@ -29101,6 +29153,24 @@ static const char *const ein__tmpl_mma[] = {
     "        v.x = static_cast<unsigned short>(half);",
     "        return __half2float(v);",
     "    }",
+    "    //@if rows",
+    "    static __device__ __forceinline__ unsigned minus(unsigned q, __half first) {",
+    "#if TENSOR_CORES >= 530",
+    "        const __half2 v = __hsub2(*reinterpret_cast<const __half2 *>(&q), __half2half2(first));",
+    "        return *reinterpret_cast<const unsigned *>(&v);",
+    "#else",
+    "        const float f = __half2float(first);",
+    "        return pair(value(q & 0xffffu) - f, value(q >> 16) - f);",
+    "#endif",
+    "    }",
+    "    static __device__ __forceinline__ void add(unsigned q, float &sum, float &square) {",
+    "        const float low = value(q & 0xffffu), high = value(q >> 16);",
+    "        sum += low;",
+    "        sum += high;",
+    "        square += low * low;",
+    "        square += high * high;",
+    "    }",
+    "    //@end",
     "    static __device__ __forceinline__ float word(unsigned a, unsigned b) {",
     "        const float low = value(a & 0xffffu) * value(b & 0xffffu);",
     "        return low + value(a >> 16) * value(b >> 16);",
@@ -30331,11 +30401,11 @@ static const char *const ein__tmpl_product[] = {
     "//@key along    whether neighbouring threads load neighbouring terms of the operands",
     "//@key early    which of them the kernel before cannot have written: 0, 1 or 2",
     "//@key sums     type of the sums along rows of the first operand; empty: none",
+    "//@key start    declares them",
+    "//@key room     declares total and factor in shared memory",
     "//@key lines    rows of a tile",
-    "//@key totals   adds these up into total[..][line][part]",
-    "//@key kinds    how many of them",
-    "//@key factors  what is made of them for each row: how many",
-    "//@key factor   makes factor[..][line]",
+    "//@key totals   adds the sums up into total[..][line][part]",
+    "//@key factor   makes what is made of them for each row, factor[..][line]",
     "//@key also     stores a share of the map that the sums are for, from e; empty: nobody else needs it",
     "//@key shared   elements or vectors of a block's share",
     "//@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store",
@@ -30361,10 +30431,10 @@ static const char *const ein__tmpl_product[] = {
     "    if (!last) return;",
     "    //@else",
     "    //@if sums",
-    "    $sums sums = {};",
+    "    $start;",
     "    const summed_load<decltype(a), $sums> summed = {a, &sums};",
     "    tile.multiply<$along, $early>($terms, summed, b, acc);",
-    "    __shared__ float total[$kinds][$lines][$sums::PARTS], factor[$factors][$lines];",
+    "    $room;",
     "    $totals;",
     "    __syncthreads();",
     "    if (threadIdx.x < $lines) {",
@@ -32379,10 +32449,6 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "#pragma unroll",
     "        for (unsigned i = 0; i < N; i++)",
     "            *reinterpret_cast<stored *>(to + place(i)) = tensor_type<T>::rounded(v[i]);",
-    "            //@if rows",
-    "#pragma unroll",
-    "        for (unsigned i = 0; i < N; i++) loaded(load_from, static_cast<int>(i), v[i]);",
-    "        //@end",
     "    }",
     "    // Vector i of the thread, of those that follow each other along the rows.",
     "    static __device__ __forceinline__ unsigned place(unsigned i) {",
@@ -32459,9 +32525,74 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        return reinterpret_cast<T *>(bytes) + stage * SIZE + b * BM * KC;",
     "    }",
     "",
+    "    //@if rows",
+    "    // Sums along the rows of the first factor, of the fragments that are multiplied: of the warps",
+    "    // that have the same rows each adds up its share of them. Where a load does not compute values",
+    "    // relative to their line's first one, from(line) gives that, and they are made so here.",
+    "    template <typename FROM>",
+    "    struct row_sums {",
+    "        static const int WARPS = BN / WN, OWN = WM / 8 / WARPS;",
+    "        FROM from;",
+    "        T first[WM / 16][2];",
+    "        float sum[OWN], square[OWN];",
+    "",
+    "        __device__ __forceinline__ explicit row_sums(const FROM &f)",
+    "            : from(f), first(), sum(), square() {}",
+    "        static __device__ unsigned warp() { return threadIdx.x / 32u % WARPS; }",
+    "        // The warp's rows, 8 lines apart, of which lane 4g + t has the one g lines further on.",
+    "        static __device__ unsigned line(unsigned row) { return top() + row * 8 + lane() / 4u; }",
+    "",
+    "        __device__ __forceinline__ void begin() { begin(from); }",
+    "        __device__ __forceinline__ void begin(unshifted) {}",
+    "        template <typename F>",
+    "        __device__ __forceinline__ void begin(const F &first_of) {",
+    "#pragma unroll",
+    "            for (unsigned r = 0; r < WM / 8; r++) first[r / 2][r % 2] = first_of(line(r));",
+    "        }",
+    "        __device__ __forceinline__ void shift(unsigned (&)[WM / 16][4], unshifted) const {}",
+    "        template <typename F>",
+    "        __device__ __forceinline__ void shift(unsigned (&x)[WM / 16][4], const F &) const {",
+    "#pragma unroll",
+    "            for (int e = 0; e < WM / 4; e++)",
+    "                x[e / 4][e % 4] = tensor_type<T>::minus(x[e / 4][e % 4], first[e / 4][e % 2]);",
+    "        }",
+    "        __device__ __forceinline__ void take(unsigned (&x)[WM / 16][4]) {",
+    "            shift(x, from);",
+    "#pragma unroll",
+    "            for (int e = 0; e < 2 * OWN; e++) {",
+    "                unsigned q = x[e / 2 * WARPS / 2][e / 2 * WARPS % 2 + e % 2 * 2];",
+    "#pragma unroll",
+    "                for (int k = 1; k < WARPS; k++) {",
+    "                    const int row = e / 2 * WARPS + k;",
+    "                    if (warp() == k) q = x[row / 2][row % 2 + e % 2 * 2];",
+    "                }",
+    "                tensor_type<T>::add(q, sum[e / 2], square[e / 2]);",
+    "            }",
+    "        }",
+    "",
+    "        // The lanes' sums v of each line, added up in a fixed order.",
+    "        static __device__ __forceinline__ void total(const float (&v)[OWN],",
+    "                                                     float (&to)[BM][PARTS]) {",
+    "#pragma unroll",
+    "            for (int i = 0; i < OWN; i++) {",
+    "                float s = v[i] + __shfl_xor_sync(0xffffffffu, v[i], 1);",
+    "                s += __shfl_xor_sync(0xffffffffu, s, 2);",
+    "                if (lane() % 4u == 0u) to[line(i * WARPS + warp())][part()] = s;",
+    "            }",
+    "        }",
+    "        static __device__ __forceinline__ float of(const float (&from)[BM][PARTS], unsigned line) {",
+    "            float s = 0.f;",
+    "#pragma unroll",
+    "            for (int p = 0; p < PARTS; p++) s += from[line][p];",
+    "            return s;",
+    "        }",
+    "    };",
+    "",
+    "    //@end",
     "    // c += the product of the step at `stage`, over the warp's part of the terms.",
-    "    template <bool ALONG_A, bool ALONG_B, bool RAW_A, bool RAW_B>",
-    "    __device__ __forceinline__ void step(int stage, float (&c)[WM / 16][WN / 8][4]) {",
+    "    template <bool ALONG_A, bool ALONG_B, typename A, typename B>",
+    "    __device__ __forceinline__ void step(int stage, const A &feed_a, const B &feed_b,",
+    "                                         float (&c)[WM / 16][WN / 8][4]) {",
     "        typedef tensor_type<T> type;",
     "        const T *a = factor(stage, 0), *b = factor(stage, 1);",
     "#pragma unroll",
@@ -32472,19 +32603,23 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "            for (int i = 0; i < WM / 16; i++) {",
     "                const tile_place<T, BM, KC, ALONG_A> at(top() + 16 * i, k);",
     "                type::template fragment<ALONG_A>(x[i], a, at);",
-    "                if (RAW_A) type::round_words(x[i]);",
     "            }",
+    "            //@if rows",
+    "            take_rows(feed_a.load_from, x);",
+    "            //@end",
+    "#pragma unroll",
+    "            for (int i = 0; i < (feed_a.RAW \? WM / 16 : 0); i++) type::round_words(x[i]);",
     "#pragma unroll",
     "            for (int j = 0; j < WN / 16; j++) {",
     "                const tile_place<T, BN, KC, ALONG_B> at(left() + 16 * j, k);",
-    "                type::template fragment<ALONG_B>(y[j], b, at);",
-    "                if (RAW_B) type::round_words(y[j]);",
+    "                type::template fragment<ALONG_B, true>(y[j], b, at);",
+    "                if (feed_b.RAW) type::round_words(y[j]);",
     "            }",
     "#pragma unroll",
     "            for (int i = 0; i < WM / 16; i++)",
     "#pragma unroll",
     "                for (int j = 0; j < WN / 8; j++)",
-    "                    type::multiply_add(c[i][j], x[i], y[j / 2][j % 2], y[j / 2][j % 2 + 2]);",
+    "                    type::multiply_add(c[i][j], x[i], y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);",
     "        }",
     "    }",
     "",
@@ -32560,6 +32695,9 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "            if (EARLY != 2 && k0 < terms) b.copy(factor(n, 1), k0);",
     "            end_step();",
     "        }",
+    "        //@if rows",
+    "        begin_rows(load_a);",
+    "        //@end",
     "        a.load(0u);",
     "        b.load(0u);",
     "        a.store(factor(0, 0));",
@@ -32580,7 +32718,7 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "                a.load(k0 + KC);",
     "                b.load(k0 + KC);",
     "            }",
-    "            step<ALONG_A, ALONG_B, feed_a::RAW, feed_b::RAW>(stage, c);",
+    "            step<ALONG_A, ALONG_B>(stage, a, b, c);",
     "            if (STAGES == 1) __syncthreads();",
     "            if (more) {",
     "                a.store(factor(next, 0));",
@@ -32594,7 +32732,9 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "};",
     0};
 static const char *const ein__tmpl_tiles_rows[] = {
-    "//@key half  whether loads give halves as they are",
+    "//@key threads  whether threads add up what they load",
+    "//@key warps    whether warps add up fragments of it (tiles_mma.cu)",
+    "//@if threads",
     "// Sums along the rows of a product's first factor, of what each thread loads of it: W neighbouring",
     "// terms of a line at a time, BM lines of KC terms a step. The threads that share a line are LANES",
     "// neighbours, in PARTS warps.",
@@ -32613,18 +32753,6 @@ static const char *const ein__tmpl_tiles_rows[] = {
     "#pragma unroll",
     "        for (int k = 0; k < 4; k++) add(i, w[k]);",
     "    }",
-    "    //@if half",
-    "    __device__ __forceinline__ void add(int i, __half v) { add(i, __half2float(v)); }",
-    "    __device__ __forceinline__ void add(int i, uint4 v) {",
-    "        const unsigned w[4] = {v.x, v.y, v.z, v.w};",
-    "#pragma unroll",
-    "        for (int k = 0; k < 8; k++) {",
-    "            __half_raw h;",
-    "            h.x = static_cast<unsigned short>(w[k / 2] >> k % 2 * 16);",
-    "            add(i, __half2float(h));",
-    "        }",
-    "    }",
-    "    //@end",
     "",
     "    // The threads' sums v of each line, added up in a fixed order.",
     "    static __device__ __forceinline__ void total(const float (&v)[N], float (&to)[BM][PARTS]) {",
@@ -32645,6 +32773,7 @@ static const char *const ein__tmpl_tiles_rows[] = {
     "    }",
     "};",
     "",
+    "//@end",
     "// A load whose values are added up, the step's while the next one is on its way.",
     "template <typename L, typename S>",
     "struct summed_load {",
@@ -32655,12 +32784,31 @@ static const char *const ein__tmpl_tiles_rows[] = {
     "        return load(e, k0);",
     "    }",
     "};",
+    "//@if threads",
     "template <typename L, typename V>",
     "static __device__ __forceinline__ void loaded(const L &, int, const V &) {}",
     "template <typename L, typename S, typename V>",
     "static __device__ __forceinline__ void loaded(const summed_load<L, S> &a, int i, const V &v) {",
     "    a.sums->add(i, v);",
     "}",
+    "//@end",
+    "//@if warps",
+    "template <typename L>",
+    "static __device__ __forceinline__ void begin_rows(const L &) {}",
+    "template <typename L, typename S>",
+    "static __device__ __forceinline__ void begin_rows(const summed_load<L, S> &a) {",
+    "    a.sums->begin();",
+    "}",
+    "template <typename L, int N>",
+    "static __device__ __forceinline__ void take_rows(const L &, unsigned (&)[N][4]) {}",
+    "template <typename L, typename S, int N>",
+    "static __device__ __forceinline__ void take_rows(const summed_load<L, S> &a, unsigned (&x)[N][4]) {",
+    "    a.sums->take(x);",
+    "}",
+    "",
+    "// Lines that are added up as they are loaded.",
+    "struct unshifted {};",
+    "//@end",
     0};
 static const char *const ein__tmpl_transpose[] = {
     "//@key name    the kernel's name",
@@ -33092,6 +33240,7 @@ typedef enum ein__need {
     EIN__NEED_ROWS,
     EIN__NEED_INTEGER,
     EIN__NEED_RELU,
+    EIN__NEED_TENSOR_ROWS,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -36371,8 +36520,9 @@ typedef struct ein__kprod {
     const char *along[2];
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_async.cu); several elements
     int width;                 // neighbours that a load of the rows' factor gives
-    ein__buf totals, factors, also;        // of a row operation (norm.c), or empty
-    ein__ex made[EIN__NORM_ROWS], stored;  // definitions in the product's iterators
+    ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
+    ein__buf start, room, totals, factors, also;  // of a row operation, or empty
+    ein__ex made[EIN__NORM_ROWS], stored;         // definitions in the product's iterators
     bool sums;
     int kinds, first;  // of sums; the row operation's first value of those that the step computes
     int64_t shared;
@@ -36382,6 +36532,8 @@ static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->index);
     for (int k = 0; k < 2; k++) ein__buf_free(&r->load[k]);
     ein__buf_free(&r->store);
+    ein__buf_free(&r->start);
+    ein__buf_free(&r->room);
     ein__buf_free(&r->totals);
     ein__buf_free(&r->factors);
     ein__buf_free(&r->also);
@@ -36553,18 +36705,35 @@ static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein
 }
 
 // Whether a load may say where it finds its elements: they are 16 or 4 bytes and of the type that
-// the tile holds, and nobody else wants them.
-static bool ein__kprod_fetches(const ein__kprod *r, int side, const ein__kaccess *at, int width) {
-    if (r->math == EIN__MATH_FP32 || (r->sums && !side) || r->t->stages == 1) return false;
+// the tile holds.
+static bool ein__kprod_fetches(const ein__kprod *r, const ein__kaccess *at, int width) {
+    if (r->math == EIN__MATH_FP32 || r->t->stages == 1) return false;
     return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
 }
 
-// Such a load.
+// The factor of `name` in the sum `at` that it is a term of by itself, as in `i * 4 + name * 8`; 0:
+// it is not, or stands in the text `other` too.
+static int64_t ein__kprod_factor_in(const char *at, const char *name, const char *other) {
+    size_t n = strlen(name);
+    const char *s = at;
+    while ((s = strstr(s, name)) && ((s > at && s[-1] != ' ') || (s[n] && s[n] != ' '))) s++;
+    if (!s || strchr(at, '(') || ein__kmentions(other, name) || ein__kmentions(s + n, name))
+        return 0;
+    if (s > at && (s < at + 3 || strncmp(s - 3, " + ", 3))) return 0;
+    int64_t k = 1;
+    s += n;
+    if (!strncmp(s, " * ", 3))
+        for (k = 0, s += 3; *s >= '0' && *s <= '9' && k < INT32_MAX; s++) k = 10 * k + (*s - '0');
+    return !*s || !strncmp(s, " + ", 3) ? k : 0;
+}
+
+// Such a load; `step` comes on top of the address.
 static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kaccess *at, int width,
-                             const char *guard, ein__buf *body) {
+                             const char *step, const char *guard, ein__buf *body) {
     const char *type = r->math == EIN__MATH_FP16 ? "uint4" : width == 4 ? "float4" : "float";
     ein__putf(body, "return fetch<%s>(%s", type, at->param);
     if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", ein__kparen(g, at->at, EIN__TERM));
+    ein__put(body, step);
     ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
 }
 
@@ -36587,11 +36756,11 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     for (int i = 0; i < nline; i++) g->slot[line_slot[i]].level = 1;
     for (int i = 0; i < nsum; i++) g->slot[sum[i]].level = 1;
     bool along = ein__kprod_run(g, &scan, sum, nsum) > ein__kprod_run(g, &scan, line_slot, nline);
-    // Sums along a line are those of threads that load it.
-    along |= !side && r->sums;
+    // Sums along a line are those of threads that load it, or of warps that multiply it.
+    along |= !side && r->sums && r->math == EIN__MATH_FP32;
     int lane = along ? sum[nsum - 1] : nline ? line_slot[nline - 1] : -1;
-    bool vector,
-        half = !computed && ein__val_get(c, (ein__val){r->p.read[side]->val})->dtype == EIN__F16;
+    ein__val of = {ein__ex_get(c, r->main[side])->val};
+    bool vector, half = !computed && ein__kdtype(g, of) == EIN__F16;
     int width = r->math == EIN__MATH_FP16 && half ? 8 : 4;
     if (lane >= 0 && (g->slot[lane].n % width || scan.near[0].k[lane] != 1)) lane = -1;
     ein__kaccess at = {0};
@@ -36619,8 +36788,17 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (guard.n && computed) ein__putf(&body, "if (!(%s)) return %s;\n", guard.s, zero);
     if (computed) ein__put(&body, g->code[1].s);
     r->wide[side] = width > 1;
-    r->fetched[side] = !computed && ein__kprod_fetches(r, side, &at, width);
-    if (r->fetched[side]) ein__kprod_fetch(g, r, &at, width, guard.n ? guard.s : NULL, &body);
+    r->fetched[side] = !computed && ein__kprod_fetches(r, &at, width);
+    // What a thread fetches in one step lies as far from what it fetches in the next one
+    // everywhere, so the rest of the address is known before the loop.
+    int64_t stride = 0;
+    if (r->fetched[side] && nsum == 1 && depth % terms == 0)
+        stride = ein__kprod_factor_in(at.at.s, at_term,
+                                      ein__namef(c, "%s%s", body.s, guard.n ? guard.s : ""));
+    const char *step = !stride       ? ""
+                       : stride == 1 ? " + k0"
+                                     : ein__namef(c, " + k0 * %s", ein__knumber(g, stride));
+    if (r->fetched[side]) ein__kprod_fetch(g, r, &at, width, step, guard.n ? guard.s : NULL, &body);
     else if (guard.n && !computed) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
     else ein__putf(&body, "return %s;\n", value);
     ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
@@ -36628,8 +36806,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (nsum > 1 && g->slot[sum[nsum - 1]].n % terms == 0)
         ein__kprod_declare_step(g, &r->load[side], sum, nsum, term, body.s);
     else
-        ein__kprod_declare(g, &r->load[side], sum, nsum, at_term, ein__namef(c, "k0 + %s", term),
-                           body.s);
+        ein__kprod_declare(g, &r->load[side], sum, nsum, at_term,
+                           stride ? term : ein__namef(c, "k0 + %s", term), body.s);
     ein__put(&r->load[side], body.s);
     ein__kforget(g, 1);
     ein__buf_free(&g->code[1]);
@@ -36725,13 +36903,6 @@ static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
     return below;
 }
 
-// Shared memory that a kernel has beside its tile, bytes: sums and factors of rows, which are those
-// of `kinds` and EIN__NORM_ROWS values at most.
-static int ein__kprod_beside(const ein__kprod *r) {
-    int parts = r->t->terms / 32 + 1;
-    return r->sums ? (r->kinds * parts + EIN__NORM_ROWS) * r->t->rows * 4 : 0;
-}
-
 // The tile's type, and how many rows and columns of it a thread stores.
 static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows, int *cols) {
     const ein__product_tile *t = r->t;
@@ -36747,9 +36918,7 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
     ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
-    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t, ein__kprod_beside(r))
-                 : t->stages == 1               ? 1
-                                                : 2;
+    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t) : t->stages == 1 ? 1 : 2;
     return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
                       half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
                       stages, g->vec);
@@ -36757,9 +36926,74 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
 
 // ------------------------------------------------------------------------------- rows
 
+// Their type: sums of what threads load, or of the fragments that warps multiply.
 static const char *ein__kprod_sums(ein__kgen *g, const ein__kprod *r) {
-    ein__kneed(g, EIN__NEED_ROWS);
+    if (r->math != EIN__MATH_FP32) return "decltype(sums)";
     return ein__namef(g->ctx, "row_sums<%d, %d, %d>", r->t->rows, r->t->terms, r->width);
+}
+
+// Forgets what was declared inside a part of the kernel that is over.
+static void ein__kprod_leave(ein__kgen *g) {
+    ein__kforget(g, 1);
+    ein__buf_free(&g->code[1]);
+    ein__put(&g->code[1], "");
+}
+
+// What rows `line` of the tile begin with: a lambda, which warps subtract.
+static void ein__kprod_shift(ein__kgen *g, ein__kprod *r) {
+    ein__kscan scan = ein__kscan_make(g);
+    ein__buf body = {0};
+    int rows[EIN__MAX_ITERS];
+    bool vector;
+    const char *zero;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(rows, r->order[0], sizeof rows);
+    ein__kscan_row(g, &scan, r->shift);
+    int n = ein__kmerge(g, &scan, rows, r->n[0]);
+    for (int i = 0; i < EIN__MAX_ITERS; i++) g->slot[i].level = 1;
+    ein__kaccess at = ein__kprod_access(g, r->shift, -1, 1, &vector);
+    const char *m = ein__kprod_flat(g, rows, n, "m"),
+               *value = ein__kprod_value(g, r, &at, 1, &zero);
+    ein__put(&body, g->code[1].s);
+    if (r->p.extent[0] % r->t->rows)
+        ein__putf(&body, "return %s ? %s : %s;\n", ein__kprod_below(g, m, n, r->p.extent[0]), value,
+                  zero);
+    else ein__putf(&body, "return %s;\n", value);
+    ein__put(&r->start, "const auto first = [&](unsigned line) {\n");
+    ein__buf text = {0};
+    ein__kprod_declare(g, &text, rows, n, m, "m0 + line", body.s);
+    ein__put(&text, body.s);
+    ein__kindent(&r->start, text.s, 4);
+    ein__put(&r->start, "};\n");
+    ein__kprod_leave(g);
+    ein__buf_free(&text);
+    ein__buf_free(&body);
+    ein__kscan_free(&scan);
+}
+
+// Where the sums are kept while the product is computed, and what is made of them afterwards: that
+// has the memory of a tensor cores' tile then, which leaves no room beside it.
+static void ein__kprod_room(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    int rows = r->t->rows, factors = step->nrow - r->kinds;
+    if (r->math == EIN__MATH_FP32) {
+        const char *sums = ein__kprod_sums(g, r);
+        ein__kneed(g, EIN__NEED_ROWS);
+        ein__putf(&r->start, "%s sums = {};\n", sums);
+        ein__putf(&r->room, "__shared__ float total[%d][%d][%s::PARTS], factor[%d][%d];\n",
+                  r->kinds, rows, sums, factors, rows);
+        return;
+    }
+    ein__kneed(g, EIN__NEED_TENSOR_ROWS);
+    if (r->shift.i) ein__kprod_shift(g, r);
+    ein__putf(&r->start, r->shift.i ? "decltype(tile)::row_sums<decltype(first)> sums(first);\n"
+                                    : "decltype(tile)::row_sums<unshifted> sums((unshifted()));\n");
+    ein__putf(&r->room,
+              "__syncthreads();\n"
+              "float(&total)[%d][%d][%d] = *reinterpret_cast<float(*)[%d][%d][%d]>(tile.bytes);\n"
+              "float(&factor)[%d][%d] =\n"
+              "    *reinterpret_cast<float(*)[%d][%d]>(tile.bytes + sizeof total);\n",
+              r->kinds, rows, r->t->parts, r->kinds, rows, r->t->parts, factors, rows, factors,
+              rows);
 }
 
 // Definitions of the row operation in the product's iterators, before anything is counted of them.
@@ -36794,13 +37028,6 @@ static void ein__kprod_inside(ein__kgen *g, ein__buf *to, const int *order, int 
     ein__kprod_declare(g, to, order, n, flat, from, text.s);
     ein__put(to, text.s);
     ein__buf_free(&text);
-}
-
-// Forgets what was declared inside a part of the kernel that is over.
-static void ein__kprod_leave(ein__kgen *g) {
-    ein__kforget(g, 1);
-    ein__buf_free(&g->code[1]);
-    ein__put(&g->code[1], "");
 }
 
 // What later parts read the factors of a row as.
@@ -36939,6 +37166,7 @@ static void ein__kprod_also(ein__kgen *g, const ein__step *step, ein__kprod *r) 
 static void ein__kprod_norm(ein__kgen *g, const ein__step *step, ein__kprod *r) {
     int vec = g->vec;
     g->vec = 1;
+    ein__kprod_room(g, step, r);
     ein__kprod_factor(g, step, r);
     if (step->also.i) ein__kprod_also(g, step, r);
     ein__kprod_name_factors(g, r, step->nrow - r->kinds, "tile.row(i)");
@@ -37002,8 +37230,8 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"sums", r->sums ? ein__kprod_sums(g, r) : ""},
                        {"lines", ein__namef(c, "%d", r->t->rows)},
                        {"totals", r->totals.s},
-                       {"kinds", ein__namef(c, "%d", r->kinds)},
-                       {"factors", ein__namef(c, "%d", step->nrow - r->kinds)},
+                       {"start", r->start.s},
+                       {"room", r->room.s},
                        {"factor", r->factors.s},
                        {"also", r->also.s},
                        {"shared", ein__knumber(g, r->shared)},
@@ -37022,6 +37250,20 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                  out, l);
 }
 
+// Takes what is subtracted from lines out of the loads, where warps can do that: what is in memory
+// is what the tile holds, and nothing behind the last term.
+static void ein__kprod_split_shift(const ein__kgen *g, ein__kprod *r) {
+    ein__ex x, first;
+    uint32_t terms = ~(r->p.group[0] | r->p.group[1] | r->p.group[2]);
+    ein__dtype type = r->math == EIN__MATH_FP16 ? EIN__F16 : EIN__F32;
+    if (r->math == EIN__MATH_FP32 || r->t->stages == 1 || r->p.depth % r->t->terms ||
+        !ein__product_shift(g->ctx, r->factor[0], terms, &x, &first) ||
+        ein__kdtype(g, (ein__val){ein__ex_get(g->ctx, x)->val}) != type)
+        return;
+    r->factor[0] = x;
+    r->shift = first;
+}
+
 // The factors as the step's loads compute them, and what they read most of.
 static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__kprod *r) {
     ein_ctx *c = g->ctx;
@@ -37032,6 +37274,7 @@ static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__k
         for (int i = 0; i < 2; i++)
             if (step->load[i].i && step->load[i].i == r->p.read[k]->val)
                 r->factor[k] = step->loaded[i];
+        if (!k && r->sums) ein__kprod_split_shift(g, r);
         r->main[k] = r->factor[k];
         ein__ex_reads(c, r->factor[k], &reads);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
@@ -37055,6 +37298,8 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
     if (!ein__match_tiles(g->ctx, s, stride, &r.p)) return ein__kreduce(g, step, hint, out, l);
     if (ein__keeps_fp32(g->ctx, step->val[0])) r.p.math = EIN__MATH_FP32;
+    ein__kernel kernel = ein__step_kernel(g->ctx, step);
+    ein__rows_work(g->ctx, &kernel, &r.p);
     r.t = step->tile ? &ein__product_table[step->tile - 1] : NULL;
     if (!r.t || !ein__product_fits(&r.p, r.t)) r.t = ein__product_tile_of(g->ctx, &r.p, &ps);
     r.math = r.t->math;
@@ -38522,13 +38767,16 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__kgen g = {.ctx = ctx};
     const char *tf32 = ein__need_text(needs, EIN__NEED_TENSOR_TF32),
                *fp16 = ein__need_text(needs, EIN__NEED_TENSOR_HALF),
-               *rows = ein__need_text(needs, EIN__NEED_ROWS);
-    ein__key row[] = {{"half", fp16}}, tile[] = {{"rows", rows}};
+               *threads = ein__need_text(needs, EIN__NEED_ROWS),
+               *warps = ein__need_text(needs, EIN__NEED_TENSOR_ROWS);
+    ein__key row[] = {{"threads", threads}, {"warps", warps}}, tile[] = {{"rows", threads}},
+             sums[] = {{"rows", warps}};
     ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)}};
     ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
                          {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)}};
     ein__key mma[] = {{"tf32", *tf32 ? tf32 : attend[0].text},
-                      {"half", *fp16 ? fp16 : attend[1].text}};
+                      {"half", *fp16 ? fp16 : attend[1].text},
+                      {"rows", warps}};
     ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
                        {"store", ein__need_text(needs, EIN__NEED_STORE4)}};
     ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
@@ -38538,13 +38786,13 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     bool tensor = *tf32 || *fp16;
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
-    ein__put_helper(out, *rows, ein__tmpl_tiles_rows, row, 1);
+    ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_TILES), ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
                     tail, 1);
-    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 2);
+    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 3);
     ein__put_helper(out, tensor, ein__tmpl_tiles_async, NULL, 0);
-    ein__put_helper(out, tensor, ein__tmpl_tiles_mma, tile, 1);
+    ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
     ein__put_helper(out, *four[0].text || *four[1].text, ein__tmpl_half4, four, 2);
@@ -38948,6 +39196,7 @@ static bool ein__is_taken(const char *name) {
         "spread "
         "tile_place pitched fragment_rows fragment_columns shared_address row_sums summed_load "
         "loaded "
+        "begin_rows take_rows unshifted "
         "atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE multiply_part ";
     if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
@@ -39550,6 +39799,20 @@ static const char *ein__branch_suffix(ein_ctx *ctx, int b) {
     return b ? ein__namef(ctx, "_%d", b) : "";
 }
 
+// Offsets of the workspaces, by branch. One without calls has that of another: a plain run makes
+// all calls as the first branch.
+static const char *ein__workspace_list(ein_ctx *ctx) {
+    const ein__plan *p = &ctx->plan;
+    const char *s = "";
+    int64_t any = 0;
+    for (int b = p->branches - 1; b >= 0; b--)
+        if (p->workspace_at[b] >= 0) any = p->workspace_at[b];
+    for (int b = 0; b < p->branches; b++)
+        s = ein__namef(ctx, "%s%s%lld", s, b ? ", " : "",
+                       (long long)(p->workspace_at[b] < 0 ? any : p->workspace_at[b]));
+    return s;
+}
+
 // One line a buffer: where it is in the caller's lists, the arena or the constants.
 static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
     static const char *const where[] = {"IN", "OUT", "CONST", "CONST", "INIT", "ARENA"};
@@ -39577,6 +39840,9 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
         ein__putf(out, "#define v_workspace%s ARENA_OF(char, %lld)\n", ein__branch_suffix(ctx, b),
                   (long long)ctx->plan.workspace_at[b]);
     }
+    if (z->gemms)
+        ein__putf(out, "#define WORKSPACE_BYTES %lld\n#define WORKSPACE_AT {%s}\n",
+                  (long long)ctx->plan.workspace_bytes, ein__workspace_list(ctx));
     if (z->zeros)
         ein__putf(out, "#define v_zeros CONST_OF(const float, %lld)\n",
                   (long long)ctx->plan.const_bytes);
@@ -40140,20 +40406,6 @@ static const char *ein__branches_text(ein_ctx *ctx) {
     return ctx->plan.branches > 1 ? ein__number_text(ctx, ctx->plan.branches) : "";
 }
 
-// Offsets of the workspaces, by branch. One without calls has that of another: a plain run makes
-// all calls as the first branch.
-static const char *ein__workspace_list(ein_ctx *ctx) {
-    const ein__plan *p = &ctx->plan;
-    const char *s = "";
-    int64_t any = 0;
-    for (int b = p->branches - 1; b >= 0; b--)
-        if (p->workspace_at[b] >= 0) any = p->workspace_at[b];
-    for (int b = 0; b < p->branches; b++)
-        s = ein__namef(ctx, "%s%s%lld", s, b ? ", " : "",
-                       (long long)(p->workspace_at[b] < 0 ? any : p->workspace_at[b]));
-    return s;
-}
-
 static void ein__put_program(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const char *model = ein__symbol(ctx), *upper = ein__symbol_upper(ctx);
@@ -40219,14 +40471,12 @@ static void ein__put_branches(ein__emitter *z, ein__buf *out) {
     ein__key calls[] = {{"model", model},
                         {"conv", z->convs ? "1" : "0"},
                         {"gemm", z->gemms ? "1" : "0"},
-                        {"workspace", ein__number_text(ctx, ctx->plan.workspace_bytes)},
-                        {"workspaceat", ein__workspace_list(ctx)},
                         {"matmuls", z->matmuls ? "1" : "0"}};
     ein__key branch[] = {
         {"model", model}, {"branches", ein__branches_text(ctx)}, {"libraries", aside ? "1" : "0"}};
     if (z->convs + z->gemms + z->matmuls) {
         ein__put(out, "\n");
-        ein__tmpl_put(out, ein__tmpl_libraries, calls, 6);
+        ein__tmpl_put(out, ein__tmpl_libraries, calls, 4);
     }
     if (ctx->plan.branches > 1) {
         ein__put(out, "\n");
@@ -40940,7 +41190,7 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     if (!ein__match_tiles(ctx, s, ctx->plan.layout[step.out.i].stride, &p)) return;
     ein__product_cut cut;
     ein__kernel k = ein__step_kernel(ctx, &step);
-    p.each = ein__rows_work(ctx, &k, &p);
+    ein__rows_work(ctx, &k, &p);
     best = ein__product_cut_of(ctx, &p, &cut);
     for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
         const ein__product_tile *t = &ein__product_table[step.tile - 1];
@@ -41012,7 +41262,7 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
     ein__work w = ein__kernel_work(ctx, &k, &parts);
     ein__tiled p;
     if (step->kind == EIN__K_PRODUCT && step->tile && ein__match_tiles(ctx, k.s[0], k.out, &p)) {
-        p.each = ein__rows_work(ctx, &k, &p);
+        ein__rows_work(ctx, &k, &p);
         w.math_ps = step->parts > 1
                         ? ein__tail_ps(g, &p, &ein__product_table[step->tile - 1], step->parts)
                         : ein__product_tile_ps(g, &p, &ein__product_table[step->tile - 1]);

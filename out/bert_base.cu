@@ -495,6 +495,8 @@ const bert_base_info *bert_base_describe(void);
 #define v_g_11 ARENA(20447232)
 #define v_s_11 ARENA(18874368)
 #define v_workspace ARENA_OF(char, 0)
+#define WORKSPACE_BYTES 18874368
+#define WORKSPACE_AT {0}
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
@@ -1156,10 +1158,10 @@ static int matmul_run(bert_base *m, int k, const void *a, const void *b, const v
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(bert_base *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 18874368));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     m->lt_stream = stream;
     return 0;
 }

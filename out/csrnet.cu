@@ -220,6 +220,8 @@ const csrnet_info *csrnet_describe(void);
 #define v_d6_c_sum_part_filter CONST(258958848)
 #define v_d6_c_sum_part ARENA(33554432)
 #define v_d6 ARENA(0)
+#define WORKSPACE_BYTES 33554432
+#define WORKSPACE_AT {0}
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -1908,10 +1910,10 @@ static const gemm_size gemm_d6_c_sum_part = {"d6.c.sum.part", 0, 0, 1, 576, 784,
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(csrnet *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 

@@ -131,6 +131,8 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d5 ARENA(34457600)
 #define v_y_c_part_filter CONST(59899904)
 #define v_y_c_part ARENA(33554432)
+#define WORKSPACE_BYTES 33554432
+#define WORKSPACE_AT {0}
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -613,10 +615,10 @@ static const gemm_size gemm_y_c_part = {"y.c.part", 0, 0, 1, 576, 196, 128, 128,
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(csrnet_backend *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 

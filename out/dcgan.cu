@@ -113,6 +113,8 @@ const dcgan_info *dcgan_describe(void);
 #define v_r4 ARENA(5242880)
 #define v_c5_part_filter CONST(14286848)
 #define v_c5_part ARENA(4194304)
+#define WORKSPACE_BYTES 4194304
+#define WORKSPACE_AT {0}
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -488,10 +490,10 @@ static const gemm_size gemm_c5_part = {"c5.part", 0, 0, 1, 48, 1024, 64, 64, 102
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(dcgan *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 4194304));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 

@@ -124,6 +124,8 @@ const fsrcnn_info *fsrcnn_describe(void);
 #define v_r4 ARENA(331776)
 #define v_y_sum_part_filter CONST(35840)
 #define v_y_sum_part ARENA(0)
+#define WORKSPACE_BYTES 65536
+#define WORKSPACE_AT {561152}
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -441,10 +443,10 @@ static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 81, 1024, 56, 5
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(fsrcnn *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {561152};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 65536));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 

@@ -573,6 +573,8 @@ const gcn_info *gcn_describe(void);
 #define v_e0_b_sum_part ARENA(33554432)
 #define v_e0 ARENA(50413568)
 #define v_workspace ARENA_OF(char, 0)
+#define WORKSPACE_BYTES 33554432
+#define WORKSPACE_AT {0}
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
@@ -3247,10 +3249,10 @@ static const gemm_size gemm_g4_l1_sum_merged = {"g4.l1.sum.merged", 0, 0, 1, 462
 static int libraries_on(gcn *m, int branch, cudaStream_t stream) {
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 

@@ -106,6 +106,8 @@ const longformer_info *longformer_describe(void);
 #define v_f ARENA(0)
 #define v_g_sum ARENA(20480000)
 #define v_workspace ARENA_OF(char, 61440000)
+#define WORKSPACE_BYTES 33554432
+#define WORKSPACE_AT {61440000}
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
@@ -582,10 +584,10 @@ static int matmul_run(longformer *m, int k, const void *a, const void *b, const 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(longformer *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {61440000};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     m->lt_stream = stream;
     return 0;
 }

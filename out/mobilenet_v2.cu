@@ -617,6 +617,8 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_head ARENA(0)
 #define v_f ARENA(250880)
 #define v_workspace ARENA_OF(char, 0)
+#define WORKSPACE_BYTES 3459072
+#define WORKSPACE_AT {0}
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
@@ -2624,10 +2626,10 @@ static const gemm_size gemm_head_n_c_parts = {"head.n.c.parts", 0, 0, 5, 1280, 4
 static int libraries_on(mobilenet_v2 *m, int branch, cudaStream_t stream) {
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 3459072));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 

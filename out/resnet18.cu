@@ -346,6 +346,8 @@ const resnet18_info *resnet18_describe(void);
 #define v_l4 ARENA(1605632)
 #define v_f ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
+#define WORKSPACE_BYTES 8388608
+#define WORKSPACE_AT {0}
 #define v_arrived CONST_OF(unsigned, 59318272)
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -2279,10 +2281,10 @@ static const gemm_size gemm_l3_b_c_product = {"l3.b.c.product", 0, 0, 16, 256, 4
 static int libraries_on(resnet18 *m, int branch, cudaStream_t stream) {
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 8388608));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 

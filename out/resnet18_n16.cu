@@ -360,6 +360,8 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_h_a_c_columns ARENA(52428800)
 #define v_l4_h_a_c_part ARENA(33554432)
 #define v_workspace ARENA_OF(char, 0)
+#define WORKSPACE_BYTES 33554432
+#define WORKSPACE_AT {0}
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
@@ -2649,10 +2651,10 @@ static int matmul_run(resnet18_n16 *m, int k, const void *a, const void *b, cons
 static int libraries_on(resnet18_n16 *m, int branch, cudaStream_t stream) {
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     m->lt_stream = stream;
     return 0;
 }

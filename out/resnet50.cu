@@ -683,6 +683,8 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_h_1 ARENA(11042816)
 #define v_f ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
+#define WORKSPACE_BYTES 10641408
+#define WORKSPACE_AT {0}
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
@@ -2539,10 +2541,10 @@ static const gemm_size gemm_l3_h_4_b_c_product = {"l3.h.4.b.c.product", 0, 0, 16
 static int libraries_on(resnet50 *m, int branch, cudaStream_t stream) {
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 10641408));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 

@@ -108,6 +108,8 @@ const srcnn_info *srcnn_describe(void);
 #define v_r2 ARENA(0)
 #define v_y_sum_part_filter CONST(1201152)
 #define v_y_sum_part ARENA(6422528)
+#define WORKSPACE_BYTES 65536
+#define WORKSPACE_AT {89828352}
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -649,10 +651,10 @@ static const gemm_size gemm_y_sum_part = {"y.sum.part", 0, 0, 1, 25, 50176, 32, 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(srcnn *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {89828352};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 65536));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 

@@ -445,6 +445,8 @@ const vit_b_info *vit_b_describe(void);
 #define v_z ARENA(0)
 #define v_patches_sum ARENA(34156544)
 #define v_workspace ARENA_OF(char, 0)
+#define WORKSPACE_BYTES 33554432
+#define WORKSPACE_AT {0}
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
@@ -1252,10 +1254,10 @@ static int matmul_run(vit_b *m, int k, const void *a, const void *b, const void 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(vit_b *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 33554432));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     m->lt_stream = stream;
     return 0;
 }

@@ -104,6 +104,8 @@ const basic_block_info *basic_block_describe(void);
 #define v_t2 ARENA(3612672)
 #define v_t3_sum_data ARENA(0)
 #define v_t3_sum_product ARENA(1806336)
+#define WORKSPACE_BYTES 65536
+#define WORKSPACE_AT {3612672}
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -411,10 +413,10 @@ static const gemm_size gemm_t3_sum_product = {"t3.sum.product", 0, 0, 36, 64, 19
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(basic_block *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {3612672};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 65536));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 

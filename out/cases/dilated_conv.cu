@@ -94,6 +94,8 @@ const dilated_conv_info *dilated_conv_describe(void);
 #define v_y_filter CONST(0)
 #define v_y_data ARENA(16777216)
 #define v_y_product ARENA(18874368)
+#define WORKSPACE_BYTES 16777216
+#define WORKSPACE_AT {0}
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -347,10 +349,10 @@ static const gemm_size gemm_y_product = {"y.product", 0, 0, 16, 256, 64, 512, 51
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(dilated_conv *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 16777216));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 

@@ -104,6 +104,8 @@ const four_conv1x1_info *four_conv1x1_describe(void);
 #define v_kd INIT(1671168)
 #define v_a_weights CONST(0)
 #define v_a_merged ARENA(14155776)
+#define WORKSPACE_BYTES 14155776
+#define WORKSPACE_AT {0}
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -282,10 +284,10 @@ static const gemm_size gemm_a_merged = {"a.merged", 0, 0, 1, 704, 324, 768, 768,
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(four_conv1x1 *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 14155776));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 

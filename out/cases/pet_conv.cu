@@ -93,6 +93,8 @@ const pet_conv_info *pet_conv_describe(void);
 #define v_y_filter CONST(0)
 #define v_y_data ARENA(3326976)
 #define v_y_product ARENA(0)
+#define WORKSPACE_BYTES 65536
+#define WORKSPACE_AT {5822208}
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -352,10 +354,10 @@ static const gemm_size gemm_y_product = {"y.product", 0, 0, 36, 64, 361, 48, 48,
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(pet_conv *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {5822208};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 65536));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 

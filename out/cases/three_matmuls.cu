@@ -97,6 +97,8 @@ const three_matmuls_info *three_matmuls_describe(void);
 #define v_wq CONST(0)
 #define v_wk CONST(2359296)
 #define v_wv CONST(4718592)
+#define WORKSPACE_BYTES 18874368
+#define WORKSPACE_AT {0}
 
 // ---- kernels ------------------------------------------------------------------------------------
 // (none)
@@ -193,10 +195,10 @@ static const gemm_size gemm_v = {"v", 0, 0, 1, 512, 768, 768, 768, 768, 768, 0, 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(three_matmuls *m, int branch, cudaStream_t stream) {
     // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = {0};
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
     CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], 18874368));
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 
