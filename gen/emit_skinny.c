@@ -60,6 +60,7 @@ static void ein__kskinny_digits(ein__kgen *g, ein__buf *b, const int *order, int
     if (n == 1 && strcmp(from, g->slot[order[0]].name))
         ein__putf(b, bare ? "const %s %s = (%s)%s;\n" : "const %s %s = (%s)(%s);\n", ein__kint(g),
                   g->slot[order[0]].name, ein__kint(g), from);
+    if (n > 1 && !bare && *from != '(') from = ein__namef(g->ctx, "(%s)", from);
     if (n > 1) ein__kdecompose(g, b, order, n, ~0u, from);
     g->vec_slot = vec;
 }

@@ -26,6 +26,16 @@ static void skinny(ein_ctx *ctx, int64_t b, int64_t m, int64_t n, int64_t k, con
     CHECK("skinny_strided", EIN__K_REDUCE, sum, relu);
 }
 
+// y[m,p,q] = sum(k) x[m,k] w[p,q,k]: lines that are counted by two iterators.
+static void skinny_grid(ein_ctx *ctx, int64_t p, int64_t q, int64_t k, const char *order) {
+    const int64_t m = 3, *box = DIMS(m, p, q, k);
+    ein__val x = input(ctx, EIN__F32, 2, DIMS(m, k)), w = input(ctx, EIN__F32, 3, DIMS(p, q, k));
+    ein__ix i = it(ctx, 0, m), g = it(ctx, 1, p), h = it(ctx, 2, q), r = it(ctx, 3, k);
+    layout(ctx, w, order, 0, 0);
+    ein__ex body = BIN(MUL, READ(x, 0, i, r), READ(w, 0, g, h, r));
+    CHECK("skinny_grid", EIN__K_REDUCE, define(ctx, EIN__F32, EIN__R_SUM, 3, 1, box, body));
+}
+
 static void skinny_products(ein_ctx *ctx) {
     static const int64_t rows[] = {1, 2, 3, 5, 7, 16}, lines[] = {8, 9, 49, 100, 203, 516},
                          terms[] = {64, 68, 100, 260, 516, 1028};
@@ -40,4 +50,8 @@ static void skinny_products(ein_ctx *ctx) {
             skinny(ctx, k == 1 ? 3 : 1, rows[i], n / 4 * 4, c + i, "021", t);
         }
     ctx->desc.gpu = gpu;
+    for (int64_t p = 31; p <= 32; p++) {
+        skinny_grid(ctx, p, 16, 260, NULL);
+        skinny_grid(ctx, p, 16, 260, "201");
+    }
 }
