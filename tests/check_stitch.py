@@ -108,7 +108,7 @@ def tables(folder):
                 file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
         text = emit(folder, "--costs", table, *SIZES)
         found = re.findall(r"^// .* us measured .* k_stitch_", text, re.M)
-        expect("stitched where a table says %d ps" % ps, 4 if taken else 0, len(found))
+        expect("stitched where a table says %d ps" % ps, 5 if taken else 0, len(found))
 
 
 def runs(folder, text):

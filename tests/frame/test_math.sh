@@ -62,7 +62,8 @@ has epilogue.cu 's->tf32 \? CUBLAS_COMPUTE_32F_FAST_TF32'
 
 # ---- FP16
 
-emit epilogue tests/unseen/product_epilogues.ein --math fp16 --keep-fp32 m0,a0,o0
+emit epilogue tests/unseen/product_epilogues.ein --math fp16 --keep-fp32 m0,a0,o0 --dim L=1536 \
+    --dim P=640 --dim F=896
 has epilogue.cu '^//.* o0 .*cublasLt matmul [0-9].* \+ bias \+ relu'
 has epilogue.cu '^//.* o6 .*cublasLt matmul f16 .* \+ bias \+ relu'
 has epilogue.cu 'CUDA_R_16F, CUDA_R_32F, 0,'
@@ -115,9 +116,9 @@ has block.cu 'CUDA_R_16F, CUDA_R_16F, 0,'
 cat > "$work/norm.ein" << 'END'
 ein 1
 model norm
-input x: f32[512,512]
-weight w: f32[512,512] = randn(seed=1, std=0.1)
-weight v: f32[512,512] = randn(seed=2, std=0.1)
+input x: f32[1024,1024]
+weight w: f32[1024,1024] = randn(seed=1, std=0.1)
+weight v: f32[1024,1024] = randn(seed=2, std=0.1)
 output y
 a = MatMul(x, w)
 b = Softmax(a)
