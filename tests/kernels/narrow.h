@@ -24,6 +24,18 @@ static void one_narrow(ein_ctx *ctx, int64_t c, int64_t n, bool planes, ein__dty
           define(ctx, type, EIN__R_NONE, 3, 0, DIMS(1, to[1] - 1, to[2]), x));
 }
 
+// Rows of the long dimension a gap of 2 apart: they do not begin at vectors, or they do and their
+// elements are no vectors.
+static void narrow_gaps(ein_ctx *ctx, int64_t n, bool planes) {
+    const int64_t c = 4, from[] = {3, planes ? n : c, planes ? c : n},
+                  to[] = {3, planes ? c : n, planes ? n : c};
+    ein__val u = input(ctx, EIN__F32, 3, from);
+    ein__val v = define(ctx, EIN__F32, EIN__R_NONE, 3, 0, to,
+                        READ(u, 0, it(ctx, 0, 3), it(ctx, 2, to[2]), it(ctx, 1, to[1])));
+    layout(ctx, planes ? v : u, NULL, 2, 0);
+    CHECK("narrow_gaps", EIN__K_MAP, v);
+}
+
 // Halves by tiles of 64 x 64, the last ones not whole, and what these refuse: odd extents, steps
 // and places.
 static void half_tiles(ein_ctx *ctx) {
@@ -41,6 +53,19 @@ static void half_tiles(ein_ctx *ctx) {
         }
 }
 
+// Each alone of what these refuse: an odd place, odd distances, odd extents with even distances.
+static void half_odd(ein_ctx *ctx) {
+    for (int i = 0; i < 5; i++) {
+        int64_t a = i < 4 ? 66 : 65, b = i < 4 ? 64 : 67;
+        ein__val u = input(ctx, EIN__F16, 2, DIMS(a, b));
+        ein__val v = define(ctx, EIN__F16, EIN__R_NONE, 2, 0, DIMS(b, a),
+                            READ(u, 0, it(ctx, 1, a), it(ctx, 0, b)));
+        layout(ctx, u, NULL, i == 1 || i == 4, i == 0);
+        layout(ctx, v, NULL, i == 3 || i == 4, i == 2);
+        CHECK("half_odd", EIN__K_TRANSPOSE, v);
+    }
+}
+
 static void narrow_transposes(ein_ctx *ctx) {
     static const int64_t extent[] = {2, 3, 4, 5, 7, 8}, length[] = {4, 8, 30, 64, 100};
     int turn = 0;
@@ -48,5 +73,7 @@ static void narrow_transposes(ein_ctx *ctx) {
         for (int j = i % 2; j < COUNT(length); j += 2, turn++)
             one_narrow(ctx, extent[i], length[j], turn % 2, turn % 3 ? EIN__F32 : EIN__F16,
                        turn % 4);
+    for (int i = 0; i < 4; i++) narrow_gaps(ctx, i % 2 ? 8 : 30, i > 1);
     half_tiles(ctx);
+    half_odd(ctx);
 }

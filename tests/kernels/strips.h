@@ -6,7 +6,7 @@ typedef struct strip_case {
     int64_t h, w, r, s, stride, dilation, top, left;
 } strip_case;
 
-static void strip(ein_ctx *ctx, strip_case k, ein__dtype from, ein__dtype to, bool aligned) {
+static void strip(ein_ctx *ctx, strip_case k, ein__dtype from, ein__dtype to, int gap, int offset) {
     int64_t oh = (k.h + 2 * k.top - k.dilation * (k.r - 1) - 1) / k.stride + 1;
     int64_t ow = (k.w + 2 * k.left - k.dilation * (k.s - 1) - 1) / k.stride + 1;
     // As many channels as make threads enough.
@@ -18,10 +18,9 @@ static void strip(ein_ctx *ctx, strip_case k, ein__dtype from, ein__dtype to, bo
     ein__ix ih = ADDC(ADD(SCALE(row, k.stride), SCALE(r, k.dilation)), -k.top),
             iw = ADDC(ADD(SCALE(col, k.stride), SCALE(s, k.dilation)), -k.left);
     const int64_t *box = DIMS(c, oh, ow, k.r, k.s);
-    if (!aligned) {
-        layout(ctx, x, NULL, 3, 1);
-        layout(ctx, z, NULL, 2, 2);
-    }
+    const bool aligned = !gap && !offset;
+    layout(ctx, x, NULL, gap, offset);
+    if (!aligned) layout(ctx, z, NULL, 2, 2);
     ein__val sum = define(ctx, EIN__F32, EIN__R_SUM, 3, 2, box,
                           BIN(MUL, READ(x, 0, i, ih, iw), READ(w, 0, i, r, s)));
     if (to == EIN__F32) CHECK("strip", EIN__K_REDUCE, sum);
@@ -45,10 +44,16 @@ static void strips(ein_ctx *ctx) {
     const char *gpu = ctx->desc.gpu;
     ctx->desc.gpu = "nano";
     for (int i = 0; i < COUNT(cases); i++) {
-        strip(ctx, cases[i], EIN__F32, EIN__F32, i % 3 != 2);
-        strip(ctx, cases[i], EIN__F16, EIN__F16, true);
-        if (i % 4 == 0) strip(ctx, cases[i], EIN__F16, EIN__F32, i % 8 == 0);
-        if (i % 4 == 2) strip(ctx, cases[i], EIN__F32, EIN__F16, i % 8 == 2);
+        strip(ctx, cases[i], EIN__F32, EIN__F32, i % 3 == 2 ? 3 : 0, i % 3 == 2);
+        strip(ctx, cases[i], EIN__F16, EIN__F16, 0, 0);
+        if (i % 4 == 0) strip(ctx, cases[i], EIN__F16, EIN__F32, i % 8 ? 3 : 0, i % 8 != 0);
+        if (i % 4 == 2) strip(ctx, cases[i], EIN__F32, EIN__F16, i % 8 == 2 ? 0 : 3, i % 8 != 2);
     }
+    // Each alone of what keeps an image from being loaded by vectors though the result has them:
+    // its place, its rows' distance, their length.
+    const strip_case whole = {5, 24, 3, 3, 1, 1, 1, 1}, cut = {5, 14, 3, 3, 1, 1, 1, 2};
+    strip(ctx, whole, EIN__F32, EIN__F32, 0, 1);
+    strip(ctx, whole, EIN__F32, EIN__F32, 2, 0);
+    strip(ctx, cut, EIN__F32, EIN__F32, 2, 0);
     ctx->desc.gpu = gpu;
 }
