@@ -7850,6 +7850,54 @@ static void ein__tighten_bounds(ein_ctx *ctx, const ein__index *f, int64_t *lo, 
     if (h < *hi) *hi = h;
 }
 
+enum { EIN__COUNTED_EXTENT = 256 };  // of an iterator whose values are gone through for bounds
+
+// The one iterator that form `f` depends on; false: there are several, or the data decide, or it is
+// no short one.
+static bool ein__sole_iterator(ein_ctx *ctx, const ein__index *f, const ein__atom **iter) {
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        if (a->kind == EIN__ITER) {
+            if ((*iter && *iter != a) || a->n > EIN__COUNTED_EXTENT) return false;
+            *iter = a;
+        } else if (a->kind == EIN__GATHER ||
+                   !ein__sole_iterator(ctx, ein__ix_get(ctx, (ein__ix){a->ix}), iter)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// c + sum k * atom where all iterators are at `x`.
+static int64_t ein__sum_at(ein_ctx *ctx, const ein__index *f, int64_t x) {
+    int64_t v = f->c;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        int64_t at = x;
+        if (a->kind != EIN__ITER) {
+            int64_t inner = ein__sum_at(ctx, ein__ix_get(ctx, (ein__ix){a->ix}), x);
+            at = ein__floordiv(inner, a->n);
+            if (a->kind == EIN__MOD) at = inner - at * a->n;
+        }
+        v += f->t[i].k * at;
+    }
+    return v;
+}
+
+// Bounds that are reached, of forms of one short iterator: those of i/2 - i/3 together are not what
+// the two have each.
+static void ein__count_bounds(ein_ctx *ctx, const ein__index *f, int64_t *lo, int64_t *hi) {
+    const ein__atom *iter = NULL;
+    if (f->n < 2 || !ein__sole_iterator(ctx, f, &iter) || !iter) return;
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    for (int64_t x = 0; x < iter->n; x++) {
+        int64_t v = ein__sum_at(ctx, f, x);
+        least = v < least ? v : least;
+        most = v > most ? v : most;
+    }
+    if (iter->n > 0) *lo = least, *hi = most;
+}
+
 // Whether all atoms are iterators: most forms are so, and need none of the laws of floor and mod.
 static bool ein__ix_linear(const ein_ctx *ctx, const ein__index *f) {
     for (uint32_t i = 0; i < f->n; i++)
@@ -7885,7 +7933,10 @@ static ein__ix ein__ix_intern(ein_ctx *ctx, ein__index *f) {
     }
     int64_t lo, hi;
     if (!ein__sum_bounds(ctx, f, &lo, &hi)) return ein__ix_overflow(ctx);
-    if (!ein__ix_linear(ctx, f)) ein__tighten_bounds(ctx, f, &lo, &hi);
+    if (!ein__ix_linear(ctx, f)) {
+        ein__tighten_bounds(ctx, f, &lo, &hi);
+        ein__count_bounds(ctx, f, &lo, &hi);
+    }
     f->lo = -ein__floordiv(-lo, f->q);
     f->hi = ein__floordiv(hi, f->q);
     // What q shares with every coefficient it does not share with c: no value is an integer.
@@ -37393,6 +37444,7 @@ static void ein__kskinny_digits(ein__kgen *g, ein__buf *b, const int *order, int
     if (n == 1 && strcmp(from, g->slot[order[0]].name))
         ein__putf(b, bare ? "const %s %s = (%s)%s;\n" : "const %s %s = (%s)(%s);\n", ein__kint(g),
                   g->slot[order[0]].name, ein__kint(g), from);
+    if (n > 1 && !bare && *from != '(') from = ein__namef(g->ctx, "(%s)", from);
     if (n > 1) ein__kdecompose(g, b, order, n, ~0u, from);
     g->vec_slot = vec;
 }
@@ -39197,6 +39249,7 @@ static bool ein__is_taken(const char *name) {
         "tile_place pitched fragment_rows fragment_columns shared_address row_sums summed_load "
         "loaded "
         "begin_rows take_rows unshifted "
+        "element KC PAD WORKSPACE_AT WORKSPACE_BYTES "
         "atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE multiply_part ";
     if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names

@@ -11,7 +11,7 @@
 // plan      10 steps, 24.5 us estimated; 34.5 us without derivation
 // libraries cuBLAS (596 MB) 3 steps, without it up to 0.5 us more
 // by        summation splitting 10
-//     2.1 us est. c1.part          k_reduce_9d7f543a
+//     2.1 us est. c1.part          k_reduce_d7d52349
 //     1.3 us est. r1               k_reduce_e81bb262
 //     5.4 us est. c2.part          k_reduce_600ad1d9
 //     1.5 us est. r2               k_reduce_e27c1ca4
@@ -151,7 +151,7 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // by summation splitting (r0,r1 inside), variable substitution
 // c1.part[i0,i1,i2,0] = sum(r0,r1) z[0,r0,i2-r1,0] * k1[r0,i0,r1,i1] where i2 in 0:4, pad z 0
 // p0: k1, p1: z
-static __global__ void __launch_bounds__(256) k_reduce_9d7f543a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_d7d52349(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ float part[8][64];
     const unsigned lane = threadIdx.x % 4u;
@@ -160,8 +160,8 @@ static __global__ void __launch_bounds__(256) k_reduce_9d7f543a(const float *__r
     const unsigned n0 = id % 128u * 16u;
     float acc[4][4] = {};
     {
-        const int i1 = (int)(n0 + lane * 4u % 4u);
-        const int i0 = (int)(n0 + lane * 4u / 4u);
+        const int i1 = (int)((n0 + lane * 4u) % 4u);
+        const int i0 = (int)((n0 + lane * 4u) / 4u);
 #pragma unroll 2
         for (unsigned k = threadIdx.x / 4u; k < 400u; k += 64u) {
             const int r1 = (int)(k % 4u);
@@ -647,7 +647,7 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_reduce_9d7f543a, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
+    CALL(launch(m, ORDERED, k_reduce_d7d52349, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
     CALL(launch(m, EARLY, k_reduce_e81bb262, "r1", 128, 64, stream, v_c1_part, v_r1));
     CALL(launch(m, EARLY, k_reduce_600ad1d9, "c2.part", 256, 256, stream, v_k2, v_r1, v_c2_part));
     CALL(launch(m, EARLY, k_reduce_e27c1ca4, "r2", 256, 64, stream, v_c2_part, v_r2));

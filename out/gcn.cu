@@ -8,7 +8,7 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 60 MB, peak in create 162 MB
-// plan      153 steps, 656.5 us estimated; 853.9 us without derivation
+// plan      153 steps, 655.9 us estimated; 853.3 us without derivation
 // libraries cuDNN (415 MB) 33 steps, without it up to 19.5 us more
 //           cuBLAS (596 MB) 35 steps, without it up to 68.8 us more
 // by        basis change 18, merging 76, summation splitting 16
@@ -146,20 +146,20 @@
 //     1.6 us est. g4.s             k_reduce_270db385
 //     1.6 us est. g4.a             k_reduce_ada3246c
 //     1.6 us est. g4               k_reduce_391601e1
-//     1.6 us est. s3               k_reduce_2d5ca8c1
+//     1.6 us est. s3               k_reduce_3838ae1e
 //     1.6 us est. f3.a             k_reduce_ff3cfa0a
 //     1.6 us est. f3               k_reduce_8396d3d0
-//     1.6 us est. s2               k_reduce_969ad7f1
+//     1.6 us est. s2               k_reduce_052b42e6
 //     1.6 us est. f2.a.c.sum.part  k_reduce_0d977150
 //     1.5 us est. f2.a             k_reduce_434052ae
 //     1.6 us est. f2.b.sum.part    k_reduce_0d977150
 //     1.6 us est. f2               k_reduce_de93ed34
-//     3.8 us est. s1               k_product_1ae02a10
+//     3.8 us est. s1               k_product_e75e3ea0
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
 //     3.6 us est. f0.a             k_product_2f6a1ce0
 //     3.4 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
-//     6.0 us est. u0               k_map_d232cd4e
+//     5.4 us est. u0               k_map_8edcc121
 //    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
 //     4.2 us est. e0.a             k_reduce_65345eb8
 //    11.6 us est. e0.b.sum.part    cuDNN conv 3x1, 21 to 63
@@ -396,13 +396,13 @@ const gcn_info *gcn_describe(void);
 #define v_f0_a_c_k CONST(4416000)
 #define v_f0_a_c_b CONST(4432128)
 #define v_f0_b_k CONST(4432384)
-#define v_f0_b_b CONST(4448512)
-#define v_e0_a_c_k INIT(51809280)
-#define v_e0_a_c_b CONST(4448768)
-#define v_e0_b_k INIT(51825408)
-#define v_e0_b_b CONST(4449024)
-#define v_y_k CONST(4449280)
-#define v_y_b CONST(4451072)
+#define v_f0_b_b INIT(51809280)
+#define v_e0_a_c_k INIT(51809536)
+#define v_e0_a_c_b CONST(4448512)
+#define v_e0_b_k INIT(51825664)
+#define v_e0_b_b CONST(4448768)
+#define v_y_k CONST(4449024)
+#define v_y_b CONST(4450816)
 #define v_l4_t1_4_joined ARENA(34307072)
 #define v_l4_t1_3_joined ARENA(33905664)
 #define v_l4_t1_2_joined ARENA(34307072)
@@ -421,74 +421,74 @@ const gcn_info *gcn_describe(void);
 #define v_g1_l1_joined ARENA(49961984)
 #define v_l1_b_joined ARENA(37167104)
 #define v_stem ARENA(0)
-#define v_l1_b_c_sum_filter CONST(4451328)
+#define v_l1_b_c_sum_filter CONST(4451072)
 #define v_l1_a ARENA(35360768)
 #define v_l1_b_c_sum_data ARENA(33554432)
 #define v_l1_b_c_sum_product ARENA(35360768)
-#define v_l1_c_sum_weights CONST(5041152)
-#define v_l1_const CONST(5172224)
+#define v_l1_c_sum_weights CONST(5040896)
+#define v_l1_const CONST(5171968)
 #define v_l1 ARENA(33554432)
-#define v_l1_0_b_c_sum_filter CONST(5173248)
+#define v_l1_0_b_c_sum_filter CONST(5172992)
 #define v_l1_0_a ARENA(38572032)
 #define v_l1_0_b_c_sum_data ARENA(36765696)
 #define v_l1_0_b_c_sum_product ARENA(38572032)
 #define v_l1_0_b ARENA(40378368)
 #define v_l1_0 ARENA(36765696)
-#define v_l1_1_b_c_sum_filter CONST(5763072)
+#define v_l1_1_b_c_sum_filter CONST(5762816)
 #define v_l1_1_a ARENA(35360768)
 #define v_l1_1_b_c_sum_data ARENA(33554432)
 #define v_l1_1_b_c_sum_product ARENA(39976960)
 #define v_l1_1_b ARENA(33554432)
 #define v_l1_1 ARENA(46750720)
-#define v_l2_a_c_sum_weights CONST(6352896)
+#define v_l2_a_c_sum_weights CONST(6352640)
 #define v_l2_a_c_sum_merged ARENA(33554432)
-#define v_g1_l2_sum_weights CONST(6957056)
+#define v_g1_l2_sum_weights CONST(6956800)
 #define v_g1_l2_sum_merged ARENA(40955392)
-#define v_g1_s_const CONST(6995968)
+#define v_g1_s_const CONST(6995712)
 #define v_g1_s ARENA(49961984)
 #define v_g1_a ARENA(40955392)
-#define v_l2_b_c_sum_part_lines CONST(6996224)
+#define v_l2_b_c_sum_part_lines CONST(6995968)
 #define v_l2_b_c_sum_part ARENA(0)
 #define v_l2_b ARENA(35160064)
 #define v_l2_c_sum ARENA(33554432)
-#define v_l2_const CONST(7586048)
+#define v_l2_const CONST(7585792)
 #define v_l2 ARENA(35160064)
-#define v_l2_0_b_c_sum_filter CONST(7588096)
+#define v_l2_0_b_c_sum_filter CONST(7587840)
 #define v_l2_0_a ARENA(34457600)
 #define v_l2_0_b_c_sum_data ARENA(33554432)
 #define v_l2_0_b_c_sum_product ARENA(36765696)
 #define v_l2_0_b ARENA(37668864)
 #define v_l2_0 ARENA(33554432)
-#define v_l2_1_b_c_sum_filter CONST(9947392)
+#define v_l2_1_b_c_sum_filter CONST(9947136)
 #define v_l2_1_a ARENA(36063232)
 #define v_l2_1_b_c_sum_data ARENA(35160064)
 #define v_l2_1_b_c_sum_product ARENA(36063232)
 #define v_l2_1_b ARENA(36966400)
 #define v_l2_1 ARENA(35160064)
-#define v_l2_2_b_c_sum_filter CONST(12306688)
+#define v_l2_2_b_c_sum_filter CONST(12306432)
 #define v_l2_2_a ARENA(34457600)
 #define v_l2_2_b_c_sum_data ARENA(33554432)
 #define v_l2_2_b_c_sum_product ARENA(36765696)
 #define v_l2_2_b ARENA(33554432)
-#define v_g2_l1_sum_weights CONST(14665984)
+#define v_g2_l1_sum_weights CONST(14665728)
 #define v_g2_l1_sum_merged ARENA(33554432)
-#define v_g2_r1_sum_part_filter CONST(16879872)
+#define v_g2_r1_sum_part_filter CONST(16879616)
 #define v_g2_r1_sum_part ARENA(38817024)
-#define v_g2_l2_sum_weights CONST(17352960)
+#define v_g2_l2_sum_weights CONST(17352704)
 #define v_g2_l2_sum_merged ARENA(38817024)
-#define v_g2_s_const CONST(17391872)
+#define v_g2_s_const CONST(17391616)
 #define v_g2_s ARENA(40733440)
 #define v_g2_a_c_sum_part ARENA(0)
 #define v_g2_a ARENA(1383168)
 #define v_g2_b_sum_part ARENA(38817024)
-#define v_l3_l2_c_sum_weights CONST(17392128)
+#define v_l3_l2_c_sum_weights CONST(17391872)
 #define v_l3_l2_c_sum_merged ARENA(33554432)
-#define v_l3_f_sum_weights CONST(17681152)
-#define v_l3_d_0_const CONST(20126464)
+#define v_l3_f_sum_weights CONST(17680896)
+#define v_l3_d_0_const CONST(20126208)
 #define v_l3_d_0 ARENA(33554432)
-#define v_l3_c1_0_sum_weights CONST(20130560)
+#define v_l3_c1_0_sum_weights CONST(20130304)
 #define v_l3_c1_0_sum_merged ARENA(34357248)
-#define v_l3_c2_0_sum_weights CONST(23612160)
+#define v_l3_c2_0_sum_weights CONST(23611904)
 #define v_l3_c2_0_sum_merged ARENA(34357248)
 #define v_l3_u_0 ARENA(35160064)
 #define v_l3_d_1 ARENA(34357248)
@@ -507,22 +507,22 @@ const gcn_info *gcn_describe(void);
 #define v_l3_c1_4_sum_merged ARENA(34357248)
 #define v_l3_c2_4_sum_merged ARENA(34357248)
 #define v_l3_u_4 ARENA(35023872)
-#define v_g3_l1_sum_weights CONST(23901184)
+#define v_g3_l1_sum_weights CONST(23900928)
 #define v_g3_l1_sum_merged ARENA(33554432)
 #define v_g3_l1 ARENA(0)
 #define v_g3_r1 ARENA(16640)
 #define v_g3_r2_sum ARENA(33280)
-#define v_g3_s_const CONST(33133568)
+#define v_g3_s_const CONST(33133312)
 #define v_g3_s ARENA(36425472)
 #define v_g3_a ARENA(36442112)
-#define v_l4_l2_c_sum_weights CONST(33133824)
+#define v_l4_l2_c_sum_weights CONST(33133568)
 #define v_l4_l2_c_sum_merged ARENA(33554432)
-#define v_l4_f_sum_weights CONST(34051328)
-#define v_l4_d_0_const CONST(43488512)
+#define v_l4_f_sum_weights CONST(34051072)
+#define v_l4_d_0_const CONST(43488256)
 #define v_l4_d_0 ARENA(33554432)
-#define v_l4_c1_0_sum_weights CONST(43496704)
+#define v_l4_c1_0_sum_weights CONST(43496448)
 #define v_l4_c1_0_sum_merged ARENA(33955840)
-#define v_l4_c2_0_sum_weights CONST(58176768)
+#define v_l4_c2_0_sum_weights CONST(58176512)
 #define v_l4_c2_0_sum_merged ARENA(33955840)
 #define v_l4_u_0 ARENA(34357248)
 #define v_l4_d_1 ARENA(33955840)
@@ -542,12 +542,12 @@ const gcn_info *gcn_describe(void);
 #define v_l4_c2_4_sum_merged ARENA(33955840)
 #define v_l4_u_4 ARENA(34357248)
 #define v_l4 ARENA(33955840)
-#define v_g4_l1_sum_weights CONST(59094272)
+#define v_g4_l1_sum_weights CONST(59094016)
 #define v_g4_l1_sum_merged ARENA(33554432)
 #define v_g4_l1 ARENA(0)
 #define v_g4_r1 ARENA(4352)
 #define v_g4_r2_sum ARENA(8704)
-#define v_g4_s_const CONST(62878976)
+#define v_g4_s_const CONST(62878720)
 #define v_g4_s ARENA(4352)
 #define v_g4_a ARENA(0)
 #define v_g4 ARENA(16640)
@@ -564,12 +564,12 @@ const gcn_info *gcn_describe(void);
 #define v_f1_b_sum ARENA(34081280)
 #define v_f0_a ARENA(33817856)
 #define v_f0_b_sum ARENA(34344704)
-#define v_u0_const CONST(62879232)
+#define v_u0_const CONST(62878976)
 #define v_u0 ARENA(46198784)
-#define v_e0_a_c_sum_part_filter CONST(62879488)
+#define v_e0_a_c_sum_part_filter CONST(62879232)
 #define v_e0_a_c_sum_part ARENA(33554432)
 #define v_e0_a ARENA(50413568)
-#define v_e0_b_sum_part_filter CONST(62895616)
+#define v_e0_b_sum_part_filter CONST(62895360)
 #define v_e0_b_sum_part ARENA(33554432)
 #define v_e0 ARENA(50413568)
 #define v_workspace ARENA_OF(char, 0)
@@ -2604,10 +2604,9 @@ static __global__ void __launch_bounds__(32) k_reduce_391601e1(const float *p0,
 //     idx((6*i3)%13) / 13) + idx((6*i3)%13) * g4[0,i1,(6*i2)/13,(6*i3)/13-(6*i3+13)/91+1] / 13) *
 //     (1 - idx((6*i2)%13) / 13) + idx((6*i2)%13) * (g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13] *
 //     (1 - idx((6*i3)%13) / 13) + idx((6*i3)%13) *
-//     g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13-(6*i3+13)/91+1] / 13) / 13) + g3.b.b[i1] where
-//     pad g4 0
+//     g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13-(6*i3+13)/91+1] / 13) / 13) + g3.b.b[i1]
 // p0: g3.a, p1: g3.b.k, p2: g3.s, p3: g4, p4: g3.b.b
-static __global__ void __launch_bounds__(256) k_reduce_2d5ca8c1(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_3838ae1e(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *p3, const float *__restrict__ p4,
     float *__restrict__ y) {
     __shared__ float part[8][32];
@@ -2640,19 +2639,18 @@ static __global__ void __launch_bounds__(256) k_reduce_2d5ca8c1(const float *p0,
         const int t3 = (i2 * 6) / 13;
         const int t4 = (i3 * 6 + 13) / 91;
         const int t5 = (i3 * 6) / 13;
-        const float v1 = -t2 + t3 < 6 && -t4 + t5 < 6 ? p3[i1 * 49 - t2 * 7 + t3 * 7 - t4 + t5 + 8]
-            : 0.f;
         const int t6 = (i3 * 6) % 13;
-        const float v2 = (float)t6;
-        const float v3 = 1.f - v2 / 13.f;
-        const float v4 = (-t2 + t3 < 6 ? p3[i1 * 49 - t2 * 7 + t3 * 7 + t5 + 7] : 0.f) * v3;
+        const float v1 = (float)t6;
+        const float v2 = 1.f - v1 / 13.f;
+        const float v3 = p3[i1 * 49 - t2 * 7 + t3 * 7 - t4 + t5 + 8] * v1 / 13.f
+            + p3[i1 * 49 - t2 * 7 + t3 * 7 + t5 + 7] * v2;
         const int t7 = (i2 * 6) % 13;
-        const float v5 = (float)t7;
-        const float v6 = (-t4 + t5 < 6 ? p3[i1 * 49 + t3 * 7 - t4 + t5 + 1] : 0.f) * v2;
-        const float v7 = (v6 / 13.f + p3[i1 * 49 + t3 * 7 + t5] * v3) * (1.f - v5 / 13.f);
-        const float v8 = acc + p2[i1 * 196 + i2 * 14 + i3] + ((v1 * v2 / 13.f + v4) * v5 / 13.f
-            + v7);
-        y[i1 * 196 + i2 * 14 + i3] = v8 + p4[i1];
+        const float v4 = (float)t7;
+        const float v5 = p3[i1 * 49 + t3 * 7 - t4 + t5 + 1] * v1 / 13.f + p3[i1 * 49 + t3 * 7
+            + t5] * v2;
+        const float v6 = acc + p2[i1 * 196 + i2 * 14 + i3] + (v3 * v4 / 13.f
+            + v5 * (1.f - v4 / 13.f));
+        y[i1 * 196 + i2 * 14 + i3] = v6 + p4[i1];
     }
 }
 
@@ -2700,9 +2698,9 @@ static __global__ void __launch_bounds__(256) k_reduce_8396d3d0(const float *p0,
 //     / 27) * (1 - idx((13*i2)%27) / 27) + idx((13*i2)%27) *
 //     (f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27] * (1 - idx((13*i3)%27) / 27) +
 //     idx((13*i3)%27) * f3[0,i1,(13*i2)/27-(13*i2+27)/378+1,(13*i3)/27-(13*i3+27)/378+1] / 27) /
-//     27) + g2.b.b[i1] where pad f3 0
+//     27) + g2.b.b[i1]
 // p0: g2.b.sum.part, p1: g2.s, p2: f3, p3: g2.b.b
-static __global__ void __launch_bounds__(64) k_reduce_969ad7f1(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_reduce_052b42e6(const float *p0, const float *p1,
     const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -2720,17 +2718,15 @@ static __global__ void __launch_bounds__(64) k_reduce_969ad7f1(const float *p0, 
     const float v0 = (float)t2;
     const float v1 = 1.f - v0 / 27.f;
     const int t3 = (i3 * 13 + 27) / 378;
-    const float v2 = (t1 - t3 < 13 ? p2[i1 * 196 + t0 * 14 + t1 - t3 + 1] : 0.f) * v0;
+    const float v2 = p2[i1 * 196 + t0 * 14 + t1] * v1 + p2[i1 * 196 + t0 * 14 + t1 - t3
+        + 1] * v0 / 27.f;
     const int t4 = (i2 * 13) % 27;
     const float v3 = (float)t4;
-    const float v4 = (p2[i1 * 196 + t0 * 14 + t1] * v1 + v2 / 27.f) * (1.f - v3 / 27.f);
     const int t5 = (i2 * 13 + 27) / 378;
-    const float v5 = t0 - t5 < 13 ? p2[i1 * 196 + t0 * 14 - t5 * 14 + t1 + 14] : 0.f;
-    const float v6 = t0 - t5 < 13 && t1 - t3 < 13 ? p2[i1 * 196 + t0 * 14 - t5 * 14 + t1 - t3 + 15]
-        : 0.f;
-    const float v7 = acc + p1[i1 * 784 + i2 * 28 + i3] + (v4 + (v5 * v1
-        + v6 * v0 / 27.f) * v3 / 27.f);
-    y[i1 * 784 + i2 * 28 + i3] = v7 + p3[i1];
+    const float v4 = p2[i1 * 196 + t0 * 14 - t5 * 14 + t1 + 14] * v1 + p2[i1 * 196
+        + t0 * 14 - t5 * 14 + t1 - t3 + 15] * v0 / 27.f;
+    const float v5 = acc + p1[i1 * 784 + i2 * 28 + i3] + (v2 * (1.f - v3 / 27.f) + v4 * v3 / 27.f);
+    y[i1 * 784 + i2 * 28 + i3] = v5 + p3[i1];
 }
 
 // by summation splitting
@@ -2758,9 +2754,9 @@ static __global__ void __launch_bounds__(64) k_reduce_de93ed34(const float *p0, 
 //     / 55) * (1 - idx((27*i2)%55) / 55) + idx((27*i2)%55) *
 //     (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 - idx((27*i3)%55) / 55) +
 //     idx((27*i3)%55) * f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1] / 55) /
-//     55) + g1.b.b[i1] where pad f2 0
+//     55) + g1.b.b[i1]
 // p0: g1.b.k, p1: g1.a, p2: g1.s, p3: f2, p4: g1.b.b
-static __global__ void __launch_bounds__(256) k_product_1ae02a10(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_e75e3ea0(const float *__restrict__ p0,
     const float *p1, const float *p2, const float *p3, const float *__restrict__ p4,
     float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
@@ -2794,23 +2790,22 @@ static __global__ void __launch_bounds__(256) k_product_1ae02a10(const float *__
         const int i3 = (int)(n % 56u);
         const int i2 = (int)(n / 56u);
         if (i1 < 21) {
-            const int t2 = (i2 * 27) / 55;
-            const int t3 = (i2 * 27 + 55) / 1540;
-            const int t4 = (i3 * 27) / 55;
-            const int t5 = (i3 * 27 + 55) / 1540;
-            const float v0 = t2 - t3 < 27 && t4 - t5 < 27 ? p3[i1 * 784 + t2 * 28 - t3 * 28
-                + t4 - t5 + 29] : 0.f;
+            const int t2 = (i3 * 27) / 55;
+            const int t3 = (i3 * 27 + 55) / 1540;
+            const int t4 = (i2 * 27) / 55;
+            const int t5 = (i2 * 27 + 55) / 1540;
             const int t6 = (i3 * 27) % 55;
-            const float v1 = (float)t6;
-            const float v2 = t2 - t3 < 27 ? p3[i1 * 784 + t2 * 28 - t3 * 28 + t4 + 28] : 0.f;
-            const float v3 = 1.f - v1 / 55.f;
+            const float v0 = (float)t6;
+            const float v1 = 1.f - v0 / 55.f;
+            const float v2 = p3[i1 * 784 + t4 * 28 - t5 * 28 + t2 - t3 + 29] * v0 / 55.f
+                + p3[i1 * 784 + t4 * 28 - t5 * 28 + t2 + 28] * v1;
             const int t7 = (i2 * 27) % 55;
-            const float v4 = (float)t7;
-            const float v5 = (t4 - t5 < 27 ? p3[i1 * 784 + t2 * 28 + t4 - t5 + 1] : 0.f) * v1;
-            const float v6 = (p3[i1 * 784 + t2 * 28 + t4] * v3 + v5 / 55.f) * (1.f - v4 / 55.f);
-            const float v7 = acc[i][j] + p2[i1 * 3136 + i2 * 56 + i3] + ((v0 * v1 / 55.f
-                + v2 * v3) * v4 / 55.f + v6);
-            y[i1 * 3136 + i2 * 56 + i3] = v7 + p4[i1];
+            const float v3 = (float)t7;
+            const float v4 = p3[i1 * 784 + t4 * 28 + t2] * v1 + p3[i1 * 784 + t4 * 28 + t2 - t3
+                + 1] * v0 / 55.f;
+            const float v5 = acc[i][j] + p2[i1 * 3136 + i2 * 56 + i3] + (v2 * v3 / 55.f
+                + v4 * (1.f - v3 / 55.f));
+            y[i1 * 3136 + i2 * 56 + i3] = v5 + p4[i1];
         }
     }
 }
@@ -2866,26 +2861,21 @@ static __global__ void __launch_bounds__(256) k_product_2f6a1ce0(const float *__
 
 // u0[0,i1,i2,i3] = ((s1[0,i1,(55*i2)/223,(55*i3)/223] + f1.b.sum[0,i1,(55*i2)/223,(55*i3)/223] +
 //     f0.b.sum[0,i1,(55*i2)/223,(55*i3)/223] + u0.const[i1]) * (1 - idx((55*i3)%223) / 223) +
-//     idx((55*i3)%223) * (f0.b.sum[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1] +
-//     (s1[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1] +
-//     f1.b.sum[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1] + f1.b.b[i1]) *
-//     [(55*i3+223)/12488+54 >= (55*i3)/223] + f0.b.b[i1]) / 223 * [(55*i3+223)/12488+54 >=
-//     (55*i3)/223]) * (1 - idx((55*i2)%223) / 223) + idx((55*i2)%223) * ((1 - idx((55*i3)%223) /
-//     223) * (f0.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223] +
-//     (s1[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223] +
-//     f1.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223] + f1.b.b[i1]) *
-//     [(55*i2+223)/12488+54 >= (55*i2)/223] + f0.b.b[i1]) * [(55*i2+223)/12488+54 >= (55*i2)/223]
-//     + idx((55*i3)%223) *
-//     (f0.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1] +
+//     idx((55*i3)%223) * (s1[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1] +
+//     f1.b.sum[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1] +
+//     f0.b.sum[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1] + u0.const[i1]) / 223) * (1 -
+//     idx((55*i2)%223) / 223) + idx((55*i2)%223) *
+//     ((s1[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223] +
+//     f1.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223] +
+//     f0.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223] + u0.const[i1]) * (1 -
+//     idx((55*i3)%223) / 223) + idx((55*i3)%223) *
 //     (s1[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1] +
-//     f1.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1] + f1.b.b[i1])
-//     * [(55*i2+223)/12488+54 >= (55*i2)/223] * [(55*i3+223)/12488+54 >= (55*i3)/223] +
-//     f0.b.b[i1]) / 223 * [(55*i2+223)/12488+54 >= (55*i2)/223] * [(55*i3+223)/12488+54 >=
-//     (55*i3)/223]) / 223 where i2 in 0:224, i3 in 0:224, pad f0.b.sum 0, pad f1.b.sum 0, pad s1 0
-// p0: f0.b.sum, p1: s1, p2: f1.b.sum, p3: f1.b.b, p4: f0.b.b, p5: u0.const
-static __global__ void __launch_bounds__(256) k_map_d232cd4e(const float *p0, const float *p1,
-    const float *p2, const float *__restrict__ p3, const float *__restrict__ p4,
-    const float *__restrict__ p5, float *__restrict__ y) {
+//     f1.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1] +
+//     f0.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1] +
+//     u0.const[i1]) / 223) / 223 where i2 in 0:224, i3 in 0:224
+// p0: f0.b.sum, p1: s1, p2: f1.b.sum, p3: u0.const
+static __global__ void __launch_bounds__(256) k_map_8edcc121(const float *p0, const float *p1,
+    const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 1053696u) return;
@@ -2893,36 +2883,27 @@ static __global__ void __launch_bounds__(256) k_map_d232cd4e(const float *p0, co
     const int i2 = (int)(id / 224u % 224u);
     const int i1 = (int)(id / 50176u);
     const int t0 = (i2 * 55) / 223;
-    const int t1 = (i2 * 55 + 223) / 12488;
-    const int t2 = (i3 * 55) / 223;
-    const float v0 = t0 - t1 < 55 ? p0[i1 * 3136 + t0 * 56 - t1 * 56 + t2 + 56] : 0.f;
-    const float v1 = t0 - t1 < 55 ? p1[i1 * 3136 + t0 * 56 - t1 * 56 + t2 + 56] : 0.f;
-    const float v2 = t0 - t1 < 55 ? p2[i1 * 3136 + t0 * 56 - t1 * 56 + t2 + 56] : 0.f;
-    const float v3 = p3[i1];
-    const float v4 = p4[i1];
-    const float v5 = t0 - t1 < 55 ? v0 + (t0 - t1 < 55 ? v1 + v2 + v3 : 0.f) + v4 : 0.f;
+    const int t1 = (i3 * 55) / 223;
+    const int t2 = (i2 * 55 + 223) / 12488;
+    const float v0 = p1[i1 * 3136 + t0 * 56 - t2 * 56 + t1 + 56] + p2[i1 * 3136 + t0 * 56 - t2 * 56
+        + t1 + 56];
+    const float v1 = p3[i1];
     const int t3 = (i3 * 55) % 223;
-    const float v6 = (float)t3;
-    const float v7 = 1.f - v6 / 223.f;
+    const float v2 = (float)t3;
+    const float v3 = 1.f - v2 / 223.f;
     const int t4 = (i3 * 55 + 223) / 12488;
-    const float v8 = t0 - t1 < 55 && t2 - t4 < 55 ? p1[i1 * 3136 + t0 * 56 - t1 * 56 + t2 - t4 + 57]
-        : 0.f;
-    const float v9 = t0 - t1 < 55 && t2 - t4 < 55 ? p2[i1 * 3136 + t0 * 56 - t1 * 56 + t2 - t4 + 57]
-        : 0.f;
-    const float v10 = t0 - t1 < 55 && t2 - t4 < 55 ? p0[i1 * 3136 + t0 * 56 - t1 * 56 + t2 - t4
-        + 57] : 0.f;
-    const float v11 = (t0 - t1 < 55 ? (t2 - t4 < 55 ? v8 + v9 + v3 : 0.f) : 0.f) + v10;
-    const float v12 = (t0 - t1 < 55 ? (t2 - t4 < 55 ? v11 + v4 : 0.f) : 0.f) * v6 / 223.f;
+    const float v4 = p1[i1 * 3136 + t0 * 56 - t2 * 56 + t1 - t4 + 57] + p2[i1 * 3136
+        + t0 * 56 - t2 * 56 + t1 - t4 + 57];
+    const float v5 = (v4 + p0[i1 * 3136 + t0 * 56 - t2 * 56 + t1 - t4 + 57] + v1) * v2;
+    const float v6 = (p0[i1 * 3136 + t0 * 56 - t2 * 56 + t1 + 56] + v0 + v1) * v3 + v5 / 223.f;
     const int t5 = (i2 * 55) % 223;
-    const float v13 = (float)t5;
-    const float v14 = (t2 - t4 < 55 ? p1[i1 * 3136 + t0 * 56 + t2 - t4 + 1] : 0.f) + (t2 - t4 < 55
-        ? p2[i1 * 3136 + t0 * 56 + t2 - t4 + 1] : 0.f);
-    const float v15 = (t2 - t4 < 55 ? p0[i1 * 3136 + t0 * 56 + t2 - t4 + 1] : 0.f) + (t2 - t4 < 55
-        ? v14 + v3 : 0.f);
-    const float v16 = p0[i1 * 3136 + t0 * 56 + t2] + (p1[i1 * 3136 + t0 * 56 + t2] + p2[i1 * 3136
-        + t0 * 56 + t2]);
-    const float v17 = (t2 - t4 < 55 ? v15 + v4 : 0.f) * v6 / 223.f + (v16 + p5[i1]) * v7;
-    y[i1 * 50176 + i2 * 224 + i3] = (v5 * v7 + v12) * v13 / 223.f + v17 * (1.f - v13 / 223.f);
+    const float v7 = (float)t5;
+    const float v8 = p0[i1 * 3136 + t0 * 56 + t1] + (p1[i1 * 3136 + t0 * 56 + t1] + p2[i1 * 3136
+        + t0 * 56 + t1]);
+    const float v9 = p1[i1 * 3136 + t0 * 56 + t1 - t4 + 1] + p2[i1 * 3136 + t0 * 56 + t1 - t4 + 1];
+    const float v10 = (p0[i1 * 3136 + t0 * 56 + t1 - t4 + 1] + v9 + v1) * v2 / 223.f;
+    const float v11 = v6 * v7 / 223.f + ((v8 + v1) * v3 + v10) * (1.f - v7 / 223.f);
+    y[i1 * 50176 + i2 * 224 + i3] = v11;
 }
 
 // by summation splitting
@@ -3403,8 +3384,8 @@ static int check_device(gcn *m) {
 }
 
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 62911744ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 51841536ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 62911488ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 51841792ull));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_stem_c_k,
@@ -4006,13 +3987,13 @@ static int steps_from_l4_t3_4(gcn *m, const void *const *in, void *const *out,
         v_g4_a_c_b, v_g4_a));
     CALL(launch(m, EARLY, k_reduce_391601e1, "g4", 1029, 32, stream, v_g4_a, v_g4_b_k, v_g4_s,
         v_g4_b_b, v_g4));
-    CALL(launch(m, EARLY, k_reduce_2d5ca8c1, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k,
+    CALL(launch(m, EARLY, k_reduce_3838ae1e, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k,
         v_g3_s, v_g4, v_g3_b_b, v_s3));
     CALL(launch(m, EARLY, k_reduce_ff3cfa0a, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k,
         v_f3_a_c_b, v_f3_a));
     CALL(launch(m, EARLY, k_reduce_8396d3d0, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k, v_s3,
         v_f3_b_b, v_f3));
-    CALL(launch(m, EARLY, k_reduce_969ad7f1, "s2", 258, 64, stream, v_g2_b_sum_part, v_g2_s, v_f3,
+    CALL(launch(m, EARLY, k_reduce_052b42e6, "s2", 258, 64, stream, v_g2_b_sum_part, v_g2_s, v_f3,
         v_g2_b_b, v_s2));
     CALL(launch(m, EARLY, k_reduce_0d977150, "f2.a.c.sum.part", 338, 256, stream, v_s2, v_f2_a_c_k,
         v_f2_a_c_sum_part));
@@ -4022,7 +4003,7 @@ static int steps_from_l4_t3_4(gcn *m, const void *const *in, void *const *out,
         v_f2_b_sum_part));
     CALL(launch(m, EARLY, k_reduce_de93ed34, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2, v_f2_b_b,
         v_f2));
-    CALL(launch(m, EARLY, k_product_1ae02a10, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_g1_s, v_f2,
+    CALL(launch(m, EARLY, k_product_e75e3ea0, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_g1_s, v_f2,
         v_g1_b_b, v_s1));
     // as g1.a
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
@@ -4033,8 +4014,8 @@ static int steps_from_l4_t3_4(gcn *m, const void *const *in, void *const *out,
         v_f1_b_sum, v_f1_b_b, v_f0_a_c_b, v_f0_a));
     // as f1.b.sum
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_map_d232cd4e, "u0", 4116, 256, stream, v_f0_b_sum, v_s1, v_f1_b_sum,
-        v_f1_b_b, v_f0_b_b, v_u0_const, v_u0));
+    CALL(launch(m, ORDERED, k_map_8edcc121, "u0", 4116, 256, stream, v_f0_b_sum, v_s1, v_f1_b_sum,
+        v_u0_const, v_u0));
     // by summation splitting (r0,r1 inside), variable substitution
     // e0.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) u0[0,r0,i2+r1-1,i3] *
     //     e0.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:224, pad u0 0
@@ -4343,6 +4324,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    62911744ull, 169381632ull, 0xe4a54419c106ca07ull};
+    62911488ull, 169381632ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }
