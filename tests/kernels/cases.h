@@ -138,7 +138,7 @@ static void map_functions(ein_ctx *ctx) {
         ein__ex arg = fn == EIN__LOG || fn == EIN__SQRT || fn == EIN__RSQRT
                           ? BIN(ADD, UN(ABS, x), NUM(0.25))
                           : x;
-        CHECK("unary", EIN__K_MAP,
+        CHECK(fn == EIN__SIN || fn == EIN__COS ? "unary_wave" : "unary", EIN__K_MAP,
               define(ctx, EIN__F32, EIN__R_NONE, 2, 0, DIMS(5, 40),
                      ein__ex_unary(ctx, (ein__fn)fn, arg)));
     }
@@ -522,6 +522,8 @@ static void transform2(ein_ctx *ctx, int m, int r, int64_t c, int64_t h, int64_t
     CHECK("transform_relu", EIN__K_BASIS, y, relu);
     layout(ctx, relu, "102", 3, 5);
     CHECK("transform_relu_strided", EIN__K_BASIS, y, relu);
+    layout(ctx, relu, NULL, 0, 1);
+    CHECK("transform_relu_placed", EIN__K_BASIS, y, relu);
 }
 
 static void transform1(ein_ctx *ctx, int m, int r, int64_t c, int64_t w) {
