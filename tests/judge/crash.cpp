@@ -29,6 +29,15 @@ static void report(int signal_number, siginfo_t *info, void *) {
     signal(signal_number, SIG_DFL);  // the access is repeated when the handler returns
 }
 
+void judge_misaligned(const void *p, size_t multiple) {
+    if (!judge_self) {
+        judge_fault("host code: %p is no multiple of %zu", p, multiple);
+    }
+    judge_fault("kernel %s, block (%u,%u,%u), thread %u: address %p is no multiple of %zu",
+                judge_kernel_name(), blockIdx.x, blockIdx.y, blockIdx.z, judge_self->linear, p,
+                multiple);
+}
+
 void judge_report_crashes() {
     if (__asan_init) {
         return;

@@ -235,7 +235,7 @@ __global__ void oob_local(float *p, int n) {
 }
 
 __global__ void misaligned(float *p) {
-    float4 *q = (float4 *)(p + 1);
+    float4 *q = reinterpret_cast<float4 *>(p + 1);
     q[threadIdx.x & 3] = make_float4(1, 2, 3, 4);
 }
 

@@ -2,14 +2,15 @@
 # `name<T, 4><<<...>>>(args);`, alone on its line, into plain C++:
 # `judge_configure("name", name, grid, block, smem, stream)(args);`. Lines keep their numbers.
 # A launch in any other form is an error. In `launch(m, WHEN, kernel, ...`, where a function of that
-# name launches what it is given, the kernel is told its name. Usage: awk -v file=NAME.cu -f
-# launch.awk NAME.cu
+# name launches what it is given, the kernel is told its name. reinterpret_cast becomes one that
+# looks at what a pointer's type is aligned to. Usage: awk -v file=NAME.cu -f launch.awk NAME.cu
 BEGIN {
     launch = "^[ \t]*[A-Za-z_][A-Za-z0-9_:]*(<[^;\"]*>)?<<<[^;]*>>>\\(.*\\);[ \t]*(//.*)?$"
     printf "#line 1 \"%s\"\n", file
 }
 
 {
+    gsub(/reinterpret_cast</, "judge_cast<")
     code = $0
     sub(/\r$/, "", code)
     if (code ~ launch) {

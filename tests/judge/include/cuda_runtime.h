@@ -90,6 +90,23 @@ static inline void judge_syncwarp(int line, unsigned mask = 0xffffffffu) {
     judge_warp_meet(mask, 0, line, true);
 }
 
+// reinterpret_cast, for which launch.awk puts this one: an address that is none of what the pointer
+// points to is a fault in every mode. clang's sanitizer does not look where structures are copied.
+void judge_misaligned(const void *p, size_t multiple);
+template <class P, class Q>
+static __forceinline__ P judge_cast(Q &&q) {
+    const P p = reinterpret_cast<P>(q);
+    if constexpr (std::is_pointer<P>::value) {
+        typedef typename std::remove_pointer<P>::type T;
+        if constexpr (std::is_object<T>::value) {
+            if ((uintptr_t)p % alignof(T) != 0) {
+                judge_misaligned(p, alignof(T));
+            }
+        }
+    }
+    return p;
+}
+
 // The value of lane `source`, or the caller's own where the source lies outside its segment.
 template <class T>
 static inline T judge_exchange(int line, unsigned mask, T value, unsigned source, bool inside) {
