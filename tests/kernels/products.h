@@ -143,6 +143,10 @@ static void product_parts(ein_ctx *ctx) {
             product(ctx, 1 + t % 3, extent[t % 6], extent[(t + 2) % 6], depth, "012", "012", "012");
         }
     }
+    // Five whole steps are no four parts: the last one would have none.
+    force_tile(ctx, 1);
+    forced_parts = 4;
+    product(ctx, 1, 33, 20, 5 * ein__product_table[0].terms, "012", "012", "012");
     force_tile(ctx, 5);
     forced_parts = 3;
     for (int i = 0; i < 8; i += 2) product_windows(ctx, i, 1);
