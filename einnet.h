@@ -7868,20 +7868,20 @@ static bool ein__sole_iterator(ein_ctx *ctx, const ein__index *f, const ein__ato
     return true;
 }
 
-// c + sum k * atom where all iterators are at `x`.
-static int64_t ein__sum_at(ein_ctx *ctx, const ein__index *f, int64_t x) {
-    int64_t v = f->c;
-    for (uint32_t i = 0; i < f->n; i++) {
-        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
-        int64_t at = x;
-        if (a->kind != EIN__ITER) {
-            int64_t inner = ein__sum_at(ctx, ein__ix_get(ctx, (ein__ix){a->ix}), x);
-            at = ein__floordiv(inner, a->n);
-            if (a->kind == EIN__MOD) at = inner - at * a->n;
-        }
-        v += f->t[i].k * at;
-    }
-    return v;
+static int64_t ein__sum_value(ein_ctx *ctx, const ein__index *f, uint32_t slot, int64_t v);
+
+static int64_t ein__atom_value(ein_ctx *ctx, const ein__atom *a, uint32_t slot, int64_t v) {
+    if (a->kind == EIN__ITER) return a->slot == slot ? v : 0;
+    int64_t x = ein__sum_value(ctx, ein__ix_get(ctx, (ein__ix){a->ix}), slot, v);
+    return a->kind == EIN__FLOOR ? ein__floordiv(x, a->n) : ein__floormod(x, a->n);
+}
+
+// Numerator of a form of the single iterator `slot` at value v; no gathers inside.
+static int64_t ein__sum_value(ein_ctx *ctx, const ein__index *f, uint32_t slot, int64_t v) {
+    int64_t sum = f->c;
+    for (uint32_t i = 0; i < f->n; i++)
+        sum += f->t[i].k * ein__atom_value(ctx, ein__atom_get(ctx, f->t[i].atom), slot, v);
+    return sum;
 }
 
 // Bounds that are reached, of forms of one short iterator: those of i/2 - i/3 together are not what
@@ -7891,7 +7891,7 @@ static void ein__count_bounds(ein_ctx *ctx, const ein__index *f, int64_t *lo, in
     if (f->n < 2 || !ein__sole_iterator(ctx, f, &iter) || !iter) return;
     int64_t least = INT64_MAX, most = INT64_MIN;
     for (int64_t x = 0; x < iter->n; x++) {
-        int64_t v = ein__sum_at(ctx, f, x);
+        int64_t v = ein__sum_value(ctx, f, iter->slot, x);
         least = v < least ? v : least;
         most = v > most ? v : most;
     }
@@ -8042,23 +8042,6 @@ EIN__FN ein__ix ein__ix_div(ein_ctx *ctx, ein__ix a, int64_t q) {
 
 // ------------------------------------------------------------------------------------ floor and
 // mod
-
-static int64_t ein__ix_value(ein_ctx *ctx, ein__ix ix, uint32_t slot, int64_t v);
-
-static int64_t ein__atom_value(ein_ctx *ctx, const ein__atom *a, uint32_t slot, int64_t v) {
-    if (a->kind == EIN__ITER) return a->slot == slot ? v : 0;
-    int64_t x = ein__ix_value(ctx, (ein__ix){a->ix}, slot, v);
-    return a->kind == EIN__FLOOR ? ein__floordiv(x, a->n) : ein__floormod(x, a->n);
-}
-
-// Numerator of a form of the single iterator `slot` at value v; no gathers inside.
-static int64_t ein__ix_value(ein_ctx *ctx, ein__ix ix, uint32_t slot, int64_t v) {
-    const ein__index *f = ein__ix_get(ctx, ix);
-    int64_t sum = f->c;
-    for (uint32_t i = 0; i < f->n; i++)
-        sum += f->t[i].k * ein__atom_value(ctx, ein__atom_get(ctx, f->t[i].atom), slot, v);
-    return sum;
-}
 
 EIN__FN uint32_t ein__ix_uses(const ein_ctx *ctx, ein__ix ix);
 
@@ -39183,17 +39166,17 @@ static bool ein__is_listed(const char *words, const char *name, size_t n) {
 // more names each, with `f` and `l` behind.
 static bool ein__is_of_library(ein_ctx *ctx, const char *name) {
     static const char words[] =
-        " acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10"
-        " exp2 expm1 fabs fdim finite floor fma fmax fmin fmod frexp gamma hypot ilogb isfinite"
-        " isinf isnan isnormal j0 j1 jn ldexp lgamma llrint llround log log10 log1p log2 logb lrint"
-        " lround modf nan nearbyint nextafter pow remainder remquo rint round roundeven scalb "
-        "scalbn"
-        " signbit signgam significand sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn"
-        " alloca atexit atof atoi atol basename bsearch canonicalize daylight div errno fclose ffs"
-        " fgets fopen fputs fread fwrite getc getenv getline index labs ldiv llabs lldiv mktime"
-        " nanosleep nv obstack pclose perror popen putc putenv qsort rand random realpath rewind"
-        " rindex scanf select setenv sprintf srand srandom system timespec timeval timezone tm"
-        " tzname tzset uint ulong ushort BUFSIZ EOF HUGE_VAL INFINITY NAN RAND_MAX ";
+        " acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp"
+        " exp10 exp2 expm1 fabs fdim finite floor fma fmax fmin fmod frexp gamma hypot ilogb"
+        " isfinite isinf isnan isnormal j0 j1 jn ldexp lgamma llrint llround log log10 log1p"
+        " log2 logb lrint lround modf nan nearbyint nextafter pow remainder remquo rint round"
+        " roundeven scalb scalbn signbit signgam significand sin sincos sinh sqrt tan tanh"
+        " tgamma trunc y0 y1 yn alloca atexit atof atoi atol basename bsearch canonicalize"
+        " daylight div errno fclose ffs fgets fopen fputs fread fwrite getc getenv getline"
+        " index labs ldiv llabs lldiv mktime nanosleep nv obstack pclose perror popen putc"
+        " putenv qsort rand random realpath rewind rindex scanf select setenv sprintf srand"
+        " srandom system timespec timeval timezone tm tzname tzset uint ulong ushort BUFSIZ"
+        " EOF HUGE_VAL INFINITY NAN RAND_MAX ";
     size_t n = strlen(name);
     if (ein__is_listed(words, name, n)) return true;
     bool variant = n > 1 && (name[n - 1] == 'f' || name[n - 1] == 'l');
@@ -39203,54 +39186,41 @@ static bool ein__is_of_library(ein_ctx *ctx, const char *name) {
 // Names that a C, C++ or CUDA source cannot use for a type of its own.
 static bool ein__is_taken(const char *name) {
     static const char words[] =
-        " alignas alignof and asm auto bool break case catch char class const constexpr const_cast"
-        " continue decltype default delete do double dynamic_cast else enum explicit export extern "
-        "false"
-        " float for friend goto if inline int long mutable namespace new noexcept not nullptr "
-        "operator or"
-        " private protected public register reinterpret_cast return restrict short signed sizeof "
-        "static"
-        " static_assert static_cast struct switch template this thread_local throw true try "
-        "typedef typeid"
-        " typename union unsigned using virtual void volatile wchar_t while xor main half half2"
-        " nv_bfloat16 nv_bfloat162 dim3 threadIdx blockIdx blockDim gridDim warpSize int8_t "
-        "int16_t int32_t"
-        " int64_t uint8_t uint16_t uint32_t uint64_t size_t ptrdiff_t ssize_t FILE div_t ldiv_t "
-        "lldiv_t NULL"
-        " stdin stdout stderr abs exit abort malloc calloc free realloc printf puts remove rename "
-        "time clock"
-        " exp log sin cos tan sqrt pow floor ceil erf min max signal read write open close fail "
-        "launch first_like await_previous ORDERED EARLY steps"
-        " upload record info cudaStream_t cudaError_t cudaGraph_t cudnnHandle_t cublasHandle_t "
-        "linux unix"
+        " alignas alignof and asm auto bool break case catch char class const constexpr"
+        " const_cast continue decltype default delete do double dynamic_cast else enum"
+        " explicit export extern false float for friend goto if inline int long mutable"
+        " namespace new noexcept not nullptr operator or private protected public register"
+        " reinterpret_cast return restrict short signed sizeof static static_assert"
+        " static_cast struct switch template this thread_local throw true try typedef typeid"
+        " typename union unsigned using virtual void volatile wchar_t while xor main half"
+        " half2 nv_bfloat16 nv_bfloat162 dim3 threadIdx blockIdx blockDim gridDim warpSize"
+        " int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t ptrdiff_t"
+        " ssize_t FILE div_t ldiv_t lldiv_t NULL stdin stdout stderr abs exit abort malloc"
+        " calloc free realloc printf puts remove rename time clock exp log sin cos tan sqrt"
+        " pow floor ceil erf min max signal read write open close fail launch first_like"
+        " await_previous ORDERED EARLY steps upload record info cudaStream_t cudaError_t"
+        " cudaGraph_t cudnnHandle_t cublasHandle_t linux unix"
         // what the emitted file itself declares beside it, or names inside create
-        " std m o out bytes weights network einnet_test conv conv_call conv_size conv_sizes "
-        "conv_tensor"
-        " conv_describe conv_first conv_choose conv_open conv_close conv_run gemm_run"
-        " gemm_size matmul matmul_call matmul_size matmul_sizes matmul_open matmul_close matmul_run"
-        " engine engine_attribute engine_call engine_check engine_choice engine_choose "
-        "engine_convolution"
-        " engine_describe engine_drop engine_first engine_make engine_new engine_of engine_offers"
-        " engine_open engine_pack engine_plan engine_pointwise engine_run engine_tensor"
-        " matmul_matrix matmul_describe matmul_wish matmul_pinned run_on "
-        "create_all open_libraries prepare_weights "
-        "same_addresses"
-        " check_device check_run check_weights info_inputs info_outputs info_weights cublas_reason"
-        " warp_sum warp_max warp_join block_join product_tile tensor_tile tensor_type "
-        "multiply_add_words TENSOR_CORES "
-        "half4 load_half4 store_half4 cublasStatus_t "
-        "attend attend_put relu loaded row_sums summed_load "
-        "half8 load_half8 store_half8 float8 load_float8 make_float8 norm rnorm "
-        "CALL LAUNCHED TILE arrange arrives_last await_event calls_on fork_streams libraries_on "
-        "open_branches record_event ranked relay stepped snprintf memcpy memcmp memset strlen expf "
-        "fmaxf "
-        "E KS fetched fetch copy_async end_step await_steps ASYNC_COPIES tensor_feed fetched_value "
-        "spread "
-        "tile_place pitched fragment_rows fragment_columns shared_address row_sums summed_load "
-        "loaded "
-        "begin_rows take_rows unshifted "
-        "element KC PAD WORKSPACE_AT WORKSPACE_BYTES "
-        "atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE multiply_part ";
+        " std m o out bytes weights network einnet_test conv conv_call conv_size conv_sizes"
+        " conv_tensor conv_describe conv_first conv_choose conv_open conv_close conv_run"
+        " gemm_run gemm_size matmul matmul_call matmul_size matmul_sizes matmul_open"
+        " matmul_close matmul_run engine engine_attribute engine_call engine_check"
+        " engine_choice engine_choose engine_convolution engine_describe engine_drop"
+        " engine_first engine_make engine_new engine_of engine_offers engine_open engine_pack"
+        " engine_plan engine_pointwise engine_run engine_tensor matmul_matrix matmul_describe"
+        " matmul_wish matmul_pinned run_on create_all open_libraries prepare_weights"
+        " same_addresses check_device check_run check_weights info_inputs info_outputs"
+        " info_weights cublas_reason warp_sum warp_max warp_join block_join product_tile"
+        " tensor_tile tensor_type multiply_add_words TENSOR_CORES half4 load_half4"
+        " store_half4 cublasStatus_t attend attend_put relu loaded row_sums summed_load half8"
+        " load_half8 store_half8 float8 load_float8 make_float8 norm rnorm CALL LAUNCHED TILE"
+        " arrange arrives_last await_event calls_on fork_streams libraries_on open_branches"
+        " record_event ranked relay stepped snprintf memcpy memcmp memset strlen expf fmaxf E"
+        " KS fetched fetch copy_async end_step await_steps ASYNC_COPIES tensor_feed"
+        " fetched_value spread tile_place pitched fragment_rows fragment_columns"
+        " shared_address begin_rows take_rows unshifted element KC PAD WORKSPACE_AT"
+        " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
+        " multiply_part ";
     if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
     static const char *const vector[] = {"char",     "uchar",     "short", "ushort",

@@ -144,20 +144,20 @@ static bool ein__sole_iterator(ein_ctx *ctx, const ein__index *f, const ein__ato
     return true;
 }
 
-// c + sum k * atom where all iterators are at `x`.
-static int64_t ein__sum_at(ein_ctx *ctx, const ein__index *f, int64_t x) {
-    int64_t v = f->c;
-    for (uint32_t i = 0; i < f->n; i++) {
-        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
-        int64_t at = x;
-        if (a->kind != EIN__ITER) {
-            int64_t inner = ein__sum_at(ctx, ein__ix_get(ctx, (ein__ix){a->ix}), x);
-            at = ein__floordiv(inner, a->n);
-            if (a->kind == EIN__MOD) at = inner - at * a->n;
-        }
-        v += f->t[i].k * at;
-    }
-    return v;
+static int64_t ein__sum_value(ein_ctx *ctx, const ein__index *f, uint32_t slot, int64_t v);
+
+static int64_t ein__atom_value(ein_ctx *ctx, const ein__atom *a, uint32_t slot, int64_t v) {
+    if (a->kind == EIN__ITER) return a->slot == slot ? v : 0;
+    int64_t x = ein__sum_value(ctx, ein__ix_get(ctx, (ein__ix){a->ix}), slot, v);
+    return a->kind == EIN__FLOOR ? ein__floordiv(x, a->n) : ein__floormod(x, a->n);
+}
+
+// Numerator of a form of the single iterator `slot` at value v; no gathers inside.
+static int64_t ein__sum_value(ein_ctx *ctx, const ein__index *f, uint32_t slot, int64_t v) {
+    int64_t sum = f->c;
+    for (uint32_t i = 0; i < f->n; i++)
+        sum += f->t[i].k * ein__atom_value(ctx, ein__atom_get(ctx, f->t[i].atom), slot, v);
+    return sum;
 }
 
 // Bounds that are reached, of forms of one short iterator: those of i/2 - i/3 together are not what
@@ -167,7 +167,7 @@ static void ein__count_bounds(ein_ctx *ctx, const ein__index *f, int64_t *lo, in
     if (f->n < 2 || !ein__sole_iterator(ctx, f, &iter) || !iter) return;
     int64_t least = INT64_MAX, most = INT64_MIN;
     for (int64_t x = 0; x < iter->n; x++) {
-        int64_t v = ein__sum_at(ctx, f, x);
+        int64_t v = ein__sum_value(ctx, f, iter->slot, x);
         least = v < least ? v : least;
         most = v > most ? v : most;
     }
@@ -318,23 +318,6 @@ EIN__FN ein__ix ein__ix_div(ein_ctx *ctx, ein__ix a, int64_t q) {
 
 // ------------------------------------------------------------------------------------ floor and
 // mod
-
-static int64_t ein__ix_value(ein_ctx *ctx, ein__ix ix, uint32_t slot, int64_t v);
-
-static int64_t ein__atom_value(ein_ctx *ctx, const ein__atom *a, uint32_t slot, int64_t v) {
-    if (a->kind == EIN__ITER) return a->slot == slot ? v : 0;
-    int64_t x = ein__ix_value(ctx, (ein__ix){a->ix}, slot, v);
-    return a->kind == EIN__FLOOR ? ein__floordiv(x, a->n) : ein__floormod(x, a->n);
-}
-
-// Numerator of a form of the single iterator `slot` at value v; no gathers inside.
-static int64_t ein__ix_value(ein_ctx *ctx, ein__ix ix, uint32_t slot, int64_t v) {
-    const ein__index *f = ein__ix_get(ctx, ix);
-    int64_t sum = f->c;
-    for (uint32_t i = 0; i < f->n; i++)
-        sum += f->t[i].k * ein__atom_value(ctx, ein__atom_get(ctx, f->t[i].atom), slot, v);
-    return sum;
-}
 
 EIN__FN uint32_t ein__ix_uses(const ein_ctx *ctx, ein__ix ix);
 
