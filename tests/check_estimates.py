@@ -5,7 +5,8 @@ By the estimates that emitted files print: with all libraries no plan takes long
 alone, with cuBLAS none longer than with none, but for what a kernel of our own must be cheaper by
 to be taken instead of a call and, in FP16, for conversions; and derived none longer than without
 derivation, or than without splitting: its definitions are the cheapest by themselves where others
-end in a re-ordering that the next step reads through. In any arithmetic, on small and large devices. Ends with `N passed, N failed`.
+end in a re-ordering that the next step reads through. In any arithmetic, on devices of all sizes.
+Ends with `N passed, N failed`.
 """
 
 import os
