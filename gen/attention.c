@@ -13,7 +13,8 @@
 // same x over the same s; x any expression in one element of a product (scale, mask, bias). The sum
 // l is looked for among the other factors and in the map behind, so the division may come before
 // the second product or after it. All other sums there are just read. Nothing on the way may be
-// read elsewhere.
+// read elsewhere. Where x is made of no product, it may be any expression: then all maps over as
+// many elements as there are scores are put in place, and the kernel begins with x.
 
 enum {
     EIN__ATTENTION_VALUES = 7,  // a step has one more, which it stores
@@ -25,12 +26,13 @@ enum {
 // Slots of `box`: the result's traversal, the keys, then the depth of the first product.
 typedef struct ein__attention {
     ein__scope box;
-    uint32_t nt, slots;         // traversal slots, all of them
-    ein__ex query, key, value;  // reads: the factors of both products
-    double alpha;               // constant factor of the first product
-    ein__ex score;              // x, which reads `dot`
-    ein__ex result;             // what is stored; reads `out`, and perhaps `sum` and `max`
-    ein__val dot, max, sum, out;
+    uint32_t nt, slots;           // traversal slots, all of them
+    ein__ex query, key, value;    // reads: the factors of both products
+    double alpha;                 // constant factor of the first product
+    ein__ex score;                // x, which reads `dot`
+    ein__ex result;               // what is stored; reads `out`, and perhaps `sum` and `max`
+    ein__val dot, max, sum, out;  // dot: none where x is made of no product; query and key are 0
+    int64_t plain;                // then: how many scores there are; else 0
     uint32_t batch, rows, cols, keys, depth;  // slots, as bits; those of extent 1 are in none
     // A band: key and value are read at m + d * j, m a row and j a key, and nowhere else at m or j.
     bool band;
@@ -68,12 +70,29 @@ static bool ein__is_over_product(ein_ctx *ctx, ein__val v, int depth, int *looks
     return found;
 }
 
+// Elements that `ex`, in the slots of the box, stands for.
+static int64_t ein__attention_volume(ein_ctx *ctx, const ein__attention *a, ein__ex ex) {
+    uint32_t used = ein__ex_uses(ctx, ex);
+    int64_t n = 1;
+    for (uint32_t i = 0; i < a->nt + a->box.ns; i++)
+        if (used >> i & 1) n = ein__times(n, a->box.n[i]);
+    return n;
+}
+
+// Whether map `p` is one of those that lead from the first product, or whatever there is instead,
+// to the weights.
+static bool ein__attention_leads(ein_ctx *ctx, ein__attention *a, ein__val p) {
+    if (!a->plain) return ein__is_over_product(ctx, p, 0, &a->looks);
+    return ein__is_map(ctx, p) && !ctx->value[p.i].weight_only &&
+           ein__elements(&ctx->value[p.i].shape) == a->plain && ++a->looks <= EIN__ATTENTION_LOOKS;
+}
+
 // A read of a map over a product: its definition in place.
 static ein__ex ein__attention_read(ein_ctx *ctx, void *user, ein__ex ex) {
     ein__attention *a = user;
     const ein__expr *e = ein__ex_get(ctx, ex);
     ein__val p = {e->val};
-    if (!ein__is_over_product(ctx, p, 0, &a->looks)) return ex;
+    if (!ein__attention_leads(ctx, a, p)) return ex;
     ein__ex body = ein__rule_inline(ctx, p, e);
     if (!body.i || ein__ex_size(ctx, body) > EIN__MAX_INLINE || !ein__attention_absorb(a, p))
         return ex;
@@ -174,7 +193,6 @@ static bool ein__attention_product(ein_ctx *ctx, ein__attention *a, ein__ex read
     const ein__scope *s = ein__scope_of(ctx, (ein__val){e->val});
     ein__ix map[EIN__MAX_ITERS];
     if (!s || !ein__two_factors(ctx, s, factor, &a->alpha) || !ein__inside(ctx, e)) return false;
-    if (!ein__alike(ctx, (ein__val){factor[0]->val}, (ein__val){factor[1]->val})) return false;
     uint32_t n = a->nt + a->box.ns;
     for (uint32_t i = 0; i < s->nt; i++) map[i] = e->ix[i];
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
@@ -279,6 +297,12 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
     if (max->op != EIN__X_READ || !ein__attention_is(ctx, a, minus->kid[1], EIN__R_MAX, a->score) ||
         !ein__attention_absorb(a, a->max))
         return false;
+    if (a->plain) {
+        a->query = a->key = ein__ex_const(ctx, 0);
+        a->alpha = 1;
+        a->slots = a->nt + a->box.ns;
+        return (ein__ex_uses(ctx, a->score) & a->keys) != 0;
+    }
     ein__ex *reads = NULL;
     bool found = false;
     ein__ex_reads(ctx, a->score, &reads);
@@ -319,7 +343,8 @@ static ein__ex ein__attention_swapped(ein_ctx *ctx, void *user, ein__ex ex) {
 }
 
 // One choice of which read of `v` has the softmax in its definition; none: `v` has it itself.
-static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex softmax,
+// `plain`: whether scores are made of no product.
+static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex softmax, bool plain,
                                 ein__attention *a) {
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__ix ix[EIN__MAX_RANK];
@@ -329,6 +354,7 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
         if (s->n[i] > 1) a->keys |= 1u << i, keys++;
     if (!keys || keys > EIN__ATTENTION_KEYS || s->nt + s->ns > EIN__MAX_RANK) return false;
+    if (plain) a->plain = ein__attention_volume(ctx, a, softmax);
     ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}};
     a->result = ein__attention_spine(ctx, &z, s->body);
     if (!a->result.i || !z.exponential.i || !a->value.i) return false;
@@ -343,6 +369,15 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
            ein__attention_reads(ctx, a);
 }
 
+// Whether `v` is a map over an exponential, as a softmax is.
+static bool ein__is_exponential(ein_ctx *ctx, ein__val v) {
+    if (!ein__is_map(ctx, v) || ctx->value[v.i].weight_only) return false;
+    const ein__expr *e = ein__ex_get(ctx, ein__scope_of(ctx, v)->body);
+    while (e->op == EIN__X_BINARY && (e->fn == EIN__DIV || e->fn == EIN__MUL))
+        e = ein__ex_get(ctx, e->kid[0]);
+    return e->op == EIN__X_UNARY && e->fn == EIN__EXP;
+}
+
 // Whether sum `v`, with map `map` behind that reads it in place (or none), is the second product of
 // an attention.
 EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__attention *a) {
@@ -355,15 +390,17 @@ EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__a
     ein__ex *reads = NULL;
     ein__ex_reads(ctx, s->body, &reads);
     bool found = false;
-    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
-        ein__val r = {ein__ex_get(ctx, reads[i])->val};
+    for (ptrdiff_t i = 0; i < 2 * arrlen(reads) && !found; i++) {
+        ein__ex read = reads[i % arrlen(reads)];
+        bool plain = i >= arrlen(reads);
+        ein__val r = {ein__ex_get(ctx, read)->val};
         int looks = 0;
-        if (!ein__is_over_product(ctx, r, 0, &looks) ||
-            !ein__inside(ctx, ein__ex_get(ctx, reads[i])))
+        if (plain ? !ein__is_exponential(ctx, r) : !ein__is_over_product(ctx, r, 0, &looks))
             continue;
-        found = ein__attention_with(ctx, v, map, reads[i], a);
+        if (ein__inside(ctx, ein__ex_get(ctx, read)))
+            found = ein__attention_with(ctx, v, map, read, plain, a);
     }
-    if (!found) found = ein__attention_with(ctx, v, map, (ein__ex){0}, a);
+    if (!found) found = ein__attention_with(ctx, v, map, (ein__ex){0}, false, a);
     arrfree(reads);
     return ein__tried(ctx, attempt) && found;
 }
@@ -411,9 +448,10 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *a) {
     uint32_t nt = a->nt, ns = a->box.ns;
     ein__ex body = ein__ex_binary(ctx, EIN__MUL, a->query, a->key);
     if (a->alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, a->alpha), body);
-    ein__ex dot =
-        ein__attention_define(ctx, a, "dot", EIN__R_SUM, nt + ns, a->slots - nt - ns, body);
-    ein__ex x = ein__attention_put(ctx, a->score, a->dot, dot);
+    ein__ex dot = {0};
+    if (a->dot.i)
+        dot = ein__attention_define(ctx, a, "dot", EIN__R_SUM, nt + ns, a->slots - nt - ns, body);
+    ein__ex x = a->dot.i ? ein__attention_put(ctx, a->score, a->dot, dot) : a->score;
     ein__ex max = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
     ein__ex weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, max));
     ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, weight);

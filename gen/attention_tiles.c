@@ -89,7 +89,7 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t keys = ein__up(t->terms, 16 * t->rn), depth = ein__up(t->depth, t->kc);
     int64_t each = ein__ex_operations(ctx, a->score) + 14;  // exp, maximum, sum
-    int64_t flop = ein__plus(2 * (depth + 16 * t->rc), each);
+    int64_t flop = ein__plus(2 * ((a->dot.i ? depth : 0) + 16 * t->rc), each);
     flop = ein__times(ein__times(8 * t->rm, keys), flop);
     int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
     blocks = ein__times(ein__ceil(blocks, g->sms), g->sms);
@@ -136,7 +136,7 @@ static bool ein__tensor_fits(ein__attention_tile *t, int rw, int nk) {
 static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
                                     const ein__attention_tile *t) {
     int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
-    int64_t key = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->key)->val});
+    int64_t key = a->dot.i ? ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->key)->val}) : 0;
     int64_t value = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->value)->val});
     int64_t bytes = ein__times(ein__times(blocks, t->terms), key * t->depth + value * t->cols);
     return ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[EIN__BY_WINDOW], true);
@@ -152,7 +152,7 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
     int64_t slots = ein__times(ein__ceil(blocks, g->sms), g->sms);
     int64_t scores = ein__times(ein__times(slots, t->rows), ein__times(turns, t->keys));
-    int64_t flop = ein__times(scores, 2 * (depth + t->width));
+    int64_t flop = ein__times(scores, 2 * ((a->dot.i ? depth : 0) + t->width));
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
     int64_t products = ein__muldiv(flop, 1000 * 1000, peak * EIN__ATTENTION_TENSOR);
     flop = ein__times(scores, ein__ex_operations(ctx, a->score) + 14);  // exp, maximum, sum

@@ -61,7 +61,8 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
     }
     bool tensor = f->t.math != EIN__MATH_FP32;
     f->dot = tensor ? "s[j][e]" : "s[i][j]";
-    g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? f->dot : "dot"}, false};
+    if (a->dot.i)
+        g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? f->dot : "dot"}, false};
     g->inner[g->ninner++] = (ein__kinner){a->out, {tensor ? "acc[c][e]" : "acc[i][c]"}, false};
     g->inner[g->ninner++] = (ein__kinner){a->max, {"top[i]"}, false};
     if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){a->sum, {"sum[i]"}, false};
@@ -331,18 +332,27 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     memcpy(at.slot, f->depth.slot, sizeof at.slot);
     at.n = f->depth.n;
     at.end = depth > t->depth ? t->depth : -1;
-    x->query =
-        ein__kattention_load(g, f->a.query, to[0], f, &f->rows, &at, t->rows, depth, vectors);
+    const ein__kload_text none = {.count = "0", .outer = "0", .inner = "0"};
+    bool product = f->a.dot.i != 0;
+    x->query = x->key = none;
+    if (product)
+        x->query =
+            ein__kattention_load(g, f->a.query, to[0], f, &f->rows, &at, t->rows, depth, vectors);
     at.at = "k0 + k";
     keys.end = t->terms % t->keys ? t->terms : -1;
     const char *name = f->a.band ? g->slot[f->a.m].name : NULL;
     if (name) g->slot[f->a.m].name = f->base;
-    x->key = ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors);
+    if (product)
+        x->key = ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors);
     keys.at = t->math == EIN__MATH_FP32 ? "u0 + k0 + key" : "u0 + key";
     cols.at = "col";
     cols.end = t->cols < t->width ? t->cols : -1;
     x->value = ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv, t->width, vectors);
     if (name) g->slot[f->a.m].name = name;
+    if (!product) {
+        ein__put(&x->query.text, "");
+        ein__put(&x->key.text, "");
+    }
     ein__kattention_score(g, f, &x->score);
     ein__kattention_store(g, f, step, &x->store);
 }
@@ -359,7 +369,7 @@ static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ei
     l->flops_per_out = (int)ein__least(flops, INT32_MAX);
 }
 
-enum { EIN__KATTENTION_KEYS = 14 };
+enum { EIN__KATTENTION_KEYS = 15 };
 
 // Keys that both templates have, in `k` from place 2 on.
 static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
@@ -369,6 +379,7 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
         {"depth", ein__namef(g->ctx, "%lld", (long long)ein__up(f->t.depth, f->t.kc))},
         {"number", ein__kunsigned(g)},
         {"many", x->blocks > 1 ? "1" : ""},
+        {"product", f->a.dot.i ? "1" : ""},
         {"index", x->index.s},
         {"queries", x->query.count},
         {"queryRow", x->query.outer},

@@ -12,6 +12,7 @@ typedef struct ein__pass {
     ein__val self;       // value being rebuilt
     bool reduction;      // ... is a reduction
     bool copies_only;    // inline nothing but copies
+    bool digits;         // ... and those that take a subscript apart as well
     bool keep;           // a contraction that a library computes as it stands keeps its operands
     bool nothing;        // inline nothing
     void *user;          // of the rewrite
@@ -122,6 +123,27 @@ static bool ein__ex_affine(ein_ctx *ctx, ein__ex ex) {
     for (uint32_t i = 0; i < e->nkid; i++)
         if (!ein__ex_affine(ctx, e->kid[i])) return false;
     return true;
+}
+
+// Whether no subscript of `read` is looked up, and none takes iterators of `whole` apart.
+static bool ein__read_is_plain(ein_ctx *ctx, const ein__expr *read, uint32_t whole) {
+    for (uint32_t i = 0; i < read->nix; i++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[i]);
+        if (ein__ix_has_gather(ctx, read->ix[i])) return false;
+        for (uint32_t t = 0; t < f->n; t++) {
+            const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+            if (a->kind != EIN__ITER && (ein__atom_uses(ctx, f->t[t].atom) & whole)) return false;
+        }
+    }
+    return true;
+}
+
+// Whether a kernel that takes operands wherever they lie may as well read what copy `p` reads:
+// neighbours along the last dimension of `read` stay neighbours.
+static bool ein__sees_through(ein_ctx *ctx, ein__val p, const ein__expr *read) {
+    uint32_t nt = ein__scope_of(ctx, p)->nt, last = nt ? ein__ix_uses(ctx, read->ix[nt - 1]) : 0;
+    return ein__read_is_plain(ctx, read, last) &&
+           ein__read_is_plain(ctx, ein__copy_of(ctx, p), nt ? 1u << (nt - 1) : 0);
 }
 
 static bool ein__ex_reads_reduction(ein_ctx *ctx, ein__ex ex) {
@@ -239,6 +261,7 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     const ein__scope *s = ein__scope_of(ctx, p);
     bool copy = ein__copy_of(ctx, p) != NULL;
     if (z->copies_only) {
+        if (copy && z->digits) return ein__sees_through(ctx, p, read);
         if (!copy || !ein__ex_affine(ctx, s->body)) return false;
         for (uint32_t i = 0; i < read->nix; i++)
             if (!ein__ix_affine(ctx, read->ix[i])) return false;
@@ -670,7 +693,7 @@ static ein__val ein__rebuild_kept(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     z->self = v;
-    z->copies_only = ein__is_kept(ctx, v) && ein__is_contraction(ctx, s);
+    z->copies_only = z->digits = ein__is_kept(ctx, v) && ein__is_contraction(ctx, s);
     z->nothing = !z->copies_only;
     ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
     ein__scope t = *s;
@@ -679,7 +702,7 @@ static ein__val ein__rebuild_kept(ein__pass *z, ein__val v) {
         z->nothing = true;
         body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
     }
-    z->copies_only = z->nothing = false;
+    z->copies_only = z->digits = z->nothing = false;
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 

@@ -249,15 +249,20 @@ static int64_t ein__attention_apart(ein__selector *z, const ein__attention *a, e
     ein_ctx *ctx = z->ctx;
     ein__kernel row = {.kind = EIN__K_ROW, .size = ein__is_untyped(ctx) ? 2 : 4};
     ein__ex scaled = {0};
-    ein__val first = ein__sole_reader(ctx, z->order, z->uses, a->dot, 0, &scaled), last = {0};
-    int64_t ps, all;
-    ein__choose(ctx, ein__scope_of(ctx, a->dot), first, scaled, z->free, &all);
+    ein__val first = {0}, last = {0};
+    int64_t ps, all = 0;
+    if (a->dot.i) {
+        first = ein__sole_reader(ctx, z->order, z->uses, a->dot, 0, &scaled);
+        ein__choose(ctx, ein__scope_of(ctx, a->dot), first, scaled, z->free, &all);
+    }
     ein__choose(ctx, ein__scope_of(ctx, a->out), map, read, z->free, &ps);
     all = ein__cost_sum(all, ps);
     for (int k = 0; k < a->n; k++) {
         ein__val v = a->inner[k];
         const ein__scope *s = ein__scope_of(ctx, v);
         if (v.i == a->dot.i || v.i == a->out.i || v.i == first.i || ein__copy_of(ctx, v)) continue;
+        if (s->reduce == EIN__R_NONE && a->plain && last.i)
+            all = ein__cost_sum(all, ein__kernel_cost(ctx, last));
         if (s->reduce == EIN__R_NONE) last = v;
         else row.inner[row.n] = v, row.s[row.n++] = s;
     }
@@ -479,10 +484,11 @@ static void ein__select_reductions(ein__selector *z) {
         ein__ex read = {0};
         ein__val m = {0};
         if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
+        // A map that is part of another kernel stays there.
         if (m.i &&
-            (z->kind[m.i] == EIN__K_ROW || z->kind[m.i] == EIN__K_ATTENTION ||
-             z->kind[m.i] == EIN__K_PLACE || ein__norm_of(ctx, m, false) ||
-             ein__norm_of(ctx, m, true) ||
+            (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ROW ||
+             z->kind[m.i] == EIN__K_ATTENTION || z->kind[m.i] == EIN__K_PLACE ||
+             ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
              ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
             m = (ein__val){0};
         ctx->strict = ein__keeps_fp32(ctx, v);

@@ -8,6 +8,7 @@
 //@key KV      keys of a part of the values
 //@key depth   of a query and a key, filled up with zeros to a multiple of KC
 //@key part    floats of the larger kind of part
+//@key product  whether scores are made of a product; else the first of all parts are left out
 //@key number  unsigned type that counts blocks
 //@key many    whether there is more than one block
 //@key index   the batch's position and the tile's first row m0, from id
@@ -31,9 +32,12 @@
 //@key store   where (row, col) is an element of the result: its position, its value, the store
 // One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
 static __global__ void __launch_bounds__(128, 1) $name($params) {
-    const int RM = $RM, RN = $RN, RC = $RC, VC = $VC, KC = $KC, KV = $KV, depth = $depth;
-    // part: a part of the tile's keys, then of its values
+    const int RM = $RM, RN = $RN, RC = $RC, VC = $VC, KV = $KV;
+    //@if product
+    const int KC = $KC, depth = $depth;
     __shared__ __align__(16) float query[8 * RM][depth + 4];
+    //@end
+    // part: a part of the tile's keys, then of its values
     __shared__ __align__(16) float part[$part];
     __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
     // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
@@ -44,10 +48,12 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
     //@end
     await_previous();
     $index;
+    //@if product
     for (int e = (int)threadIdx.x; e < $queries; e += 128) {
         const int row = $queryRow, k = $queryAt;
         $loadQuery;
     }
+    //@end
     float top[RM], acc[RM][RC];
     //@if sum
     float sum[RM];
@@ -63,6 +69,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
     }
     for (int u0 = 0; u0 < $terms; u0 += 16 * RN) {
         float s[RM][RN];
+        //@if product
 #pragma unroll
         for (int i = 0; i < RM; i++) {
 #pragma unroll
@@ -98,6 +105,9 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
                 }
             }
         }
+        //@else
+        __syncthreads();  // weights of the keys before are still read
+                          //@end
         // The weights of these keys, relative to the largest score so far, and what was summed up
         // before scaled accordingly. Until a score is above -inf, 0 stands for the largest.
 #pragma unroll

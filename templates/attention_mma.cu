@@ -7,6 +7,7 @@
 //@key cols    columns, filled up to a multiple of 16
 //@key depth   of a query and a key, filled up with zeros to a multiple of KC
 //@key part    16-byte words of the largest kind of part
+//@key product  whether scores are made of a product; else the first of all parts are left out
 //@key number  unsigned type that counts blocks
 //@key many    whether there is more than one block
 //@key index   the batch's position and the tile's first row m0, from id
@@ -31,12 +32,17 @@
 static __global__ void __launch_bounds__(128) $name($params) {
     typedef $T T;
     typedef tensor_type<T> type;
-    const int RW = $RW, KW = 4 / RW, NK = $NK, KC = $KC, cols = $cols, depth = $depth;
+    const int RW = $RW, KW = 4 / RW, NK = $NK, cols = $cols;
     const int WORD = 4 / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks
     // part: a part of the tile's keys, then of its values. No arrays of T, whose constructor may be
     // none of shared memory's.
-    __shared__ uint4 queries[RW * (depth + PAD) * sizeof(T)], parts[$part];
-    T *const query = reinterpret_cast<T *>(queries), *const part = reinterpret_cast<T *>(parts);
+    __shared__ uint4 parts[$part];
+    T *const part = reinterpret_cast<T *>(parts);
+    //@if product
+    const int KC = $KC, depth = $depth;
+    __shared__ uint4 queries[RW * (depth + PAD) * sizeof(T)];
+    T *const query = reinterpret_cast<T *>(queries);
+    //@end
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int own = warp / KW * 16, first = warp % KW * NK;  // row, key
     //@if many
@@ -44,10 +50,12 @@ static __global__ void __launch_bounds__(128) $name($params) {
     //@end
     await_previous();
     $index;
+    //@if product
     for (int e = (int)threadIdx.x; e < $queries; e += 128) {
         const int row = $queryRow, k = $queryAt;
         $loadQuery;
     }
+    //@end
     float top[2], acc[cols / 8][4];
     //@if sum
     float sum[2];
@@ -65,6 +73,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
         for (int e = 0; e < 4; e++) acc[c][e] = 0.f;
     for (int u0 = 0; u0 < $terms; u0 += KW * NK) {
         float s[NK / 8][4];
+        //@if product
 #pragma unroll
         for (int j = 0; j < NK / 8; j++)
 #pragma unroll
@@ -90,6 +99,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
                 }
             }
         }
+        //@end
         // The weights of these keys, relative to the largest score so far, and what was summed up
         // before scaled accordingly. Until a score is above -inf, 0 stands for the largest.
 #pragma unroll

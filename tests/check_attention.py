@@ -35,6 +35,11 @@ COUNTS = [
     ("models/longformer.ein", 1, None, ["--math", "fp16"]),
     ("tests/unseen/attention_causal.ein", 2, 12, []),
     ("tests/unseen/attention_causal.ein", 2, 12, ["--math", "tf32"]),
+    ("tests/unseen/attention_grouped.ein", 1, 2, []),
+    ("tests/unseen/attention_grouped.ein", 1, None, ["--math", "fp16"]),
+    ("tests/unseen/attention_graph.ein", 2, 7, []),
+    ("tests/unseen/attention_graph.ein", 2, 7, ["--math", "fp16"]),
+    ("tests/unseen/online_forms.ein", 9, None, ["--math", "fp16"]),
     ("models/bert_base.ein", 12, None, []),
     ("models/bert_base.ein", 12, None, ["--math", "tf32"]),
     ("models/bert_base.ein", 12, None, ["--math", "fp16"]),
@@ -43,21 +48,22 @@ COUNTS = [
 ]
 
 # batches, rows, keys, depth, columns, kind. `late`: every score of the first tiles is -inf; `none`:
-# of some rows all of them are; `swapped`: dimensions in memory the other way round; `huge`: scores
-# in the thousands; bands are (dilation, keys to each side).
+# of some rows all of them are; `sums`: they are made of no product; `swapped`: dimensions in memory
+# the other way round; `huge`: scores in the thousands; bands are (dilation, keys to each side).
 MODELS = {
     "small": [
         (2, 1, 2, 2, 1, "plain"), (2, 3, 7, 3, 5, "plain"), (2, 7, 3, 4, 4, "none"),
         (2, 49, 49, 7, 3, "none"), (2, 65, 33, 12, 8, "swapped"), (2, 9, 130, 20, 24, "late"),
         (2, 64, 64, 64, 64, "plain"), (2, 5, 31, 48, 96, "plain"), (2, 8, 17, 33, 32, "huge"),
         (2, 33, 33, 4, 16, (1, 3)), (2, 50, 50, 8, 8, (2, 9)), (2, 19, 19, 5, 7, (3, 2)),
-        (2, 6, 6, 3, 2, (7, 1)), (1, 150, 150, 20, 64, (-1, 33)),
+        (2, 9, 70, 1, 12, "sums"), (2, 6, 6, 3, 2, (7, 1)), (1, 150, 150, 20, 64, (-1, 33)),
     ],
     "large": [
         (2, 70, 65, 64, 64, "plain"), (1, 130, 40, 200, 40, "plain"), (2, 17, 40, 36, 256, "none"),
         (60, 64, 31, 16, 64, "none"), (132, 64, 20, 8, 8, "plain"),
         (2, 64, 64, 44, 48, "swapped"), (2, 70, 96, 128, 33, "huge"),
-        (1, 131, 131, 64, 64, (2, 40)), (132, 33, 9, 8, 12, "late"), (66, 70, 65, 20, 64, "plain"),
+        (1, 131, 131, 64, 64, (2, 40)), (132, 33, 9, 8, 12, "late"),
+        (66, 64, 130, 2, 40, "sums"), (66, 70, 65, 20, 64, "plain"),
         (132, 50, 64, 8, 128, "swapped"), (40, 140, 140, 16, 32, (3, 2)),
     ],
 }
@@ -97,6 +103,8 @@ def instance(n, batch, rows, keys, depth, cols, kind):
     never = "log(0)"  # -inf
     if kind == "late":
         dot = "select(idx(j) < %d, %s, %s)" % (keys - 3, never, dot)
+    if kind == "sums":
+        dot = "tanh(3 * %s[b,i,0] - %s[b,j,0])" % (q, k)
     if kind == "none":
         dot = "select(idx(j) > idx(i) - 2, %s, %s)" % (never, dot)
     body = "%s[b,i,j] = %s%s\n" % (s, dot, ranges % k if ranges else "")
