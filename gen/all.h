@@ -72,6 +72,7 @@
 #include "rule_digits.c"
 #include "rule_point.c"
 #include "rule_basis.c"
+#include "rule_prefix.c"
 #include "rules.c"
 #include "extract.c"
 #include "explore.c"

@@ -504,6 +504,7 @@ typedef enum {
     EIN__RULE_INLINE,
     EIN__RULE_SCALE,
     EIN__RULE_HOIST,
+    EIN__RULE_PREFIX,
     EIN__RULE_MERGE,
     EIN__RULE_MATCH,
     EIN__RULE_FUSE,

@@ -617,11 +617,13 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
+    memcpy(plain, root, (size_t)nroot * sizeof *root);
+    if (!ein__block_prefixes(ctx, plain, nroot)) return false;
     ctx->taking = true;
-    ok = ein__try_plans(ctx, root, nroot);
+    ok = ein__try_plans(ctx, plain, nroot);
     ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && !ctx->desc.form;
-    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, root, nroot))
-        ok = ein__try_plans(ctx, root, nroot);
+    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, plain, nroot))
+        ok = ein__try_plans(ctx, plain, nroot);
     ctx->online = ctx->taking = false;
     arrfree(ctx->kept);
     return ok;

@@ -79,6 +79,9 @@ static const ein__rule ein__rules[] = {
     // f(x, w(x)) is f(x, c[x]), c[x] = w(x) of weights alone, made at load
     [EIN__RULE_HOIST] = {"hoist", "parts of weights alone computed at load", EIN__ON_PROGRAM,
                          .rewrite = ein__rebuild_hoist},
+    // sum(r) [r <= i] F[r] is a sum inside i's block and one of the blocks before it:
+    // ein__block_prefixes
+    [EIN__RULE_PREFIX] = {"prefix", "running sums in blocks", EIN__ON_PROGRAM, .apply = NULL},
     // contractions that share an operand, or are alike, are windows on one: ein__merge_program
     [EIN__RULE_MERGE] = {"merge", "expression merging", EIN__ON_PROGRAM, .apply = NULL},
     // a contraction is the call whose groups and strides its iterators have: ein__choose

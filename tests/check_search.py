@@ -152,6 +152,8 @@ def main():
         us = float(found.group(1)) if found else 0.0
         check("derivation %d: %s us after %s" % (form, us, last), us >= last)
         last = us
+    sums = run(os.path.join(ROOT, "tests", "unseen", "running_sums.ein"))[0]
+    check("running sums are made in blocks", "by        running sums in blocks 10\n" in sums)
     with tempfile.TemporaryDirectory() as folder:
         counts = []
         for n in (6, 12):

@@ -228,6 +228,38 @@ static sides law_scale(ein_ctx *ctx, ein__val v) {
     return law_pass(ctx, map_of(ctx, "m", &box, random_linear(ctx, &box, x)), EIN__RULE_SCALE);
 }
 
+static ein__val as_it_is(ein__pass *z, ein__val before) {
+    (void)z;
+    return before;
+}
+
+// A running sum of a random map, from either end and shifted, in blocks.
+static sides law_prefix(ein_ctx *ctx, ein__val unused) {
+    int64_t n[EIN__MAX_RANK + 1];
+    maker m = {0};
+    ein__prefix p;
+    (void)unused;
+    ein__val x = random_map_value(ctx, &m, n, 2);
+    if (!x.i) return NO_SIDES;
+    int at = (int)random_in(0, m.slots - 1), reversed = (int)random_in(0, 1);
+    int64_t terms = n[at], shift = random_in(-2, 1);
+    n[m.slots] = terms;
+    n[at] = random_in(1, terms + 1);
+    ein__ix ix[EIN__MAX_RANK], r = ein__ix_iter(ctx, (uint32_t)m.slots, terms);
+    for (int k = 0; k < m.slots; k++) ix[k] = ein__ix_iter(ctx, (uint32_t)k, n[k]);
+    ein__ix ahead = ein__ix_add(ctx, ix[at], ein__ix_scale(ctx, r, -1));
+    ahead = ein__ix_addc(ctx, reversed ? ein__ix_scale(ctx, ahead, -1) : ahead, shift);
+    ix[at] = r;
+    ein__ex term = ein__ex_read(ctx, x, 0, ix, m.slots);
+    ein__ex body = ein__ex_when(ctx, ahead, 2 * terms + 4, false, term);
+    ein__val v = new_scope(ctx, "v", EIN__R_SUM, m.slots, 1, n, body);
+    ein__pass z = {.ctx = ctx, .self = v};
+    if (!v.i || !ein__match_prefix(ctx, ein__scope_of(ctx, v), &p)) return NO_SIDES;
+    ein__val w = ein__rule_prefix(&z, v, &p, random_in(1, terms), as_it_is);
+    arrfree(z.by_scope);
+    return (sides){v, w};
+}
+
 // Contractions with one operand in common, merged; each merge that is priced is checked on the way.
 // It derives both, so one scope in four does.
 static sides law_merge(ein_ctx *ctx, ein__val v) {
@@ -617,17 +649,12 @@ typedef struct law {
 } law;
 
 static const law laws[] = {
-    {EIN__RULE_SUBSTITUTE, law_substitute},
-    {EIN__RULE_TIGHTEN, law_tighten},
-    {EIN__RULE_RELAX, law_relax},
-    {EIN__RULE_INLINE, law_inline},
-    {EIN__RULE_SCALE, law_scale},
-    {EIN__RULE_HOIST, law_hoist},
-    {EIN__RULE_MERGE, law_merge},
-    {EIN__RULE_MATCH, law_match},
-    {EIN__RULE_FUSE, law_fuse},
-    {EIN__RULE_ONLINE, law_online},
-    {EIN__RULE_NORM, law_norm},
+    {EIN__RULE_SUBSTITUTE, law_substitute}, {EIN__RULE_TIGHTEN, law_tighten},
+    {EIN__RULE_RELAX, law_relax},           {EIN__RULE_INLINE, law_inline},
+    {EIN__RULE_SCALE, law_scale},           {EIN__RULE_HOIST, law_hoist},
+    {EIN__RULE_PREFIX, law_prefix},         {EIN__RULE_MERGE, law_merge},
+    {EIN__RULE_MATCH, law_match},           {EIN__RULE_FUSE, law_fuse},
+    {EIN__RULE_ONLINE, law_online},         {EIN__RULE_NORM, law_norm},
     {EIN__RULE_KERNEL, law_kernel},
 };
 enum { NLAWS = sizeof laws / sizeof *laws };

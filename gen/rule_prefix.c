@@ -1,0 +1,199 @@
+// Running sums in blocks (Blelloch 1990, "Prefix sums and their applications", section 1.2):
+//     V[i] = sum(r in 0:n) [r <= k(i)] F[r],  k = i + c or n - 1 - i + c (sums from the other end)
+// is, with places counted as b * B + t,
+//     P[b,t] = sum(u in 0:B) [u <= t] F[b*B + u],  Q[b] = sum(a) [a < b] P[a,B-1],
+//     V[i] = P[k/B, k%B] + Q[k/B] where 0 <= k, else 0:
+// n * B terms instead of n * n. Q is such a sum itself. B is what is estimated to be cheapest.
+
+typedef struct ein__prefix {
+    uint32_t slot;  // the traversal iterator i; the sum over r is the only one
+    ein__ex terms;  // F, in the slots of the scope
+    ein__ix place;  // k
+    bool reversed;  // F is counted from its end
+} ein__prefix;
+
+enum { EIN__PREFIX_BLOCK = 64 };  // longest block tried
+
+// The guarded factor of `ex`, which is it or a product with it; `rest` is the other factor.
+static const ein__expr *ein__prefix_guard(ein_ctx *ctx, ein__ex ex, ein__ex *rest) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    *rest = (ein__ex){0};
+    if (e->op == EIN__X_WHEN) return e;
+    if (e->op != EIN__X_BINARY || e->fn != EIN__MUL) return NULL;
+    for (int k = 0; k < 2; k++) {
+        const ein__expr *kid = ein__ex_get(ctx, e->kid[k]);
+        if (kid->op != EIN__X_WHEN) continue;
+        *rest = e->kid[1 - k];
+        return kid;
+    }
+    return NULL;
+}
+
+static bool ein__match_prefix(ein_ctx *ctx, const ein__scope *s, ein__prefix *p) {
+    ein__ex rest;
+    if (!s || s->reduce != EIN__R_SUM || s->ns != 1 || s->nt == EIN__MAX_RANK) return false;
+    const ein__expr *e = ein__prefix_guard(ctx, s->body, &rest);
+    if (!e || e->negate) return false;
+    const ein__index *g = ein__ix_get(ctx, e->ix[0]);
+    int64_t n = s->n[s->nt], kr = ein__ix_coef(ctx, e->ix[0], s->nt);
+    if (g->q != 1 || g->n != 2 || (kr != 1 && kr != -1) || g->hi >= e->n) return false;
+    if (!ein__ix_affine(ctx, e->ix[0])) return false;
+    for (p->slot = 0; p->slot < s->nt; p->slot++)
+        if (ein__ix_coef(ctx, e->ix[0], p->slot) == -kr) break;
+    if (p->slot == s->nt) return false;
+    ein__ix i = ein__ix_iter(ctx, p->slot, s->n[p->slot]);
+    p->reversed = kr == 1;
+    p->place = kr == -1 ? ein__ix_addc(ctx, i, g->c)
+                        : ein__ix_addc(ctx, ein__ix_scale(ctx, i, -1), n - 1 + g->c);
+    p->terms = rest.i ? ein__ex_binary(ctx, EIN__MUL, rest, e->kid[0]) : e->kid[0];
+    const ein__index *k = ein__ix_get(ctx, p->place);
+    return k->hi < n && k->lo < n - 1 && !(ein__ex_uses(ctx, p->terms) >> p->slot & 1);
+}
+
+// The box of `s` with the places of its slot `at` counted as `count` blocks of `size`, or as blocks
+// alone (size 0), summed over `terms`; map[] has the slots of `s` in it.
+static ein__scope ein__prefix_box(ein_ctx *ctx, const ein__scope *s, uint32_t at, int64_t count,
+                                  int64_t size, int64_t terms, ein__ix *map) {
+    ein__scope t = {.reduce = EIN__R_SUM, .ns = 1};
+    for (uint32_t i = 0; i < s->nt; i++) {
+        t.n[t.nt] = i == at ? count : s->n[i];
+        map[i] = ein__ix_iter(ctx, t.nt, t.n[t.nt]);
+        t.nt++;
+        if (i == at && size) t.n[t.nt++] = size;
+    }
+    t.n[t.nt] = terms;
+    return t;
+}
+
+static ein__val ein__prefix_value(ein__pass *z, const ein__scope *s, const char *part) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value self = ctx->value[z->self.i];
+    ein__shape shape = {.rank = (int)s->nt};
+    for (uint32_t i = 0; i < s->nt; i++) shape.d[i] = s->n[i];
+    ein__sc sc = s->body.i ? ein__sc_make(ctx, s) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    ein__val v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, part), EIN__V_SCOPE,
+                              self.tensor, sc, &shape, EIN__F32, self.node);
+    ctx->value[v.i].why = "running sums in blocks";
+    return v;
+}
+
+// P for blocks of `size`.
+static ein__scope ein__prefix_inside(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p,
+                                     int64_t size) {
+    int64_t n = s->n[s->nt], count = ein__ceil(n, size);
+    ein__ix map[EIN__MAX_ITERS];
+    ein__scope t = ein__prefix_box(ctx, s, p->slot, count, size, size, map);
+    ein__ix place = ein__ix_iter(ctx, p->slot + 1, size), term = ein__ix_iter(ctx, t.nt, size);
+    ein__ix at = ein__ix_add(ctx, ein__ix_scale(ctx, map[p->slot], size), term);
+    map[s->nt] = p->reversed ? ein__ix_addc(ctx, ein__ix_scale(ctx, at, -1), n - 1) : at;
+    t.body = ein__ex_subst(ctx, p->terms, map, (int)s->nt + 1);
+    if (t.body.i && count * size > n) t.body = ein__ex_when(ctx, at, n, false, t.body);
+    if (!t.body.i) return t;
+    ein__ix ahead = ein__ix_add(ctx, place, ein__ix_scale(ctx, term, -1));
+    t.body = ein__ex_when(ctx, ahead, size, false, t.body);
+    return t;
+}
+
+// Q, of blocks whose sums are P's last ones.
+static ein__scope ein__prefix_before(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p,
+                                     ein__val inside) {
+    const ein__shape *of = &ctx->value[inside.i].shape;
+    int64_t count = of->d[p->slot], size = of->d[p->slot + 1];
+    ein__ix map[EIN__MAX_ITERS], at[EIN__MAX_RANK];
+    ein__scope t = ein__prefix_box(ctx, s, p->slot, count, 0, count, map);
+    ein__ix term = ein__ix_iter(ctx, t.nt, count);
+    for (uint32_t i = 0; i < t.nt; i++) at[i + (i > p->slot)] = map[i];
+    at[p->slot] = term;
+    at[p->slot + 1] = ein__ix_const(ctx, size - 1);
+    ein__ix behind = ein__ix_add(ctx, map[p->slot], ein__ix_scale(ctx, term, -1));
+    t.body = ein__ex_when(ctx, ein__ix_addc(ctx, behind, -1), count, false,
+                          ein__ex_read(ctx, inside, 0, at, (int)t.nt + 1));
+    return t;
+}
+
+// V from P and Q.
+static ein__ex ein__prefix_sum(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p,
+                               ein__val inside, ein__val before) {
+    int64_t size = ctx->value[inside.i].shape.d[p->slot + 1];
+    ein__ix at[EIN__MAX_RANK], block[EIN__MAX_RANK];
+    for (uint32_t i = 0; i < s->nt; i++)
+        at[i + (i > p->slot)] = block[i] = ein__ix_iter(ctx, i, s->n[i]);
+    at[p->slot] = block[p->slot] = ein__ix_floordiv(ctx, p->place, size);
+    at[p->slot + 1] = ein__ix_mod(ctx, p->place, size);
+    ein__ex sum = ein__ex_binary(ctx, EIN__ADD, ein__ex_read(ctx, inside, 0, at, (int)s->nt + 1),
+                                 ein__ex_read(ctx, before, 0, block, (int)s->nt));
+    return sum.i ? ein__ex_when(ctx, p->place, s->n[s->nt], false, sum) : sum;
+}
+
+// Running sum `v` in blocks of `size`, which are fewer than its terms.
+static ein__val ein__rule_prefix(ein__pass *z, ein__val v, const ein__prefix *p, int64_t size,
+                                 ein__val (*of_blocks)(ein__pass *z, ein__val before)) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope s = *ein__scope_of(ctx, v);
+    ein__scope part = ein__prefix_inside(ctx, &s, p, size);
+    z->self = v;
+    ein__val inside = ein__prefix_value(z, &part, "inside");
+    if (!inside.i) return inside;
+    part = ein__prefix_before(ctx, &s, p, inside);
+    ein__val before = ein__prefix_value(z, &part, "before");
+    if (before.i) before = of_blocks(z, before);
+    if (!before.i) return before;
+    z->self = v;
+    return ein__new_map(z, ctx->value[v.i].name, (int)s.nt, s.n,
+                        ein__prefix_sum(ctx, &s, p, inside, before));
+}
+
+static int64_t ein__prefix_cost(ein_ctx *ctx, const ein__scope *s) {
+    return ein__cost_scope(ctx, EIN__K_REDUCE, s, (ein__val){0}, (ein__ex){0});
+}
+
+// The blocks that running sum `s` is cheapest in; 0: none. The last map, which readers may compute,
+// counts as a kernel of its own.
+static int64_t ein__prefix_size(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p) {
+    ein__work w = {.bytes = {ein__times(ein__outputs_of(s), 3 * 4)}};
+    int64_t least = ein__prefix_cost(ctx, s), size = 0;
+    for (int64_t b = 4; b <= EIN__PREFIX_BLOCK && b < s->n[s->nt]; b *= 2) {
+        ein__scope t = ein__prefix_inside(ctx, s, p, b);
+        if (!t.body.i) return 0;
+        ein__scope u = t;  // as many terms as Q has, of as large a box
+        u.n[p->slot + 1] = 1;
+        u.n[u.nt] = t.n[p->slot];
+        int64_t ps = ein__cost_sum(ein__prefix_cost(ctx, &t), ein__prefix_cost(ctx, &u));
+        ps = ein__cost_sum(ps, ein__work_ps(ein__gpu_of(ctx), &w));
+        if (ps >= least) continue;
+        least = ps;
+        size = b;
+    }
+    return size;
+}
+
+// Running sum `v` in blocks where that is cheaper, else itself.
+static ein__val ein__cheapest_prefix(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope s = *ein__scope_of(ctx, v);
+    ein__prefix p;
+    if (ctx->value[v.i].weight_only || !ein__match_prefix(ctx, &s, &p)) return v;
+    int64_t size = ein__prefix_size(ctx, &s, &p);
+    return size ? ein__rule_prefix(z, v, &p, size, ein__cheapest_prefix) : v;
+}
+
+static ein__val ein__rebuild_prefix(ein__pass *z, ein__val v) {
+    z->nothing = true;
+    ein__ex body =
+        ein__ex_replace_reads(z->ctx, ein__scope_of(z->ctx, v)->body, ein__rebuild_read, z);
+    z->nothing = false;
+    ein__val now = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    return now.i ? ein__cheapest_prefix(z, now) : now;
+}
+
+// Gives running sums of the program under `root` their blocks, and lets maps read through the
+// result.
+EIN__FN bool ein__block_prefixes(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (!ein__rule_on(ctx, EIN__RULE_PREFIX)) return true;
+    ein__val *before = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(before, root, (size_t)nroot * sizeof *root);
+    if (!ein__run_pass(ctx, root, nroot, ein__rebuild_prefix)) return false;
+    bool same = !memcmp(before, root, (size_t)nroot * sizeof *root);
+    return same || ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+}
