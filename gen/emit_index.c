@@ -111,6 +111,8 @@ typedef enum ein__need {
     EIN__NEED_INTEGER,
     EIN__NEED_RELU,
     EIN__NEED_TENSOR_ROWS,
+    EIN__NEED_WARP_PAIR,
+    EIN__NEED_BLOCK_PAIR,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -134,7 +136,8 @@ typedef struct ein__kgen {
     ein__val arg[EIN__MAX_ARGS];
     ein__kslot slot[EIN__MAX_ITERS];
     int vec, vec_slot;
-    bool whole;  // vectors are stored by their number
+    bool whole;     // vectors are stored by their number
+    int64_t plane;  // how far behind its place the result is stored
     int ninner, nover;
     ein__kinner inner[8];
     struct {

@@ -27,18 +27,20 @@ static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
     return h;
 }
 
+enum { EIN__SEEDED = 9 };  // templates of a kind, at most
+
 // Hashes of the templates that kernels of each kind may be made of, for the keys of their rows in
 // tables of costs.
 EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     static const struct {
         ein__skind2 kind;
-        const char *const *lines[8];
+        const char *const *lines[EIN__SEEDED];
     } of[] = {
         {EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
         {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
         {EIN__K_REDUCE,
          {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp, ein__tmpl_warp,
-          ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny, ein__tmpl_tail}},
+          ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny, ein__tmpl_tail, ein__tmpl_warp_pair}},
         {EIN__K_PLACE,
          {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column, ein__tmpl_place_warp,
           ein__tmpl_tail}},
@@ -54,7 +56,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
-        for (int k = 0; k < 8 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
+        for (int k = 0; k < EIN__SEEDED && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
         ctx->kernel_seed[of[i].kind] = h;
     }
     ctx->kernel_seed[EIN__STITCH_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
@@ -245,4 +247,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
         ein__put_helper(out, ein__is_needed(needs, (ein__need)(EIN__NEED_WARP + r)), ein__tmpl_warp,
                         keys, 3);
     }
+    ein__key pair[] = {{"block", ein__need_text(needs, EIN__NEED_BLOCK_PAIR)}};
+    bool pairs = ein__is_needed(needs, EIN__NEED_WARP_PAIR);
+    ein__put_helper(out, pairs || ein__is_needed(needs, EIN__NEED_BLOCK_PAIR), ein__tmpl_warp_pair,
+                    pair, 1);
 }

@@ -190,6 +190,14 @@ static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
     return g;
 }
 
+// Room for what is known of expressions that were made since there were `had` of them.
+static void ein__kmemo_grow(ein__kgen *g, size_t had) {
+    size_t n = (size_t)arrlen(g->ctx->exprs.rec);
+    g->memo = EIN_REALLOC(g->memo, n * sizeof *g->memo);
+    if (!g->memo) EIN_OUT_OF_MEMORY();
+    memset(g->memo + had, 0, (n - had) * sizeof *g->memo);
+}
+
 static int64_t ein__kcount_slots(const ein__kgen *g, const int *order, int n) {
     int64_t count = 1;
     for (int i = 0; i < n; i++) count *= g->slot[order[i]].n;
@@ -269,7 +277,8 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
     ein__klin l;
     const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
     bool whole = g->whole && g->vec > 1 && ein__kdtype(g, out) == EIN__F32;
-    l.c = l.n = l.uneven = 0;
+    l.n = l.uneven = 0;
+    l.c = g->plane;
     for (int d = 0; d < ein__val_get(g->ctx, out)->shape.rank; d++) {
         const ein__kslot *s = &g->slot[d];
         ein__kterm t = {row->k[d], {s->name, EIN__PRIMARY, s->level}, d == g->vec_slot, 1, s->n};

@@ -513,10 +513,7 @@ static void ein__kprod_rows(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     for (int i = 1; i <= step->nrow; i++)
         g->inner[g->ninner++] = (ein__kinner){step->val[i], {NULL}, false};
     if (step->also.i) r->stored = ein__ex_subst(c, ein__kbody(g, step->also), x->ix, (int)x->nix);
-    size_t n = (size_t)arrlen(c->exprs.rec);
-    g->memo = EIN_REALLOC(g->memo, n * sizeof *g->memo);
-    if (!g->memo) EIN_OUT_OF_MEMORY();
-    memset(g->memo + had, 0, (n - had) * sizeof *g->memo);
+    ein__kmemo_grow(g, had);
 }
 
 // `body` in `to`, where the iterators of `order`, which count `flat` from `from` on, are in range.

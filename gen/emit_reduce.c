@@ -25,13 +25,18 @@ static const char *ein__kcombine(ein__kgen *g, ein__red r, const char *acc, cons
     return ein__namef(c, "if (%s %s %s) %s = %s;\n", value, max ? ">" : "<", acc, acc, value);
 }
 
+// A pair of sums, each combined with its part of `value`, which names a pair.
+static const char *ein__kcombine_pair(ein__kgen *g, const char *value) {
+    return ein__namef(g->ctx, "acc.x += %s.x;\nacc.y += %s.y;\n", value, value);
+}
+
 static const char *ein__kred_name(ein__red r) {
     static const char *const name[] = {"", "sum", "prod", "max", "min"};
     return name[r];
 }
 
 // `acc` combined over the threads of a warp or of a block.
-static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp) {
+static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp, bool pair) {
     static const char *const join[] = {"", "a + b", "a * b", "a > b ? a : b", "a < b ? a : b"};
     ein_ctx *c = g->ctx;
     const char *who = warp ? "warp" : "block", *part = warp ? "" : ", part";
@@ -41,8 +46,9 @@ static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp) {
         return ein__namef(c, "%s_join(acc%s, %s %s; })", who, part, function, join[r]);
     }
     ein__kneed(g, (ein__need)(EIN__NEED_WARP + r));
-    if (!warp) ein__kneed(g, (ein__need)(EIN__NEED_BLOCK + r));
-    return ein__namef(c, "%s_%s(acc%s)", who, ein__kred_name(r), part);
+    if (pair) ein__kneed(g, warp ? EIN__NEED_WARP_PAIR : EIN__NEED_BLOCK_PAIR);
+    else if (!warp) ein__kneed(g, (ein__need)(EIN__NEED_BLOCK + r));
+    return ein__namef(c, "%s_%s(acc%s)", who, pair ? "pair" : ein__kred_name(r), part);
 }
 
 static void ein__kindent(ein__buf *out, const char *text, int by) {
@@ -94,6 +100,8 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, co
 typedef struct ein__kred {
     ein__val acc, out;
     ein__red reduce;
+    bool pair;                 // of sums (pair.c), with ...
+    ein__ex term[2], last[2];  // ... the terms and the result of each
     int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
     int64_t outputs, count;
     ein__kscan scan;
@@ -127,6 +135,41 @@ static void ein__ksort_reduction(ein__kred *r) {
     }
 }
 
+// `body` of the iterators of `s`, the first of which has value `j`.
+static ein__ex ein__kred_half(ein_ctx *ctx, const ein__scope *s, ein__ex body, int j) {
+    ein__ix map[EIN__MAX_ITERS];
+    map[0] = ein__ix_const(ctx, j);
+    for (uint32_t i = 1; i < s->nt + s->ns; i++) map[i] = ein__ix_iter(ctx, i, s->n[i]);
+    return ein__ex_subst(ctx, body, map, (int)(s->nt + s->ns));
+}
+
+// Takes from a reduction to pairs of sums the iterator that says which: every thread has both, for
+// which the epilogue reads them by name. Before anything is counted.
+static void ein__kred_pair(ein__kgen *g, ein__kred *r, const ein__scope *s) {
+    static const char *const sum[] = {"acc.x", "acc.y"};
+    ein_ctx *ctx = g->ctx;
+    size_t had = (size_t)arrlen(ctx->exprs.rec);
+    ein__ix ix[EIN__MAX_RANK];
+    int n = 0;
+    r->pair = !g->naive && ein__kdtype(g, r->out) == EIN__F32 && ein__is_pair(ctx, s);
+    if (!r->pair) return;
+    for (int i = 0; i < r->nt; i++)
+        if (r->t[i]) r->t[n++] = r->t[i];
+    r->nt = n;
+    g->slot[0].gone = true;
+    for (uint32_t k = 1; k < s->nt; k++) ix[k] = ein__ix_iter(ctx, k, s->n[k]);
+    for (int j = 0; j < 2; j++) {
+        ix[0] = ein__ix_const(ctx, j);
+        ein__ex read = ein__ex_read(ctx, r->acc, 0, ix, (int)s->nt);
+        g->over[g->nover].ex = read;
+        g->over[g->nover++].text = (ein__ktext){sum[j], EIN__PRIMARY, 0};
+        r->term[j] = ein__kred_half(ctx, s, s->body, j);
+        bool map = r->out.i != r->acc.i;
+        r->last[j] = map ? ein__kred_half(ctx, s, ein__kbody(g, r->out), j) : read;
+    }
+    ein__kmemo_grow(g, had);
+}
+
 // Scans both definitions, orders and merges the slots; those of a window's axes (or NULL) stay
 // apart.
 static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__strip *w) {
@@ -142,6 +185,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     for (int i = 0; i < 4; i++)
         if (apart[i] >= 0) r.scan.pinned |= 1u << apart[i], r.scan.used |= 1u << apart[i];
     r.nt = ein__korder(g, r.out, r.t);
+    if (!w) ein__kred_pair(g, &r, s);
     for (uint32_t i = 0; i < s->ns; i++) r.s[r.ns++] = (int)(s->nt + i);
     ein__ksort_reduction(&r);
     r.nt = ein__kmerge(g, &r.scan, r.t, r.nt);
@@ -158,6 +202,34 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     return r;
 }
 
+// Fills the parts of a reduction to pairs, whose levels are set: lanes are terms.
+static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r, ein__launch *l) {
+    static const char *const sum[] = {"acc.x", "acc.y"};
+    int vec = g->vec;
+    for (int j = 0; j < 2; j++) ein__kcount(g, r->term[j]);
+    int64_t flops = (g->flops + 2) * r->count;
+    g->flops = 0;
+    for (int i = 0; i < vec; i++)
+        for (int j = 0; j < 2; j++)
+            ein__put(&r->core, ein__kcombine(g, r->reduce, sum[j], ein__kvalue(g, r->term[j], i).s));
+    ein__put(&r->init, "float2 acc = make_float2(0.f, 0.f);\n");
+    g->vec_slot = -1;
+    g->vec = 1;
+    g->post = &r->post;
+    for (int j = 0; j < 2; j++) ein__kcount(g, r->last[j]);
+    ein__ktext value[2];
+    for (int j = 0; j < 2; j++) value[j] = ein__kvalue(g, r->last[j], 0);
+    for (int j = 0; j < 2; j++) {
+        g->plane = j * ein__kstride(g, r->out, 0);
+        ein__kstore(g, &r->store, r->out, &r->scan, &value[j]);
+    }
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+    flops += g->flops;
+    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
+    ein__kbytes(g, &r->scan, r->outputs * r->count, l);
+    g->vec = vec;
+}
+
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
 // over `k` declares them all. Lanes along a reduction slot add to one sum.
 static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels,
@@ -165,6 +237,10 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     static const char *const acc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
                                                  "acc4", "acc5", "acc6", "acc7"};
     for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
+    if (r->pair) {
+        ein__kred_pair_parts(g, r, l);
+        return;
+    }
     ein__ex body = ein__kbody(g, r->acc);
     ein__kcount(g, body);
     int64_t flops = (g->flops + 1) * r->count;
@@ -206,7 +282,7 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
 static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *step, const char *hint,
                                 ein__buf *out, ein__launch *l) {
     if (g->vec > 1) {
-        if (r->outputs / 4 < EIN__SHARED_OUTPUTS ||
+        if (r->pair || r->outputs / 4 < EIN__SHARED_OUTPUTS ||
             !ein__kvector_out(g, r->out, r->t, r->nt, &r->scan))
             return false;
         g->vec_slot = r->t[r->nt - 1];
@@ -313,12 +389,12 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
                           : ein__knumber(g, r->outputs)},
         {"index", r->index.s},
         {"before", g->code[0].s},
-        {"identity", ein__kidentity(g, r->reduce)},
+        {"identity", r->pair ? "make_float2(0.f, 0.f)" : ein__kidentity(g, r->reduce)},
         {"count", ein__knumber(g, r->count / vec)},
         {"terms", terms.s},
         {"after", r->post.s},
         {"store", r->store.s},
-        {"T", ein__knum_type(g)},
+        {"T", r->pair ? "float2" : ein__knum_type(g)},
         {"whole", NULL},
         {"block",
          several ? ein__namef(g->ctx, "%s / %su", ein__kblock_id(g), number) : ein__kblock_id(g)},
@@ -326,12 +402,15 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
          several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
         {"stride", ein__namef(g->ctx, "%du", threads * parts)},
         {"parts", several ? ein__namef(g->ctx, "%su", number) : ""},
-        {"add", ein__kcombine(g, r->reduce, "acc", "other")}};
+        {"add", r->pair ? ein__kcombine_pair(g, "other")
+                        : ein__kcombine(g, r->reduce, "acc", "other")}};
     if (column) {
-        keys[12] = (ein__key){"join", ein__kcombine(g, r->reduce, "acc", "part[j][threadIdx.x]")};
+        const char *other = "part[j][threadIdx.x]";
+        keys[12] = (ein__key){"join", r->pair ? ein__kcombine_pair(g, other)
+                                              : ein__kcombine(g, r->reduce, "acc", other)};
         ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 18, out, l);
     } else {
-        keys[12].text = ein__kwhole(g, r->reduce, warp);
+        keys[12].text = ein__kwhole(g, r->reduce, warp, r->pair);
         if (warp) {
             keys[13] = (ein__key){"warp", ein__kwarp_id(g, warps)};
             keys[14] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};

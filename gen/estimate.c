@@ -378,6 +378,11 @@ static int64_t ein__extent_of(const ein__scope *s, uint32_t slots) {
 
 static int64_t ein__outputs_of(const ein__scope *s) { return ein__extent_of(s, (1u << s->nt) - 1); }
 
+// Results that are added up by threads of their own: of a pair both by the same ones.
+static int64_t ein__results_of(ein_ctx *ctx, const ein__scope *s) {
+    return ein__outputs_of(s) / (ein__is_pair(ctx, s) ? 2 : 1);
+}
+
 static int64_t ein__terms_of(const ein__scope *s) { return ein__extent_of(s, ~0u << s->nt); }
 
 // Different elements that a read touches: the box of its subscripts' ranges, and no more than there
@@ -464,12 +469,13 @@ typedef struct ein__kernel {
     int64_t size;        // bytes of an element of the result
 } ein__kernel;
 
-// How many neighbouring outputs of `s` read neighbouring elements by `e`.
-static int64_t ein__outputs_beside(ein_ctx *ctx, const ein__scope *s, const ein__expr *e) {
+// How many neighbours along iterators `from` to `to` - 1 of `s` read neighbouring elements by `e`.
+static int64_t ein__run_of(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, uint32_t from,
+                           uint32_t to) {
     int64_t run = 1;
     for (bool more = true; more;) {
         more = false;
-        for (uint32_t i = 0; i < s->nt && !more; i++)
+        for (uint32_t i = from; i < to && !more; i++)
             if (s->n[i] > 1 && ein__read_step(ctx, e, i) == run) {
                 run = ein__times(run, s->n[i]);
                 more = true;
@@ -497,17 +503,18 @@ static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
 }
 
 // The iterator of a reduction's terms along which threads run that share one output: along that its
-// largest operand has adjacent, or, with few outputs and none of them adjacent either, that with
+// largest operand has adjacent, with others over which it goes on, or, with few outputs and none of them adjacent either, that with
 // the shortest steps. -1: threads run along outputs, as they do with more than `most` of them.
 static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, int64_t most) {
-    int64_t outputs = ein__outputs_of(s), least = INT64_MAX;
+    int64_t outputs = ein__results_of(ctx, s), least = INT64_MAX;
     bool few = outputs <= EIN__BLOCK_OUTPUTS && ein__terms_of(s) >= EIN__BLOCK_TERMS;
     const ein__expr *e = outputs > most ? NULL : ein__largest_read(ctx, s);
     int along = -1;
     if (!e) return -1;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++)
-        if (s->n[t] >= 32 && ein__read_step(ctx, e, t) == 1) along = (int)t;
-    if (along >= 0 || !few || ein__outputs_beside(ctx, s, e) >= EIN__COLUMN_THREADS) return along;
+        if (s->n[t] > 1 && ein__read_step(ctx, e, t) == 1) along = (int)t;
+    if (along >= 0 && ein__run_of(ctx, s, e, s->nt, s->nt + s->ns) < 32) along = -1;
+    if (along >= 0 || !few || ein__run_of(ctx, s, e, 0, s->nt) >= EIN__COLUMN_THREADS) return along;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++) {
         int64_t step = s->n[t] > 1 ? ein__read_step(ctx, e, t) : 0;
         if (step <= 0 || step >= least) continue;
@@ -543,8 +550,8 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
 
 // Turns that one thread's loop makes: all the terms, or its part of them where there are few
 // outputs, or `terms` of one lie together.
-static int64_t ein__loop_turns(const ein__scope *s, bool terms) {
-    int64_t outputs = ein__outputs_of(s), count = ein__terms_of(s);
+static int64_t ein__loop_turns(ein_ctx *ctx, const ein__scope *s, bool terms) {
+    int64_t outputs = ein__results_of(ctx, s), count = ein__terms_of(s);
     int64_t turns = count;
     if (outputs > EIN__SHARED_OUTPUTS && !terms) return turns;
     turns = ein__least(turns, ein__most(ein__ceil(count, terms ? 32 : EIN__COLUMN_THREADS), 32));
@@ -557,15 +564,15 @@ static int64_t ein__loop_turns(const ein__scope *s, bool terms) {
 // blocks share its terms.
 static int64_t ein__reduce_chain(ein_ctx *ctx, const ein__scope *s, bool terms, int64_t bytes,
                                  int *parts) {
-    int64_t outputs = ein__outputs_of(s), ps;
-    int64_t whole = ein__times(ein__loop_turns(s, terms), EIN__LOOP_TURN_PS);
+    int64_t outputs = ein__results_of(ctx, s), ps;
+    int64_t whole = ein__times(ein__loop_turns(ctx, s, terms), EIN__LOOP_TURN_PS);
     ein__crowd c = {EIN__COLUMN_THREADS, ein__ceil(outputs, EIN__COLUMN_OUTPUTS)};
     if (terms) c = (ein__crowd){EIN__BLOCK_THREADS, outputs};
     *parts = 1;
     if (whole <= EIN__TAIL_PS || outputs > (terms ? EIN__BLOCK_OUTPUTS : EIN__SHARED_OUTPUTS))
         return whole;
     const ein__expr *e = terms ? NULL : ein__largest_read(ctx, s);
-    if (!terms && (!e || ein__outputs_beside(ctx, s, e) < EIN__COLUMN_THREADS)) return whole;
+    if (!terms && (!e || ein__run_of(ctx, s, e, 0, s->nt) < EIN__COLUMN_THREADS)) return whole;
     *parts = ein__share_parts(ein__gpu_of(ctx), &c, ein__terms_of(s), bytes, &ps);
     return *parts > 1 ? ps : whole;
 }

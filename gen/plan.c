@@ -165,15 +165,17 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     const ein__value *v = &ctx->value[step->out.i];
     if (v->weight_only) return;
     ein__kernel k = ein__step_kernel(ctx, step);
-    int64_t outputs = ein__outputs_of(k.s[0]);
+    int64_t outputs = ein__results_of(ctx, k.s[0]);
     (void)ein__kernel_work(ctx, &k, &step->parts);
     if (step->parts < 2) return;
     // Of whole groups: a block's neighbouring outputs may lie beyond the last one.
     int64_t groups = ein__ceil(outputs, EIN__COLUMN_OUTPUTS);
     step->counters = outputs;
     int64_t sums = ein__times(groups, ein__times(EIN__COLUMN_OUTPUTS, step->parts));
-    // A sum, or a value and its place; of integers of 64 bits.
+    // A sum, a pair of sums, or a value and its place; of integers of 64 bits.
+    bool pair = ein__is_pair(ctx, k.s[0]);
     int64_t each = step->kind == EIN__K_PLACE ? 16 : v->dtype > EIN__BF16 ? 8 : 4;
+    if (pair) each *= 2;
     step->workspace = ein__times(sums, each);
 }
 
@@ -504,6 +506,7 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
         ctx->typed = true;
     }
     if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
+    if (ctx->taking && !ein__join_sums(ctx, root, nroot)) return false;
     ein__plan_orders(ctx, root, nroot);
     ein__plan_norms(ctx, root, nroot);
     ctx->typed = false;

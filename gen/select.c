@@ -99,19 +99,22 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
 
 // Expression fusion: M[x] = f(x, V[x]) over V[x] = reduce(y) g(x,y) is f(x, reduce(y) g(x,y)), one
 // step that stores M alone; `*read` receives the read of V. Precondition: M is a map over V's box
-// and reads V once, at its own index; the caller's: nothing else reads V.
+// and reads V once, at its own index, or both sums of a pair; the caller's: nothing else reads V.
 static bool ein__rule_fuse(ein_ctx *ctx, ein__val m, ein__val v, ein__ex *read) {
     const ein__scope *s = ein__scope_of(ctx, m);
     ein__ex *reads = NULL;
     int times = 0;
+    bool pair = true;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE) || !s || s->reduce != EIN__R_NONE) return false;
     ein__ex_reads(ctx, s->body, &reads);
     for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
         if (ein__ex_get(ctx, reads[k])->val != v.i) continue;
         times++;
         *read = reads[k];
+        pair = pair && ein__reads_pair(ctx, ein__ex_get(ctx, reads[k]), s);
     }
     arrfree(reads);
+    if (times && pair) return ctx->value[m.i].dtype == EIN__F32;
     return times == 1 && ein__reads_in_place(ctx, ein__ex_get(ctx, *read), s);
 }
 

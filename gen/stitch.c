@@ -48,7 +48,7 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     if (s->kind != EIN__K_REDUCE) return false;
     const ein__scope *p = ein__scope_of(ctx, s->val[0]);
     k = ein__step_kernel(ctx, s);
-    bool own = ein__outputs_of(p) > EIN__SHARED_OUTPUTS || ein__terms_of(p) < 32;
+    bool own = ein__results_of(ctx, p) > EIN__SHARED_OUTPUTS || ein__terms_of(p) < 32;
     return own && !ein__is_skinny(ctx, &k, &skinny);
 }
 

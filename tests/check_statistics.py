@@ -50,6 +50,26 @@ r = Relu(c)
 y = GlobalAveragePool(r)
 """
 
+# Rows too long for a block each: the sums of a norm take one pass over them.
+GLOBAL = """m = ReduceMean(x; axes=[1,2])
+d = Sub(x, m)
+p = Mul(d, d)
+v = ReduceMean(p; axes=[1,2])
+y[n,c,t] = d[n,c,t] / sqrt(v[n,0,0] + 1e-5)
+"""
+
+GROUP = """c = Conv(x, k; pads=1)
+t = GroupNormalization(c, w, w; num_groups=8)
+r = Relu(t)
+y = Conv(r, k; pads=1)
+"""
+
+# Sums that do not depend on each other.
+BOTH = """a = ReduceL1(x; axes=[1,2])
+b = ReduceSumSquare(x; axes=[1,2])
+y = Add(a, b)
+"""
+
 # Neither is a product, although it sums up products.
 DOT = """s = Sigmoid(x)
 p = Mul(x, s)
@@ -63,6 +83,9 @@ CASES = [
     ("instance", "2,64,28,28", INSTANCE, ["k_row"]),
     ("pooled", "1,64,56,56", POOLED, ["cuDNN.*relu|k_basis|k_product"]),
     ("dot", "8,197,64", DOT, ["k_reduce"]),
+    ("global", "1,512,2000", GLOBAL, ["k_reduce", "k_map"]),
+    ("both", "1,512,2000", BOTH, ["k_reduce", "k_map"]),
+    ("group", "1,64,56,56", GROUP, ["k_basis|k_product|cuDNN.*conv|k_stitch|k_reduce.*both"]),
 ]
 
 
@@ -81,6 +104,8 @@ def main():
             made = steps(path)
             if name == "pooled":  # whatever computes the convolution stores it after ReLU
                 right = len(made) > 1 and made[-2][0] == "r" and re.match(wanted[0], made[-2][1])
+            elif name == "group":
+                right = [n for n, _ in made if "sum" in n and "t." in n] == ["t.sum2.both"]
             else:
                 right = len(made) == len(wanted) and re.match(wanted[0], made[0][1])
             checks.check(name, right, made)

@@ -615,6 +615,7 @@ static void all_cases(ein_ctx *ctx) {
     strips(ctx);
     skinny_products(ctx);
     shares(ctx);
+    pairs(ctx);
     places(ctx);
     halves(ctx);
     same_text(ctx);

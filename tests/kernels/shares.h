@@ -19,6 +19,43 @@ static void one_share(ein_ctx *ctx, int parts, ein__red how, int64_t outputs, in
     forced_parts = 0;
 }
 
+// A sum and the sum of squares in one pass, apart or with a map that makes other two of both.
+static void one_pair(ein_ctx *ctx, int parts, int64_t outputs, int64_t terms, bool along,
+                     ein__dtype type) {
+    const int64_t box[] = {2, outputs, terms};
+    ein__ix j = it(ctx, 0, 2), i = it(ctx, 1, outputs), k = it(ctx, 2, terms);
+    ein__val u = along ? input(ctx, type, 2, DIMS(outputs, terms))
+                       : input(ctx, type, 2, DIMS(terms, outputs));
+    ein__ex x = along ? READ(u, 0, i, k) : READ(u, 0, k, i);
+    ein__ex either = BIN(ADD, ein__ex_when(ctx, j, 1, false, x),
+                         ein__ex_when(ctx, ADDC(j, -1), 1, false, UN(SQUARE, x)));
+    ein__val v = define(ctx, EIN__F32, EIN__R_SUM, 2, 1, box, either);
+    forced_parts = parts;
+    CHECK("pair", EIN__K_REDUCE, v);
+    ein__ix zero = ein__ix_const(ctx, 0), one = ein__ix_const(ctx, 1);
+    ein__ex a = READ(v, 0, zero, i), b = READ(v, 0, one, i);
+    either = BIN(ADD, ein__ex_when(ctx, j, 1, false, BIN(SUB, b, a)),
+                 ein__ex_when(ctx, ADDC(j, -1), 1, false, BIN(MUL, a, NUM(0.5))));
+    ein__val m = define(ctx, EIN__F32, EIN__R_NONE, 2, 0, box, either);
+    layout(ctx, m, "10", 0, 0);
+    CHECK("pair_map", EIN__K_REDUCE, v, m);
+    forced_parts = 0;
+}
+
+// A thread, a warp, a block or a column for a pair, and several blocks of these.
+static void pairs(ein_ctx *ctx) {
+    static const int64_t outputs[] = {1, 5, 33, 600};
+    static const int64_t terms[] = {9, 31, 64, 260, 2052};
+    for (int o = 0; o < COUNT(outputs); o++)
+        for (int t = 0; t < COUNT(terms); t++) {
+            ein__dtype type = (o + t) % 3 == 1 ? EIN__F16 : EIN__F32;
+            one_pair(ctx, 0, outputs[o], terms[t], t % 2, type);
+            one_pair(ctx, terms[t] > 64 && outputs[o] < 65 ? 3 : 0, outputs[o], terms[t], o % 2,
+                     type);
+        }
+    one_pair(ctx, 0, EIN__SHARED_OUTPUTS + 4, 33, false, EIN__F32);
+}
+
 static void shares(ein_ctx *ctx) {
     static const int64_t outputs[] = {1, 3, 8, 31, 32, 33, 65};
     static const int64_t terms[] = {32, 33, 257, 1024, 2049, 4100};
