@@ -211,7 +211,8 @@ static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r, ein__launch *l) {
     g->flops = 0;
     for (int i = 0; i < vec; i++)
         for (int j = 0; j < 2; j++)
-            ein__put(&r->core, ein__kcombine(g, r->reduce, sum[j], ein__kvalue(g, r->term[j], i).s));
+            ein__put(&r->core,
+                     ein__kcombine(g, r->reduce, sum[j], ein__kvalue(g, r->term[j], i).s));
     ein__put(&r->init, "float2 acc = make_float2(0.f, 0.f);\n");
     g->vec_slot = -1;
     g->vec = 1;
@@ -402,8 +403,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
          several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
         {"stride", ein__namef(g->ctx, "%du", threads * parts)},
         {"parts", several ? ein__namef(g->ctx, "%su", number) : ""},
-        {"add", r->pair ? ein__kcombine_pair(g, "other")
-                        : ein__kcombine(g, r->reduce, "acc", "other")}};
+        {"add",
+         r->pair ? ein__kcombine_pair(g, "other") : ein__kcombine(g, r->reduce, "acc", "other")}};
     if (column) {
         const char *other = "part[j][threadIdx.x]";
         keys[12] = (ein__key){"join", r->pair ? ein__kcombine_pair(g, other)

@@ -503,8 +503,9 @@ static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
 }
 
 // The iterator of a reduction's terms along which threads run that share one output: along that its
-// largest operand has adjacent, with others over which it goes on, or, with few outputs and none of them adjacent either, that with
-// the shortest steps. -1: threads run along outputs, as they do with more than `most` of them.
+// largest operand has adjacent, with others over which it goes on, or, with few outputs and none of
+// them adjacent either, that with the shortest steps. -1: threads run along outputs, as they do
+// with more than `most` of them.
 static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, int64_t most) {
     int64_t outputs = ein__results_of(ctx, s), least = INT64_MAX;
     bool few = outputs <= EIN__BLOCK_OUTPUTS && ein__terms_of(s) >= EIN__BLOCK_TERMS;

@@ -126,7 +126,7 @@ static void ein__tighten_bounds(ein_ctx *ctx, const ein__index *f, int64_t *lo, 
     if (h < *hi) *hi = h;
 }
 
-enum { EIN__COUNTED_EXTENT = 256 };  // of an iterator whose values are gone through for bounds
+enum { EIN__COUNTED_EXTENT = 1024 };  // of an iterator whose values are gone through for bounds
 
 // The one iterator that form `f` depends on; false: there are several, or the data decide, or it is
 // no short one.

@@ -29,9 +29,9 @@ typedef struct ein__summer {
     ein_ctx *ctx;
     const ein__scope *s;  // of the second sum
     ein__val first;
-    ein__ex x, origin, one;    // the first sum's terms, x[i,o], the sum of u,
-    ein__ex total;             // the first sum in terms of these
-    bool dependent, failed;    // whether the first sum was read; elsewhere than at its own row
+    ein__ex x, origin, one;  // the first sum's terms, x[i,o], the sum of u,
+    ein__ex total;           // the first sum in terms of these
+    bool dependent, failed;  // whether the first sum was read; elsewhere than at its own row
 } ein__summer;
 
 static ein__ex ein__quadratic_plus(ein_ctx *ctx, ein__ex a, ein__ex b) {

@@ -330,4 +330,8 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $join v += other
 #endif
 
+#ifdef LINT_warp_pair
+static __device__ float warp_sum(float v) { return v; }
+#endif
+
 #endif  // EIN_LINT_PRELUDE_CUH
