@@ -30,7 +30,8 @@ enum {
     OX_SYM_LIMIT = 64,        // elements up to which symbolic sizes are followed
     OX_MIN_OPSET = 1,
     OX_MAX_OPSET = 26,  // newest read without a note
-    OX_MAX_CALLS = 32   // nesting of model-local functions
+    OX_MAX_CALLS = 32,  // nesting of model-local functions
+    OX_MAX_ARGS = 64    // operands and results of one statement
 };
 
 // A tensor known at import time. `splat`: one element stands for all. `sym[i]`, where there is one,
@@ -315,7 +316,32 @@ const ox_const *ox_cast(ox *o, const ox_const *c, cli_dtype to);
 // Starts, ends, axes and steps of a Slice; the last two may be empty.
 void ox_slice_lists(ox *o, ox_node *n, ox_list lists[4]);
 
-// ---- cli_onnx_ops.c, cli_onnx_nn.c, cli_onnx_pick.c ----
+// ---- cli_onnx_build.c: statements that an operator is written out with ----
+const char *ox_base(ox *o, ox_node *n);  // name of the first output that is used
+ox_value *ox_unary(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *x);
+ox_value *ox_binary(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *a,
+                    ox_value *b);
+ox_value *ox_truth(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *a,
+                   ox_value *b);  // as ox_binary; the result is bool
+ox_value *ox_where(ox *o, ox_node *n, const char *suffix, ox_value *p, ox_value *a, ox_value *b);
+ox_value *ox_with_list(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *x,
+                       const char *attr, ox_list list);
+ox_value *ox_with_int(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *x,
+                      const char *attr, int64_t value);  // a list of one
+ox_value *ox_slice_of(ox *o, ox_node *n, const char *suffix, ox_value *x, int64_t axis,
+                      int64_t start, int64_t end_at);
+ox_value *ox_clip_to(ox *o, ox_node *n, const char *suffix, ox_value *x, double low, double high);
+ox_value *ox_cast_to(ox *o, ox_node *n, const char *suffix, ox_value *x, cli_dtype to);
+ox_value *ox_number(ox *o, ox_node *n, const char *suffix, cli_dtype dtype, double value);
+ox_value *ox_concat(ox *o, ox_node *n, const char *suffix, ox_value **parts, int count,
+                    int64_t axis);  // overwrites `parts`
+void ox_split_into(ox *o, ox_node *n, const char *suffix, ox_value *x, int64_t axis, int64_t size,
+                   int count, ox_value **parts);
+void ox_bind_as(ox *o, ox_node *n, int output, const char *op, ox_value *x, const char *attr,
+                ox_list list);        // `attr` may be NULL
+bool ox_is_zero(ox *o, ox_value *v);  // known to be 0 everywhere
+
+// ---- cli_onnx_ops.c, cli_onnx_nn.c, cli_onnx_pick.c, cli_onnx_rnn.c ----
 typedef struct {
     const char *op;
     int min_in, max_in;  // max_in -1: any number
@@ -326,5 +352,6 @@ const ox_row *ox_row_of(const char *op);
 const char *ox_nearest(const char *op);  // NULL when nothing is near
 extern const ox_row ox_nn_rows[];        // ends with a NULL op, as does
 extern const ox_row ox_pick_rows[];
+extern const ox_row ox_rnn_rows[];
 
 #endif  // CLI_ONNX_H

@@ -4,7 +4,7 @@
 #include <math.h>
 
 // Limits of the language.
-enum { MAX_NAME = 1000, MAX_ARGS = 64 };
+enum { MAX_NAME = 1000 };
 
 #define COMMA "," OX_BREAK
 
@@ -299,9 +299,9 @@ static int type_row(const char *op) {
 }
 
 static void check_statement(ox *o, const char *op, int outs) {
-    if (arrlen(o->args) > MAX_ARGS || outs > MAX_ARGS) {
+    if (arrlen(o->args) > OX_MAX_ARGS || outs > OX_MAX_ARGS) {
         ox_unsupported(o, NULL, "operator '%s' with more than %d inputs or outputs", op ? op : "=",
-                       MAX_ARGS);
+                       OX_MAX_ARGS);
     }
     const ox_value *v = arrlen(o->args) ? o->args[0] : NULL;
     int row = type_row(op);

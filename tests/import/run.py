@@ -16,6 +16,7 @@ import cases
 import compare
 import hostile
 import networks  # noqa: F401 - its cases are among those of `cases`
+import recurrent  # noqa: F401
 
 
 def write_files(folder, files):
