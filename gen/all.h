@@ -40,6 +40,7 @@
 #include "basis.c"
 #include "match.c"
 #include "place.c"
+#include "copies.c"
 #include "fold.c"
 #include "prepare.c"
 #include "cost.c"

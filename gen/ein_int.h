@@ -18,10 +18,11 @@
 #endif
 #define EIN__PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-#define EIN__MAX_RANK 10   // dimensions of a tensor
-#define EIN__MAX_ITERS 16  // traversal and reduction iterators of one scope
-#define EIN__MAX_TERMS 12  // terms of one index form
-#define EIN__MAX_ARGS 64   // operands of one operator
+#define EIN__MAX_RANK 10     // dimensions of a tensor
+#define EIN__MAX_ITERS 16    // traversal and reduction iterators of one scope
+#define EIN__MAX_TERMS 12    // terms of one index form
+#define EIN__MAX_ARGS 64     // operands of one operator
+#define EIN__MAX_PARAMS 256  // pointers that a kernel takes; CUDA has 4096 bytes
 #define EIN__KNOWN_ITERS 256
 #define EIN__MAX_ELEMENTS ((int64_t)1 << 40)
 enum { EIN__BRANCHES = 4 };  // of a recorded graph, at most

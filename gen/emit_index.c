@@ -133,7 +133,7 @@ typedef struct ein__kgen {
     const char *to;                       // that parameter while it is stored; NULL: the result's
     ein__knum num;
     int narg;
-    ein__val arg[EIN__MAX_ARGS];
+    ein__val arg[EIN__MAX_PARAMS];
     ein__kslot slot[EIN__MAX_ITERS];
     int vec, vec_slot;
     bool whole;     // vectors are stored by their number
@@ -722,7 +722,12 @@ static const char *ein__kparam(ein__kgen *g, ein__val v) {
     int i = 0;
     while (i < g->narg && g->arg[i].i != v.i) i++;
     if (i == g->narg) {
-        EIN_ASSERT(g->narg < EIN__MAX_ARGS - 2);
+        // Room for two results; more operands come from several expressions fused alone.
+        if (g->narg >= EIN__MAX_PARAMS - 2) {
+            ein__error(g->ctx, EIN_RESOURCES, (ein__pos){0, 0}, "a kernel of more than %d operands",
+                       EIN__MAX_PARAMS - 2);
+            return ein__name(g->ctx, "p");
+        }
         g->arg[g->narg++] = v;
     }
     return ein__namef(g->ctx, "p%d", i);

@@ -10,7 +10,7 @@ typedef struct ein__launch {
     unsigned grid[3], block[3];
     int smem;  // dynamic shared memory, bytes
     int narg;
-    ein__val arg[EIN__MAX_ARGS];
+    ein__val arg[EIN__MAX_PARAMS];
     int flops_per_out;
     int64_t bytes_read, bytes_written;
     int64_t threads;    // that have work, of a kernel that may be a part of another one

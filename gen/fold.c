@@ -15,6 +15,7 @@ typedef struct ein__pass {
     bool digits;         // ... and those that take a subscript apart as well
     bool keep;           // a contraction that a library computes as it stands keeps its operands
     bool nothing;        // inline nothing
+    bool joins;          // the value being rebuilt lays others side by side
     void *user;          // of the rewrite
 } ein__pass;
 
@@ -97,23 +98,6 @@ EIN__FN int *ein__count_uses(ein_ctx *ctx, const ein__val *order, const ein__val
     }
     for (int i = 0; i < nroot; i++) uses[root[i].i]++;
     return uses;
-}
-
-static const ein__scope *ein__scope_of(ein_ctx *ctx, ein__val v) {
-    const ein__value *p = &ctx->value[v.i];
-    return p->kind == EIN__V_SCOPE ? ein__sc_get(ctx, p->scope) : NULL;
-}
-
-static bool ein__is_map(ein_ctx *ctx, ein__val v) {
-    const ein__scope *s = ein__scope_of(ctx, v);
-    return s && s->reduce == EIN__R_NONE;
-}
-
-// A map whose body is one read.
-static const ein__expr *ein__copy_of(ein_ctx *ctx, ein__val v) {
-    if (!ein__is_map(ctx, v)) return NULL;
-    const ein__expr *e = ein__ex_get(ctx, ein__scope_of(ctx, v)->body);
-    return e->op == EIN__X_READ ? e : NULL;
 }
 
 static bool ein__ex_affine(ein_ctx *ctx, ein__ex ex) {
@@ -268,7 +252,10 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
         return true;
     }
     if (z->reduction) return ein__may_reduce(z, old, p);
+    if (copy && ein__is_pick(ctx, p)) return false;
     if (copy) return z->uses[old.i] == 1 || ein__ex_affine(ctx, s->body);
+    // It is stored for its other readers, and so where `self` would have it.
+    if (z->joins && z->uses[old.i] > 1) return false;
     int64_t mine = ein__elements(&self->shape), its = ein__elements(&value->shape);
     // What finishes a statistic, such as a deviation, may be longer.
     bool statistic = ein__ex_reads_reduction(ctx, s->body);
@@ -325,14 +312,30 @@ static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) 
     return body;
 }
 
+// Distinct values that `ex` reads; each is a parameter of the kernel that computes it.
+static int ein__operand_count(ein_ctx *ctx, ein__ex ex) {
+    ein__ex *reads = NULL;
+    int n = 0;
+    ein__ex_reads(ctx, ex, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        bool first = true;
+        for (ptrdiff_t j = 0; j < i && first; j++)
+            first = ein__ex_get(ctx, reads[j])->val != ein__ex_get(ctx, reads[i])->val;
+        n += first;
+    }
+    arrfree(reads);
+    return n;
+}
+
 // A contraction keeps its operands as they are unless copies seen through still leave a library
-// call.
+// call. What would read more values than a kernel takes keeps its own.
 static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     bool contraction = ein__is_contraction(ctx, s);
     z->self = v;
     z->reduction = s->reduce != EIN__R_NONE;
+    z->joins = ein__joins(ctx, v);
     if (contraction && !(z->keep && ein__is_library_form(ctx, s))) {
         z->copies_only = true;
         ein__ex seen = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
@@ -346,6 +349,10 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     ein__basis b;
     z->nothing = contraction || ein__match_basis(ctx, s, &b);
     ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+    if (!z->nothing && body.i && ein__operand_count(ctx, body) > EIN__MAX_ARGS) {
+        z->nothing = true;
+        body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+    }
     z->nothing = false;
     return z->reduction && !contraction && body.i ? ein__no_product(z, s, body) : body;
 }

@@ -80,62 +80,6 @@ static bool ein__is_dense(const ein__shape *s, const ein__layout *l) {
     return ein__same_strides(s, l->stride, want);
 }
 
-// ------------------------------------------------------------------------------------
-// concatenation
-
-typedef struct ein__pieces {
-    int n, axis;
-    const ein__expr *read[EIN__MAX_ARGS];
-    int64_t at[EIN__MAX_ARGS];
-} ein__pieces;
-
-static bool ein__collect_pieces(ein_ctx *ctx, ein__ex ex, ein__pieces *p) {
-    const ein__expr *e = ein__ex_get(ctx, ex);
-    if (e->op == EIN__X_BINARY && e->fn == EIN__ADD)
-        return ein__collect_pieces(ctx, e->kid[0], p) && ein__collect_pieces(ctx, e->kid[1], p);
-    if (e->op != EIN__X_READ || e->bits || p->n >= EIN__MAX_ARGS) return false;
-    p->read[p->n++] = e;
-    return true;
-}
-
-// Whether map `v` lays other values side by side along one dimension, filling it exactly.
-static bool ein__is_concat(ein_ctx *ctx, ein__val v, ein__pieces *p) {
-    const ein__scope *s = ein__scope_of(ctx, v);
-    *p = (ein__pieces){.axis = -1};
-    if (!s || s->reduce != EIN__R_NONE || !ein__collect_pieces(ctx, s->body, p) || p->n < 2)
-        return false;
-    int64_t total = 0;
-    for (int i = 0; i < p->n; i++) {
-        const ein__shape *part = &ctx->value[p->read[i]->val].shape;
-        if (part->rank != (int)s->nt) return false;
-        for (int k = 0; k < part->rank; k++) {
-            if (p->read[i]->ix[k].i == ein__ix_iter(ctx, (uint32_t)k, s->n[k]).i &&
-                part->d[k] == s->n[k])
-                continue;
-            const ein__index *f = ein__ix_get(ctx, p->read[i]->ix[k]);
-            bool shift =
-                f->n == 1 && f->q == 1 && ein__ix_coef(ctx, p->read[i]->ix[k], (uint32_t)k) == 1;
-            if (!shift || (p->axis >= 0 && p->axis != k)) return false;
-            p->axis = k;
-            p->at[i] = -f->c;
-        }
-        if (p->axis < 0) return false;
-        total += part->d[p->axis];
-        if (p->at[i] < 0 || p->at[i] + part->d[p->axis] > s->n[p->axis]) return false;
-        for (int j = 0; j < i; j++) {
-            int64_t other = ctx->value[p->read[j]->val].shape.d[p->axis];
-            if (p->read[j]->val == p->read[i]->val) return false;
-            if (p->at[i] < p->at[j] + other && p->at[j] < p->at[i] + part->d[p->axis]) return false;
-        }
-    }
-    return total == s->n[p->axis];
-}
-
-EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v) {
-    ein__pieces p;
-    return ein__is_concat(ctx, v, &p);
-}
-
 // ------------------------------------------------------------------------------------ placement
 
 // What was decided about a value's place; by default copies take or hand on a place where they can,
@@ -239,6 +183,8 @@ static void ein__place_sources(ein__placer *z, ein__val v) {
     for (int i = 0; i < pc.n; i++) {
         part[i] = l;
         part[i].offset += pc.at[i] * l.stride[pc.axis];
+        for (int k = 0; k < (int)pc.read[i]->nix; k++)
+            part[i].stride[k] = pc.slot[i][k] < 0 ? 0 : l.stride[pc.slot[i][k]];
         if (ctx->value[pc.read[i]->val].dtype != ctx->value[v.i].dtype) return;
         if (!ein__can_store(z, (ein__val){pc.read[i]->val}, &part[i])) return;
     }

@@ -4,7 +4,6 @@
 // cost.
 
 // Whether `v` only lays values side by side, which may cost nothing (layout.c).
-EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v);
 
 // Maps that the loads of a product compute, in no order.
 typedef struct ein__prologue {

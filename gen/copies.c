@@ -1,0 +1,106 @@
+// Maps that compute nothing: copies, and those that lay other values side by side. Where what they
+// copy is stored is mostly theirs to choose, and then they cost nothing.
+
+static const ein__scope *ein__scope_of(ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    return p->kind == EIN__V_SCOPE ? ein__sc_get(ctx, p->scope) : NULL;
+}
+
+static bool ein__is_map(ein_ctx *ctx, ein__val v) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    return s && s->reduce == EIN__R_NONE;
+}
+
+// A map whose body is one read.
+static const ein__expr *ein__copy_of(ein_ctx *ctx, ein__val v) {
+    if (!ein__is_map(ctx, v)) return NULL;
+    const ein__expr *e = ein__ex_get(ctx, ein__scope_of(ctx, v)->body);
+    return e->op == EIN__X_READ ? e : NULL;
+}
+
+// Whether map `p` is one element of what it copies along the outermost dimensions, and a window of
+// it along the others: it lies there as it is, and its readers need no position. Steps of an
+// unrolled recurrence then are launches of one kernel.
+static bool ein__is_pick(ein_ctx *ctx, ein__val p) {
+    const ein__expr *read = ein__copy_of(ctx, p);
+    bool picks = false, rest = false;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        int64_t n = ctx->value[read->val].shape.d[k];
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        if (n == 1) continue;
+        picks |= f->n == 0 && !rest;
+        if (f->n == 0 && rest) return false;
+        if (f->n == 0) continue;
+        rest = true;
+        const ein__atom *a = ein__atom_get(ctx, f->t[0].atom);
+        if (f->n != 1 || f->q != 1 || f->t[0].k != 1 || a->kind != EIN__ITER) return false;
+    }
+    return picks && rest;
+}
+
+// Values that a map lays side by side along dimension `axis`: piece i begins at at[i], and its
+// dimension k is the map's slot[i][k] (-1: one of a single element that the map does not have).
+typedef struct ein__pieces {
+    int n, axis;
+    const ein__expr *read[EIN__MAX_ARGS];
+    int64_t at[EIN__MAX_ARGS], size[EIN__MAX_ARGS];
+    int8_t slot[EIN__MAX_ARGS][EIN__MAX_RANK];
+} ein__pieces;
+
+static bool ein__collect_pieces(ein_ctx *ctx, ein__ex ex, ein__pieces *p) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_BINARY && e->fn == EIN__ADD)
+        return ein__collect_pieces(ctx, e->kid[0], p) && ein__collect_pieces(ctx, e->kid[1], p);
+    if (e->op != EIN__X_READ || e->bits || p->n >= EIN__MAX_ARGS) return false;
+    p->read[p->n++] = e;
+    return true;
+}
+
+// Whether piece i is read at the map's own iterators, moved along `axis` alone.
+static bool ein__is_piece(ein_ctx *ctx, const ein__scope *s, ein__pieces *p, int i) {
+    const ein__shape *part = &ctx->value[p->read[i]->val].shape;
+    uint32_t covered = 0;
+    for (int k = 0; k < part->rank; k++) {
+        const ein__index *f = ein__ix_get(ctx, p->read[i]->ix[k]);
+        p->slot[i][k] = -1;
+        if (f->n == 0 && f->c == 0 && part->d[k] == 1) continue;
+        if (f->n != 1 || f->q != 1 || f->t[0].k != 1) return false;
+        const ein__atom *a = ein__atom_get(ctx, f->t[0].atom);
+        if (a->kind != EIN__ITER || a->slot >= s->nt || (covered >> a->slot & 1)) return false;
+        covered |= 1u << a->slot;
+        p->slot[i][k] = (int8_t)a->slot;
+        if (f->c == 0 && part->d[k] == s->n[a->slot]) continue;
+        if (p->axis >= 0 && p->axis != (int)a->slot) return false;
+        p->axis = (int)a->slot;
+        p->at[i] = -f->c;
+        p->size[i] = part->d[k];
+    }
+    for (uint32_t t = 0; t < s->nt; t++)
+        if (s->n[t] > 1 && !(covered >> t & 1)) return false;
+    return p->axis >= 0 && p->size[i] > 0;
+}
+
+// Whether map `v` lays other values side by side along one dimension, filling it exactly.
+EIN__FN bool ein__is_concat(ein_ctx *ctx, ein__val v, ein__pieces *p) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    memset(p, 0, sizeof *p);
+    p->axis = -1;
+    if (!s || s->reduce != EIN__R_NONE || !ein__collect_pieces(ctx, s->body, p) || p->n < 2)
+        return false;
+    int64_t total = 0;
+    for (int i = 0; i < p->n; i++) {
+        if (!ein__is_piece(ctx, s, p, i)) return false;
+        total += p->size[i];
+        if (p->at[i] < 0 || p->at[i] + p->size[i] > s->n[p->axis]) return false;
+        for (int j = 0; j < i; j++) {
+            if (p->read[j]->val == p->read[i]->val) return false;
+            if (p->at[i] < p->at[j] + p->size[j] && p->at[j] < p->at[i] + p->size[i]) return false;
+        }
+    }
+    return total == s->n[p->axis];
+}
+
+EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v) {
+    ein__pieces p;
+    return ein__is_concat(ctx, v, &p);
+}
