@@ -56,6 +56,7 @@ parts=(
     'merge    -    python3 tests/check_merge.py'
     'norms    -    python3 tests/check_norms.py'
     'places   -    python3 tests/check_places.py'
+    'recurs   -    python3 tests/check_recurrent.py'
     'names    -    python3 tests/check_names.py'
     'search   -    python3 tests/check_search.py'
     'candid   -    python3 tests/check_candidates.py'
