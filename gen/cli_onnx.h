@@ -111,6 +111,7 @@ typedef struct {
 // results, which take the names of the call's outputs.
 typedef struct ox_scope {
     struct ox_scope *parent;
+    struct ox_scope *outer;  // whose values are seen here too: of a graph in a node, not a function
     const char *prefix;
     ox_binding *values;  // sh
     ox_rename *results;  // sh; formal result -> name at the call
@@ -293,6 +294,9 @@ double ox_float(ox *o, ox_node *n, const char *name, double otherwise);
 const char *ox_string(ox *o, ox_node *n, const char *name, const char *otherwise);
 bool ox_ints(ox *o, ox_node *n, const char *name, ox_list *list);
 const ox_attr *ox_find(ox *o, ox_node *n, const char *name);  // marks it as used
+ox_value *ox_look_up(ox_scope *s, const char *name);          // NULL when it is not defined
+// Converts the nodes that `wanted` needs and frees it.
+void ox_walk(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted);
 // An attribute in old opsets, a constant input in new ones. False when absent.
 bool ox_int_input(ox *o, ox_node *n, const char *name, int input, ox_list *list);
 ox_list ox_list_of(ox *o, ox_node *n, const char *name, const ox_const *c);
@@ -353,5 +357,7 @@ const char *ox_nearest(const char *op);  // NULL when nothing is near
 extern const ox_row ox_nn_rows[];        // ends with a NULL op, as does
 extern const ox_row ox_pick_rows[];
 extern const ox_row ox_rnn_rows[];
+extern const ox_row ox_flow_rows[];
+bool ox_has_graph(const char *op);  // among ox_flow_rows
 
 #endif  // CLI_ONNX_H

@@ -184,6 +184,17 @@ int64_t ox_axis(ox *o, ox_node *n, int64_t axis, int rank) {
     return axis < 0 ? axis + rank : axis;
 }
 
+// The value of a name, here or in a graph around this one.
+ox_value *ox_look_up(ox_scope *s, const char *name) {
+    for (; s; s = s->outer) {
+        ptrdiff_t at = shgeti(s->values, name);
+        if (at >= 0) {
+            return s->values[at].value;
+        }
+    }
+    return NULL;
+}
+
 static void resolve_inputs(ox *o, ox_node *n) {
     n->n_in = (int)n->p->n_input;
     n->in = ox_alloc(o, n->p->n_input * sizeof *n->in);
@@ -192,13 +203,12 @@ static void resolve_inputs(ox *o, ox_node *n) {
         if (!*name) {
             continue;
         }
-        ptrdiff_t at = shgeti(n->scope->values, name);
-        if (at < 0) {
+        n->in[i] = ox_look_up(n->scope, name);
+        if (!n->in[i]) {
             char shown[120];
             ox_die(o, n, "input \"%s\" is not defined before this node",
                    cli_escape(shown, sizeof shown, name));
         }
-        n->in[i] = n->scope->values[at].value;
     }
 }
 
@@ -320,8 +330,6 @@ static void bind_attributes(ox *o, ox_node *n, ox_function *f, ox_scope *s) {
     s->attrs = attrs;
 }
 
-static void walk(ox *o, ox_scope *s, ox_proto *const *nodes, size_t n, ox_index *wanted);
-
 static void call_function(ox *o, ox_node *n, ox_function *f) {
     if (f->active) {
         ox_die(o, n, "function '%s' calls itself", n->op);
@@ -344,7 +352,7 @@ static void call_function(ox *o, ox_node *n, ox_function *f) {
         shput(wanted, s->results[i].key, 1);
     }
     f->active = true;
-    walk(o, s, f->f->node, f->f->n_node, wanted);
+    ox_walk(o, s, f->f->node, f->f->n_node, wanted);
     f->active = false;
     for (size_t i = 0; i < n->p->n_output; i++) {
         ptrdiff_t at = ox_wants(n, (int)i) ? shgeti(s->values, f->f->output[i]) : 0;
@@ -372,7 +380,7 @@ static void resolve_attributes(ox *o, ox_node *n) {
             }
             a = given->a;
         }
-        if (a->g || a->n_graphs) {
+        if (a->n_graphs || (a->g && !ox_has_graph(n->op))) {
             ox_unsupported(o, n,
                            "unsupported operator '%s' (domain '%s', opset %lld): it has a "
                            "subgraph",
@@ -453,21 +461,38 @@ static void visit(ox *o, ox_node *n) {
     o->node = outer;
 }
 
+// What a node reads, its graphs among it: any name in there may be one from outside.
+static void want_inputs(ox *o, const ox_proto *p, ox_index **wanted) {
+    for (size_t k = 0; k < p->n_input; k++) {
+        shput(*wanted, p->input[k], 1);
+    }
+    for (size_t a = 0; a < p->n_attribute; a++) {
+        const Onnx__GraphProto *g = p->attribute[a]->g;
+        for (size_t i = 0; g && i < g->n_output; i++) {
+            shput(*wanted, g->output[i]->name, 1);
+        }
+        for (size_t i = 0; g && i < g->n_node; i++) {
+            o->scanned++;
+            want_inputs(o, g->node[i], wanted);
+        }
+    }
+}
+
 // Visits the nodes that `wanted` needs (nodes are sorted, so one pass from the end finds them) and
 // frees `wanted`.
-static void walk(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted) {
+void ox_walk(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted) {
     bool *needed = ox_alloc(o, count);
     o->scanned += (int64_t)count;
     if (o->scanned > MAX_SCANNED) {
-        ox_die(o, NULL, "the functions unroll to more than %d nodes", MAX_STEPS);
+        ox_die(o, NULL, "the functions and rounds unroll to more than %d nodes", MAX_STEPS);
     }
     for (size_t i = count; i-- > 0;) {
         for (size_t k = 0; k < nodes[i]->n_output; k++) {
             const char *name = text_of(nodes[i]->output[k]);
             needed[i] = needed[i] || (*name && shgeti(wanted, name) >= 0);
         }
-        for (size_t k = 0; needed[i] && k < nodes[i]->n_input; k++) {
-            shput(wanted, nodes[i]->input[k], 1);
+        if (needed[i]) {
+            want_inputs(o, nodes[i], &wanted);
         }
     }
     shfree(wanted);
@@ -717,7 +742,7 @@ void ox_graph(ox *o, const Onnx__GraphProto *g) {
             shput(wanted, (char *)(uintptr_t)name, 1);
         }
     }
-    walk(o, o->main, g->node, g->n_node, wanted);
+    ox_walk(o, o->main, g->node, g->n_node, wanted);
     o->node = NULL;
     for (ptrdiff_t i = 0; i < shlen(o->wanted); i++) {
         attempt(o, take_output, o->wanted[i].key);

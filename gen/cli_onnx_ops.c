@@ -630,7 +630,7 @@ static const ox_row rows[] = {
     {NULL, 0, 0, NULL},
 };
 
-static const ox_row *const tables[] = {rows, ox_nn_rows, ox_pick_rows, ox_rnn_rows};
+static const ox_row *const tables[] = {rows, ox_nn_rows, ox_pick_rows, ox_rnn_rows, ox_flow_rows};
 
 const ox_row *ox_row_of(const char *op) {
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {

@@ -15,6 +15,7 @@ import numpy as np
 import cases
 import compare
 import hostile
+import flow  # noqa: F401
 import networks  # noqa: F401 - its cases are among those of `cases`
 import recurrent  # noqa: F401
 

@@ -1,0 +1,297 @@
+// cli_onnx_flow.c - If, Loop and Scan: a branch whose condition is known at import time, rounds
+// whose number is. The body's nodes are converted once a round, in a scope of their own that sees
+// the names around it. What is decided at run time is refused: a plan has no branches.
+#include "cli_onnx.h"
+
+enum { MAX_ROUNDS = 1024, MAX_OUTPUTS = 256 };
+
+static const Onnx__GraphProto *take_graph(ox *o, ox_node *n, const char *name) {
+    const ox_attr *a = ox_find(o, n, name);
+    if (!a || !a->a->g) {
+        ox_die(o, n, "operator '%s' without a graph '%s'", n->op, name);
+    }
+    return a->a->g;
+}
+
+static ox_scope *enter(ox *o, ox_node *n, const Onnx__GraphProto *g, const char *label) {
+    ox_scope *s = ox_alloc(o, sizeof *s);
+    if (n->scope->depth == OX_MAX_CALLS) {
+        ox_die(o, n, "functions and graphs are nested deeper than %d", OX_MAX_CALLS);
+    }
+    s->parent = s->outer = n->scope;
+    s->depth = n->scope->depth + 1;
+    s->prefix = ox_format(o, "%s%s/", n->scope->prefix, label);
+    s->imports = n->scope->imports;
+    s->n_imports = n->scope->n_imports;
+    s->attrs = n->scope->attrs;
+    s->n_attrs = n->scope->n_attrs;
+    arrput(o->scopes, s);
+    for (size_t i = 0; i < g->n_initializer; i++) {
+        ox_tensor *t = g->initializer[i];
+        const char *name = t->name ? t->name : "";
+        ox_value *v = ox_new_value(o, ox_fresh(o, s->prefix, name), ox_dtype(t->data_type));
+        v->initializer = t;
+        if (shgeti(s->values, name) >= 0) {
+            ox_die(o, n, "an initializer of '%s' is there twice", n->op);
+        }
+        shput(s->values, (char *)(uintptr_t)name, v);
+    }
+    return s;
+}
+
+static const char *name_of(const Onnx__ValueInfoProto *info) {
+    return info->name ? info->name : "";
+}
+
+static void give(ox *o, ox_node *n, ox_scope *s, const Onnx__GraphProto *g, size_t input,
+                 ox_value *v) {
+    const char *name = name_of(g->input[input]);
+    if (shgeti(s->values, name) >= 0) {
+        ox_die(o, n, "input \"%s\" of a graph is there twice", name);
+    }
+    shput(s->values, (char *)(uintptr_t)name, v);
+}
+
+static void run(ox *o, ox_scope *s, const Onnx__GraphProto *g) {
+    ox_index *wanted = NULL;
+    for (size_t i = 0; i < g->n_output; i++) {
+        shput(wanted, g->output[i]->name, 1);
+    }
+    ox_walk(o, s, g->node, g->n_node, wanted);
+}
+
+static ox_value *result(ox *o, ox_node *n, ox_scope *s, const Onnx__GraphProto *g, size_t output) {
+    ox_value *v = ox_look_up(s, name_of(g->output[output]));
+    if (!v) {
+        ox_die(o, n, "a graph of '%s' does not define its output %zu", n->op, output);
+    }
+    if (v->lost && v->why) {
+        ox_unsupported(o, n, "%s", v->why);
+    }
+    if (v->lost) {
+        ox_lose(o);
+    }
+    return v;
+}
+
+// A scalar that must be known.
+static int64_t known_number(ox *o, ox_node *n, ox_value *v, const char *what) {
+    const ox_const *c = ox_known(o, v);
+    if (!c) {
+        ox_unsupported(o, n, "operator '%s' with a %s computed at run time: a plan has no branches",
+                       n->op, what);
+    }
+    if (c->count != 1) {
+        ox_die(o, n, "operator '%s' with a %s that is no scalar", n->op, what);
+    }
+    return ox_geti(c, 0);
+}
+
+static ox_value *integer(ox *o, ox_node *n, cli_dtype dtype, int64_t value) {
+    ox_const *c = ox_make(o, dtype, 0, NULL);
+    ox_seti(c, 0, value);
+    return ox_constant(o, ox_base(o, n), ".round", c);
+}
+
+static void convert_if(ox *o, ox_node *n) {
+    bool then = known_number(o, n, ox_in(o, n, 0), "condition") != 0;
+    const Onnx__GraphProto *g = take_graph(o, n, then ? "then_branch" : "else_branch");
+    ox_find(o, n, then ? "else_branch" : "then_branch");
+    ox_scope *s = enter(o, n, g, ox_base(o, n));
+    if (g->n_output < (size_t)n->n_out) {
+        ox_die(o, n, "a branch of 'If' has %zu outputs, not %d", g->n_output, n->n_out);
+    }
+    for (int i = 0; i < n->n_out; i++) {
+        if (n->out[i]) {
+            shput(s->results, g->output[i]->name, n->out[i]);
+        }
+    }
+    run(o, s, g);
+    for (int i = 0; i < n->n_out; i++) {
+        if (n->out[i]) {
+            ox_bind(o, n, i, result(o, n, s, g, (size_t)i));
+        }
+    }
+}
+
+// ---- rounds ----
+
+typedef struct {
+    const Onnx__GraphProto *g;
+    int states, stacked;    // outputs that are carried on, and outputs of all rounds as one
+    int count;              // rounds so far
+    ox_value **state;       // by number
+    ox_value ***outs;       // by round, by number of what is stacked
+    const int64_t *axes;    // of what is stacked; NULL: 0
+    const int64_t *turned;  // whether the last round comes first; NULL: no
+} rounds;
+
+static void begin(ox *o, ox_node *n, rounds *r, int64_t states, int64_t stacked) {
+    if (states < 0 || stacked < 0 || states + stacked > MAX_OUTPUTS ||
+        n->n_out > states + stacked) {
+        ox_die(o, n, "operator '%s' whose graph does not fit its inputs and outputs", n->op);
+    }
+    r->states = (int)states;
+    r->stacked = (int)stacked;
+    r->state = ox_alloc(o, (size_t)(states + 1) * sizeof *r->state);
+    r->outs = ox_alloc(o, MAX_ROUNDS * sizeof *r->outs);
+}
+
+// States and outputs of one round; the graph's outputs from `first` on.
+static void take_round(ox *o, ox_node *n, rounds *r, ox_scope *s, size_t first) {
+    ox_value **outs = ox_alloc(o, (size_t)(r->stacked + 1) * sizeof *outs);
+    for (int i = 0; i < r->states; i++) {
+        r->state[i] = result(o, n, s, r->g, first + (size_t)i);
+    }
+    for (int k = 0; k < r->stacked; k++) {
+        outs[k] = result(o, n, s, r->g, first + (size_t)(r->states + k));
+    }
+    r->outs[r->count++] = outs;
+}
+
+static void bind_stacked(ox *o, ox_node *n, const rounds *r, int k) {
+    int output = r->states + k;
+    if (!ox_wants(n, output)) {
+        return;
+    }
+    if (!r->count) {
+        ox_unsupported(o, n, "operator '%s' of no rounds, whose output %d is empty", n->op, output);
+    }
+    ox_value **parts = ox_alloc(o, (size_t)r->count * sizeof(ox_value *));
+    ox_need_shape(o, n, r->outs[0][k]);
+    int64_t axis = r->axes ? ox_axis(o, n, r->axes[k], r->outs[0][k]->rank + 1) : 0;
+    for (int i = 0; i < r->count; i++) {
+        int at = r->turned && r->turned[k] ? r->count - 1 - i : i;
+        parts[at] = ox_with_int(o, n, "Unsqueeze", ".one", r->outs[i][k], "axes", axis);
+    }
+    ox_bind(o, n, output, ox_concat(o, n, ".rounds", parts, r->count, axis));
+}
+
+static void bind_rounds(ox *o, ox_node *n, const rounds *r) {
+    for (int i = 0; i < r->states && i < n->n_out; i++) {
+        ox_bind(o, n, i, r->state[i]);
+    }
+    for (int k = 0; k < r->stacked; k++) {
+        bind_stacked(o, n, r, k);
+    }
+}
+
+static void refuse_rounds(ox *o, ox_node *n, int64_t count) {
+    ox_unsupported(o, n, "operator '%s' of %lld rounds: they are written out, %d at most", n->op,
+                   (long long)count, MAX_ROUNDS);
+}
+
+// Inputs: the number of rounds, whether to begin, the states. The graph's: the round, whether it
+// goes on, the states; its outputs: whether it goes on, the states, what is stacked.
+static void convert_loop(ox *o, ox_node *n) {
+    rounds r = {.g = take_graph(o, n, "body")};
+    ox_value *most = ox_opt(o, n, 0), *first = ox_opt(o, n, 1);
+    int64_t count = most ? known_number(o, n, most, "number of rounds") : INT64_MAX;
+    bool on = !first || known_number(o, n, first, "condition") != 0;
+    begin(o, n, &r, n->n_in - 2, (int64_t)r.g->n_output - 1 - (n->n_in - 2));
+    if (r.g->n_input != (size_t)r.states + 2) {
+        ox_die(o, n, "operator 'Loop' whose graph has not %d inputs", r.states + 2);
+    }
+    if (on && most && count > MAX_ROUNDS) {
+        refuse_rounds(o, n, count);
+    }
+    for (int i = 0; i < r.states; i++) {
+        r.state[i] = ox_in(o, n, i + 2);
+    }
+    while (on && r.count < count) {
+        if (r.count == MAX_ROUNDS) {
+            refuse_rounds(o, n, r.count + 1);
+        }
+        ox_scope *s = enter(o, n, r.g, ox_format(o, "%s.%d", ox_base(o, n), r.count));
+        give(o, n, s, r.g, 0, integer(o, n, CLI_I64, r.count));
+        give(o, n, s, r.g, 1, integer(o, n, CLI_BOOL, 1));
+        for (int i = 0; i < r.states; i++) {
+            give(o, n, s, r.g, (size_t)i + 2, r.state[i]);
+        }
+        run(o, s, r.g);
+        on = known_number(o, n, result(o, n, s, r.g, 0), "condition") != 0;
+        take_round(o, n, &r, s, 1);
+    }
+    bind_rounds(o, n, &r);
+}
+
+// One of a Scan's lists; NULL where it is not given.
+static const int64_t *take_list(ox *o, ox_node *n, const char *name, int count) {
+    ox_list list;
+    if (!ox_ints(o, n, name, &list)) {
+        return NULL;
+    }
+    if (list.n != count) {
+        ox_die(o, n, "attribute '%s' has %d numbers, not %d", name, list.n, count);
+    }
+    return list.v;
+}
+
+// Inputs: the states, then what a round sees one slice of.
+static void convert_scan(ox *o, ox_node *n) {
+    rounds r = {.g = take_graph(o, n, "body")};
+    int64_t seen = ox_int(o, n, "num_scan_inputs", 0), count = 0;
+    if (n->opset < 9) {
+        ox_unsupported(o, n, "Scan of opset %lld, which has an axis of sequences",
+                       (long long)n->opset);
+    }
+    if (seen < 1 || seen > n->n_in || r.g->n_input != (size_t)n->n_in) {
+        ox_die(o, n, "operator 'Scan' without a usable num_scan_inputs or graph");
+    }
+    begin(o, n, &r, n->n_in - seen, (int64_t)r.g->n_output - (n->n_in - seen));
+    const int64_t *axes = take_list(o, n, "scan_input_axes", (int)seen);
+    const int64_t *turned = take_list(o, n, "scan_input_directions", (int)seen);
+    r.axes = take_list(o, n, "scan_output_axes", r.stacked);
+    r.turned = take_list(o, n, "scan_output_directions", r.stacked);
+    int64_t *axis = ox_alloc(o, (size_t)seen * sizeof *axis);
+    for (int i = 0; i < n->n_in; i++) {
+        ox_value *v = ox_in(o, n, i);
+        if (i < r.states) {
+            r.state[i] = v;
+            continue;
+        }
+        int k = i - r.states;
+        ox_need_shape(o, n, v);
+        axis[k] = ox_axis(o, n, axes ? axes[k] : 0, v->rank);
+        if (k && v->dims[axis[k]] != count) {
+            ox_die(o, n, "operator 'Scan' over inputs of different lengths");
+        }
+        count = v->dims[axis[k]];
+    }
+    if (count > MAX_ROUNDS) {
+        refuse_rounds(o, n, count);
+    }
+    while (r.count < count) {
+        ox_scope *s = enter(o, n, r.g, ox_format(o, "%s.%d", ox_base(o, n), r.count));
+        for (int i = 0; i < n->n_in; i++) {
+            int k = i - r.states;
+            if (k < 0) {
+                give(o, n, s, r.g, (size_t)i, r.state[i]);
+                continue;
+            }
+            int64_t at = turned && turned[k] ? count - 1 - r.count : r.count;
+            ox_value *v = ox_slice_of(o, n, ".slice", ox_in(o, n, i), axis[k], at, at + 1);
+            v = ox_with_int(o, n, "Squeeze", ".seen", v, "axes", axis[k]);
+            give(o, n, s, r.g, (size_t)i, v);
+        }
+        run(o, s, r.g);
+        take_round(o, n, &r, s, 0);
+    }
+    bind_rounds(o, n, &r);
+}
+
+const ox_row ox_flow_rows[] = {
+    {"If", 1, 1, convert_if},
+    {"Loop", 2, -1, convert_loop},
+    {"Scan", 1, -1, convert_scan},
+    {NULL, 0, 0, NULL},
+};
+
+bool ox_has_graph(const char *op) {
+    for (const ox_row *row = ox_flow_rows; row->op; row++) {
+        if (!strcmp(row->op, op)) {
+            return true;
+        }
+    }
+    return false;
+}

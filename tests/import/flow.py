@@ -1,0 +1,154 @@
+"""Cases of If, Loop and Scan, which are imported where nothing about them is left to run time."""
+import numpy as np
+from onnx import TensorProto, helper
+
+from cases import F, I64, Case, case, const, ints, model, node, value, weight
+
+BOOL = TensorProto.BOOL
+
+
+def graph(nodes, inputs=(), outputs="r", inits=()):
+    """A body: inputs are (name, type, shape), outputs are names or those."""
+    outs = [helper.make_tensor_value_info(o, F, None) if isinstance(o, str) else
+            helper.make_tensor_value_info(*o) for o in
+            (outputs.split() if isinstance(outputs, str) else outputs)]
+    return helper.make_graph(list(nodes), "body", [helper.make_tensor_value_info(*i)
+                                                   for i in inputs], outs, list(inits))
+
+
+@case
+def if_of_a_shape():
+    """As torch writes Squeeze of an axis that may be 1; both branches read names around them."""
+    nodes = [node("Relu", "x", "a"), node("Shape", "a", "s"), node("Gather", "s one", "n"),
+             node("Equal", "n one", "is"),
+             node("If", "is", "y", then_branch=graph([node("Squeeze", "a one", "r")]),
+                  else_branch=graph([node("Mul", "a w", "r")]))]
+    return Case(model(nodes, {"x": value("x", [2, "W"])}, "y", [ints("one", 1), weight("w", 3)]),
+                args=["--dim", "W=3"], text="y = Mul(a, w)")
+
+
+@case
+def if_of_two_outputs_nested():
+    inner = graph([node("Neg", "a", "r")]), graph([node("Exp", "a", "r")])
+    then = graph([node("Tanh", "x", "a"), node("If", "no", "p", then_branch=inner[0],
+                                               else_branch=inner[1]),
+                  node("Add", "p k", "q")], outputs="p q", inits=[weight("k", 3)])
+    other = graph([node("Identity", "x", "p"), node("Identity", "x", "q")], outputs="p q")
+    return Case(model([node("If", "yes", "y z", then_branch=then, else_branch=other)],
+                      {"x": [2, 3]}, "y z",
+                      [const("yes", True), const("no", False), weight("a.k", 2)]),
+                text=["y = Exp(", "z = Add(y, "])
+
+
+@case
+def if_at_run_time():
+    branch = graph([node("Identity", "x", "r")])
+    return Case(model([node("If", "c", "y", then_branch=branch, else_branch=branch)],
+                      {"x": [2], "c": value("c", [1], BOOL)}), code=4,
+                text="operator 'If' with a condition computed at run time: a plan has no branches")
+
+
+def loop(body, rounds=3, inits=(), outs="y ys", states="x", begin="_", inputs=None):
+    given = [] if rounds is None else [const("n", rounds, np.int64)]
+    return model([node("Loop", f"{'n' if given else '_'} {begin} {states}", outs, body=body)],
+                 inputs or {"x": [2, 4]}, outs, given + list(inits))
+
+
+def body(nodes, outputs="on_out s_out y_out", inits=()):
+    outs = [(o, BOOL if o.startswith("on") else F, [] if o.startswith("on") else None)
+            for o in outputs.split()]
+    return graph(nodes, [("i", I64, []), ("on", BOOL, []), ("s", F, [2, 4])], outs, inits)
+
+
+ON = node("Identity", "on", "on_out")
+
+
+@case
+def loop_of_a_recurrence():
+    step = body([ON, node("MatMul", "s w", "p"), node("Tanh", "p", "s_out"),
+                 node("Mul", "s_out k", "y_out")], inits=[weight("k", 4)])
+    return Case(loop(step, inits=[weight("w", 4, 4)]), text=["ys = Identity(", "MatMul(x, w)"])
+
+
+@case
+def loop_that_counts():
+    """The round's number picks a slice; the condition ends it before the count does."""
+    step = body([node("Less", "i two", "on_out"), node("Gather", "w i", "row"),
+                 node("Add", "s row", "s_out"), node("Identity", "s", "y_out")])
+    return Case(loop(step, rounds=9, inits=[weight("w", 9, 4), const("two", np.int64(2))]),
+                text="y.rounds = Concat(y.one, ")
+
+
+@case
+def loop_without_a_count():
+    step = body([node("Less", "i two", "on_out"), node("Exp", "s", "s_out")], "on_out s_out")
+    return Case(loop(step, rounds=None, outs="y", begin="yes",
+                     inits=[const("two", np.int64(2)), const("yes", True)]))
+
+
+@case
+def loop_of_no_rounds():
+    step = body([ON, node("Exp", "s", "s_out")], "on_out s_out")
+    return Case(loop(step, rounds=0, outs="y"), text="y = Identity(x)")
+
+
+@case
+def loop_with_a_branch():
+    choice = node("If", "first", "s_out",
+                  then_branch=graph([node("Relu", "s", "r")]),
+                  else_branch=graph([node("Sub", "s w", "r")]))
+    step = body([ON, node("Equal", "i zero", "first"), choice], "on_out s_out")
+    return Case(loop(step, outs="y", inits=[const("zero", np.int64(0)), weight("w", 4)]))
+
+
+@case
+def loop_until_a_value():
+    step = body([node("ReduceMax", "s", "m", keepdims=0), node("Less", "m k", "on_out"),
+                 node("Exp", "s", "s_out")], "on_out s_out")
+    return Case(loop(step, outs="y", inits=[const("k", np.float32(3))]), code=4,
+                text="operator 'Loop' with a condition computed at run time")
+
+
+@case
+def loop_too_long():
+    step = body([ON, node("Exp", "s", "s_out")], "on_out s_out")
+    return Case(loop(step, rounds=100000, outs="y"), code=4,
+                text="operator 'Loop' of 100000 rounds: they are written out, 1024 at most")
+
+
+@case
+def loop_without_end():
+    step = body([ON, node("Exp", "s", "s_out")], "on_out s_out")
+    return Case(loop(step, rounds=None, outs="y"), code=4, text="of 1025 rounds")
+
+
+@case
+def loop_with_a_lost_value():
+    step = body([ON, node("Unique", "s", "s_out")], "on_out s_out")
+    return Case(loop(step, outs="y"), code=4, text="unsupported operator 'Unique'")
+
+
+@case
+def scan_both_ways():
+    step = graph([node("Add", "s x0", "t"), node("Mul", "t x1", "s_out"),
+                  node("Neg", "t", "y_out")],
+                 [("s", F, [3]), ("x0", F, [3]), ("x1", F, [3])], "s_out y_out")
+    return Case(model([node("Scan", "h a b", "y ys", body=step, num_scan_inputs=2,
+                            scan_input_axes=[0, 1], scan_input_directions=[0, 1],
+                            scan_output_axes=[1], scan_output_directions=[1])],
+                      {"h": [3], "a": [4, 3], "b": [3, 4]}, "y ys"))
+
+
+@case
+def loop_graph_that_does_not_fit():
+    step = graph([node("Exp", "s", "r")], [("s", F, [2, 4])])
+    return Case(loop(step, outs="y"), code=3, text="whose graph does not fit")
+
+
+@case
+def graphs_deep():
+    inner = graph([node("Relu", "x", "r")])
+    for _ in range(12):
+        inner = graph([node("If", "yes", "r", then_branch=inner, else_branch=inner)])
+    return Case(model([node("If", "yes", "y", then_branch=inner, else_branch=inner)],
+                      {"x": [2]}, "y", [const("yes", True)]), text="y = Relu(x)")
