@@ -293,8 +293,8 @@ int64_t ox_int(ox *o, ox_node *n, const char *name, int64_t otherwise);
 double ox_float(ox *o, ox_node *n, const char *name, double otherwise);
 const char *ox_string(ox *o, ox_node *n, const char *name, const char *otherwise);
 bool ox_ints(ox *o, ox_node *n, const char *name, ox_list *list);
-const ox_attr *ox_find(ox *o, ox_node *n, const char *name);  // marks it as used
-ox_value *ox_look_up(ox_scope *s, const char *name);          // NULL when it is not defined
+const ox_attr *ox_find(ox *o, ox_node *n, const char *name);   // marks it as used
+bool ox_look_up(ox_scope *s, const char *name, ox_value **v);  // false: it is not defined
 // Converts the nodes that `wanted` needs and frees it.
 void ox_walk(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted);
 // An attribute in old opsets, a constant input in new ones. False when absent.
@@ -345,6 +345,20 @@ void ox_bind_as(ox *o, ox_node *n, int output, const char *op, ox_value *x, cons
                 ox_list list);        // `attr` may be NULL
 bool ox_is_zero(ox *o, ox_value *v);  // known to be 0 everywhere
 
+// ---- cli_onnx_image.c ----
+// What a Resize asks for, all axes listed; `scales` where it is not `sized`.
+typedef struct {
+    const char *mode, *coordinates, *nearest;
+    int n;
+    double scales[CLI_MAX_RANK];
+    bool sized;
+    ox_list sizes;
+    double cubic;  // coefficient of cubic weights
+    bool exclude;  // what lies outside has no weight
+} ox_resize;
+
+void ox_resize_cubic(ox *o, ox_node *n, const ox_resize *r);
+
 // ---- cli_onnx_ops.c, cli_onnx_nn.c, cli_onnx_pick.c, cli_onnx_rnn.c ----
 typedef struct {
     const char *op;
@@ -358,6 +372,10 @@ extern const ox_row ox_nn_rows[];        // ends with a NULL op, as does
 extern const ox_row ox_pick_rows[];
 extern const ox_row ox_rnn_rows[];
 extern const ox_row ox_flow_rows[];
-bool ox_has_graph(const char *op);  // among ox_flow_rows
+extern const ox_row ox_quant_rows[];
+extern const ox_row ox_more_rows[];
+extern const ox_row ox_image_rows[];
+const char *ox_reason(const char *op);  // why one is not imported; NULL: no such operator is known
+bool ox_has_graph(const char *op);      // among ox_flow_rows
 
 #endif  // CLI_ONNX_H

@@ -88,7 +88,7 @@ ox_value *ox_cast_to(ox *o, ox_node *n, const char *suffix, ox_value *x, cli_dty
 ox_value *ox_number(ox *o, ox_node *n, const char *suffix, cli_dtype dtype, double value) {
     ox_const *c = ox_make(o, dtype, 0, NULL);
     ox_setf(c, 0, value);
-    c->splat = true;  // written in the text
+    c->splat = value > -1e38 && value < 1e38;  // then it is written in the text
     return ox_constant(o, ox_base(o, n), suffix, c);
 }
 

@@ -61,8 +61,8 @@ static void run(ox *o, ox_scope *s, const Onnx__GraphProto *g) {
 }
 
 static ox_value *result(ox *o, ox_node *n, ox_scope *s, const Onnx__GraphProto *g, size_t output) {
-    ox_value *v = ox_look_up(s, name_of(g->output[output]));
-    if (!v) {
+    ox_value *v = NULL;
+    if (!ox_look_up(s, name_of(g->output[output]), &v) || !v) {
         ox_die(o, n, "a graph of '%s' does not define its output %zu", n->op, output);
     }
     if (v->lost && v->why) {

@@ -376,14 +376,6 @@ static void convert_lrn(ox *o, ox_node *n) {
 
 // ---- resizing ----
 
-typedef struct {
-    const char *mode, *coordinates, *nearest;
-    int n;
-    double scales[CLI_MAX_RANK];
-    bool sized;
-    ox_list sizes;
-} resize;
-
 static void check_word(ox *o, ox_node *n, const char *what, const char *word,
                        const char *const *known) {
     for (; *known; known++) {
@@ -395,7 +387,7 @@ static void check_word(ox *o, ox_node *n, const char *what, const char *word,
     ox_unsupported(o, n, "%s with %s '%s'", n->op, what, cli_escape(shown, sizeof shown, word));
 }
 
-static void take_scales(ox *o, ox_node *n, resize *r, const ox_const *c) {
+static void take_scales(ox *o, ox_node *n, ox_resize *r, const ox_const *c) {
     if (!c) {
         ox_unsupported(o, n, "%s with scales computed at run time", n->op);
     }
@@ -408,7 +400,7 @@ static void take_scales(ox *o, ox_node *n, resize *r, const ox_const *c) {
     }
 }
 
-static void check_scales(ox *o, ox_node *n, const resize *r) {
+static void check_scales(ox *o, ox_node *n, const ox_resize *r) {
     for (int i = 0; i < r->n; i++) {
         if (!(r->scales[i] > 0 && r->scales[i] < OX_MAX_DIM)) {
             ox_die(o, n, "%s with a scale of %g", n->op, r->scales[i]);
@@ -417,7 +409,7 @@ static void check_scales(ox *o, ox_node *n, const resize *r) {
 }
 
 // Opset 18 may name the axes; here all are listed.
-static void spread_over_axes(ox *o, ox_node *n, resize *r) {
+static void spread_over_axes(ox *o, ox_node *n, ox_resize *r) {
     ox_list axes;
     if (!ox_ints(o, n, "axes", &axes)) {
         return;
@@ -448,8 +440,8 @@ static void spread_over_axes(ox *o, ox_node *n, resize *r) {
     r->sizes = (ox_list){r->sized ? x->rank : 0, sizes, sym};
 }
 
-static void put_resize(ox *o, ox_node *n, const resize *r) {
-    static const char *const modes[] = {"nearest", "linear", NULL};
+static void put_resize(ox *o, ox_node *n, const ox_resize *r) {
+    static const char *const modes[] = {"nearest", "linear", "cubic", NULL};
     static const char *const coordinates[] = {"half_pixel", "asymmetric", "align_corners",
                                               "pytorch_half_pixel", NULL};
     static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
@@ -458,6 +450,10 @@ static void put_resize(ox *o, ox_node *n, const resize *r) {
     check_word(o, n, "coordinate_transformation_mode", r->coordinates, coordinates);
     check_word(o, n, "nearest_mode", r->nearest, roundings);
     check_scales(o, n, r);
+    if (!strcmp(r->mode, "cubic")) {
+        ox_resize_cubic(o, n, r);
+        return;
+    }
     ox_begin(o);
     ox_arg(o, ox_in(o, n, 0));
     if (r->sized) {
@@ -474,7 +470,7 @@ static void put_resize(ox *o, ox_node *n, const resize *r) {
 }
 
 static void convert_upsample(ox *o, ox_node *n) {
-    resize r = {ox_string(o, n, "mode", "nearest"), "asymmetric", "floor", .n = 0};
+    ox_resize r = {ox_string(o, n, "mode", "nearest"), "asymmetric", "floor", .cubic = -0.75};
     const ox_attr *a = ox_find(o, n, "scales");
     if (a) {
         r.n = a->a->n_floats > CLI_MAX_RANK ? -1 : (int)a->a->n_floats;
@@ -494,7 +490,7 @@ static void convert_upsample(ox *o, ox_node *n) {
 // Opset 10 did not say how to round; runtimes take the lower pixel when enlarging and the upper one
 // when shrinking.
 static void resize_10(ox *o, ox_node *n) {
-    resize r = {ox_string(o, n, "mode", "nearest"), "asymmetric", "floor", .n = 0};
+    ox_resize r = {ox_string(o, n, "mode", "nearest"), "asymmetric", "floor", .cubic = -0.75};
     bool grows = false, shrinks = false;
     take_scales(o, n, &r, ox_known(o, ox_in(o, n, 1)));
     for (int i = 0; i < r.n; i++) {
@@ -513,11 +509,11 @@ static void convert_resize(ox *o, ox_node *n) {
         resize_10(o, n);
         return;
     }
-    resize r = {ox_string(o, n, "mode", "nearest"),
-                ox_string(o, n, "coordinate_transformation_mode", "half_pixel"),
-                ox_string(o, n, "nearest_mode", "round_prefer_floor"), .n = 0};
+    ox_resize r = {ox_string(o, n, "mode", "nearest"),
+                   ox_string(o, n, "coordinate_transformation_mode", "half_pixel"),
+                   ox_string(o, n, "nearest_mode", "round_prefer_floor"), .n = 0};
     const char *policy = ox_string(o, n, "keep_aspect_ratio_policy", "stretch");
-    ox_find(o, n, "cubic_coeff_a");
+    r.cubic = ox_float(o, n, "cubic_coeff_a", -0.75);
     ox_find(o, n, "extrapolation_value");
     ox_value *scales = ox_opt(o, n, 2), *sizes = ox_opt(o, n, 3);
     const ox_const *c = scales ? ox_known(o, scales) : NULL;
@@ -530,8 +526,9 @@ static void convert_resize(ox *o, ox_node *n) {
         }
         take_scales(o, n, &r, c);
     }
+    r.exclude = ox_int(o, n, "exclude_outside", 0) != 0;
     if (strcmp(policy, "stretch") || ox_int(o, n, "antialias", 0) ||
-        ox_int(o, n, "exclude_outside", 0)) {
+        (r.exclude && strcmp(r.mode, "cubic"))) {
         ox_unsupported(o, n, "Resize with antialias, exclude_outside or a kept aspect ratio");
     }
     if (r.sized && r.sizes.n > CLI_MAX_RANK) {

@@ -184,15 +184,16 @@ int64_t ox_axis(ox *o, ox_node *n, int64_t axis, int rank) {
     return axis < 0 ? axis + rank : axis;
 }
 
-// The value of a name, here or in a graph around this one.
-ox_value *ox_look_up(ox_scope *s, const char *name) {
+// The value of a name, here or in a graph around this one: NULL for an omitted input of a function.
+bool ox_look_up(ox_scope *s, const char *name, ox_value **v) {
     for (; s; s = s->outer) {
         ptrdiff_t at = shgeti(s->values, name);
         if (at >= 0) {
-            return s->values[at].value;
+            *v = s->values[at].value;
+            return true;
         }
     }
-    return NULL;
+    return false;
 }
 
 static void resolve_inputs(ox *o, ox_node *n) {
@@ -203,8 +204,7 @@ static void resolve_inputs(ox *o, ox_node *n) {
         if (!*name) {
             continue;
         }
-        n->in[i] = ox_look_up(n->scope, name);
-        if (!n->in[i]) {
+        if (!ox_look_up(n->scope, name, &n->in[i])) {
             char shown[120];
             ox_die(o, n, "input \"%s\" is not defined before this node",
                    cli_escape(shown, sizeof shown, name));
@@ -391,12 +391,13 @@ static void resolve_attributes(ox *o, ox_node *n) {
 }
 
 static void refuse_operator(ox *o, ox_node *n, const char *reason) {
-    const char *near = reason ? NULL : ox_nearest(n->op);
+    const char *why = is_default_domain(n->domain) ? ox_reason(n->op) : NULL;
+    const char *near = reason || why ? NULL : ox_nearest(n->op);
     char op[80], domain[80];
-    ox_unsupported(o, n, "unsupported operator '%s' (domain '%s', opset %lld)%s%s%s%s",
+    ox_unsupported(o, n, "unsupported operator '%s' (domain '%s', opset %lld)%s%s%s%s%s%s",
                    cli_escape(op, sizeof op, n->op), cli_escape(domain, sizeof domain, n->domain),
-                   (long long)n->opset, reason ? reason : "", near ? "; nearest is '" : "",
-                   near ? near : "", near ? "'" : "");
+                   (long long)n->opset, reason ? reason : "", why ? ": " : "", why ? why : "",
+                   near ? "; nearest is '" : "", near ? near : "", near ? "'" : "");
 }
 
 static void check_attributes(ox *o, ox_node *n) {

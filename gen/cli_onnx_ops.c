@@ -630,7 +630,8 @@ static const ox_row rows[] = {
     {NULL, 0, 0, NULL},
 };
 
-static const ox_row *const tables[] = {rows, ox_nn_rows, ox_pick_rows, ox_rnn_rows, ox_flow_rows};
+static const ox_row *const tables[] = {rows,         ox_nn_rows,    ox_pick_rows, ox_rnn_rows,
+                                       ox_flow_rows, ox_quant_rows, ox_more_rows, ox_image_rows};
 
 const ox_row *ox_row_of(const char *op) {
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {

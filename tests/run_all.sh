@@ -66,6 +66,7 @@ parts=(
     "oracle   -    $python tests/oracle/test_oracle.py"
     "models   -    $python tests/check_models.py"
     "import   -    $python tests/import/run.py build/einnet"
+    "standard -    $python tests/import/standard.py build/einnet"
     'formats  -    sh tests/import/run_formats.sh'
     "nodes    -    $python tests/import/nodes.py build/einnet"
     'header   -    sh tests/frame/test_header.sh'

@@ -1,0 +1,441 @@
+// cli_onnx_more.c - operators that are written out with others: places of the largest, constant
+// places to store at, one-hot vectors, activations.
+#include "cli_onnx.h"
+
+#include <float.h>
+#include <math.h>
+
+enum { MAX_TOP = 64 };
+
+// 0, 1 .. along `axis` of a tensor of `rank` axes, as a constant that broadcasts.
+static ox_value *places(ox *o, ox_node *n, int rank, int64_t axis, int64_t count) {
+    int64_t dims[CLI_MAX_RANK];
+    for (int a = 0; a < rank; a++) {
+        dims[a] = a == axis ? count : 1;
+    }
+    ox_const *c = ox_make(o, CLI_I64, rank, dims);
+    for (int64_t i = 0; i < count; i++) {
+        ox_seti(c, i, i);
+    }
+    return ox_constant(o, ox_base(o, n), ".places", c);
+}
+
+// ---- activations ----
+
+static ox_value *number(ox *o, ox_node *n, const char *suffix, const ox_value *like, double value) {
+    return ox_number(o, n, suffix, like->dtype, value);
+}
+
+static void end_binary(ox *o, ox_node *n, const char *op, ox_value *a, ox_value *b) {
+    ox_begin(o);
+    ox_arg(o, a);
+    ox_arg(o, b);
+    ox_end_node(o, n, op);
+}
+
+// x + bias below -lambd, x - bias above lambd, 0 between.
+static void convert_shrink(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    double bias = ox_float(o, n, "bias", 0), lambd = ox_float(o, n, "lambd", 0.5);
+    ox_value *b = number(o, n, ".bias", x, bias), *zero = number(o, n, ".zero", x, 0);
+    ox_value *low = ox_truth(o, n, "Less", ".low", x, number(o, n, ".least", x, -lambd));
+    ox_value *high = ox_truth(o, n, "Greater", ".high", x, number(o, n, ".most", x, lambd));
+    ox_value *up = ox_where(o, n, ".up", high, ox_binary(o, n, "Sub", ".less", x, b), zero);
+    ox_value *more = ox_binary(o, n, "Add", ".more", x, b);
+    ox_begin(o);
+    ox_arg(o, low);
+    ox_arg(o, more);
+    ox_arg(o, up);
+    ox_end_node(o, n, "Where");
+}
+
+static void convert_swish(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *v = x;
+    double alpha = ox_float(o, n, "alpha", 1);
+    if (alpha != 1) {
+        v = ox_binary(o, n, "Mul", ".scaled", x, number(o, n, ".alpha", x, alpha));
+    }
+    end_binary(o, n, "Mul", x, ox_unary(o, n, "Sigmoid", ".gate", v));
+}
+
+static void convert_tan(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    end_binary(o, n, "Div", ox_unary(o, n, "Sin", ".sin", x), ox_unary(o, n, "Cos", ".cos", x));
+}
+
+// (exp(x) + exp(-x)) / 2
+static void convert_cosh(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *minus = ox_unary(o, n, "Neg", ".minus", x);
+    ox_value *sum = ox_binary(o, n, "Add", ".sum", ox_unary(o, n, "Exp", ".up", x),
+                              ox_unary(o, n, "Exp", ".down", minus));
+    end_binary(o, n, "Mul", sum, number(o, n, ".half", x, 0.5));
+}
+
+// An infinity is beyond the largest finite number.
+static void convert_is_inf(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    bool up = ox_int(o, n, "detect_positive", 1) != 0;
+    bool down = ox_int(o, n, "detect_negative", 1) != 0;
+    double most = x->dtype == CLI_F16    ? 65504
+                  : x->dtype == CLI_BF16 ? 3.3895314e38
+                                         : (double)FLT_MAX;
+    if (!up && !down) {
+        ox_unsupported(o, n, "IsInf that detects nothing");
+    }
+    ox_value *v = up && down ? ox_unary(o, n, "Abs", ".size", x) : x;
+    ox_begin(o);
+    ox_arg(o, v);
+    ox_arg(o, number(o, n, ".most", x, up ? most : -most));
+    ox_end_node(o, n, up ? "Greater" : "Less");
+}
+
+static void convert_hardmax(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    int64_t axis = ox_int(o, n, "axis", n->opset < 13 ? 1 : -1);
+    ox_need_shape(o, n, x);
+    axis = ox_axis(o, n, axis, x->rank);
+    if (n->opset < 13 && axis != x->rank - 1) {
+        ox_unsupported(o, n, "Hardmax of opset %lld over several axes", (long long)n->opset);
+    }
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_int(o, "axis", axis);
+    ox_set_int(o, "keepdims", 1);
+    ox_set_int(o, "select_last_index", 0);
+    ox_value *at = ox_end(o, "ArgMax", ox_fresh(o, ox_base(o, n), ".place"), CLI_I64);
+    ox_value *is = ox_truth(o, n, "Equal", ".is", places(o, n, x->rank, axis, x->dims[axis]), at);
+    ox_begin(o);
+    ox_arg(o, is);
+    ox_set_word(o, "to", cli_dtype_name(x->dtype));
+    ox_bind(o, n, 0, ox_end(o, "Cast", n->out[0], x->dtype));
+}
+
+// ---- TopK ----
+
+static ox_value *reduced(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *x,
+                         int64_t axis) {
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_list(o, "axes", (ox_list){1, &axis, NULL});
+    ox_set_int(o, "keepdims", 1);
+    return ox_end(o, op, ox_fresh(o, ox_base(o, n), suffix), x->dtype);
+}
+
+// A number that none that is looked for goes beyond.
+static ox_value *beyond(ox *o, ox_node *n, const ox_value *x, bool largest) {
+    ox_const *c = ox_make(o, x->dtype, 0, NULL);
+    if (ox_is_float(x->dtype)) {
+        ox_setf(c, 0, largest ? -HUGE_VAL : HUGE_VAL);
+    } else {
+        int64_t most = x->dtype == CLI_I64 ? INT64_MAX : x->dtype == CLI_I32 ? INT32_MAX : INT8_MAX;
+        ox_seti(c, 0, largest ? -most - 1 : most);
+    }
+    return ox_constant(o, ox_base(o, n), ".beyond", c);
+}
+
+// Round by round: the extremum among what comes behind the one before, by value and then by place,
+// and the first place that has it.
+static void convert_top_k(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    bool largest = ox_int(o, n, "largest", 1) != 0;
+    ox_int(o, n, "sorted", 1);  // any order is right where none is asked for
+    ox_need_shape(o, n, x);
+    int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", -1), x->rank), size = x->dims[axis];
+    ox_list k = {0};
+    if (n->opset < 10) {
+        int64_t *one = ox_alloc(o, sizeof *one);
+        *one = ox_int(o, n, "k", 0);
+        k = (ox_list){1, one, NULL};
+    } else if (!ox_int_input(o, n, "K", 1, &k) || k.n != 1) {
+        ox_die(o, n, "TopK without a usable K");
+    }
+    if (k.v[0] < 1 || k.v[0] > size) {
+        ox_die(o, n, "TopK of %lld from an axis of size %lld", (long long)k.v[0], (long long)size);
+    }
+    if (k.v[0] > MAX_TOP) {
+        ox_unsupported(o, n,
+                       "TopK of %lld: one is found after the other, %d at most; what comes "
+                       "behind it is the caller's",
+                       (long long)k.v[0], MAX_TOP);
+    }
+    const char *less = largest ? "Less" : "Greater", *pick = largest ? "ReduceMax" : "ReduceMin";
+    ox_value *at = places(o, n, x->rank, axis, size), *rest = x, *all[2][MAX_TOP];
+    ox_value *none = ox_number(o, n, ".none", CLI_I64, (double)size), *low = NULL;
+    for (int i = 0; i < (int)k.v[0]; i++) {
+        ox_value *after = NULL;
+        if (i) {
+            ox_value *v = all[0][i - 1], *p = all[1][i - 1];
+            ox_value *same = ox_truth(o, n, "Equal", ".same", x, v);
+            ox_value *right = ox_truth(o, n, "Greater", ".right", at, p);
+            after = ox_truth(o, n, "Or", ".after", ox_truth(o, n, less, ".beyond", x, v),
+                             ox_truth(o, n, "And", ".tie", same, right));
+            low = low ? low : beyond(o, n, x, largest);
+            rest = ox_where(o, n, ".rest", after, x, low);
+        }
+        all[0][i] = reduced(o, n, pick, ".value", rest, axis);
+        ox_value *is = ox_truth(o, n, "Equal", ".is", x, all[0][i]);
+        is = after ? ox_truth(o, n, "And", ".found", is, after) : is;
+        all[1][i] = reduced(o, n, "ReduceMin", ".place", ox_where(o, n, ".at", is, at, none), axis);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (ox_wants(n, i)) {
+            ox_bind(o, n, i, ox_concat(o, n, i ? ".places" : ".values", all[i], (int)k.v[0], axis));
+        }
+    }
+}
+
+// ---- OneHot ----
+
+static void convert_one_hot(ox *o, ox_node *n) {
+    ox_value *at = ox_in(o, n, 0), *both = ox_in(o, n, 2);
+    const ox_const *depth = ox_known(o, ox_in(o, n, 1)), *values = ox_known(o, both);
+    if (!depth || depth->count != 1 || !values || values->count != 2) {
+        ox_unsupported(o, n, "OneHot with a depth or values that are not known");
+    }
+    ox_need_shape(o, n, at);
+    int64_t size = ox_geti(depth, 0);
+    int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", -1), at->rank + 1);
+    if (size < 1 || size > OX_FOLD_LIMIT || at->rank + 1 > CLI_MAX_RANK) {
+        ox_die(o, n, "OneHot with a depth of %lld", (long long)size);
+    }
+    at = ox_with_int(o, n, "Unsqueeze", ".column", ox_cast_to(o, n, ".whole", at, CLI_I64), "axes",
+                     axis);
+    ox_value *count = ox_number(o, n, ".depth", CLI_I64, (double)size);
+    ox_value *negative =
+        ox_truth(o, n, "Less", ".negative", at, ox_number(o, n, ".zero", CLI_I64, 0));
+    at = ox_where(o, n, ".counted", negative, ox_binary(o, n, "Add", ".from_end", at, count), at);
+    ox_value *number[2];
+    for (int i = 0; i < 2; i++) {
+        ox_const *c = ox_make(o, values->dtype, 0, NULL);
+        ox_setf(c, 0, ox_getf(values, i));
+        number[i] = ox_constant(o, ox_base(o, n), i ? ".on" : ".off", c);
+    }
+    int rank = ox_shape(o, at) ? at->rank : 0;
+    ox_value *is = ox_truth(o, n, "Equal", ".is", places(o, n, rank, axis, size), at);
+    ox_begin(o);
+    ox_arg(o, is);
+    ox_arg(o, number[1]);
+    ox_arg(o, number[0]);
+    ox_end_node(o, n, "Where");
+}
+
+// ---- positions that name several axes ----
+
+// x with its first `k` axes as one: [P,..].
+static ox_value *joined(ox *o, ox_node *n, const char *suffix, ox_value *x, int k) {
+    int64_t dims[CLI_MAX_RANK], first = 1;
+    ox_need_shape(o, n, x);
+    for (int a = 0; a < k; a++) {
+        first *= x->dims[a];
+    }
+    dims[0] = first;
+    for (int a = k; a < x->rank; a++) {
+        dims[a - k + 1] = x->dims[a];
+    }
+    return ox_with_list(o, n, "Reshape", suffix, x, "shape",
+                        (ox_list){x->rank - k + 1, dims, NULL});
+}
+
+// The places that rows of k numbers name, counted over the first k axes together.
+static ox_value *row_places(ox *o, ox_node *n, ox_value *at, const ox_value *x, int k) {
+    int64_t size = k, step = 1;
+    ox_const *steps = ox_make(o, CLI_I64, 1, &size);
+    for (int a = k - 1; a >= 0; a--) {
+        ox_seti(steps, a, step);
+        step *= x->dims[a];
+    }
+    at = ox_cast_to(o, n, ".whole", at, CLI_I64);
+    at = ox_binary(o, n, "Mul", ".steps", at, ox_constant(o, ox_base(o, n), ".strides", steps));
+    int64_t last = -1;
+    ox_begin(o);
+    ox_arg(o, at);
+    ox_set_list(o, "axes", (ox_list){1, &last, NULL});
+    ox_set_int(o, "keepdims", 0);
+    return ox_end(o, "ReduceSum", ox_fresh(o, ox_base(o, n), ".places"), CLI_I64);
+}
+
+// Known rows of k numbers as places, those from the end counted from 0.
+static ox_const *known_places(ox *o, ox_node *n, const ox_const *c, const ox_value *x, int k) {
+    int rank = c->rank - 1;
+    ox_const *r = ox_make(o, CLI_I64, rank, c->dims);
+    for (int64_t i = 0; i < r->count; i++) {
+        int64_t place = 0;
+        for (int a = 0; a < k; a++) {
+            int64_t p = ox_geti(c, i * k + a);
+            if (p < -x->dims[a] || p >= x->dims[a]) {
+                ox_die(o, n, "%s index outside an axis of size %lld", n->op, (long long)x->dims[a]);
+            }
+            place = place * x->dims[a] + (p < 0 ? p + x->dims[a] : p);
+        }
+        ox_seti(r, i, place);
+    }
+    return r;
+}
+
+static int row_length(ox *o, ox_node *n, ox_value *x, ox_value *at) {
+    ox_need_shape(o, n, x);
+    ox_need_shape(o, n, at);
+    int64_t k = at->rank ? at->dims[at->rank - 1] : 0;
+    if (k < 1 || k > x->rank || at->dtype == CLI_F32) {
+        ox_die(o, n, "operator '%s' with positions that do not fit", n->op);
+    }
+    return (int)k;
+}
+
+static void convert_gather_nd(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1);
+    int k = row_length(o, n, x, at);
+    if (ox_int(o, n, "batch_dims", 0)) {
+        ox_unsupported(o, n, "GatherND with batch_dims");
+    }
+    const ox_const *c = ox_known(o, at);
+    if (c && c->count <= OX_FOLD_LIMIT) {
+        at = ox_constant(o, ox_base(o, n), ".places", known_places(o, n, c, x, k));
+    } else {
+        at = row_places(o, n, at, x, k);
+    }
+    x = joined(o, n, ".rows", x, k);
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_arg(o, at);
+    ox_set_int(o, "axis", 0);
+    ox_end_node(o, n, "Gather");
+}
+
+// What place `p` of the result takes: an update's number, or -1. Later updates win, as they do in
+// every runtime.
+static int64_t *sources(ox *o, ox_node *n, const ox_const *to, int64_t size, bool twice) {
+    int64_t *from = ox_alloc(o, (size_t)size * sizeof *from);
+    for (int64_t p = 0; p < size; p++) {
+        from[p] = -1;
+    }
+    for (int64_t i = 0; i < to->count; i++) {
+        int64_t p = ox_geti(to, i);
+        if (from[p] >= 0 && !twice) {
+            ox_unsupported(o, n, "operator '%s' that combines several updates of one place", n->op);
+        }
+        from[p] = i;
+    }
+    return from;
+}
+
+// Rows x [P,..] with rows u [M,..] where `to` says, then in the shape of `like`.
+static void scatter_rows(ox *o, ox_node *n, ox_value *x, ox_value *u, const ox_const *to,
+                         const ox_value *like) {
+    static const struct {
+        const char *name, *op;
+    } ways[] = {{"none", NULL}, {"add", "Add"}, {"mul", "Mul"}, {"max", "Max"}, {"min", "Min"}};
+    const char *way = ox_string(o, n, "reduction", "none");
+    size_t w = 0;
+    while (w < sizeof ways / sizeof *ways && strcmp(ways[w].name, way)) {
+        w++;
+    }
+    if (w == sizeof ways / sizeof *ways) {
+        ox_die(o, n, "operator '%s' with an unknown reduction", n->op);
+    }
+    ox_need_shape(o, n, x);
+    int64_t size = x->dims[0], dims[CLI_MAX_RANK], *from = sources(o, n, to, size, w == 0);
+    for (int a = 0; a < x->rank; a++) {
+        dims[a] = a ? 1 : size;
+    }
+    ox_const *at = ox_make(o, CLI_I64, 1, &size), *is = ox_make(o, CLI_BOOL, x->rank, dims);
+    for (int64_t p = 0; p < size; p++) {
+        ox_seti(at, p, from[p] < 0 ? 0 : from[p]);
+        ox_seti(is, p, from[p] >= 0);
+    }
+    ox_begin(o);
+    ox_arg(o, u);
+    ox_arg(o, ox_constant(o, ox_base(o, n), ".sources", at));
+    ox_set_int(o, "axis", 0);
+    ox_value *taken = ox_end(o, "Gather", ox_fresh(o, ox_base(o, n), ".taken"), u->dtype);
+    if (w) {
+        taken = ox_binary(o, n, ways[w].op, ".combined", x, taken);
+    }
+    ox_value *mask = ox_constant(o, ox_base(o, n), ".stored", is);
+    ox_value *all = ox_where(o, n, ".rows", mask, taken, x);
+    ox_begin(o);
+    ox_arg(o, all);
+    ox_set_list(o, "shape", (ox_list){like->rank, like->dims, NULL});
+    ox_end_node(o, n, "Reshape");
+}
+
+static const ox_const *need_known(ox *o, ox_node *n, ox_value *at) {
+    const ox_const *c = ox_known(o, at);
+    if (!c) {
+        ox_unsupported(o, n,
+                       "operator '%s' with positions computed at run time: two of them may be "
+                       "one",
+                       n->op);
+    }
+    if (c->count > OX_FOLD_LIMIT) {
+        ox_unsupported(o, n, "operator '%s' with %lld positions", n->op, (long long)c->count);
+    }
+    return c;
+}
+
+static void convert_scatter_nd(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1), *u = ox_in(o, n, 2);
+    const ox_const *c = need_known(o, n, at);
+    int k = row_length(o, n, x, at);
+    const ox_const *to = known_places(o, n, c, x, k);
+    ox_need_shape(o, n, u);
+    bool fits = u->rank == at->rank - 1 + x->rank - k;
+    for (int a = 0; fits && a < u->rank; a++) {
+        fits = u->dims[a] == (a < at->rank - 1 ? at->dims[a] : x->dims[a - at->rank + 1 + k]);
+    }
+    if (!fits) {
+        ox_die(o, n, "ScatterND with updates whose shape does not fit");
+    }
+    int rows = at->rank - 1;
+    scatter_rows(o, n, joined(o, n, ".data", x, k), joined(o, n, ".updates", u, rows), to, x);
+}
+
+static void convert_scatter_elements(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1), *u = ox_in(o, n, 2);
+    const ox_const *c = need_known(o, n, at);
+    ox_need_shape(o, n, x);
+    ox_need_shape(o, n, u);
+    int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", 0), x->rank), size = 1;
+    bool fits = c->rank == x->rank && u->rank == x->rank;
+    for (int a = 0; fits && a < x->rank; a++) {
+        size *= x->dims[a];
+        fits = u->dims[a] == c->dims[a] && (a == axis || c->dims[a] <= x->dims[a]) &&
+               size <= OX_FOLD_LIMIT;
+    }
+    if (!fits) {
+        ox_unsupported(o, n, "operator '%s' whose shapes do not fit or are too large", n->op);
+    }
+    ox_const *to = ox_make(o, CLI_I64, 1, &c->count);
+    for (int64_t i = 0; i < c->count; i++) {
+        int64_t rest = i, place = 0, step = 1;
+        for (int a = x->rank - 1; a >= 0; a--) {
+            int64_t p = rest % c->dims[a];
+            rest /= c->dims[a];
+            p = a == axis ? ox_geti(c, i) : p;
+            if (p < -x->dims[a] || p >= x->dims[a]) {
+                ox_die(o, n, "%s index outside an axis of size %lld", n->op, (long long)x->dims[a]);
+            }
+            place += (p < 0 ? p + x->dims[a] : p) * step;
+            step *= x->dims[a];
+        }
+        ox_seti(to, i, place);
+    }
+    scatter_rows(o, n, joined(o, n, ".data", x, x->rank), joined(o, n, ".updates", u, u->rank), to,
+                 x);
+}
+
+const ox_row ox_more_rows[] = {
+    {"Shrink", 1, 1, convert_shrink},
+    {"Swish", 1, 1, convert_swish},
+    {"Tan", 1, 1, convert_tan},
+    {"Cosh", 1, 1, convert_cosh},
+    {"IsInf", 1, 1, convert_is_inf},
+    {"Hardmax", 1, 1, convert_hardmax},
+    {"TopK", 1, 2, convert_top_k},
+    {"OneHot", 3, 3, convert_one_hot},
+    {"GatherND", 2, 2, convert_gather_nd},
+    {"ScatterND", 3, 3, convert_scatter_nd},
+    {"ScatterElements", 3, 3, convert_scatter_elements},
+    {"Scatter", 3, 3, convert_scatter_elements},
+    {NULL, 0, 0, NULL},
+};

@@ -1,0 +1,52 @@
+// cli_onnx_refuse.c - operators of the standard that are not imported, and why.
+#include "cli_onnx.h"
+
+static const struct {
+    const char *why;
+    const char *ops;  // with a space around each
+} reasons[] = {
+    {"it makes random numbers, and a plan computes the same on every run",
+     " Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike "},
+    {"the size of its result depends on values, which a plan cannot follow; what comes behind it "
+     "is "
+     "the caller's",
+     " Compress NonMaxSuppression NonZero Unique "},
+    {"it works on sequences or optional values, not on tensors",
+     " ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt "
+     "SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap "
+     "SplitToSequence "},
+    {"it works on text or files, not on numbers",
+     " ImageDecoder RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer "},
+    {"it belongs to training", " NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss "},
+    {"products of 8-bit integers are not computed exactly; export the model without quantisation, "
+     "or "
+     "with QuantizeLinear and DequantizeLinear around float operators",
+     " ConvInteger MatMulInteger QLinearConv QLinearMatMul "},
+    {"integers have no bits here, only values",
+     " BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor "},
+    {"the language has no such function", " Acos Acosh Asin Asinh Atan Atanh Det Sinh "},
+    {"the language has no transform of this kind; a product with a constant matrix does the same",
+     " BlackmanWindow DFT HammingWindow HannWindow MelWeightMatrix STFT "},
+    {"positions that add up or overlap where they are computed are not supported",
+     " Col2Im DeformConv MaxRoiPool MaxUnpool RoiAlign TensorScatter "},
+    {"its scale is computed at run time; export the model with static quantisation or without",
+     " DynamicQuantizeLinear "},
+    {"it is not among those that are read; onnx.inliner or an older opset may write it out as "
+     "simpler "
+     "operators",
+     " Attention CausalConvWithState CenterCropPad CumProd EyeLike GlobalLpPool LinearAttention "
+     "LpPool MeanVarianceNormalization ReverseSequence RotaryEmbedding SwiGLU "},
+    {"only what is known when the model is imported is computed by it", " Mod Range "},
+};
+
+const char *ox_reason(const char *op) {
+    size_t size = strlen(op);
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+        for (const char *s = reasons[i].ops; (s = strstr(s, op)) != NULL; s++) {
+            if (s[-1] == ' ' && s[size] == ' ') {
+                return reasons[i].why;
+            }
+        }
+    }
+    return NULL;
+}

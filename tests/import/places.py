@@ -1,0 +1,165 @@
+"""Cases of operators that read or store at places, TopK, scatters, OneHot, GridSample and cubic
+Resize among them, and of activations that are written out."""
+import numpy as np
+from onnx import TensorProto
+
+from cases import F, I64, Case, case, const, each, ints, model, node, value, weight
+
+TIES = np.float32([[3, 1, 3, -np.inf, 2, 2], [-np.inf, -np.inf, 5, -np.inf, -np.inf, -np.inf]])
+
+
+def typed(m, **types):
+    """The model with types of outputs other than float."""
+    for out in m.graph.output:
+        out.type.tensor_type.elem_type = types.get(out.name, F)
+    return m
+
+
+@case
+def top_k_of_ties():
+    """The first of equal ones first, also where fewer are finite than are asked for."""
+    return Case(typed(model([node("TopK", "x k", "v i", axis=1)], {"x": [2, 6]}, "v i",
+                            [ints("k", 5)]), i=I64), inputs={"x": TIES})
+
+
+each("top_k_smallest", lambda: Case(
+    typed(model([node("TopK", "x k", "v i", axis=0, largest=0)], {"x": [7, 3]}, "v i",
+                [ints("k", 3)]), i=I64)))
+each("top_k_of_integers", lambda: Case(
+    typed(model([node("TopK", "x k", "v i")], {"x": value("x", [2, 9], I64)}, "v i",
+                [ints("k", 9)]), v=I64, i=I64)))
+
+
+@case
+def top_k_behind_boxes():
+    """The tail of a detector: scores, the best boxes by them."""
+    nodes = [node("ReduceMax", "s", "best", axes=[2], keepdims=0),
+             node("TopK", "best k", "v i", axis=1), node("Unsqueeze", "i two", "at"),
+             node("Expand", "at shape", "all"), node("GatherElements", "b all", "y", axis=1)]
+    return Case(model(nodes, {"s": [1, 20, 3], "b": [1, 20, 4]}, "y v",
+                      [ints("k", 4), ints("two", 2), ints("shape", 1, 4, 4)]))
+
+
+each("top_k_too_many", lambda: Case(
+    typed(model([node("TopK", "x k", "v i")], {"x": [100]}, "v i", [ints("k", 100)]), i=I64),
+    code=4, text="TopK of 100: one is found after the other, 64 at most"))
+each("top_k_beyond", lambda: Case(
+    typed(model([node("TopK", "x k", "v i")], {"x": [3]}, "v i", [ints("k", 4)]), i=I64), code=3,
+    text="TopK of 4 from an axis of size 3"))
+
+
+def scatter(op, at, x, u, **attrs):
+    return model([node(op, "x at u", "y", **attrs)], {"x": x, "u": u}, "y",
+                 [const("at", np.array(at, np.int64))], opset=18)
+
+
+each("scatter_nd_rows", lambda: Case(scatter("ScatterND", [[2], [0]], [4, 3], [2, 3])))
+each("scatter_nd_elements", lambda: Case(
+    scatter("ScatterND", [[[0, 1], [-1, 2]], [[1, 0], [2, 2]]], [3, 3], [2, 2])))
+each("scatter_nd_last_wins", lambda: Case(scatter("ScatterND", [[1], [1]], [3], [2])))
+each("scatter_elements_axis", lambda: Case(
+    scatter("ScatterElements", [[1, -1], [0, 2]], [3, 4], [2, 2], axis=1)))
+for way in ("add", "mul", "max", "min"):
+    each("scatter_nd_" + way, lambda w=way: Case(
+        scatter("ScatterND", [[3], [1]], [4, 2], [2, 2], reduction=w)))
+    each("scatter_elements_" + way, lambda w=way: Case(
+        scatter("ScatterElements", [[2, 0, 1]], [3, 3], [1, 3], reduction=w)))
+each("scatter_nd_twice", lambda: Case(
+    scatter("ScatterND", [[1], [1]], [3], [2], reduction="add"), code=4,
+    text="combines several updates of one place"))
+each("scatter_nd_outside", lambda: Case(scatter("ScatterND", [[3]], [3], [1]), code=3,
+                                        text="index outside an axis of size 3"))
+each("scatter_nd_wrong", lambda: Case(scatter("ScatterND", [[1]], [3], [2]), code=3,
+                                      text="updates whose shape does not fit"))
+each("scatter_at_run_time", lambda: Case(
+    model([node("ScatterND", "x at u", "y")],
+          {"x": [3], "at": value("at", [1, 1], I64), "u": [1]}, "y"), code=4,
+    text="positions computed at run time"))
+
+
+@case
+def slice_assignment():
+    """torch's x[:, 1:3] = u, whose positions fold into a constant."""
+    nodes = [node("Shape", "x", "s"), node("Gather", "s zero", "n"),
+             node("Range", "a n b", "rows"), node("Reshape", "rows col", "r"),
+             node("Add", "r cols", "flat"), node("Reshape", "x all", "f"),
+             node("Reshape", "flat list", "at"), node("Reshape", "u all", "uf"),
+             node("ScatterND", "f at uf", "g"), node("Reshape", "g back", "y")]
+    return Case(model(nodes, {"x": [1, 5], "u": [1, 2]}, "y",
+                      [const("zero", np.int64(0)), const("a", np.int64(0)),
+                       const("b", np.int64(1)), ints("col", -1, 1), ints("cols", 1, 2),
+                       ints("all", -1), ints("list", -1, 1), ints("back", 1, 5)]))
+
+
+@case
+def one_hot_forms():
+    at = np.int64([[0, -1], [3, 9]])
+    return Case(model([node("OneHot", "at d v", "a", axis=1), node("OneHot", "at d v", "b")],
+                      {"at": value("at", [2, 2], I64)}, "a b",
+                      [const("d", np.int64(4)), const("v", np.float32([-1, 2.5]))]),
+                inputs={"at": at})
+
+
+@case
+def gather_nd_forms():
+    at = np.int64([[0, 2], [1, 1]])
+    return Case(model([node("GatherND", "x at", "a"), node("GatherND", "x c", "b")],
+                      {"x": [3, 4, 2], "at": value("at", [2, 2], I64)}, "a b",
+                      [const("c", np.int64([[[-1]], [[0]]]))]), inputs={"at": at})
+
+
+@case
+def activations_written_out():
+    nodes = [node("Shrink", "x", "a", lambd=0.4, bias=0.1), node("Tan", "a", "b"),
+             node("Cosh", "b", "c"), node("Hardmax", "x", "d", axis=0), node("Add", "c d", "y")]
+    return Case(model(nodes, {"x": [4, 5]}))
+
+
+@case
+def is_inf_both_ways():
+    x = np.float32([1, np.inf, -np.inf, np.nan, 3e38])
+    m = model([node("IsInf", "x", "a"), node("IsInf", "x", "b", detect_negative=0),
+               node("IsInf", "x", "c", detect_positive=0)], {"x": [5]}, "a b c")
+    return Case(typed(m, **dict.fromkeys("abc", TensorProto.BOOL)), inputs={"x": x})
+
+
+for mode in ("linear", "nearest"):
+    for padding in ("zeros", "border"):
+        for corners in (0, 1):
+            each(f"grid_sample_{mode}_{padding}_{corners}",
+                 lambda m=mode, p=padding, c=corners: Case(model(
+                     [node("GridSample", "x g", "y", mode=m, padding_mode=p, align_corners=c)],
+                     {"x": [2, 3, 5, 4], "g": [2, 3, 2, 2]}, "y", opset=20)))
+
+
+@case
+def spatial_transformer():
+    return Case(model([node("AffineGrid", "t size", "g", align_corners=1),
+                       node("GridSample", "x g", "y", align_corners=1)],
+                      {"x": value("x", ["N", 2, 6, 5]), "t": value("t", ["N", 2, 3])}, "y",
+                      [ints("size", 1, 2, 4, 3)], opset=20))
+
+
+each("grid_sample_cubic", lambda: Case(
+    model([node("GridSample", "x g", "y", mode="cubic")], {"x": [1, 1, 4, 4], "g": [1, 2, 2, 2]},
+          "y", opset=20), code=4, text="GridSample with mode 'cubic' and padding_mode 'zeros'"))
+
+
+def cubic(scales, opset=13, **attrs):
+    return model([node("Resize", "x _ s", "y", mode="cubic", **attrs)], {"x": [1, 2, 5, 6]}, "y",
+                 [const("s", np.float32(scales))], opset=opset)
+
+
+for way in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"):
+    each("cubic_" + way, lambda w=way: Case(
+        cubic([1, 1, 2, 1.5], coordinate_transformation_mode=w), tolerance=1e-4))
+each("cubic_down", lambda: Case(cubic([1, 1, 0.6, 0.5], cubic_coeff_a=-0.5), tolerance=1e-4))
+each("cubic_without_outside", lambda: Case(cubic([1, 1, 2, 2], exclude_outside=1), tolerance=1e-4))
+each("cubic_antialias", lambda: Case(cubic([1, 1, .5, .5], opset=18, antialias=1), code=4,
+                                     text="Resize with antialias"))
+
+
+@case
+def cubic_to_sizes():
+    return Case(model([node("Resize", "x _ _ s", "y", mode="cubic")],
+                      {"x": value("x", ["N", 2, 5, 6])}, "y", [ints("s", 1, 2, 11, 9)], opset=13), tolerance=1e-4)
