@@ -9,7 +9,8 @@ typedef struct ein__attention_tile {
     int rm, rn, rc, vc, kc, kv;
     ein__math math;  // FP32: without tensor cores
     int rw, nk;
-    int64_t part;  // bytes of shared memory for a part of the keys or the values, with tensor cores
+    int64_t key_part, part;  // with tensor cores: bytes of shared memory for a part of the keys;
+                             // for that and the values, or for what warps share in the end
     int64_t nrow, row_tiles, residues, batch, depth, cols;
     int64_t nkey;   // keys of a row
     int64_t terms;  // keys that a tile meets
@@ -19,14 +20,23 @@ typedef struct ein__attention_tile {
 enum {
     EIN__ATTENTION_SHARED = 48 * 1024,  // bytes that a block may have without asking
     EIN__ATTENTION_COLUMNS = 256,
-    EIN__ATTENTION_CHUNK = 32,   // of the depth
-    EIN__ATTENTION_SHARE = 500,  // of the peak arithmetic in 1/1000, as ein__math_share has it
-    // With tensor cores: columns, of which a warp has all; bytes of a part of the depth; the share
-    // of their peak and the blocks of an SM, both assumed until measured.
+    EIN__ATTENTION_CHUNK = 32,    // of the depth
+    EIN__ATTENTION_SHARE = 500,   // of the peak arithmetic in 1/1000, as ein__math_share has it
+    EIN__ATTENTION_RESIDENT = 4,  // blocks of an SM, at most
+    // With tensor cores: columns, of which a warp has all; bytes of a part of the depth; registers
+    // of a thread for scores and the result, and beside them.
     EIN__ATTENTION_WIDE = 128,
     EIN__ATTENTION_PART = 256,
-    EIN__ATTENTION_TENSOR = 200,
-    EIN__ATTENTION_RESIDENT = 4
+    EIN__ATTENTION_SUMS = 144,
+    EIN__ATTENTION_KEPT = 64,
+    // Instructions, counted in machine code: of a score beside its expression (maximum, difference,
+    // factor, power, sum, conversion), of a copy of 16 bytes and of a turn apart from these.
+    EIN__ATTENTION_SCORE = 6,
+    EIN__ATTENTION_COPY = 8,
+    EIN__ATTENTION_TURN = 60,
+    // Tenths of the busiest unit's time that a turn takes. Assumed until measured; kernels of this
+    // structure reach a third of an H100's peak in FP16 (FlashAttention-2, depth 64).
+    EIN__ATTENTION_APART = 16
 };
 
 static int64_t ein__up(int64_t n, int64_t to) { return ein__times(ein__ceil(n, to), to); }
@@ -113,23 +123,25 @@ static int64_t ein__attention_pitch(const ein__attention_tile *t, int64_t n) {
     return n + 16 / ein__math_bytes(t->math);
 }
 
-// Whether a tile with `rw` warps along the rows fits that take `nk` keys at a time.
-static bool ein__tensor_fits(ein__attention_tile *t, int rw, int nk) {
+// Whether a tile with `rw` warps of 16 * rm rows fits that take `nk` keys at a time.
+static bool ein__tensor_fits(ein__attention_tile *t, int rw, int rm, int nk) {
     int64_t size = ein__math_bytes(t->math), step = 32 / size, split = 4 / rw;
     int64_t parts = ein__ceil(t->depth * size, EIN__ATTENTION_PART);
     int64_t kc = ein__up(ein__ceil(t->depth, parts), step), keys = split * nk;
     t->kc = (int)kc;
     t->rw = rw;
+    t->rm = rm;
     t->nk = nk;
-    t->rows = 16 * rw;
+    t->rows = 16 * rw * rm;
     t->keys = (int)keys;
     t->width = (int)ein__up(t->cols, 16);
     int64_t query = size * ein__times(t->rows, ein__attention_pitch(t, ein__up(t->depth, kc)));
-    t->part =
-        size * keys * ein__most(ein__attention_pitch(t, kc), ein__attention_pitch(t, t->width));
-    // What warps that share keys have in the end: by warp, a maximum, a sum and an accumulator.
-    t->part = ein__most(t->part, (split - 1) * rw * 32 * 4 * (t->width / 2 + 4));
-    return ein__plus(query, t->part) <= EIN__ATTENTION_SHARED;
+    t->key_part = size * keys * ein__attention_pitch(t, kc);
+    t->part = t->key_part + size * keys * ein__attention_pitch(t, t->width);
+    // What warps that share keys have in the end: by 16 rows, a maximum, a sum and an accumulator.
+    t->part = ein__most(t->part, (split - 1) * rw * rm * 32 * 4 * (t->width / 2 + 4));
+    return rm * (t->width + nk) / 2 <= EIN__ATTENTION_SUMS &&
+           ein__plus(query, t->part) <= EIN__ATTENTION_SHARED;
 }
 
 // Keys and values are read once more for every tile of rows, from the L2 cache.
@@ -142,22 +154,41 @@ static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
     return ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[EIN__BY_WINDOW], true);
 }
 
-// Time of all tiles: the slowest of arithmetic, products on tensor cores and scores beside them, of
-// what blocks fetch, and of the steps of one block after the other where those of others do not
-// hide their latency.
+// Cycles of a warp's turn, which the warps of a block take side by side: of instructions, by kind;
+// of tensor cores; or of the shared memory, which gives 128 bytes a cycle to all four.
+static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
+                                  const ein__attention_tile *t) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t size = ein__math_bytes(t->math), step = 32 / size, half = size == 2;
+    int64_t depth = a->dot.i ? ein__up(t->depth, t->kc) : 0, steps = depth / step;
+    int64_t products = t->rm * (t->nk / 8 * steps + t->nk / step * (t->width / 8));
+    int64_t blocks = t->nk / 16 * (t->width / 16);  // of values, 16 columns of 16 keys each
+    int64_t wide = steps * (t->rm + t->nk / 16) + half * blocks, narrow = (1 - half) * 8 * blocks;
+    int64_t scores =
+        ein__times(t->rm * t->nk / 2, ein__ex_operations(ctx, a->score) + EIN__ATTENTION_SCORE);
+    int64_t copies = t->keys * (depth + t->width) * size / 16 / 128 * EIN__ATTENTION_COPY;
+    int64_t issued = products + wide + narrow + t->rm * t->width / 2 + copies;
+    issued = ein__plus(scores, issued + EIN__ATTENTION_TURN);
+    int64_t flop = 4 * products * 16 * 8 * step * 2, lanes = g->cc == 80 ? 64 : 128;
+    int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
+    int64_t multiplied = ein__muldiv(flop, g->fp32 * 1000, peak * 2 * lanes * EIN__TENSOR_SHARE);
+    return ein__most(issued, ein__most(multiplied, 4 * (4 * wide + narrow)));
+}
+
+// Time of all tiles: the slowest of turns, which do not quite overlap, of what blocks fetch, and of
+// the steps of one block after the other where those of others do not hide their latency.
 static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
                                      const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t depth = ein__up(t->depth, t->kc), turns = ein__ceil(t->terms, t->keys);
     int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
-    int64_t slots = ein__times(ein__ceil(blocks, g->sms), g->sms);
-    int64_t scores = ein__times(ein__times(slots, t->rows), ein__times(turns, t->keys));
-    int64_t flop = ein__times(scores, 2 * ((a->dot.i ? depth : 0) + t->width));
-    int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
-    int64_t products = ein__muldiv(flop, 1000 * 1000, peak * EIN__ATTENTION_TENSOR);
-    flop = ein__times(scores, ein__ex_operations(ctx, a->score) + 14);  // exp, maximum, sum
-    int64_t ps = ein__plus(products, ein__math_ps(g, flop, ein__math_share[EIN__E_MAP]));
-    int64_t rounds = ein__ceil(blocks, ein__times(g->sms, EIN__ATTENTION_RESIDENT));
+    int64_t lanes = g->cc == 80 ? 64 : 128;
+    int64_t cycles = ein__times(ein__attend_cycles(ctx, a, t), turns);
+    cycles = ein__muldiv(ein__times(cycles, ein__ceil(blocks, g->sms)), EIN__ATTENTION_APART, 10);
+    int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
+    int64_t registers = t->rm * (t->width + t->nk) / 2 + EIN__ATTENTION_KEPT;
+    int64_t resident = ein__least(EIN__ATTENTION_RESIDENT, ein__most(1, 512 / registers));
+    int64_t rounds = ein__ceil(blocks, ein__times(g->sms, resident));
     int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1), 2);
     int64_t chain = ein__times(ein__times(steps, EIN__PRODUCT_STEP_PS), rounds);
     return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
@@ -182,16 +213,16 @@ static bool ein__tensor_tiles(ein_ctx *ctx, const ein__attention *a, bool found,
         return found;
     if (found) best->ps = ein__most(best->ps, ein__plain_chain(ctx, best));
     t.math = math;
-    for (int rw = 4; rw > 0; rw /= 2)
-        for (int nk = 64; nk >= 16; nk /= 2) {
-            if (!ein__tensor_fits(&t, rw, nk)) continue;
-            t.row_tiles = ein__ceil(t.nrow, t.rows);
-            t.terms = a->band ? t.nkey + t.rows - 1 : t.nkey;
-            t.ps = ein__attend_tensor_ps(ctx, a, &t);
-            if (found && t.ps >= best->ps) continue;
-            *best = t;
-            found = true;
-        }
+    for (int cut = 0; cut < 18; cut++) {
+        int rw = 4 >> cut % 3, rm = 2 >> cut / 3 % 2, nk = 64 >> cut / 6;
+        if (!ein__tensor_fits(&t, rw, rm, nk)) continue;
+        t.row_tiles = ein__ceil(t.nrow, t.rows);
+        t.terms = a->band ? t.nkey + t.rows - 1 : t.nkey;
+        t.ps = ein__attend_tensor_ps(ctx, a, &t);
+        if (found && t.ps >= best->ps) continue;
+        *best = t;
+        found = true;
+    }
     return found;
 }
 

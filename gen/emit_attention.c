@@ -60,12 +60,14 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         g->slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - a->nt));
     }
     bool tensor = f->t.math != EIN__MATH_FP32;
-    f->dot = tensor ? "s[j][e]" : "s[i][j]";
+    ein__kneed(g, EIN__NEED_SOFTMAX);
+    f->dot = tensor ? "s[m][j][e]" : "s[i][j]";
     if (a->dot.i)
         g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? f->dot : "dot"}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->out, {tensor ? "acc[c][e]" : "acc[i][c]"}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->max, {"top[i]"}, false};
-    if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){a->sum, {"sum[i]"}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->out, {tensor ? "acc[m][c][e]" : "acc[i][c]"}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->max, {tensor ? "top[m][i]" : "top[i]"}, false};
+    if (a->sum.i)
+        g->inner[g->ninner++] = (ein__kinner){a->sum, {tensor ? "sum[m][i]" : "sum[i]"}, false};
     ein__ex part[] = {a->query, f->key, f->value, a->score, a->result};
     for (int i = 0; i < 5; i++) ein__kscan_expr(g, &f->scan, part[i]);
     ein__kscan_out(g, &f->scan, step->out);
@@ -163,22 +165,40 @@ typedef struct ein__kload_text {
     const char *count, *outer, *inner;
     int64_t all, rows, wide;  // loads; rows; loads a row, or 0: neighbours are of different rows
     int width;                // elements of a load
+    bool copy;                // it is one from memory to shared memory, of 16 bytes
     ein__buf text;
 } ein__kload_text;
 
-// The value of `read` with `vec` neighbours along `slot`.
-static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, int slot) {
+// Whether `vec` neighbours of `read` are 16 bytes that tensor cores get as they are, or rounded.
+static bool ein__kattention_copies(ein__kgen *g, const ein__kattention_form *f, ein__ex read,
+                                   int vec) {
+    const ein__expr *e = ein__ex_get(g->ctx, read);
+    if (e->op != EIN__X_READ || e->bits) return false;
+    ein__dtype type = ein__kdtype(g, (ein__val){e->val});
+    return f->t.math == EIN__MATH_FP16   ? vec == 8 && type == EIN__F16
+           : f->t.math == EIN__MATH_TF32 ? vec == 4 && type == EIN__F32
+                                         : false;
+}
+
+// The value of `read` with `vec` neighbours along `slot`. `test`: what else must hold for a copy,
+// of which the text says where it is from.
+static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, int slot, bool copy,
+                                         const char *test) {
     ein__kcount(g, read);
     if (vec == 1) return ein__kvalue(g, read, 0).s;
     const char *value;
     g->vec = vec;
     g->vec_slot = slot;
-    if (vec == 8) {
+    if (vec == 8 || copy) {
         ein__kaccess at = ein__kaccess_of(g, read, 0);
-        value = ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s + %s)", at.param,
-                           ein__kparen(g, at.at, EIN__TERM));
-        if (at.guard)
-            value = ein__namef(g->ctx, "%s ? %s : make_uint4(0u, 0u, 0u, 0u)", at.guard, value);
+        const char *from =
+            ein__namef(g->ctx, "%s + %s", at.param, ein__kparen(g, at.at, EIN__TERM));
+        const char *guard = at.guard ? at.guard : "";
+        const char *both = ein__namef(g->ctx, "%s%s%s", test, *test && *guard ? " && " : "", guard);
+        if (copy) value = ein__namef(g->ctx, "fetch<uint4>(%s%s%s)", from, *both ? ", " : "", both);
+        else value = ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s)", from);
+        if (!copy && *guard)
+            value = ein__namef(g->ctx, "%s ? %s : make_uint4(0u, 0u, 0u, 0u)", guard, value);
     } else {
         value = ein__kvalue(g, read, 0).s;
         for (int i = 1; i < vec; i++) (void)ein__kvalue(g, read, i);
@@ -189,11 +209,12 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     return value;
 }
 
-// `to`: where the element goes; NULL: it stays in the thread's register own[i].
+// `to`: where the element goes; NULL: it stays in the thread's register own[i]. `later`: copies may
+// still be on their way when the kernel goes on.
 static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
                                             const ein__kattention_form *f, const ein__kaxes *outer,
                                             const ein__kaxes *inner, int64_t no, int64_t ni,
-                                            bool vectors) {
+                                            bool vectors, bool later) {
     ein_ctx *ctx = g->ctx;
     ein__kload_text l = {0};
     int vec = vectors ? ein__kattention_vector(g, f, read, inner) : 1;
@@ -202,14 +223,16 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
         if (f->scan.read[k].i == read.i && outer->n && vec == 1)
             across = f->scan.near[k].k[outer->slot[outer->n - 1]] == 1 &&
                      !(inner->n && f->scan.near[k].k[inner->slot[inner->n - 1]] == 1);
-    const char *value = ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1);
-    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
     const char *test = ein__kaxes_test(g, outer, inner);
+    l.copy = later && ein__kattention_copies(g, f, read, vec);
+    const char *value =
+        ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1, l.copy, test);
+    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
     ein__buf body = {0};
     ein__kaxes_put(g, &body, outer, all);
     ein__kaxes_put(g, &body, inner, all);
     ein__put(&body, g->code[0].s);
-    if (*test) {
+    if (*test && !l.copy) {
         ein__putf(&body, "t = %s;\n", value);
         ein__putf(&l.text, "%s;\nif (%s) {\n",
                   vec == 8   ? "uint4 t = make_uint4(0u, 0u, 0u, 0u)"
@@ -222,7 +245,8 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     } else {
         ein__put(&l.text, body.s);
     }
-    if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend_put(&%s, %s);\n", to, value);
+    if (l.copy) ein__putf(&l.text, "copy_async(&%s, %s);\n", to, value);
+    else if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend_put(&%s, %s);\n", to, value);
     else if (!to) ein__putf(&l.text, "own[i] = %s;\n", value);
     else if (vec > 1) ein__putf(&l.text, "*reinterpret_cast<float4 *>(&%s) = %s;\n", to, value);
     else ein__putf(&l.text, "%s = %s;\n", to, value);
@@ -241,50 +265,95 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     return l;
 }
 
-// x from the product's element s[i][j], where the row has the key.
-static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f, ein__buf *b) {
+// The parts of a kernel's text.
+typedef struct ein__kattention_text {
+    ein__buf index, score, absent, store;
+    const char *ends;  // whether elements may be absent; NULL: never
+    ein__kload_text query, key, value;
+    int64_t blocks;
+} ein__kattention_text;
+
+// Which keys a row has, and which rows there are.
+typedef struct ein__kattention_keyed {
+    ein__kaxes keys, rows;
+    const char *test;  // whether the row has the key; empty: it has
+    const char *ends;  // whether some row of the tile may not
+} ein__kattention_keyed;
+
+// `reads`: there must be no reading at places of rows beyond the last.
+static ein__kattention_keyed ein__kattention_keyed_by(ein__kgen *g, const ein__kattention_form *f,
+                                                      bool reads) {
     ein_ctx *ctx = g->ctx;
-    const ein__attention *a = &f->a;
     const ein__attention_tile *t = &f->t;
     const char *u = ein__kunsigned(g), *su = g->wide ? "ull" : "u";
+    long long n = (long long)t->nkey;
+    ein__kattention_keyed k = {
+        .keys = {.n = f->keys.n, .at = "u0 + key", .end = -1}, .rows = f->rows, .ends = ""};
+    memcpy(k.keys.slot, f->keys.slot, sizeof k.keys.slot);
+    if (!reads) k.rows.end = -1;
+    if (f->a.band) {
+        k.keys.at =
+            f->a.d < 0 ? ein__namef(ctx, "%lld - (u0 + key - row)", n - 1) : "u0 + key - row";
+        k.ends = ein__namef(ctx, "u0 < %d || u0 > %lld", t->rows - 1, n - t->keys);
+    } else if (t->nkey % t->keys) {
+        k.keys.end = t->nkey;
+        k.ends = ein__namef(ctx, "u0 > %lld", n - t->keys);
+    }
+    k.test = ein__kaxes_test(g, &k.rows, &k.keys);
+    if (f->a.band)
+        k.test = ein__namef(ctx, "(%s)(u0 + key - row) < %lld%s%s%s", u, n, su,
+                            *k.test ? " && " : "", k.test);
+    return k;
+}
+
+// The row and the key of the product's element, where `text` mentions them.
+static void ein__kattention_place(const ein__kattention_form *f, const char *text, const char *test,
+                                  ein__buf *b) {
+    bool tensor = f->t.math != EIN__MATH_FP32;
+    if (tensor && (ein__kmentions(text, "row") || ein__kmentions(test, "row")))
+        ein__put(b, "const int row = own + 16 * m + lane / 4 + e / 2 * 8;\n");
+    if (ein__kmentions(text, "key") || ein__kmentions(test, "key"))
+        ein__put(b, tensor ? "const int key = first + 8 * j + lane % 4 * 2 + e % 2;\n"
+                           : "const int key = tx + 16 * j;\n");
+}
+
+// x from the product's element, where the row has the key. On tensor cores -inf is put where a row
+// has none in a pass of its own, `absent`, of the tiles that have such rows, unless a score must
+// not be made there.
+static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f,
+                                  ein__kattention_text *x) {
+    ein_ctx *ctx = g->ctx;
+    const ein__attention *a = &f->a;
+    ein__buf *b = &x->score;
     ein__kcount(g, a->score);
     ein__ktext value = ein__kvalue(g, a->score, 0);
     const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value.s);
-    ein__kaxes keys = {.n = f->keys.n, .at = "u0 + key", .end = -1}, rows = f->rows;
-    memcpy(keys.slot, f->keys.slot, sizeof keys.slot);
-    if (a->band)
-        keys.at = a->d < 0 ? ein__namef(ctx, "%lld - (u0 + key - row)", (long long)t->nkey - 1)
-                           : "u0 + key - row";
-    else if (t->nkey % t->keys) keys.end = t->nkey;
-    // Rows beyond the last may compute anything, but must not read at their places.
     ein__ex *reads = NULL;
     bool reads_row = false;
     ein__ex_reads(ctx, a->score, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         reads_row |= ein__ex_get(ctx, reads[i])->val != a->dot.i;
     arrfree(reads);
-    if (!reads_row) rows.end = -1;
-    const char *test = ein__kaxes_test(g, &rows, &keys);
-    if (a->band)
-        test = ein__namef(ctx, "(%s)(u0 + key - row) < %lld%s%s%s", u, (long long)t->nkey, su,
-                          *test ? " && " : "", test);
+    ein__kattention_keyed k = ein__kattention_keyed_by(g, f, reads_row);
     ein__buf body = {0};
-    ein__kaxes_put(g, &body, &rows, all);
-    ein__kaxes_put(g, &body, &keys, all);
+    ein__kaxes_put(g, &body, &k.rows, all);
+    ein__kaxes_put(g, &body, &k.keys, all);
     if (a->alpha != 1 && ein__kmentions(all, "dot"))
         ein__putf(&body, "const float dot = %s * %s;\n", ein__kliteral(g, a->alpha).s, f->dot);
     ein__put(&body, g->code[0].s);
     ein__putf(&body, "x = %s;\n", value.s);
-    if (f->t.math != EIN__MATH_FP32 &&
-        (ein__kmentions(body.s, "row") || ein__kmentions(test, "row")))
-        ein__put(b, "const int row = own + lane / 4 + 8 * i;\n");
-    if (ein__kmentions(body.s, "key") || ein__kmentions(test, "key"))
-        ein__put(b, f->t.math == EIN__MATH_FP32
-                        ? "const int key = tx + 16 * j;\n"
-                        : "const int key = first + 8 * j + lane % 4 * 2 + e % 2;\n");
+    bool apart = f->t.math != EIN__MATH_FP32 && !reads_row && *k.test;
+    const char *test = apart ? "" : k.test;
+    ein__kattention_place(f, body.s, test, b);
     if (*test) ein__putf(b, "if (%s) {\n", test);
     ein__kindent(b, body.s, *test ? 4 : 0);
     if (*test) ein__put(b, "}\n");
+    ein__put(&x->absent, "");
+    if (apart) {
+        ein__kattention_place(f, "", k.test, &x->absent);
+        ein__putf(&x->absent, "if (!(%s)) s[m][j][e] = -INFINITY;\n", k.test);
+        x->ends = k.ends;
+    }
     ein__buf_free(&body);
     ein__kattention_reset(g);
 }
@@ -312,13 +381,6 @@ static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
     ein__kattention_reset(g);
 }
 
-// The parts of a kernel's text.
-typedef struct ein__kattention_text {
-    ein__buf index, score, store;
-    ein__kload_text query, key, value;
-    int64_t blocks;
-} ein__kattention_text;
-
 // `kv`: keys of a part of the values. `to`: where elements of queries, keys and values go.
 static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                   int64_t kv, const char *const *to, ein__kattention_text *x) {
@@ -336,31 +398,33 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     bool product = f->a.dot.i != 0;
     x->query = x->key = none;
     if (product)
-        x->query =
-            ein__kattention_load(g, f->a.query, to[0], f, &f->rows, &at, t->rows, depth, vectors);
+        x->query = ein__kattention_load(g, f->a.query, to[0], f, &f->rows, &at, t->rows, depth,
+                                        vectors, false);
     at.at = "k0 + k";
     keys.end = t->terms % t->keys ? t->terms : -1;
     const char *name = f->a.band ? g->slot[f->a.m].name : NULL;
     if (name) g->slot[f->a.m].name = f->base;
     if (product)
-        x->key = ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors);
+        x->key =
+            ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors, true);
     keys.at = t->math == EIN__MATH_FP32 ? "u0 + k0 + key" : "u0 + key";
     cols.at = "col";
     cols.end = t->cols < t->width ? t->cols : -1;
-    x->value = ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv, t->width, vectors);
+    x->value =
+        ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv, t->width, vectors, true);
     if (name) g->slot[f->a.m].name = name;
     if (!product) {
         ein__put(&x->query.text, "");
         ein__put(&x->key.text, "");
     }
-    ein__kattention_score(g, f, &x->score);
+    ein__kattention_score(g, f, x);
     ein__kattention_store(g, f, step, &x->store);
 }
 
 static void ein__kattention_free(ein__kattention_text *x) {
-    ein__buf *used[] = {&x->index,      &x->score,    &x->store,
+    ein__buf *used[] = {&x->index,      &x->score,    &x->absent,    &x->store,
                         &x->query.text, &x->key.text, &x->value.text};
-    for (int i = 0; i < 6; i++) ein__buf_free(used[i]);
+    for (int i = 0; i < 7; i++) ein__buf_free(used[i]);
 }
 
 static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ein__launch *l) {
@@ -369,7 +433,37 @@ static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ei
     l->flops_per_out = (int)ein__least(flops, INT32_MAX);
 }
 
-enum { EIN__KATTENTION_KEYS = 15 };
+enum { EIN__KATTENTION_TIMES = 2 };  // keys of the template that say who loads what of a part
+
+// Which elements of a part the thread loads, written so that compilers see the distance from one to
+// the next.
+static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, const char *outer,
+                                  const char *inner, const char *const *names, ein__key *k) {
+    ein_ctx *c = g->ctx;
+    ein__buf place = {0};
+    long long wide = (long long)l->wide, pass = wide && 128 % wide == 0 ? 128 / wide : 0;
+    const char *by = l->width > 1 ? ein__namef(c, " * %d", l->width) : "";
+    if (pass)
+        ein__putf(&place,
+                  "const int %s = (int)threadIdx.x / %lld + %lld * i, %s = "
+                  "(int)threadIdx.x %% %lld%s;\n",
+                  outer, wide, pass, inner, wide, by);
+    else
+        ein__putf(&place, "const int e = (int)threadIdx.x + 128 * i, %s = %s, %s = %s;\n", outer,
+                  l->outer, inner, l->inner);
+    if (l->all % 128)
+        ein__putf(&place, "if (%s >= %lld) continue;\n", pass ? outer : "e",
+                  (long long)(pass ? l->rows : l->all));
+    ein__key times[] = {{names[0], ein__namef(c, "%lld", (long long)((l->all + 127) / 128))},
+                        {names[1], ein__name_n(c, place.s, place.n)}};
+    memcpy(k, times, sizeof times);
+    ein__buf_free(&place);
+}
+
+static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
+static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
+
+enum { EIN__KATTENTION_KEYS = 19 };
 
 // Keys that both templates have, in `k` from place 2 on.
 static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
@@ -391,53 +485,34 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
         {"loadValue", x->value.text.s},
         {"sum", f->a.sum.i ? "1" : ""}};
     memcpy(k, both, sizeof both);
+    k += sizeof both / sizeof *both;
+    ein__kattention_times(g, &x->key, "key", "k", ein__kkey_times, k);
+    ein__kattention_times(g, &x->value, "key", "col", ein__kvalue_times, k + EIN__KATTENTION_TIMES);
 }
 
-enum { EIN__KATTENTION_OWN = 4 };  // keys of the template for each kind of part
-
-// How a thread keeps its elements of a part in registers while threads still read the part before.
-// Which these are is written so that compilers see the distance from one to the next.
-static void ein__kattention_own(ein__kgen *g, const ein__kload_text *l, const char *outer,
-                                const char *inner, const char *to, const char *const *names,
-                                ein__key *k) {
-    ein_ctx *c = g->ctx;
-    ein__buf place = {0};
-    long long wide = (long long)l->wide, pass = wide && 128 % wide == 0 ? 128 / wide : 0;
-    const char *by = l->width > 1 ? ein__namef(c, " * %d", l->width) : "";
-    if (pass)
-        ein__putf(&place,
-                  "const int %s = (int)threadIdx.x / %lld + %lld * i, %s = "
-                  "(int)threadIdx.x %% %lld%s;\n",
-                  outer, wide, pass, inner, wide, by);
-    else
-        ein__putf(&place, "const int e = (int)threadIdx.x + 128 * i, %s = %s, %s = %s;\n", outer,
-                  l->outer, inner, l->inner);
-    if (l->all % 128)
-        ein__putf(&place, "if (%s >= %lld) continue;\n", pass ? outer : "e",
-                  (long long)(pass ? l->rows : l->all));
+// Without tensor cores a thread keeps its elements in registers while threads still read the part
+// before: their type, and the statement that puts one where it belongs.
+static void ein__kattention_own(ein__kgen *g, const ein__kload_text *l, const char *to,
+                                const char *const *names, ein__key *k) {
     const char *put =
         l->width > 1 ? "*reinterpret_cast<float4 *>(&%s) = own[i];\n" : "%s = own[i];\n";
-    ein__key own[] = {{names[0], ein__namef(c, "%lld", (long long)((l->all + 127) / 128))},
-                      {names[1], l->width > 1 ? "float4" : "float"},
-                      {names[2], ein__name_n(c, place.s, place.n)},
-                      {names[3], ein__namef(c, put, to)}};
-    memcpy(k, own, sizeof own);
-    ein__buf_free(&place);
+    k[0] = (ein__key){names[0], l->width > 1 ? "float4" : "float"};
+    k[1] = (ein__key){names[1], ein__namef(g->ctx, put, to)};
 }
 
 static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                   const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const to[] = {"query[row][k]", NULL, NULL},
-                             *const key[] = {"keySteps", "keyType", "keyPlace", "putKey"},
-                             *const value[] = {"valueSteps", "valueType", "valuePlace", "putValue"};
-    enum { OWN = 7, COUNT = 2 + EIN__KATTENTION_KEYS + OWN + 2 * EIN__KATTENTION_OWN };
+                             *const key[] = {"keyType", "putKey"},
+                             *const value[] = {"valueType", "putValue"};
+    enum { OWN = 11, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
     int64_t part = ein__most(t->keys * (t->kc + 4), (int64_t)t->kv * t->width);
     ein__kattention_parts(g, step, f, t->kv, to, &x);
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
-        ein__key k[COUNT] = {{0}}, *last = k + 2 + EIN__KATTENTION_KEYS + OWN;
+        ein__key k[COUNT] = {{0}};
         ein__key own[OWN] = {{"RM", ein__namef(c, "%d", t->rm)},
                              {"RN", ein__namef(c, "%d", t->rn)},
                              {"RC", ein__namef(c, "%d", t->rc)},
@@ -445,11 +520,10 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
                              {"KV", ein__namef(c, "%d", t->kv)},
                              {"part", ein__namef(c, "%lld", (long long)part)},
                              {"store", x.store.s}};
+        ein__kattention_own(g, &x.key, "part[key * (KC + 4) + k]", key, own + 7);
+        ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 9);
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
-        ein__kattention_own(g, &x.key, "key", "k", "part[key * (KC + 4) + k]", key, last);
-        ein__kattention_own(g, &x.value, "key", "col", "part[key * 16 * RC + col]", value,
-                            last + EIN__KATTENTION_OWN);
         ein__kattention_work(g, f, l);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, COUNT, out, l);
     }
@@ -458,8 +532,9 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
 
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
-    static const char *const to[] = {"query[row * (depth + PAD) + k]", "part[key * (KC + PAD) + k]",
-                                     "part[key * (cols + PAD) + col]"};
+    static const char *const to[] = {"query[row * (depth + PAD) + k]", "keys[key * (KC + PAD) + k]",
+                                     "values[key * (cols + PAD) + col]"};
+    enum { OWN = 14, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -468,26 +543,26 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     if (half) ein__kneed(g, EIN__NEED_HALF);
     ein__kattention_parts(g, step, f, t->keys, to, &x);
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
-        ein__key k[2 + EIN__KATTENTION_KEYS + 13] = {{0}};
-        int64_t part = ein__ceil(t->part, 16);
-        ein__key own[] = {{"T", half ? "__half" : "float"},
-                          {"RW", ein__namef(c, "%d", t->rw)},
-                          {"NK", ein__namef(c, "%d", t->nk)},
-                          {"cols", ein__namef(c, "%d", t->width)},
-                          {"part", ein__namef(c, "%lld", (long long)part)},
-                          {"split", t->rw < 4 ? "1" : ""},
-                          {"keys", x.key.count},
-                          {"keyRow", x.key.outer},
-                          {"keyAt", x.key.inner},
-                          {"values", x.value.count},
-                          {"valueRow", x.value.outer},
-                          {"valueAt", x.value.inner},
-                          {"store", x.store.s}};
+        ein__key k[COUNT] = {{0}};
+        int64_t part = ein__ceil(t->part, 16), key_part = ein__ceil(t->key_part, 16);
+        ein__key own[OWN] = {{"T", half ? "__half" : "float"},
+                             {"RW", ein__namef(c, "%d", t->rw)},
+                             {"RM", ein__namef(c, "%d", t->rm)},
+                             {"NK", ein__namef(c, "%d", t->nk)},
+                             {"cols", ein__namef(c, "%d", t->width)},
+                             {"deep", t->depth > t->kc ? "1" : ""},
+                             {"keyPart", ein__namef(c, "%lld", (long long)key_part)},
+                             {"part", ein__namef(c, "%lld", (long long)part)},
+                             {"split", t->rw < 4 ? "1" : ""},
+                             {"keyWords", x.key.copy && !half ? "1" : ""},
+                             {"valueWords", x.value.copy && !half ? "1" : ""},
+                             {"ends", x.ends ? x.ends : ""},
+                             {"absent", x.absent.s},
+                             {"store", x.store.s}};
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kattention_work(g, f, l);
-        ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, 2 + EIN__KATTENTION_KEYS + 13,
-                     out, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, COUNT, out, l);
     }
     ein__kattention_free(&x);
 }

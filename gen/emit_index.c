@@ -113,6 +113,7 @@ typedef enum ein__need {
     EIN__NEED_TENSOR_ROWS,
     EIN__NEED_WARP_PAIR,
     EIN__NEED_BLOCK_PAIR,
+    EIN__NEED_SOFTMAX,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;

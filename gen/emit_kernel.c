@@ -48,8 +48,8 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
               {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
               {EIN__K_ATTENTION,
-               {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_attend,
-                ein__tmpl_warp}},
+               {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_tiles_async,
+                ein__tmpl_attend, ein__tmpl_softmax}},
               {EIN__K_PRODUCT,
                {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
                 ein__tmpl_tiles_mma, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
@@ -186,7 +186,9 @@ EIN__FN void ein__emit_includes(ein__buf *out, ein__needs needs) {
     if (ein__is_needed(needs, EIN__NEED_HALF)) ein__put(out, "#include <cuda_fp16.h>\n");
     if (ein__is_needed(needs, EIN__NEED_BF16)) ein__put(out, "#include <cuda_bf16.h>\n");
     if (ein__is_needed(needs, EIN__NEED_TENSOR_TF32) ||
-        ein__is_needed(needs, EIN__NEED_TENSOR_HALF))
+        ein__is_needed(needs, EIN__NEED_TENSOR_HALF) ||
+        ein__is_needed(needs, EIN__NEED_ATTEND_TF32) ||
+        ein__is_needed(needs, EIN__NEED_ATTEND_HALF))
         ein__put(out,
                  "#if CUDART_VERSION >= 11000\n"
                  "#include <cuda_pipeline_primitives.h>\n#endif\n");
@@ -225,7 +227,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                         {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
                         {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
                         {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
-    bool tensor = *tf32 || *fp16;
+    bool tensor = *tf32 || *fp16, attends = *attend[0].text || *attend[1].text;
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
     ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
@@ -233,12 +235,13 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
                     tail, 1);
     ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 3);
-    ein__put_helper(out, tensor, ein__tmpl_tiles_async, NULL, 0);
+    ein__put_helper(out, tensor || attends, ein__tmpl_tiles_async, NULL, 0);
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
     ein__put_helper(out, *four[0].text || *four[1].text, ein__tmpl_half4, four, 2);
-    ein__put_helper(out, *attend[0].text || *attend[1].text, ein__tmpl_attend, attend, 2);
+    ein__put_helper(out, attends, ein__tmpl_attend, attend, 2);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, NULL, 0);
     ein__put_helper(out, *eight[0].text || *eight[1].text || *eight[2].text || *eight[3].text,
                     ein__tmpl_half8, eight, 4);
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {

@@ -24,6 +24,12 @@ struct attend<float> {
     }
 };
 
+// Rounds four elements that were copied as they are in memory.
+static __device__ __forceinline__ void attend_round(float *p) {
+    float4 *const four = reinterpret_cast<float4 *>(p);
+    *four = tensor_type<float>::rounded(*four);
+}
+
 //@end
 //@if half
 template <>

@@ -108,8 +108,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
         //@else
         __syncthreads();  // weights of the keys before are still read
                           //@end
-        // The weights of these keys, relative to the largest score so far, and what was summed up
-        // before scaled accordingly. Until a score is above -inf, 0 stands for the largest.
+        // Weights relative to the largest score so far, and what was summed up before scaled.
 #pragma unroll
         for (int i = 0; i < RM; i++) {
             const int row = ty + 8 * i;
@@ -124,7 +123,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
 #pragma unroll
             for (int d = 16; d > 1; d /= 2)
                 most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
-            const float zero = most > -INFINITY ? most : 0.f, before = expf(top[i] - zero);
+            const float zero = largest(most), before = weight_of(top[i], zero);
             top[i] = most;
 #pragma unroll
             for (int c = 0; c < RC; c++) acc[i][c] *= before;
@@ -133,7 +132,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
             //@end
 #pragma unroll
             for (int j = 0; j < RN; j++) {
-                const float w = expf(s[i][j] - zero);
+                const float w = weight_of(s[i][j], zero);
                 weight[row][tx + 16 * j] = w;
                 //@if sum
                 sum[i] += w;

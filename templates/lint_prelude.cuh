@@ -213,6 +213,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #endif
 
 #ifdef LINT_attention
+#include "softmax.cu"
 #define $RM 8
 #define $RN 4
 #define $RC 4
@@ -248,33 +249,38 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 
 #ifdef LINT_attention_mma
 #include <cuda_fp16.h>
+#include <cuda_pipeline_primitives.h>
 #include "mma.cu"
+#include "tiles_async.cu"
 #include "attend.cu"
+#include "softmax.cu"
 #define $T float
 #define $RW 2
+#define $RM 1
 #define $NK 32
 #define $KC 64
 #define $cols 64
 #define $depth 64
-#define $part 1088
+#define $keyPart 1088
+#define $part 2176
 #define $index const int m0 = (int)id * 32
 #define $queries 32 * 64
 #define $queryRow e / 64
 #define $queryAt e % 64
 #define $loadQuery attend_put(&query[row * (depth + PAD) + k], p0[(m0 + row) * 64 + k])
 #define $terms 100
-#define $keys 64 * 64
-#define $keyRow e / 64
-#define $keyAt e % 64
+#define $keySteps 32
+#define $keyPlace const int key = (int)threadIdx.x / 64 + 2 * i, k = (int)threadIdx.x % 64
 #define $loadKey \
-    attend_put(&part[key * (KC + PAD) + k], u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f)
-#define $score if (u0 + first + 8 * j + lane % 4 * 2 + e % 2 < 100) x = s[j][e]
-#define $values 64 * 64
-#define $valueRow e / 64
-#define $valueAt e % 64
+    attend_put(&keys[key * (KC + PAD) + k], u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f)
+#define $score x = s[m][j][e]
+#define $ends u0 + 64 > 100
+#define $absent if (u0 + first + 8 * j + lane % 4 * 2 + e % 2 >= 100) s[m][j][e] = -INFINITY
+#define $valueSteps 32
+#define $valuePlace const int key = (int)threadIdx.x / 64 + 2 * i, col = (int)threadIdx.x % 64
 #define $loadValue \
-    attend_put(&part[key * (cols + PAD) + col], u0 + key < 100 ? p0[(u0 + key) * 64 + col] : 0.f)
-#define $store y[(m0 + row) * 64 + col] = acc[c][e] / sum[i]
+    attend_put(&values[key * (cols + PAD) + col], u0 + key < 100 ? p0[(u0 + key) * 64 + col] : 0.f)
+#define $store y[(m0 + row) * 64 + col] = acc[m][c][e] / sum[m][i]
 #endif
 
 #ifdef LINT_product
