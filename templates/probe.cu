@@ -358,18 +358,6 @@ static bool is_listed(const choice *list, int n, int algorithm) {
 }
 //@end
 
-// Whether a program may take what the library offers: see conv_first.
-template <class Offer>
-static bool may_take(const Offer *p, const conv_size *s) {
-    //@if typed
-    if (!conv_takes(s, p->mathType)) return false;
-    //@else
-    if (p->mathType != CUDNN_FMA_MATH && p->mathType != CUDNN_DEFAULT_MATH) return false;
-    //@end
-    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= conv_limit(s) &&
-           p->determinism == CUDNN_DETERMINISTIC;
-}
-
 static int list_forward(probe *h, int i, choice *list, int *n) {
     const conv_size *s = &conv_sizes[i];
     const conv_call *c = &h->conv[i];
@@ -380,7 +368,7 @@ static int list_forward(probe *h, int i, choice *list, int *n) {
                                                       ALGORITHMS, &offers, p));
     for (int k = 0; k < offers; k++) {
         bool any = !s->fused || s->relu;
-        if (!may_take(&p[k], s)) continue;
+        if (!conv_may_take(&p[k], s, conv_limit(s))) continue;
         if (!any && p[k].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;
         //@if typed
         if (is_listed(list, *n, (int)p[k].algo)) continue;
@@ -395,6 +383,7 @@ static int list_forward(probe *h, int i, choice *list, int *n) {
 }
 
 static int list_data(probe *h, int i, choice *list, int *n) {
+    const conv_size *s = &conv_sizes[i];
     const conv_call *c = &h->conv[i];
     cudnnConvolutionBwdDataAlgoPerf_t p[ALGORITHMS];
     int offers = 0;
@@ -402,7 +391,7 @@ static int list_data(probe *h, int i, choice *list, int *n) {
                cudnnGetConvolutionBackwardDataAlgorithm_v7(h->cudnn, c->w, c->x, c->conv, c->y,
                                                            ALGORITHMS, &offers, p));
     for (int k = 0; k < offers; k++) {
-        if (!may_take(&p[k], &conv_sizes[i])) continue;
+        if (!conv_may_take(&p[k], s, conv_limit(s))) continue;
         //@if typed
         if (is_listed(list, *n, (int)p[k].algo)) continue;
         //@end
