@@ -212,30 +212,61 @@ static bool ein__kprod_fetches(const ein__kprod *r, const ein__kaccess *at, int 
     return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
 }
 
-// The factor of `name` in the sum `at` that it is a term of by itself, as in `i * 4 + name * 8`; 0:
-// it is not, or stands in the text `other` too.
-static int64_t ein__kprod_factor_in(const char *at, const char *name, const char *other) {
-    size_t n = strlen(name);
-    const char *s = at;
-    while ((s = strstr(s, name)) && ((s > at && s[-1] != ' ') || (s[n] && s[n] != ' '))) s++;
-    if (!s || strchr(at, '(') || ein__kmentions(other, name) || ein__kmentions(s + n, name))
-        return 0;
-    if (s > at && (s < at + 3 || strncmp(s - 3, " + ", 3))) return 0;
-    int64_t k = 1;
-    s += n;
-    if (!strncmp(s, " * ", 3))
-        for (k = 0, s += 3; *s >= '0' && *s <= '9' && k < INT32_MAX; s++) k = 10 * k + (*s - '0');
-    return !*s || !strncmp(s, " + ", 3) ? k : 0;
+// How far apart a read's addresses are for neighbours along `slot`; 0: that differs, or what it
+// reads depends on the slot in other ways too. `s` has scanned the read first.
+static int64_t ein__kprod_stride(const ein__kscan *s, int slot) {
+    int64_t k = s->row[0].k[slot];
+    return s->pinned >> slot & 1 || k < 0 || k > INT32_MAX ? 0 : k;
 }
 
-// Such a load; `step` comes on top of the address.
+// Such a load; each step of the loop moves its address by `stride` a term.
 static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kaccess *at, int width,
-                             const char *step, const char *guard, ein__buf *body) {
+                             int64_t stride, const char *guard, ein__buf *body) {
     const char *type = r->math == EIN__MATH_FP16 ? "uint4" : width == 4 ? "float4" : "float";
     ein__putf(body, "return fetch<%s>(%s", type, at->param);
     if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", ein__kparen(g, at->at, EIN__TERM));
-    ein__put(body, step);
+    if (stride) ein__put(body, " + k0");
+    if (stride > 1) ein__putf(body, " * %s", ein__knumber(g, stride));
     ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
+}
+
+// Line and term that a thread loads as its element `e`: `wide` neighbours, or vectors of `width`,
+// along the terms or along the lines.
+static void ein__kprod_element(ein_ctx *c, const ein__kprod *r, bool along, int wide, int width,
+                               const char **across, const char **term) {
+    const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
+               *slow = ein__namef(c, "e / %du", wide);
+    if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
+    *across = along ? slow : fast;
+    *term = along ? fast : slow;
+    if (r->math == EIN__MATH_FP32) *across = "e.line", *term = "e.term";
+}
+
+// The names of the sum's slots at term `term` of a step, which begins at k0 unless the address has
+// that by itself.
+static void ein__kprod_declare_term(ein__kgen *g, ein__buf *load, const int *sum, int nsum,
+                                    int terms, const char *term, bool moves, const char *body) {
+    if (nsum > 1 && g->slot[sum[nsum - 1]].n % terms == 0)
+        ein__kprod_declare_step(g, load, sum, nsum, term, body);
+    else
+        ein__kprod_declare(g, load, sum, nsum, ein__kprod_flat(g, sum, nsum, "k"),
+                           moves ? term : ein__namef(g->ctx, "k0 + %s", term), body);
+}
+
+// How a factor is read, with the slots of its lines and terms merged as its reads allow.
+static ein__kscan ein__kprod_scan(ein__kgen *g, const ein__kprod *r, int side, int *line_slot,
+                                  int *nline, int *sum, int *nsum) {
+    ein__kscan scan = ein__kscan_make(g);
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(line_slot, r->order[side], sizeof r->order[side]);
+    memcpy(sum, r->sum, sizeof r->sum);
+    ein__kscan_row(g, &scan, r->main[side]);
+    if (r->factor[side].i != r->main[side].i) ein__kscan_expr(g, &scan, r->factor[side]);
+    *nline = ein__kmerge(g, &scan, line_slot, r->n[side]);
+    *nsum = ein__kmerge(g, &scan, sum, r->nsum);
+    for (int i = 0; i < *nline; i++) g->slot[line_slot[i]].level = 1;
+    for (int i = 0; i < *nsum; i++) g->slot[sum[i]].level = 1;
+    return scan;
 }
 
 // One factor's part of the loop: loads into registers, stores into the tile.
@@ -243,19 +274,10 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein_ctx *c = g->ctx;
     ein__ex read = r->factor[side];
     bool computed = read.i != r->main[side].i;
-    ein__kscan scan = ein__kscan_make(g);
-    int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS];
+    int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS], nline, nsum;
+    ein__kscan scan = ein__kprod_scan(g, r, side, line_slot, &nline, sum, &nsum);
     int64_t extent = r->p.extent[side], depth = r->p.depth;
     int tile = side ? r->t->cols : r->t->rows, terms = r->t->terms;
-    memcpy(g->slot, r->slot, sizeof r->slot);
-    memcpy(line_slot, r->order[side], sizeof line_slot);
-    memcpy(sum, r->sum, sizeof sum);
-    ein__kscan_row(g, &scan, r->main[side]);
-    if (computed) ein__kscan_expr(g, &scan, read);
-    int nline = ein__kmerge(g, &scan, line_slot, r->n[side]);
-    int nsum = ein__kmerge(g, &scan, sum, r->nsum);
-    for (int i = 0; i < nline; i++) g->slot[line_slot[i]].level = 1;
-    for (int i = 0; i < nsum; i++) g->slot[sum[i]].level = 1;
     bool along = ein__kprod_run(g, &scan, sum, nsum) > ein__kprod_run(g, &scan, line_slot, nline);
     // Sums along a line are those of threads that load it, or of warps that multiply it.
     along |= !side && r->sums && r->math == EIN__MATH_FP32;
@@ -269,11 +291,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (!computed) at = ein__kprod_access(g, read, lane, width, &vector);
     if (!vector) width = 1;
     int wide = along ? terms / width : tile / width;
-    const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
-               *slow = ein__namef(c, "e / %du", wide);
-    if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
-    const char *across = along ? slow : fast, *term = along ? fast : slow;
-    if (r->math == EIN__MATH_FP32) across = "e.line", term = "e.term";
+    const char *across, *term;
+    ein__kprod_element(c, r, along, wide, width, &across, &term);
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
     ein__buf body = {0}, guard = {0};
@@ -294,21 +313,14 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     // everywhere, so the rest of the address is known before the loop.
     int64_t stride = 0;
     if (r->fetched[side] && nsum == 1 && depth % terms == 0)
-        stride = ein__kprod_factor_in(at.at.s, at_term,
-                                      ein__namef(c, "%s%s", body.s, guard.n ? guard.s : ""));
-    const char *step = !stride       ? ""
-                       : stride == 1 ? " + k0"
-                                     : ein__namef(c, " + k0 * %s", ein__knumber(g, stride));
-    if (r->fetched[side]) ein__kprod_fetch(g, r, &at, width, step, guard.n ? guard.s : NULL, &body);
+        stride = ein__kprod_stride(&scan, sum[0]);
+    if (r->fetched[side])
+        ein__kprod_fetch(g, r, &at, width, stride, guard.n ? guard.s : NULL, &body);
     else if (guard.n && !computed) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
     else ein__putf(&body, "return %s;\n", value);
     ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
                        ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
-    if (nsum > 1 && g->slot[sum[nsum - 1]].n % terms == 0)
-        ein__kprod_declare_step(g, &r->load[side], sum, nsum, term, body.s);
-    else
-        ein__kprod_declare(g, &r->load[side], sum, nsum, at_term,
-                           stride ? term : ein__namef(c, "k0 + %s", term), body.s);
+    ein__kprod_declare_term(g, &r->load[side], sum, nsum, terms, term, stride != 0, body.s);
     ein__put(&r->load[side], body.s);
     ein__kforget(g, 1);
     ein__buf_free(&g->code[1]);
