@@ -174,16 +174,9 @@ static void ein__put_kept(ein_ctx *ctx, ein__buf *out) {
     ein__buf_free(&text);
 }
 
-static void ein__put_summary(ein__emitter *z, ein__buf *out) {
-    ein_ctx *ctx = z->ctx;
-    const ein__plan *p = &ctx->plan;
-    ein__putf(out, "//\n// for %s, %s\n", ein__gpu_of(ctx)->title, ein__math_title(ctx));
-    ein__put_kept(ctx, out);
-    ein__put_tensors(ctx, out, "inputs", ctx->graph.input, NULL);
-    ein__put_tensors(ctx, out, "outputs", NULL, ctx->graph.output);
-    ein__putf(out, "// weights   %d tensors, blob of ", (int)arrlen(ctx->graph.weight));
-    ein__put_amount(out, z->blob_bytes);
-    ein__put(out, "\n// memory    arena ");
+static void ein__put_memory(const ein__emitter *z, ein__buf *out) {
+    const ein__plan *p = &z->ctx->plan;
+    ein__put(out, "// memory    arena ");
     ein__put_amount(out, p->arena_bytes);
     int workspaces = 0;
     for (int b = 0; b < p->branches; b++) workspaces += p->workspace_at[b] >= 0;
@@ -194,7 +187,13 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     ein__put_amount(out, z->const_bytes);
     ein__put(out, ", peak in create ");
     ein__put_amount(out, p->arena_bytes + z->const_bytes + p->init_bytes);
-    ein__putf(out, "\n// plan      %d step%s, ", (int)arrlen(p->step),
+    ein__put(out, "\n");
+}
+
+// Steps and time of the plan, and what it would take otherwise.
+static void ein__put_plan(const ein__emitter *z, ein__buf *out) {
+    const ein__plan *p = &z->ctx->plan;
+    ein__putf(out, "// plan      %d step%s, ", (int)arrlen(p->step),
               arrlen(p->step) == 1 ? "" : "s");
     ein__buf us = {0};
     int64_t total = 0;
@@ -222,8 +221,11 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
                   us.s + strspn(us.s, " "));
     }
     ein__buf_free(&us);
-    ein__put_libraries(z, out);
-    ein__put_rules(z, out);
+}
+
+// A line a step: its time, what it makes and how.
+static void ein__put_plan_steps(const ein__emitter *z, ein__buf *out) {
+    const ein__plan *p = &z->ctx->plan;
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
         ein__put(out, "// ");
         ein__put_us(out, p->step[i].ps);
@@ -235,4 +237,20 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
         ein__put_call(out, &p->step[i], &z->run[i]);
         ein__put(out, "\n");
     }
+}
+
+static void ein__put_summary(ein__emitter *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    ein__putf(out, "//\n// for %s, %s\n", ein__gpu_of(ctx)->title, ein__math_title(ctx));
+    ein__put_kept(ctx, out);
+    ein__put_tensors(ctx, out, "inputs", ctx->graph.input, NULL);
+    ein__put_tensors(ctx, out, "outputs", NULL, ctx->graph.output);
+    ein__putf(out, "// weights   %d tensors, blob of ", (int)arrlen(ctx->graph.weight));
+    ein__put_amount(out, z->blob_bytes);
+    ein__put(out, "\n");
+    ein__put_memory(z, out);
+    ein__put_plan(z, out);
+    ein__put_libraries(z, out);
+    ein__put_rules(z, out);
+    ein__put_plan_steps(z, out);
 }

@@ -72,70 +72,90 @@ static void ein__kwindow_index(ein__kgen *g, const ein__kred *r, const ein__kwin
     if (t->rows > 1) g->slot[t->w.row.t] = keep;
 }
 
-// Loads of the registers: x[j][k] is what lies at row j and column k from the first ones.
-static bool ein__kwindow_load(ein__kgen *g, const ein__kwindow_tile *t, ein__buf *b) {
-    ein_ctx *ctx = g->ctx;
-    const ein__expr *e = ein__ex_get(ctx, t->w.image);
+// Row and column that register x[j][k] holds, from the thread's position.
+static void ein__kwindow_place(ein__kgen *g, const ein__kwindow_tile *t, ein__klin *y,
+                               ein__klin *x) {
     const ein__strip_axis *row = &t->w.row, *col = &t->w.col;
-    const ein__value *v = ein__val_get(ctx, (ein__val){e->val});
-    ein__kaccess at = {.param = ein__kparam(g, (ein__val){e->val}),
-                       .dtype = ein__kdtype(g, (ein__val){e->val})};
     ein__ktext slot = {g->slot[col->t].name, EIN__NAMED, 0}, k = {"k", EIN__NAMED, 0},
                j = {"j", EIN__NAMED, 0}, strip = {"strip", EIN__NAMED, 0};
-    ein__klin l = {0}, x = {.c = t->first}, y = {.c = row->first};
-    ein__kform f = {0};
-    ein__buf guard = {0};
-    for (int d = 0; d < v->shape.rank; d++)
-        if (d != row->dim && d != col->dim)
-            ein__kform_add(g, &f, ein__kstride(g, (ein__val){e->val}, d), e->ix[d]);
-    ein__kform_recombine(g, &f);
-    ein__kform_lower(g, &l, &f, 0);
-    ein__klin_add(g, &x, (ein__kterm){col->stride, slot, 0, 1, g->slot[col->t].n});
-    ein__klin_add(g, &x, (ein__kterm){1, k, 0, 1, t->columns});
-    if (t->rows > 1) ein__klin_add(g, &y, (ein__kterm){row->stride * t->rows, strip, 0, 1, row->n});
+    *x = (ein__klin){.c = t->first};
+    *y = (ein__klin){.c = row->first};
+    ein__klin_add(g, x, (ein__kterm){col->stride, slot, 0, 1, g->slot[col->t].n});
+    ein__klin_add(g, x, (ein__kterm){1, k, 0, 1, t->columns});
+    if (t->rows > 1) ein__klin_add(g, y, (ein__kterm){row->stride * t->rows, strip, 0, 1, row->n});
     else if (row->t >= 0 && !g->slot[row->t].gone)
         ein__klin_add(
-            g, &y, (ein__kterm){row->stride, {g->slot[row->t].name, EIN__NAMED, 0}, 0, 1, row->n});
-    ein__klin_add(g, &y, (ein__kterm){1, j, 0, 1, t->down});
-    // The furthest that a thread looks; rows beyond the last strip's are among them.
-    int64_t h = row->dim >= 0 ? v->shape.d[row->dim] : 1, w = v->shape.d[col->dim];
+            g, y, (ein__kterm){row->stride, {g->slot[row->t].name, EIN__NAMED, 0}, 0, 1, row->n});
+    ein__klin_add(g, y, (ein__kterm){1, j, 0, 1, t->down});
+}
+
+// The test that row t0 and column t1 lie inside, empty where they always do. The furthest that a
+// thread looks counts; rows beyond the last strip's are among them.
+static void ein__kwindow_guard(ein__kgen *g, const ein__kwindow_tile *t, int64_t h, int64_t w,
+                               ein__buf *guard) {
+    const ein__strip_axis *row = &t->w.row, *col = &t->w.col;
+    ein__klin down = {.n = 1, .t[0] = {1, {"t0", EIN__NAMED, 0}, 0, 1, h}};
+    ein__klin across = {.n = 1, .t[0] = {1, {"t1", EIN__NAMED, 0}, 0, 1, w}};
     int64_t beyond = row->first + ein__strip_span(row, (row->n + t->rows - 1) / t->rows * t->rows);
-    bool top = row->first < 0, bottom = row->dim >= 0 && beyond > h;
     int64_t right = t->first + (col->n - t->vec) * col->stride + t->columns;
-    bool left = t->first<0, end = right> w;
-    const char *t0 = "t0", *t1 = "t1", *type = ein__kint(g);
+    bool top = row->first < 0, bottom = row->dim >= 0 && beyond > h;
+    bool left = t->first < 0, end = w < right;
+    if (top || bottom) ein__put(guard, ein__kwithin(g, down, 0, h, top, bottom));
+    if (left || end)
+        ein__putf(guard, "%s%s", guard->n ? " && " : "", ein__kwithin(g, across, 0, w, left, end));
+}
+
+// The statement that loads x[j][k], or as many from there on as a vector has.
+static void ein__kwindow_fetch(ein__kgen *g, const ein__kwindow_tile *t, const ein__kaccess *at,
+                               const char *guard, const char *pad, ein__buf *b) {
+    ein_ctx *ctx = g->ctx;
+    if (!t->vectors) {
+        const char *s = ein__kload(g, at, 0).s;
+        if (guard) s = ein__namef(ctx, "%s ? %s : %s", guard, s, pad);
+        ein__putf(b, "        x[j][k] = %s;\n", s);
+        return;
+    }
+    g->vec = t->vec;
+    const char *s = ein__kload4(g, at);
+    if (guard) s = ein__namef(ctx, "%s ? %s : %s", guard, s, ein__kfill(g, pad));
+    ein__putf(b, "        const %s v = %s;\n", ein__kvec_type(g), s);
+    for (int i = 0; i < t->vec; i++)
+        ein__putf(b, "        x[j][k%s] = v.%s;\n", i ? ein__namef(ctx, " + %d", i) : "",
+                  ein__klane[i]);
+}
+
+// Loads of the registers: x[j][k] is what lies at row j and column k from the first ones.
+static bool ein__kwindow_load(ein__kgen *g, const ein__kwindow_tile *t, ein__buf *b) {
+    const ein__expr *e = ein__ex_get(g->ctx, t->w.image);
+    const ein__strip_axis *row = &t->w.row, *col = &t->w.col;
+    const ein__val of = {e->val};
+    const ein__shape *shape = &ein__val_get(g->ctx, of)->shape;
+    ein__kaccess at = {.param = ein__kparam(g, of), .dtype = ein__kdtype(g, of)};
+    ein__klin l = {0}, x, y;
+    ein__kform f = {0};
+    ein__buf guard = {0};
+    for (int d = 0; d < shape->rank; d++)
+        if (d != row->dim && d != col->dim) ein__kform_add(g, &f, ein__kstride(g, of, d), e->ix[d]);
+    ein__kform_recombine(g, &f);
+    ein__kform_lower(g, &l, &f, 0);
+    ein__kwindow_place(g, t, &y, &x);
+    int64_t h = row->dim >= 0 ? shape->d[row->dim] : 1, w = shape->d[col->dim];
+    const char *type = ein__kint(g);
     ein__put(b, "#pragma unroll\n");
     ein__putf(b, "for (int j = 0; j < %lld; j++) {\n", (long long)t->down);
     if (row->dim >= 0) ein__putf(b, "    const %s t0 = %s;\n", type, ein__klin_text(g, &y, 0).s);
     ein__put(b, "#pragma unroll\n");
     ein__putf(b, "    for (int k = 0; k < %lld; k%s) {\n", (long long)t->columns,
-              t->vectors ? ein__namef(ctx, " += %d", t->vec) : "++");
+              t->vectors ? ein__namef(g->ctx, " += %d", t->vec) : "++");
     ein__putf(b, "        const %s t1 = %s;\n", type, ein__klin_text(g, &x, 0).s);
-    ein__kterm down = {1, {t0, EIN__NAMED, 0}, 0, 1, h}, across = {1, {t1, EIN__NAMED, 0}, 0, 1, w};
-    ein__klin dl = {.n = 1, .t[0] = down}, al = {.n = 1, .t[0] = across};
-    if (top || bottom) ein__put(&guard, ein__kwithin(g, dl, 0, h, top, bottom));
-    if (left || end)
-        ein__putf(&guard, "%s%s", guard.n ? " && " : "", ein__kwithin(g, al, 0, w, left, end));
+    ein__kwindow_guard(g, t, h, w, &guard);
     if (row->dim >= 0) {
-        down.k = ein__kstride(g, (ein__val){e->val}, row->dim);
+        ein__kterm down = {ein__kstride(g, of, row->dim), {"t0", EIN__NAMED, 0}, 0, 1, h};
         ein__klin_add(g, &l, down);
     }
-    ein__klin_add(g, &l, across);
+    ein__klin_add(g, &l, (ein__kterm){1, {"t1", EIN__NAMED, 0}, 0, 1, w});
     at.at = ein__klin_text(g, &l, 0);
-    const char *pad = ein__kliteral(g, ein__kbits(e)).s;
-    if (t->vectors) {
-        g->vec = t->vec;
-        const char *s = ein__kload4(g, &at);
-        if (guard.n) s = ein__namef(ctx, "%s ? %s : %s", guard.s, s, ein__kfill(g, pad));
-        ein__putf(b, "        const %s v = %s;\n", ein__kvec_type(g), s);
-        for (int i = 0; i < t->vec; i++)
-            ein__putf(b, "        x[j][k%s] = v.%s;\n", i ? ein__namef(ctx, " + %d", i) : "",
-                      ein__klane[i]);
-    } else {
-        const char *s = ein__kload(g, &at, 0).s;
-        if (guard.n) s = ein__namef(ctx, "%s ? %s : %s", guard.s, s, pad);
-        ein__putf(b, "        x[j][k] = %s;\n", s);
-    }
+    ein__kwindow_fetch(g, t, &at, guard.n ? guard.s : NULL, ein__kliteral(g, ein__kbits(e)).s, b);
     ein__put(b, "    }\n}\n");
     ein__buf_free(&guard);
     return !g->too_wide;
