@@ -157,7 +157,7 @@ static bool ein__read_cost_row(ein__cost_line *z, ein__cost_row *r) {
     r->algorithm = z->failed ? "" : ein__split_algorithm(z, r, at);
     const char *fault = z->failed || !ein__is_kernel_key(r->key) ? NULL : ein__kernel_key_fault(r);
     if (fault) ein__cost_error(z, at, fault);
-    r->ps = ein__cost_count(z, true, "picoseconds are needed here, as digits");
+    r->ps = ein__cost_count(z, true, "picoseconds are needed here, at most 18 digits");
     r->spread = ein__cost_count(z, false, "the spread is a number, in 1/1000");
     r->versions = ein__cost_field(z, &at);
     if (!r->versions) r->versions = "";
