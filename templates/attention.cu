@@ -30,7 +30,10 @@
 //@key putValue    part[key * 16 * RC + col] = own[i]
 //@key sum     whether the result is divided by the sum of the weights
 //@key store   where (row, col) is an element of the result: its position, its value, the store
-// One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
+// A block has 8 * RM rows and takes 16 * RN of their keys at a time: a thread has RM rows and the
+// scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
+// elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
+// is enough: registers are not to be spilled for the sake of more.
 static __global__ void __launch_bounds__(128, 1) $name($params) {
     const int RM = $RM, RN = $RN, RC = $RC, VC = $VC, KV = $KV;
     //@if product

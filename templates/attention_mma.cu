@@ -33,8 +33,10 @@
 //@key sum     whether the result is divided by the sum of the weights
 //@key split   whether several warps share the keys of a row
 //@key store   where (row, col) is an element of the result: its position, its value, the store
-// Both products on tensor cores. A warp has RM times 16 rows, of which a thread has two each.
-// Values are on their way while scores are made, the next keys while values are multiplied.
+// Both products on tensor cores. RW warps have RM times 16 rows each, of which a thread has two; the
+// KW warps of the same rows take NK keys each at a time. Of the keys KC elements are in shared
+// memory at once. Values are on their way while scores are made, the next keys while values are
+// multiplied.
 static __global__ void __launch_bounds__(128) $name($params) {
     typedef $T T;
     typedef tensor_type<T> type;

@@ -22,6 +22,9 @@
 //@key result    position of the block's output e
 //@key inside    whether it lies beside the result
 //@key store     the epilogue and the store of v
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
 static __global__ void __launch_bounds__($block) $name($params) {
     __shared__ float part[$warps][$each];
     //@if along
