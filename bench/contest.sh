@@ -7,6 +7,14 @@ rounds=5
 peers=
 bench_ms=20
 sets=8
+who=
+import_limit=120        # seconds
+contest_limit=3600
+report_limit=120
+peers_sum=$(cat bench/peers/*.py | sha256sum | cut -c1-16)
+contest_columns=$(sed -n '/^COLUMNS = /,/]/p' bench/peers/rounds.py | grep -o '"[a-z0-9_0-9]*"' |
+    tr -d '"' | tr '\n' ' ')
+contest_columns=${contest_columns% }
 
 # The batch size that a model has by itself.
 own_batch() { # MODEL
@@ -17,16 +25,17 @@ own_batch() { # MODEL
 
 # Batch sizes to compare: 1 and 16, of single operators the one their source gives.
 contest_batches() { # MODEL
-    case $1 in
-    cases/*) own_batch "$1" ;;
-    *) [ $stand_in = yes ] && own_batch "$1" || printf '1\n16\n' ;;
+    case $scope:$stand_in:$1 in
+    all:no:cases/*) own_batch "$1" ;;
+    all:no:*) printf '1\n16\n' ;;
+    *) own_batch "$1" ;;
     esac
 }
 
 precisions() {
+    local math
     echo fp32
-    [ $stand_in = yes ] || [ -z "$einnet" ] || ! "$einnet" emit --help | grep -q -e '--math' ||
-        printf 'tf32\nfp16\n'
+    [ $stand_in = yes ] || [ -z "$einnet" ] || for math in $(maths); do echo "${math#_}"; done
 }
 
 # The item of a program: MODEL[_nN][_PRECISION].
@@ -37,21 +46,19 @@ program_of() { # MODEL N PRECISION
     echo "$item"
 }
 
-# Programs that other phases do not have, those without derivation at other batch sizes and in other
-# precisions; and every graph.
-contest_emit() {
-    local model n precision item options
-    for model in $(models); do
-        for n in $(contest_batches "$model"); do
-            options=()
-            [ "$n" = "$(own_batch "$model")" ] || options=(--dim N="$n")
-            mkdir -p "$(dirname "$kit/$model")"
-            "$einnet" graph "models/$model.ein" --json "${options[@]}" "${small[@]}" \
-                -o "$kit/${model}_n$n.json" || echo "graph $model: failed"
-            for precision in $(precisions); do
-                item=$(program_of "$model" "$n" "$precision")
-                contest_program "$item" "$model" "$precision" "${options[@]}"
-            done
+# Programs of a model that other phases do not have, those without derivation at other batch sizes
+# and in other precisions; and every graph.
+contest_emit() { # MODEL
+    local model=$1 n precision item options
+    for n in $(contest_batches "$model"); do
+        options=()
+        [ "$n" = "$(own_batch "$model")" ] || options=(--dim N="$n")
+        mkdir -p "$(dirname "$kit/$model")"
+        "$einnet" graph "models/$model.ein" --json "${options[@]}" "${small[@]}" \
+            -o "$kit/${model}_n$n.json" || complain emit "graph of $model, batch $n"
+        for precision in $(precisions); do
+            item=$(program_of "$model" "$n" "$precision")
+            contest_program "$item" "$model" "$precision" "${options[@]}"
         done
     done
 }
@@ -62,109 +69,142 @@ contest_program() { # ITEM MODEL PRECISION OPTION...
     [ "$precision" = fp32 ] || set -- "$@" --math "$precision"
     [ $# -gt 0 ] || return 0
     emit_one "${item}_base" "$model" "$@" --prefix "${item##*/}" --baseline
-    if cmp -s "$kit/${item}_base.cu" "$(source_of "$item")"; then
+    source_of "$item"
+    if cmp -s "$kit/${item}_base.cu" "$REPLY"; then
         rm "$kit/${item}_base.cu" "$kit/${item}_base_test.cu"
     fi
 }
 
-# The peers that can run here, or those asked for.
+# Sets `who`: the peers that can run here, or those asked for. Says who is missing.
 find_peers() {
-    local found=
-    if ! "$python" -c 'import numpy, torch' 2> /dev/null; then
-        echo "peers: $python has no torch: no float64 reference, nobody to compare with" >&2
-        return 1
+    local module missing=
+    who=
+    if ! timeout $import_limit "$python" -c 'import numpy, torch' 2> /dev/null; then
+        echo "peers: $python has no torch: no float64 reference, nobody to compare with" |
+            tee -a "$work/absent"
+        return
     fi
-    found=eager,compile
-    ! "$python" -c 'import jax' 2> /dev/null || found=$found,jax
-    echo "${peers:-$found}"
+    who=eager,compile
+    if timeout $import_limit "$python" -c 'import jax' 2> /dev/null; then who=$who,jax
+    else echo "peers: $python has no jax" | tee -a "$work/absent"; fi
+    who=${peers:-$who}
 }
 
-contest() { # MODEL N PRECISION PEERS
-    local model=$1 n=$2 precision=$3 id=${1}_n${2}_$3 ours base more=() log before
-    ours=$(program_of "$model" "$n" "$precision")
+# Sets `ours` and `base`, and `key`: what a contest is made of.
+contest_of() { # MODEL N PRECISION
+    ours=$(program_of "$1" "$2" "$3")
     base=${ours}_base
     [ ! -f "$kit/${ours}_costs_test.cu" ] || ours=${ours}_costs
-    ready_contest "$id" "$ours" "$base" "$4" || return 0
-    may_begin || return 1
-    log=$work/peers/$id.log
-    [ ! -x "$work/build/$base" ] || more=(--base "$work/build/$base")
-    ! grep -q 'F(4x4' "$(source_of "$ours")" || more+=(--winograd)
-    more+=(--note "$(sed -n -E 's|^// by +||p' "$(source_of "$ours")")")
-    before=$(clocks)
-    seconds=$(limit 3600)
-    timeout "$seconds" "$python" bench/peers/rounds.py --out "$work/peers/$id.rows" \
-        --model "$model" --batch "$n" --precision "$precision" --graph "$kit/${model}_n$n.json" \
-        --weights "$(weights_of "$ours").weights" --ours "$work/build/$ours" "${more[@]}" \
-        --peers "$4" --rounds $rounds --bench-ms $bench_ms --sets $sets --device $device \
-        --work "$work/peers/$id.work" > "$log" 2>&1 < /dev/null
-    ! cut_off $? 3600 || return 1
-    if [ -s "$work/peers/$id.rows" ]; then
-        record peers "$id" "$key" "$(cat "$work/peers/$id.rows")"
-        rm "$work/peers/$id.rows"
-        printf '%s\tbefore\t%s\n%s\tafter\t%s\n' "$id" "$before" "$id" "$(clocks)" \
-            >> "$out/peers_clocks.tsv"
-        echo "peers $id: $(grep -c -P '\tok\t' "$work/peers/$id.row") measurements"
-    else
-        echo "peers $id: failed: $(last_words "$log")"
+    key=
+    if is_built "$base"; then
+        key_of "$base"
+        key=" $REPLY"
     fi
+    run_key "$ours"
+    key="$REPLY$key $peers_sum ${digest[$kit/${1}_n$2.json]:-none} $who $rounds $bench_ms"
 }
 
-# Sets $key; fails when there is nothing to do.
-ready_contest() { # ID OURS BASE PEERS
-    [ -x "$work/build/$2" ] && [ -f "$kit/${model}_n$n.json" ] || return 1
-    key=$(contest_key "$2" "$3" "$4")
-    ! done_already peers "$1" "$key" || return 1
-    mkdir -p "$(dirname "$work/peers/$1")"
+contest() { # MODEL N PRECISION
+    local model=$1 n=$2 precision=$3 id=${1}_n${2}_$3 more=() log before code part ours base key
+    contest_of "$model" "$n" "$precision"
+    is_built "$ours" && [ -f "$kit/${model}_n$n.json" ] || return 0
+    ! done_already peers "$id" "$key" || return 0
+    may_begin || return 1
+    mkdir -p "$(dirname "$work/peers/$id")"
+    log=$work/peers/$id.log
+    ! is_built "$base" || more=(--base "$work/build/$base")
+    source_of "$ours"
+    ! grep -q 'F(4x4' "$REPLY" || more+=(--winograd)
+    more+=(--note "$(sed -n -E 's|^// by +||p' "$REPLY")")
+    before=$(clocks)
+    seconds=$(limit $contest_limit)
+    part=$((seconds > 60 ? seconds - 30 : seconds / 2))
+    rm -f "$work/peers/$id.rows"
+    weights_of "$ours"
+    timeout -k 30 "$seconds" "$python" bench/peers/rounds.py --out "$work/peers/$id.rows" \
+        --model "$model" --batch "$n" --precision "$precision" --graph "$kit/${model}_n$n.json" \
+        --weights "$REPLY.weights" --ours "$work/build/$ours" "${more[@]}" \
+        --peers "$who" --rounds $rounds --bench-ms $bench_ms --sets $sets --device $device \
+        --deadline $part --work "$work/peers/$id.work" > "$log" 2>&1 < /dev/null
+    code=$?
+    rows_of_contest "$id" "$code" "$before" "$log"
 }
 
-contest_key() { # OURS BASE PEERS
-    echo "$(run_key "$1") $([ ! -x "$work/build/$2" ] || key_of "$2")" \
-        "$(cat bench/peers/*.py "$kit/${model}_n$n.json" | sha256sum | cut -c1-16)" \
-        "$3 $rounds $bench_ms"
+# Keeps the rows of a contest, those of one that was cut off as a part of it, which is done again.
+# False when the budget is used up.
+rows_of_contest() { # ID CODE CLOCKS LOG
+    local id=$1 code=$2 rows=$work/peers/$1.rows as=$key
+    case $code in
+    75 | 124 | 137) code=124 ;;
+    esac
+    ! cut_off $code $contest_limit || as="part of $key"
+    if [ -s "$rows" ] && ! awk -F '\t' -v n="$(wc -w <<< "$contest_columns")" \
+        'NF != n { exit 1 }' "$rows"; then
+        complain peers "$id: rows that are none: $(last_words "$4")"
+        as="part of $key"
+    elif [ -s "$rows" ]; then
+        record peers "$id" "$as" "$(cat "$rows")"
+        record contests "$id" "$as" "$id"$'\tbefore\t'"$3"$'\n'"$id"$'\tafter\t'"$(clocks)"
+        echo "peers $id: $(grep -c -P '\tok\t' "$work/peers/$id.row") measurements," \
+            "$(grep -c -P '\tfailed\t' "$work/peers/$id.row") failed"
+    elif [ "$as" = "$key" ]; then
+        complain peers "$id: $(status_of $code): $(last_words "$4")"
+    fi
+    rm -f "$rows"
+    [ $stopped = no ]
 }
 
 peers_all() {
-    local model n precision who
-    who=$(find_peers) || return 0
+    local model n precision
+    [ -n "$who" ] || return 0
     for precision in $(precisions); do
         for model in $(models); do
             for n in $(contest_batches "$model"); do
-                contest "$model" "$n" "$precision" "$who" || return 0
+                contest "$model" "$n" "$precision" || return 0
             done
         done
     done
 }
 
-# The rows of all contests about the sources as they are now, under one line of names.
-contest_rows() {
-    local model n precision who id ours
-    "$python" bench/peers/rounds.py --columns
-    who=$(find_peers) || return 0
+# contest_lines FOLDER: the rows there of all contests about the sources as they are now.
+contest_lines() {
+    local model n precision id ours base key
     for precision in $(precisions); do
         for model in $(models); do
             for n in $(contest_batches "$model"); do
                 id=${model}_n${n}_$precision
-                ours=$(program_of "$model" "$n" "$precision")
-                key=$(contest_key "$([ -f "$kit/${ours}_costs_test.cu" ] && echo "${ours}_costs" ||
-                    echo "$ours")" "${ours}_base" "$who")
-                ! done_already peers "$id" "$key" || tail -n +2 "$work/peers/$id.row"
+                [ -f "$work/$1/$id.row" ] || continue
+                contest_of "$model" "$n" "$precision"
+                ! done_already "$1" "$id" "$key" &&
+                    ! done_already "$1" "$id" "part of $key" ||
+                    tail -n +2 "$work/$1/$id.row"
             done
         done
     done
+}
+
+# Under one line of names.
+contest_rows() {
+    echo "$contest_columns" | tr ' ' '\t'
+    contest_lines peers
+}
+
+contest_clocks() {
+    contest_lines contests
 }
 
 report_all() {
     local folder=$out/report
     [ "$out" != bench/results/raw ] || folder=bench/results
-    contest_rows > "$out/peers.tsv" 2> /dev/null
     if [ "$(wc -l < "$out/peers.tsv")" -lt 2 ]; then
         echo 'report: nothing was compared'
         return
     fi
     [ -n "$name" ] || name=$(device_name) || {
-        echo 'report: there is no data sheet of this GPU; see --gpu'
+        complain report 'there is no data sheet of this GPU; see --gpu'
         return
     }
-    "$python" bench/report.py --device "$name" --graphs "$kit" --out "$folder" \
-        --title "$(sed -n 's/^gpu\t//p' "$work/device.tsv")" "$out/peers.tsv"
+    timeout "$(limit $report_limit)" "$python" bench/report.py --device "$name" --graphs "$kit" \
+        --out "$folder" --title "$title" "$out/peers.tsv" ||
+        complain report "bench/report.py: $(status_of $?)"
 }

@@ -127,29 +127,31 @@ figure_build() { # NAME FILE OPTION...
         rm -f "$base.cu" "$base.cu.new"
         return
     fi
-    if cmp -s "$base.cu" "$base.cu.new" && [ -x "$base.program" ]; then
+    if cmp -s "$base.cu" "$base.cu.new" && [ -x "$base.program" ] &&
+        [ "$(cat "$base.flags" 2> /dev/null)" = "${flags[*]}" ]; then
         rm "$base.cu.new"
         return
     fi
-    rm -f "$base.program"
+    rm -f "$base.program" "$base.flags"
     mv "$base.cu.new" "$base.cu"
     "$einnet" pack "$file" "${small[@]}" -o "$base.weights" 2>> "$base.log" &&
-        "$nvcc" "${flags[@]}" "${include[@]}" "${base}_test.cu" "$base.cu" -o "$base.program" \
-            "${libraries[@]}" >> "$base.log" 2>&1
+        timeout -k 10 $compile_limit "$nvcc" "${flags[@]}" "${include[@]}" "${base}_test.cu" \
+            "$base.cu" -o "$base.program" "${libraries[@]}" >> "$base.log" 2>&1 &&
+        echo "${flags[*]}" > "$base.flags"
 }
 
 figure_run() { # NAME FILE
     local base=$work/figures/$1 key code status=ok json plan calls median
-    [ -f "$base.cu" ] && key=$(sha256sum < "$base.cu" | cut -c1-16) || key=none
+    key=$(figure_key "$base")
     ! done_already figures "$1" "$key" || return 0
     may_begin || return 1
-    if [ ! -x "$base.program" ]; then
+    if [ ! -f "$base.flags" ]; then
         record figures "$1" "$key" "$1"$'\tfailed\t-\t-\t-\t-\t-\t-'
         echo "figure $1: failed: $(last_words "$base.log")"
         return 0
     fi
     seconds=$(limit $figure_limit)
-    timeout "$seconds" "$base.program" "$base.weights" --check --bench > "$base.json" \
+    timeout -k 10 "$seconds" "$base.program" "$base.weights" --check --bench > "$base.json" \
         2> "$base.log" < /dev/null
     code=$?
     ! cut_off $code $figure_limit || return 1
@@ -157,15 +159,17 @@ figure_run() { # NAME FILE
     json=$(tr '\n' ' ' < "$base.json")
     plan=$(sed -n -E 's|^// plan +([0-9]+) steps?, ([0-9.]+ [a-z]+) .*|\2\t\1|p' "$base.cu")
     calls=$(grep -c -E '^// +[0-9.]+ [mun]s .* (cuDNN|cuBLAS|cublasLt) ' "$base.cu")
-    median=$(figure "$json" median_us)
+    figure "$json" median_us
+    median=$REPLY
+    is_time "$median" || { median=-; [ "$status" != ok ] || status='no time'; }
     record figures "$1" "$key" "$(printf '%s\t%s\t%s\t%s\t%s\t%s\t%s' "$1" "$status" \
-        "${median:--}" "$plan" "$calls" "$(figure_bytes "$2")" "$(figure_flop "$2")")"
-    echo "figure $1: $status, ${median:--} us"
+        "$median" "${plan:--$'\t'-}" "$calls" "$(figure_bytes "$2")" "$(figure_flop "$2")")"
+    echo "figure $1: $status, $median us"
 }
 
 templates_all() {
     local line words list
-    [ -n "$einnet" ] || { echo 'figures: the generator does not run here'; return; }
+    [ -n "$einnet" ] || { complain templates 'the generator does not run here'; return; }
     list=$(figure_list)
     while read -r line; do
         may_begin || break
@@ -180,21 +184,36 @@ templates_all() {
     done <<< "$list"
 }
 
-# The rows of all figures that there are.
+# The key of a figure: its program, and the GPU.
+figure_key() { # BASE
+    local sum=none
+    [ ! -f "$1.cu" ] || sum=$(sha256sum < "$1.cu" | cut -c1-16)
+    echo "$sum ${flags[*]} $title"
+}
+
+# The rows of all figures of the programs as they are now.
 figure_rows() {
+    local file
     printf 'figure\tstatus\tmedian_us\testimate\tsteps\tcalls\tbytes\tflop\n'
-    [ ! -d "$work/figures" ] ||
-        find "$work/figures" -name '*.row' -exec tail -q -n 1 {} + 2> /dev/null | sort
+    [ -d "$work/figures" ] || return 0
+    find "$work/figures" -name '*.row' | while read -r file; do
+        [ "$(head -n 1 "$file")" != "$(figure_key "${file%.row}")" ] || tail -n +2 "$file"
+    done | sort
 }
 
 figures_all() {
-    local folder=$out/report
+    local folder=$out/report code=0
     [ "$out" != bench/results/raw ] || folder=bench/results
     [ -n "$name" ] || name=$(device_name) || return 0
-    [ -z "$einnet" ] || [ ! -s "$out/$name.tsv" ] ||
-        "$python" bench/fit.py --gpu "$name" --einnet "$einnet" --judge-only \
-            --models models/*.ein -- "$out/$name.tsv" > "$out/fit.txt" 2>&1
-    "$python" bench/figures.py --figures "$out/figures.tsv" --limits "$out/limits.tsv" \
-        --builds "$out/build.tsv" --estimates "$out/fit.txt" --out "$folder/$name.figures.md" \
-        --title "$(sed -n 's/^gpu\t//p' "$work/device.tsv")"
+    if [ -n "$einnet" ] && [ -s "$out/$name.tsv" ] && [ $stopped = no ]; then
+        timeout "$(limit $report_limit)" "$python" bench/fit.py --gpu "$name" --einnet "$einnet" \
+            --judge-only --models models/*.ein -- "$out/$name.tsv" > "$out/fit.txt" 2>&1
+        code=$?
+    fi
+    # 1: too few rows to say anything.
+    [ $code -le 1 ] || complain figures "fit.py: $(status_of $code), $(last_words "$out/fit.txt")"
+    timeout "$(limit $report_limit)" "$python" bench/figures.py --figures "$out/figures.tsv" \
+        --limits "$out/limits.tsv" --builds "$out/build.tsv" --estimates "$out/fit.txt" \
+        --out "$folder/$name.figures.md" --title "$title" ||
+        complain figures "bench/figures.py: $(status_of $?)"
 }

@@ -19,17 +19,19 @@
 #     peers.tsv      our programs, without derivation, and the peers: one row a measurement
 #     peers_clocks.tsv   clocks beside them
 #     summary.md     the table, also printed
-#     failures.txt   what the failed ones said
+#     failures.txt   what failed, and what it said
 # and tables and plots, made of peers.tsv, to bench/results/ ($OUT/report where OUT is set).
 # A program is MODEL, MODEL_small, MODEL_base (without derivation, where that makes a difference),
 # MODEL_n1 or MODEL_n16 (batch 1 and 16, where the model's own batch is another). _tf32 or _fp16
 # behind it is its arithmetic, FP32 without; then _costs says that it was planned with measured
-# costs, where that makes a difference. Finished items are kept in build/gpu-run/ and not done again
-# until their sources change, so a run that was stopped continues where it was. Costs that a table
-# has are not measured again: delete it to do so.
+# costs, where that makes a difference. What matters most comes first: see `steps`. Finished items
+# are kept in build/gpu-run/, measured costs too, and not done again until their sources or the GPU
+# change, and after each step all that is finished is written to $OUT: a run that was stopped, or
+# killed, continues where it was, whatever became of $OUT. To measure costs again, --fresh and an
+# $OUT without the table.
 #
 # Exit codes: 0 all is well, 1 something failed (the rest was still done), 2 usage, 75 the budget is
-# used up (run it again), 77 no GPU or no nvcc.
+# used up (run it again; each run finishes something), 77 no GPU or no nvcc.
 set -u
 cd "$(dirname "$0")/.." || exit 5
 export LC_ALL=C
@@ -52,6 +54,14 @@ usage: bash bench/gpu.sh [OPTION]...
 END
 }
 
+# Models that matter most, in this order; and what is done, in this order: the scope of a step is
+# these models in FP32 at their own batch size (first), all models so (fp32), or everything.
+first='resnet18 bert_base dcgan longformer'
+steps='first:build first:bench first:probe all:limits first:build first:bench
+    fp32:build fp32:bench fp32:check first:peers fp32:probe fp32:build fp32:bench fp32:peers
+    all:templates all:build all:bench all:check all:probe all:build all:bench all:check all:peers
+    all:sanitize'
+
 kit=build/gpu
 work=build/gpu-run
 out=${OUT:-bench/results/raw}
@@ -61,17 +71,23 @@ only=
 budget=
 arch=
 name=
+title=
 jobs=$(nproc 2> /dev/null || echo 1)
+scope=all
 stopped=no
+unfinished=no           # costs are left to measure
+finished=0              # items that this run has finished
 gpu=no
 fresh=no
 stand_in=no
 device=cuda
 small=()
-probe_kernels=120       # in a program; nvcc takes some 0.1 s for each
-probe_parts=16
+compile_limit=600       # seconds
+. bench/device.sh
+. bench/costs.sh
 . bench/contest.sh
 . bench/figures.sh
+. bench/results.sh
 
 while [ $# -gt 0 ]; do
     case $1 in
@@ -117,11 +133,20 @@ if [ $stand_in = yes ]; then
 fi
 [ $fresh = no ] || rm -rf "$work"
 mkdir -p "$kit" "$work" "$out" || exit 5
+: > "$work/complaints"
+rm -f "$work/absent" "$work/no_smi"
 
 wanted() {
     [ -z "$phases" ] && return 0
     case " $phases " in *" $1 "*) return 0 ;; esac
     return 1
+}
+
+# complain PHASE WORDS...: says what failed, there and in failures.txt.
+complain() {
+    local phase=$1
+    shift
+    echo "$phase: failed: $*" | tee -a "$work/complaints"
 }
 
 # selected MODEL: `--only` names it, by its path below models/ or its last part.
@@ -131,9 +156,10 @@ selected() {
     return 1
 }
 
-# Whether another item may begin; says so once when not.
+# Whether another item may begin; says so once when not. The first one may, however late it is, so
+# that every run gets further.
 may_begin() {
-    [ -n "$budget" ] && [ "$SECONDS" -ge "$budget" ] || return 0
+    [ -n "$budget" ] && [ "$SECONDS" -ge "$budget" ] && [ $finished != 0 ] || return 0
     [ "$stopped" = yes ] || echo "stopped: $budget seconds are used; run it again to go on"
     stopped=yes
     return 1
@@ -151,85 +177,104 @@ limit() {
 # ---- finished items: work/PHASE/ITEM holds the key that it was made from, then its row ----
 
 done_already() { # PHASE ITEM KEY
-    [ -f "$work/$1/$2.row" ] && [ "$(head -n 1 "$work/$1/$2.row")" = "$3" ]
+    local made_from
+    { IFS= read -r made_from < "$work/$1/$2.row"; } 2> /dev/null && [ "$made_from" = "$3" ]
 }
 
 record() { # PHASE ITEM KEY ROW
     mkdir -p "$(dirname "$work/$1/$2")"
     printf '%s\n%s\n' "$3" "$4" > "$work/$1/$2.row.new"
     mv "$work/$1/$2.row.new" "$work/$1/$2.row"
+    finished=$((finished + 1))
 }
 
-# The row of an item, if it is about the sources as they are now.
+# Sets REPLY: the row of an item, if it is about the sources as they are now.
 row() { # PHASE ITEM
-    local key
+    local lines
     case $1 in
-    build) key=$(key_of "$2") ;;
-    *) key=$(run_key "$2") ;;
+    build) key_of "$2" ;;
+    *) run_key "$2" ;;
     esac
-    ! done_already "$1" "$2" "$key" || tail -n +2 "$work/$1/$2.row"
+    done_already "$1" "$2" "$REPLY" || { REPLY=; return; }
+    mapfile -t lines < "$work/$1/$2.row"
+    printf -v REPLY '%s\n' "${lines[@]:1}"
+    REPLY=${REPLY%$'\n'}
 }
 
 # rows PHASE: the rows of all items, in their order.
 rows() {
     local item
-    for item in $(items); do row "$1" "$item"; done
+    for item in $item_list; do
+        row "$1" "$item"
+        [ -z "$REPLY" ] || printf '%s\n' "$REPLY"
+    done
 }
 
 # The last line that says something, without tabs.
 last_words() {
-    grep -v '^[[:space:]]*$' "$1" | tail -n 1 | tr '\t' ' ' | cut -c1-200
+    grep -v '^[[:space:]]*$' "$1" 2> /dev/null | tail -n 1 | tr '\t' ' ' | cut -c1-200
 }
 
 # ---- models and programs ----
 
+# Those of the scope, the first ones first.
 models() {
-    local file
+    local file model
+    for model in $first; do
+        [ ! -f "models/$model.ein" ] || ! selected "$model" || echo "$model"
+    done
+    [ $scope != first ] || return 0
     for file in models/*.ein models/cases/*.ein; do
-        file=${file#models/}
-        file=${file%.ein}
-        if selected "$file"; then echo "$file"; fi
+        model=${file#models/}
+        model=${model%.ein}
+        case " $first " in *" $model "*) continue ;; esac
+        ! selected "$model" || echo "$model"
     done
 }
 
 # The arithmetic of programs beside FP32, as suffixes of their names. Devices before Ampere have no
 # TF32.
 maths() {
-    case $(sed -n 's/^sm\t//p' "$work/device.tsv" 2> /dev/null) in
+    [ $scope = all ] || return 0
+    case $(gpu_field sm) in
     [1-7].*) echo _fp16 ;;
     *) echo _tf32 _fp16 ;;
     esac
 }
 
-# Programs in order, small ones first: those whose test program exists.
+# Programs of the scope in order: those whose test program exists.
 items() {
-    local math
-    items_of _small '' _base _n1 _n16 _costs _n1_costs _n16_costs _n1_base _n16_base
+    local math model
+    if [ $scope != all ]; then
+        for model in $(models); do
+            items_of "$model" '' _base _costs
+        done
+        return
+    fi
+    items_of "$(models)" _small '' _base _costs _n1 _n16 _n1_costs _n16_costs _n1_base _n16_base
     for math in $(maths); do
-        items_of $math _n1$math _n16$math ${math}_costs _n1${math}_costs _n16${math}_costs \
-            ${math}_base _n1${math}_base _n16${math}_base
+        items_of "$(models)" $math _n1$math _n16$math ${math}_costs _n1${math}_costs \
+            _n16${math}_costs ${math}_base _n1${math}_base _n16${math}_base
     done
 }
 
-items_of() { # SUFFIX...
-    local model suffix
+items_of() { # MODELS SUFFIX...
+    local model models=$1 suffix
+    shift
     for suffix in "$@"; do
-        for model in $(models); do
+        for model in $models; do
             [ ! -f "$kit/$model${suffix}_test.cu" ] || echo "$model$suffix"
         done
     done
 }
 
-# The program's own file: the one in out/ where there is one.
+# Sets REPLY: the program's own file, the one in out/ where there is one.
 source_of() {
-    if [ -f "out/$1.cu" ] && [ $stand_in = no ]; then
-        echo "out/$1.cu"
-    else
-        echo "$kit/$1.cu"
-    fi
+    REPLY=$kit/$1.cu
+    [ $stand_in = yes ] || [ ! -f "out/$1.cu" ] || REPLY=out/$1.cu
 }
 
-# The packed weights of a program: one file serves every plan and batch size.
+# Sets REPLY: the packed weights of a program; one file serves every plan and batch size.
 weights_of() {
     local item=$1
     while [ ! -f "models/${item%_small}.ein" ]; do      # a model's own name may end like a suffix
@@ -238,16 +283,33 @@ weights_of() {
         *) break ;;
         esac
     done
-    echo "$work/weights/$item"
+    REPLY=$work/weights/$item
 }
 
+# The sources of all programs, read once; again when some were written.
+declare -A digest=()
+take_digests() {
+    local sum file
+    digest=()
+    while read -r sum file; do
+        digest[$file]=${sum:0:16}
+    done < <(find "$kit" out \( -name '*.cu' -o -name '*.json' \) -exec sha256sum {} + 2> /dev/null)
+}
+
+# Sets REPLY: what a program is made of.
 key_of() {
-    { cat "$(source_of "$1")" "$kit/$1_test.cu"; echo "${flags[@]}"; } | sha256sum | cut -c1-16
+    source_of "$1"
+    REPLY="${digest[$REPLY]:-none} ${digest[$kit/${1}_test.cu]:-none} ${flags[*]}"
 }
 
-# The key of what ran: a program with its weights.
+# Sets REPLY: a program, its weights and the GPU that it runs on.
 run_key() {
-    echo "$(key_of "$1") $(head -n 1 "$(weights_of "$1").row" 2> /dev/null)"
+    local key weights=
+    key_of "$1"
+    key=$REPLY
+    weights_of "$1"
+    { read -r weights < "$REPLY.row"; } 2> /dev/null
+    REPLY="$key $weights $title"
 }
 
 generator() {
@@ -284,307 +346,64 @@ emit_failures() {
 # Of batch 1 and 16 those that the model has not by itself.
 batches() { # MODEL
     local n batch
+    [ $scope = all ] || return 0
     batch=$(sed -n -E 's/^dim (.*, )?N = ([0-9]+)(,.*)?$/\2/p' "models/$1.ein" | head -n 1)
     for n in 1 16; do
         if [ -n "$batch" ] && [ "$batch" != $n ]; then echo $n; fi
     done
 }
 
+emit_model() { # MODEL
+    local model=$1 n math
+    emit_one "$model" "$model"
+    [ $stand_in = yes ] || ! grep -q '^small ' "models/$model.ein" ||
+        emit_one "${model}_small" "$model" --small
+    emit_one "${model}_base" "$model" --baseline
+    if cmp -s "$kit/${model}_base.cu" "$kit/$model.cu"; then
+        rm "$kit/${model}_base.cu" "$kit/${model}_base_test.cu"
+    fi
+    if [ $stand_in = no ]; then
+        for n in $(batches "$model"); do
+            emit_one "${model}_n$n" "$model" --dim N="$n" --prefix "${model##*/}_n$n"
+        done
+        for math in tf32 fp16; do
+            emit_one "${model}_$math" "$model" --math $math --prefix "${model##*/}_$math"
+            for n in $(batches "$model"); do
+                emit_one "${model}_n${n}_$math" "$model" --math $math --dim N="$n" \
+                    --prefix "${model##*/}_n${n}_$math"
+            done
+        done
+    fi
+    contest_emit "$model"
+}
+
 emit_all() {
-    local model n math
+    local model
     if [ -z "$einnet" ]; then
         echo 'emit: the generator does not run here; the files in build/gpu/ are taken as they are'
         return
     fi
     rm -rf "$work/emit"
-    for model in $(models); do
-        emit_one "$model" "$model"
-        [ $stand_in = yes ] || ! grep -q '^small ' "models/$model.ein" ||
-            emit_one "${model}_small" "$model" --small
-        emit_one "${model}_base" "$model" --baseline
-        if cmp -s "$kit/${model}_base.cu" "$kit/$model.cu"; then
-            rm "$kit/${model}_base.cu" "$kit/${model}_base_test.cu"
-        fi
-        [ $stand_in = no ] || continue
-        for n in $(batches "$model"); do
-            emit_one "${model}_n$n" "$model" --dim N=$n --prefix "${model##*/}_n$n"
-        done
-        for math in tf32 fp16; do
-            emit_one "${model}_$math" "$model" --math $math --prefix "${model##*/}_$math"
-            for n in $(batches "$model"); do
-                emit_one "${model}_n${n}_$math" "$model" --math $math --dim N=$n \
-                    --prefix "${model##*/}_n${n}_$math"
-            done
-        done
-    done
-    contest_emit
+    for model in $(models); do in_parallel emit_model "$model"; done
+    wait
     echo "emit: $(items | wc -l) programs in $kit/"
-}
-
-# ---- device ----
-
-# Builds bench/device.cu. cuDNN and cuBLAS stand where nvcc looks, or in the Python packages that
-# carry them; what the compiler has to be told goes into `include` and `libraries`.
-build_device() {
-    local folder file name
-    include=()
-    libraries=(-lcudart -lcudnn -lcublas -lcublasLt)
-    compile_device && return
-    mkdir -p "$work/lib"
-    for folder in $(python3 -c 'import site, sys
-print(*[p + "/nvidia" for p in site.getsitepackages() + sys.path if p])' 2> /dev/null); do
-        [ -d "$folder" ] || continue
-        for file in "$folder"/*/include; do
-            if [ -f "$file/cudnn.h" ] || [ -f "$file/cublas_v2.h" ]; then
-                include+=(-I "$file")
-            fi
-        done
-        for file in "$folder"/*/lib/libcudnn.so* "$folder"/*/lib/libcublas{,Lt}.so*; do
-            [ -f "$file" ] || continue
-            name=${file##*/}
-            ln -sf "$file" "$work/lib/${name%%.so*}.so"
-            libraries+=(-Xlinker "-rpath=${file%/*}")
-        done
-        [ ${#include[@]} = 0 ] || break
-    done
-    libraries=(-L "$work/lib" "${libraries[@]}")
-    compile_device
-}
-
-compile_device() {
-    "$nvcc" "${include[@]}" bench/device.cu -o "$work/device" "${libraries[@]}" \
-        > "$work/device.log" 2>&1
-}
-
-clocks() {
-    nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw \
-        --format=csv,noheader 2> /dev/null | head -n 1 | sed 's/, /\t/g'
-}
-
-record_device() {
-    local code
-    if ! build_device; then
-        echo "device: bench/device.cu does not build: $(last_words "$work/device.log")"
-        return
-    fi
-    "$work/device" > "$work/device.tsv" 2>> "$work/device.log"
-    code=$?
-    [ $code != 0 ] || gpu=yes
-    [ $code = 0 ] || [ $code = 77 ] || echo "device: bench/device.cu ends with exit code $code"
-    {
-        printf 'nvcc\t%s\n' "$("$nvcc" --version | grep release | sed 's/.*release //')"
-        printf 'host\t%s cores, %s\n' "$(nproc)" \
-            "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo 2> /dev/null | head -n 1)"
-        printf 'clocks_idle\t%s\n' "$(clocks | tr '\t' ' ')"
-        nvidia-smi --query-gpu=driver_version,clocks.max.sm,clocks.max.mem,power.limit \
-            --format=csv,noheader 2> /dev/null | head -n 1 | sed 's/^/smi\t/'
-    } >> "$work/device.tsv"
-}
-
-# What launches cost, as more lines of device.tsv; built for this GPU, whose kernels may be launched
-# early. Measured once.
-record_launches() {
-    if [ -s "$work/launch.tsv" ]; then
-        cat "$work/launch.tsv" >> "$work/device.tsv"
-        return
-    fi
-    if ! "$nvcc" -O3 -std=c++14 "-arch=$arch" bench/launch.cu -o "$work/launch" -lcudart \
-        > "$work/launch.log" 2>&1; then
-        echo "device: bench/launch.cu does not build: $(last_words "$work/launch.log")"
-        return
-    fi
-    if ! timeout 60 "$work/launch" > "$work/launch.tsv" 2>> "$work/launch.log"; then
-        echo "device: bench/launch.cu fails: $(last_words "$work/launch.log")"
-        rm -f "$work/launch.tsv"
-        return
-    fi
-    cat "$work/launch.tsv" >> "$work/device.tsv"
-}
-
-# ---- limits: what the device and its libraries reach ----
-
-limits_all() {
-    local key log=$work/limits.log
-    key=$(cat bench/limits.cu "$work/device.tsv" | grep -v '^clocks_idle' | sha256sum | cut -c1-16)
-    ! done_already limits all "$key" || return 0
-    may_begin || return
-    if ! "$nvcc" "${flags[@]}" "${include[@]}" bench/limits.cu -o "$work/limits.program" \
-        "${libraries[@]}" > "$log" 2>&1; then
-        echo "limits: bench/limits.cu does not build: $(last_words "$log")"
-        return
-    fi
-    seconds=$(limit 120)
-    if timeout "$seconds" "$work/limits.program" > "$work/limits.tsv" 2> "$log" < /dev/null; then
-        record limits all "$key" "$(cat "$work/limits.tsv")"
-        echo "limits: $(grep -c -v '^#' "$work/limits.tsv") figures"
-    else
-        echo "limits: failed: $(last_words "$log")"
-    fi
-}
-
-# ---- probe: costs measured, programs planned with them ----
-
-# The name of this GPU in tables of costs; fails where it has none.
-device_name() {
-    case $(sed -n 's/^gpu\t//p' "$work/device.tsv") in
-    *H200*) echo h200 ;;
-    *H100*) echo h100 ;;
-    *A100*40GB*) echo a100-40 ;;
-    *A100*) echo a100 ;;
-    *V100*) echo v100 ;;
-    *L4) echo l4 ;;
-    *'RTX 4090') echo rtx4090 ;;
-    *) return 1 ;;
-    esac
-}
-
-# Sets `costs`: the options that name the tables there are for this GPU.
-find_costs() {
-    local file
-    costs=(--gpu "$name")
-    for file in "bench/costs/$name.tsv" "$out/$name.tsv"; do
-        [ ! -s "$file" ] || costs+=(--costs "$file")
-    done
-}
-
-# Moves whole rows that a probe has printed, stopped or not, to the table.
-collect_rows() { # FILE
-    [ -f "$1" ] || return 0
-    grep -P "^$name\t[^\t]+\t\d+\t\d+\t.+$" "$1" >> "$out/$name.tsv"
-    rm "$1"
-}
-
-# Emits and builds one of several programs; a failure leaves what it said and no program.
-build_probe() { # BASE PART/PARTS EINNET'S ARGUMENTS...
-    local base=$1_${2%/*} part=$2
-    shift 2
-    rm -f "$base"
-    "$einnet" probe "$@" --part "$part" "${costs[@]}" -o "$base.cu" 2> "$base.log" &&
-        "$nvcc" "${flags[@]}" "${include[@]}" "$base.cu" -o "$base" "${libraries[@]}" \
-            > "$base.log" 2>&1
-}
-
-# Measures the calls and kernels that no table has; fails when there is no program for it. With new
-# costs the search may ask for others: some rounds of it. Kernels are compiled in parts, side by
-# side; the first part has the calls and the best plans' kernels.
-probe_group() { # ITEM EINNET'S ARGUMENTS...
-    local item=$1 base=$work/probe/$1 round before code part parts kernels
-    shift
-    mkdir -p "$(dirname "$base")"
-    for part in "$base"_*.rows; do collect_rows "$part"; done
-    rm -f "$base.notes"
-    for round in 1 2 3; do
-        find_costs
-        if ! "$einnet" probe "$@" "${costs[@]}" -o "$base.cu" 2> "$base.log"; then
-            echo "probe $item: failed: $(head -n 1 "$base.log")"
-            return 1
-        fi
-        ! grep -q '^// The tables have every call' "$base.cu" || return 0
-        may_begin || return 0
-        kernels=$(sed -n 's|^// and [0-9]* kernels of \([0-9]*\) that .*|\1|p' "$base.cu")
-        parts=$(((${kernels:-0} + probe_kernels - 1) / probe_kernels))
-        [ "$parts" -gt 0 ] || parts=1
-        [ "$parts" -le "$probe_parts" ] || parts=$probe_parts
-        for ((part = 1; part <= parts; part++)); do
-            in_parallel build_probe "$base" "$part/$parts" "$@"
-        done
-        wait
-        code=0
-        for ((part = 1; part <= parts && code == 0; part++)); do
-            run_probe "$item" "$base" "$part" "$round"
-            code=$?
-        done
-        [ $code = 0 ] || return $((code == 1))
-    done
-}
-
-# Runs one part: 0 when all was measured, 1 when there is no program, 2 when it was stopped.
-run_probe() { # ITEM BASE PART ROUND
-    local base=$2_$3 code before
-    if [ ! -x "$base" ]; then
-        echo "probe $1, part $3: no program: $(last_words "$base.log")"
-        [ "$3" != 1 ]
-        return
-    fi
-    may_begin || return 2
-    seconds=$(limit 590)
-    before=$(wc -l < "$out/$name.tsv")
-    timeout $((seconds + 60)) "$base" --device "$name" --deadline "$seconds" \
-        > "$base.rows" 2> "$base.log" < /dev/null
-    code=$?
-    [ $code != 75 ] || [ "$seconds" = 590 ] || stopped=yes
-    grep '^#' "$base.rows" >> "$2.notes"
-    collect_rows "$base.rows"
-    echo "probe $1, round $4, part $3: $(($(wc -l < "$out/$name.tsv") - before)) rows," \
-        "$(last_words "$base.log")"
-    [ $code = 0 ] || return 2
-}
-
-# All models in one program; where that cannot be, each in its own.
-probe_models() { # ITEM MODELS [OPTION...]
-    local item=$1 models=$2 model files=()
-    shift 2
-    [ -n "$models" ] || return 0
-    for model in $models; do files+=("models/$model.ein"); done
-    ! probe_group "$item" "${files[@]}" "$@" || return 0
-    for model in $models; do
-        may_begin || return 0
-        probe_group "$item/$model" "models/$model.ein" "$@"
-    done
-}
-
-# Emits a program with measured costs, unless its code is that of SOURCE.
-emit_costs() { # ITEM SOURCE MODEL OPTION...
-    local item=$1 source=$2
-    emit_one "$item" "${@:3}" "${costs[@]}"
-    if [ -f "$kit/$item.cu" ] && [ -f "$source" ] &&
-        cmp -s <(grep -v '^ *//' "$source") <(grep -v '^ *//' "$kit/$item.cu"); then
-        rm "$kit/$item.cu" "$kit/${item}_test.cu"
-    fi
-}
-
-probe_all() {
-    local model n math
-    [ -n "$name" ] || name=$(device_name) || {
-        echo 'probe: the generator has no row for this GPU; see --gpu'
-        return
-    }
-    [ -n "$einnet" ] || { echo 'probe: the generator does not run here'; return; }
-    touch "$out/$name.tsv"
-    for math in '' $(maths); do
-        probe_models "all$math" "$(models)" ${math:+--math ${math#_}}
-        for n in 1 16; do
-            probe_models "all_n$n$math" "$(for model in $(models); do
-                ! batches "$model" | grep -q -x $n || echo "$model"
-            done)" --dim N=$n ${math:+--math ${math#_}}
-        done
-    done
-    echo "probe: $(wc -l < "$out/$name.tsv") rows in $out/$name.tsv"
-    [ $stopped = no ] || return
-    find_costs
-    for model in $(models); do
-        for math in '' $(maths); do
-            emit_costs "$model${math}_costs" "$(source_of "$model$math")" "$model" \
-                ${math:+--math ${math#_} --prefix "${model##*/}$math"}
-            for n in $(batches "$model"); do
-                emit_costs "${model}_n$n${math}_costs" "$kit/${model}_n$n$math.cu" "$model" \
-                    --dim N=$n --prefix "${model##*/}_n$n$math" ${math:+--math ${math#_}}
-            done
-        done
-    done
 }
 
 # ---- build ----
 
 build_one() { # ITEM KEY
-    local item=$1 log=$work/build/$1.log start=$SECONDS status=ok said=
+    local item=$1 log=$work/build/$1.log start=$SECONDS status=ok said= code
     mkdir -p "$(dirname "$log")"
     rm -f "$work/build/$item"
-    if ! "$nvcc" "${flags[@]}" "${report[@]}" "${include[@]}" "$kit/${item}_test.cu" \
-        "$(source_of "$item")" -o "$work/build/$item" "${libraries[@]}" > "$log" 2>&1; then
+    source_of "$item"
+    timeout -k 10 $compile_limit "$nvcc" "${flags[@]}" "${report[@]}" "${include[@]}" \
+        "$kit/${item}_test.cu" "$REPLY" -o "$work/build/$item" "${libraries[@]}" > "$log" 2>&1
+    code=$?
+    if [ $code != 0 ] || [ ! -x "$work/build/$item" ]; then
         status=failed
         said=$(grep -m 1 -i error "$log" | tr '\t' ' ' | cut -c1-200)
-        [ -n "$said" ] || said=$(last_words "$log")
+        [ -n "$said" ] || said="$(status_of $code): $(last_words "$log")"
+        rm -f "$work/build/$item"
     elif grep -qi warning "$log"; then
         status=warnings
         said=$(grep -m 1 -i warning "$log" | tr '\t' ' ' | cut -c1-200)
@@ -595,6 +414,22 @@ build_one() { # ITEM KEY
     record build "$item" "$2" "$item"$'\t'"$status"$'\t'$((SECONDS - start))$'\t'"$(
         stat -c %s "$work/build/$item" 2> /dev/null)"$'\t'"$said"
     [ $status = ok ] || echo "build $item: $status: $said"
+}
+
+# Whether a program is there, of the sources as they are now.
+is_built() { # ITEM
+    key_of "$1"
+    [ -x "$work/build/$1" ] && done_already build "$1" "$REPLY"
+}
+
+# What did not build is not tried again.
+needs_build() { # ITEM
+    row build "$1"
+    case $REPLY in
+    '') return 0 ;;
+    *$'\tfailed\t'*) return 1 ;;
+    esac
+    [ ! -x "$work/build/$1" ]
 }
 
 # One file of weights: WEIGHTS is work/weights/MODEL or work/weights/MODEL_small.
@@ -610,7 +445,7 @@ pack_one() { # WEIGHTS KEY
     if "$einnet" pack "models/$model.ein" "${small[@]}" -o "$file.weights" 2> "$file.log"; then
         echo "$2" > "$file.row"
     else
-        echo "pack $model: failed: $(head -n 1 "$file.log")"
+        complain pack "$model: $(head -n 1 "$file.log")"
     fi
 }
 
@@ -621,24 +456,30 @@ in_parallel() {
 }
 
 build_all() {
-    local item key file model
+    local item key file model item_list
     local -A packed=()
-    [ -n "$einnet" ] || echo 'build: without the generator there are no weights'
-    for item in $(items); do
+    item_list=$(items)
+    [ -n "$einnet" ] || complain build 'without the generator there are no weights'
+    for item in $item_list; do
         may_begin || break
-        key=$(key_of "$item")
-        done_already build "$item" "$key" || in_parallel build_one "$item" "$key"
-        file=$(weights_of "$item")
+        if needs_build "$item"; then
+            key_of "$item"
+            in_parallel build_one "$item" "$REPLY"
+            finished=$((finished + 1))
+        fi
+        weights_of "$item"
+        file=$REPLY
         model=${file#"$work/weights/"}
         key=$(sha256sum < "models/${model%_small}.ein" | cut -c1-16)
         if [ -n "$einnet" ] && [ -z "${packed[$file]:-}" ] &&
-            [ "$(cat "$file.row" 2> /dev/null)" != "$key" ]; then
+            { [ ! -s "$file.weights" ] || [ "$(cat "$file.row" 2> /dev/null)" != "$key" ]; }; then
             packed[$file]=yes
             in_parallel pack_one "$file" "$key"
         fi
     done
     wait
-    echo "build: $(rows build | grep -c -P '^\S+\t(ok|warnings)\t') of $(items | wc -l) built"
+    echo "build: $(rows build | grep -c -P '^\S+\t(ok|warnings)\t') of" \
+        "$(wc -w <<< "$item_list") built"
 }
 
 # ---- check and bench ----
@@ -653,56 +494,70 @@ status_of() { # EXIT CODE
     esac
 }
 
-# ready PHASE ITEM: built, and not done. Sets $key, $start and $seconds, the item's limit.
-ready() { # PHASE ITEM SECONDS
-    [ -x "$work/build/$2" ] || return 1
-    key=$(run_key "$2")
+# ready PHASE ITEM SECONDS: built, and not done. Sets $key, $start and $seconds, the item's limit.
+ready() {
+    is_built "$2" || return 1
+    run_key "$2"
+    key=$REPLY
     ! done_already "$1" "$2" "$key" || return 1
     mkdir -p "$(dirname "$work/$1/$2")"
     seconds=$(limit "$3")
     start=$SECONDS
 }
 
-# cut_off CODE SECONDS: the budget, not the item's own limit, ended it: it will be tried again.
+# cut_off CODE SECONDS: the budget, not the item's own limit, ended it: it will be tried again. What
+# had a whole run to itself is not: it would never end.
 cut_off() {
-    [ "$1" = 124 ] && [ "$seconds" -lt "$2" ] || return 1
+    [ "$1" = 124 ] || [ "$1" = 137 ] || return 1
+    [ "$seconds" -lt "$2" ] && [ $finished != 0 ] || return 1
     stopped=yes
 }
 
+# The row of a check, from what its program printed.
+record_check() { # ITEM CODE LOG
+    local status error
+    status=$(status_of "$2")
+    error=$(sed -n -E 's/^check .*: error ([^ ,]+), .*/\1/p' "$3" | sort -g | tail -n 1)
+    record check "$1" "$key" "$1"$'\t'"$status"$'\t'"${error:--}"$'\t'$((SECONDS - \
+        start))$'\t'"$(last_words "$3")"
+    echo "check $1: $status, error ${error:--}"
+}
+
 check_all() {
-    local item log code status error
+    local item log code
     for item in $(items); do
         ready check "$item" 240 || continue
-        may_begin || return
+        may_begin || return 0
         log=$work/check/$item.log
-        timeout "$seconds" "$work/build/$item" "$(weights_of "$item").weights" --check \
+        weights_of "$item"
+        timeout -k 10 "$seconds" "$work/build/$item" "$REPLY.weights" --check \
             > "$log" 2>&1 < /dev/null
         code=$?
-        ! cut_off $code 240 || return
-        status=$(status_of $code)
-        error=$(sed -n -E 's/^check .*: error ([^ ,]+), .*/\1/p' "$log" | sort -g | tail -n 1)
-        record check "$item" "$key" "$item"$'\t'"$status"$'\t'"${error:--}"$'\t'$((SECONDS - \
-            start))$'\t'"$(last_words "$log")"
-        echo "check $item: $status, error ${error:--}"
+        ! cut_off $code 240 || return 0
+        record_check "$item" $code "$log"
     done
 }
 
-# The figures carry the outcome of a check in the same process.
+# The figures carry the outcome of the check in the same process.
 bench_all() {
     local item log code status before
     for item in $(items); do
         # The peers' phase times other precisions, and batch sizes without derivation.
         case $item in *_small | *_tf32* | *_fp16* | *_n1_base | *_n16_base) continue ;; esac
         ready bench "$item" 240 || continue
-        may_begin || return
+        may_begin || return 0
+        mkdir -p "$(dirname "$work/check/$item")"
         log=$work/bench/$item.log
         before=$(clocks)
-        timeout "$seconds" "$work/build/$item" "$(weights_of "$item").weights" --check --bench \
+        weights_of "$item"
+        timeout -k 10 "$seconds" "$work/build/$item" "$REPLY.weights" --check --bench \
             > "$log.json" 2> "$log" < /dev/null
         code=$?
-        ! cut_off $code 240 || return
+        ! cut_off $code 240 || return 0
         status=$(status_of $code)
-        if ! grep -q '"median_us"' "$log.json"; then
+        figure "$(tr '\n' ' ' < "$log.json")" median_us
+        if ! is_time "$REPLY"; then
+            [ $code != 0 ] || status='no time'
             printf '{"said": "%s"}\n' "$(last_words "$log" | tr -d '\042\134')" > "$log.json"
         fi
         record bench "$item" "$key" \
@@ -710,19 +565,16 @@ bench_all() {
                 sed "s|^{|{\"program\": \"$item\", \"status\": \"$status\", |; s/ *\$//")"
         record clocks "$item" "$key" \
             "$item"$'\tbefore\t'"$before"$'\n'"$item"$'\tafter\t'"$(clocks)"
-        echo "bench $item: $status, $(figure "$(cat "$log.json")" median_us) us"
+        echo "bench $item: $status, $REPLY us"
+        cp "$log" "$work/check/$item.log"
+        record_check "$item" $code "$log"
     done
-}
-
-# figure JSON NAME
-figure() {
-    sed -n -E "s/.*\"$2\": \"?([^,\"}]*).*/\1/p" <<< "$1" | head -n 1
 }
 
 # ---- sanitize ----
 
 sanitize_all() {
-    local item tool log said
+    local item tool log said code
     if ! command -v compute-sanitizer > /dev/null; then
         echo 'sanitize: compute-sanitizer is not on PATH'
         return
@@ -730,97 +582,43 @@ sanitize_all() {
     for tool in memcheck racecheck; do
         for item in $(items | grep '_small$'); do
             ready "$tool" "$item" 120 || continue
-            may_begin || return
+            may_begin || return 0
             log=$work/$tool/$item.log
-            timeout "$seconds" compute-sanitizer --tool $tool --print-limit 20 \
-                "$work/build/$item" "$(weights_of "$item").weights" --check \
-                > "$log" 2>&1 < /dev/null
-            ! cut_off $? 120 || return
+            weights_of "$item"
+            timeout -k 10 "$seconds" compute-sanitizer --tool $tool --print-limit 20 \
+                "$work/build/$item" "$REPLY.weights" --check > "$log" 2>&1 < /dev/null
+            code=$?
+            ! cut_off $code 120 || return 0
             said=$(grep -o -E '(ERROR|RACECHECK) SUMMARY: .*' "$log" | tail -n 1)
-            if [ -z "$said" ]; then
+            if [ -z "$said" ] && [ $code != 124 ] && [ $code != 137 ]; then
                 echo "sanitize: $tool does not work here: $(last_words "$log")"
                 break
             fi
+            [ -n "$said" ] || said=$(status_of $code)
             record $tool "$item" "$key" "$item"$'\t'"$tool"$'\t'$((SECONDS - start))$'\t'"$said"
             echo "$tool $item: $said"
         done
     done
 }
 
-# ---- results ----
-
-gather() {
-    local phase item
-    [ ! -f "$work/device.tsv" ] || cp "$work/device.tsv" "$out/device.tsv"
-    { emit_failures; rows build; } > "$out/build.tsv"
-    rows check > "$out/check.tsv"
-    rows bench > "$out/bench.jsonl"
-    rows clocks > "$out/clocks.tsv"
-    { rows memcheck; rows racecheck; } > "$out/sanitize.tsv"
-    figure_rows > "$out/figures.tsv"
-    [ ! -f "$work/limits.tsv" ] || cp "$work/limits.tsv" "$out/limits.tsv"
-    for phase in build check bench; do
-        for item in $(items); do
-            row "$phase" "$item" | grep -v -q -P '^\S+\tok\t|"status": "ok"' || continue
-            echo "==== $phase $item"
-            tail -n 40 "$work/$phase/$item.log" | cut -c1-300
-        done
-    done > "$out/failures.txt"
-}
-
-# Whether a program is of the arithmetic that a suffix stands for; none: FP32.
-is_of() { # ITEM SUFFIX
-    case ${1%_costs} in
-    *_tf32) [ "$2" = _tf32 ] ;;
-    *_fp16) [ "$2" = _fp16 ] ;;
-    *) [ -z "$2" ] ;;
-    esac
-}
-
-# One row a program, precisions apart; a dash where there is no figure.
-summary() {
-    local item source check error json plan line name math
-    echo "GPU: $(sed -n 's/^gpu\t//p' "$work/device.tsv" 2> /dev/null)"
-    echo
-    echo 'Times in microseconds. Warm: graph replays back to back, median and 95th percentile;'
-    echo 'cold: after a 256 MB fill; latency: one replay, launch to completion on the host clock.'
-    echo 'Estimate: of the plan, by a model of the GPU that the program names in its first lines.'
-    for math in '' $(maths); do
-        name=${math#_}
-        echo
-        echo "## ${name:-fp32}"
-        echo
-        echo '| program | check | rel. L2 | estimate | warm | p95 | cold | latency | kernels |'
-        echo '| --- | --- | --- | --- | --- | --- | --- | --- | --- |'
-        for item in $(items); do
-            is_of "$item" "$math" || continue
-            source=$(source_of "$item")
-            IFS=$'\t' read -r _ check error _ <<< "$(row check "$item")"
-            json=$(row bench "$item")
-            if [ -z "$check" ]; then
-                check=$(row build "$item" | cut -f2)
-                check="not run, build ${check:-not run}"
-            fi
-            plan=$(sed -n -E 's|^// plan +[0-9]+ steps?, ([0-9.]+ [a-z]+) .*|\1|p' "$source")
-            line="| $item | $check | ${error:--} | ${plan:--} |"
-            for name in median_us p95_us cold_median_us latency_median_us kernels; do
-                name=$(figure "$json" $name)
-                line="$line ${name:--} |"
-            done
-            echo "$line"
-        done
-    done
-}
-
-failed() {
-    grep -q -P '\tfailed\t' "$out/build.tsv" && return 0
-    grep -v -q -P '^\S+\tok\t' "$out/check.tsv" && return 0
-    grep -v -q '"status": "ok"' "$out/bench.jsonl"
-}
-
 # ---- run ----
 
+# step SCOPE PHASE: a phase of the scope; what is finished then is in $out.
+step() {
+    wanted "$2" || return 0
+    [ $stopped = no ] || return 0
+    case $2 in
+    probe | limits | sanitize) [ $stand_in = no ] || return 0 ;;
+    esac
+    [ $gpu = yes ] || [ "$2" = build ] || return 0
+    scope=$1
+    "${2}_all"
+    scope=all
+    gather
+}
+
 einnet=$(generator)
+flags=()
 if [ "$phases" = ' emit' ]; then
     [ -n "$einnet" ] || { echo 'gpu.sh: build the generator first' >&2; exit 5; }
     emit_all
@@ -839,9 +637,10 @@ if [ $stand_in = yes ]; then
 else
     record_device
 fi
+title=$(gpu_field gpu)
 if [ -z "$arch" ]; then
     arch=sm_90
-    [ $gpu = no ] || arch=sm_$(sed -n 's/^sm\t//p' "$work/device.tsv" | tr -d .)
+    [ $gpu = no ] || [ $stand_in = yes ] || arch=sm_$(gpu_field sm | tr -d .)
 fi
 [ $gpu = no ] || [ $stand_in = yes ] || record_launches
 flags=(-O3 -std=c++14 "-arch=$arch")
@@ -849,25 +648,20 @@ report=(-Xptxas -v)
 [ $stand_in = no ] || { flags=(); report=(); }
 ! wanted device || cat "$work/device.tsv"
 ! wanted emit || emit_all
-[ $gpu = no ] || [ $stand_in = yes ] || ! wanted limits || limits_all
-[ $gpu = no ] || [ $stand_in = yes ] || ! wanted probe || probe_all
-! wanted build || build_all
-if [ $gpu = yes ]; then
-    ! wanted check || [ $stopped = yes ] || check_all
-    ! wanted bench || [ $stopped = yes ] || bench_all
-    ! wanted templates || [ $stopped = yes ] || templates_all
-    ! wanted peers || [ $stopped = yes ] || peers_all
-    ! wanted sanitize || [ $stopped = yes ] || [ $stand_in = yes ] || sanitize_all
-fi
-only=
+take_digests
+if wanted peers || wanted report; then find_peers; fi
+trap 'echo "gpu.sh: ended"; gather; exit 143' INT TERM
 gather
-[ $gpu = no ] || ! wanted report || { figures_all; report_all; }
-summary > "$out/summary.md"
+for one in $steps; do step "${one%:*}" "${one#*:}"; done
+only=
+[ $gpu = no ] || ! wanted report || { gather; figures_all; report_all; }
+gather
 ! wanted summary || cat "$out/summary.md"
 echo "results in $out"
 if [ $gpu = no ]; then
     echo 'gpu.sh: no GPU here: nothing was checked or timed' >&2
+    [ ! -s "$work/complaints" ] || exit 1
     exit 77
 fi
-[ $stopped = no ] || exit 75
+[ $stopped$unfinished = nono ] || exit 75
 ! failed || exit 1

@@ -617,10 +617,20 @@ static void release(probe *h) {
     if (h->stream) (void)cudaStreamDestroy(h->stream);
 }
 
+// "# NAME: why", as a call or kernel that failed is told of.
+static void have_failed(probe *h, const char *line) {
+    for (int i = 0; i < CASES; i++) {
+        size_t n = strlen(name_of(i));
+        if (!strncmp(line, "# ", 2) && !strncmp(line + 2, name_of(i), n) && line[n + 2] == ':')
+            h->done[i] = 1;
+    }
+}
+
 // One line of the table: device, key and figures between tabs. A row of any algorithm will do: a
 // call's rows are printed together.
 static void have_line(probe *h, char *line) {
     char *key = strchr(line, '\t'), *end = key ? strchr(key + 1, '\t') : NULL;
+    if (*line == '#') have_failed(h, line);
     if (*line == '#' || !end) return;
     *key++ = *end = 0;
     if (strcmp(line, h->device)) return;
@@ -658,7 +668,7 @@ static int read_have(probe *h) {
 static const char usage_text[] =
     "usage: %s [--have TABLE] [--deadline SECONDS] [--device NAME] [--list]\n"
     "Prints rows of a table of costs: device, key, picoseconds, spread, versions.\n"
-    "  --have TABLE        leave out what this table has for the device\n"
+    "  --have TABLE        leave out what this table has for the device, and lines '# KEY: why'\n"
     "  --deadline SECONDS  begin no measurement after this time; exit status 75 then\n"
     "  --device NAME       what rows call the device; default: $gpu\n"
     "  --list              print the keys only; needs no device\n"

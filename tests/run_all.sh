@@ -83,6 +83,7 @@ parts=(
     'early    cuda sh tests/frame/test_early.sh'
     "peers    -    $python tests/peers/test_peers.py"
     'gpu      cuda sh tests/peers/test_gpu.sh'
+    'faulty   -    sh tests/peers/test_faults.sh'
     'cuda11   -    sh tests/frame/test_cuda11.sh'
     'math     -    sh tests/frame/test_math.sh'
     "demo     cuda $python tests/demo/test_classifier.py"

@@ -4,7 +4,7 @@
 usage: rounds.py --out ROWS.tsv --model NAME --batch N --precision fp32|tf32|fp16 --graph G.json
                  --weights W.weights --ours PROGRAM [--base PROGRAM] [--peers eager,compile,jax]
                  [--rounds 5] [--bench-ms 20] [--device cuda|cpu] [--work DIR] [--setup SECONDS]
-                 [--winograd] [--note WORDS]
+                 [--winograd] [--note WORDS] [--deadline SECONDS]
        rounds.py --columns
 
 Every peer is one process that stays; ours are started anew, as they start quickly. A round measures
@@ -12,10 +12,12 @@ everybody once in order and once in reverse (A B B A for each pair), each time a
 busy before the first sample. A peer for which the others left no memory meets our program alone,
 in rounds of its own. Before the rounds everyone's output is compared with the outputs in
 float64. One row for each measurement; who fails or is out of tolerance has one row that says so.
+Rows are written after each round. After the deadline no round begins, and the exit code is 75.
 """
 
 import argparse
 import json
+import math
 import os
 import select
 import subprocess
@@ -41,8 +43,40 @@ WINOGRAD = 1e-4
 MEASURE_LIMIT = 300     # seconds of one measurement
 
 
+STOPPED = 75
+READY = 0.7             # of the time until the deadline, at most, until everybody is ready
+
+
 class Failure(Exception):
     pass
+
+
+class OutOfTime(Failure):
+    pass
+
+
+def left(args, limit):
+    """Seconds of a limit that remain before the deadline; who gets ready leaves some for rounds."""
+    end = args.begin + args.deadline * (READY if args.opening else 1)
+    seconds = min(limit, end - time.monotonic())
+    if seconds <= 0:
+        args.stopped = True
+        raise OutOfTime("out of time")
+    return seconds
+
+
+def write(args, rows):
+    with open(args.out + ".new", "w", encoding="utf-8") as f:
+        f.write("\n".join(rows) + "\n")
+    os.replace(args.out + ".new", args.out)
+
+
+def sound(figures):
+    """The figures, when all that are there are times."""
+    for name, value in figures.items():
+        if name.endswith("_us") and not (isinstance(value, (int, float)) and 0 < value < math.inf):
+            raise Failure("%s is %s" % (name, value))
+    return figures
 
 
 class Program:
@@ -57,10 +91,12 @@ class Program:
         self.ready["bytes"] = os.path.getsize(path)
 
     def run(self, more, limit):
+        limit = left(self.args, limit)
         try:
             done = subprocess.run(self.command + more, stdin=subprocess.DEVNULL, timeout=limit,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         except subprocess.TimeoutExpired:
+            left(self.args, limit)
             raise Failure("more than %d seconds" % limit) from None
         if done.returncode:
             words = done.stderr.decode(errors="replace").strip().split("\n")
@@ -104,6 +140,7 @@ class Peer:
         self.process = None
 
     def start(self, reference, tolerance):
+        left(self.args, self.args.setup)
         command = [sys.executable, os.path.join(HERE, "peer.py"), "--system", self.system,
                    "--graph", self.args.graph, "--weights", self.args.weights, "--reference",
                    reference, "--precision", self.args.precision, "--device", self.args.device,
@@ -120,7 +157,8 @@ class Peer:
 
     def answer(self, limit):
         """The next line; the process prints each in one piece."""
-        if not select.select([self.process.stdout], [], [], limit)[0]:
+        if not select.select([self.process.stdout], [], [], left(self.args, limit))[0]:
+            left(self.args, limit)
             raise Failure("more than %d seconds" % limit)
         line = self.process.stdout.readline()
         if not line:
@@ -165,7 +203,12 @@ def reference(args):
     path = os.path.join(args.work, "reference.npz")
     command = [sys.executable, os.path.join(HERE, "peer.py"), "--system", "reference", "--graph",
                args.graph, "--weights", args.weights, "--reference", path, "--device", args.device]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              timeout=left(args, args.setup))
+    except subprocess.TimeoutExpired:
+        left(args, args.setup)
+        raise Failure("no reference: more than %d seconds" % args.setup) from None
     if done.returncode:
         words = done.stderr.decode(errors="replace").strip().split("\n")
         raise Failure("no reference: %s" % words[-1][:200])
@@ -218,15 +261,20 @@ def alone(args, ours, peer, path, first, rows):
 
 def rounds(args, running, rows, first=1):
     for number in range(first, first + args.rounds):
+        whole = len(rows)
         for turn, system in enumerate(running + running[::-1]):
             if system.ready.get("gone"):
                 continue
             try:
-                rows.append(row(args, system, "ok", {**system.measure(args.bench_ms),
+                rows.append(row(args, system, "ok", {**sound(system.measure(args.bench_ms)),
                                                      "round": number, "turn": turn}))
+            except OutOfTime:
+                del rows[whole:]        # half a round compares nobody
+                return
             except (Failure, OSError, ValueError) as problem:
                 system.ready.update(gone=True, note=str(problem))
                 rows.append(row(args, system, "failed", {}))
+        write(args, rows)
 
 
 def parse():
@@ -242,6 +290,7 @@ def parse():
     parser.add_argument("--sets", type=int, default=clock.SETS)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--work")
+    parser.add_argument("--deadline", type=float, default=math.inf, help="seconds")
     parser.add_argument("--setup", type=float, default=1800, help="seconds until a system is ready")
     parser.add_argument("--winograd", action="store_true",
                         help="ours has basis changes with four points a tile")
@@ -256,6 +305,7 @@ def main():
     args = parse()
     with open(args.graph, encoding="utf-8") as f:
         args.outputs = [name for name, _ in graphs.Graph(f.read()).outputs]
+    args.begin, args.opening, args.stopped = time.monotonic(), True, False
     rows, running = [], []
     with tempfile.TemporaryDirectory() as folder:
         args.work = args.work or folder
@@ -263,6 +313,7 @@ def main():
         try:
             path = reference(args)
             running, crowded = open_systems(args, path, rows)
+            args.opening = False
             rounds(args, running, rows)
             ours = [system for system in running if system.system == "ours"]
             while running:
@@ -271,13 +322,13 @@ def main():
                 alone(args, ours[0], Peer(args, name), path, 1 + number * args.rounds, rows)
         except (Failure, graphs.Unsupported) as problem:
             print("%s: %s" % (args.model, problem), file=sys.stderr)
-            return 1
+            return STOPPED if args.stopped else 1
         finally:
             for system in running:
                 system.stop()
-    with open(args.out + ".new", "w", encoding="utf-8") as f:
-        f.write("\n".join(rows) + "\n")
-    os.replace(args.out + ".new", args.out)
+    write(args, rows)
+    if args.stopped:
+        return STOPPED
     return 0 if any("\tours\t" in r and "\tok\t" in r for r in rows) else 1
 
 

@@ -137,6 +137,11 @@ grep '^kernel' "$work/keys" > "$work/kernels"
 check 'they are measured again' cmp "$work/out" "$work/kernels"
 run 0 'nothing is left' "$work/probe" --have "$work/table" --list
 [ ! -s "$work/out" ] && pass || fail 'nothing is left' "$work/out"
+key=$(sed -n 3p "$work/keys")
+printf '# %s: replay: failed\n# %s algo=1: no\n' "$key" "$(head -n 1 "$work/keys")" > "$work/lost"
+run 0 'what failed is left out' "$work/probe" --have "$work/lost" --list
+grep -v -x -F -e "$key" "$work/keys" > "$work/rest"
+check 'and nothing else' cmp "$work/rest" "$work/out"
 run 0 'others are, on another device' "$work/probe" --have "$work/table" --device x --list
 check 'all of them' cmp "$work/keys" "$work/out"
 

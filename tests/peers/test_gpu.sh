@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../frame/lib.sh"
 
 check 'the program builds' make -s all
-for file in bench/gpu.sh bench/contest.sh bench/figures.sh; do
+for file in bench/*.sh tests/peers/stand_in.sh; do
     check "$file is a script" bash -n $file
 done
 
