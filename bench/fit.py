@@ -7,7 +7,7 @@ Half of the calls, told by a hash of their keys, are fitted; the figures are of 
 median and 90th percentile of the relative error, and in how many pairs of calls the estimates have
 the order of the measurements. Pairs whose times differ by less than their spreads do not count.
 
-The model here is that of gen/estimate.c for library calls, with its constants read from there and
+The model here is that of gen/estimate_calls.c, with its constants read from there and
 those of the GPU from gen/cost.c; before anything else it must give the program's own estimates
 (`einnet costs --estimates`), so that the two cannot drift apart. What is printed is for a person to
 put into the sources. Only FP32 calls are fitted; those on tensor cores are judged as they are. Keys
@@ -38,10 +38,18 @@ class Failure(Exception):
 
 # ---- constants ----
 
+def estimates():
+    """The sources of the cost model."""
+    text = ""
+    for name in ("estimate.c", "estimate_calls.c"):
+        with open(os.path.join(HERE, "..", "gen", name), encoding="ascii") as file:
+            text += file.read()
+    return text
+
+
 def constants(gpu):
     """Shares in 1/1000 by name, and the rates of the GPU, from the sources."""
-    with open(os.path.join(HERE, "..", "gen", "estimate.c"), encoding="ascii") as file:
-        text = file.read()
+    text = estimates()
     with open(os.path.join(HERE, "..", "gen", "cost.c"), encoding="ascii") as file:
         devices = file.read()
     shares = re.search(r"ein__math_share\[\] = \{(.*?)\};", text, re.S)
@@ -76,7 +84,7 @@ FITTED = ["gemm", "gemm_batched", "gemm_skinny", "conv", "conv_data", "conv_scat
           "SPLIT_PS"]
 
 
-# ---- the model: gen/estimate.c ----
+# ---- the model: gen/estimate_calls.c ----
 
 def ceil(a, b):
     return -(-a // b)

@@ -54,6 +54,7 @@
 #include "skinny.c"
 #include "pair.c"
 #include "estimate.c"
+#include "estimate_calls.c"
 #include "epilogue.c"
 #include "attention.c"
 #include "attention_tiles.c"
