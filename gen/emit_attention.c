@@ -85,16 +85,16 @@ static int64_t ein__kattention_index(ein__kgen *g, ein__kattention_form *f, ein_
     const ein__attention_tile *t = &f->t;
     int64_t below = 1, d = f->a.d < 0 ? -f->a.d : f->a.d;
     ein__put(b, "");
-    ein__putf(b, "const %s m0 = %s;  // first row%s\n", type,
-              ein__kdigit(g, &below, t->row_tiles, t->rows),
-              t->residues > 1 ? ", in its residue" : "");
+    ein__putf(b, "const %s m0 = %s;%s\n", type, ein__kdigit(g, &below, t->row_tiles, t->rows),
+              t->residues > 1 ? "" : "  // first row");
     f->base = "m0";
     f->rows.at = "m0 + row";
     f->rows.end = t->nrow % t->rows ? t->nrow : -1;
     if (f->a.band && d > 1) {
         int64_t n = g->slot[f->a.m].n;
         const char *rho = ein__kdigit(g, &below, t->residues, 1);
-        ein__putf(b, "const %s base = %lld * m0 + %s;\n", type, (long long)d, rho);
+        ein__putf(b, "const %s base = %lld * m0 + %s;  // first row; the others stand %lld apart\n",
+                  type, (long long)d, rho, (long long)d);
         if (n % d && d < n) ein__putf(b, "if (base >= %lld) return;\n", (long long)n);
         f->base = "base";
         f->rows.at = ein__namef(g->ctx, "base + %lld * row", (long long)d);
