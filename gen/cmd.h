@@ -149,10 +149,13 @@ const void *cmd_weights_get(cmd_weights *weights, int index, int *code);
 
 int cmd_pack(const cmd_args *args);
 
-// ---- values (cmd_eval.c) ----
+// ---- values (cmd_values.c) ----
 
 // Reads a .npy file that must have the type and the shape of `info`. CLI_OK or an exit code.
 int cmd_read_values(const char *path, const ein_tensor_info *info, cli_tensor *tensor);
+
+// ---- eval (cmd_eval.c) ----
+
 int cmd_eval(const cmd_args *args);
 
 #endif  // CMD_H

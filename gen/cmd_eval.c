@@ -31,33 +31,6 @@ static void free_values(values *v) {
     free(v->data);
 }
 
-static void print_shape(FILE *out, const char *dtype, int rank, const int64_t *dims) {
-    fprintf(out, "%s[", dtype);
-    for (int d = 0; d < rank; d++) {
-        fprintf(out, "%s%lld", d ? "," : "", (long long)dims[d]);
-    }
-    fputc(']', out);
-}
-
-int cmd_read_values(const char *path, const ein_tensor_info *info, cli_tensor *tensor) {
-    cli_error error;
-    char shown[300];
-    if (!cli_npy_read(path, tensor, &error)) {
-        return cmd_report(&error);
-    }
-    if (tensor->dtype == cli_dtype_by_name(info->dtype) && tensor->rank == info->rank &&
-        !memcmp(tensor->dims, info->dims, (size_t)info->rank * sizeof *info->dims)) {
-        return CLI_OK;
-    }
-    fprintf(stderr, "einnet: %s: ", cli_escape(shown, sizeof shown, path));
-    print_shape(stderr, cli_dtype_name(tensor->dtype), tensor->rank, tensor->dims);
-    fprintf(stderr, ", but '%s' is ", cli_escape(shown, sizeof shown, info->name));
-    print_shape(stderr, info->dtype, info->rank, info->dims);
-    fputc('\n', stderr);
-    cli_tensor_free(tensor);
-    return CLI_BAD_INPUT;
-}
-
 // Index of the input that "NAME=FILE" names; -1 after a message.
 static int find_input(const cmd_args *args, const ein_ctx *ctx, const char *text,
                       const char **path) {
