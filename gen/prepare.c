@@ -238,17 +238,23 @@ EIN__FN bool ein__prepare_merges(ein_ctx *ctx, ein__val *root, int nroot) {
 
 // ------------------------------------------------------------------------------------ borders
 
+// The scope that reads `v` where it stands.
+static ein__sc ein__identity_scope(ein_ctx *ctx, ein__val v) {
+    const ein__shape shape = ctx->value[v.i].shape;
+    ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)shape.rank};
+    ein__ix ix[EIN__MAX_RANK];
+    for (int i = 0; i < shape.rank; i++) {
+        s.n[i] = shape.d[i];
+        ix[i] = ein__ix_iter(ctx, (uint32_t)i, s.n[i]);
+    }
+    s.body = ein__ex_read(ctx, v, 0, ix, shape.rank);
+    return s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+}
+
 // A copy of `v` with its type: a view, unless layouts give it an order of its own.
 static ein__val ein__identity_copy(ein_ctx *ctx, ein__val v, const char *name) {
     const ein__value old = ctx->value[v.i];
-    ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)old.shape.rank};
-    ein__ix ix[EIN__MAX_RANK];
-    for (int i = 0; i < old.shape.rank; i++) {
-        s.n[i] = old.shape.d[i];
-        ix[i] = ein__ix_iter(ctx, (uint32_t)i, s.n[i]);
-    }
-    s.body = ein__ex_read(ctx, v, 0, ix, old.shape.rank);
-    ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    ein__sc sc = ein__identity_scope(ctx, v);
     if (!sc.i) return (ein__val){0};
     return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
 }

@@ -93,16 +93,7 @@ static ein__val ein__converted(ein__storer *z, ein__val v, ein__dtype type) {
     const ein__value old = ctx->value[v.i];
     const char *name = ein__namef(ctx, "%s.%s", old.name, type == EIN__F16 ? "half" : "float");
     ein__sc sc = old.scope;
-    if (!old.weight_only || old.kind != EIN__V_SCOPE) {
-        ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)old.shape.rank};
-        ein__ix ix[EIN__MAX_RANK];
-        for (int i = 0; i < old.shape.rank; i++) {
-            s.n[i] = old.shape.d[i];
-            ix[i] = ein__ix_iter(ctx, (uint32_t)i, s.n[i]);
-        }
-        s.body = ein__ex_read(ctx, v, 0, ix, old.shape.rank);
-        sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
-    }
+    if (!old.weight_only || old.kind != EIN__V_SCOPE) sc = ein__identity_scope(ctx, v);
     if (!sc.i) return (ein__val){0};
     return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, type, old.node);
 }
