@@ -133,53 +133,77 @@ static ox_value *beyond(ox *o, ox_node *n, const ox_value *x, bool largest) {
     return ox_constant(o, ox_base(o, n), ".beyond", c);
 }
 
-// Round by round: the extremum among what comes behind the one before, by value and then by place,
-// and the first place that has it.
-static void convert_top_k(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0);
-    bool largest = ox_int(o, n, "largest", 1) != 0;
-    ox_int(o, n, "sorted", 1);  // any order is right where none is asked for
-    ox_need_shape(o, n, x);
-    int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", -1), x->rank), size = x->dims[axis];
+typedef struct {
+    ox_value *x, *at;      // values; their places
+    ox_value *none, *low;  // a place and a value beyond all
+    int64_t axis;
+    bool largest;
+} top;
+
+// What comes behind value `v` at place `p`, by value and then by place; the others are beyond.
+static ox_value *behind(ox *o, ox_node *n, const top *t, ox_value *v, ox_value *p) {
+    ox_value *same = ox_truth(o, n, "Equal", ".same", t->x, v);
+    ox_value *right = ox_truth(o, n, "Greater", ".right", t->at, p);
+    ox_value *tie = ox_truth(o, n, "And", ".tie", same, right);
+    ox_value *less = ox_truth(o, n, t->largest ? "Less" : "Greater", ".less", t->x, v);
+    ox_value *is = ox_truth(o, n, "Or", ".behind", less, tie);
+    return ox_where(o, n, ".rest", is, t->x, t->low);
+}
+
+// The first place of value `v`; behind `p` where the value before, `u`, is the same.
+static ox_value *first_place(ox *o, ox_node *n, const top *t, ox_value *v, ox_value *u,
+                             ox_value *p) {
+    ox_value *is = ox_truth(o, n, "Equal", ".is", t->x, v);
+    if (u) {
+        ox_value *next = ox_truth(o, n, t->largest ? "Less" : "Greater", ".next", v, u);
+        ox_value *right = ox_truth(o, n, "Greater", ".right", t->at, p);
+        is = ox_truth(o, n, "And", ".found", is, ox_truth(o, n, "Or", ".open", next, right));
+    }
+    return reduced(o, n, "ReduceMin", ".place", ox_where(o, n, ".at", is, t->at, t->none), t->axis);
+}
+
+static int64_t take_k(ox *o, ox_node *n, int64_t size) {
     ox_list k = {0};
-    if (n->opset < 10) {
-        int64_t *one = ox_alloc(o, sizeof *one);
-        *one = ox_int(o, n, "k", 0);
-        k = (ox_list){1, one, NULL};
-    } else if (!ox_int_input(o, n, "K", 1, &k) || k.n != 1) {
+    if (n->opset >= 10 && (!ox_int_input(o, n, "K", 1, &k) || k.n != 1)) {
         ox_die(o, n, "TopK without a usable K");
     }
-    if (k.v[0] < 1 || k.v[0] > size) {
-        ox_die(o, n, "TopK of %lld from an axis of size %lld", (long long)k.v[0], (long long)size);
+    int64_t count = n->opset < 10 ? ox_int(o, n, "k", 0) : k.v[0];
+    if (count < 1 || count > size) {
+        ox_die(o, n, "TopK of %lld from an axis of size %lld", (long long)count, (long long)size);
     }
-    if (k.v[0] > MAX_TOP) {
+    if (count > MAX_TOP) {
         ox_unsupported(o, n,
                        "TopK of %lld: one is found after the other, %d at most; what comes "
                        "behind it is the caller's",
-                       (long long)k.v[0], MAX_TOP);
+                       (long long)count, MAX_TOP);
     }
-    const char *less = largest ? "Less" : "Greater", *pick = largest ? "ReduceMax" : "ReduceMin";
-    ox_value *at = places(o, n, x->rank, axis, size), *rest = x, *all[2][MAX_TOP];
-    ox_value *none = ox_number(o, n, ".none", CLI_I64, (double)size), *low = NULL;
-    for (int i = 0; i < (int)k.v[0]; i++) {
-        ox_value *after = NULL;
-        if (i) {
-            ox_value *v = all[0][i - 1], *p = all[1][i - 1];
-            ox_value *same = ox_truth(o, n, "Equal", ".same", x, v);
-            ox_value *right = ox_truth(o, n, "Greater", ".right", at, p);
-            after = ox_truth(o, n, "Or", ".after", ox_truth(o, n, less, ".beyond", x, v),
-                             ox_truth(o, n, "And", ".tie", same, right));
-            low = low ? low : beyond(o, n, x, largest);
-            rest = ox_where(o, n, ".rest", after, x, low);
-        }
-        all[0][i] = reduced(o, n, pick, ".value", rest, axis);
-        ox_value *is = ox_truth(o, n, "Equal", ".is", x, all[0][i]);
-        is = after ? ox_truth(o, n, "And", ".found", is, after) : is;
-        all[1][i] = reduced(o, n, "ReduceMin", ".place", ox_where(o, n, ".at", is, at, none), axis);
+    return count;
+}
+
+// Round by round: the extremum among what comes behind the one before, and the first place that has
+// it.
+static void convert_top_k(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *all[2][MAX_TOP];
+    top t = {.x = x, .largest = ox_int(o, n, "largest", 1) != 0};
+    ox_int(o, n, "sorted", 1);  // any order is right where none is asked for
+    ox_need_shape(o, n, x);
+    t.axis = ox_axis(o, n, ox_int(o, n, "axis", -1), x->rank);
+    int64_t size = x->dims[t.axis], count = take_k(o, n, size);
+    t.at = places(o, n, x->rank, t.axis, size);
+    t.none = ox_number(o, n, ".none", CLI_I64, (double)size);
+    if (count > 1) {
+        t.low = beyond(o, n, x, t.largest);
+    }
+    for (int i = 0; i < (int)count; i++) {
+        ox_value *u = i ? all[0][i - 1] : NULL, *p = i ? all[1][i - 1] : NULL;
+        ox_value *rest = i ? behind(o, n, &t, u, p) : x;
+        all[0][i] = reduced(o, n, t.largest ? "ReduceMax" : "ReduceMin", ".value", rest, t.axis);
+        all[1][i] = first_place(o, n, &t, all[0][i], u, p);
     }
     for (int i = 0; i < 2; i++) {
         if (ox_wants(n, i)) {
-            ox_bind(o, n, i, ox_concat(o, n, i ? ".places" : ".values", all[i], (int)k.v[0], axis));
+            ox_bind(o, n, i,
+                    ox_concat(o, n, i ? ".places" : ".values", all[i], (int)count, t.axis));
         }
     }
 }

@@ -127,7 +127,8 @@ typedef struct ein__kgen {
     bool wide;                            // 64-bit index arithmetic
     bool too_wide;                        // 32 bits turned out not to be enough
     bool overflow;                        // nor 64
-    uint32_t sliced;                      // slots that number slices (stitch.c) ...
+    bool part;                            // of a kernel that has several (stitch.c)
+    uint32_t sliced;                      // slots that number slices ...
     int nslice, slice_at[EIN__MAX_RANK];  // ... the outermost one first
     bool shared;                          // blocks share the terms of a sum, see ein__launch
     ein__val also;                        // stored as well, through a parameter of its own; or none

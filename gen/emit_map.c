@@ -172,6 +172,7 @@ static void ein__kgen_free(ein__kgen *g) {
 // Starts a kernel whose slots are those of `v`'s scope: traversal i0.., reduction r0...
 static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
     ein__kgen g = {.ctx = ctx, .wide = wide, .vec = vec, .vec_slot = -1};
+    g.part = ctx->slice.v.i != 0;
     for (int i = 0; i < ctx->slice.n; i++) {
         g.slice_at[g.nslice++] = ctx->slice.at[i];
         g.sliced |= 1u << ctx->slice.at[i];
@@ -322,7 +323,7 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
     if (g->also.i) ein__putf(&b, ", %s *__restrict__ also", ein__kctype(ein__kdtype(g, g->also)));
     if (g->shared) ein__put(&b, ", float4 *parts, unsigned *arrived");
-    if (g->sliced) ein__putf(&b, ", %s id", ein__kunsigned(g));
+    if (g->part) ein__putf(&b, ", %s id", ein__kunsigned(g));
     const char *s = ein__name(g->ctx, b.s);
     ein__buf_free(&b);
     return s;
@@ -351,7 +352,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     uint64_t h = ein__fnv(EIN__FNV_START, draft.s, draft.n);
     if (strstr(draft.s, "await_previous()")) ein__kneed(g, EIN__NEED_AWAIT);
     ein__buf_free(&draft);
-    l->name = ein__namef(g->ctx, "%s_%s_%08x", g->sliced ? "slice" : "k", hint,
+    l->name = ein__namef(g->ctx, "%s_%s_%08x", g->part ? "slice" : "k", hint,
                          (unsigned)((h ^ h >> 32) & 0xffffffffu));
     keys[0].text = l->name;
     ein__tmpl_put(text, lines, keys, nkey);
@@ -383,10 +384,10 @@ static bool ein__kgrid(ein_ctx *ctx, ein__launch *l, int64_t blocks, int threads
 }
 
 // Keys of templates that are a kernel or, called with a thread's number, a part of one.
-static const char *ein__kalone(const ein__kgen *g) { return g->sliced ? "" : "1"; }
+static const char *ein__kalone(const ein__kgen *g) { return g->part ? "" : "1"; }
 
 static const char *ein__kfunction(const ein__kgen *g, int block) {
-    if (g->sliced) return "__device__ __forceinline__ void";
+    if (g->part) return "__device__ __forceinline__ void";
     return ein__namef(g->ctx, "__global__ void __launch_bounds__(%d)", block);
 }
 

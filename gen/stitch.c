@@ -7,6 +7,7 @@
 enum {
     EIN__STITCH_BYTES = 24 << 10,  // of shared memory a block, so that an SM holds some blocks
     EIN__STITCH_THREADS = 256,     // a block at most
+    EIN__STITCH_LEAST = 16,        // elements of a slice
     EIN__STITCH_FEW = 128,         // below as many, a block takes more slices
     // What a block takes for the second kernel beside its work: the barrier and a round of loads
     // from shared memory; and for every further turn of its threads. Assumed.
@@ -205,6 +206,13 @@ static bool ein__cut_slices(ein_ctx *ctx, ein__seam *z) {
     ein__seam best = {.ps = INT64_MAX};
     z->slices = 1;
     z->cut[0] = z->cut[1] = (ein__slice){.v = z->v};
+    // A tensor of a few elements needs no cut: one block computes all of it.
+    z->elements = all;
+    z->groups = 1;
+    if (n && all <= 4 * EIN__STITCH_THREADS && all >= EIN__STITCH_LEAST) {
+        z->ps = ein__estimate_seam(ctx, z);
+        best = *z;
+    }
     for (int i = 0; i + 1 < n; i++) {
         int d = order[i], t = ein__slice_iterator(ctx, z, d);
         if (t < 0 || ein__is_tiled_axis(ctx, z->first, (uint32_t)d)) break;
@@ -216,7 +224,8 @@ static bool ein__cut_slices(ein_ctx *ctx, ein__seam *z) {
         z->cut[1].at[z->cut[1].n++] = (uint8_t)t;
         z->slices *= p->shape.d[d];
         z->elements = all / z->slices;
-        if ((z->elements + 8) * size > EIN__STITCH_BYTES || z->elements < 16) continue;
+        if ((z->elements + 8) * size > EIN__STITCH_BYTES || z->elements < EIN__STITCH_LEAST)
+            continue;
         ein__group_slices(ctx, z);
         z->ps = ein__estimate_seam(ctx, z);
         if (z->ps < best.ps) best = *z;

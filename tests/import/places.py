@@ -162,4 +162,5 @@ each("cubic_antialias", lambda: Case(cubic([1, 1, .5, .5], opset=18, antialias=1
 @case
 def cubic_to_sizes():
     return Case(model([node("Resize", "x _ _ s", "y", mode="cubic")],
-                      {"x": value("x", ["N", 2, 5, 6])}, "y", [ints("s", 1, 2, 11, 9)], opset=13), tolerance=1e-4)
+                      {"x": value("x", ["N", 2, 5, 6])}, "y", [ints("s", 1, 2, 11, 9)], opset=13),
+                tolerance=1e-4)
