@@ -295,6 +295,7 @@ const char *ox_string(ox *o, ox_node *n, const char *name, const char *otherwise
 bool ox_ints(ox *o, ox_node *n, const char *name, ox_list *list);
 const ox_attr *ox_find(ox *o, ox_node *n, const char *name);   // marks it as used
 bool ox_look_up(ox_scope *s, const char *name, ox_value **v);  // false: it is not defined
+void ox_step(ox *o, ox_node *n);  // counts a node, or a round; there are not too many
 // Converts the nodes that `wanted` needs and frees it.
 void ox_walk(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted);
 // An attribute in old opsets, a constant input in new ones. False when absent.

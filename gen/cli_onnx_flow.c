@@ -15,6 +15,7 @@ static const Onnx__GraphProto *take_graph(ox *o, ox_node *n, const char *name) {
 
 static ox_scope *enter(ox *o, ox_node *n, const Onnx__GraphProto *g, const char *label) {
     ox_scope *s = ox_alloc(o, sizeof *s);
+    ox_step(o, n);
     if (n->scope->depth == OX_MAX_CALLS) {
         ox_die(o, n, "functions and graphs are nested deeper than %d", OX_MAX_CALLS);
     }

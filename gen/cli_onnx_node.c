@@ -450,10 +450,14 @@ static void convert_node(ox *o, void *node) {
     }
 }
 
-static void visit(ox *o, ox_node *n) {
+void ox_step(ox *o, ox_node *n) {
     if (++o->steps > MAX_STEPS) {
         ox_die(o, n, "the model has more than %d nodes", MAX_STEPS);
     }
+}
+
+static void visit(ox *o, ox_node *n) {
+    ox_step(o, n);
     const ox_node *outer = o->node;
     o->node = n;
     if (!attempt(o, convert_node, n)) {

@@ -35,6 +35,9 @@ static const struct {
     {"uint4", CLI_NONE},
     {"int4", CLI_NONE},
     {"float4e2m1", CLI_NONE},
+    {"float8e8m0", CLI_NONE},
+    {"uint2", CLI_NONE},
+    {"int2", CLI_NONE},
 };
 
 cli_dtype ox_dtype(int32_t onnx_type) {

@@ -152,3 +152,15 @@ def graphs_deep():
         inner = graph([node("If", "yes", "r", then_branch=inner, else_branch=inner)])
     return Case(model([node("If", "yes", "y", then_branch=inner, else_branch=inner)],
                       {"x": [2]}, "y", [const("yes", True)]), text="y = Relu(x)")
+
+
+@case
+def loops_of_loops():
+    """A thousand times a thousand rounds that do nothing."""
+    inner = graph([], [("j", I64, []), ("c", BOOL, []), ("t", F, [2, 4])],
+                  [("c", BOOL, []), ("t", F, [2, 4])])
+    for name in "uvw":
+        inner = graph([node("Loop", f"n _ {name}", name + "_out", body=inner)],
+                      [("i" + name, I64, []), ("on" + name, BOOL, []), (name, F, [2, 4])],
+                      [("on" + name, BOOL, []), (name + "_out", F, [2, 4])])
+    return Case(loop(inner, rounds=1000, outs="y"), code=3, text="the model has more than")
