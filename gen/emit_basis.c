@@ -217,7 +217,7 @@ static int ein__ktile_lanes(ein__kgen *g, const ein__step *step, const ein__ktil
     for (g->vec = 4; g->vec > 1; g->vec /= 2) {
         ein__kform f = {0};
         ein__klin l;
-        l.c = l.n = l.uneven = 0;
+        l.c = l.n = l.uneven = l.apart = 0;
         if (out->dtype != EIN__F32 || g->slot[slot].n % g->vec) continue;
         g->vec_slot = slot;
         g->slot[slot].gone = g->slot[slot].n == g->vec;
@@ -263,7 +263,7 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
     ein__kform f = {0};
     ein__klin l;
     ein__ktext value[EIN__KLANES];
-    l.c = l.n = l.uneven = 0;
+    l.c = l.n = l.uneven = l.apart = 0;
     ein__ktile_lanes(g, step, z);
     g->post = &core;
     ein__put(&core, "");

@@ -313,6 +313,7 @@ static ein__ktext ein__kwhen(ein__kgen *g, const ein__expr *x, int lane) {
 static ein__ktext ein__kidx(ein__kgen *g, const ein__expr *x, int lane) {
     ein__klin l = ein__klin_of(g, x->ix[0], lane);
     const ein__index *f = ein__ix_get(g->ctx, x->ix[0]);
+    if (!l.n && f->q == 1) return ein__kliteral(g, (double)l.c);
     ein__ktext t = ein__klin_text(g, &l, lane);
     t.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), ein__kparen(g, t, EIN__PRIMARY));
     t.prec = EIN__PREFIX;

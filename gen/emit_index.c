@@ -43,7 +43,8 @@ typedef struct ein__kterm {
 typedef struct ein__klin {
     int64_t c;
     int n;
-    bool uneven;  // c is of one lane only, the others have other constants
+    bool uneven;  // c is of one lane only, the others have other constants ...
+    bool apart;   // ... and maybe other terms
     ein__kterm t[EIN__KLIN];
 } ein__klin;
 
@@ -494,7 +495,7 @@ static void ein__kform_lower(ein__kgen *g, ein__klin *l, ein__kform *f, int lane
 static ein__klin ein__klin_of(ein__kgen *g, ein__ix ix, int lane) {
     ein__kform f = {0};
     ein__klin l;
-    l.c = l.n = l.uneven = 0;
+    l.c = l.n = l.uneven = l.apart = 0;
     ein__kform_add(g, &f, 1, ix);
     ein__kform_lower(g, &l, &f, lane);
     return l;
@@ -527,6 +528,43 @@ static bool ein__katom_lanes(ein__kgen *g, ein__klin *out, int64_t k, uint32_t i
     return true;
 }
 
+// What the first lane's text is at most where the lanes' slot is all that E has beside its
+// constant; -1: it has more.
+static int64_t ein__klane_end(const ein__kgen *g, const ein__klin *l) {
+    const ein__kterm *t = &l->t[0];
+    bool slot = l->n == 1 && t->step == 1 && t->k > 0 && g->vec_slot >= 0;
+    if (!slot || t->text.s != g->slot[g->vec_slot].name) return -1;
+    return t->k * (t->max + 1 - g->vec);
+}
+
+// floor(E / d) where all of E but its constant is a multiple of m, as is d: lanes whose constants
+// have one floor(c / m) have one value. So of (i + 2) / 112 in lanes i to i + 3, i a multiple of 4,
+// there are two. With m = 1 each lane has its own, near the others' where E grows slowly. False: it
+// is not so.
+static bool ein__katom_near(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, ein__klin *l,
+                            int lane) {
+    const ein__atom *a = ein__atom_get(g->ctx, id);
+    int64_t d = a->n, step = ein__klin_step(l), m = d, first = l->c, end;
+    if (g->vec == 1 || a->kind != EIN__FLOOR || step == 0 || step == EIN__IRREGULAR) return false;
+    for (int i = 0; i < l->n; i++) m = ein__gcd(ein__kmul(g, l->t[i].k, l->t[i].div), m);
+    if (m < 2 && ein__kmul(g, step < 0 ? -step : step, g->vec - 1) >= d) return false;
+    int64_t part = ein__floordiv(ein__kadd(g, first, lane * step), m);
+    int same = 0;
+    while (ein__floordiv(first + same * step, m) != part) same++;
+    out->uneven = out->apart = true;
+    end = ein__klane_end(g, l);
+    l->c = ein__kmul(g, m, part);
+    if (end >= 0 && l->c >= 0 && end + l->c < d) return true;
+    const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, same);
+    ein__ktext e = ein__klin_text(g, l, 0);
+    const char *s = ein__namef(g->ctx, "%s / %lld", ein__kparen(g, e, EIN__PREFIX), (long long)d);
+    ein__kterm t = {k, {s, EIN__PRODUCT, e.level}, 0, 1, ein__klin_max(g, l) / d};
+    t = known ? known->t : ein__kdeclare(g, EIN__N_ATOM, id, same, ein__kint(g), t);
+    t.k = k;
+    ein__klin_add(g, out, t);
+    return true;
+}
+
 // floor(E / d) and E mod d: E is shifted by a multiple of d to be non-negative, so C's operators
 // will do. Only a gathered operand has no bounds; it takes the general form.
 static void ein__katom_divide(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, int lane) {
@@ -542,6 +580,7 @@ static void ein__katom_divide(ein__kgen *g, ein__klin *out, int64_t k, uint32_t 
     if (!mod) out->c = ein__kadd(g, out->c, -ein__kmul(g, k, shift));
 
     int64_t step = ein__klin_step(&l), div = ein__gcd(ein__klin_div(&l), d);
+    if (bounded && ein__katom_near(g, out, k, id, &l, lane)) return;
     grow = step == EIN__IRREGULAR ? d : (g->vec - 1) * (step < 0 ? d : step);
     ein__kterm t = {k, {0}, 0, 1, 0};
     bool shared = step == 0 || grow < div;  // the lanes stay in one period
@@ -765,7 +804,7 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     ein__klin l;
     ein__buf guard = {0};
     bool uniform = true;
-    l.c = l.n = l.uneven = 0;
+    l.c = l.n = l.uneven = l.apart = 0;
     for (int d = 0; d < s->rank; d++) {
         ein__kaxis a = ein__kaxis_of(g, x->ix[d], s->d[d], lane);
         int64_t stride = ein__kstride(g, v, d);
@@ -790,7 +829,7 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     int64_t offset = g->naive ? 0 : g->ctx->plan.layout[v.i].offset;
     bool vectors = r.dtype == EIN__F32 || r.dtype == EIN__F16;
     r.vector = r.step == 1 && vectors && ein__klin_div(&l) % g->vec == 0 && offset % g->vec == 0;
-    bool regular = (step && step != EIN__IRREGULAR) || (r.near && l.uneven);
+    bool regular = (step && step != EIN__IRREGULAR) || (r.near && !l.apart);
     if (g->vec > 1 && !r.vector && regular && l.n > 1) r.at = ein__kaddress(g, read, &l, lane);
     if (guard.n) r.guard = ein__name(g->ctx, guard.s);
     ein__buf_free(&guard);

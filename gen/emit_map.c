@@ -278,7 +278,7 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
     ein__klin l;
     const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
     bool whole = g->whole && g->vec > 1 && ein__kdtype(g, out) == EIN__F32;
-    l.n = l.uneven = 0;
+    l.n = l.uneven = l.apart = 0;
     l.c = g->plane;
     for (int d = 0; d < ein__val_get(g->ctx, out)->shape.rank; d++) {
         const ein__kslot *s = &g->slot[d];

@@ -601,7 +601,7 @@ static bool ein__kprod_also_text(ein__kgen *g, const ein__step *step, const ein_
     int scattered = g->scattered;
     int64_t offset = g->ctx->plan.layout[step->also.i].offset;
     bool vector = width == 1 || (row->k[slot] == 1 && offset % width == 0);
-    at.c = at.n = at.uneven = 0;
+    at.c = at.n = at.uneven = at.apart = 0;
     for (int i = 0; i < EIN__MAX_ITERS; i++) {
         const ein__kslot *s = &g->slot[i];
         ein__kterm t = {row->k[i], {s->name, EIN__PRIMARY, 1}, i == slot, 1, s->n};

@@ -142,6 +142,13 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 
 // ------------------------------------------------------------------------------------- kernels
 
+// Whether a division by `ex` is a multiplication by a power of two.
+static bool ein__is_power_of_two(const ein_ctx *ctx, ein__ex ex) {
+    double c;
+    int exponent;
+    return ein__ex_is_const(ctx, ex, &c) && frexp(c, &exponent) == 0.5;
+}
+
 // Operations of an expression as a tree, saturating: divisions and simple functions are some
 // instructions each, the others some tens.
 static int64_t ein__ex_operations(const ein_ctx *ctx, ein__ex ex) {
@@ -153,6 +160,7 @@ static int64_t ein__ex_operations(const ein_ctx *ctx, ein__ex ex) {
         bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
                       e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
         n = slow ? 20 : middle ? 8 : 1;
+        if (e->fn == EIN__DIV && ein__is_power_of_two(ctx, e->kid[1])) n = 1;
     }
     for (uint32_t i = 0; i < e->nkid && n < 1000000; i++) n += ein__ex_operations(ctx, e->kid[i]);
     return ein__least(n, 1000000);

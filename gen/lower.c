@@ -162,14 +162,28 @@ typedef struct ein__product {
     int nfactor, nguard;
 } ein__product;
 
+// Whether `a` is a quotient of indices and numbers, such as the weight of an interpolation. Behind
+// `*` it stays one factor: what is computed once is then the quotient, not the division of each
+// product.
+static bool ein__is_weight(const ein__ast *a) {
+    bool plain = a->kind == EIN__A_NUM || a->kind == EIN__A_IDX;
+    if (plain || a->kind != EIN__A_DIV) return plain;
+    return ein__is_weight(a->kid[0]) && ein__is_weight(a->kid[1]);
+}
+
 static bool ein__collect_factors(ein__lowerer *l, const ein__ast *a, ein__product *p) {
     if (p->nfactor >= EIN__MAX_ARGS || p->nguard >= EIN__MAX_ARGS) {
         ein__error(l->ctx, EIN_RESOURCES, ein__lower_pos(l, a->pos),
                    "a product has too many factors");
         return false;
     }
-    if (a->kind == EIN__A_MUL)
-        return ein__collect_factors(l, a->kid[0], p) && ein__collect_factors(l, a->kid[1], p);
+    if (a->kind == EIN__A_MUL) {
+        if (!ein__collect_factors(l, a->kid[0], p)) return false;
+        if (a->kid[1]->kind != EIN__A_DIV || !ein__is_weight(a->kid[1]))
+            return ein__collect_factors(l, a->kid[1], p);
+        if (p->nfactor < EIN__MAX_ARGS) p->factor[p->nfactor++] = a->kid[1];
+        return true;
+    }
     if (a->kind == EIN__A_DIV) {
         if (!ein__collect_factors(l, a->kid[0], p)) return false;
         if (p->nfactor >= EIN__MAX_ARGS) return true;

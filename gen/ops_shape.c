@@ -534,7 +534,7 @@ static bool ein__op_resize(ein__op *o) {
             clamp |= ein__resample_bind(o, "L", i, &r[i], a, b, d);
             if (d == 1) continue;
             clamp |= ein__resample_bind(o, "H", i, &r[i], a, b + d, d);
-            ein__op_str(o, "F", i, "idx((%lld*i%d+(%lld))%%%lld) / %lld", (long long)a, i,
+            ein__op_str(o, "F", i, "(idx((%lld*i%d+(%lld))%%%lld) / %lld)", (long long)a, i,
                         (long long)b, (long long)d, (long long)d);
         } else {
             if (round == EIN__TO_CEIL) b += d - 1;

@@ -92,6 +92,11 @@ CASES = [
                                      DEPTHWISE % (1, 2, 64)), "", 16, 25),
     ("max pool", unary("maxpool", "16,64,112,112",
                        "MaxPool(x; kernel_shape=[3,3], strides=[2,2], pads=1)"), "", 16, 60),
+    ("bilinear, 4 times", unary("resized", "1,32,56,56",
+                                "Resize(x; mode=linear, scales=[1,1,4,4])"), "", 16, 0),
+    ("bilinear between corners", unary(
+        "corners", "1,32,56,56", "Resize(x; mode=linear, sizes=[1,32,224,224], "
+        "coordinate_transformation_mode=align_corners)"), "", 16, 0),
     ("gemv", weighted("gemv", "1,4096", [("k", "1024,4096"), ("b", "1024")],
                       "Gemm(x, k, b; transB=1)"), "--libs none", 4, 60),
     ("skinny", weighted("skinny", "4,4096", [("k", "1024,4096"), ("b", "1024")],
