@@ -235,6 +235,46 @@ static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
     return !behind && (z->uses[old.i] == 1 || ein__is_centred(z, p));
 }
 
+// Whether no two elements of the reader's box read one element: each of its iterators stands alone
+// in a subscript, as where values are laid side by side.
+static bool ein__reads_once(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader) {
+    uint32_t alone = 0, slot;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        bool one = ein__ix_is_iter(ctx, ein__ix_addc(ctx, read->ix[k], -f->c), &slot);
+        if (one && f->q == 1) alone |= 1u << slot;
+    }
+    for (uint32_t i = 0; i < reader->nt; i++)
+        if (reader->n[i] > 1 && !(alone >> i & 1)) return false;
+    return true;
+}
+
+// Whether the reader may be stored piece by piece by what computes the values that it reads
+// (layout.c): none of them is there before, or a copy.
+static bool ein__may_be_filled(const ein__pass *z) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex *reads = NULL;
+    bool may = true;
+    ein__ex_reads(ctx, ein__scope_of(ctx, z->self)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && may; i++) {
+        ein__val v = z->now[ein__ex_get(ctx, reads[i])->val];
+        may = ein__scope_of(ctx, v) && !ctx->value[v.i].weight_only && !ein__copy_of(ctx, v);
+    }
+    arrfree(reads);
+    return may;
+}
+
+// Whether map `p`, which the reader alone reads, is computed there as often as by itself, and is
+// not what a kernel of its own would compute behind a reduction or straight into its place.
+static bool ein__is_moved(const ein__pass *z, ein__val p, const ein__expr *read) {
+    int large;
+    bool statistic, behind;
+    if (!ein__reads_once(z->ctx, read, ein__scope_of(z->ctx, z->self)) || ein__may_be_filled(z))
+        return false;
+    ein__operands_of(z, p, &large, &statistic, &behind);
+    return !behind && !statistic;
+}
+
 // Whether the reader may compute `p` itself instead of reading it from memory.
 static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
@@ -262,6 +302,7 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     int most = statistic ? EIN__STATISTIC_BODY : EIN__SMALL_BODY;
     bool small = ein__ex_size(ctx, s->body) <= most && its * EIN__SMALL_SHARE <= mine;
     if (small || (z->uses[old.i] == 1 && its * 2 > mine)) return true;
+    if (z->uses[old.i] == 1 && ein__is_moved(z, p, read)) return true;
     return its == mine && ein__is_centred(z, p);
 }
 
