@@ -574,6 +574,8 @@ struct ein_ctx {
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array
+    unsigned *counted;    // by expression: the last count of operations that met it; stb_ds array
+    unsigned counts;      // made so far
     bool strict;          // kernels are priced for a value that is
     bool typed;           // values have the types they are stored in (storage.c)
     int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes
