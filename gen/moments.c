@@ -346,11 +346,26 @@ static ein__val ein__rebuild_pairs(ein__pass *z, ein__val v) {
     return now;
 }
 
+// Whether there are two sums that may be a pair: most programs have none.
+static bool ein__has_sums(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__val *order = ein__live(ctx, root, nroot);
+    int n = 0;
+    for (ptrdiff_t i = 0; i < arrlen(order) && n < 2; i++) {
+        const ein__scope *s = ein__scope_of(ctx, order[i]);
+        if (!s || s->reduce != EIN__R_SUM || ctx->value[order[i].i].weight_only) continue;
+        n += !ein__is_contraction(ctx, s) || ein__is_square(ctx, s);
+    }
+    arrfree(order);
+    return n > 1;
+}
+
 // Takes sums together where that is cheaper; the roots are replaced then.
 EIN__FN bool ein__join_sums(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__selector z = {.ctx = ctx, .free = true};
     ein__twosomes all = {NULL};
-    if (!ein__rule_on(ctx, EIN__RULE_NORM) || !ein__rule_on(ctx, EIN__RULE_FUSE)) return true;
+    if (!ein__rule_on(ctx, EIN__RULE_NORM) || !ein__rule_on(ctx, EIN__RULE_FUSE) ||
+        !ein__has_sums(ctx, root, nroot))
+        return true;
     ein__select(&z, root, nroot);
     ein__find_pairs(&z, &all);
     ein__select_free(&z);
