@@ -94,6 +94,51 @@ z = Transpose(y; perm=[1,0])
 """
 
 
+# Boxes decoded beside what stays as it is: the copy of the rest computes them as well.
+DECODED = """ein 1
+model decoded
+input x: f32[1,24,40,40]
+weight k: f32[24,24,1,1] = randn(std=0.2)
+weight a: f32[2] = uniform(lo=8, hi=60)
+output y
+c = Conv(x, k)
+s = Sigmoid(c)
+t = Transpose(s; perm=[0,2,3,1])
+p[n,h,w,i] = (2 * t[n,h,w,i] - 0.5 + [i == 0] * idx(w) + [i == 1] * idx(h)) * 8
+    where n in 0:1, h in 0:40, w in 0:40, i in 0:2
+q[n,h,w,i] = 4 * t[n,h,w,i+2] * t[n,h,w,i+2] * a[i]
+    where n in 0:1, h in 0:40, w in 0:40, i in 0:2
+r = Slice(t; starts=[4], ends=[24], axes=[3])
+y = Concat(p, q, r; axis=3)
+"""
+
+# Gates between convolutions, and a sum over all of them: merged, that is one product of the gates
+# side by side, each of which is stored in its place.
+GATES = """ein 1
+model gates
+block gate(x; D) -> y, skip {
+    weight kf: f32[64,64,2] = randn(std=0.1)
+    weight kg: f32[64,64,2] = randn(std=0.1)
+    weight ks: f32[128,64,1] = randn(std=0.1)
+    weight kr: f32[64,64,1] = randn(std=0.1)
+    f = Conv(x, kf; pads=[D,0], dilations=D)
+    g = Conv(x, kg; pads=[D,0], dilations=D)
+    t = Tanh(f)
+    s = Sigmoid(g)
+    z = Mul(t, s)
+    skip = Conv(z, ks)
+    r = Conv(z, kr)
+    y = Add(x, r)
+}
+input x: f32[1,64,4096]
+output y
+a, s1 = gate(x; D=1)
+b, s2 = gate(a; D=2)
+c, s3 = gate(b; D=4)
+d, s4 = gate(c; D=8)
+y = Sum(s1, s2, s3, s4)
+"""
+
 # A chain of convolutions with what networks have between them. Where calls in NHWC are cheap (an
 # invented table says so), the input is converted once and the output once.
 CHAIN = """ein 1
@@ -175,6 +220,8 @@ CASES = [
     ("pixels as rows of a product", PATCHES, 0, None),
     ("read by a convolution and a product", BOTH, 0, None),
     ("an output and its transpose", OUTPUTS, 1, lambda p: not p.stored),
+    ("boxes beside the rest", DECODED, 0, lambda p: len(p.steps) <= 2),
+    ("gates side by side", GATES, 0, lambda p: not any("joined" in n for n, _ in p.steps)),
 ]
 
 
