@@ -100,7 +100,7 @@ class Groups(Checks):
             self.check(name + ": there is what is planted", planted[0] in text)
             with open(base + ".cu", "w") as file:
                 file.write(text.replace(*planted))
-            run_models.run([JUDGE, "-o", base, base + "_t.cu", base + ".cu", "-O0"])
+            run_models.run([JUDGE, "--quick", "-o", base, base + "_t.cu", base + ".cu"])
         except run_models.Failure as error:
             self.check(name + ": it is built", False, str(error))
             return None
@@ -198,7 +198,7 @@ class Groups(Checks):
             asked = set(re.findall(r'"((?:conv|gemm|grouped)[^"]+)"', file.read()))
         self.check("nothing but groups is missing",
                    asked and all(k.startswith("grouped f32 tf32 products=") for k in asked), asked)
-        run_models.run([JUDGE, "-o", path, path + ".cu", "-O0"])
+        run_models.run([JUDGE, "--quick", "-o", path, path + ".cu"])
         done = subprocess.run([path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                               env=dict(os.environ, JUDGE_LEAKCHECK="1"), timeout=300)
         rows = done.stdout.decode()

@@ -168,8 +168,7 @@ class Calls(Checks):
                 return None
             with open(base + ".cu", "w") as file:
                 file.write(text.replace(*planted))
-            run_models.run([JUDGE, "-o", base, base + "_test.cu",
-                            base + ".cu", "-O0"])
+            run_models.run([JUDGE, "--quick", "-o", base, base + "_test.cu", base + ".cu"])
         except run_models.Failure as error:
             print(error)
             return None

@@ -122,7 +122,7 @@ def runs(folder, text):
         path = os.path.join(folder, name)
         with open(path + ".cu", "w") as file:
             file.write(source)
-        subprocess.run([JUDGE, "--mode", mode, "-o", path, "--light", base + "_test.cu",
+        subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", path, "--light", base + "_test.cu",
                         path + ".cu"], check=True)
         env = dict(os.environ, JUDGE_ORDER=order, OPENBLAS_NUM_THREADS="1")
         return subprocess.run([path, base + ".weights", "--check"], stdout=subprocess.PIPE,

@@ -135,8 +135,8 @@ def main():
             path = os.path.join(folder, name)
             with open(path + ".cu", "w") as file:
                 file.write(source)
-            subprocess.run([JUDGE, "--mode", mode, "-o", path, base + "_test.cu", path + ".cu"],
-                           check=True)
+            subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", path, base + "_test.cu",
+                            path + ".cu"], check=True)
             return path
 
         def outputs(program, order):

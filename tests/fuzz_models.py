@@ -185,7 +185,7 @@ def main():
     parser.add_argument("--einnet", default=os.path.join(HERE, "..", "build", "einnet"))
     parser.add_argument("--keep", help="folder for models that fail")
     args = parser.parse_args()
-    options = run_models.arguments(["--einnet", args.einnet, "--full"])
+    options = run_models.arguments(["--einnet", args.einnet, "--full", "--quick"])
     passed = failed = 0
     for seed in range(args.seed, args.seed + args.count):
         rng = random.Random(seed)

@@ -32,7 +32,7 @@ for model in "$@"; do
     # shellcheck disable=SC2086
     "$einnet" emit "$model" --small ${EMIT:-} -o "$program.cu" --test "${program}_test.cu" &&
         "$einnet" pack "$model" --small -o "$program.weights" &&
-        tests/judge/judgecc --mode plain -o "$program" "${program}_test.cu" "$program.cu" || {
+        tests/judge/judgecc --quick -o "$program" "${program}_test.cu" "$program.cu" || {
         failed=$((failed + 1))
         echo "FAIL $name: it was not built"
         continue

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Emits models, runs the emitted code on the CPU judge, and compares with the oracle.
 
-    run_models.py [--mode plain|san|race] [--full] [--ints] [--baseline] [--libs none] [--order rev]
-                  [--costs TABLE] [--math tf32|fp16] [--keep-fp32 NODE,...] [--new] MODEL.ein...
+    run_models.py [--mode plain|san|race] [--full [--quick]] [--ints] [--baseline] [--libs none]
+                  [--order rev] [--costs TABLE] [--math tf32|fp16] [--keep-fp32 NODE,...] [--new]
+                  MODEL.ein...
 
 Per model: emit (.cu and test program), build with the judge, `pack`, then the test program with
 --check (its own naive kernels, two runs, a captured run) and --out; every output must agree with
@@ -99,9 +100,9 @@ def check_model(path, args, folder):
         tensors.write_blob(program, weights,
                            lambda name: tensors.weight(program, name, True, {}, variance))
     # At full size the naive kernels of the test program take longer than their compilation.
-    build = [] if args.full else ["--light"]
-    run([os.path.join(HERE, "judge", "judgecc"), "--mode", args.mode, "-o", base] + build +
-        [base + "_test.cu", base + ".cu"] + (["-O2"] if args.full else []))
+    quick = [] if args.full and not args.quick else ["--quick", "--light"]
+    run([os.path.join(HERE, "judge", "judgecc"), "--mode", args.mode, "-o", base] + quick +
+        [base + "_test.cu", base + ".cu"] + ([] if quick else ["-O2"]))
     want = oracle_values(program, weights, args.ints, folder)
     given = []
     if args.ints:
@@ -133,6 +134,7 @@ def arguments(given=None):
     parser.add_argument("--einnet", default=os.path.join(HERE, "..", "build", "einnet"))
     parser.add_argument("--mode", default="plain", choices=("plain", "san", "race"))
     parser.add_argument("--full", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="full sizes are small, too")
     parser.add_argument("--ints", action="store_true")
     parser.add_argument("--baseline", action="store_true")
     parser.add_argument("--libs", choices=("cublas", "none"))

@@ -111,7 +111,7 @@ class Cases:
     def emitted(self):
         program = self.path("program")
         run(EINNET, "emit", self.model, "-o", program + ".cu", "--test", program + "_test.cu")
-        run(JUDGE, "-o", program, program + "_test.cu", program + ".cu")
+        run(JUDGE, "--quick", "-o", program, program + "_test.cu", program + ".cu")
         env = {"JUDGE_LEAKCHECK": "1", "OPENBLAS_NUM_THREADS": "1"}
         for i, name in enumerate(self.names):
             x, want = self.inputs[i:i + 1], self.want[i:i + 1]

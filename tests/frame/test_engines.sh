@@ -83,7 +83,7 @@ check 'weights' $einnet pack $model -o "$work/fused.weights"
 check 'the test program' $einnet emit $model --baseline --costs "$work/fp32.tsv" \
     -o "$work/fused.cu" --test "$work/fused_test.cu"
 build() {
-    sh tests/judge/judgecc -o "$work/$1" "$work/fused_test.cu" "$work/$1.cu" -O0
+    sh tests/judge/judgecc --quick -o "$work/$1" "$work/fused_test.cu" "$work/$1.cu"
 }
 # run CODE NAME VERSION: what the program makes the convolutions with is in $work/ran.
 run() {

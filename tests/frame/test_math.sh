@@ -216,7 +216,7 @@ has_not plain_test.cu 'stored_values|--errors'
 
 # ---- a device without TF32
 
-check 'the judge takes tf32' sh tests/judge/judgecc -o "$work/t" "$work/tf32_test.cu" \
+check 'the judge takes tf32' sh tests/judge/judgecc --quick -o "$work/t" "$work/tf32_test.cu" \
     "$work/tf32.cu"
 check 'weights of gcn' $einnet pack models/gcn.ein -o "$work/gcn.w"
 JUDGE_CC=75 "$work/t" "$work/gcn.w" > "$work/log" 2>&1

@@ -38,7 +38,7 @@ check 'towers: pack' build/einnet pack tests/unseen/towers.ein --small -o "$work
 check 'towers: branches' grep -q '^// branches  [234] ' "$work/t.cu"
 check 'towers: one branch' sh -c "build/einnet emit tests/unseen/towers.ein --branches 1 -o - |
     grep -c await_event | grep -q '^0$'"
-tests/judge/judgecc --mode plain -o "$work/t" "$work/t_test.cu" "$work/t.cu"
+tests/judge/judgecc --quick -o "$work/t" "$work/t_test.cu" "$work/t.cu"
 for order in '' rev rand1 rand2 rand3; do
     check "towers: order $order" env JUDGE_ORDER=$order "$work/t" "$work/t.weights" --check
 done
@@ -46,7 +46,7 @@ grep -n 'CALL(await_event' "$work/t.cu" | cut -d: -f1 > "$work/lines"
 [ "$(wc -l < "$work/lines")" -ge 4 ] && pass || fail 'towers: there are waits' "$work/lines"
 while read -r line; do
     sed "${line}d" "$work/t.cu" > "$work/less.cu"
-    tests/judge/judgecc --mode plain -o "$work/less" "$work/t_test.cu" "$work/less.cu"
+    tests/judge/judgecc --quick -o "$work/less" "$work/t_test.cu" "$work/less.cu"
     heard=no
     for order in rev rand1 rand2 rand3; do
         JUDGE_ORDER=$order "$work/less" "$work/t.weights" --check > "$work/log" 2>&1 || heard=yes
@@ -66,7 +66,7 @@ at=$(sed -n 's/^#define v_t2 ARENA(\([0-9]*\))$/\1/p' "$work/c.cu")
 for place in "${at:-0}" 0; do
     sed "s/v_workspace ARENA_OF(char, 0)/v_workspace ARENA_OF(char, $place)/
         s/\(BLOCK_ARENA_BYTES\) [0-9]*ull/\1 4194304ull/" "$work/c.cu" > "$work/moved.cu"
-    tests/judge/judgecc --mode plain -o "$work/moved" "$work/c_test.cu" "$work/moved.cu"
+    tests/judge/judgecc --quick -o "$work/moved" "$work/c_test.cu" "$work/moved.cu"
     "$work/moved" "$work/c.weights" --check > "$work/said" 2>&1
     code=$?
     [ $code = $((place != 0)) ] && pass ||
@@ -74,13 +74,13 @@ for place in "${at:-0}" 0; do
 done
 
 # What bench/launch.cu prints of launches.
-check 'launches: build' tests/judge/judgecc -o "$work/launch" bench/launch.cu
+check 'launches: build' tests/judge/judgecc --quick -o "$work/launch" bench/launch.cu
 check 'launches: run' "$work/launch"
 [ "$("$work/launch" | grep -c '_ns')" = 6 ] && pass || fail 'launches: six figures'
 [ "$(JUDGE_CC=80 "$work/launch" | grep -c '_ns')" = 3 ] && pass || fail 'launches: none is early'
 
 # What bench/limits.cu prints: key, argument, value.
-check 'limits: build' tests/judge/judgecc -o "$work/limits" bench/limits.cu
+check 'limits: build' tests/judge/judgecc --quick -o "$work/limits" bench/limits.cu
 check 'limits: run' "$work/limits" --quick
 for key in copy_gbps sgemm_tflops tf32_tflops fp16_tflops; do
     "$work/limits" --quick | grep -q -P "^$key\t[0-9]+\t[0-9.e+-]+$" && pass || fail "limits: $key"
@@ -106,7 +106,7 @@ done
 check 'early: emit' build/einnet emit models/fsrcnn.ein --small --libs none -o "$work/e.cu" \
     --test "$work/e_test.cu"
 check 'early: pack' build/einnet pack models/fsrcnn.ein --small -o "$work/e.weights"
-tests/judge/judgecc --mode plain -o "$work/e" "$work/e_test.cu" "$work/e.cu"
+tests/judge/judgecc --quick -o "$work/e" "$work/e_test.cu" "$work/e.cu"
 ahead() { JUDGE_REPORT=launch "$@" 2>&1 | grep -c 'begun ahead$'; }
 [ "$(ahead "$work/e" "$work/e.weights" --check)" -ge 4 ] && pass || fail 'early: some begin ahead'
 [ "$(ahead "$work/e" "$work/e.weights" --check --no-early-launch)" = 0 ] && pass ||
@@ -127,7 +127,7 @@ while read -r kernel; do
             inside && /^}/ && how == "late" { print "    await_previous();" }
             inside && /return;/ && how == "late" { sub(/return;/, "{ await_previous(); return; }") }
             { print }' "$work/e.cu" > "$work/less.cu"
-        tests/judge/judgecc --mode plain -o "$work/less" "$work/e_test.cu" "$work/less.cu"
+        tests/judge/judgecc --quick -o "$work/less" "$work/e_test.cu" "$work/less.cu"
         heard=no
         for order in rand1 rand2 rand3; do
             JUDGE_ORDER=$order "$work/less" "$work/e.weights" --check > "$work/log" 2>&1 ||
