@@ -126,7 +126,7 @@ for model in $models; do
     model_name=$(basename "$model" .ein)
     check "$model_name compiles" nvcc -std=c++14 -arch=sm_90 -Werror all-warnings \
         -Xcompiler -Wall,-Wextra,-Werror -c "$work/$model_name.cu" -o "$work/$model_name.o"
-    check "$model_name: the judge takes it" sh tests/judge/judgecc --quick -o "$work/$model_name" \
+    check "$model_name: the judge takes it" sh tests/judge/judgecc -o "$work/$model_name" \
         "$work/${model_name}_test.cu" "$work/$model_name.cu"
     check "$model_name: weights" $einnet pack "$model" --small -o "$work/$model_name.weights"
     check "$model_name: results" .venv/bin/python tests/run_models.py --baseline \
@@ -159,7 +159,7 @@ cheap_table tests/unseen/product_epilogues.ein 0 9.999.0.2.2.0.0.0.0 --baseline 
     grep -v '7.20.12' > "$work/lost.tsv"
 check 'emitted with one that is not there' $einnet emit tests/unseen/product_epilogues.ein --small \
     --baseline --costs "$work/lost.tsv" -o "$work/product_epilogues.cu"
-check 'the judge takes that' sh tests/judge/judgecc --quick -o "$work/product_epilogues" \
+check 'the judge takes that' sh tests/judge/judgecc -o "$work/product_epilogues" \
     "$work/product_epilogues_test.cu" "$work/product_epilogues.cu"
 check 'it runs' algorithms product_epilogues 91900 130100
 check 'by what the library chooses' sh -c "! grep -v '^cublasLtMatmul 7.20.12.1.0$' '$work/ran'"

@@ -60,8 +60,7 @@ done
 
 check 'the judge takes it' sh tests/judge/judgecc --mode san -o "$work/probe" "$work/two.cu"
 for kind in conv gemm kernel; do
-    check "the judge takes $kind alone" sh tests/judge/judgecc --quick -o "$work/$kind" \
-        "$work/$kind.cu"
+    check "the judge takes $kind alone" sh tests/judge/judgecc -o "$work/$kind" "$work/$kind.cu"
 done
 
 # run CODE NAME COMMAND...: output in $work/out, messages in $work/err.

@@ -107,45 +107,51 @@ static __forceinline__ P judge_cast(Q &&q) {
     return p;
 }
 
+// What moves values between lanes touches locals and the judge's own memory alone: sanitizers have
+// nothing to find there.
+#define JUDGE_OWN __attribute__((no_sanitize("address", "undefined")))
+
+#include "judge_math.h"
+
 // The value of lane `source`, or the caller's own where the source lies outside its segment.
 template <class T>
-static inline T judge_exchange(int line, unsigned mask, T value, unsigned source, bool inside) {
-    static_assert(sizeof(T) <= 8, "shuffles move at most eight bytes");
-    uint64_t bits = 0;
-    memcpy(&bits, &value, sizeof value);
-    const uint64_t *all = judge_warp_meet(mask, bits, line, false);
-    if (inside) {
-        memcpy(&value, &all[source & 31], sizeof value);
-    }
-    return value;
+JUDGE_OWN static inline T judge_exchange(int line, unsigned mask, T value, unsigned source,
+                                         bool inside) {
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8, "what shuffles move");
+    typedef std::conditional_t<sizeof(T) == 2, uint16_t,
+                               std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>
+        bits;
+    const uint64_t *all = judge_warp_meet(mask, judge_bits<bits>(value), line, false);
+    return inside ? judge_bits<T>((bits)all[source & 31]) : value;
 }
 
 template <class T>
-static inline T judge_shfl(int line, unsigned mask, T value, int source, int width = 32) {
+JUDGE_OWN static inline T judge_shfl(int line, unsigned mask, T value, int source, int width = 32) {
     unsigned first = judge_self->lane & ~(unsigned)(width - 1);
     return judge_exchange(line, mask, value, first + ((unsigned)source & (unsigned)(width - 1)),
                           true);
 }
 
 template <class T>
-static inline T judge_shfl_up(int line, unsigned mask, T value, unsigned delta, int width = 32) {
+JUDGE_OWN static inline T judge_shfl_up(int line, unsigned mask, T value, unsigned delta, int width = 32) {
     unsigned lane = judge_self->lane, first = lane & ~(unsigned)(width - 1);
     return judge_exchange(line, mask, value, lane - delta, lane >= first + delta);
 }
 
 template <class T>
-static inline T judge_shfl_down(int line, unsigned mask, T value, unsigned delta, int width = 32) {
+JUDGE_OWN static inline T judge_shfl_down(int line, unsigned mask, T value, unsigned delta,
+                                          int width = 32) {
     unsigned lane = judge_self->lane, end = (lane & ~(unsigned)(width - 1)) + (unsigned)width;
     return judge_exchange(line, mask, value, lane + delta, lane + delta < end);
 }
 
 template <class T>
-static inline T judge_shfl_xor(int line, unsigned mask, T value, int bits, int width = 32) {
+JUDGE_OWN static inline T judge_shfl_xor(int line, unsigned mask, T value, int bits, int width = 32) {
     unsigned lane = judge_self->lane, end = (lane & ~(unsigned)(width - 1)) + (unsigned)width;
     return judge_exchange(line, mask, value, lane ^ (unsigned)bits, (lane ^ (unsigned)bits) < end);
 }
 
-static inline unsigned judge_ballot(int line, unsigned mask, int predicate) {
+JUDGE_OWN static inline unsigned judge_ballot(int line, unsigned mask, int predicate) {
     const uint64_t *all = judge_warp_meet(mask, predicate != 0, line, false);
     unsigned votes = 0;
     for (unsigned lane = 0; lane < 32; lane++) {
@@ -153,8 +159,6 @@ static inline unsigned judge_ballot(int line, unsigned mask, int predicate) {
     }
     return votes;
 }
-
-#include "judge_math.h"
 
 // ---- launch
 
