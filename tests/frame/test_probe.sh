@@ -112,7 +112,7 @@ empty 'rows of kernels'
 # Until it is done, as a machine that is lent for a while would.
 : > "$work/table"
 got=75
-for turn in $(seq 30); do
+for turn in $(seq 300); do
     [ $got = 75 ] || break
     timeout 120 "$work/probe" --have "$work/table" --deadline 2 > "$work/out" 2> "$work/err"
     got=$?
