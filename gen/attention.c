@@ -31,6 +31,7 @@ typedef struct ein__attention {
     double alpha;                 // constant factor of the first product
     ein__ex score;                // x, which reads `dot`
     ein__ex result;               // what is stored; reads `out`, and perhaps `sum` and `max`
+    ein__ex top;                  // the row's maximum: the only read of `max`
     ein__val dot, max, sum, out;  // dot: none where x is made of no product; query and key are 0
     int64_t plain;                // then: how many scores there are; else 0
     uint32_t batch, rows, cols, keys, depth;  // slots, as bits; those of extent 1 are in none
@@ -276,7 +277,7 @@ static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             uint32_t v = ein__ex_get(ctx, reads[i])->val;
             bool meant = (p == 3 && v == a->dot.i) ||
-                         (p == 4 && (v == a->out.i || v == a->max.i || v == a->sum.i));
+                         (p == 4 && (v == a->out.i || reads[i].i == a->top.i || v == a->sum.i));
             bool made = v == a->out.i || v == a->dot.i || v == a->max.i || v == a->sum.i;
             for (int k = 0; k < a->n; k++) made |= a->inner[k].i == v;
             ok &= meant || !made;
@@ -294,6 +295,7 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
     const ein__expr *max = ein__ex_get(ctx, minus->kid[1]);
     a->score = minus->kid[0];
     a->max = (ein__val){max->val};
+    a->top = minus->kid[1];
     if (max->op != EIN__X_READ || !ein__attention_is(ctx, a, minus->kid[1], EIN__R_MAX, a->score) ||
         !ein__attention_absorb(a, a->max))
         return false;

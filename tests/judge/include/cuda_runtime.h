@@ -133,7 +133,8 @@ JUDGE_OWN static inline T judge_shfl(int line, unsigned mask, T value, int sourc
 }
 
 template <class T>
-JUDGE_OWN static inline T judge_shfl_up(int line, unsigned mask, T value, unsigned delta, int width = 32) {
+JUDGE_OWN static inline T judge_shfl_up(int line, unsigned mask, T value, unsigned delta,
+                                        int width = 32) {
     unsigned lane = judge_self->lane, first = lane & ~(unsigned)(width - 1);
     return judge_exchange(line, mask, value, lane - delta, lane >= first + delta);
 }
@@ -146,7 +147,8 @@ JUDGE_OWN static inline T judge_shfl_down(int line, unsigned mask, T value, unsi
 }
 
 template <class T>
-JUDGE_OWN static inline T judge_shfl_xor(int line, unsigned mask, T value, int bits, int width = 32) {
+JUDGE_OWN static inline T judge_shfl_xor(int line, unsigned mask, T value, int bits,
+                                         int width = 32) {
     unsigned lane = judge_self->lane, end = (lane & ~(unsigned)(width - 1)) + (unsigned)width;
     return judge_exchange(line, mask, value, lane ^ (unsigned)bits, (lane ^ (unsigned)bits) < end);
 }
