@@ -57,6 +57,7 @@
 #include "estimate_calls.c"
 #include "epilogue.c"
 #include "attention.c"
+#include "attention_mask.c"
 #include "attention_tiles.c"
 #include "split.c"
 #include "prologue.c"

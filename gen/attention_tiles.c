@@ -13,8 +13,11 @@ typedef struct ein__attention_tile {
                              // for that and the values, or for what warps share in the end
     int64_t nrow, row_tiles, residues, batch, depth, cols;
     int64_t nkey;   // keys of a row
-    int64_t terms;  // keys that a tile meets
-    int64_t ps;     // arithmetic alone
+    int64_t terms;  // keys that a tile meets at most ...
+    int64_t met;    // ... and on average
+    bool masked;    // a tile need not meet all of them
+    ein__attention_mask mask;
+    int64_t ps;  // arithmetic alone
 } ein__attention_tile;
 
 enum {
@@ -23,6 +26,7 @@ enum {
     EIN__ATTENTION_CHUNK = 32,    // of the depth
     EIN__ATTENTION_SHARE = 500,   // of the peak arithmetic in 1/1000, as ein__math_share has it
     EIN__ATTENTION_RESIDENT = 4,  // blocks of an SM, at most
+    EIN__ATTENTION_SAMPLES = 64,  // tiles looked at for how many keys one meets
     // With tensor cores: columns, of which a warp has all; bytes of a part of the depth; registers
     // of a thread for scores and the result, and beside them.
     EIN__ATTENTION_WIDE = 128,
@@ -50,7 +54,7 @@ static int64_t ein__attention_extent(const ein__attention *a, uint32_t slots) {
 
 // Sizes that do not depend on rm and rn; false when there are too many columns. A part of the depth
 // fills up as little as possible.
-static bool ein__attention_sizes(const ein__attention *a, ein__attention_tile *t) {
+static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__attention_tile *t) {
     *t = (ein__attention_tile){.depth = ein__attention_extent(a, a->depth),
                                .cols = ein__attention_extent(a, a->cols),
                                .nkey = ein__attention_extent(a, a->keys),
@@ -62,6 +66,7 @@ static bool ein__attention_sizes(const ein__attention *a, ein__attention_tile *t
         t->residues = ein__least(d, t->nrow);
         t->nrow = ein__ceil(t->nrow, d);
     }
+    t->masked = ein__attention_masked(ctx, a, &t->mask) && t->nrow <= INT32_MAX;
     if (t->cols > EIN__ATTENTION_COLUMNS || t->depth > INT32_MAX || t->nkey > INT32_MAX / 4)
         return false;
     for (int vc = 4; vc > 0; vc /= 2)
@@ -73,6 +78,31 @@ static bool ein__attention_sizes(const ein__attention *a, ein__attention_tile *t
     for (int kc = (int)most; kc == most || kc >= 8; kc -= 4)
         if (!t->kc || ein__up(t->depth, kc) < ein__up(t->depth, t->kc)) t->kc = kc;
     return true;
+}
+
+// How many tiles of rows there are, and the keys that they meet, a whole number of steps each.
+static void ein__attention_meet(const ein__attention *a, ein__attention_tile *t) {
+    t->row_tiles = ein__ceil(t->nrow, t->rows);
+    t->met = t->terms = a->band ? t->nkey + t->rows - 1 : t->nkey;
+    if (!t->masked) return;
+    int64_t samples = ein__least(t->row_tiles, EIN__ATTENTION_SAMPLES), sum = 0;
+    for (int64_t i = 0; i < samples; i++) {
+        int64_t first = i * t->row_tiles / samples * t->rows;
+        int64_t end = ein__attention_end(&t->mask, first, t->rows, t->nkey);
+        sum += ein__least(ein__up(end > 0 ? end : 1, t->keys), t->nkey);
+    }
+    t->met = sum / samples;
+}
+
+// Keys that all tiles go over, in steps of `keys`, when blocks run in waves. Where some meet fewer,
+// those with most come first, and the last ones fill up what they leave, but for half a block.
+static int64_t ein__attention_span(const ein__gpu *g, const ein__attention_tile *t) {
+    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+    int64_t keys = ein__up(t->terms, t->keys), one = ein__times(g->sms, keys);
+    int64_t waves = ein__times(ein__ceil(blocks, g->sms), one);
+    if (!t->masked) return waves;
+    int64_t some = ein__plus(ein__times(blocks, ein__up(t->met, t->keys)), one / 2);
+    return ein__least(ein__most(some, one), waves);
 }
 
 // Whether a tile of 8 * rm rows and 16 * rn keys fits.
@@ -97,14 +127,12 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
                                    const ein__attention_tile *t) {
     static const int relative[] = {0, 400, 600, 750, 850, 900, 950, 980, 1000};  // by rm
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t keys = ein__up(t->terms, 16 * t->rn), depth = ein__up(t->depth, t->kc);
+    int64_t depth = ein__up(t->depth, t->kc);
     int64_t each = ein__ex_operations(ctx, a->score) + 14;  // exp, maximum, sum
     int64_t flop = ein__plus(2 * ((a->dot.i ? depth : 0) + 16 * t->rc), each);
-    flop = ein__times(ein__times(8 * t->rm, keys), flop);
-    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
-    blocks = ein__times(ein__ceil(blocks, g->sms), g->sms);
+    flop = ein__times(ein__times(8 * t->rm, ein__attention_span(g, t)), flop);
     int64_t share = EIN__ATTENTION_SHARE * relative[t->rm] / 1000;
-    return ein__math_ps(g, ein__times(blocks, flop), t->rn == 4 ? share : share * 9 / 10);
+    return ein__math_ps(g, flop, t->rn == 4 ? share : share * 9 / 10);
 }
 
 // The arithmetic of both products where tensor cores multiply; FP32 where they do not.
@@ -150,7 +178,7 @@ static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
     int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
     int64_t key = a->dot.i ? ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->key)->val}) : 0;
     int64_t value = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->value)->val});
-    int64_t bytes = ein__times(ein__times(blocks, t->terms), key * t->depth + value * t->cols);
+    int64_t bytes = ein__times(ein__times(blocks, t->met), key * t->depth + value * t->cols);
     return ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[EIN__BY_WINDOW], true);
 }
 
@@ -183,14 +211,16 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     int64_t depth = ein__up(t->depth, t->kc), turns = ein__ceil(t->terms, t->keys);
     int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
     int64_t lanes = g->cc == 80 ? 64 : 128;
-    int64_t cycles = ein__times(ein__attend_cycles(ctx, a, t), turns);
-    cycles = ein__muldiv(ein__times(cycles, ein__ceil(blocks, g->sms)), EIN__ATTENTION_APART, 10);
+    int64_t span = ein__attention_span(g, t) / (g->sms * t->keys);
+    int64_t cycles = ein__times(ein__attend_cycles(ctx, a, t), span);
+    cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
     int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
     int64_t registers = t->rm * (t->width + t->nk) / 2 + EIN__ATTENTION_KEPT;
     int64_t resident = ein__least(EIN__ATTENTION_RESIDENT, ein__most(1, 512 / registers));
     int64_t rounds = ein__ceil(blocks, ein__times(g->sms, resident));
     int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1), 2);
-    int64_t chain = ein__times(ein__times(steps, EIN__PRODUCT_STEP_PS), rounds);
+    int64_t chain = ein__times(steps, EIN__PRODUCT_STEP_PS);
+    chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->terms));
     return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
 }
 
@@ -208,7 +238,7 @@ static bool ein__tensor_tiles(ein_ctx *ctx, const ein__attention *a, bool found,
                               ein__attention_tile *best) {
     ein__attention_tile t;
     ein__math math = ein__attention_mode(ctx, a);
-    (void)ein__attention_sizes(a, &t);
+    (void)ein__attention_sizes(ctx, a, &t);
     if (math == EIN__MATH_FP32 || t.cols > EIN__ATTENTION_WIDE || t.depth > EIN__PRODUCT_DEPTH)
         return found;
     if (found) best->ps = ein__most(best->ps, ein__plain_chain(ctx, best));
@@ -216,8 +246,7 @@ static bool ein__tensor_tiles(ein_ctx *ctx, const ein__attention *a, bool found,
     for (int cut = 0; cut < 18; cut++) {
         int rw = 4 >> cut % 3, rm = 2 >> cut / 3 % 2, nk = 64 >> cut / 6;
         if (!ein__tensor_fits(&t, rw, rm, nk)) continue;
-        t.row_tiles = ein__ceil(t.nrow, t.rows);
-        t.terms = a->band ? t.nkey + t.rows - 1 : t.nkey;
+        ein__attention_meet(a, &t);
         t.ps = ein__attend_tensor_ps(ctx, a, &t);
         if (found && t.ps >= best->ps) continue;
         *best = t;
@@ -231,12 +260,11 @@ EIN__FN bool ein__attention_tiles(ein_ctx *ctx, const ein__attention *a,
                                   ein__attention_tile *best) {
     ein__attention_tile t;
     bool found = false;
-    if (!ein__attention_sizes(a, &t)) return false;
+    if (!ein__attention_sizes(ctx, a, &t)) return false;
     for (int rm = 8; rm > 0; rm--)
         for (int rn = 4; rn > 1; rn /= 2) {
             if (!ein__attention_fits(&t, rm, rn)) continue;
-            t.row_tiles = ein__ceil(t.nrow, 8 * rm);
-            t.terms = a->band ? t.nkey + 8 * rm - 1 : t.nkey;
+            ein__attention_meet(a, &t);
             t.ps = ein__attention_math(ctx, a, &t);
             if (found && t.ps >= best->ps) continue;
             *best = t;

@@ -79,14 +79,48 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
     return true;
 }
 
-// Where the block is: id counts tiles of rows, residues and batches, tiles fastest.
+static void ein__kattention_reset(ein__kgen *g) {
+    ein__kforget(g, 0);
+    ein__kuncount(g);
+    ein__buf_free(&g->code[0]);
+    ein__put(&g->code[0], "");
+}
+
+// Whether blocks may be done before they have met all keys.
+static bool ein__kattention_skips(const ein__attention_tile *t) {
+    return t->masked &&
+           ein__up(ein__attention_end(&t->mask, 0, t->rows, t->nkey), t->keys) < t->terms;
+}
+
+// The first key that no row of the tile attends to, or "" where blocks meet all keys, and in `b`
+// what gives the score that stands for those keys.
+static const char *ein__kattention_stop(ein__kgen *g, const ein__kattention_form *f, ein__buf *b) {
+    const ein__attention_tile *t = &f->t;
+    const ein__attention_mask *m = &t->mask;
+    ein__put(b, "");
+    if (!ein__kattention_skips(t)) return "";
+    ein__kcount(g, m->value);
+    const char *value = ein__kvalue(g, m->value, 0).s;
+    ein__putf(b, "%sconst float masked = %s;\n", g->code[0].s, value);
+    ein__kattention_reset(g);
+    long long key = (long long)(m->key + m->a * (t->rows - 1)), far = key < 0 ? -key : key;
+    const char *by = m->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)m->a);
+    if (!m->a) return ein__namef(g->ctx, "%lld", key);
+    return ein__namef(g->ctx, "%sm0 %c %lld", by, key < 0 ? '-' : '+', far);
+}
+
+// Where the block is: id counts tiles of rows, residues and batches, tiles fastest. Where a tile
+// may be done early, they are counted slowest and from the last one on: those with most to do
+// first.
 static int64_t ein__kattention_index(ein__kgen *g, ein__kattention_form *f, ein__buf *b) {
     const char *type = ein__kint(g);
     const ein__attention_tile *t = &f->t;
     int64_t below = 1, d = f->a.d < 0 ? -f->a.d : f->a.d;
+    bool last = ein__kattention_skips(t);
     ein__put(b, "");
-    ein__putf(b, "const %s m0 = %s;%s\n", type, ein__kdigit(g, &below, t->row_tiles, t->rows),
-              t->residues > 1 ? "" : "  // first row");
+    if (!last)
+        ein__putf(b, "const %s m0 = %s;%s\n", type, ein__kdigit(g, &below, t->row_tiles, t->rows),
+                  t->residues > 1 ? "" : "  // first row");
     f->base = "m0";
     f->rows.at = "m0 + row";
     f->rows.end = t->nrow % t->rows ? t->nrow : -1;
@@ -104,6 +138,9 @@ static int64_t ein__kattention_index(ein__kgen *g, ein__kattention_form *f, ein_
         ein__kslot *s = &g->slot[f->batch[i]];
         ein__putf(b, "const %s %s = %s;\n", type, s->name, ein__kdigit(g, &below, s->n, 1));
     }
+    if (last)
+        ein__putf(b, "const %s m0 = (%lld - %s) * %d;  // first row\n", type,
+                  (long long)t->row_tiles - 1, ein__kdigit(g, &below, t->row_tiles, 1), t->rows);
     return below;
 }
 
@@ -122,13 +159,6 @@ static void ein__kaxes_put(ein__kgen *g, ein__buf *b, const ein__kaxes *x, const
     ein__putf(b, "const %s at%d = (%s)(%s);\n", ein__kunsigned(g), x->slot[0], ein__kunsigned(g),
               x->at);
     ein__kdecompose(g, b, x->slot, x->n, used, ein__namef(g->ctx, "at%d", x->slot[0]));
-}
-
-static void ein__kattention_reset(ein__kgen *g) {
-    ein__kforget(g, 0);
-    ein__kuncount(g);
-    ein__buf_free(&g->code[0]);
-    ein__put(&g->code[0], "");
 }
 
 static const char *ein__kaxes_test(ein__kgen *g, const ein__kaxes *a, const ein__kaxes *b) {
@@ -267,7 +297,8 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
 
 // The parts of a kernel's text.
 typedef struct ein__kattention_text {
-    ein__buf index, score, absent, store;
+    ein__buf index, masked, score, absent, store;
+    const char *stop;
     const char *ends;  // whether elements may be absent; NULL: never
     ein__kload_text query, key, value;
     int64_t blocks;
@@ -417,14 +448,15 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
         ein__put(&x->query.text, "");
         ein__put(&x->key.text, "");
     }
+    x->stop = ein__kattention_stop(g, f, &x->masked);
     ein__kattention_score(g, f, x);
     ein__kattention_store(g, f, step, &x->store);
 }
 
 static void ein__kattention_free(ein__kattention_text *x) {
-    ein__buf *used[] = {&x->index,      &x->score,    &x->absent,    &x->store,
-                        &x->query.text, &x->key.text, &x->value.text};
-    for (int i = 0; i < 7; i++) ein__buf_free(used[i]);
+    ein__buf *used[] = {&x->index, &x->masked,     &x->score,    &x->absent,
+                        &x->store, &x->query.text, &x->key.text, &x->value.text};
+    for (int i = 0; i < 8; i++) ein__buf_free(used[i]);
 }
 
 static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ein__launch *l) {
@@ -463,7 +495,7 @@ static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, const 
 static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
 static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
 
-enum { EIN__KATTENTION_KEYS = 19 };
+enum { EIN__KATTENTION_KEYS = 21 };
 
 // Keys that both templates have, in `k` from place 2 on.
 static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
@@ -480,6 +512,8 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
         {"queryAt", x->query.inner},
         {"loadQuery", x->query.text.s},
         {"terms", ein__namef(g->ctx, "%lld", (long long)f->t.terms)},
+        {"stop", x->stop},
+        {"masked", x->masked.s},
         {"loadKey", x->key.text.s},
         {"score", x->score.s},
         {"loadValue", x->value.text.s},

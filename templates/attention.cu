@@ -17,6 +17,8 @@
 //@key queryAt   its place in the row
 //@key loadQuery  statements, then query[row][k] = its value
 //@key terms   keys that a tile of rows meets
+//@key stop    the first key that no row of the tile attends to
+//@key masked  statements, then masked = the score of those keys
 //@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads
 //@key keyType   type of one
 //@key keyPlace  statements: key and place k in it of the thread's element i
@@ -71,6 +73,15 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
         for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
     }
     for (int u0 = 0; u0 < $terms; u0 += 16 * RN) {
+        //@if stop
+        if (u0 >= $stop) {
+            $masked;
+            bool more = false;  // a weight that is not 0
+#pragma unroll
+            for (int i = 0; i < RM; i++) more |= !(weight_of(masked, top[i]) == 0.f);
+            if (!__syncthreads_or(more)) break;
+        }
+        //@end
         float s[RM][RN];
         //@if product
 #pragma unroll

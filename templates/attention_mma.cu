@@ -19,6 +19,8 @@
 //@key queryAt   its place in the row
 //@key loadQuery  statements, then query[row * (depth + PAD) + k] = its value
 //@key terms   keys that a tile of rows meets
+//@key stop    the first key that no row of the tile attends to
+//@key masked  statements, then masked = the score of those keys
 //@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads
 //@key keyPlace  statements: key and place k in it of the thread's element i
 //@key loadKey  statements, then keys[key * (KC + PAD) + k] = its value
@@ -33,8 +35,8 @@
 //@key sum     whether the result is divided by the sum of the weights
 //@key split   whether several warps share the keys of a row
 //@key store   where (row, col) is an element of the result: its position, its value, the store
-// Both products on tensor cores. RW warps have RM times 16 rows each, of which a thread has two; the
-// KW warps of the same rows take NK keys each at a time. Of the keys KC elements are in shared
+// Both products on tensor cores. RW warps have RM times 16 rows each, of which a thread has two;
+// the KW warps of the same rows take NK keys each at a time. Of the keys KC elements are in shared
 // memory at once. Values are on their way while scores are made, the next keys while values are
 // multiplied.
 static __global__ void __launch_bounds__(128) $name($params) {
@@ -120,6 +122,41 @@ static __global__ void __launch_bounds__(128) $name($params) {
             for (int e = 0; e < 4; e++) acc[m][c][e] = 0.f;
     }
     for (int u0 = 0; u0 < $terms; u0 += KW * NK) {
+        //@if stop
+        if (u0 >= $stop) {
+            $masked;
+            float most[RM][2];
+#pragma unroll
+            for (int m = 0; m < RM; m++)
+#pragma unroll
+                for (int i = 0; i < 2; i++) most[m][i] = top[m][i];
+            await_steps<0>();
+            //@if split
+            // What the warps that share a row have seen together.
+            float *const tops = reinterpret_cast<float *>(values) + (own + lane / 4);
+            __syncthreads();
+#pragma unroll
+            for (int m = 0; m < RM; m++)
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                    if (lane % 4 == 0) tops[warp % KW * RW * RM * 16 + 16 * m + 8 * i] = top[m][i];
+            __syncthreads();
+#pragma unroll
+            for (int k = 0; k < KW; k++)
+#pragma unroll
+                for (int m = 0; m < RM; m++)
+#pragma unroll
+                    for (int i = 0; i < 2; i++)
+                        most[m][i] = fmaxf(most[m][i], tops[k * RW * RM * 16 + 16 * m + 8 * i]);
+            //@end
+            bool more = false;  // a weight that is not 0
+#pragma unroll
+            for (int m = 0; m < RM; m++)
+#pragma unroll
+                for (int i = 0; i < 2; i++) more |= !(weight_of(masked, most[m][i]) == 0.f);
+            if (!__syncthreads_or(more)) break;
+        }
+        //@end
         float s[RM][NK / 8][4];
         //@if product
 #pragma unroll

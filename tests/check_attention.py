@@ -49,14 +49,17 @@ COUNTS = [
 
 # batches, rows, keys, depth, columns, kind. `late`: every score of the first tiles is -inf; `none`:
 # of some rows all of them are; `sums`: they are made of no product; `swapped`: dimensions in memory
-# the other way round; `huge`: scores in the thousands; bands are (dilation, keys to each side).
+# the other way round; `huge`: scores in the thousands; `causal`, `ahead`, `added`: keys behind the
+# row are masked out; `soft`: as well, but with a score that counts; bands are (dilation, keys to
+# each side).
 MODELS = {
     "small": [
         (2, 1, 2, 2, 1, "plain"), (2, 3, 7, 3, 5, "plain"), (2, 7, 3, 4, 4, "none"),
         (2, 49, 49, 7, 3, "none"), (2, 65, 33, 12, 8, "swapped"), (2, 9, 130, 20, 24, "late"),
         (2, 64, 64, 64, 64, "plain"), (2, 5, 31, 48, 96, "plain"), (2, 8, 17, 33, 32, "huge"),
         (2, 33, 33, 4, 16, (1, 3)), (2, 50, 50, 8, 8, (2, 9)), (2, 19, 19, 5, 7, (3, 2)),
-        (2, 9, 70, 1, 12, "sums"), (2, 6, 6, 3, 2, (7, 1)), (1, 150, 150, 20, 64, (-1, 33)),
+        (2, 9, 70, 1, 12, "sums"), (2, 37, 99, 8, 12, "causal"), (2, 40, 150, 20, 24, "soft"),
+        (2, 33, 90, 16, 16, "ahead"), (1, 50, 150, 5, 8, "added"), (2, 6, 6, 3, 2, (7, 1)), (1, 150, 150, 20, 64, (-1, 33)),
         (265, 3, 40, 8, 64, "plain"),
     ],
     "large": [
@@ -64,10 +67,15 @@ MODELS = {
         (60, 64, 31, 16, 64, "none"), (132, 64, 20, 8, 8, "plain"),
         (2, 64, 64, 44, 48, "swapped"), (2, 70, 96, 128, 33, "huge"),
         (1, 131, 131, 64, 64, (2, 40)), (132, 33, 9, 8, 12, "late"),
-        (66, 64, 130, 2, 40, "sums"), (66, 70, 65, 20, 64, "plain"),
+        (66, 64, 130, 2, 40, "sums"), (20, 130, 190, 64, 64, "causal"), (2, 70, 300, 32, 32, "soft"),
+        (66, 70, 65, 20, 64, "plain"),
         (132, 50, 64, 8, 128, "swapped"), (40, 140, 140, 16, 32, (3, 2)),
     ],
 }
+MASKS = {"causal": "select(idx(j) <= idx(i), %s, -1e9)",
+         "ahead": "select(2 * idx(i) - 5 < idx(j), -1e9, %s)",
+         "added": "(%s) + select(idx(i) >= idx(j) - 3, 0, log(0))",
+         "soft": "select(idx(j) <= idx(i) + 2, %s, -0.5)"}
 # GPU, the judge's mode, arithmetic
 RUNS = {"small": [("h200", "plain", "fp32"), ("h200", "race", "fp32"), ("h200", "san", "fp32"),
                   ("nano", "plain", "fp32"), ("h200", "race", "tf32"), ("h200", "san", "tf32"),
@@ -106,6 +114,8 @@ def instance(n, batch, rows, keys, depth, cols, kind):
         dot = "select(idx(j) < %d, %s, %s)" % (keys - 3, never, dot)
     if kind == "sums":
         dot = "tanh(3 * %s[b,i,0] - %s[b,j,0])" % (q, k)
+    if kind in MASKS:
+        dot = MASKS[kind] % dot
     if kind == "none":
         dot = "select(idx(j) > idx(i) - 2, %s, %s)" % (never, dot)
     body = "%s[b,i,j] = %s%s\n" % (s, dot, ranges % k if ranges else "")
@@ -148,6 +158,15 @@ def check_tiles(texts, tiles):
         found = {int(n) for text in texts for n in re.findall(r"\b%s = (\d+)," % key, text)}
         if not want <= found:
             raise run_models.Failure("no tile with %s = %s" % (key, sorted(want - found)))
+
+
+def check_masks(text, cases):
+    """Kernels that look whether further keys have weight 0."""
+    # Of `none`, keys behind the row are masked as well.
+    want = [c for c in cases if c[5] in MASKS or (c[5] == "none" and c[2] > 64)]
+    found = text.count("const float masked = ")
+    if found < len(want):
+        raise run_models.Failure("%d kernels of %d look" % (found, len(want)))
 
 
 def check_run(path, gpu, mode, math, cases):
@@ -199,6 +218,7 @@ def main():
             with open(path, "w") as out:
                 out.write(model(cases))
             texts.append(emit(path, []))
+            jobs.append(("masks of " + name, check_masks, (texts[-1], cases)))
             tensor_texts += [emit(path, ["--math", math]) for math in ("tf32", "fp16")]
             for gpu, mode, math in RUNS[name]:
                 jobs.append(("%s for %s, %s, %s" % (name, gpu, mode, math), check_run,
