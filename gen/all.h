@@ -53,6 +53,7 @@
 #include "strip.c"
 #include "skinny.c"
 #include "pair.c"
+#include "operations.c"
 #include "estimate.c"
 #include "estimate_calls.c"
 #include "epilogue.c"
