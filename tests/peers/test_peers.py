@@ -298,12 +298,15 @@ class FakePeer:
         time = self.times.pop(0)
         if time is None:
             raise rounds.Failure("gone")
+        if time == "late":
+            raise rounds.OutOfTime("out of time")
         return {"median_us": time, "p95_us": time, "cold_median_us": time,
                 "latency_median_us": time}
 
 
 def test_rounds(folder):
-    args = types.SimpleNamespace(model="m", batch=1, precision="fp32", rounds=2, bench_ms=1)
+    args = types.SimpleNamespace(model="m", batch=1, precision="fp32", rounds=2, bench_ms=1,
+                                 out=os.path.join(folder, "written.tsv"))
     log, rows = [], []
     systems = [FakePeer("ours", log, [10.0, 10.5, 10.0, 10.0]),
                FakePeer("eager", log, [20.0, 21.0, 20.0, 20.0]),
@@ -311,6 +314,12 @@ def test_rounds(folder):
     rounds.rounds(args, systems, rows)
     check("order is A B C C B A", log[:6] == ["ours", "eager", "jax", "jax", "eager", "ours"])
     check("who fails is left out", log[6:] == ["ours", "eager", "eager", "ours"], str(log))
+    late, kept = FakePeer("ours", [], [1.0, 1.0, 1.0, "late"]), []
+    rounds.rounds(args, [late], kept)
+    check("half a round is dropped", len(kept) == 2 and not late.ready, kept)
+    late, kept = FakePeer("ours", [], [1.0, math.nan]), []
+    rounds.rounds(args, [late], kept)
+    check("a time that is none fails", [r.split("\t")[5] for r in kept] == ["ok", "failed"], kept)
     alone = FakePeer("compile", log, [9.0, 9.0, 9.0, 9.0])
     alone.start, alone.stop = lambda path, limit: None, lambda: log.append("stop")
     systems[0].times = [10.0, 10.0, 10.0, 10.0]
@@ -331,7 +340,8 @@ def test_rounds(folder):
 
 def test_program(folder):
     """An emitted program that fails, answers wrongly or hangs is a failure with its reason."""
-    args = types.SimpleNamespace(weights="W", outputs=["y"], setup=1, note="")
+    args = types.SimpleNamespace(weights="W", outputs=["y"], setup=1, note="", begin=0,
+                                 deadline=math.inf, opening=False, stopped=False)
 
     def program(text):
         path = os.path.join(folder, "program.sh")
