@@ -352,10 +352,11 @@ EIN_DEF const char *ein_operator_name(int index);   // NULL past the end
 #endif
 #define EIN__PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-#define EIN__MAX_RANK 10   // dimensions of a tensor
-#define EIN__MAX_ITERS 16  // traversal and reduction iterators of one scope
-#define EIN__MAX_TERMS 12  // terms of one index form
-#define EIN__MAX_ARGS 64   // operands of one operator
+#define EIN__MAX_RANK 10     // dimensions of a tensor
+#define EIN__MAX_ITERS 16    // traversal and reduction iterators of one scope
+#define EIN__MAX_TERMS 12    // terms of one index form
+#define EIN__MAX_ARGS 64     // operands of one operator
+#define EIN__MAX_PARAMS 256  // pointers that a kernel takes; CUDA has 4096 bytes
 #define EIN__KNOWN_ITERS 256
 #define EIN__MAX_ELEMENTS ((int64_t)1 << 40)
 enum { EIN__BRANCHES = 4 };  // of a recorded graph, at most
@@ -838,6 +839,7 @@ typedef enum {
     EIN__RULE_INLINE,
     EIN__RULE_SCALE,
     EIN__RULE_HOIST,
+    EIN__RULE_PREFIX,
     EIN__RULE_MERGE,
     EIN__RULE_MATCH,
     EIN__RULE_FUSE,
@@ -906,6 +908,8 @@ struct ein_ctx {
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array
+    unsigned *counted;    // by expression: the last count of operations that met it; stb_ds array
+    unsigned counts;      // made so far
     bool strict;          // kernels are priced for a value that is
     bool typed;           // values have the types they are stored in (storage.c)
     int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes
@@ -5473,7 +5477,7 @@ static bool ein__op_resize(ein__op *o) {
             clamp |= ein__resample_bind(o, "L", i, &r[i], a, b, d);
             if (d == 1) continue;
             clamp |= ein__resample_bind(o, "H", i, &r[i], a, b + d, d);
-            ein__op_str(o, "F", i, "idx((%lld*i%d+(%lld))%%%lld) / %lld", (long long)a, i,
+            ein__op_str(o, "F", i, "(idx((%lld*i%d+(%lld))%%%lld) / %lld)", (long long)a, i,
                         (long long)b, (long long)d, (long long)d);
         } else {
             if (round == EIN__TO_CEIL) b += d - 1;
@@ -7850,7 +7854,7 @@ static void ein__tighten_bounds(ein_ctx *ctx, const ein__index *f, int64_t *lo, 
     if (h < *hi) *hi = h;
 }
 
-enum { EIN__COUNTED_EXTENT = 256 };  // of an iterator whose values are gone through for bounds
+enum { EIN__COUNTED_EXTENT = 1024 };  // of an iterator whose values are gone through for bounds
 
 // The one iterator that form `f` depends on; false: there are several, or the data decide, or it is
 // no short one.
@@ -10560,8 +10564,9 @@ static ein__fp ein__proof_read(ein__proof *z, const ein__expr *e, const int64_t 
     int64_t at[EIN__MAX_RANK];
     for (uint32_t k = 0; k < e->nix; k++) {
         int64_t x = ein__proof_index(z, e->ix[k], it), q = ein__ix_get(z->ctx, e->ix[k])->q;
-        at[k] = x / q;
-        if (x % q || at[k] < 0 || at[k] >= s->d[k]) return ein__fp_number(z, ein__f64_of(e->bits));
+        bool whole = q == 1 || x % q == 0;  // the processor's division takes as long as the rest
+        at[k] = q == 1 ? x : x / q;
+        if (!whole || at[k] < 0 || at[k] >= s->d[k]) return ein__fp_number(z, ein__f64_of(e->bits));
     }
     return ein__proof_value(z, e->val, at);
 }
@@ -10878,14 +10883,28 @@ typedef struct ein__product {
     int nfactor, nguard;
 } ein__product;
 
+// Whether `a` is a quotient of indices and numbers, such as the weight of an interpolation. Behind
+// `*` it stays one factor: what is computed once is then the quotient, not the division of each
+// product.
+static bool ein__is_weight(const ein__ast *a) {
+    bool plain = a->kind == EIN__A_NUM || a->kind == EIN__A_IDX;
+    if (plain || a->kind != EIN__A_DIV) return plain;
+    return ein__is_weight(a->kid[0]) && ein__is_weight(a->kid[1]);
+}
+
 static bool ein__collect_factors(ein__lowerer *l, const ein__ast *a, ein__product *p) {
     if (p->nfactor >= EIN__MAX_ARGS || p->nguard >= EIN__MAX_ARGS) {
         ein__error(l->ctx, EIN_RESOURCES, ein__lower_pos(l, a->pos),
                    "a product has too many factors");
         return false;
     }
-    if (a->kind == EIN__A_MUL)
-        return ein__collect_factors(l, a->kid[0], p) && ein__collect_factors(l, a->kid[1], p);
+    if (a->kind == EIN__A_MUL) {
+        if (!ein__collect_factors(l, a->kid[0], p)) return false;
+        if (a->kid[1]->kind != EIN__A_DIV || !ein__is_weight(a->kid[1]))
+            return ein__collect_factors(l, a->kid[1], p);
+        if (p->nfactor < EIN__MAX_ARGS) p->factor[p->nfactor++] = a->kid[1];
+        return true;
+    }
     if (a->kind == EIN__A_DIV) {
         if (!ein__collect_factors(l, a->kid[0], p)) return false;
         if (p->nfactor >= EIN__MAX_ARGS) return true;
@@ -12479,6 +12498,113 @@ static bool ein__in_place(ein_ctx *ctx, const ein__val *order, ein__val v) {
         if (ein__place_of(ctx, order[i], &p) && p.best.i == v.i) return true;
     return false;
 }
+/* ---- copies.c ---- */
+// Maps that compute nothing: copies, and those that lay other values side by side. Where what they
+// copy is stored is mostly theirs to choose, and then they cost nothing.
+
+static const ein__scope *ein__scope_of(ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    return p->kind == EIN__V_SCOPE ? ein__sc_get(ctx, p->scope) : NULL;
+}
+
+static bool ein__is_map(ein_ctx *ctx, ein__val v) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    return s && s->reduce == EIN__R_NONE;
+}
+
+// A map whose body is one read.
+static const ein__expr *ein__copy_of(ein_ctx *ctx, ein__val v) {
+    if (!ein__is_map(ctx, v)) return NULL;
+    const ein__expr *e = ein__ex_get(ctx, ein__scope_of(ctx, v)->body);
+    return e->op == EIN__X_READ ? e : NULL;
+}
+
+// Whether map `p` is one element of what it copies along the outermost dimensions, and a window of
+// it along the others: it lies there as it is, and its readers need no position. Steps of an
+// unrolled recurrence then are launches of one kernel.
+static bool ein__is_pick(ein_ctx *ctx, ein__val p) {
+    const ein__expr *read = ein__copy_of(ctx, p);
+    bool picks = false, rest = false;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        int64_t n = ctx->value[read->val].shape.d[k];
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        if (n == 1) continue;
+        picks |= f->n == 0 && !rest;
+        if (f->n == 0 && rest) return false;
+        if (f->n == 0) continue;
+        rest = true;
+        const ein__atom *a = ein__atom_get(ctx, f->t[0].atom);
+        if (f->n != 1 || f->q != 1 || f->t[0].k != 1 || a->kind != EIN__ITER) return false;
+    }
+    return picks && rest;
+}
+
+// Values that a map lays side by side along dimension `axis`: piece i begins at at[i], and its
+// dimension k is the map's slot[i][k] (-1: one of a single element that the map does not have).
+typedef struct ein__pieces {
+    int n, axis;
+    const ein__expr *read[EIN__MAX_ARGS];
+    int64_t at[EIN__MAX_ARGS], size[EIN__MAX_ARGS];
+    int8_t slot[EIN__MAX_ARGS][EIN__MAX_RANK];
+} ein__pieces;
+
+static bool ein__collect_pieces(ein_ctx *ctx, ein__ex ex, ein__pieces *p) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_BINARY && e->fn == EIN__ADD)
+        return ein__collect_pieces(ctx, e->kid[0], p) && ein__collect_pieces(ctx, e->kid[1], p);
+    if (e->op != EIN__X_READ || e->bits || p->n >= EIN__MAX_ARGS) return false;
+    p->read[p->n++] = e;
+    return true;
+}
+
+// Whether piece i is read at the map's own iterators, moved along `axis` alone.
+static bool ein__is_piece(ein_ctx *ctx, const ein__scope *s, ein__pieces *p, int i) {
+    const ein__shape *part = &ctx->value[p->read[i]->val].shape;
+    uint32_t covered = 0;
+    for (int k = 0; k < part->rank; k++) {
+        const ein__index *f = ein__ix_get(ctx, p->read[i]->ix[k]);
+        p->slot[i][k] = -1;
+        if (f->n == 0 && f->c == 0 && part->d[k] == 1) continue;
+        if (f->n != 1 || f->q != 1 || f->t[0].k != 1) return false;
+        const ein__atom *a = ein__atom_get(ctx, f->t[0].atom);
+        if (a->kind != EIN__ITER || a->slot >= s->nt || (covered >> a->slot & 1)) return false;
+        covered |= 1u << a->slot;
+        p->slot[i][k] = (int8_t)a->slot;
+        if (f->c == 0 && part->d[k] == s->n[a->slot]) continue;
+        if (p->axis >= 0 && p->axis != (int)a->slot) return false;
+        p->axis = (int)a->slot;
+        p->at[i] = -f->c;
+        p->size[i] = part->d[k];
+    }
+    for (uint32_t t = 0; t < s->nt; t++)
+        if (s->n[t] > 1 && !(covered >> t & 1)) return false;
+    return p->axis >= 0 && p->size[i] > 0;
+}
+
+// Whether map `v` lays other values side by side along one dimension, filling it exactly.
+EIN__FN bool ein__is_concat(ein_ctx *ctx, ein__val v, ein__pieces *p) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    memset(p, 0, sizeof *p);
+    p->axis = -1;
+    if (!s || s->reduce != EIN__R_NONE || !ein__collect_pieces(ctx, s->body, p) || p->n < 2)
+        return false;
+    int64_t total = 0;
+    for (int i = 0; i < p->n; i++) {
+        if (!ein__is_piece(ctx, s, p, i)) return false;
+        total += p->size[i];
+        if (p->at[i] < 0 || p->at[i] + p->size[i] > s->n[p->axis]) return false;
+        for (int j = 0; j < i; j++) {
+            if (p->read[j]->val == p->read[i]->val) return false;
+            if (p->at[i] < p->at[j] + p->size[j] && p->at[j] < p->at[i] + p->size[i]) return false;
+        }
+    }
+    return total == s->n[p->axis];
+}
+
+EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v) {
+    ein__pieces p;
+    return ein__is_concat(ctx, v, &p);
+}
 /* ---- fold.c ---- */
 // Rewrites of the value program that need no search: maps inlined into maps, weight-only factors of
 // a linear epilogue folded into the weights (batch normalisation is the common case), weight-only
@@ -12494,8 +12620,10 @@ typedef struct ein__pass {
     ein__val self;       // value being rebuilt
     bool reduction;      // ... is a reduction
     bool copies_only;    // inline nothing but copies
+    bool digits;         // ... and those that take a subscript apart as well
     bool keep;           // a contraction that a library computes as it stands keeps its operands
     bool nothing;        // inline nothing
+    bool joins;          // the value being rebuilt lays others side by side
     void *user;          // of the rewrite
 } ein__pass;
 
@@ -12580,23 +12708,6 @@ EIN__FN int *ein__count_uses(ein_ctx *ctx, const ein__val *order, const ein__val
     return uses;
 }
 
-static const ein__scope *ein__scope_of(ein_ctx *ctx, ein__val v) {
-    const ein__value *p = &ctx->value[v.i];
-    return p->kind == EIN__V_SCOPE ? ein__sc_get(ctx, p->scope) : NULL;
-}
-
-static bool ein__is_map(ein_ctx *ctx, ein__val v) {
-    const ein__scope *s = ein__scope_of(ctx, v);
-    return s && s->reduce == EIN__R_NONE;
-}
-
-// A map whose body is one read.
-static const ein__expr *ein__copy_of(ein_ctx *ctx, ein__val v) {
-    if (!ein__is_map(ctx, v)) return NULL;
-    const ein__expr *e = ein__ex_get(ctx, ein__scope_of(ctx, v)->body);
-    return e->op == EIN__X_READ ? e : NULL;
-}
-
 static bool ein__ex_affine(ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     for (uint32_t i = 0; i < e->nix; i++)
@@ -12604,6 +12715,27 @@ static bool ein__ex_affine(ein_ctx *ctx, ein__ex ex) {
     for (uint32_t i = 0; i < e->nkid; i++)
         if (!ein__ex_affine(ctx, e->kid[i])) return false;
     return true;
+}
+
+// Whether no subscript of `read` is looked up, and none takes iterators of `whole` apart.
+static bool ein__read_is_plain(ein_ctx *ctx, const ein__expr *read, uint32_t whole) {
+    for (uint32_t i = 0; i < read->nix; i++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[i]);
+        if (ein__ix_has_gather(ctx, read->ix[i])) return false;
+        for (uint32_t t = 0; t < f->n; t++) {
+            const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+            if (a->kind != EIN__ITER && (ein__atom_uses(ctx, f->t[t].atom) & whole)) return false;
+        }
+    }
+    return true;
+}
+
+// Whether a kernel that takes operands wherever they lie may as well read what copy `p` reads:
+// neighbours along the last dimension of `read` stay neighbours.
+static bool ein__sees_through(ein_ctx *ctx, ein__val p, const ein__expr *read) {
+    uint32_t nt = ein__scope_of(ctx, p)->nt, last = nt ? ein__ix_uses(ctx, read->ix[nt - 1]) : 0;
+    return ein__read_is_plain(ctx, read, last) &&
+           ein__read_is_plain(ctx, ein__copy_of(ctx, p), nt ? 1u << (nt - 1) : 0);
 }
 
 static bool ein__ex_reads_reduction(ein_ctx *ctx, ein__ex ex) {
@@ -12711,6 +12843,46 @@ static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
     return !behind && (z->uses[old.i] == 1 || ein__is_centred(z, p));
 }
 
+// Whether no two elements of the reader's box read one element: each of its iterators stands alone
+// in a subscript, as where values are laid side by side.
+static bool ein__reads_once(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader) {
+    uint32_t alone = 0, slot;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        bool one = ein__ix_is_iter(ctx, ein__ix_addc(ctx, read->ix[k], -f->c), &slot);
+        if (one && f->q == 1) alone |= 1u << slot;
+    }
+    for (uint32_t i = 0; i < reader->nt; i++)
+        if (reader->n[i] > 1 && !(alone >> i & 1)) return false;
+    return true;
+}
+
+// Whether the reader may be stored piece by piece by what computes the values that it reads
+// (layout.c): none of them is there before, or a copy.
+static bool ein__may_be_filled(const ein__pass *z) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex *reads = NULL;
+    bool may = true;
+    ein__ex_reads(ctx, ein__scope_of(ctx, z->self)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && may; i++) {
+        ein__val v = z->now[ein__ex_get(ctx, reads[i])->val];
+        may = ein__scope_of(ctx, v) && !ctx->value[v.i].weight_only && !ein__copy_of(ctx, v);
+    }
+    arrfree(reads);
+    return may;
+}
+
+// Whether map `p`, which the reader alone reads, is computed there as often as by itself, and is
+// not what a kernel of its own would compute behind a reduction or straight into its place.
+static bool ein__is_moved(const ein__pass *z, ein__val p, const ein__expr *read) {
+    int large;
+    bool statistic, behind;
+    if (!ein__reads_once(z->ctx, read, ein__scope_of(z->ctx, z->self)) || ein__may_be_filled(z))
+        return false;
+    ein__operands_of(z, p, &large, &statistic, &behind);
+    return !behind && !statistic;
+}
+
 // Whether the reader may compute `p` itself instead of reading it from memory.
 static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
@@ -12721,19 +12893,24 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     const ein__scope *s = ein__scope_of(ctx, p);
     bool copy = ein__copy_of(ctx, p) != NULL;
     if (z->copies_only) {
+        if (copy && z->digits) return ein__sees_through(ctx, p, read);
         if (!copy || !ein__ex_affine(ctx, s->body)) return false;
         for (uint32_t i = 0; i < read->nix; i++)
             if (!ein__ix_affine(ctx, read->ix[i])) return false;
         return true;
     }
     if (z->reduction) return ein__may_reduce(z, old, p);
+    if (copy && ein__is_pick(ctx, p)) return false;
     if (copy) return z->uses[old.i] == 1 || ein__ex_affine(ctx, s->body);
+    // It is stored for its other readers, and so where `self` would have it.
+    if (z->joins && z->uses[old.i] > 1) return false;
     int64_t mine = ein__elements(&self->shape), its = ein__elements(&value->shape);
     // What finishes a statistic, such as a deviation, may be longer.
     bool statistic = ein__ex_reads_reduction(ctx, s->body);
     int most = statistic ? EIN__STATISTIC_BODY : EIN__SMALL_BODY;
     bool small = ein__ex_size(ctx, s->body) <= most && its * EIN__SMALL_SHARE <= mine;
     if (small || (z->uses[old.i] == 1 && its * 2 > mine)) return true;
+    if (z->uses[old.i] == 1 && ein__is_moved(z, p, read)) return true;
     return its == mine && ein__is_centred(z, p);
 }
 
@@ -12784,14 +12961,30 @@ static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) 
     return body;
 }
 
+// Distinct values that `ex` reads; each is a parameter of the kernel that computes it.
+static int ein__operand_count(ein_ctx *ctx, ein__ex ex) {
+    ein__ex *reads = NULL;
+    int n = 0;
+    ein__ex_reads(ctx, ex, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        bool first = true;
+        for (ptrdiff_t j = 0; j < i && first; j++)
+            first = ein__ex_get(ctx, reads[j])->val != ein__ex_get(ctx, reads[i])->val;
+        n += first;
+    }
+    arrfree(reads);
+    return n;
+}
+
 // A contraction keeps its operands as they are unless copies seen through still leave a library
-// call.
+// call. What would read more values than a kernel takes keeps its own.
 static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     bool contraction = ein__is_contraction(ctx, s);
     z->self = v;
     z->reduction = s->reduce != EIN__R_NONE;
+    z->joins = ein__joins(ctx, v);
     if (contraction && !(z->keep && ein__is_library_form(ctx, s))) {
         z->copies_only = true;
         ein__ex seen = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
@@ -12805,6 +12998,10 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     ein__basis b;
     z->nothing = contraction || ein__match_basis(ctx, s, &b);
     ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+    if (!z->nothing && body.i && ein__operand_count(ctx, body) > EIN__MAX_ARGS) {
+        z->nothing = true;
+        body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+    }
     z->nothing = false;
     return z->reduction && !contraction && body.i ? ein__no_product(z, s, body) : body;
 }
@@ -13152,7 +13349,7 @@ static ein__val ein__rebuild_kept(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     z->self = v;
-    z->copies_only = ein__is_kept(ctx, v) && ein__is_contraction(ctx, s);
+    z->copies_only = z->digits = ein__is_kept(ctx, v) && ein__is_contraction(ctx, s);
     z->nothing = !z->copies_only;
     ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
     ein__scope t = *s;
@@ -13161,7 +13358,7 @@ static ein__val ein__rebuild_kept(ein__pass *z, ein__val v) {
         z->nothing = true;
         body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
     }
-    z->copies_only = z->nothing = false;
+    z->copies_only = z->digits = z->nothing = false;
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 
@@ -13450,17 +13647,23 @@ EIN__FN bool ein__prepare_merges(ein_ctx *ctx, ein__val *root, int nroot) {
 
 // ------------------------------------------------------------------------------------ borders
 
+// The scope that reads `v` where it stands.
+static ein__sc ein__identity_scope(ein_ctx *ctx, ein__val v) {
+    const ein__shape shape = ctx->value[v.i].shape;
+    ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)shape.rank};
+    ein__ix ix[EIN__MAX_RANK];
+    for (int i = 0; i < shape.rank; i++) {
+        s.n[i] = shape.d[i];
+        ix[i] = ein__ix_iter(ctx, (uint32_t)i, s.n[i]);
+    }
+    s.body = ein__ex_read(ctx, v, 0, ix, shape.rank);
+    return s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+}
+
 // A copy of `v` with its type: a view, unless layouts give it an order of its own.
 static ein__val ein__identity_copy(ein_ctx *ctx, ein__val v, const char *name) {
     const ein__value old = ctx->value[v.i];
-    ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)old.shape.rank};
-    ein__ix ix[EIN__MAX_RANK];
-    for (int i = 0; i < old.shape.rank; i++) {
-        s.n[i] = old.shape.d[i];
-        ix[i] = ein__ix_iter(ctx, (uint32_t)i, s.n[i]);
-    }
-    s.body = ein__ex_read(ctx, v, 0, ix, old.shape.rank);
-    ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    ein__sc sc = ein__identity_scope(ctx, v);
     if (!sc.i) return (ein__val){0};
     return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
 }
@@ -13858,7 +14061,7 @@ static bool ein__read_cost_row(ein__cost_line *z, ein__cost_row *r) {
     r->algorithm = z->failed ? "" : ein__split_algorithm(z, r, at);
     const char *fault = z->failed || !ein__is_kernel_key(r->key) ? NULL : ein__kernel_key_fault(r);
     if (fault) ein__cost_error(z, at, fault);
-    r->ps = ein__cost_count(z, true, "picoseconds are needed here, as digits");
+    r->ps = ein__cost_count(z, true, "picoseconds are needed here, at most 18 digits");
     r->spread = ein__cost_count(z, false, "the spread is a number, in 1/1000");
     r->versions = ein__cost_field(z, &at);
     if (!r->versions) r->versions = "";
@@ -14792,13 +14995,109 @@ EIN__FN int64_t ein__skinny_again(const ein_ctx *ctx, const ein__skinny *k, int6
     *turns = (k->p.depth + shared - 1) / shared;
     return ein__muldiv(ein__muldiv(lines / columns + 1, few, 1), k->p.depth, 1);
 }
+/* ---- pair.c ---- */
+// Pairs of sums: a reduction whose first iterator has two values and stands in guards alone, so
+// that both of its results for a row are made of the same reads,
+//     t[j,i] = sum(k) ([j == 0] f(x[i,k]) + [j == 1] g(x[i,k])).
+// One pass over the terms then computes both (emit_reduce.c), and the map behind it may read both.
+
+// Whether no subscript of a read in `ex` has iterator `slot`.
+static bool ein__is_read_without(ein_ctx *ctx, ein__ex ex, uint32_t slot) {
+    ein__ex *reads = NULL;
+    bool without = true;
+    ein__ex_reads(ctx, ex, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        without &= !(ein__ex_uses(ctx, reads[i]) >> slot & 1);
+    without &= arrlen(reads) > 0;
+    arrfree(reads);
+    return without;
+}
+
+EIN__FN bool ein__is_pair(ein_ctx *ctx, const ein__scope *s) {
+    return s->reduce == EIN__R_SUM && s->nt > 0 && s->ns > 0 && s->n[0] == 2 &&
+           (ein__ex_uses(ctx, s->body) & 1) && ein__is_read_without(ctx, s->body, 0);
+}
+
+// Whether map `m` is over the box of the pair that `read` reads, at the same row, either sum of it.
+EIN__FN bool ein__reads_pair(ein_ctx *ctx, const ein__expr *read, const ein__scope *m) {
+    ein__val v = {read->val};
+    const ein__scope *s = ein__scope_of(ctx, v);
+    int64_t c;
+    if (!s || ctx->value[v.i].dtype != EIN__F32 || !ein__is_pair(ctx, s) || s->nt != m->nt ||
+        m->n[0] != 2 || !ein__ix_is_const(ctx, read->ix[0], &c) || c < 0 || c > 1)
+        return false;
+    for (uint32_t k = 1; k < s->nt; k++)
+        if (s->n[k] != m->n[k] || read->ix[k].i != ein__ix_iter(ctx, k, s->n[k]).i) return false;
+    return true;
+}
+/* ---- operations.c ---- */
+// Operations of an expression, as kernels have them: what decides whether a map's arithmetic hides
+// behind its memory traffic.
+
+// Instructions of a read at digits, four neighbours a thread: counted in the machine code of
+// bilinear maps for sm_90, of 34 to 116 instructions an output.
+enum { EIN__DIGIT_OPERATIONS = 4 };
+
+// Whether a division by `ex` is a multiplication by a power of two.
+static bool ein__is_power_of_two(const ein_ctx *ctx, ein__ex ex) {
+    double c;
+    int exponent;
+    return ein__ex_is_const(ctx, ex, &c) && frexp(c, &exponent) == 0.5;
+}
+
+static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    int64_t n = e->op == EIN__X_READ || e->op == EIN__X_CONST ? 0 : 1;
+    if (ctx->counted[ex.i] == ctx->counts) return 0;
+    ctx->counted[ex.i] = ctx->counts;
+    if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY) {
+        bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF ||
+                    e->fn == EIN__SIN || e->fn == EIN__COS;
+        bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
+                      e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
+        n = slow ? 20 : middle ? 8 : 1;
+        if (e->fn == EIN__DIV && ein__is_power_of_two(ctx, e->kid[1])) n = 1;
+    }
+    for (uint32_t i = 0; i < e->nkid; i++) n += ein__count_operations(ctx, e->kid[i]);
+    return n;
+}
+
+// Operations of an expression, whose parts are computed once however often they are used (as they
+// are emitted): divisions and simple functions are some instructions each, the others some tens.
+static int64_t ein__ex_operations(ein_ctx *ctx, ein__ex ex) {
+    ptrdiff_t had = arrlen(ctx->counted), n = arrlen(ctx->exprs.rec);
+    if (had < n) {
+        arrsetlen(ctx->counted, n);
+        memset(ctx->counted + had, 0, (size_t)(n - had) * sizeof *ctx->counted);
+    }
+    ctx->counts++;
+    return ein__count_operations(ctx, ex);
+}
+
+// What a map's reads at digits of its position take beside the arithmetic: the digits and
+// addresses, which plain reads have for next to nothing.
+static int64_t ein__digit_operations(ein_ctx *ctx, const ein__scope *s) {
+    ein__ex *reads = NULL;
+    int64_t n = 0;
+    if (s->reduce != EIN__R_NONE) return 0;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        bool digits = false, again = false;
+        for (uint32_t k = 0; k < e->nix; k++) digits |= !ein__ix_affine(ctx, e->ix[k]);
+        for (ptrdiff_t j = 0; j < i && digits; j++) again |= reads[j].i == reads[i].i;
+        if (digits && !again) n += EIN__DIGIT_OPERATIONS;
+    }
+    arrfree(reads);
+    return n;
+}
 /* ---- estimate.c ---- */
-// Estimates: how long a library call or a kernel takes that no table knows. A roofline with shares
-// of the peaks by kind of call, the machine's fill by tiles, bytes by class of access, and the L2
-// cache. Its launch comes before all of that: the next step of a graph begins when this one is
-// over, so that a step's launch and its work add up. It orders candidates; shares that no published
-// figure supports are round numbers. Integers only: every product saturates, and no estimate of a
-// call shrinks when a size grows.
+// Estimates: how long a kernel takes that no table knows, and what those of library calls are made
+// of (estimate_calls.c). A roofline with shares of the peaks by kind of call, the machine's fill by
+// tiles, bytes by class of access, and the L2 cache. Its launch comes before all of that: the next
+// step of a graph begins when this one is over, so that a step's launch and its work add up. It
+// orders candidates; shares that no published figure supports are round numbers. Integers only:
+// every product saturates, and no estimate of a call shrinks when a size grows.
 
 static const int64_t EIN__PS_LIMIT = (int64_t)1 << 48;  // 20000 steps of it add up without overflow
 
@@ -14935,199 +15234,7 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
     *to = ein__plus(*to, bytes);
 }
 
-// ------------------------------------------------------------------------------- library calls
-
-// Square tiles of a library's products, and their share of what the largest ones reach, in 1/1000.
-enum { EIN__GEMM_TILES = 3 };
-static const int64_t ein__gemm_tile[EIN__GEMM_TILES] = {128, 64, 32};
-static const int64_t ein__gemm_tile_share[EIN__GEMM_TILES] = {1000, 850, 600};
-
-// What a block's steps take one after the other, ps, as those of our own tiles (product.c).
-static int64_t ein__tiled_chain(const ein__gpu *g, ein__math math, int64_t depth, int64_t blocks) {
-    int64_t steps = ein__ceil(depth, EIN__CALL_STEP / ein__math_bytes(math));
-    int64_t turns = steps / (math == EIN__MATH_FP32 ? 1 : EIN__CALL_AHEAD) + 1;
-    return ein__times(ein__times(turns, EIN__PRODUCT_STEP_PS),
-                      ein__ceil(blocks, g->sms * EIN__CALL_RESIDENT));
-}
-
-// A tiled product: the least over square tiles and, where the library has it, split-K into any
-// number of parts. A wave of blocks takes as long as a full one; the parts of a split are added up
-// in the L2 cache, by another kernel or by the last block.
-static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64_t n, int64_t k,
-                             int64_t batch, int64_t share, int most_split) {
-    const int64_t *tile = ein__gemm_tile, *relative = ein__gemm_tile_share;
-    int64_t best = INT64_MAX;
-    for (int t = 0; t < EIN__GEMM_TILES; t++)
-        for (int split = 1; split <= most_split; split++) {
-            int64_t blocks = ein__times(ein__ceil(m, tile[t]), ein__ceil(n, tile[t]));
-            blocks = ein__times(ein__times(blocks, batch), split);
-            int64_t depth = ein__most(ein__ceil(k, split), split > 1 ? EIN__SPLIT_DEPTH : 1);
-            int64_t slots = ein__times(ein__ceil(blocks, g->sms), g->sms);
-            int64_t flop = ein__times(slots, ein__times(2 * tile[t] * tile[t], depth));
-            int64_t ps = ein__product_ps(g, math, flop, share * relative[t] / 1000);
-            ps = ein__most(ps, ein__tiled_chain(g, math, depth, blocks));
-            int64_t parts = ein__times(ein__times(m, n), ein__times(batch, 2 * 4 * split));
-            if (split > 1)
-                ps = ein__plus(ps + EIN__SPLIT_PS,
-                               ein__memory_ps(g, parts, ein__memory_share[0], true));
-            best = ein__least(best, ps);
-        }
-    return best;
-}
-
-// What a product reads and stores.
-static void ein__add_product(ein_ctx *ctx, ein__work *w, const ein__gemm *p) {
-    int64_t copies_a = p->sa ? p->batch : 1, copies_b = p->sb ? p->batch : 1;
-    int64_t mn = ein__times(p->m, p->n);
-    int64_t size = ein__math_bytes(p->math), out = p->wide ? 4 : size;
-    ein__add_operand(ctx, w, p->a, EIN__BY_UNIT,
-                     ein__times(ein__times(p->m, p->k), size * copies_a));
-    ein__add_operand(ctx, w, p->b, EIN__BY_UNIT,
-                     ein__times(ein__times(p->k, p->n), size * copies_b));
-    ein__add_operand(ctx, w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, out * p->batch));
-    if (p->z.i) ein__add_operand(ctx, w, p->z, EIN__BY_UNIT, ein__times(mn, out * p->batch));
-}
-
-static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
-    const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t mn = ein__times(p->m, p->n);
-    ein__ekind kind = p->batch > 1 ? EIN__E_GEMM_BATCHED : EIN__E_GEMM;
-    ein__work w = {0};
-    w.math_ps =
-        ein__tiled_ps(g, p->math, p->m, p->n, p->k, p->batch, ein__math_share[kind], EIN__SPLITS);
-    if (p->m <= EIN__SKINNY || p->n <= EIN__SKINNY) {
-        int64_t flop = ein__times(ein__times(2 * p->batch, mn), p->k);
-        w.math_ps = ein__least(
-            w.math_ps, ein__product_ps(g, p->math, flop, ein__math_share[EIN__E_GEMM_SKINNY]));
-    }
-    ein__add_product(ctx, &w, p);
-    return ein__work_ps(g, &w);
-}
-
-EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
-    int64_t ps;
-    if (ctx->desc.probe) ein__record_call(ctx, ein__gemm_key(ctx, p));
-    if (shlen(ctx->costs) && ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
-    return ein__estimate_gemm(ctx, p);
-}
-
-// Whether the GPU has a rate of its own for this arithmetic.
-static bool ein__has_tensor_cores(const ein__gpu *g, ein__math math) {
-    return math == EIN__MATH_TF32 ? g->tf32 > 0 : math == EIN__MATH_FP16 && g->fp16 > g->fp32;
-}
-
-// Channels of a pixel that tensor cores load at once, 16 bytes of them, where they lie together.
-static int64_t ein__channel_step(ein__math math) {
-    return math == EIN__MATH_FP32 ? 1 : 16 / ein__math_bytes(math);
-}
-
-// What a convolution multiplies with. In NHWC tensor cores take channels by 16 bytes; those of
-// other tensors are assumed to go without (in NCHW the library pads what it converts).
-static ein__math ein__conv_math(const ein__conv *c) {
-    int64_t step = ein__channel_step(c->math);
-    bool whole = c->c % (step * c->group) == 0 && c->f % (step * c->group) == 0;
-    return c->nhwc && !whole ? EIN__MATH_FP32 : c->math;
-}
-
-// Into how many parts the library splits the terms of a convolution. Asked of cuDNN 9.19 for 3x3
-// [1,512,7,7] on Hopper: on tensor cores its heuristics list engines with split-K slices, fused
-// ones too; of the data gradient in FP16 alone. With FMA there are none (EinNet's Table 3 has 126
-// us for it on an A100: 32 of 108 SMs busy). One of 1x1 is a plain product.
-static int ein__conv_splits(const ein__gpu *g, const ein__conv *c, bool transposed, bool point) {
-    if (point) return EIN__SPLITS;
-    bool data = transposed && c->math != EIN__MATH_FP16;
-    return ein__has_tensor_cores(g, ein__conv_math(c)) && !data ? EIN__SPLITS : EIN__CONV_SPLITS;
-}
-
-// Arithmetic of a convolution.
-static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool transposed) {
-    int64_t out = c->n, taps = 1, strides = 1;
-    bool point = !transposed;
-    for (int i = 0; i < c->spatial; i++) {
-        out = ein__times(out, c->out[i]);
-        taps = ein__times(taps, c->k[i]);
-        strides = ein__times(strides, c->stride[i]);
-        point &= c->k[i] == 1 && c->stride[i] == 1 && !c->pad[i];
-    }
-    int64_t channels = ein__ceil(c->c, c->group), filters = ein__ceil(c->f, c->group);
-    ein__ekind kind = c->group > 1 ? EIN__E_CONV_GROUPED : point ? EIN__E_GEMM : EIN__E_CONV;
-    if (transposed && c->group == 1) kind = strides > 1 ? EIN__E_CONV_SCATTER : EIN__E_CONV_DATA;
-    if (transposed) taps = ein__ceil(taps, strides);
-    int64_t depth = ein__times(taps, point ? channels : ein__most(channels, EIN__CHANNELS));
-    int64_t tiled = ein__tiled_ps(g, ein__conv_math(c), out, filters, depth, c->group,
-                                  ein__math_share[kind], ein__conv_splits(g, c, transposed, point));
-    if (c->group == 1) return tiled;
-    int64_t flop = ein__times(ein__times(2 * out, taps), ein__times(channels, c->f));
-    return ein__least(tiled, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));
-}
-
-// On tensor cores cuDNN computes in NHWC: with NCHW tensors its workspace holds a converted copy of
-// the filter and the data (asked of cuDNN 9.19 for 3x3 [1,512,7,7]: as many bytes as the weights
-// have), which every call makes anew, a kernel each; that the result is converted back is an
-// assumption. With NHWC tensors there is none, and none for a 1x1 convolution.
-static void ein__conv_conversions(const ein__gpu *g, const ein__conv *c, ein__work *w) {
-    bool point = true;
-    for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1;
-    if (!ein__has_tensor_cores(g, c->math) || c->nhwc || point) return;
-    int64_t bytes = ein__work_bytes(w);
-    int64_t ps = ein__memory_ps(g, ein__times(bytes, 2), ein__memory_share[0], false);
-    w->extra_ps = ein__plus(ps, 3 * g->node_ns * 1000);
-}
-
-static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
-    const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t size = ein__math_bytes(c->math), out = c->n, in = c->n, taps = size;
-    for (int i = 0; i < c->spatial; i++) {
-        out = ein__times(out, c->out[i]);
-        in = ein__times(in, c->in[i]);
-        taps = ein__times(taps, c->k[i]);
-    }
-    ein__work w = {.math_ps = ein__conv_math_ps(g, c, transposed)};
-    int64_t result = ein__times(size * c->f, out);
-    ein__add_operand(ctx, &w, c->x, EIN__BY_UNIT, ein__times(size * c->c, in));
-    ein__add_operand(ctx, &w, c->w, EIN__BY_UNIT,
-                     ein__times(taps, ein__times(c->f, ein__ceil(c->c, c->group))));
-    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, result);
-    ein__conv_conversions(g, c, &w);
-    if (c->z.i) ein__add_operand(ctx, &w, c->z, EIN__BY_UNIT, result);
-    return ein__work_ps(g, &w);
-}
-
-// Without tensor cores the library has a single kernel for NHWC on Hopper (asked of cuDNN 9.19), so
-// that order is taken only where a table says what it costs.
-EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
-    int64_t ps;
-    if (ctx->desc.probe) ein__record_call(ctx, ein__conv_key(ctx, c, transposed));
-    if (shlen(ctx->costs) && ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
-    if (c->nhwc && !ein__has_tensor_cores(ein__gpu_of(ctx), c->math)) return EIN__PS_LIMIT;
-    return ein__estimate_conv(ctx, c, transposed);
-}
-
-// The cheaper order of its tensors, where the program may choose it.
-EIN__FN int64_t ein__cost_conv_any(ein_ctx *ctx, const ein__conv *c, bool transposed) {
-    ein__conv last = *c;
-    int64_t ps = ein__cost_conv(ctx, c, transposed);
-    last.nhwc = true;
-    return ctx->channels_last ? ein__least(ps, ein__cost_conv(ctx, &last, transposed)) : ps;
-}
-
 // ------------------------------------------------------------------------------------- kernels
-
-// Operations of an expression as a tree, saturating: divisions and simple functions are some
-// instructions each, the others some tens.
-static int64_t ein__ex_operations(const ein_ctx *ctx, ein__ex ex) {
-    const ein__expr *e = ein__ex_get(ctx, ex);
-    int64_t n = e->op == EIN__X_READ || e->op == EIN__X_CONST ? 0 : 1;
-    if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY) {
-        bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF ||
-                    e->fn == EIN__SIN || e->fn == EIN__COS;
-        bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
-                      e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
-        n = slow ? 20 : middle ? 8 : 1;
-    }
-    for (uint32_t i = 0; i < e->nkid && n < 1000000; i++) n += ein__ex_operations(ctx, e->kid[i]);
-    return ein__least(n, 1000000);
-}
 
 // How far, in elements, a subscript moves when iterator `slot` does by one: rounded up, -1 where
 // the data decide. Inside floor and mod it is the step between two wraps.
@@ -15172,6 +15279,11 @@ static int64_t ein__extent_of(const ein__scope *s, uint32_t slots) {
 }
 
 static int64_t ein__outputs_of(const ein__scope *s) { return ein__extent_of(s, (1u << s->nt) - 1); }
+
+// Results that are added up by threads of their own: of a pair both by the same ones.
+static int64_t ein__results_of(ein_ctx *ctx, const ein__scope *s) {
+    return ein__outputs_of(s) / (ein__is_pair(ctx, s) ? 2 : 1);
+}
 
 static int64_t ein__terms_of(const ein__scope *s) { return ein__extent_of(s, ~0u << s->nt); }
 
@@ -15259,12 +15371,13 @@ typedef struct ein__kernel {
     int64_t size;        // bytes of an element of the result
 } ein__kernel;
 
-// How many neighbouring outputs of `s` read neighbouring elements by `e`.
-static int64_t ein__outputs_beside(ein_ctx *ctx, const ein__scope *s, const ein__expr *e) {
+// How many neighbours along iterators `from` to `to` - 1 of `s` read neighbouring elements by `e`.
+static int64_t ein__run_of(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, uint32_t from,
+                           uint32_t to) {
     int64_t run = 1;
     for (bool more = true; more;) {
         more = false;
-        for (uint32_t i = 0; i < s->nt && !more; i++)
+        for (uint32_t i = from; i < to && !more; i++)
             if (s->n[i] > 1 && ein__read_step(ctx, e, i) == run) {
                 run = ein__times(run, s->n[i]);
                 more = true;
@@ -15292,17 +15405,19 @@ static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
 }
 
 // The iterator of a reduction's terms along which threads run that share one output: along that its
-// largest operand has adjacent, or, with few outputs and none of them adjacent either, that with
-// the shortest steps. -1: threads run along outputs, as they do with more than `most` of them.
+// largest operand has adjacent, with others over which it goes on, or, with few outputs and none of
+// them adjacent either, that with the shortest steps. -1: threads run along outputs, as they do
+// with more than `most` of them.
 static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, int64_t most) {
-    int64_t outputs = ein__outputs_of(s), least = INT64_MAX;
+    int64_t outputs = ein__results_of(ctx, s), least = INT64_MAX;
     bool few = outputs <= EIN__BLOCK_OUTPUTS && ein__terms_of(s) >= EIN__BLOCK_TERMS;
     const ein__expr *e = outputs > most ? NULL : ein__largest_read(ctx, s);
     int along = -1;
     if (!e) return -1;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++)
-        if (s->n[t] >= 32 && ein__read_step(ctx, e, t) == 1) along = (int)t;
-    if (along >= 0 || !few || ein__outputs_beside(ctx, s, e) >= EIN__COLUMN_THREADS) return along;
+        if (s->n[t] > 1 && ein__read_step(ctx, e, t) == 1) along = (int)t;
+    if (along >= 0 && ein__run_of(ctx, s, e, s->nt, s->nt + s->ns) < 32) along = -1;
+    if (along >= 0 || !few || ein__run_of(ctx, s, e, 0, s->nt) >= EIN__COLUMN_THREADS) return along;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++) {
         int64_t step = s->n[t] > 1 ? ein__read_step(ctx, e, t) : 0;
         if (step <= 0 || step >= least) continue;
@@ -15338,8 +15453,8 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
 
 // Turns that one thread's loop makes: all the terms, or its part of them where there are few
 // outputs, or `terms` of one lie together.
-static int64_t ein__loop_turns(const ein__scope *s, bool terms) {
-    int64_t outputs = ein__outputs_of(s), count = ein__terms_of(s);
+static int64_t ein__loop_turns(ein_ctx *ctx, const ein__scope *s, bool terms) {
+    int64_t outputs = ein__results_of(ctx, s), count = ein__terms_of(s);
     int64_t turns = count;
     if (outputs > EIN__SHARED_OUTPUTS && !terms) return turns;
     turns = ein__least(turns, ein__most(ein__ceil(count, terms ? 32 : EIN__COLUMN_THREADS), 32));
@@ -15352,15 +15467,15 @@ static int64_t ein__loop_turns(const ein__scope *s, bool terms) {
 // blocks share its terms.
 static int64_t ein__reduce_chain(ein_ctx *ctx, const ein__scope *s, bool terms, int64_t bytes,
                                  int *parts) {
-    int64_t outputs = ein__outputs_of(s), ps;
-    int64_t whole = ein__times(ein__loop_turns(s, terms), EIN__LOOP_TURN_PS);
+    int64_t outputs = ein__results_of(ctx, s), ps;
+    int64_t whole = ein__times(ein__loop_turns(ctx, s, terms), EIN__LOOP_TURN_PS);
     ein__crowd c = {EIN__COLUMN_THREADS, ein__ceil(outputs, EIN__COLUMN_OUTPUTS)};
     if (terms) c = (ein__crowd){EIN__BLOCK_THREADS, outputs};
     *parts = 1;
     if (whole <= EIN__TAIL_PS || outputs > (terms ? EIN__BLOCK_OUTPUTS : EIN__SHARED_OUTPUTS))
         return whole;
     const ein__expr *e = terms ? NULL : ein__largest_read(ctx, s);
-    if (!terms && (!e || ein__outputs_beside(ctx, s, e) < EIN__COLUMN_THREADS)) return whole;
+    if (!terms && (!e || ein__run_of(ctx, s, e, 0, s->nt) < EIN__COLUMN_THREADS)) return whole;
     *parts = ein__share_parts(ein__gpu_of(ctx), &c, ein__terms_of(s), bytes, &ps);
     return *parts > 1 ? ps : whole;
 }
@@ -15561,6 +15676,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     for (int i = 0; i < k->n; i++) {
         const ein__scope *s = k->s[i];
         int64_t each = ein__ex_operations(ctx, s->body) + (s->reduce != EIN__R_NONE);
+        if (k->kind == EIN__K_MAP) each += ein__digit_operations(ctx, s);
         if (i && i <= k->nrow && s->reduce != EIN__R_NONE) continue;
         if (k->kind == EIN__K_BAND && s->reduce != EIN__R_NONE) ein__band_work(ctx, s, &w);
         else if (k->kind == EIN__K_PRODUCT && s->reduce != EIN__R_NONE)
@@ -15686,6 +15802,183 @@ EIN__FN int64_t ein__cost_step(ein_ctx *ctx, const ein__step *step) {
 // Of two costs that are spent one after the other.
 static int64_t ein__cost_sum(int64_t a, int64_t b) {
     return ein__least(ein__plus(a, b), INT64_MAX / 8);
+}
+/* ---- estimate_calls.c ---- */
+// Estimates of library calls that no table knows, made of the parts of estimate.c: products by
+// tiles that fill the machine, convolutions as products, with what cuDNN converts.
+
+// Square tiles of a library's products, and their share of what the largest ones reach, in 1/1000.
+enum { EIN__GEMM_TILES = 3 };
+static const int64_t ein__gemm_tile[EIN__GEMM_TILES] = {128, 64, 32};
+static const int64_t ein__gemm_tile_share[EIN__GEMM_TILES] = {1000, 850, 600};
+
+// What a block's steps take one after the other, ps, as those of our own tiles (product.c).
+static int64_t ein__tiled_chain(const ein__gpu *g, ein__math math, int64_t depth, int64_t blocks) {
+    int64_t steps = ein__ceil(depth, EIN__CALL_STEP / ein__math_bytes(math));
+    int64_t turns = steps / (math == EIN__MATH_FP32 ? 1 : EIN__CALL_AHEAD) + 1;
+    return ein__times(ein__times(turns, EIN__PRODUCT_STEP_PS),
+                      ein__ceil(blocks, g->sms * EIN__CALL_RESIDENT));
+}
+
+// A tiled product: the least over square tiles and, where the library has it, split-K into any
+// number of parts. A wave of blocks takes as long as a full one; the parts of a split are added up
+// in the L2 cache, by another kernel or by the last block.
+static int64_t ein__tiled_ps(const ein__gpu *g, ein__math math, int64_t m, int64_t n, int64_t k,
+                             int64_t batch, int64_t share, int most_split) {
+    const int64_t *tile = ein__gemm_tile, *relative = ein__gemm_tile_share;
+    int64_t best = INT64_MAX;
+    for (int t = 0; t < EIN__GEMM_TILES; t++)
+        for (int split = 1; split <= most_split; split++) {
+            int64_t blocks = ein__times(ein__ceil(m, tile[t]), ein__ceil(n, tile[t]));
+            blocks = ein__times(ein__times(blocks, batch), split);
+            int64_t depth = ein__most(ein__ceil(k, split), split > 1 ? EIN__SPLIT_DEPTH : 1);
+            int64_t slots = ein__times(ein__ceil(blocks, g->sms), g->sms);
+            int64_t flop = ein__times(slots, ein__times(2 * tile[t] * tile[t], depth));
+            int64_t ps = ein__product_ps(g, math, flop, share * relative[t] / 1000);
+            ps = ein__most(ps, ein__tiled_chain(g, math, depth, blocks));
+            int64_t parts = ein__times(ein__times(m, n), ein__times(batch, 2 * 4 * split));
+            if (split > 1)
+                ps = ein__plus(ps + EIN__SPLIT_PS,
+                               ein__memory_ps(g, parts, ein__memory_share[0], true));
+            best = ein__least(best, ps);
+        }
+    return best;
+}
+
+// What a product reads and stores.
+static void ein__add_product(ein_ctx *ctx, ein__work *w, const ein__gemm *p) {
+    int64_t copies_a = p->sa ? p->batch : 1, copies_b = p->sb ? p->batch : 1;
+    int64_t mn = ein__times(p->m, p->n);
+    int64_t size = ein__math_bytes(p->math), out = p->wide ? 4 : size;
+    ein__add_operand(ctx, w, p->a, EIN__BY_UNIT,
+                     ein__times(ein__times(p->m, p->k), size * copies_a));
+    ein__add_operand(ctx, w, p->b, EIN__BY_UNIT,
+                     ein__times(ein__times(p->k, p->n), size * copies_b));
+    ein__add_operand(ctx, w, (ein__val){0}, EIN__BY_UNIT, ein__times(mn, out * p->batch));
+    if (p->z.i) ein__add_operand(ctx, w, p->z, EIN__BY_UNIT, ein__times(mn, out * p->batch));
+}
+
+static int64_t ein__estimate_gemm(ein_ctx *ctx, const ein__gemm *p) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t mn = ein__times(p->m, p->n);
+    ein__ekind kind = p->batch > 1 ? EIN__E_GEMM_BATCHED : EIN__E_GEMM;
+    ein__work w = {0};
+    w.math_ps =
+        ein__tiled_ps(g, p->math, p->m, p->n, p->k, p->batch, ein__math_share[kind], EIN__SPLITS);
+    if (p->m <= EIN__SKINNY || p->n <= EIN__SKINNY) {
+        int64_t flop = ein__times(ein__times(2 * p->batch, mn), p->k);
+        w.math_ps = ein__least(
+            w.math_ps, ein__product_ps(g, p->math, flop, ein__math_share[EIN__E_GEMM_SKINNY]));
+    }
+    ein__add_product(ctx, &w, p);
+    return ein__work_ps(g, &w);
+}
+
+EIN__FN int64_t ein__cost_gemm(ein_ctx *ctx, const ein__gemm *p) {
+    int64_t ps;
+    if (ctx->desc.probe) ein__record_call(ctx, ein__gemm_key(ctx, p));
+    if (shlen(ctx->costs) && ein__measured(ctx, ein__gemm_key(ctx, p), &ps)) return ps;
+    return ein__estimate_gemm(ctx, p);
+}
+
+// Whether the GPU has a rate of its own for this arithmetic.
+static bool ein__has_tensor_cores(const ein__gpu *g, ein__math math) {
+    return math == EIN__MATH_TF32 ? g->tf32 > 0 : math == EIN__MATH_FP16 && g->fp16 > g->fp32;
+}
+
+// Channels of a pixel that tensor cores load at once, 16 bytes of them, where they lie together.
+static int64_t ein__channel_step(ein__math math) {
+    return math == EIN__MATH_FP32 ? 1 : 16 / ein__math_bytes(math);
+}
+
+// What a convolution multiplies with. In NHWC tensor cores take channels by 16 bytes; those of
+// other tensors are assumed to go without (in NCHW the library pads what it converts).
+static ein__math ein__conv_math(const ein__conv *c) {
+    int64_t step = ein__channel_step(c->math);
+    bool whole = c->c % (step * c->group) == 0 && c->f % (step * c->group) == 0;
+    return c->nhwc && !whole ? EIN__MATH_FP32 : c->math;
+}
+
+// Into how many parts the library splits the terms of a convolution. Asked of cuDNN 9.19 for 3x3
+// [1,512,7,7] on Hopper: on tensor cores its heuristics list engines with split-K slices, fused
+// ones too; of the data gradient in FP16 alone. With FMA there are none (EinNet's Table 3 has 126
+// us for it on an A100: 32 of 108 SMs busy). One of 1x1 is a plain product.
+static int ein__conv_splits(const ein__gpu *g, const ein__conv *c, bool transposed, bool point) {
+    if (point) return EIN__SPLITS;
+    bool data = transposed && c->math != EIN__MATH_FP16;
+    return ein__has_tensor_cores(g, ein__conv_math(c)) && !data ? EIN__SPLITS : EIN__CONV_SPLITS;
+}
+
+// Arithmetic of a convolution.
+static int64_t ein__conv_math_ps(const ein__gpu *g, const ein__conv *c, bool transposed) {
+    int64_t out = c->n, taps = 1, strides = 1;
+    bool point = !transposed;
+    for (int i = 0; i < c->spatial; i++) {
+        out = ein__times(out, c->out[i]);
+        taps = ein__times(taps, c->k[i]);
+        strides = ein__times(strides, c->stride[i]);
+        point &= c->k[i] == 1 && c->stride[i] == 1 && !c->pad[i];
+    }
+    int64_t channels = ein__ceil(c->c, c->group), filters = ein__ceil(c->f, c->group);
+    ein__ekind kind = c->group > 1 ? EIN__E_CONV_GROUPED : point ? EIN__E_GEMM : EIN__E_CONV;
+    if (transposed && c->group == 1) kind = strides > 1 ? EIN__E_CONV_SCATTER : EIN__E_CONV_DATA;
+    if (transposed) taps = ein__ceil(taps, strides);
+    int64_t depth = ein__times(taps, point ? channels : ein__most(channels, EIN__CHANNELS));
+    int64_t tiled = ein__tiled_ps(g, ein__conv_math(c), out, filters, depth, c->group,
+                                  ein__math_share[kind], ein__conv_splits(g, c, transposed, point));
+    if (c->group == 1) return tiled;
+    int64_t flop = ein__times(ein__times(2 * out, taps), ein__times(channels, c->f));
+    return ein__least(tiled, ein__math_ps(g, flop, ein__math_share[EIN__E_CONV_NARROW]));
+}
+
+// On tensor cores cuDNN computes in NHWC: with NCHW tensors its workspace holds a converted copy of
+// the filter and the data (asked of cuDNN 9.19 for 3x3 [1,512,7,7]: as many bytes as the weights
+// have), which every call makes anew, a kernel each; that the result is converted back is an
+// assumption. With NHWC tensors there is none, and none for a 1x1 convolution.
+static void ein__conv_conversions(const ein__gpu *g, const ein__conv *c, ein__work *w) {
+    bool point = true;
+    for (int i = 0; i < c->spatial; i++) point &= c->k[i] == 1;
+    if (!ein__has_tensor_cores(g, c->math) || c->nhwc || point) return;
+    int64_t bytes = ein__work_bytes(w);
+    int64_t ps = ein__memory_ps(g, ein__times(bytes, 2), ein__memory_share[0], false);
+    w->extra_ps = ein__plus(ps, 3 * g->node_ns * 1000);
+}
+
+static int64_t ein__estimate_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t size = ein__math_bytes(c->math), out = c->n, in = c->n, taps = size;
+    for (int i = 0; i < c->spatial; i++) {
+        out = ein__times(out, c->out[i]);
+        in = ein__times(in, c->in[i]);
+        taps = ein__times(taps, c->k[i]);
+    }
+    ein__work w = {.math_ps = ein__conv_math_ps(g, c, transposed)};
+    int64_t result = ein__times(size * c->f, out);
+    ein__add_operand(ctx, &w, c->x, EIN__BY_UNIT, ein__times(size * c->c, in));
+    ein__add_operand(ctx, &w, c->w, EIN__BY_UNIT,
+                     ein__times(taps, ein__times(c->f, ein__ceil(c->c, c->group))));
+    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, result);
+    ein__conv_conversions(g, c, &w);
+    if (c->z.i) ein__add_operand(ctx, &w, c->z, EIN__BY_UNIT, result);
+    return ein__work_ps(g, &w);
+}
+
+// Without tensor cores the library has a single kernel for NHWC on Hopper (asked of cuDNN 9.19), so
+// that order is taken only where a table says what it costs.
+EIN__FN int64_t ein__cost_conv(ein_ctx *ctx, const ein__conv *c, bool transposed) {
+    int64_t ps;
+    if (ctx->desc.probe) ein__record_call(ctx, ein__conv_key(ctx, c, transposed));
+    if (shlen(ctx->costs) && ein__measured(ctx, ein__conv_key(ctx, c, transposed), &ps)) return ps;
+    if (c->nhwc && !ein__has_tensor_cores(ein__gpu_of(ctx), c->math)) return EIN__PS_LIMIT;
+    return ein__estimate_conv(ctx, c, transposed);
+}
+
+// The cheaper order of its tensors, where the program may choose it.
+EIN__FN int64_t ein__cost_conv_any(ein_ctx *ctx, const ein__conv *c, bool transposed) {
+    ein__conv last = *c;
+    int64_t ps = ein__cost_conv(ctx, c, transposed);
+    last.nhwc = true;
+    return ctx->channels_last ? ein__least(ps, ein__cost_conv(ctx, &last, transposed)) : ps;
 }
 /* ---- epilogue.c ---- */
 // What a library call does behind its product in the same launch: act(product + z + bias). Matched
@@ -16060,7 +16353,8 @@ static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read) {
 // same x over the same s; x any expression in one element of a product (scale, mask, bias). The sum
 // l is looked for among the other factors and in the map behind, so the division may come before
 // the second product or after it. All other sums there are just read. Nothing on the way may be
-// read elsewhere.
+// read elsewhere. Where x is made of no product, it may be any expression: then all maps over as
+// many elements as there are scores are put in place, and the kernel begins with x.
 
 enum {
     EIN__ATTENTION_VALUES = 7,  // a step has one more, which it stores
@@ -16072,12 +16366,14 @@ enum {
 // Slots of `box`: the result's traversal, the keys, then the depth of the first product.
 typedef struct ein__attention {
     ein__scope box;
-    uint32_t nt, slots;         // traversal slots, all of them
-    ein__ex query, key, value;  // reads: the factors of both products
-    double alpha;               // constant factor of the first product
-    ein__ex score;              // x, which reads `dot`
-    ein__ex result;             // what is stored; reads `out`, and perhaps `sum` and `max`
-    ein__val dot, max, sum, out;
+    uint32_t nt, slots;           // traversal slots, all of them
+    ein__ex query, key, value;    // reads: the factors of both products
+    double alpha;                 // constant factor of the first product
+    ein__ex score;                // x, which reads `dot`
+    ein__ex result;               // what is stored; reads `out`, and perhaps `sum` and `max`
+    ein__ex top;                  // the row's maximum: the only read of `max`
+    ein__val dot, max, sum, out;  // dot: none where x is made of no product; query and key are 0
+    int64_t plain;                // then: how many scores there are; else 0
     uint32_t batch, rows, cols, keys, depth;  // slots, as bits; those of extent 1 are in none
     // A band: key and value are read at m + d * j, m a row and j a key, and nowhere else at m or j.
     bool band;
@@ -16115,12 +16411,29 @@ static bool ein__is_over_product(ein_ctx *ctx, ein__val v, int depth, int *looks
     return found;
 }
 
+// Elements that `ex`, in the slots of the box, stands for.
+static int64_t ein__attention_volume(ein_ctx *ctx, const ein__attention *a, ein__ex ex) {
+    uint32_t used = ein__ex_uses(ctx, ex);
+    int64_t n = 1;
+    for (uint32_t i = 0; i < a->nt + a->box.ns; i++)
+        if (used >> i & 1) n = ein__times(n, a->box.n[i]);
+    return n;
+}
+
+// Whether map `p` is one of those that lead from the first product, or whatever there is instead,
+// to the weights.
+static bool ein__attention_leads(ein_ctx *ctx, ein__attention *a, ein__val p) {
+    if (!a->plain) return ein__is_over_product(ctx, p, 0, &a->looks);
+    return ein__is_map(ctx, p) && !ctx->value[p.i].weight_only &&
+           ein__elements(&ctx->value[p.i].shape) == a->plain && ++a->looks <= EIN__ATTENTION_LOOKS;
+}
+
 // A read of a map over a product: its definition in place.
 static ein__ex ein__attention_read(ein_ctx *ctx, void *user, ein__ex ex) {
     ein__attention *a = user;
     const ein__expr *e = ein__ex_get(ctx, ex);
     ein__val p = {e->val};
-    if (!ein__is_over_product(ctx, p, 0, &a->looks)) return ex;
+    if (!ein__attention_leads(ctx, a, p)) return ex;
     ein__ex body = ein__rule_inline(ctx, p, e);
     if (!body.i || ein__ex_size(ctx, body) > EIN__MAX_INLINE || !ein__attention_absorb(a, p))
         return ex;
@@ -16221,7 +16534,6 @@ static bool ein__attention_product(ein_ctx *ctx, ein__attention *a, ein__ex read
     const ein__scope *s = ein__scope_of(ctx, (ein__val){e->val});
     ein__ix map[EIN__MAX_ITERS];
     if (!s || !ein__two_factors(ctx, s, factor, &a->alpha) || !ein__inside(ctx, e)) return false;
-    if (!ein__alike(ctx, (ein__val){factor[0]->val}, (ein__val){factor[1]->val})) return false;
     uint32_t n = a->nt + a->box.ns;
     for (uint32_t i = 0; i < s->nt; i++) map[i] = e->ix[i];
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
@@ -16305,7 +16617,7 @@ static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             uint32_t v = ein__ex_get(ctx, reads[i])->val;
             bool meant = (p == 3 && v == a->dot.i) ||
-                         (p == 4 && (v == a->out.i || v == a->max.i || v == a->sum.i));
+                         (p == 4 && (v == a->out.i || reads[i].i == a->top.i || v == a->sum.i));
             bool made = v == a->out.i || v == a->dot.i || v == a->max.i || v == a->sum.i;
             for (int k = 0; k < a->n; k++) made |= a->inner[k].i == v;
             ok &= meant || !made;
@@ -16323,9 +16635,16 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
     const ein__expr *max = ein__ex_get(ctx, minus->kid[1]);
     a->score = minus->kid[0];
     a->max = (ein__val){max->val};
+    a->top = minus->kid[1];
     if (max->op != EIN__X_READ || !ein__attention_is(ctx, a, minus->kid[1], EIN__R_MAX, a->score) ||
         !ein__attention_absorb(a, a->max))
         return false;
+    if (a->plain) {
+        a->query = a->key = ein__ex_const(ctx, 0);
+        a->alpha = 1;
+        a->slots = a->nt + a->box.ns;
+        return (ein__ex_uses(ctx, a->score) & a->keys) != 0;
+    }
     ein__ex *reads = NULL;
     bool found = false;
     ein__ex_reads(ctx, a->score, &reads);
@@ -16366,7 +16685,8 @@ static ein__ex ein__attention_swapped(ein_ctx *ctx, void *user, ein__ex ex) {
 }
 
 // One choice of which read of `v` has the softmax in its definition; none: `v` has it itself.
-static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex softmax,
+// `plain`: whether scores are made of no product.
+static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex softmax, bool plain,
                                 ein__attention *a) {
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__ix ix[EIN__MAX_RANK];
@@ -16376,6 +16696,7 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
         if (s->n[i] > 1) a->keys |= 1u << i, keys++;
     if (!keys || keys > EIN__ATTENTION_KEYS || s->nt + s->ns > EIN__MAX_RANK) return false;
+    if (plain) a->plain = ein__attention_volume(ctx, a, softmax);
     ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}};
     a->result = ein__attention_spine(ctx, &z, s->body);
     if (!a->result.i || !z.exponential.i || !a->value.i) return false;
@@ -16390,6 +16711,15 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
            ein__attention_reads(ctx, a);
 }
 
+// Whether `v` is a map over an exponential, as a softmax is.
+static bool ein__is_exponential(ein_ctx *ctx, ein__val v) {
+    if (!ein__is_map(ctx, v) || ctx->value[v.i].weight_only) return false;
+    const ein__expr *e = ein__ex_get(ctx, ein__scope_of(ctx, v)->body);
+    while (e->op == EIN__X_BINARY && (e->fn == EIN__DIV || e->fn == EIN__MUL))
+        e = ein__ex_get(ctx, e->kid[0]);
+    return e->op == EIN__X_UNARY && e->fn == EIN__EXP;
+}
+
 // Whether sum `v`, with map `map` behind that reads it in place (or none), is the second product of
 // an attention.
 EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__attention *a) {
@@ -16402,15 +16732,17 @@ EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__a
     ein__ex *reads = NULL;
     ein__ex_reads(ctx, s->body, &reads);
     bool found = false;
-    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
-        ein__val r = {ein__ex_get(ctx, reads[i])->val};
+    for (ptrdiff_t i = 0; i < 2 * arrlen(reads) && !found; i++) {
+        ein__ex read = reads[i % arrlen(reads)];
+        bool plain = i >= arrlen(reads);
+        ein__val r = {ein__ex_get(ctx, read)->val};
         int looks = 0;
-        if (!ein__is_over_product(ctx, r, 0, &looks) ||
-            !ein__inside(ctx, ein__ex_get(ctx, reads[i])))
+        if (plain ? !ein__is_exponential(ctx, r) : !ein__is_over_product(ctx, r, 0, &looks))
             continue;
-        found = ein__attention_with(ctx, v, map, reads[i], a);
+        if (ein__inside(ctx, ein__ex_get(ctx, read)))
+            found = ein__attention_with(ctx, v, map, read, plain, a);
     }
-    if (!found) found = ein__attention_with(ctx, v, map, (ein__ex){0}, a);
+    if (!found) found = ein__attention_with(ctx, v, map, (ein__ex){0}, false, a);
     arrfree(reads);
     return ein__tried(ctx, attempt) && found;
 }
@@ -16458,9 +16790,10 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *a) {
     uint32_t nt = a->nt, ns = a->box.ns;
     ein__ex body = ein__ex_binary(ctx, EIN__MUL, a->query, a->key);
     if (a->alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, a->alpha), body);
-    ein__ex dot =
-        ein__attention_define(ctx, a, "dot", EIN__R_SUM, nt + ns, a->slots - nt - ns, body);
-    ein__ex x = ein__attention_put(ctx, a->score, a->dot, dot);
+    ein__ex dot = {0};
+    if (a->dot.i)
+        dot = ein__attention_define(ctx, a, "dot", EIN__R_SUM, nt + ns, a->slots - nt - ns, body);
+    ein__ex x = a->dot.i ? ein__attention_put(ctx, a->score, a->dot, dot) : a->score;
     ein__ex max = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
     ein__ex weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, max));
     ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, weight);
@@ -16471,6 +16804,117 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *a) {
     if (a->sum.i) body = ein__attention_put(ctx, body, a->sum, sum);
     ein__ex read = ein__attention_define(ctx, a, "result", EIN__R_NONE, nt, 0, body);
     return read.i ? (ein__val){ein__ex_get(ctx, read)->val} : (ein__val){0};
+}
+/* ---- attention_mask.c ---- */
+// Keys that no row of a tile attends to: where the score is
+//     x = select(K >= 0, ..., c), K = a * i - j + b, a >= 0, c free of rows, keys and the product,
+// every key from a * i + b + 1 on has c for the rows up to i. Its weight is exp(c - m), m the
+// largest score: once that is 0 for every row of the tile, further keys change nothing, and the
+// kernel stops there (causal attention: half of all keys). It looks, since nothing else says how
+// far below the other scores c is; until it is, the kernel goes on.
+
+typedef struct ein__attention_mask {
+    ein__ex value;   // c
+    int row;         // slot i; -1: a is 0
+    int64_t a, key;  // the first key without rows up to i is a * i + key
+} ein__attention_mask;
+
+// `ex`, arithmetic on whole numbers, as an affine index form.
+static bool ein__attention_count(ein_ctx *ctx, ein__ex ex, ein__ix *ix) {
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    ein__ix x, y;
+    double v;
+    if (ein__ex_is_const(ctx, ex, &v) && v == (double)(int16_t)v) {
+        *ix = ein__ix_const(ctx, (int16_t)v);
+    } else if (e.op == EIN__X_IDX) {
+        *ix = e.ix[0];
+    } else if (e.op == EIN__X_UNARY && e.fn == EIN__NEG) {
+        if (!ein__attention_count(ctx, e.kid[0], &x)) return false;
+        *ix = ein__ix_scale(ctx, x, -1);
+    } else if (e.op == EIN__X_BINARY &&
+               (e.fn == EIN__ADD || e.fn == EIN__SUB || e.fn == EIN__MUL)) {
+        if (!ein__attention_count(ctx, e.kid[0], &x) || !ein__attention_count(ctx, e.kid[1], &y))
+            return false;
+        bool left = e.fn == EIN__MUL && !ein__ix_uses(ctx, x);
+        if (e.fn == EIN__MUL && !left && ein__ix_uses(ctx, y)) return false;
+        *ix = e.fn == EIN__ADD   ? ein__ix_add(ctx, x, y)
+              : e.fn == EIN__SUB ? ein__ix_add(ctx, x, ein__ix_scale(ctx, y, -1))
+              : left             ? ein__ix_scale(ctx, y, ein__ix_get(ctx, x)->c)
+                                 : ein__ix_scale(ctx, x, ein__ix_get(ctx, y)->c);
+    } else {
+        return false;
+    }
+    return ein__ix_get(ctx, *ix)->q == 1 && ein__ix_affine(ctx, *ix);
+}
+
+// K of the condition of `e`, or of its contrary.
+static bool ein__attention_kept(ein_ctx *ctx, const ein__expr *e, bool contrary, ein__ix *k) {
+    ein__ix x, y;
+    bool less = e->fn == EIN__LT || e->fn == EIN__LE;
+    if (!less && e->fn != EIN__GT && e->fn != EIN__GE) return false;
+    if (!ein__attention_count(ctx, e->kid[0], &x) || !ein__attention_count(ctx, e->kid[1], &y))
+        return false;
+    *k = less ? ein__ix_add(ctx, y, ein__ix_scale(ctx, x, -1))
+              : ein__ix_add(ctx, x, ein__ix_scale(ctx, y, -1));
+    if (e->fn == EIN__LT || e->fn == EIN__GT) *k = ein__ix_addc(ctx, *k, -1);
+    if (contrary) *k = ein__ix_addc(ctx, ein__ix_scale(ctx, *k, -1), -1);
+    return true;
+}
+
+// -inf, as it is or as log(0).
+static bool ein__attention_never(ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    double v;
+    if (e->op == EIN__X_UNARY && e->fn == EIN__LOG)
+        return ein__ex_is_const(ctx, e->kid[0], &v) && v == 0;
+    return ein__ex_is_const(ctx, ex, &v) && v == -(double)INFINITY;
+}
+
+// A constant, or one element of a value that the kernel does not make.
+static bool ein__attention_fixed(ein_ctx *ctx, const ein__attention *a, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_CONST || ein__attention_never(ctx, ex)) return true;
+    return e->op == EIN__X_READ && e->val != a->dot.i && !ein__ex_uses(ctx, ex);
+}
+
+// The mask of `a`; false when there is none.
+EIN__FN bool ein__attention_masked(ein_ctx *ctx, const ein__attention *a, ein__attention_mask *m) {
+    const ein__expr *e = ein__ex_get(ctx, a->score);
+    // x + -inf is -inf, so such a mask may be added as well.
+    bool added = e->op == EIN__X_BINARY && e->fn == EIN__ADD;
+    for (int k = 0; added && k < 2; k++) {
+        const ein__expr *kid = ein__ex_get(ctx, ein__ex_get(ctx, a->score)->kid[k]);
+        if (kid->op == EIN__X_SELECT) e = kid;
+    }
+    if (a->band || e->op != EIN__X_SELECT || (a->keys & (a->keys - 1))) return false;
+    for (int side = 2; side < 4; side++) {
+        ein__ix k;
+        if (added ? !ein__attention_never(ctx, e->kid[side])
+                  : !ein__attention_fixed(ctx, a, e->kid[side]))
+            continue;
+        if (!ein__attention_kept(ctx, e, side == 2, &k)) return false;
+        uint32_t used = ein__ix_uses(ctx, k), rows = used & ~a->keys;
+        if ((used & a->keys) != a->keys || rows & (rows - 1) || rows & ~a->rows) continue;
+        *m = (ein__attention_mask){.value = e->kid[side], .row = -1};
+        int j = 0;
+        for (int i = 0; i < EIN__MAX_ITERS; i++) {
+            if (rows >> i & 1) m->row = i;
+            if (a->keys >> i & 1) j = i;
+        }
+        if (ein__ix_coef(ctx, k, (uint32_t)j) != -1) continue;
+        m->a = m->row < 0 ? 0 : ein__ix_coef(ctx, k, (uint32_t)m->row);
+        m->key = ein__ix_get(ctx, k)->c + 1;
+        return m->a >= 0 && m->a <= INT32_MAX && m->key <= INT32_MAX && m->key >= -INT32_MAX &&
+               (m->row < 0 || a->rows == 1u << m->row);
+    }
+    return false;
+}
+
+// The first key that no row of the `rows` rows from `first` on attends to, 0 to `keys`.
+static int64_t ein__attention_end(const ein__attention_mask *m, int64_t first, int64_t rows,
+                                  int64_t keys) {
+    int64_t end = m->a * (first + rows - 1) + m->key;
+    return end < 0 ? 0 : end < keys ? end : keys;
 }
 /* ---- attention_tiles.c ---- */
 // How the kernels of an attention cut the work up, and what they cost. Without tensor cores
@@ -16484,24 +16928,38 @@ typedef struct ein__attention_tile {
     int rm, rn, rc, vc, kc, kv;
     ein__math math;  // FP32: without tensor cores
     int rw, nk;
-    int64_t part;  // bytes of shared memory for a part of the keys or the values, with tensor cores
+    int64_t key_part, part;  // with tensor cores: bytes of shared memory for a part of the keys;
+                             // for that and the values, or for what warps share in the end
     int64_t nrow, row_tiles, residues, batch, depth, cols;
     int64_t nkey;   // keys of a row
-    int64_t terms;  // keys that a tile meets
-    int64_t ps;     // arithmetic alone
+    int64_t terms;  // keys that a tile meets at most ...
+    int64_t met;    // ... and on average
+    bool masked;    // a tile need not meet all of them
+    ein__attention_mask mask;
+    int64_t ps;  // arithmetic alone
 } ein__attention_tile;
 
 enum {
     EIN__ATTENTION_SHARED = 48 * 1024,  // bytes that a block may have without asking
     EIN__ATTENTION_COLUMNS = 256,
-    EIN__ATTENTION_CHUNK = 32,   // of the depth
-    EIN__ATTENTION_SHARE = 500,  // of the peak arithmetic in 1/1000, as ein__math_share has it
-    // With tensor cores: columns, of which a warp has all; bytes of a part of the depth; the share
-    // of their peak and the blocks of an SM, both assumed until measured.
+    EIN__ATTENTION_CHUNK = 32,    // of the depth
+    EIN__ATTENTION_SHARE = 500,   // of the peak arithmetic in 1/1000, as ein__math_share has it
+    EIN__ATTENTION_RESIDENT = 4,  // blocks of an SM, at most
+    EIN__ATTENTION_SAMPLES = 64,  // tiles looked at for how many keys one meets
+    // With tensor cores: columns, of which a warp has all; bytes of a part of the depth; registers
+    // of a thread for scores and the result, and beside them.
     EIN__ATTENTION_WIDE = 128,
     EIN__ATTENTION_PART = 256,
-    EIN__ATTENTION_TENSOR = 200,
-    EIN__ATTENTION_RESIDENT = 4
+    EIN__ATTENTION_SUMS = 144,
+    EIN__ATTENTION_KEPT = 64,
+    // Instructions, counted in machine code: of a score beside its expression (maximum, difference,
+    // factor, power, sum, conversion), of a copy of 16 bytes and of a turn apart from these.
+    EIN__ATTENTION_SCORE = 6,
+    EIN__ATTENTION_COPY = 8,
+    EIN__ATTENTION_TURN = 60,
+    // Tenths of the busiest unit's time that a turn takes. Assumed until measured; kernels of this
+    // structure reach a third of an H100's peak in FP16 (FlashAttention-2, depth 64).
+    EIN__ATTENTION_APART = 16
 };
 
 static int64_t ein__up(int64_t n, int64_t to) { return ein__times(ein__ceil(n, to), to); }
@@ -16515,7 +16973,7 @@ static int64_t ein__attention_extent(const ein__attention *a, uint32_t slots) {
 
 // Sizes that do not depend on rm and rn; false when there are too many columns. A part of the depth
 // fills up as little as possible.
-static bool ein__attention_sizes(const ein__attention *a, ein__attention_tile *t) {
+static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__attention_tile *t) {
     *t = (ein__attention_tile){.depth = ein__attention_extent(a, a->depth),
                                .cols = ein__attention_extent(a, a->cols),
                                .nkey = ein__attention_extent(a, a->keys),
@@ -16527,6 +16985,7 @@ static bool ein__attention_sizes(const ein__attention *a, ein__attention_tile *t
         t->residues = ein__least(d, t->nrow);
         t->nrow = ein__ceil(t->nrow, d);
     }
+    t->masked = ein__attention_masked(ctx, a, &t->mask) && t->nrow <= INT32_MAX;
     if (t->cols > EIN__ATTENTION_COLUMNS || t->depth > INT32_MAX || t->nkey > INT32_MAX / 4)
         return false;
     for (int vc = 4; vc > 0; vc /= 2)
@@ -16538,6 +16997,31 @@ static bool ein__attention_sizes(const ein__attention *a, ein__attention_tile *t
     for (int kc = (int)most; kc == most || kc >= 8; kc -= 4)
         if (!t->kc || ein__up(t->depth, kc) < ein__up(t->depth, t->kc)) t->kc = kc;
     return true;
+}
+
+// How many tiles of rows there are, and the keys that they meet, a whole number of steps each.
+static void ein__attention_meet(const ein__attention *a, ein__attention_tile *t) {
+    t->row_tiles = ein__ceil(t->nrow, t->rows);
+    t->met = t->terms = a->band ? t->nkey + t->rows - 1 : t->nkey;
+    if (!t->masked) return;
+    int64_t samples = ein__least(t->row_tiles, EIN__ATTENTION_SAMPLES), sum = 0;
+    for (int64_t i = 0; i < samples; i++) {
+        int64_t first = i * t->row_tiles / samples * t->rows;
+        int64_t end = ein__attention_end(&t->mask, first, t->rows, t->nkey);
+        sum += ein__least(ein__up(end > 0 ? end : 1, t->keys), t->nkey);
+    }
+    t->met = sum / samples;
+}
+
+// Keys that all tiles go over, in steps of `keys`, when blocks run in waves. Where some meet fewer,
+// those with most come first, and the last ones fill up what they leave, but for half a block.
+static int64_t ein__attention_span(const ein__gpu *g, const ein__attention_tile *t) {
+    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+    int64_t keys = ein__up(t->terms, t->keys), one = ein__times(g->sms, keys);
+    int64_t waves = ein__times(ein__ceil(blocks, g->sms), one);
+    if (!t->masked) return waves;
+    int64_t some = ein__plus(ein__times(blocks, ein__up(t->met, t->keys)), one / 2);
+    return ein__least(ein__most(some, one), waves);
 }
 
 // Whether a tile of 8 * rm rows and 16 * rn keys fits.
@@ -16562,14 +17046,12 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
                                    const ein__attention_tile *t) {
     static const int relative[] = {0, 400, 600, 750, 850, 900, 950, 980, 1000};  // by rm
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t keys = ein__up(t->terms, 16 * t->rn), depth = ein__up(t->depth, t->kc);
+    int64_t depth = ein__up(t->depth, t->kc);
     int64_t each = ein__ex_operations(ctx, a->score) + 14;  // exp, maximum, sum
-    int64_t flop = ein__plus(2 * (depth + 16 * t->rc), each);
-    flop = ein__times(ein__times(8 * t->rm, keys), flop);
-    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
-    blocks = ein__times(ein__ceil(blocks, g->sms), g->sms);
+    int64_t flop = ein__plus(2 * ((a->dot.i ? depth : 0) + 16 * t->rc), each);
+    flop = ein__times(ein__times(8 * t->rm, ein__attention_span(g, t)), flop);
     int64_t share = EIN__ATTENTION_SHARE * relative[t->rm] / 1000;
-    return ein__math_ps(g, ein__times(blocks, flop), t->rn == 4 ? share : share * 9 / 10);
+    return ein__math_ps(g, flop, t->rn == 4 ? share : share * 9 / 10);
 }
 
 // The arithmetic of both products where tensor cores multiply; FP32 where they do not.
@@ -16588,53 +17070,76 @@ static int64_t ein__attention_pitch(const ein__attention_tile *t, int64_t n) {
     return n + 16 / ein__math_bytes(t->math);
 }
 
-// Whether a tile with `rw` warps along the rows fits that take `nk` keys at a time.
-static bool ein__tensor_fits(ein__attention_tile *t, int rw, int nk) {
+// Whether a tile with `rw` warps of 16 * rm rows fits that take `nk` keys at a time.
+static bool ein__tensor_fits(ein__attention_tile *t, int rw, int rm, int nk) {
     int64_t size = ein__math_bytes(t->math), step = 32 / size, split = 4 / rw;
     int64_t parts = ein__ceil(t->depth * size, EIN__ATTENTION_PART);
     int64_t kc = ein__up(ein__ceil(t->depth, parts), step), keys = split * nk;
     t->kc = (int)kc;
     t->rw = rw;
+    t->rm = rm;
     t->nk = nk;
-    t->rows = 16 * rw;
+    t->rows = 16 * rw * rm;
     t->keys = (int)keys;
     t->width = (int)ein__up(t->cols, 16);
     int64_t query = size * ein__times(t->rows, ein__attention_pitch(t, ein__up(t->depth, kc)));
-    t->part =
-        size * keys * ein__most(ein__attention_pitch(t, kc), ein__attention_pitch(t, t->width));
-    // What warps that share keys have in the end: by warp, a maximum, a sum and an accumulator.
-    t->part = ein__most(t->part, (split - 1) * rw * 32 * 4 * (t->width / 2 + 4));
-    return ein__plus(query, t->part) <= EIN__ATTENTION_SHARED;
+    t->key_part = size * keys * ein__attention_pitch(t, kc);
+    t->part = t->key_part + size * keys * ein__attention_pitch(t, t->width);
+    // What warps that share keys have in the end: by 16 rows, a maximum, a sum and an accumulator.
+    t->part = ein__most(t->part, (split - 1) * rw * rm * 32 * 4 * (t->width / 2 + 4));
+    return rm * (t->width + nk) / 2 <= EIN__ATTENTION_SUMS &&
+           ein__plus(query, t->part) <= EIN__ATTENTION_SHARED;
 }
 
 // Keys and values are read once more for every tile of rows, from the L2 cache.
 static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
                                     const ein__attention_tile *t) {
     int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
-    int64_t key = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->key)->val});
+    int64_t key = a->dot.i ? ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->key)->val}) : 0;
     int64_t value = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->value)->val});
-    int64_t bytes = ein__times(ein__times(blocks, t->terms), key * t->depth + value * t->cols);
+    int64_t bytes = ein__times(ein__times(blocks, t->met), key * t->depth + value * t->cols);
     return ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[EIN__BY_WINDOW], true);
 }
 
-// Time of all tiles: the slowest of arithmetic, products on tensor cores and scores beside them, of
-// what blocks fetch, and of the steps of one block after the other where those of others do not
-// hide their latency.
+// Cycles of a warp's turn, which the warps of a block take side by side: of instructions, by kind;
+// of tensor cores; or of the shared memory, which gives 128 bytes a cycle to all four.
+static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
+                                  const ein__attention_tile *t) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t size = ein__math_bytes(t->math), step = 32 / size, half = size == 2;
+    int64_t depth = a->dot.i ? ein__up(t->depth, t->kc) : 0, steps = depth / step;
+    int64_t products = t->rm * (t->nk / 8 * steps + t->nk / step * (t->width / 8));
+    int64_t blocks = t->nk / 16 * (t->width / 16);  // of values, 16 columns of 16 keys each
+    int64_t wide = steps * (t->rm + t->nk / 16) + half * blocks, narrow = (1 - half) * 8 * blocks;
+    int64_t scores =
+        ein__times(t->rm * t->nk / 2, ein__ex_operations(ctx, a->score) + EIN__ATTENTION_SCORE);
+    int64_t copies = t->keys * (depth + t->width) * size / 16 / 128 * EIN__ATTENTION_COPY;
+    int64_t issued = products + wide + narrow + t->rm * t->width / 2 + copies;
+    issued = ein__plus(scores, issued + EIN__ATTENTION_TURN);
+    int64_t flop = 4 * products * 16 * 8 * step * 2, lanes = g->cc == 80 ? 64 : 128;
+    int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
+    int64_t multiplied = ein__muldiv(flop, g->fp32 * 1000, peak * 2 * lanes * EIN__TENSOR_SHARE);
+    return ein__most(issued, ein__most(multiplied, 4 * (4 * wide + narrow)));
+}
+
+// Time of all tiles: the slowest of turns, which do not quite overlap, of what blocks fetch, and of
+// the steps of one block after the other where those of others do not hide their latency.
 static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
                                      const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t depth = ein__up(t->depth, t->kc), turns = ein__ceil(t->terms, t->keys);
     int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
-    int64_t slots = ein__times(ein__ceil(blocks, g->sms), g->sms);
-    int64_t scores = ein__times(ein__times(slots, t->rows), ein__times(turns, t->keys));
-    int64_t flop = ein__times(scores, 2 * (depth + t->width));
-    int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
-    int64_t products = ein__muldiv(flop, 1000 * 1000, peak * EIN__ATTENTION_TENSOR);
-    flop = ein__times(scores, ein__ex_operations(ctx, a->score) + 14);  // exp, maximum, sum
-    int64_t ps = ein__plus(products, ein__math_ps(g, flop, ein__math_share[EIN__E_MAP]));
-    int64_t rounds = ein__ceil(blocks, ein__times(g->sms, EIN__ATTENTION_RESIDENT));
+    int64_t lanes = g->cc == 80 ? 64 : 128;
+    int64_t span = ein__attention_span(g, t) / (g->sms * t->keys);
+    int64_t cycles = ein__times(ein__attend_cycles(ctx, a, t), span);
+    cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
+    int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
+    int64_t registers = t->rm * (t->width + t->nk) / 2 + EIN__ATTENTION_KEPT;
+    int64_t resident = ein__least(EIN__ATTENTION_RESIDENT, ein__most(1, 512 / registers));
+    int64_t rounds = ein__ceil(blocks, ein__times(g->sms, resident));
     int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1), 2);
-    int64_t chain = ein__times(ein__times(steps, EIN__PRODUCT_STEP_PS), rounds);
+    int64_t chain = ein__times(steps, EIN__PRODUCT_STEP_PS);
+    chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->terms));
     return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
 }
 
@@ -16652,21 +17157,20 @@ static bool ein__tensor_tiles(ein_ctx *ctx, const ein__attention *a, bool found,
                               ein__attention_tile *best) {
     ein__attention_tile t;
     ein__math math = ein__attention_mode(ctx, a);
-    (void)ein__attention_sizes(a, &t);
+    (void)ein__attention_sizes(ctx, a, &t);
     if (math == EIN__MATH_FP32 || t.cols > EIN__ATTENTION_WIDE || t.depth > EIN__PRODUCT_DEPTH)
         return found;
     if (found) best->ps = ein__most(best->ps, ein__plain_chain(ctx, best));
     t.math = math;
-    for (int rw = 4; rw > 0; rw /= 2)
-        for (int nk = 64; nk >= 16; nk /= 2) {
-            if (!ein__tensor_fits(&t, rw, nk)) continue;
-            t.row_tiles = ein__ceil(t.nrow, t.rows);
-            t.terms = a->band ? t.nkey + t.rows - 1 : t.nkey;
-            t.ps = ein__attend_tensor_ps(ctx, a, &t);
-            if (found && t.ps >= best->ps) continue;
-            *best = t;
-            found = true;
-        }
+    for (int cut = 0; cut < 18; cut++) {
+        int rw = 4 >> cut % 3, rm = 2 >> cut / 3 % 2, nk = 64 >> cut / 6;
+        if (!ein__tensor_fits(&t, rw, rm, nk)) continue;
+        ein__attention_meet(a, &t);
+        t.ps = ein__attend_tensor_ps(ctx, a, &t);
+        if (found && t.ps >= best->ps) continue;
+        *best = t;
+        found = true;
+    }
     return found;
 }
 
@@ -16675,12 +17179,11 @@ EIN__FN bool ein__attention_tiles(ein_ctx *ctx, const ein__attention *a,
                                   ein__attention_tile *best) {
     ein__attention_tile t;
     bool found = false;
-    if (!ein__attention_sizes(a, &t)) return false;
+    if (!ein__attention_sizes(ctx, a, &t)) return false;
     for (int rm = 8; rm > 0; rm--)
         for (int rn = 4; rn > 1; rn /= 2) {
             if (!ein__attention_fits(&t, rm, rn)) continue;
-            t.row_tiles = ein__ceil(t.nrow, 8 * rm);
-            t.terms = a->band ? t.nkey + 8 * rm - 1 : t.nkey;
+            ein__attention_meet(a, &t);
             t.ps = ein__attention_math(ctx, a, &t);
             if (found && t.ps >= best->ps) continue;
             *best = t;
@@ -16907,7 +17410,6 @@ static ein__val ein__split_value(ein__pass *z, ein__val v, const ein__split *spl
 // cost.
 
 // Whether `v` only lays values side by side, which may cost nothing (layout.c).
-EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v);
 
 // Maps that the loads of a product compute, in no order.
 typedef struct ein__prologue {
@@ -17036,19 +17538,22 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
 
 // Expression fusion: M[x] = f(x, V[x]) over V[x] = reduce(y) g(x,y) is f(x, reduce(y) g(x,y)), one
 // step that stores M alone; `*read` receives the read of V. Precondition: M is a map over V's box
-// and reads V once, at its own index; the caller's: nothing else reads V.
+// and reads V once, at its own index, or both sums of a pair; the caller's: nothing else reads V.
 static bool ein__rule_fuse(ein_ctx *ctx, ein__val m, ein__val v, ein__ex *read) {
     const ein__scope *s = ein__scope_of(ctx, m);
     ein__ex *reads = NULL;
     int times = 0;
+    bool pair = true;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE) || !s || s->reduce != EIN__R_NONE) return false;
     ein__ex_reads(ctx, s->body, &reads);
     for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
         if (ein__ex_get(ctx, reads[k])->val != v.i) continue;
         times++;
         *read = reads[k];
+        pair = pair && ein__reads_pair(ctx, ein__ex_get(ctx, reads[k]), s);
     }
     arrfree(reads);
+    if (times && pair) return ctx->value[m.i].dtype == EIN__F32;
     return times == 1 && ein__reads_in_place(ctx, ein__ex_get(ctx, *read), s);
 }
 
@@ -17186,15 +17691,20 @@ static int64_t ein__attention_apart(ein__selector *z, const ein__attention *a, e
     ein_ctx *ctx = z->ctx;
     ein__kernel row = {.kind = EIN__K_ROW, .size = ein__is_untyped(ctx) ? 2 : 4};
     ein__ex scaled = {0};
-    ein__val first = ein__sole_reader(ctx, z->order, z->uses, a->dot, 0, &scaled), last = {0};
-    int64_t ps, all;
-    ein__choose(ctx, ein__scope_of(ctx, a->dot), first, scaled, z->free, &all);
+    ein__val first = {0}, last = {0};
+    int64_t ps, all = 0;
+    if (a->dot.i) {
+        first = ein__sole_reader(ctx, z->order, z->uses, a->dot, 0, &scaled);
+        ein__choose(ctx, ein__scope_of(ctx, a->dot), first, scaled, z->free, &all);
+    }
     ein__choose(ctx, ein__scope_of(ctx, a->out), map, read, z->free, &ps);
     all = ein__cost_sum(all, ps);
     for (int k = 0; k < a->n; k++) {
         ein__val v = a->inner[k];
         const ein__scope *s = ein__scope_of(ctx, v);
         if (v.i == a->dot.i || v.i == a->out.i || v.i == first.i || ein__copy_of(ctx, v)) continue;
+        if (s->reduce == EIN__R_NONE && a->plain && last.i)
+            all = ein__cost_sum(all, ein__kernel_cost(ctx, last));
         if (s->reduce == EIN__R_NONE) last = v;
         else row.inner[row.n] = v, row.s[row.n++] = s;
     }
@@ -17416,10 +17926,11 @@ static void ein__select_reductions(ein__selector *z) {
         ein__ex read = {0};
         ein__val m = {0};
         if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
+        // A map that is part of another kernel stays there.
         if (m.i &&
-            (z->kind[m.i] == EIN__K_ROW || z->kind[m.i] == EIN__K_ATTENTION ||
-             z->kind[m.i] == EIN__K_PLACE || ein__norm_of(ctx, m, false) ||
-             ein__norm_of(ctx, m, true) ||
+            (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ROW ||
+             z->kind[m.i] == EIN__K_ATTENTION || z->kind[m.i] == EIN__K_PLACE ||
+             ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
              ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
             m = (ein__val){0};
         ctx->strict = ein__keeps_fp32(ctx, v);
@@ -18292,6 +18803,382 @@ EIN__FN bool ein__take_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     arrfree(all.list);
     return any && !ctx->status;
 }
+/* ---- moments.c ---- */
+// Two sums over the same terms as one pass: a mean and the variance about it, which is what group,
+// instance and global normalizations begin with where a row is too long, or its dimensions too
+// scattered, for one kernel with the map behind. With u[i,k] = x[i,k] - x[i,o] and n terms,
+//     sum(k) x[i,k]        = n x[i,o] + sum(k) u[i,k]
+//     sum(k) p(x[i,k], i)  = c0[i] n + c1[i] sum(k) u[i,k] + c2[i] sum(k) u[i,k]^2
+// where p is a polynomial of degree 2 whose coefficients may read the first sum: substitution. A
+// mean that is large beside the deviation costs no digits, as in norm.c; o is the middle, since
+// what padding does to an image it does to the borders. Sums that do not depend on each other are
+// taken together as they are. The two become a pair (pair.c) if that is cheaper.
+
+typedef struct ein__twosome {
+    ein__val first, second;
+    ein__val made;  // both: made[0,..] is the first sum, made[1,..] the second
+} ein__twosome;
+
+typedef struct ein__twosomes {
+    ein__twosome *list;  // stb_ds array
+} ein__twosomes;
+
+// A polynomial of u, coefficients by degree; none: 0. Beside them x[i,o] so many times, apart since
+// that goes away where a mean is taken from x.
+typedef struct ein__quadratic {
+    bool ok;
+    ein__ex c[3];
+    double origins;
+} ein__quadratic;
+
+typedef struct ein__summer {
+    ein_ctx *ctx;
+    const ein__scope *s;  // of the second sum
+    ein__val first;
+    ein__ex x, origin, one;  // the first sum's terms, x[i,o], the sum of u,
+    ein__ex total;           // the first sum in terms of these
+    bool dependent, failed;  // whether the first sum was read; elsewhere than at its own row
+} ein__summer;
+
+static ein__ex ein__quadratic_plus(ein_ctx *ctx, ein__ex a, ein__ex b) {
+    return !a.i ? b : !b.i ? a : ein__ex_binary(ctx, EIN__ADD, a, b);
+}
+
+static void ein__quadratic_negate(ein_ctx *ctx, ein__quadratic *a) {
+    for (int i = 0; i < 3; i++)
+        if (a->c[i].i) a->c[i] = ein__ex_unary(ctx, EIN__NEG, a->c[i]);
+    a->origins = -a->origins;
+}
+
+// With x[i,o] in its place among the coefficients.
+static void ein__quadratic_settle(ein__summer *z, ein__quadratic *a) {
+    if (a->origins == 0) return;
+    ein__ex t = ein__ex_binary(z->ctx, EIN__MUL, ein__ex_const(z->ctx, a->origins), z->origin);
+    a->c[0] = ein__quadratic_plus(z->ctx, a->c[0], t);
+    a->origins = 0;
+}
+
+static ein__quadratic ein__quadratic_times(ein__summer *z, ein__quadratic *a, ein__quadratic *b) {
+    ein__quadratic r = {.ok = a->ok && b->ok};
+    ein__quadratic_settle(z, a);
+    ein__quadratic_settle(z, b);
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++) {
+            if (!a->c[i].i || !b->c[j].i) continue;
+            r.ok &= i + j < 3;
+            if (!r.ok) return r;
+            ein__ex t = ein__ex_binary(z->ctx, EIN__MUL, a->c[i], b->c[j]);
+            r.c[i + j] = ein__quadratic_plus(z->ctx, r.c[i + j], t);
+        }
+    return r;
+}
+
+static ein__ex ein__first_sum(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__summer *z = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->val != z->first.i) return ex;
+    for (uint32_t k = 0; k < e->nix; k++)
+        z->failed |= e->ix[k].i != ein__ix_iter(ctx, k, z->s->n[k]).i;
+    z->dependent = true;
+    return z->total;
+}
+
+// The first sum divided by the number of terms: the mean of u, and x[i,o].
+static bool ein__is_mean(ein__summer *z, ein__ex ex, ein__quadratic *mean) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    double n;
+    if (e->op != EIN__X_BINARY || e->fn != EIN__DIV || !ein__ex_is_const(ctx, e->kid[1], &n))
+        return false;
+    const ein__expr *read = ein__ex_get(ctx, e->kid[0]);
+    if (n != (double)ein__terms_of(z->s) || read->op != EIN__X_READ || read->val != z->first.i)
+        return false;
+    (void)ein__first_sum(ctx, z, e->kid[0]);
+    *mean = (ein__quadratic){.ok = !z->failed, .origins = 1};
+    mean->c[0] = ein__ex_binary(ctx, EIN__DIV, z->one, ein__ex_const(ctx, n));
+    return true;
+}
+
+// `ex` of the second sum's terms as such a polynomial.
+static ein__quadratic ein__quadratic_of(ein__summer *z, ein__ex ex) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__quadratic a = {.ok = true}, b;
+    uint32_t rows = (1u << z->s->nt) - 1, fn = e->fn;
+    ein__ex right = e->kid[1];
+    bool binary = e->op == EIN__X_BINARY;
+    if (ex.i == z->x.i) {
+        a.origins = 1;
+        a.c[1] = ein__ex_const(ctx, 1);
+        return a;
+    }
+    if (ein__is_mean(z, ex, &a)) return a;
+    if (!(ein__ex_uses(ctx, ex) & ~rows)) {
+        a.c[0] = ein__ex_replace_reads(ctx, ex, ein__first_sum, z);
+        a.ok = a.c[0].i && !z->failed;
+        return a;
+    }
+    bool square = e->op == EIN__X_UNARY && fn == EIN__SQUARE, known = square;
+    known |= e->op == EIN__X_UNARY && fn == EIN__NEG;
+    known |= binary && (fn == EIN__ADD || fn == EIN__SUB || fn == EIN__MUL || fn == EIN__DIV);
+    if (!known) return (ein__quadratic){.ok = false};
+    a = ein__quadratic_of(z, e->kid[0]);
+    if (!a.ok) return a;
+    if (square) b = a;
+    else b = binary ? ein__quadratic_of(z, right) : (ein__quadratic){.ok = true};
+    if (square || (binary && fn == EIN__MUL)) return ein__quadratic_times(z, &a, &b);
+    if (fn == EIN__DIV) {
+        ein__quadratic_settle(z, &b);
+        a.ok = b.ok && b.c[0].i && !b.c[1].i && !b.c[2].i;
+        ein__quadratic_settle(z, &a);
+        for (int i = 0; i < 3 && a.ok; i++)
+            if (a.c[i].i) a.c[i] = ein__ex_binary(ctx, EIN__DIV, a.c[i], b.c[0]);
+        return a;
+    }
+    if (fn != EIN__ADD) ein__quadratic_negate(ctx, binary ? &b : &a);
+    for (int i = 0; i < 3; i++) a.c[i] = ein__quadratic_plus(ctx, a.c[i], b.c[i]);
+    a.origins += b.origins;
+    a.ok = b.ok;
+    return a;
+}
+
+// A body of the sums' iterators, or of their rows', at those behind the one that says which sum.
+static ein__ex ein__one_further(ein_ctx *ctx, const ein__scope *s, ein__ex body) {
+    ein__ix map[EIN__MAX_ITERS];
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_iter(ctx, i + 1, s->n[i]);
+    return ein__ex_subst(ctx, body, map, (int)(s->nt + s->ns));
+}
+
+// [j == 0] a + [j == 1] b, where j is the first iterator and the others are those of `s`.
+static ein__ex ein__either(ein_ctx *ctx, const ein__scope *s, ein__ex a, ein__ex b) {
+    ein__ix j = ein__ix_iter(ctx, 0, 2);
+    a = ein__one_further(ctx, s, a);
+    b = ein__one_further(ctx, s, b);
+    if (!a.i || !b.i) return (ein__ex){0};
+    return ein__ex_binary(ctx, EIN__ADD, ein__ex_when(ctx, j, 1, false, a),
+                          ein__ex_when(ctx, ein__ix_addc(ctx, j, -1), 1, false, b));
+}
+
+// A value of pairs, with the rows of `s` and, `sums`, its terms.
+static ein__val ein__pair_value(ein_ctx *ctx, ein__val of, const ein__scope *s, bool sums,
+                                const char *suffix, ein__ex body) {
+    const ein__value old = ctx->value[of.i];
+    ein__scope t = {.nt = s->nt + 1, .ns = sums ? s->ns : 0, .body = body};
+    ein__shape shape = {.rank = (int)s->nt + 1};
+    t.reduce = sums ? EIN__R_SUM : EIN__R_NONE;
+    t.n[0] = 2;
+    for (uint32_t i = 0; i < t.nt - 1 + t.ns; i++) t.n[i + 1] = s->n[i];
+    for (uint32_t i = 0; i < t.nt; i++) shape.d[i] = t.n[i];
+    ein__sc sc = body.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    return ein__val_new(ctx, ein__namef(ctx, "%s.%s", old.name, suffix), EIN__V_SCOPE, old.tensor,
+                        sc, &shape, EIN__F32, old.node);
+}
+
+// Sum `j` of pair `v`, at the rows of `s`.
+static ein__ex ein__pair_read(ein_ctx *ctx, ein__val v, const ein__scope *s, int j) {
+    ein__ix ix[EIN__MAX_RANK];
+    ix[0] = ein__ix_const(ctx, j);
+    for (uint32_t k = 0; k < s->nt; k++) ix[k + 1] = ein__ix_iter(ctx, k, s->n[k]);
+    return v.i ? ein__ex_read(ctx, v, 0, ix, (int)s->nt + 1) : (ein__ex){0};
+}
+
+static ein__ex ein__quadratic_term(ein_ctx *ctx, ein__ex c, ein__ex by) {
+    return c.i ? ein__ex_binary(ctx, EIN__MUL, c, by) : c;
+}
+
+// Sums `first` and `second` as one value, and the pair of sums that it is made of, which is itself
+// where they are independent; none: the law does not apply.
+static ein__val ein__rule_pair(ein_ctx *ctx, ein__val first, ein__val second, ein__val *sums) {
+    const ein__scope a = *ein__scope_of(ctx, first), b = *ein__scope_of(ctx, second);
+    ein__summer z = {.ctx = ctx, .s = &b, .first = first, .x = a.body};
+    ein__ix map[EIN__MAX_ITERS];
+    ein__ex *reads = NULL;
+    bool dependent = false;
+    if (a.nt + 1 > EIN__MAX_RANK || a.nt + a.ns + 1 > EIN__MAX_ITERS) return (ein__val){0};
+    ein__ex_reads(ctx, b.body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        dependent |= ein__ex_get(ctx, reads[i])->val == first.i;
+    arrfree(reads);
+    if (!dependent)
+        return *sums = ein__pair_value(ctx, second, &b, true, "sums",
+                                       ein__either(ctx, &b, a.body, b.body));
+    for (uint32_t i = 0; i < b.nt + b.ns; i++)
+        map[i] = i < b.nt ? ein__ix_iter(ctx, i, b.n[i]) : ein__ix_const(ctx, b.n[i] / 2);
+    z.origin = ein__ex_subst(ctx, a.body, map, (int)(b.nt + b.ns));
+    ein__ex u = z.origin.i ? ein__ex_binary(ctx, EIN__SUB, a.body, z.origin) : z.origin;
+    if (!u.i) return (ein__val){0};
+    ein__ex squares = ein__ex_unary(ctx, EIN__SQUARE, u);
+    *sums = ein__pair_value(ctx, second, &b, true, "moments", ein__either(ctx, &b, u, squares));
+    if (!sums->i) return *sums;
+    // What is read of the sums has the rows' iterators here; ein__either moves all of it.
+    ein__ex count = ein__ex_const(ctx, (double)ein__terms_of(&b));
+    ein__val stand = *sums;
+    ein__ex one = ein__pair_read(ctx, stand, &b, 0), two = ein__pair_read(ctx, stand, &b, 1);
+    z.one = one;
+    z.total = ein__quadratic_plus(ctx, ein__ex_binary(ctx, EIN__MUL, count, z.origin), one);
+    ein__quadratic q = ein__quadratic_of(&z, b.body);
+    ein__quadratic_settle(&z, &q);
+    if (!q.ok || !z.dependent) return (ein__val){0};
+    ein__ex all = ein__quadratic_term(ctx, q.c[2], two);
+    all = ein__quadratic_plus(ctx, all, ein__quadratic_term(ctx, q.c[1], one));
+    all = ein__quadratic_plus(ctx, all, ein__quadratic_term(ctx, q.c[0], count));
+    if (!all.i) return (ein__val){0};
+    ctx->value[sums->i].why = "sums in one pass";
+    return ein__pair_value(ctx, second, &b, false, "both", ein__either(ctx, &b, z.total, all));
+}
+
+// ------------------------------------------------------------------------------------ choosing
+
+// Whether `v` is a sum that a kernel of its own computes.
+static bool ein__is_own_sum(const ein__selector *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    return s && s->reduce == EIN__R_SUM && z->home[v.i].i == v.i && !z->root[v.i] &&
+           z->kind[v.i] == EIN__K_REDUCE && !ctx->value[v.i].weight_only &&
+           ctx->value[v.i].dtype == EIN__F32 && !ein__is_kept(ctx, v) &&
+           (!ein__is_contraction(ctx, s) || ein__is_square(ctx, s));
+}
+
+static bool ein__is_same_box(const ein__scope *a, const ein__scope *b) {
+    bool same = a->nt == b->nt && a->ns == b->ns;
+    for (uint32_t i = 0; same && i < a->nt + a->ns; i++) same = a->n[i] == b->n[i];
+    return same;
+}
+
+// Whether both read what the first one reads most of, at the same place.
+static bool ein__read_together(ein_ctx *ctx, const ein__scope *a, const ein__scope *b) {
+    const ein__expr *x = ein__largest_read(ctx, a), *y = ein__largest_read(ctx, b);
+    return x && x == y;
+}
+
+// Whether all readers of `first` and `second` read inside of them and, but for `second` itself,
+// come behind it in the order.
+static bool ein__are_read_later(const ein__selector *z, ein__val first, ein__val second) {
+    ein_ctx *ctx = z->ctx;
+    bool behind = false, fine = true;
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && fine; i++) {
+        const ein__scope *s = ein__scope_of(ctx, z->order[i]);
+        ein__ex *reads = NULL;
+        if (s && z->order[i].i != second.i) ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            const ein__expr *e = ein__ex_get(ctx, reads[k]);
+            if (e->val != first.i && e->val != second.i) continue;
+            fine &= behind && !ctx->value[z->order[i].i].weight_only;
+            for (uint32_t d = 0; d < e->nix; d++) {
+                const ein__index *f = ein__ix_get(ctx, e->ix[d]);
+                fine &= f->q == 1 && f->lo >= 0 && f->hi < ctx->value[e->val].shape.d[d];
+                fine &= !ein__ix_has_gather(ctx, e->ix[d]);
+            }
+        }
+        arrfree(reads);
+        behind |= z->order[i].i == second.i;
+    }
+    return fine;
+}
+
+// Whether the two are cheaper as a pair.
+static bool ein__is_better_pair(ein_ctx *ctx, ein__val first, ein__val second) {
+    const ein__scope *a = ein__scope_of(ctx, first), *b = ein__scope_of(ctx, second);
+    ein__val sums, none = {0};
+    ein__ex read = {0};
+    int64_t apart = ein__cost_sum(ein__cost_scope(ctx, EIN__K_REDUCE, a, none, read),
+                                  ein__cost_scope(ctx, EIN__K_REDUCE, b, none, read));
+    ein__attempt attempt = ein__try(ctx);
+    ein__val both = ein__rule_pair(ctx, first, second, &sums);
+    if (!ein__tried(ctx, attempt) || !both.i) return false;
+    if (both.i == sums.i) both = none;
+    else read = ein__pair_read(ctx, sums, b, 0);
+    return ein__cost_scope(ctx, EIN__K_REDUCE, ein__scope_of(ctx, sums), both, read) < apart;
+}
+
+static void ein__find_pairs(ein__selector *z, ein__twosomes *all) {
+    ein_ctx *ctx = z->ctx;
+    for (ptrdiff_t j = 0; j < arrlen(z->order); j++) {
+        ein__val second = z->order[j];
+        if (!ein__is_own_sum(z, second)) continue;
+        bool taken = false;
+        for (ptrdiff_t i = j - 1; i >= 0 && !taken; i--) {
+            ein__val first = z->order[i];
+            if (!ein__is_own_sum(z, first)) continue;
+            const ein__scope *a = ein__scope_of(ctx, first), *b = ein__scope_of(ctx, second);
+            for (ptrdiff_t k = 0; k < arrlen(all->list) && !taken; k++)
+                taken |= all->list[k].first.i == first.i || all->list[k].second.i == first.i;
+            if (taken || !ein__is_same_box(a, b) || !ein__read_together(ctx, a, b)) continue;
+            if (!ein__are_read_later(z, first, second) || !ein__is_better_pair(ctx, first, second))
+                continue;
+            arrput(all->list, ((ein__twosome){first, second, {0}}));
+            taken = true;
+        }
+    }
+}
+
+typedef struct ein__pair_reads {
+    const ein__twosomes *all;
+    const ein__pass *pass;
+} ein__pair_reads;
+
+// A read of a sum that is one of a pair now.
+static ein__ex ein__read_pair(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__pair_reads *w = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    for (ptrdiff_t i = 0; i < arrlen(w->all->list); i++) {
+        const ein__twosome *t = &w->all->list[i];
+        uint32_t first = w->pass->now[t->first.i].i, second = w->pass->now[t->second.i].i;
+        if (!t->made.i || (e->val != first && e->val != second)) continue;
+        ein__ix ix[EIN__MAX_RANK];
+        ix[0] = ein__ix_const(ctx, e->val == second);
+        for (uint32_t k = 0; k < e->nix; k++) ix[k + 1] = e->ix[k];
+        return ein__ex_read(ctx, t->made, 0, ix, (int)e->nix + 1);
+    }
+    return ex;
+}
+
+// Value `v` in the program with the pairs.
+static ein__val ein__rebuild_pairs(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__twosomes *all = z->user;
+    ein__pair_reads w = {all, z};
+    ein__val sums;
+    z->nothing = true;
+    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
+    z->nothing = false;
+    if (body.i) body = ein__ex_replace_reads(ctx, body, ein__read_pair, &w);
+    ein__val now = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    for (ptrdiff_t i = 0; i < arrlen(all->list) && now.i; i++) {
+        ein__twosome *t = &all->list[i];
+        if (t->second.i == v.i) t->made = ein__rule_pair(ctx, z->now[t->first.i], now, &sums);
+    }
+    return now;
+}
+
+// Whether there are two sums that may be a pair: most programs have none.
+static bool ein__has_sums(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__val *order = ein__live(ctx, root, nroot);
+    int n = 0;
+    for (ptrdiff_t i = 0; i < arrlen(order) && n < 2; i++) {
+        const ein__scope *s = ein__scope_of(ctx, order[i]);
+        if (!s || s->reduce != EIN__R_SUM || ctx->value[order[i].i].weight_only) continue;
+        n += !ein__is_contraction(ctx, s) || ein__is_square(ctx, s);
+    }
+    arrfree(order);
+    return n > 1;
+}
+
+// Takes sums together where that is cheaper; the roots are replaced then.
+EIN__FN bool ein__join_sums(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__selector z = {.ctx = ctx, .free = true};
+    ein__twosomes all = {NULL};
+    if (!ein__rule_on(ctx, EIN__RULE_NORM) || !ein__rule_on(ctx, EIN__RULE_FUSE) ||
+        !ein__has_sums(ctx, root, nroot))
+        return true;
+    ein__select(&z, root, nroot);
+    ein__find_pairs(&z, &all);
+    ein__select_free(&z);
+    bool ok = !arrlen(all.list) || ein__run_pass_for(ctx, root, nroot, ein__rebuild_pairs, &all);
+    arrfree(all.list);
+    return ok && !ctx->status;
+}
 /* ---- storage.c ---- */
 // FP16 mode: the type that each value is stored in, decided on a program that is ready to be
 // planned. Products read halves and add up in f32. Outputs keep the model's types, inputs are read
@@ -18388,16 +19275,7 @@ static ein__val ein__converted(ein__storer *z, ein__val v, ein__dtype type) {
     const ein__value old = ctx->value[v.i];
     const char *name = ein__namef(ctx, "%s.%s", old.name, type == EIN__F16 ? "half" : "float");
     ein__sc sc = old.scope;
-    if (!old.weight_only || old.kind != EIN__V_SCOPE) {
-        ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)old.shape.rank};
-        ein__ix ix[EIN__MAX_RANK];
-        for (int i = 0; i < old.shape.rank; i++) {
-            s.n[i] = old.shape.d[i];
-            ix[i] = ein__ix_iter(ctx, (uint32_t)i, s.n[i]);
-        }
-        s.body = ein__ex_read(ctx, v, 0, ix, old.shape.rank);
-        sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
-    }
+    if (!old.weight_only || old.kind != EIN__V_SCOPE) sc = ein__identity_scope(ctx, v);
     if (!sc.i) return (ein__val){0};
     return ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &old.shape, type, old.node);
 }
@@ -21349,6 +22227,206 @@ static void ein__rule_basis(ein__deriver *z, int from) {
         }
     }
 }
+/* ---- rule_prefix.c ---- */
+// Running sums in blocks (Blelloch 1990, "Prefix sums and their applications", section 1.2):
+//     V[i] = sum(r in 0:n) [r <= k(i)] F[r],  k = i + c or n - 1 - i + c (sums from the other end)
+// is, with places counted as b * B + t,
+//     P[b,t] = sum(u in 0:B) [u <= t] F[b*B + u],  Q[b] = sum(a) [a < b] P[a,B-1],
+//     V[i] = P[k/B, k%B] + Q[k/B] where 0 <= k, else 0:
+// n * B terms instead of n * n. Q is such a sum itself. B is what is estimated to be cheapest.
+
+typedef struct ein__prefix {
+    uint32_t slot;  // the traversal iterator i; the sum over r is the only one
+    ein__ex terms;  // F, in the slots of the scope
+    ein__ix place;  // k
+    bool reversed;  // F is counted from its end
+} ein__prefix;
+
+enum { EIN__PREFIX_BLOCK = 64 };  // longest block tried
+
+// The guarded factor of `ex`, which is it or a product with it; `rest` is the other factor.
+static const ein__expr *ein__prefix_guard(ein_ctx *ctx, ein__ex ex, ein__ex *rest) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    *rest = (ein__ex){0};
+    if (e->op == EIN__X_WHEN) return e;
+    if (e->op != EIN__X_BINARY || e->fn != EIN__MUL) return NULL;
+    for (int k = 0; k < 2; k++) {
+        const ein__expr *kid = ein__ex_get(ctx, e->kid[k]);
+        if (kid->op != EIN__X_WHEN) continue;
+        *rest = e->kid[1 - k];
+        return kid;
+    }
+    return NULL;
+}
+
+static bool ein__match_prefix(ein_ctx *ctx, const ein__scope *s, ein__prefix *p) {
+    ein__ex rest;
+    if (!s || s->reduce != EIN__R_SUM || s->ns != 1 || s->nt == EIN__MAX_RANK) return false;
+    const ein__expr *e = ein__prefix_guard(ctx, s->body, &rest);
+    if (!e || e->negate) return false;
+    const ein__index *g = ein__ix_get(ctx, e->ix[0]);
+    int64_t n = s->n[s->nt], kr = ein__ix_coef(ctx, e->ix[0], s->nt);
+    if (g->q != 1 || g->n != 2 || (kr != 1 && kr != -1) || g->hi >= e->n) return false;
+    if (!ein__ix_affine(ctx, e->ix[0])) return false;
+    for (p->slot = 0; p->slot < s->nt; p->slot++)
+        if (ein__ix_coef(ctx, e->ix[0], p->slot) == -kr) break;
+    if (p->slot == s->nt) return false;
+    ein__ix i = ein__ix_iter(ctx, p->slot, s->n[p->slot]);
+    p->reversed = kr == 1;
+    p->place = kr == -1 ? ein__ix_addc(ctx, i, g->c)
+                        : ein__ix_addc(ctx, ein__ix_scale(ctx, i, -1), n - 1 + g->c);
+    p->terms = rest.i ? ein__ex_binary(ctx, EIN__MUL, rest, e->kid[0]) : e->kid[0];
+    const ein__index *k = ein__ix_get(ctx, p->place);
+    return k->hi < n && k->lo < n - 1 && !(ein__ex_uses(ctx, p->terms) >> p->slot & 1);
+}
+
+// The box of `s` with the places of its slot `at` counted as `count` blocks of `size`, or as blocks
+// alone (size 0), summed over `terms`; map[] has the slots of `s` in it.
+static ein__scope ein__prefix_box(ein_ctx *ctx, const ein__scope *s, uint32_t at, int64_t count,
+                                  int64_t size, int64_t terms, ein__ix *map) {
+    ein__scope t = {.reduce = EIN__R_SUM, .ns = 1};
+    for (uint32_t i = 0; i < s->nt; i++) {
+        t.n[t.nt] = i == at ? count : s->n[i];
+        map[i] = ein__ix_iter(ctx, t.nt, t.n[t.nt]);
+        t.nt++;
+        if (i == at && size) t.n[t.nt++] = size;
+    }
+    t.n[t.nt] = terms;
+    return t;
+}
+
+static ein__val ein__prefix_value(ein__pass *z, const ein__scope *s, const char *part) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value self = ctx->value[z->self.i];
+    ein__shape shape = {.rank = (int)s->nt};
+    for (uint32_t i = 0; i < s->nt; i++) shape.d[i] = s->n[i];
+    ein__sc sc = s->body.i ? ein__sc_make(ctx, s) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    ein__val v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, part), EIN__V_SCOPE,
+                              self.tensor, sc, &shape, EIN__F32, self.node);
+    ctx->value[v.i].why = "running sums in blocks";
+    return v;
+}
+
+// P for blocks of `size`.
+static ein__scope ein__prefix_inside(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p,
+                                     int64_t size) {
+    int64_t n = s->n[s->nt], count = ein__ceil(n, size);
+    ein__ix map[EIN__MAX_ITERS];
+    ein__scope t = ein__prefix_box(ctx, s, p->slot, count, size, size, map);
+    ein__ix place = ein__ix_iter(ctx, p->slot + 1, size), term = ein__ix_iter(ctx, t.nt, size);
+    ein__ix at = ein__ix_add(ctx, ein__ix_scale(ctx, map[p->slot], size), term);
+    map[s->nt] = p->reversed ? ein__ix_addc(ctx, ein__ix_scale(ctx, at, -1), n - 1) : at;
+    t.body = ein__ex_subst(ctx, p->terms, map, (int)s->nt + 1);
+    if (t.body.i && count * size > n) t.body = ein__ex_when(ctx, at, n, false, t.body);
+    if (!t.body.i) return t;
+    ein__ix ahead = ein__ix_add(ctx, place, ein__ix_scale(ctx, term, -1));
+    t.body = ein__ex_when(ctx, ahead, size, false, t.body);
+    return t;
+}
+
+// Q, of blocks whose sums are P's last ones.
+static ein__scope ein__prefix_before(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p,
+                                     ein__val inside) {
+    const ein__shape *of = &ctx->value[inside.i].shape;
+    int64_t count = of->d[p->slot], size = of->d[p->slot + 1];
+    ein__ix map[EIN__MAX_ITERS], at[EIN__MAX_RANK];
+    ein__scope t = ein__prefix_box(ctx, s, p->slot, count, 0, count, map);
+    ein__ix term = ein__ix_iter(ctx, t.nt, count);
+    for (uint32_t i = 0; i < t.nt; i++) at[i + (i > p->slot)] = map[i];
+    at[p->slot] = term;
+    at[p->slot + 1] = ein__ix_const(ctx, size - 1);
+    ein__ix behind = ein__ix_add(ctx, map[p->slot], ein__ix_scale(ctx, term, -1));
+    t.body = ein__ex_when(ctx, ein__ix_addc(ctx, behind, -1), count, false,
+                          ein__ex_read(ctx, inside, 0, at, (int)t.nt + 1));
+    return t;
+}
+
+// V from P and Q.
+static ein__ex ein__prefix_sum(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p,
+                               ein__val inside, ein__val before) {
+    int64_t size = ctx->value[inside.i].shape.d[p->slot + 1];
+    ein__ix at[EIN__MAX_RANK], block[EIN__MAX_RANK];
+    for (uint32_t i = 0; i < s->nt; i++)
+        at[i + (i > p->slot)] = block[i] = ein__ix_iter(ctx, i, s->n[i]);
+    at[p->slot] = block[p->slot] = ein__ix_floordiv(ctx, p->place, size);
+    at[p->slot + 1] = ein__ix_mod(ctx, p->place, size);
+    ein__ex sum = ein__ex_binary(ctx, EIN__ADD, ein__ex_read(ctx, inside, 0, at, (int)s->nt + 1),
+                                 ein__ex_read(ctx, before, 0, block, (int)s->nt));
+    return sum.i ? ein__ex_when(ctx, p->place, s->n[s->nt], false, sum) : sum;
+}
+
+// Running sum `v` in blocks of `size`, which are fewer than its terms.
+static ein__val ein__rule_prefix(ein__pass *z, ein__val v, const ein__prefix *p, int64_t size,
+                                 ein__val (*of_blocks)(ein__pass *z, ein__val before)) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope s = *ein__scope_of(ctx, v);
+    ein__scope part = ein__prefix_inside(ctx, &s, p, size);
+    z->self = v;
+    ein__val inside = ein__prefix_value(z, &part, "inside");
+    if (!inside.i) return inside;
+    part = ein__prefix_before(ctx, &s, p, inside);
+    ein__val before = ein__prefix_value(z, &part, "before");
+    if (before.i) before = of_blocks(z, before);
+    if (!before.i) return before;
+    z->self = v;
+    return ein__new_map(z, ctx->value[v.i].name, (int)s.nt, s.n,
+                        ein__prefix_sum(ctx, &s, p, inside, before));
+}
+
+static int64_t ein__prefix_cost(ein_ctx *ctx, const ein__scope *s) {
+    return ein__cost_scope(ctx, EIN__K_REDUCE, s, (ein__val){0}, (ein__ex){0});
+}
+
+// The blocks that running sum `s` is cheapest in; 0: none. The last map, which readers may compute,
+// counts as a kernel of its own.
+static int64_t ein__prefix_size(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p) {
+    ein__work w = {.bytes = {ein__times(ein__outputs_of(s), 3 * 4)}};
+    int64_t least = ein__prefix_cost(ctx, s), size = 0;
+    for (int64_t b = 4; b <= EIN__PREFIX_BLOCK && b < s->n[s->nt]; b *= 2) {
+        ein__scope t = ein__prefix_inside(ctx, s, p, b);
+        if (!t.body.i) return 0;
+        ein__scope u = t;  // as many terms as Q has, of as large a box
+        u.n[p->slot + 1] = 1;
+        u.n[u.nt] = t.n[p->slot];
+        int64_t ps = ein__cost_sum(ein__prefix_cost(ctx, &t), ein__prefix_cost(ctx, &u));
+        ps = ein__cost_sum(ps, ein__work_ps(ein__gpu_of(ctx), &w));
+        if (ps >= least) continue;
+        least = ps;
+        size = b;
+    }
+    return size;
+}
+
+// Running sum `v` in blocks where that is cheaper, else itself.
+static ein__val ein__cheapest_prefix(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope s = *ein__scope_of(ctx, v);
+    ein__prefix p;
+    if (ctx->value[v.i].weight_only || !ein__match_prefix(ctx, &s, &p)) return v;
+    int64_t size = ein__prefix_size(ctx, &s, &p);
+    return size ? ein__rule_prefix(z, v, &p, size, ein__cheapest_prefix) : v;
+}
+
+static ein__val ein__rebuild_prefix(ein__pass *z, ein__val v) {
+    z->nothing = true;
+    ein__ex body =
+        ein__ex_replace_reads(z->ctx, ein__scope_of(z->ctx, v)->body, ein__rebuild_read, z);
+    z->nothing = false;
+    ein__val now = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    return now.i ? ein__cheapest_prefix(z, now) : now;
+}
+
+// Gives running sums of the program under `root` their blocks, and lets maps read through the
+// result.
+EIN__FN bool ein__block_prefixes(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (!ein__rule_on(ctx, EIN__RULE_PREFIX)) return true;
+    ein__val *before = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(before, root, (size_t)nroot * sizeof *root);
+    if (!ein__run_pass(ctx, root, nroot, ein__rebuild_prefix)) return false;
+    bool same = !memcmp(before, root, (size_t)nroot * sizeof *root);
+    return same || ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+}
 /* ---- rules.c ---- */
 // The table of rules, one row each (EinNet section 4 and Table 1, OLLIE section 4): name, the
 // papers' words, kind, law. A rule takes its constants from the expression: extents, coefficients,
@@ -21431,6 +22509,9 @@ static const ein__rule ein__rules[] = {
     // f(x, w(x)) is f(x, c[x]), c[x] = w(x) of weights alone, made at load
     [EIN__RULE_HOIST] = {"hoist", "parts of weights alone computed at load", EIN__ON_PROGRAM,
                          .rewrite = ein__rebuild_hoist},
+    // sum(r) [r <= i] F[r] is a sum inside i's block and one of the blocks before it:
+    // ein__block_prefixes
+    [EIN__RULE_PREFIX] = {"prefix", "running sums in blocks", EIN__ON_PROGRAM, .apply = NULL},
     // contractions that share an operand, or are alike, are windows on one: ein__merge_program
     [EIN__RULE_MERGE] = {"merge", "expression merging", EIN__ON_PROGRAM, .apply = NULL},
     // a contraction is the call whose groups and strides its iterators have: ein__choose
@@ -23907,62 +24988,6 @@ static bool ein__is_dense(const ein__shape *s, const ein__layout *l) {
     return ein__same_strides(s, l->stride, want);
 }
 
-// ------------------------------------------------------------------------------------
-// concatenation
-
-typedef struct ein__pieces {
-    int n, axis;
-    const ein__expr *read[EIN__MAX_ARGS];
-    int64_t at[EIN__MAX_ARGS];
-} ein__pieces;
-
-static bool ein__collect_pieces(ein_ctx *ctx, ein__ex ex, ein__pieces *p) {
-    const ein__expr *e = ein__ex_get(ctx, ex);
-    if (e->op == EIN__X_BINARY && e->fn == EIN__ADD)
-        return ein__collect_pieces(ctx, e->kid[0], p) && ein__collect_pieces(ctx, e->kid[1], p);
-    if (e->op != EIN__X_READ || e->bits || p->n >= EIN__MAX_ARGS) return false;
-    p->read[p->n++] = e;
-    return true;
-}
-
-// Whether map `v` lays other values side by side along one dimension, filling it exactly.
-static bool ein__is_concat(ein_ctx *ctx, ein__val v, ein__pieces *p) {
-    const ein__scope *s = ein__scope_of(ctx, v);
-    *p = (ein__pieces){.axis = -1};
-    if (!s || s->reduce != EIN__R_NONE || !ein__collect_pieces(ctx, s->body, p) || p->n < 2)
-        return false;
-    int64_t total = 0;
-    for (int i = 0; i < p->n; i++) {
-        const ein__shape *part = &ctx->value[p->read[i]->val].shape;
-        if (part->rank != (int)s->nt) return false;
-        for (int k = 0; k < part->rank; k++) {
-            if (p->read[i]->ix[k].i == ein__ix_iter(ctx, (uint32_t)k, s->n[k]).i &&
-                part->d[k] == s->n[k])
-                continue;
-            const ein__index *f = ein__ix_get(ctx, p->read[i]->ix[k]);
-            bool shift =
-                f->n == 1 && f->q == 1 && ein__ix_coef(ctx, p->read[i]->ix[k], (uint32_t)k) == 1;
-            if (!shift || (p->axis >= 0 && p->axis != k)) return false;
-            p->axis = k;
-            p->at[i] = -f->c;
-        }
-        if (p->axis < 0) return false;
-        total += part->d[p->axis];
-        if (p->at[i] < 0 || p->at[i] + part->d[p->axis] > s->n[p->axis]) return false;
-        for (int j = 0; j < i; j++) {
-            int64_t other = ctx->value[p->read[j]->val].shape.d[p->axis];
-            if (p->read[j]->val == p->read[i]->val) return false;
-            if (p->at[i] < p->at[j] + other && p->at[j] < p->at[i] + part->d[p->axis]) return false;
-        }
-    }
-    return total == s->n[p->axis];
-}
-
-EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v) {
-    ein__pieces p;
-    return ein__is_concat(ctx, v, &p);
-}
-
 // ------------------------------------------------------------------------------------ placement
 
 // What was decided about a value's place; by default copies take or hand on a place where they can,
@@ -24066,6 +25091,8 @@ static void ein__place_sources(ein__placer *z, ein__val v) {
     for (int i = 0; i < pc.n; i++) {
         part[i] = l;
         part[i].offset += pc.at[i] * l.stride[pc.axis];
+        for (int k = 0; k < (int)pc.read[i]->nix; k++)
+            part[i].stride[k] = pc.slot[i][k] < 0 ? 0 : l.stride[pc.slot[i][k]];
         if (ctx->value[pc.read[i]->val].dtype != ctx->value[v.i].dtype) return;
         if (!ein__can_store(z, (ein__val){pc.read[i]->val}, &part[i])) return;
     }
@@ -25392,6 +26419,7 @@ EIN__FN int64_t ein__estimate_group_step(ein_ctx *ctx, const ein__step *s) {
 enum {
     EIN__STITCH_BYTES = 24 << 10,  // of shared memory a block, so that an SM holds some blocks
     EIN__STITCH_THREADS = 256,     // a block at most
+    EIN__STITCH_LEAST = 16,        // elements of a slice
     EIN__STITCH_FEW = 128,         // below as many, a block takes more slices
     // What a block takes for the second kernel beside its work: the barrier and a round of loads
     // from shared memory; and for every further turn of its threads. Assumed.
@@ -25433,7 +26461,7 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     if (s->kind != EIN__K_REDUCE) return false;
     const ein__scope *p = ein__scope_of(ctx, s->val[0]);
     k = ein__step_kernel(ctx, s);
-    bool own = ein__outputs_of(p) > EIN__SHARED_OUTPUTS || ein__terms_of(p) < 32;
+    bool own = ein__results_of(ctx, p) > EIN__SHARED_OUTPUTS || ein__terms_of(p) < 32;
     return own && !ein__is_skinny(ctx, &k, &skinny);
 }
 
@@ -25590,6 +26618,13 @@ static bool ein__cut_slices(ein_ctx *ctx, ein__seam *z) {
     ein__seam best = {.ps = INT64_MAX};
     z->slices = 1;
     z->cut[0] = z->cut[1] = (ein__slice){.v = z->v};
+    // A tensor of a few elements needs no cut: one block computes all of it.
+    z->elements = all;
+    z->groups = 1;
+    if (n && all <= 4 * EIN__STITCH_THREADS && all >= EIN__STITCH_LEAST) {
+        z->ps = ein__estimate_seam(ctx, z);
+        best = *z;
+    }
     for (int i = 0; i + 1 < n; i++) {
         int d = order[i], t = ein__slice_iterator(ctx, z, d);
         if (t < 0 || ein__is_tiled_axis(ctx, z->first, (uint32_t)d)) break;
@@ -25601,7 +26636,8 @@ static bool ein__cut_slices(ein_ctx *ctx, ein__seam *z) {
         z->cut[1].at[z->cut[1].n++] = (uint8_t)t;
         z->slices *= p->shape.d[d];
         z->elements = all / z->slices;
-        if ((z->elements + 8) * size > EIN__STITCH_BYTES || z->elements < 16) continue;
+        if ((z->elements + 8) * size > EIN__STITCH_BYTES || z->elements < EIN__STITCH_LEAST)
+            continue;
         ein__group_slices(ctx, z);
         z->ps = ein__estimate_seam(ctx, z);
         if (z->ps < best.ps) best = *z;
@@ -26040,15 +27076,17 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     const ein__value *v = &ctx->value[step->out.i];
     if (v->weight_only) return;
     ein__kernel k = ein__step_kernel(ctx, step);
-    int64_t outputs = ein__outputs_of(k.s[0]);
+    int64_t outputs = ein__results_of(ctx, k.s[0]);
     (void)ein__kernel_work(ctx, &k, &step->parts);
     if (step->parts < 2) return;
     // Of whole groups: a block's neighbouring outputs may lie beyond the last one.
     int64_t groups = ein__ceil(outputs, EIN__COLUMN_OUTPUTS);
     step->counters = outputs;
     int64_t sums = ein__times(groups, ein__times(EIN__COLUMN_OUTPUTS, step->parts));
-    // A sum, or a value and its place; of integers of 64 bits.
+    // A sum, a pair of sums, or a value and its place; of integers of 64 bits.
+    bool pair = ein__is_pair(ctx, k.s[0]);
     int64_t each = step->kind == EIN__K_PLACE ? 16 : v->dtype > EIN__BF16 ? 8 : 4;
+    if (pair) each *= 2;
     step->workspace = ein__times(sums, each);
 }
 
@@ -26379,6 +27417,7 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
         ctx->typed = true;
     }
     if (ctx->channels_last && !ein__open_borders(ctx, root, nroot)) return false;
+    if (ctx->taking && !ein__join_sums(ctx, root, nroot)) return false;
     ein__plan_orders(ctx, root, nroot);
     ein__plan_norms(ctx, root, nroot);
     ctx->typed = false;
@@ -26492,11 +27531,13 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
+    memcpy(plain, root, (size_t)nroot * sizeof *root);
+    if (!ein__block_prefixes(ctx, plain, nroot)) return false;
     ctx->taking = true;
-    ok = ein__try_plans(ctx, root, nroot);
+    ok = ein__try_plans(ctx, plain, nroot);
     ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && !ctx->desc.form;
-    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, root, nroot))
-        ok = ein__try_plans(ctx, root, nroot);
+    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, plain, nroot))
+        ok = ein__try_plans(ctx, plain, nroot);
     ctx->online = ctx->taking = false;
     arrfree(ctx->kept);
     return ok;
@@ -26689,6 +27730,12 @@ static const char *const ein__tmpl_attend[] = {
     "    }",
     "};",
     "",
+    "// Rounds four elements that were copied as they are in memory.",
+    "static __device__ __forceinline__ void attend_round(float *p) {",
+    "    float4 *const four = reinterpret_cast<float4 *>(p);",
+    "    *four = tensor_type<float>::rounded(*four);",
+    "}",
+    "",
     "//@end",
     "//@if half",
     "template <>",
@@ -26725,6 +27772,7 @@ static const char *const ein__tmpl_attention[] = {
     "//@key KV      keys of a part of the values",
     "//@key depth   of a query and a key, filled up with zeros to a multiple of KC",
     "//@key part    floats of the larger kind of part",
+    "//@key product  whether scores are made of a product; else the first of all parts are left out",
     "//@key number  unsigned type that counts blocks",
     "//@key many    whether there is more than one block",
     "//@key index   the batch's position and the tile's first row m0, from id",
@@ -26733,6 +27781,8 @@ static const char *const ein__tmpl_attention[] = {
     "//@key queryAt   its place in the row",
     "//@key loadQuery  statements, then query[row][k] = its value",
     "//@key terms   keys that a tile of rows meets",
+    "//@key stop    the first key that no row of the tile attends to",
+    "//@key masked  statements, then masked = the score of those keys",
     "//@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads",
     "//@key keyType   type of one",
     "//@key keyPlace  statements: key and place k in it of the thread's element i",
@@ -26746,11 +27796,17 @@ static const char *const ein__tmpl_attention[] = {
     "//@key putValue    part[key * 16 * RC + col] = own[i]",
     "//@key sum     whether the result is divided by the sum of the weights",
     "//@key store   where (row, col) is an element of the result: its position, its value, the store",
-    "// One block a multiprocessor is enough: registers are not to be spilled for the sake of more.",
+    "// A block has 8 * RM rows and takes 16 * RN of their keys at a time: a thread has RM rows and the",
+    "// scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC",
+    "// elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor",
+    "// is enough: registers are not to be spilled for the sake of more.",
     "static __global__ void __launch_bounds__(128, 1) $name($params) {",
-    "    const int RM = $RM, RN = $RN, RC = $RC, VC = $VC, KC = $KC, KV = $KV, depth = $depth;",
-    "    // part: a part of the tile's keys, then of its values",
+    "    const int RM = $RM, RN = $RN, RC = $RC, VC = $VC, KV = $KV;",
+    "    //@if product",
+    "    const int KC = $KC, depth = $depth;",
     "    __shared__ __align__(16) float query[8 * RM][depth + 4];",
+    "    //@end",
+    "    // part: a part of the tile's keys, then of its values",
     "    __shared__ __align__(16) float part[$part];",
     "    __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];",
     "    // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads",
@@ -26761,10 +27817,12 @@ static const char *const ein__tmpl_attention[] = {
     "    //@end",
     "    await_previous();",
     "    $index;",
+    "    //@if product",
     "    for (int e = (int)threadIdx.x; e < $queries; e += 128) {",
     "        const int row = $queryRow, k = $queryAt;",
     "        $loadQuery;",
     "    }",
+    "    //@end",
     "    float top[RM], acc[RM][RC];",
     "    //@if sum",
     "    float sum[RM];",
@@ -26779,7 +27837,17 @@ static const char *const ein__tmpl_attention[] = {
     "        for (int c = 0; c < RC; c++) acc[i][c] = 0.f;",
     "    }",
     "    for (int u0 = 0; u0 < $terms; u0 += 16 * RN) {",
+    "        //@if stop",
+    "        if (u0 >= $stop) {",
+    "            $masked;",
+    "            bool more = false;  // a weight that is not 0",
+    "#pragma unroll",
+    "            for (int i = 0; i < RM; i++) more |= !(weight_of(masked, top[i]) == 0.f);",
+    "            if (!__syncthreads_or(more)) break;",
+    "        }",
+    "        //@end",
     "        float s[RM][RN];",
+    "        //@if product",
     "#pragma unroll",
     "        for (int i = 0; i < RM; i++) {",
     "#pragma unroll",
@@ -26815,8 +27883,10 @@ static const char *const ein__tmpl_attention[] = {
     "                }",
     "            }",
     "        }",
-    "        // The weights of these keys, relative to the largest score so far, and what was summed up",
-    "        // before scaled accordingly. Until a score is above -inf, 0 stands for the largest.",
+    "        //@else",
+    "        __syncthreads();  // weights of the keys before are still read",
+    "                          //@end",
+    "        // Weights relative to the largest score so far, and what was summed up before scaled.",
     "#pragma unroll",
     "        for (int i = 0; i < RM; i++) {",
     "            const int row = ty + 8 * i;",
@@ -26831,7 +27901,7 @@ static const char *const ein__tmpl_attention[] = {
     "#pragma unroll",
     "            for (int d = 16; d > 1; d /= 2)",
     "                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));",
-    "            const float zero = most > -INFINITY \? most : 0.f, before = expf(top[i] - zero);",
+    "            const float zero = largest(most), before = weight_of(top[i], zero);",
     "            top[i] = most;",
     "#pragma unroll",
     "            for (int c = 0; c < RC; c++) acc[i][c] *= before;",
@@ -26840,7 +27910,7 @@ static const char *const ein__tmpl_attention[] = {
     "            //@end",
     "#pragma unroll",
     "            for (int j = 0; j < RN; j++) {",
-    "                const float w = expf(s[i][j] - zero);",
+    "                const float w = weight_of(s[i][j], zero);",
     "                weight[row][tx + 16 * j] = w;",
     "                //@if sum",
     "                sum[i] += w;",
@@ -26899,11 +27969,15 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key params  its parameters",
     "//@key T       type of the operands in shared memory",
     "//@key RW      warps along the rows",
+    "//@key RM      times 16 rows that a warp has",
     "//@key NK      keys a warp takes at a time",
     "//@key KC      depth of a part of the keys",
     "//@key cols    columns, filled up to a multiple of 16",
     "//@key depth   of a query and a key, filled up with zeros to a multiple of KC",
-    "//@key part    16-byte words of the largest kind of part",
+    "//@key product  whether scores are made of a product; else what makes one is left out",
+    "//@key deep    whether the keys come in more than one part",
+    "//@key keyPart  16-byte words of a part of the keys",
+    "//@key part    16-byte words of a part of the keys and one of the values, or of what warps share",
     "//@key number  unsigned type that counts blocks",
     "//@key many    whether there is more than one block",
     "//@key index   the batch's position and the tile's first row m0, from id",
@@ -26912,192 +27986,338 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key queryAt   its place in the row",
     "//@key loadQuery  statements, then query[row * (depth + PAD) + k] = its value",
     "//@key terms   keys that a tile of rows meets",
-    "//@key keys    elements of a part to load",
-    "//@key keyRow  key of element e",
-    "//@key keyAt   its place in the key",
-    "//@key loadKey  statements, then part[key * (KC + PAD) + k] = its value",
-    "//@key score   statements, then x = the score made from s[j][e]; -inf where a row has no such key",
-    "//@key values  elements of a part to load",
-    "//@key valueRow  key of element e",
-    "//@key valueAt   its column",
-    "//@key loadValue  statements, then part[key * (cols + PAD) + col] = its value",
+    "//@key stop    the first key that no row of the tile attends to",
+    "//@key masked  statements, then masked = the score of those keys",
+    "//@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads",
+    "//@key keyPlace  statements: key and place k in it of the thread's element i",
+    "//@key loadKey  statements, then keys[key * (KC + PAD) + k] = its value",
+    "//@key keyWords  whether keys arrive as they are in memory, to be rounded here",
+    "//@key score   statements, then x = the score made from s[m][j][e]",
+    "//@key ends    whether a row of the tile may have no such key; empty: never",
+    "//@key absent  statement, s[m][j][e] = -INFINITY where the row has no such key",
+    "//@key valueSteps  elements of a part of the values, or vectors of them, that a thread loads",
+    "//@key valuePlace  statements: key and column col of the thread's element i",
+    "//@key loadValue  statements, then values[key * (cols + PAD) + col] = its value",
+    "//@key valueWords  whether values arrive as they are in memory, to be rounded here",
     "//@key sum     whether the result is divided by the sum of the weights",
     "//@key split   whether several warps share the keys of a row",
     "//@key store   where (row, col) is an element of the result: its position, its value, the store",
-    "// Both products on tensor cores. A warp has 16 rows, of which a thread has two.",
+    "// Both products on tensor cores. RW warps have RM times 16 rows each, of which a thread has two;",
+    "// the KW warps of the same rows take NK keys each at a time. Of the keys KC elements are in shared",
+    "// memory at once. Values are on their way while scores are made, the next keys while values are",
+    "// multiplied.",
     "static __global__ void __launch_bounds__(128) $name($params) {",
     "    typedef $T T;",
     "    typedef tensor_type<T> type;",
-    "    const int RW = $RW, KW = 4 / RW, NK = $NK, KC = $KC, cols = $cols, depth = $depth;",
+    "    const int RW = $RW, KW = 4 / RW, RM = $RM, NK = $NK, cols = $cols;",
     "    const int WORD = 4 / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks",
-    "    // part: a part of the tile's keys, then of its values. No arrays of T, whose constructor may be",
-    "    // none of shared memory's.",
-    "    __shared__ uint4 queries[RW * (depth + PAD) * sizeof(T)], parts[$part];",
-    "    T *const query = reinterpret_cast<T *>(queries), *const part = reinterpret_cast<T *>(parts);",
+    "    // No arrays of T, whose constructor may be none of shared memory's.",
+    "    __shared__ uint4 parts[$part];",
+    "    //@if product",
+    "    const int KC = $KC, depth = $depth;",
+    "    __shared__ uint4 queries[RW * RM * (depth + PAD) * sizeof(T)];",
+    "    T *const query = reinterpret_cast<T *>(queries), *const keys = reinterpret_cast<T *>(parts);",
+    "    //@end",
+    "    T *const values = reinterpret_cast<T *>(parts) + $keyPart * PAD;",
     "    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;",
-    "    const int own = warp / KW * 16, first = warp % KW * NK;  // row, key",
+    "    const int own = warp / KW * RM * 16, first = warp % KW * NK;  // row, key",
     "    //@if many",
     "    const $number id = blockIdx.x;",
     "    //@end",
     "    await_previous();",
     "    $index;",
+    "    // Parts of keys and values, of u0's turn.",
+    "    //@if product",
+    "    const auto load_keys = [&](int u0, int k0) {",
+    "#pragma unroll 8",
+    "        for (int i = 0; i < $keySteps; i++) {",
+    "            $keyPlace;",
+    "            $loadKey;",
+    "        }",
+    "        end_step();",
+    "    };",
+    "    //@end",
+    "    const auto load_values = [&](int u0) {",
+    "#pragma unroll 8",
+    "        for (int i = 0; i < $valueSteps; i++) {",
+    "            $valuePlace;",
+    "            $loadValue;",
+    "        }",
+    "        end_step();",
+    "    };",
+    "    //@if keyWords",
+    "    const auto round_keys = [&] {",
+    "#pragma unroll 8",
+    "        for (int i = 0; i < $keySteps; i++) {",
+    "            $keyPlace;",
+    "            attend_round(&keys[key * (KC + PAD) + k]);",
+    "        }",
+    "    };",
+    "    //@end",
+    "    //@if valueWords",
+    "    const auto round_values = [&] {",
+    "#pragma unroll 8",
+    "        for (int i = 0; i < $valueSteps; i++) {",
+    "            $valuePlace;",
+    "            attend_round(&values[key * (cols + PAD) + col]);",
+    "        }",
+    "    };",
+    "    //@end",
+    "    //@if product",
+    "    load_keys(0, 0);",
     "    for (int e = (int)threadIdx.x; e < $queries; e += 128) {",
     "        const int row = $queryRow, k = $queryAt;",
     "        $loadQuery;",
     "    }",
-    "    float top[2], acc[cols / 8][4];",
+    "    //@end",
+    "    float top[RM][2], acc[RM][cols / 8][4];",
     "    //@if sum",
-    "    float sum[2];",
+    "    float sum[RM][2];",
     "    //@end",
     "#pragma unroll",
-    "    for (int i = 0; i < 2; i++) {",
-    "        top[i] = -INFINITY;",
-    "        //@if sum",
-    "        sum[i] = 0.f;",
-    "        //@end",
-    "    }",
-    "#pragma unroll",
-    "    for (int c = 0; c < cols / 8; c++)",
-    "#pragma unroll",
-    "        for (int e = 0; e < 4; e++) acc[c][e] = 0.f;",
-    "    for (int u0 = 0; u0 < $terms; u0 += KW * NK) {",
-    "        float s[NK / 8][4];",
-    "#pragma unroll",
-    "        for (int j = 0; j < NK / 8; j++)",
-    "#pragma unroll",
-    "            for (int e = 0; e < 4; e++) s[j][e] = 0.f;",
-    "        for (int k0 = 0; k0 < depth; k0 += KC) {",
-    "            __syncthreads();",
-    "#pragma unroll 4",
-    "            for (int e = (int)threadIdx.x; e < $keys; e += 128) {",
-    "                const int key = $keyRow, k = $keyAt;",
-    "                $loadKey;",
-    "            }",
-    "            __syncthreads();",
-    "#pragma unroll 2",
-    "            for (int k = 0; k < KC; k += 8 * WORD) {",
-    "                unsigned a[4], b[4];",
-    "                type::fragment<true>(a, &query[own * (depth + PAD) + k0 + k], pitched{depth + PAD});",
-    "#pragma unroll",
-    "                for (int j = 0; j < NK / 8; j += 2) {",
-    "                    type::fragment<true, true>(b, &part[(first + 8 * j) * (KC + PAD) + k],",
-    "                                               pitched{KC + PAD});",
-    "                    type::multiply_add(s[j], a, b[0], b[1]);",
-    "                    type::multiply_add(s[j + 1], a, b[2], b[3]);",
-    "                }",
-    "            }",
-    "        }",
-    "        // The weights of these keys, relative to the largest score so far, and what was summed up",
-    "        // before scaled accordingly. Until a score is above -inf, 0 stands for the largest.",
+    "    for (int m = 0; m < RM; m++) {",
     "#pragma unroll",
     "        for (int i = 0; i < 2; i++) {",
-    "            float most = top[i];",
+    "            top[m][i] = -INFINITY;",
+    "            //@if sum",
+    "            sum[m][i] = 0.f;",
+    "            //@end",
+    "        }",
+    "#pragma unroll",
+    "        for (int c = 0; c < cols / 8; c++)",
+    "#pragma unroll",
+    "            for (int e = 0; e < 4; e++) acc[m][c][e] = 0.f;",
+    "    }",
+    "    for (int u0 = 0; u0 < $terms; u0 += KW * NK) {",
+    "        //@if stop",
+    "        if (u0 >= $stop) {",
+    "            $masked;",
+    "            float most[RM][2];",
+    "#pragma unroll",
+    "            for (int m = 0; m < RM; m++)",
+    "#pragma unroll",
+    "                for (int i = 0; i < 2; i++) most[m][i] = top[m][i];",
+    "            await_steps<0>();",
+    "            //@if split",
+    "            // What the warps that share a row have seen together.",
+    "            float *const tops = reinterpret_cast<float *>(values) + (own + lane / 4);",
+    "            __syncthreads();",
+    "#pragma unroll",
+    "            for (int m = 0; m < RM; m++)",
+    "#pragma unroll",
+    "                for (int i = 0; i < 2; i++)",
+    "                    if (lane % 4 == 0) tops[warp % KW * RW * RM * 16 + 16 * m + 8 * i] = top[m][i];",
+    "            __syncthreads();",
+    "#pragma unroll",
+    "            for (int k = 0; k < KW; k++)",
+    "#pragma unroll",
+    "                for (int m = 0; m < RM; m++)",
+    "#pragma unroll",
+    "                    for (int i = 0; i < 2; i++)",
+    "                        most[m][i] = fmaxf(most[m][i], tops[k * RW * RM * 16 + 16 * m + 8 * i]);",
+    "            //@end",
+    "            bool more = false;  // a weight that is not 0",
+    "#pragma unroll",
+    "            for (int m = 0; m < RM; m++)",
+    "#pragma unroll",
+    "                for (int i = 0; i < 2; i++) more |= !(weight_of(masked, most[m][i]) == 0.f);",
+    "            if (!__syncthreads_or(more)) break;",
+    "        }",
+    "        //@end",
+    "        float s[RM][NK / 8][4];",
+    "        //@if product",
+    "#pragma unroll",
+    "        for (int m = 0; m < RM; m++)",
+    "#pragma unroll",
+    "            for (int j = 0; j < NK / 8; j++)",
+    "#pragma unroll",
+    "                for (int e = 0; e < 4; e++) s[m][j][e] = 0.f;",
+    "        for (int k0 = 0; k0 < depth; k0 += KC) {",
+    "            //@if deep",
+    "            if (k0 > 0) {",
+    "                __syncthreads();",
+    "                load_keys(u0, k0);",
+    "            }",
+    "            //@end",
+    "            await_steps<0>();",
+    "            //@if keyWords",
+    "            round_keys();",
+    "            //@end",
+    "            __syncthreads();",
+    "            if (k0 == 0) load_values(u0);",
+    "#pragma unroll 2",
+    "            for (int k = 0; k < KC; k += 8 * WORD) {",
+    "                unsigned a[RM][4], b[4];",
+    "#pragma unroll",
+    "                for (int m = 0; m < RM; m++)",
+    "                    type::fragment<true>(a[m], &query[(own + 16 * m) * (depth + PAD) + k0 + k],",
+    "                                         pitched{depth + PAD});",
+    "#pragma unroll",
+    "                for (int j = 0; j < NK / 8; j += 2) {",
+    "                    type::fragment<true, true>(b, &keys[(first + 8 * j) * (KC + PAD) + k],",
+    "                                               pitched{KC + PAD});",
+    "#pragma unroll",
+    "                    for (int m = 0; m < RM; m++) {",
+    "                        type::multiply_add(s[m][j], a[m], b[0], b[1]);",
+    "                        type::multiply_add(s[m][j + 1], a[m], b[2], b[3]);",
+    "                    }",
+    "                }",
+    "            }",
+    "        }",
+    "        //@else",
+    "        __syncthreads();",
+    "        load_values(u0);",
+    "        //@end",
+    "#pragma unroll",
+    "        for (int m = 0; m < RM; m++) {",
     "#pragma unroll",
     "            for (int j = 0; j < NK / 8; j++) {",
     "#pragma unroll",
-    "                for (int e = 2 * i; e < 2 * i + 2; e++) {",
+    "                for (int e = 0; e < 4; e++) {",
     "                    float x = -INFINITY;",
     "                    $score;",
-    "                    s[j][e] = x;",
-    "                    most = fmaxf(most, x);",
+    "                    s[m][j][e] = x;",
     "                }",
     "            }",
+    "        }",
+    "        //@if ends",
+    "        if ($ends) {",
     "#pragma unroll",
-    "            for (int d = 2; d > 0; d /= 2)",
-    "                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));",
-    "            const float zero = most > -INFINITY \? most : 0.f, before = expf(top[i] - zero);",
-    "            top[i] = most;",
+    "            for (int m = 0; m < RM; m++) {",
     "#pragma unroll",
-    "            for (int c = 0; c < cols / 8; c++) {",
-    "                acc[c][2 * i] *= before;",
-    "                acc[c][2 * i + 1] *= before;",
+    "                for (int j = 0; j < NK / 8; j++) {",
+    "#pragma unroll",
+    "                    for (int e = 0; e < 4; e++) {",
+    "                        $absent;",
+    "                    }",
+    "                }",
     "            }",
-    "            //@if sum",
-    "            sum[i] *= before;",
+    "        }",
+    "        //@end",
+    "        // Weights relative to the largest score so far, and what was summed up before scaled.",
+    "#pragma unroll",
+    "        for (int m = 0; m < RM; m++) {",
+    "#pragma unroll",
+    "            for (int i = 0; i < 2; i++) {",
+    "                float most = top[m][i];",
+    "#pragma unroll",
+    "                for (int j = 0; j < NK / 8; j++)",
+    "                    most = fmaxf(most, fmaxf(s[m][j][2 * i], s[m][j][2 * i + 1]));",
+    "#pragma unroll",
+    "                for (int d = 2; d > 0; d /= 2)",
+    "                    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));",
+    "                const float zero = largest(most), before = weight_of(top[m][i], zero);",
+    "                top[m][i] = most;",
+    "#pragma unroll",
+    "                for (int c = 0; c < cols / 8; c++) {",
+    "                    acc[m][c][2 * i] *= before;",
+    "                    acc[m][c][2 * i + 1] *= before;",
+    "                }",
+    "                //@if sum",
+    "                sum[m][i] *= before;",
+    "                //@end",
+    "#pragma unroll",
+    "                for (int j = 0; j < NK / 8; j++) {",
+    "#pragma unroll",
+    "                    for (int e = 2 * i; e < 2 * i + 2; e++) {",
+    "                        s[m][j][e] = weight_of(s[m][j][e], zero);",
+    "                        //@if sum",
+    "                        sum[m][i] += s[m][j][e];",
+    "                        //@end",
+    "                    }",
+    "                }",
+    "            }",
+    "        }",
+    "        await_steps<0>();",
+    "        //@if valueWords",
+    "        round_values();",
+    "        //@end",
+    "        __syncthreads();",
+    "        //@if product",
+    "        if (u0 + KW * NK < $terms) load_keys(u0 + KW * NK, 0);",
     "            //@end",
     "#pragma unroll",
-    "            for (int j = 0; j < NK / 8; j++) {",
-    "#pragma unroll",
-    "                for (int e = 2 * i; e < 2 * i + 2; e++) {",
-    "                    s[j][e] = expf(s[j][e] - zero);",
-    "                    //@if sum",
-    "                    sum[i] += s[j][e];",
-    "                    //@end",
-    "                }",
-    "            }",
-    "        }",
-    "        __syncthreads();",
-    "#pragma unroll 4",
-    "        for (int e = (int)threadIdx.x; e < $values; e += 128) {",
-    "            const int key = $valueRow, col = $valueAt;",
-    "            $loadValue;",
-    "        }",
-    "        __syncthreads();",
-    "#pragma unroll",
     "        for (int j = 0; j < NK / 8; j += WORD) {",
-    "            unsigned a[4], b[4];",
-    "            attend<T>::weights(&s[j], a);",
+    "            unsigned a[RM][4], b[4];",
+    "#pragma unroll",
+    "            for (int m = 0; m < RM; m++) attend<T>::weights(&s[m][j], a[m]);",
     "#pragma unroll",
     "            for (int c = 0; c < cols / 8; c += 2) {",
-    "                attend<T>::values(&part[(first + 8 * j) * (cols + PAD) + 8 * c], cols + PAD, b);",
-    "                type::multiply_add(acc[c], a, b[0], b[1]);",
-    "                type::multiply_add(acc[c + 1], a, b[2], b[3]);",
+    "                attend<T>::values(&values[(first + 8 * j) * (cols + PAD) + 8 * c], cols + PAD, b);",
+    "#pragma unroll",
+    "                for (int m = 0; m < RM; m++) {",
+    "                    type::multiply_add(acc[m][c], a[m], b[0], b[1]);",
+    "                    type::multiply_add(acc[m][c + 1], a[m], b[2], b[3]);",
+    "                }",
     "            }",
     "        }",
     "    }",
     "    //@if sum",
     "#pragma unroll",
-    "    for (int i = 0; i < 2; i++) {",
+    "    for (int m = 0; m < RM; m++) {",
     "#pragma unroll",
-    "        for (int d = 2; d > 0; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);",
+    "        for (int i = 0; i < 2; i++) {",
+    "#pragma unroll",
+    "            for (int d = 2; d > 0; d /= 2) sum[m][i] += __shfl_xor_sync(0xffffffffu, sum[m][i], d);",
+    "        }",
     "    }",
     "    //@end",
     "    //@if split",
     "    // What the other warps have of these rows comes on top, by value and lane.",
     "    const int VALUES = cols / 2 + 4;",
-    "    float *const rest = reinterpret_cast<float *>(parts) + (warp / KW * VALUES * 32 + lane);",
+    "    float *const rest = reinterpret_cast<float *>(parts) + (warp / KW * RM * VALUES * 32 + lane);",
     "    __syncthreads();",
     "    if (warp % KW > 0) {",
-    "        float *const to = rest + (warp % KW - 1) * RW * VALUES * 32;",
     "#pragma unroll",
-    "        for (int i = 0; i < 2; i++) {",
-    "            to[i * 32] = top[i];",
-    "            //@if sum",
-    "            to[(2 + i) * 32] = sum[i];",
-    "            //@end",
+    "        for (int m = 0; m < RM; m++) {",
+    "            float *const to = rest + ((warp % KW - 1) * RW * RM + m) * VALUES * 32;",
+    "#pragma unroll",
+    "            for (int i = 0; i < 2; i++) {",
+    "                to[i * 32] = top[m][i];",
+    "                //@if sum",
+    "                to[(2 + i) * 32] = sum[m][i];",
+    "                //@end",
+    "            }",
+    "#pragma unroll",
+    "            for (int v = 0; v < cols / 2; v++) to[(4 + v) * 32] = acc[m][v / 4][v % 4];",
     "        }",
-    "#pragma unroll",
-    "        for (int v = 0; v < cols / 2; v++) to[(4 + v) * 32] = acc[v / 4][v % 4];",
     "    }",
     "    __syncthreads();",
     "    if (warp % KW > 0) return;",
     "    for (int o = 0; o < KW - 1; o++) {",
-    "        const float *const from = rest + o * RW * VALUES * 32;",
     "#pragma unroll",
-    "        for (int i = 0; i < 2; i++) {",
-    "            const float other = from[i * 32], most = fmaxf(top[i], other);",
-    "            const float zero = most > -INFINITY \? most : 0.f;",
-    "            const float mine = expf(top[i] - zero), theirs = expf(other - zero);",
-    "            top[i] = most;",
-    "            //@if sum",
-    "            sum[i] = sum[i] * mine + from[(2 + i) * 32] * theirs;",
-    "            //@end",
+    "        for (int m = 0; m < RM; m++) {",
+    "            const float *const from = rest + (o * RW * RM + m) * VALUES * 32;",
     "#pragma unroll",
-    "            for (int v = 0; v < cols / 2; v++)",
-    "                if (v % 4 / 2 == i)",
-    "                    acc[v / 4][v % 4] = acc[v / 4][v % 4] * mine + from[(4 + v) * 32] * theirs;",
+    "            for (int i = 0; i < 2; i++) {",
+    "                const float other = from[i * 32], most = fmaxf(top[m][i], other);",
+    "                const float mine = weight_of(top[m][i], largest(most)),",
+    "                            theirs = weight_of(other, largest(most));",
+    "                top[m][i] = most;",
+    "                //@if sum",
+    "                sum[m][i] = sum[m][i] * mine + from[(2 + i) * 32] * theirs;",
+    "                //@end",
+    "#pragma unroll",
+    "                for (int v = 0; v < cols / 2; v++)",
+    "                    if (v % 4 / 2 == i)",
+    "                        acc[m][v / 4][v % 4] =",
+    "                            acc[m][v / 4][v % 4] * mine + from[(4 + v) * 32] * theirs;",
+    "            }",
     "        }",
     "    }",
     "    //@end",
     "#pragma unroll",
-    "    for (int i = 0; i < 2; i++) {",
-    "        const int row = own + lane / 4 + 8 * i;",
+    "    for (int m = 0; m < RM; m++) {",
     "#pragma unroll",
-    "        for (int c = 0; c < cols / 8; c++) {",
+    "        for (int i = 0; i < 2; i++) {",
+    "            const int row = own + 16 * m + lane / 4 + 8 * i;",
     "#pragma unroll",
-    "            for (int e = 2 * i; e < 2 * i + 2; e++) {",
-    "                const int col = 8 * c + lane % 4 * 2 + e % 2;",
-    "                $store;",
+    "            for (int c = 0; c < cols / 8; c++) {",
+    "#pragma unroll",
+    "                for (int e = 2 * i; e < 2 * i + 2; e++) {",
+    "                    const int col = 8 * c + lane % 4 * 2 + e % 2;",
+    "                    $store;",
+    "                }",
     "            }",
     "        }",
     "    }",
@@ -27429,21 +28649,29 @@ static const char *const ein__tmpl_conv[] = {
     "}",
     "",
     "//@end",
-    "// The first of the library's offers that fits the workspace and gives the same bits on every run;",
-    "// `only`: the algorithm that it has to be, or -1.",
+    "// Whether an offer of the library runs in FP32 arithmetic or what else the convolution asks for,",
+    "// fits the workspace, and gives the same bits on every run.",
+    "template <class Offer>",
+    "static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {",
+    "    //@if typed",
+    "    if (!conv_takes(s, p->mathType)) return false;",
+    "    //@else",
+    "    (void)s;",
+    "    if (p->mathType != CUDNN_FMA_MATH && p->mathType != CUDNN_DEFAULT_MATH) return false;",
+    "    //@end",
+    "    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= room &&",
+    "           p->determinism == CUDNN_DETERMINISTIC;",
+    "}",
+    "",
+    "// The first of the library's offers that it may take; `only`: the algorithm that it has to be, or",
+    "// -1.",
     "template <class Offer>",
     "static int conv_first($model *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {",
     "    //@if pins",
     "    conv_pin(s, p, n);",
     "    //@end",
     "    for (int i = 0; i < n; i++) {",
-    "        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > $room) continue;",
-    "        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;",
-    "        //@if typed",
-    "        if (!conv_takes(s, p[i].mathType)) continue;",
-    "        //@else",
-    "        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;",
-    "        //@end",
+    "        if (!conv_may_take(&p[i], s, $room)) continue;",
     "        if (only >= 0 && (int)p[i].algo != only) continue;",
     "        c->algorithm = (int)p[i].algo;",
     "        c->workspace = p[i].memory;",
@@ -29789,18 +31017,6 @@ static const char *const ein__tmpl_probe[] = {
     "}",
     "//@end",
     "",
-    "// Whether a program may take what the library offers: see conv_first.",
-    "template <class Offer>",
-    "static bool may_take(const Offer *p, const conv_size *s) {",
-    "    //@if typed",
-    "    if (!conv_takes(s, p->mathType)) return false;",
-    "    //@else",
-    "    if (p->mathType != CUDNN_FMA_MATH && p->mathType != CUDNN_DEFAULT_MATH) return false;",
-    "    //@end",
-    "    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= conv_limit(s) &&",
-    "           p->determinism == CUDNN_DETERMINISTIC;",
-    "}",
-    "",
     "static int list_forward(probe *h, int i, choice *list, int *n) {",
     "    const conv_size *s = &conv_sizes[i];",
     "    const conv_call *c = &h->conv[i];",
@@ -29811,7 +31027,7 @@ static const char *const ein__tmpl_probe[] = {
     "                                                      ALGORITHMS, &offers, p));",
     "    for (int k = 0; k < offers; k++) {",
     "        bool any = !s->fused || s->relu;",
-    "        if (!may_take(&p[k], s)) continue;",
+    "        if (!conv_may_take(&p[k], s, conv_limit(s))) continue;",
     "        if (!any && p[k].algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) continue;",
     "        //@if typed",
     "        if (is_listed(list, *n, (int)p[k].algo)) continue;",
@@ -29826,6 +31042,7 @@ static const char *const ein__tmpl_probe[] = {
     "}",
     "",
     "static int list_data(probe *h, int i, choice *list, int *n) {",
+    "    const conv_size *s = &conv_sizes[i];",
     "    const conv_call *c = &h->conv[i];",
     "    cudnnConvolutionBwdDataAlgoPerf_t p[ALGORITHMS];",
     "    int offers = 0;",
@@ -29833,7 +31050,7 @@ static const char *const ein__tmpl_probe[] = {
     "               cudnnGetConvolutionBackwardDataAlgorithm_v7(h->cudnn, c->w, c->x, c->conv, c->y,",
     "                                                           ALGORITHMS, &offers, p));",
     "    for (int k = 0; k < offers; k++) {",
-    "        if (!may_take(&p[k], &conv_sizes[i])) continue;",
+    "        if (!conv_may_take(&p[k], s, conv_limit(s))) continue;",
     "        //@if typed",
     "        if (is_listed(list, *n, (int)p[k].algo)) continue;",
     "        //@end",
@@ -30059,10 +31276,20 @@ static const char *const ein__tmpl_probe[] = {
     "    if (h->stream) (void)cudaStreamDestroy(h->stream);",
     "}",
     "",
+    "// \"# NAME: why\", as a call or kernel that failed is told of.",
+    "static void have_failed(probe *h, const char *line) {",
+    "    for (int i = 0; i < CASES; i++) {",
+    "        size_t n = strlen(name_of(i));",
+    "        if (!strncmp(line, \"# \", 2) && !strncmp(line + 2, name_of(i), n) && line[n + 2] == ':')",
+    "            h->done[i] = 1;",
+    "    }",
+    "}",
+    "",
     "// One line of the table: device, key and figures between tabs. A row of any algorithm will do: a",
     "// call's rows are printed together.",
     "static void have_line(probe *h, char *line) {",
     "    char *key = strchr(line, '\\t'), *end = key \? strchr(key + 1, '\\t') : NULL;",
+    "    if (*line == '#') have_failed(h, line);",
     "    if (*line == '#' || !end) return;",
     "    *key++ = *end = 0;",
     "    if (strcmp(line, h->device)) return;",
@@ -30100,7 +31327,7 @@ static const char *const ein__tmpl_probe[] = {
     "static const char usage_text[] =",
     "    \"usage: %s [--have TABLE] [--deadline SECONDS] [--device NAME] [--list]\\n\"",
     "    \"Prints rows of a table of costs: device, key, picoseconds, spread, versions.\\n\"",
-    "    \"  --have TABLE        leave out what this table has for the device\\n\"",
+    "    \"  --have TABLE        leave out what this table has for the device, and lines '# KEY: why'\\n\"",
     "    \"  --deadline SECONDS  begin no measurement after this time; exit status 75 then\\n\"",
     "    \"  --device NAME       what rows call the device; default: $gpu\\n\"",
     "    \"  --list              print the keys only; needs no device\\n\"",
@@ -30832,6 +32059,9 @@ static const char *const ein__tmpl_skinny[] = {
     "//@key result    position of the block's output e",
     "//@key inside    whether it lies beside the result",
     "//@key store     the epilogue and the store of v",
+    "// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own",
+    "// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each",
+    "// warp.",
     "static __global__ void __launch_bounds__($block) $name($params) {",
     "    __shared__ float part[$warps][$each];",
     "    //@if along",
@@ -30869,6 +32099,26 @@ static const char *const ein__tmpl_skinny[] = {
     "        for (int j = 1; j < $warps; j++) v += part[j][e];",
     "        $store;",
     "    }",
+    "}",
+    0};
+static const char *const ein__tmpl_softmax[] = {
+    "// A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest",
+    "// score so far stands for the largest one, and what was summed up is scaled when it grows.",
+    "",
+    "// 0 stands for the largest score until one is above -inf.",
+    "static __device__ __forceinline__ float largest(float top) { return top > -INFINITY \? top : 0.f; }",
+    "",
+    "// e^(x - top), at most 1: its error is some 2^-22, whatever the scores are. The special function",
+    "// unit has powers of two.",
+    "static __device__ __forceinline__ float weight_of(float x, float top) {",
+    "    const float power = (x - top) * 1.44269504f;",
+    "    float w;",
+    "#ifdef __CUDA_ARCH__",
+    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(w) : \"f\"(power));",
+    "#else",
+    "    w = exp2f(power);",
+    "#endif",
+    "    return w;",
     "}",
     0};
 static const char *const ein__tmpl_state[] = {
@@ -32957,6 +34207,27 @@ static const char *const ein__tmpl_warp[] = {
     "}",
     "//@end",
     0};
+static const char *const ein__tmpl_warp_pair[] = {
+    "//@key block  whether the block's form is wanted too",
+    "static __device__ __forceinline__ float2 warp_pair(float2 v) {  // sums of both, for every lane",
+    "    return make_float2(warp_sum(v.x), warp_sum(v.y));",
+    "}",
+    "//@if block",
+    "",
+    "static __device__ __forceinline__ float2 block_pair(float2 v, float2 *part) {  // 256 threads",
+    "    v = warp_pair(v);",
+    "    if (threadIdx.x % 32u == 0u) part[threadIdx.x / 32u] = v;",
+    "    __syncthreads();",
+    "    v = part[0];",
+    "#pragma unroll",
+    "    for (int j = 1; j < 8; j++) {",
+    "        v.x += part[j].x;",
+    "        v.y += part[j].y;",
+    "    }",
+    "    return v;",
+    "}",
+    "//@end",
+    0};
 static const char *const ein__tmpl_window[] = {
     "//@key name     the kernel's name",
     "//@key params   its parameters",
@@ -33207,7 +34478,8 @@ typedef struct ein__kterm {
 typedef struct ein__klin {
     int64_t c;
     int n;
-    bool uneven;  // c is of one lane only, the others have other constants
+    bool uneven;  // c is of one lane only, the others have other constants ...
+    bool apart;   // ... and maybe other terms
     ein__kterm t[EIN__KLIN];
 } ein__klin;
 
@@ -33275,6 +34547,9 @@ typedef enum ein__need {
     EIN__NEED_INTEGER,
     EIN__NEED_RELU,
     EIN__NEED_TENSOR_ROWS,
+    EIN__NEED_WARP_PAIR,
+    EIN__NEED_BLOCK_PAIR,
+    EIN__NEED_SOFTMAX,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -33288,17 +34563,19 @@ typedef struct ein__kgen {
     bool wide;                            // 64-bit index arithmetic
     bool too_wide;                        // 32 bits turned out not to be enough
     bool overflow;                        // nor 64
-    uint32_t sliced;                      // slots that number slices (stitch.c) ...
+    bool part;                            // of a kernel that has several (stitch.c)
+    uint32_t sliced;                      // slots that number slices ...
     int nslice, slice_at[EIN__MAX_RANK];  // ... the outermost one first
     bool shared;                          // blocks share the terms of a sum, see ein__launch
     ein__val also;                        // stored as well, through a parameter of its own; or none
     const char *to;                       // that parameter while it is stored; NULL: the result's
     ein__knum num;
     int narg;
-    ein__val arg[EIN__MAX_ARGS];
+    ein__val arg[EIN__MAX_PARAMS];
     ein__kslot slot[EIN__MAX_ITERS];
     int vec, vec_slot;
-    bool whole;  // vectors are stored by their number
+    bool whole;     // vectors are stored by their number
+    int64_t plane;  // how far behind its place the result is stored
     int ninner, nover;
     ein__kinner inner[8];
     struct {
@@ -33653,7 +34930,7 @@ static void ein__kform_lower(ein__kgen *g, ein__klin *l, ein__kform *f, int lane
 static ein__klin ein__klin_of(ein__kgen *g, ein__ix ix, int lane) {
     ein__kform f = {0};
     ein__klin l;
-    l.c = l.n = l.uneven = 0;
+    l.c = l.n = l.uneven = l.apart = 0;
     ein__kform_add(g, &f, 1, ix);
     ein__kform_lower(g, &l, &f, lane);
     return l;
@@ -33686,6 +34963,43 @@ static bool ein__katom_lanes(ein__kgen *g, ein__klin *out, int64_t k, uint32_t i
     return true;
 }
 
+// What the first lane's text is at most where the lanes' slot is all that E has beside its
+// constant; -1: it has more.
+static int64_t ein__klane_end(const ein__kgen *g, const ein__klin *l) {
+    const ein__kterm *t = &l->t[0];
+    bool slot = l->n == 1 && t->step == 1 && t->k > 0 && g->vec_slot >= 0;
+    if (!slot || t->text.s != g->slot[g->vec_slot].name) return -1;
+    return t->k * (t->max + 1 - g->vec);
+}
+
+// floor(E / d) where all of E but its constant is a multiple of m, as is d: lanes whose constants
+// have one floor(c / m) have one value. So of (i + 2) / 112 in lanes i to i + 3, i a multiple of 4,
+// there are two. With m = 1 each lane has its own, near the others' where E grows slowly. False: it
+// is not so.
+static bool ein__katom_near(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, ein__klin *l,
+                            int lane) {
+    const ein__atom *a = ein__atom_get(g->ctx, id);
+    int64_t d = a->n, step = ein__klin_step(l), m = d, first = l->c, end;
+    if (g->vec == 1 || a->kind != EIN__FLOOR || step == 0 || step == EIN__IRREGULAR) return false;
+    for (int i = 0; i < l->n; i++) m = ein__gcd(ein__kmul(g, l->t[i].k, l->t[i].div), m);
+    if (m < 2 && ein__kmul(g, step < 0 ? -step : step, g->vec - 1) >= d) return false;
+    int64_t part = ein__floordiv(ein__kadd(g, first, lane * step), m);
+    int same = 0;
+    while (ein__floordiv(first + same * step, m) != part) same++;
+    out->uneven = out->apart = true;
+    end = ein__klane_end(g, l);
+    l->c = ein__kmul(g, m, part);
+    if (end >= 0 && l->c >= 0 && end + l->c < d) return true;
+    const ein__kname *known = ein__kfind(g, EIN__N_ATOM, id, same);
+    ein__ktext e = ein__klin_text(g, l, 0);
+    const char *s = ein__namef(g->ctx, "%s / %lld", ein__kparen(g, e, EIN__PREFIX), (long long)d);
+    ein__kterm t = {k, {s, EIN__PRODUCT, e.level}, 0, 1, ein__klin_max(g, l) / d};
+    t = known ? known->t : ein__kdeclare(g, EIN__N_ATOM, id, same, ein__kint(g), t);
+    t.k = k;
+    ein__klin_add(g, out, t);
+    return true;
+}
+
 // floor(E / d) and E mod d: E is shifted by a multiple of d to be non-negative, so C's operators
 // will do. Only a gathered operand has no bounds; it takes the general form.
 static void ein__katom_divide(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, int lane) {
@@ -33701,6 +35015,7 @@ static void ein__katom_divide(ein__kgen *g, ein__klin *out, int64_t k, uint32_t 
     if (!mod) out->c = ein__kadd(g, out->c, -ein__kmul(g, k, shift));
 
     int64_t step = ein__klin_step(&l), div = ein__gcd(ein__klin_div(&l), d);
+    if (bounded && ein__katom_near(g, out, k, id, &l, lane)) return;
     grow = step == EIN__IRREGULAR ? d : (g->vec - 1) * (step < 0 ? d : step);
     ein__kterm t = {k, {0}, 0, 1, 0};
     bool shared = step == 0 || grow < div;  // the lanes stay in one period
@@ -33883,7 +35198,12 @@ static const char *ein__kparam(ein__kgen *g, ein__val v) {
     int i = 0;
     while (i < g->narg && g->arg[i].i != v.i) i++;
     if (i == g->narg) {
-        EIN_ASSERT(g->narg < EIN__MAX_ARGS - 2);
+        // Room for two results; more operands come from several expressions fused alone.
+        if (g->narg >= EIN__MAX_PARAMS - 2) {
+            ein__error(g->ctx, EIN_RESOURCES, (ein__pos){0, 0}, "a kernel of more than %d operands",
+                       EIN__MAX_PARAMS - 2);
+            return ein__name(g->ctx, "p");
+        }
         g->arg[g->narg++] = v;
     }
     return ein__namef(g->ctx, "p%d", i);
@@ -33919,7 +35239,7 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     ein__klin l;
     ein__buf guard = {0};
     bool uniform = true;
-    l.c = l.n = l.uneven = 0;
+    l.c = l.n = l.uneven = l.apart = 0;
     for (int d = 0; d < s->rank; d++) {
         ein__kaxis a = ein__kaxis_of(g, x->ix[d], s->d[d], lane);
         int64_t stride = ein__kstride(g, v, d);
@@ -33944,7 +35264,7 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     int64_t offset = g->naive ? 0 : g->ctx->plan.layout[v.i].offset;
     bool vectors = r.dtype == EIN__F32 || r.dtype == EIN__F16;
     r.vector = r.step == 1 && vectors && ein__klin_div(&l) % g->vec == 0 && offset % g->vec == 0;
-    bool regular = (step && step != EIN__IRREGULAR) || (r.near && l.uneven);
+    bool regular = (step && step != EIN__IRREGULAR) || (r.near && !l.apart);
     if (g->vec > 1 && !r.vector && regular && l.n > 1) r.at = ein__kaddress(g, read, &l, lane);
     if (guard.n) r.guard = ein__name(g->ctx, guard.s);
     ein__buf_free(&guard);
@@ -34266,6 +35586,7 @@ static ein__ktext ein__kwhen(ein__kgen *g, const ein__expr *x, int lane) {
 static ein__ktext ein__kidx(ein__kgen *g, const ein__expr *x, int lane) {
     ein__klin l = ein__klin_of(g, x->ix[0], lane);
     const ein__index *f = ein__ix_get(g->ctx, x->ix[0]);
+    if (!l.n && f->q == 1) return ein__kliteral(g, (double)l.c);
     ein__ktext t = ein__klin_text(g, &l, lane);
     t.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), ein__kparen(g, t, EIN__PRIMARY));
     t.prec = EIN__PREFIX;
@@ -34342,7 +35663,7 @@ typedef struct ein__launch {
     unsigned grid[3], block[3];
     int smem;  // dynamic shared memory, bytes
     int narg;
-    ein__val arg[EIN__MAX_ARGS];
+    ein__val arg[EIN__MAX_PARAMS];
     int flops_per_out;
     int64_t bytes_read, bytes_written;
     int64_t threads;    // that have work, of a kernel that may be a part of another one
@@ -34504,6 +35825,7 @@ static void ein__kgen_free(ein__kgen *g) {
 // Starts a kernel whose slots are those of `v`'s scope: traversal i0.., reduction r0...
 static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
     ein__kgen g = {.ctx = ctx, .wide = wide, .vec = vec, .vec_slot = -1};
+    g.part = ctx->slice.v.i != 0;
     for (int i = 0; i < ctx->slice.n; i++) {
         g.slice_at[g.nslice++] = ctx->slice.at[i];
         g.sliced |= 1u << ctx->slice.at[i];
@@ -34520,6 +35842,14 @@ static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
     memset(g.memo, 0, n * sizeof *g.memo);
     for (int i = 0; i < EIN__KLEVELS; i++) ein__put(&g.code[i], "");
     return g;
+}
+
+// Room for what is known of expressions that were made since there were `had` of them.
+static void ein__kmemo_grow(ein__kgen *g, size_t had) {
+    size_t n = (size_t)arrlen(g->ctx->exprs.rec);
+    g->memo = EIN_REALLOC(g->memo, n * sizeof *g->memo);
+    if (!g->memo) EIN_OUT_OF_MEMORY();
+    memset(g->memo + had, 0, (n - had) * sizeof *g->memo);
 }
 
 static int64_t ein__kcount_slots(const ein__kgen *g, const int *order, int n) {
@@ -34601,7 +35931,8 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
     ein__klin l;
     const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
     bool whole = g->whole && g->vec > 1 && ein__kdtype(g, out) == EIN__F32;
-    l.c = l.n = l.uneven = 0;
+    l.n = l.uneven = l.apart = 0;
+    l.c = g->plane;
     for (int d = 0; d < ein__val_get(g->ctx, out)->shape.rank; d++) {
         const ein__kslot *s = &g->slot[d];
         ein__kterm t = {row->k[d], {s->name, EIN__PRIMARY, s->level}, d == g->vec_slot, 1, s->n};
@@ -34645,7 +35976,7 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
     if (g->also.i) ein__putf(&b, ", %s *__restrict__ also", ein__kctype(ein__kdtype(g, g->also)));
     if (g->shared) ein__put(&b, ", float4 *parts, unsigned *arrived");
-    if (g->sliced) ein__putf(&b, ", %s id", ein__kunsigned(g));
+    if (g->part) ein__putf(&b, ", %s id", ein__kunsigned(g));
     const char *s = ein__name(g->ctx, b.s);
     ein__buf_free(&b);
     return s;
@@ -34674,7 +36005,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     uint64_t h = ein__fnv(EIN__FNV_START, draft.s, draft.n);
     if (strstr(draft.s, "await_previous()")) ein__kneed(g, EIN__NEED_AWAIT);
     ein__buf_free(&draft);
-    l->name = ein__namef(g->ctx, "%s_%s_%08x", g->sliced ? "slice" : "k", hint,
+    l->name = ein__namef(g->ctx, "%s_%s_%08x", g->part ? "slice" : "k", hint,
                          (unsigned)((h ^ h >> 32) & 0xffffffffu));
     keys[0].text = l->name;
     ein__tmpl_put(text, lines, keys, nkey);
@@ -34706,10 +36037,10 @@ static bool ein__kgrid(ein_ctx *ctx, ein__launch *l, int64_t blocks, int threads
 }
 
 // Keys of templates that are a kernel or, called with a thread's number, a part of one.
-static const char *ein__kalone(const ein__kgen *g) { return g->sliced ? "" : "1"; }
+static const char *ein__kalone(const ein__kgen *g) { return g->part ? "" : "1"; }
 
 static const char *ein__kfunction(const ein__kgen *g, int block) {
-    if (g->sliced) return "__device__ __forceinline__ void";
+    if (g->part) return "__device__ __forceinline__ void";
     return ein__namef(g->ctx, "__global__ void __launch_bounds__(%d)", block);
 }
 
@@ -34824,13 +36155,18 @@ static const char *ein__kcombine(ein__kgen *g, ein__red r, const char *acc, cons
     return ein__namef(c, "if (%s %s %s) %s = %s;\n", value, max ? ">" : "<", acc, acc, value);
 }
 
+// A pair of sums, each combined with its part of `value`, which names a pair.
+static const char *ein__kcombine_pair(ein__kgen *g, const char *value) {
+    return ein__namef(g->ctx, "acc.x += %s.x;\nacc.y += %s.y;\n", value, value);
+}
+
 static const char *ein__kred_name(ein__red r) {
     static const char *const name[] = {"", "sum", "prod", "max", "min"};
     return name[r];
 }
 
 // `acc` combined over the threads of a warp or of a block.
-static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp) {
+static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp, bool pair) {
     static const char *const join[] = {"", "a + b", "a * b", "a > b ? a : b", "a < b ? a : b"};
     ein_ctx *c = g->ctx;
     const char *who = warp ? "warp" : "block", *part = warp ? "" : ", part";
@@ -34840,8 +36176,9 @@ static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp) {
         return ein__namef(c, "%s_join(acc%s, %s %s; })", who, part, function, join[r]);
     }
     ein__kneed(g, (ein__need)(EIN__NEED_WARP + r));
-    if (!warp) ein__kneed(g, (ein__need)(EIN__NEED_BLOCK + r));
-    return ein__namef(c, "%s_%s(acc%s)", who, ein__kred_name(r), part);
+    if (pair) ein__kneed(g, warp ? EIN__NEED_WARP_PAIR : EIN__NEED_BLOCK_PAIR);
+    else if (!warp) ein__kneed(g, (ein__need)(EIN__NEED_BLOCK + r));
+    return ein__namef(c, "%s_%s(acc%s)", who, pair ? "pair" : ein__kred_name(r), part);
 }
 
 static void ein__kindent(ein__buf *out, const char *text, int by) {
@@ -34893,6 +36230,8 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, co
 typedef struct ein__kred {
     ein__val acc, out;
     ein__red reduce;
+    bool pair;                 // of sums (pair.c), with ...
+    ein__ex term[2], last[2];  // ... the terms and the result of each
     int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
     int64_t outputs, count;
     ein__kscan scan;
@@ -34926,6 +36265,41 @@ static void ein__ksort_reduction(ein__kred *r) {
     }
 }
 
+// `body` of the iterators of `s`, the first of which has value `j`.
+static ein__ex ein__kred_half(ein_ctx *ctx, const ein__scope *s, ein__ex body, int j) {
+    ein__ix map[EIN__MAX_ITERS];
+    map[0] = ein__ix_const(ctx, j);
+    for (uint32_t i = 1; i < s->nt + s->ns; i++) map[i] = ein__ix_iter(ctx, i, s->n[i]);
+    return ein__ex_subst(ctx, body, map, (int)(s->nt + s->ns));
+}
+
+// Takes from a reduction to pairs of sums the iterator that says which: every thread has both, for
+// which the epilogue reads them by name. Before anything is counted.
+static void ein__kred_pair(ein__kgen *g, ein__kred *r, const ein__scope *s) {
+    static const char *const sum[] = {"acc.x", "acc.y"};
+    ein_ctx *ctx = g->ctx;
+    size_t had = (size_t)arrlen(ctx->exprs.rec);
+    ein__ix ix[EIN__MAX_RANK];
+    int n = 0;
+    r->pair = !g->naive && ein__kdtype(g, r->out) == EIN__F32 && ein__is_pair(ctx, s);
+    if (!r->pair) return;
+    for (int i = 0; i < r->nt; i++)
+        if (r->t[i]) r->t[n++] = r->t[i];
+    r->nt = n;
+    g->slot[0].gone = true;
+    for (uint32_t k = 1; k < s->nt; k++) ix[k] = ein__ix_iter(ctx, k, s->n[k]);
+    for (int j = 0; j < 2; j++) {
+        ix[0] = ein__ix_const(ctx, j);
+        ein__ex read = ein__ex_read(ctx, r->acc, 0, ix, (int)s->nt);
+        g->over[g->nover].ex = read;
+        g->over[g->nover++].text = (ein__ktext){sum[j], EIN__PRIMARY, 0};
+        r->term[j] = ein__kred_half(ctx, s, s->body, j);
+        bool map = r->out.i != r->acc.i;
+        r->last[j] = map ? ein__kred_half(ctx, s, ein__kbody(g, r->out), j) : read;
+    }
+    ein__kmemo_grow(g, had);
+}
+
 // Scans both definitions, orders and merges the slots; those of a window's axes (or NULL) stay
 // apart.
 static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__strip *w) {
@@ -34941,6 +36315,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     for (int i = 0; i < 4; i++)
         if (apart[i] >= 0) r.scan.pinned |= 1u << apart[i], r.scan.used |= 1u << apart[i];
     r.nt = ein__korder(g, r.out, r.t);
+    if (!w) ein__kred_pair(g, &r, s);
     for (uint32_t i = 0; i < s->ns; i++) r.s[r.ns++] = (int)(s->nt + i);
     ein__ksort_reduction(&r);
     r.nt = ein__kmerge(g, &r.scan, r.t, r.nt);
@@ -34957,6 +36332,35 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     return r;
 }
 
+// Fills the parts of a reduction to pairs, whose levels are set: lanes are terms.
+static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r, ein__launch *l) {
+    static const char *const sum[] = {"acc.x", "acc.y"};
+    int vec = g->vec;
+    for (int j = 0; j < 2; j++) ein__kcount(g, r->term[j]);
+    int64_t flops = (g->flops + 2) * r->count;
+    g->flops = 0;
+    for (int i = 0; i < vec; i++)
+        for (int j = 0; j < 2; j++)
+            ein__put(&r->core,
+                     ein__kcombine(g, r->reduce, sum[j], ein__kvalue(g, r->term[j], i).s));
+    ein__put(&r->init, "float2 acc = make_float2(0.f, 0.f);\n");
+    g->vec_slot = -1;
+    g->vec = 1;
+    g->post = &r->post;
+    for (int j = 0; j < 2; j++) ein__kcount(g, r->last[j]);
+    ein__ktext value[2];
+    for (int j = 0; j < 2; j++) value[j] = ein__kvalue(g, r->last[j], 0);
+    for (int j = 0; j < 2; j++) {
+        g->plane = j * ein__kstride(g, r->out, 0);
+        ein__kstore(g, &r->store, r->out, &r->scan, &value[j]);
+    }
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+    flops += g->flops;
+    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
+    ein__kbytes(g, &r->scan, r->outputs * r->count, l);
+    g->vec = vec;
+}
+
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
 // over `k` declares them all. Lanes along a reduction slot add to one sum.
 static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels,
@@ -34964,6 +36368,10 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     static const char *const acc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
                                                  "acc4", "acc5", "acc6", "acc7"};
     for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
+    if (r->pair) {
+        ein__kred_pair_parts(g, r, l);
+        return;
+    }
     ein__ex body = ein__kbody(g, r->acc);
     ein__kcount(g, body);
     int64_t flops = (g->flops + 1) * r->count;
@@ -35005,7 +36413,7 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
 static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *step, const char *hint,
                                 ein__buf *out, ein__launch *l) {
     if (g->vec > 1) {
-        if (r->outputs / 4 < EIN__SHARED_OUTPUTS ||
+        if (r->pair || r->outputs / 4 < EIN__SHARED_OUTPUTS ||
             !ein__kvector_out(g, r->out, r->t, r->nt, &r->scan))
             return false;
         g->vec_slot = r->t[r->nt - 1];
@@ -35112,12 +36520,12 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
                           : ein__knumber(g, r->outputs)},
         {"index", r->index.s},
         {"before", g->code[0].s},
-        {"identity", ein__kidentity(g, r->reduce)},
+        {"identity", r->pair ? "make_float2(0.f, 0.f)" : ein__kidentity(g, r->reduce)},
         {"count", ein__knumber(g, r->count / vec)},
         {"terms", terms.s},
         {"after", r->post.s},
         {"store", r->store.s},
-        {"T", ein__knum_type(g)},
+        {"T", r->pair ? "float2" : ein__knum_type(g)},
         {"whole", NULL},
         {"block",
          several ? ein__namef(g->ctx, "%s / %su", ein__kblock_id(g), number) : ein__kblock_id(g)},
@@ -35125,12 +36533,15 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
          several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
         {"stride", ein__namef(g->ctx, "%du", threads * parts)},
         {"parts", several ? ein__namef(g->ctx, "%su", number) : ""},
-        {"add", ein__kcombine(g, r->reduce, "acc", "other")}};
+        {"add",
+         r->pair ? ein__kcombine_pair(g, "other") : ein__kcombine(g, r->reduce, "acc", "other")}};
     if (column) {
-        keys[12] = (ein__key){"join", ein__kcombine(g, r->reduce, "acc", "part[j][threadIdx.x]")};
+        const char *other = "part[j][threadIdx.x]";
+        keys[12] = (ein__key){"join", r->pair ? ein__kcombine_pair(g, other)
+                                              : ein__kcombine(g, r->reduce, "acc", other)};
         ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 18, out, l);
     } else {
-        keys[12].text = ein__kwhole(g, r->reduce, warp);
+        keys[12].text = ein__kwhole(g, r->reduce, warp, r->pair);
         if (warp) {
             keys[13] = (ein__key){"warp", ein__kwarp_id(g, warps)};
             keys[14] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};
@@ -35146,7 +36557,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
 static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
     ein__kred r = ein__kred_make(g, step, NULL);
-    ein__kshare how = g->sliced ? EIN__SHARE_NONE : ein__kshare_of(g, &r, false);
+    ein__kshare how = g->part ? EIN__SHARE_NONE : ein__kshare_of(g, &r, false);
     bool ok = r.count <= INT32_MAX || g->wide;
     if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
     else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);
@@ -35842,70 +37253,90 @@ static void ein__kwindow_index(ein__kgen *g, const ein__kred *r, const ein__kwin
     if (t->rows > 1) g->slot[t->w.row.t] = keep;
 }
 
-// Loads of the registers: x[j][k] is what lies at row j and column k from the first ones.
-static bool ein__kwindow_load(ein__kgen *g, const ein__kwindow_tile *t, ein__buf *b) {
-    ein_ctx *ctx = g->ctx;
-    const ein__expr *e = ein__ex_get(ctx, t->w.image);
+// Row and column that register x[j][k] holds, from the thread's position.
+static void ein__kwindow_place(ein__kgen *g, const ein__kwindow_tile *t, ein__klin *y,
+                               ein__klin *x) {
     const ein__strip_axis *row = &t->w.row, *col = &t->w.col;
-    const ein__value *v = ein__val_get(ctx, (ein__val){e->val});
-    ein__kaccess at = {.param = ein__kparam(g, (ein__val){e->val}),
-                       .dtype = ein__kdtype(g, (ein__val){e->val})};
     ein__ktext slot = {g->slot[col->t].name, EIN__NAMED, 0}, k = {"k", EIN__NAMED, 0},
                j = {"j", EIN__NAMED, 0}, strip = {"strip", EIN__NAMED, 0};
-    ein__klin l = {0}, x = {.c = t->first}, y = {.c = row->first};
-    ein__kform f = {0};
-    ein__buf guard = {0};
-    for (int d = 0; d < v->shape.rank; d++)
-        if (d != row->dim && d != col->dim)
-            ein__kform_add(g, &f, ein__kstride(g, (ein__val){e->val}, d), e->ix[d]);
-    ein__kform_recombine(g, &f);
-    ein__kform_lower(g, &l, &f, 0);
-    ein__klin_add(g, &x, (ein__kterm){col->stride, slot, 0, 1, g->slot[col->t].n});
-    ein__klin_add(g, &x, (ein__kterm){1, k, 0, 1, t->columns});
-    if (t->rows > 1) ein__klin_add(g, &y, (ein__kterm){row->stride * t->rows, strip, 0, 1, row->n});
+    *x = (ein__klin){.c = t->first};
+    *y = (ein__klin){.c = row->first};
+    ein__klin_add(g, x, (ein__kterm){col->stride, slot, 0, 1, g->slot[col->t].n});
+    ein__klin_add(g, x, (ein__kterm){1, k, 0, 1, t->columns});
+    if (t->rows > 1) ein__klin_add(g, y, (ein__kterm){row->stride * t->rows, strip, 0, 1, row->n});
     else if (row->t >= 0 && !g->slot[row->t].gone)
         ein__klin_add(
-            g, &y, (ein__kterm){row->stride, {g->slot[row->t].name, EIN__NAMED, 0}, 0, 1, row->n});
-    ein__klin_add(g, &y, (ein__kterm){1, j, 0, 1, t->down});
-    // The furthest that a thread looks; rows beyond the last strip's are among them.
-    int64_t h = row->dim >= 0 ? v->shape.d[row->dim] : 1, w = v->shape.d[col->dim];
+            g, y, (ein__kterm){row->stride, {g->slot[row->t].name, EIN__NAMED, 0}, 0, 1, row->n});
+    ein__klin_add(g, y, (ein__kterm){1, j, 0, 1, t->down});
+}
+
+// The test that row t0 and column t1 lie inside, empty where they always do. The furthest that a
+// thread looks counts; rows beyond the last strip's are among them.
+static void ein__kwindow_guard(ein__kgen *g, const ein__kwindow_tile *t, int64_t h, int64_t w,
+                               ein__buf *guard) {
+    const ein__strip_axis *row = &t->w.row, *col = &t->w.col;
+    ein__klin down = {.n = 1, .t[0] = {1, {"t0", EIN__NAMED, 0}, 0, 1, h}};
+    ein__klin across = {.n = 1, .t[0] = {1, {"t1", EIN__NAMED, 0}, 0, 1, w}};
     int64_t beyond = row->first + ein__strip_span(row, (row->n + t->rows - 1) / t->rows * t->rows);
-    bool top = row->first < 0, bottom = row->dim >= 0 && beyond > h;
     int64_t right = t->first + (col->n - t->vec) * col->stride + t->columns;
-    bool left = t->first<0, end = right> w;
-    const char *t0 = "t0", *t1 = "t1", *type = ein__kint(g);
+    bool top = row->first < 0, bottom = row->dim >= 0 && beyond > h;
+    bool left = t->first < 0, end = w < right;
+    if (top || bottom) ein__put(guard, ein__kwithin(g, down, 0, h, top, bottom));
+    if (left || end)
+        ein__putf(guard, "%s%s", guard->n ? " && " : "", ein__kwithin(g, across, 0, w, left, end));
+}
+
+// The statement that loads x[j][k], or as many from there on as a vector has.
+static void ein__kwindow_fetch(ein__kgen *g, const ein__kwindow_tile *t, const ein__kaccess *at,
+                               const char *guard, const char *pad, ein__buf *b) {
+    ein_ctx *ctx = g->ctx;
+    if (!t->vectors) {
+        const char *s = ein__kload(g, at, 0).s;
+        if (guard) s = ein__namef(ctx, "%s ? %s : %s", guard, s, pad);
+        ein__putf(b, "        x[j][k] = %s;\n", s);
+        return;
+    }
+    g->vec = t->vec;
+    const char *s = ein__kload4(g, at);
+    if (guard) s = ein__namef(ctx, "%s ? %s : %s", guard, s, ein__kfill(g, pad));
+    ein__putf(b, "        const %s v = %s;\n", ein__kvec_type(g), s);
+    for (int i = 0; i < t->vec; i++)
+        ein__putf(b, "        x[j][k%s] = v.%s;\n", i ? ein__namef(ctx, " + %d", i) : "",
+                  ein__klane[i]);
+}
+
+// Loads of the registers: x[j][k] is what lies at row j and column k from the first ones.
+static bool ein__kwindow_load(ein__kgen *g, const ein__kwindow_tile *t, ein__buf *b) {
+    const ein__expr *e = ein__ex_get(g->ctx, t->w.image);
+    const ein__strip_axis *row = &t->w.row, *col = &t->w.col;
+    const ein__val of = {e->val};
+    const ein__shape *shape = &ein__val_get(g->ctx, of)->shape;
+    ein__kaccess at = {.param = ein__kparam(g, of), .dtype = ein__kdtype(g, of)};
+    ein__klin l = {0}, x, y;
+    ein__kform f = {0};
+    ein__buf guard = {0};
+    for (int d = 0; d < shape->rank; d++)
+        if (d != row->dim && d != col->dim) ein__kform_add(g, &f, ein__kstride(g, of, d), e->ix[d]);
+    ein__kform_recombine(g, &f);
+    ein__kform_lower(g, &l, &f, 0);
+    ein__kwindow_place(g, t, &y, &x);
+    int64_t h = row->dim >= 0 ? shape->d[row->dim] : 1, w = shape->d[col->dim];
+    const char *type = ein__kint(g);
     ein__put(b, "#pragma unroll\n");
     ein__putf(b, "for (int j = 0; j < %lld; j++) {\n", (long long)t->down);
     if (row->dim >= 0) ein__putf(b, "    const %s t0 = %s;\n", type, ein__klin_text(g, &y, 0).s);
     ein__put(b, "#pragma unroll\n");
     ein__putf(b, "    for (int k = 0; k < %lld; k%s) {\n", (long long)t->columns,
-              t->vectors ? ein__namef(ctx, " += %d", t->vec) : "++");
+              t->vectors ? ein__namef(g->ctx, " += %d", t->vec) : "++");
     ein__putf(b, "        const %s t1 = %s;\n", type, ein__klin_text(g, &x, 0).s);
-    ein__kterm down = {1, {t0, EIN__NAMED, 0}, 0, 1, h}, across = {1, {t1, EIN__NAMED, 0}, 0, 1, w};
-    ein__klin dl = {.n = 1, .t[0] = down}, al = {.n = 1, .t[0] = across};
-    if (top || bottom) ein__put(&guard, ein__kwithin(g, dl, 0, h, top, bottom));
-    if (left || end)
-        ein__putf(&guard, "%s%s", guard.n ? " && " : "", ein__kwithin(g, al, 0, w, left, end));
+    ein__kwindow_guard(g, t, h, w, &guard);
     if (row->dim >= 0) {
-        down.k = ein__kstride(g, (ein__val){e->val}, row->dim);
+        ein__kterm down = {ein__kstride(g, of, row->dim), {"t0", EIN__NAMED, 0}, 0, 1, h};
         ein__klin_add(g, &l, down);
     }
-    ein__klin_add(g, &l, across);
+    ein__klin_add(g, &l, (ein__kterm){1, {"t1", EIN__NAMED, 0}, 0, 1, w});
     at.at = ein__klin_text(g, &l, 0);
-    const char *pad = ein__kliteral(g, ein__kbits(e)).s;
-    if (t->vectors) {
-        g->vec = t->vec;
-        const char *s = ein__kload4(g, &at);
-        if (guard.n) s = ein__namef(ctx, "%s ? %s : %s", guard.s, s, ein__kfill(g, pad));
-        ein__putf(b, "        const %s v = %s;\n", ein__kvec_type(g), s);
-        for (int i = 0; i < t->vec; i++)
-            ein__putf(b, "        x[j][k%s] = v.%s;\n", i ? ein__namef(ctx, " + %d", i) : "",
-                      ein__klane[i]);
-    } else {
-        const char *s = ein__kload(g, &at, 0).s;
-        if (guard.n) s = ein__namef(ctx, "%s ? %s : %s", guard.s, s, pad);
-        ein__putf(b, "        x[j][k] = %s;\n", s);
-    }
+    ein__kwindow_fetch(g, t, &at, guard.n ? guard.s : NULL, ein__kliteral(g, ein__kbits(e)).s, b);
     ein__put(b, "    }\n}\n");
     ein__buf_free(&guard);
     return !g->too_wide;
@@ -36745,30 +38176,61 @@ static bool ein__kprod_fetches(const ein__kprod *r, const ein__kaccess *at, int 
     return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
 }
 
-// The factor of `name` in the sum `at` that it is a term of by itself, as in `i * 4 + name * 8`; 0:
-// it is not, or stands in the text `other` too.
-static int64_t ein__kprod_factor_in(const char *at, const char *name, const char *other) {
-    size_t n = strlen(name);
-    const char *s = at;
-    while ((s = strstr(s, name)) && ((s > at && s[-1] != ' ') || (s[n] && s[n] != ' '))) s++;
-    if (!s || strchr(at, '(') || ein__kmentions(other, name) || ein__kmentions(s + n, name))
-        return 0;
-    if (s > at && (s < at + 3 || strncmp(s - 3, " + ", 3))) return 0;
-    int64_t k = 1;
-    s += n;
-    if (!strncmp(s, " * ", 3))
-        for (k = 0, s += 3; *s >= '0' && *s <= '9' && k < INT32_MAX; s++) k = 10 * k + (*s - '0');
-    return !*s || !strncmp(s, " + ", 3) ? k : 0;
+// How far apart a read's addresses are for neighbours along `slot`; 0: that differs, or what it
+// reads depends on the slot in other ways too. `s` has scanned the read first.
+static int64_t ein__kprod_stride(const ein__kscan *s, int slot) {
+    int64_t k = s->row[0].k[slot];
+    return s->pinned >> slot & 1 || k < 0 || k > INT32_MAX ? 0 : k;
 }
 
-// Such a load; `step` comes on top of the address.
+// Such a load; each step of the loop moves its address by `stride` a term.
 static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kaccess *at, int width,
-                             const char *step, const char *guard, ein__buf *body) {
+                             int64_t stride, const char *guard, ein__buf *body) {
     const char *type = r->math == EIN__MATH_FP16 ? "uint4" : width == 4 ? "float4" : "float";
     ein__putf(body, "return fetch<%s>(%s", type, at->param);
     if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", ein__kparen(g, at->at, EIN__TERM));
-    ein__put(body, step);
+    if (stride) ein__put(body, " + k0");
+    if (stride > 1) ein__putf(body, " * %s", ein__knumber(g, stride));
     ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
+}
+
+// Line and term that a thread loads as its element `e`: `wide` neighbours, or vectors of `width`,
+// along the terms or along the lines.
+static void ein__kprod_element(ein_ctx *c, const ein__kprod *r, bool along, int wide, int width,
+                               const char **across, const char **term) {
+    const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
+               *slow = ein__namef(c, "e / %du", wide);
+    if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
+    *across = along ? slow : fast;
+    *term = along ? fast : slow;
+    if (r->math == EIN__MATH_FP32) *across = "e.line", *term = "e.term";
+}
+
+// The names of the sum's slots at term `term` of a step, which begins at k0 unless the address has
+// that by itself.
+static void ein__kprod_declare_term(ein__kgen *g, ein__buf *load, const int *sum, int nsum,
+                                    int terms, const char *term, bool moves, const char *body) {
+    if (nsum > 1 && g->slot[sum[nsum - 1]].n % terms == 0)
+        ein__kprod_declare_step(g, load, sum, nsum, term, body);
+    else
+        ein__kprod_declare(g, load, sum, nsum, ein__kprod_flat(g, sum, nsum, "k"),
+                           moves ? term : ein__namef(g->ctx, "k0 + %s", term), body);
+}
+
+// How a factor is read, with the slots of its lines and terms merged as its reads allow.
+static ein__kscan ein__kprod_scan(ein__kgen *g, const ein__kprod *r, int side, int *line_slot,
+                                  int *nline, int *sum, int *nsum) {
+    ein__kscan scan = ein__kscan_make(g);
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(line_slot, r->order[side], sizeof r->order[side]);
+    memcpy(sum, r->sum, sizeof r->sum);
+    ein__kscan_row(g, &scan, r->main[side]);
+    if (r->factor[side].i != r->main[side].i) ein__kscan_expr(g, &scan, r->factor[side]);
+    *nline = ein__kmerge(g, &scan, line_slot, r->n[side]);
+    *nsum = ein__kmerge(g, &scan, sum, r->nsum);
+    for (int i = 0; i < *nline; i++) g->slot[line_slot[i]].level = 1;
+    for (int i = 0; i < *nsum; i++) g->slot[sum[i]].level = 1;
+    return scan;
 }
 
 // One factor's part of the loop: loads into registers, stores into the tile.
@@ -36776,19 +38238,10 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein_ctx *c = g->ctx;
     ein__ex read = r->factor[side];
     bool computed = read.i != r->main[side].i;
-    ein__kscan scan = ein__kscan_make(g);
-    int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS];
+    int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS], nline, nsum;
+    ein__kscan scan = ein__kprod_scan(g, r, side, line_slot, &nline, sum, &nsum);
     int64_t extent = r->p.extent[side], depth = r->p.depth;
     int tile = side ? r->t->cols : r->t->rows, terms = r->t->terms;
-    memcpy(g->slot, r->slot, sizeof r->slot);
-    memcpy(line_slot, r->order[side], sizeof line_slot);
-    memcpy(sum, r->sum, sizeof sum);
-    ein__kscan_row(g, &scan, r->main[side]);
-    if (computed) ein__kscan_expr(g, &scan, read);
-    int nline = ein__kmerge(g, &scan, line_slot, r->n[side]);
-    int nsum = ein__kmerge(g, &scan, sum, r->nsum);
-    for (int i = 0; i < nline; i++) g->slot[line_slot[i]].level = 1;
-    for (int i = 0; i < nsum; i++) g->slot[sum[i]].level = 1;
     bool along = ein__kprod_run(g, &scan, sum, nsum) > ein__kprod_run(g, &scan, line_slot, nline);
     // Sums along a line are those of threads that load it, or of warps that multiply it.
     along |= !side && r->sums && r->math == EIN__MATH_FP32;
@@ -36802,11 +38255,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (!computed) at = ein__kprod_access(g, read, lane, width, &vector);
     if (!vector) width = 1;
     int wide = along ? terms / width : tile / width;
-    const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
-               *slow = ein__namef(c, "e / %du", wide);
-    if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
-    const char *across = along ? slow : fast, *term = along ? fast : slow;
-    if (r->math == EIN__MATH_FP32) across = "e.line", term = "e.term";
+    const char *across, *term;
+    ein__kprod_element(c, r, along, wide, width, &across, &term);
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
     ein__buf body = {0}, guard = {0};
@@ -36827,21 +38277,14 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     // everywhere, so the rest of the address is known before the loop.
     int64_t stride = 0;
     if (r->fetched[side] && nsum == 1 && depth % terms == 0)
-        stride = ein__kprod_factor_in(at.at.s, at_term,
-                                      ein__namef(c, "%s%s", body.s, guard.n ? guard.s : ""));
-    const char *step = !stride       ? ""
-                       : stride == 1 ? " + k0"
-                                     : ein__namef(c, " + k0 * %s", ein__knumber(g, stride));
-    if (r->fetched[side]) ein__kprod_fetch(g, r, &at, width, step, guard.n ? guard.s : NULL, &body);
+        stride = ein__kprod_stride(&scan, sum[0]);
+    if (r->fetched[side])
+        ein__kprod_fetch(g, r, &at, width, stride, guard.n ? guard.s : NULL, &body);
     else if (guard.n && !computed) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
     else ein__putf(&body, "return %s;\n", value);
     ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
                        ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
-    if (nsum > 1 && g->slot[sum[nsum - 1]].n % terms == 0)
-        ein__kprod_declare_step(g, &r->load[side], sum, nsum, term, body.s);
-    else
-        ein__kprod_declare(g, &r->load[side], sum, nsum, at_term,
-                           stride ? term : ein__namef(c, "k0 + %s", term), body.s);
+    ein__kprod_declare_term(g, &r->load[side], sum, nsum, terms, term, stride != 0, body.s);
     ein__put(&r->load[side], body.s);
     ein__kforget(g, 1);
     ein__buf_free(&g->code[1]);
@@ -37046,10 +38489,7 @@ static void ein__kprod_rows(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     for (int i = 1; i <= step->nrow; i++)
         g->inner[g->ninner++] = (ein__kinner){step->val[i], {NULL}, false};
     if (step->also.i) r->stored = ein__ex_subst(c, ein__kbody(g, step->also), x->ix, (int)x->nix);
-    size_t n = (size_t)arrlen(c->exprs.rec);
-    g->memo = EIN_REALLOC(g->memo, n * sizeof *g->memo);
-    if (!g->memo) EIN_OUT_OF_MEMORY();
-    memset(g->memo + had, 0, (n - had) * sizeof *g->memo);
+    ein__kmemo_grow(g, had);
 }
 
 // `body` in `to`, where the iterators of `order`, which count `flat` from `from` on, are in range.
@@ -37125,7 +38565,7 @@ static bool ein__kprod_also_text(ein__kgen *g, const ein__step *step, const ein_
     int scattered = g->scattered;
     int64_t offset = g->ctx->plan.layout[step->also.i].offset;
     bool vector = width == 1 || (row->k[slot] == 1 && offset % width == 0);
-    at.c = at.n = at.uneven = 0;
+    at.c = at.n = at.uneven = at.apart = 0;
     for (int i = 0; i < EIN__MAX_ITERS; i++) {
         const ein__kslot *s = &g->slot[i];
         ein__kterm t = {row->k[i], {s->name, EIN__PRIMARY, 1}, i == slot, 1, s->n};
@@ -37964,7 +39404,7 @@ static int ein__ktile_lanes(ein__kgen *g, const ein__step *step, const ein__ktil
     for (g->vec = 4; g->vec > 1; g->vec /= 2) {
         ein__kform f = {0};
         ein__klin l;
-        l.c = l.n = l.uneven = 0;
+        l.c = l.n = l.uneven = l.apart = 0;
         if (out->dtype != EIN__F32 || g->slot[slot].n % g->vec) continue;
         g->vec_slot = slot;
         g->slot[slot].gone = g->slot[slot].n == g->vec;
@@ -38010,7 +39450,7 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
     ein__kform f = {0};
     ein__klin l;
     ein__ktext value[EIN__KLANES];
-    l.c = l.n = l.uneven = 0;
+    l.c = l.n = l.uneven = l.apart = 0;
     ein__ktile_lanes(g, step, z);
     g->post = &core;
     ein__put(&core, "");
@@ -38161,11 +39601,14 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         g->slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - a->nt));
     }
     bool tensor = f->t.math != EIN__MATH_FP32;
-    f->dot = tensor ? "s[j][e]" : "s[i][j]";
-    g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? f->dot : "dot"}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->out, {tensor ? "acc[c][e]" : "acc[i][c]"}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->max, {"top[i]"}, false};
-    if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){a->sum, {"sum[i]"}, false};
+    ein__kneed(g, EIN__NEED_SOFTMAX);
+    f->dot = tensor ? "s[m][j][e]" : "s[i][j]";
+    if (a->dot.i)
+        g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? f->dot : "dot"}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->out, {tensor ? "acc[m][c][e]" : "acc[i][c]"}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->max, {tensor ? "top[m][i]" : "top[i]"}, false};
+    if (a->sum.i)
+        g->inner[g->ninner++] = (ein__kinner){a->sum, {tensor ? "sum[m][i]" : "sum[i]"}, false};
     ein__ex part[] = {a->query, f->key, f->value, a->score, a->result};
     for (int i = 0; i < 5; i++) ein__kscan_expr(g, &f->scan, part[i]);
     ein__kscan_out(g, &f->scan, step->out);
@@ -38177,22 +39620,56 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
     return true;
 }
 
-// Where the block is: id counts tiles of rows, residues and batches, tiles fastest.
+static void ein__kattention_reset(ein__kgen *g) {
+    ein__kforget(g, 0);
+    ein__kuncount(g);
+    ein__buf_free(&g->code[0]);
+    ein__put(&g->code[0], "");
+}
+
+// Whether blocks may be done before they have met all keys.
+static bool ein__kattention_skips(const ein__attention_tile *t) {
+    return t->masked &&
+           ein__up(ein__attention_end(&t->mask, 0, t->rows, t->nkey), t->keys) < t->terms;
+}
+
+// The first key that no row of the tile attends to, or "" where blocks meet all keys, and in `b`
+// what gives the score that stands for those keys.
+static const char *ein__kattention_stop(ein__kgen *g, const ein__kattention_form *f, ein__buf *b) {
+    const ein__attention_tile *t = &f->t;
+    const ein__attention_mask *m = &t->mask;
+    ein__put(b, "");
+    if (!ein__kattention_skips(t)) return "";
+    ein__kcount(g, m->value);
+    const char *value = ein__kvalue(g, m->value, 0).s;
+    ein__putf(b, "%sconst float masked = %s;\n", g->code[0].s, value);
+    ein__kattention_reset(g);
+    long long key = (long long)(m->key + m->a * (t->rows - 1)), far = key < 0 ? -key : key;
+    const char *by = m->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)m->a);
+    if (!m->a) return ein__namef(g->ctx, "%lld", key);
+    return ein__namef(g->ctx, "%sm0 %c %lld", by, key < 0 ? '-' : '+', far);
+}
+
+// Where the block is: id counts tiles of rows, residues and batches, tiles fastest. Where a tile
+// may be done early, they are counted slowest and from the last one on: those with most to do
+// first.
 static int64_t ein__kattention_index(ein__kgen *g, ein__kattention_form *f, ein__buf *b) {
     const char *type = ein__kint(g);
     const ein__attention_tile *t = &f->t;
     int64_t below = 1, d = f->a.d < 0 ? -f->a.d : f->a.d;
+    bool last = ein__kattention_skips(t);
     ein__put(b, "");
-    ein__putf(b, "const %s m0 = %s;  // first row%s\n", type,
-              ein__kdigit(g, &below, t->row_tiles, t->rows),
-              t->residues > 1 ? ", in its residue" : "");
+    if (!last)
+        ein__putf(b, "const %s m0 = %s;%s\n", type, ein__kdigit(g, &below, t->row_tiles, t->rows),
+                  t->residues > 1 ? "" : "  // first row");
     f->base = "m0";
     f->rows.at = "m0 + row";
     f->rows.end = t->nrow % t->rows ? t->nrow : -1;
     if (f->a.band && d > 1) {
         int64_t n = g->slot[f->a.m].n;
         const char *rho = ein__kdigit(g, &below, t->residues, 1);
-        ein__putf(b, "const %s base = %lld * m0 + %s;\n", type, (long long)d, rho);
+        ein__putf(b, "const %s base = %lld * m0 + %s;  // first row; the others stand %lld apart\n",
+                  type, (long long)d, rho, (long long)d);
         if (n % d && d < n) ein__putf(b, "if (base >= %lld) return;\n", (long long)n);
         f->base = "base";
         f->rows.at = ein__namef(g->ctx, "base + %lld * row", (long long)d);
@@ -38202,6 +39679,9 @@ static int64_t ein__kattention_index(ein__kgen *g, ein__kattention_form *f, ein_
         ein__kslot *s = &g->slot[f->batch[i]];
         ein__putf(b, "const %s %s = %s;\n", type, s->name, ein__kdigit(g, &below, s->n, 1));
     }
+    if (last)
+        ein__putf(b, "const %s m0 = (%lld - %s) * %d;  // first row\n", type,
+                  (long long)t->row_tiles - 1, ein__kdigit(g, &below, t->row_tiles, 1), t->rows);
     return below;
 }
 
@@ -38220,13 +39700,6 @@ static void ein__kaxes_put(ein__kgen *g, ein__buf *b, const ein__kaxes *x, const
     ein__putf(b, "const %s at%d = (%s)(%s);\n", ein__kunsigned(g), x->slot[0], ein__kunsigned(g),
               x->at);
     ein__kdecompose(g, b, x->slot, x->n, used, ein__namef(g->ctx, "at%d", x->slot[0]));
-}
-
-static void ein__kattention_reset(ein__kgen *g) {
-    ein__kforget(g, 0);
-    ein__kuncount(g);
-    ein__buf_free(&g->code[0]);
-    ein__put(&g->code[0], "");
 }
 
 static const char *ein__kaxes_test(ein__kgen *g, const ein__kaxes *a, const ein__kaxes *b) {
@@ -38263,22 +39736,40 @@ typedef struct ein__kload_text {
     const char *count, *outer, *inner;
     int64_t all, rows, wide;  // loads; rows; loads a row, or 0: neighbours are of different rows
     int width;                // elements of a load
+    bool copy;                // it is one from memory to shared memory, of 16 bytes
     ein__buf text;
 } ein__kload_text;
 
-// The value of `read` with `vec` neighbours along `slot`.
-static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, int slot) {
+// Whether `vec` neighbours of `read` are 16 bytes that tensor cores get as they are, or rounded.
+static bool ein__kattention_copies(ein__kgen *g, const ein__kattention_form *f, ein__ex read,
+                                   int vec) {
+    const ein__expr *e = ein__ex_get(g->ctx, read);
+    if (e->op != EIN__X_READ || e->bits) return false;
+    ein__dtype type = ein__kdtype(g, (ein__val){e->val});
+    return f->t.math == EIN__MATH_FP16   ? vec == 8 && type == EIN__F16
+           : f->t.math == EIN__MATH_TF32 ? vec == 4 && type == EIN__F32
+                                         : false;
+}
+
+// The value of `read` with `vec` neighbours along `slot`. `test`: what else must hold for a copy,
+// of which the text says where it is from.
+static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, int slot, bool copy,
+                                         const char *test) {
     ein__kcount(g, read);
     if (vec == 1) return ein__kvalue(g, read, 0).s;
     const char *value;
     g->vec = vec;
     g->vec_slot = slot;
-    if (vec == 8) {
+    if (vec == 8 || copy) {
         ein__kaccess at = ein__kaccess_of(g, read, 0);
-        value = ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s + %s)", at.param,
-                           ein__kparen(g, at.at, EIN__TERM));
-        if (at.guard)
-            value = ein__namef(g->ctx, "%s ? %s : make_uint4(0u, 0u, 0u, 0u)", at.guard, value);
+        const char *from =
+            ein__namef(g->ctx, "%s + %s", at.param, ein__kparen(g, at.at, EIN__TERM));
+        const char *guard = at.guard ? at.guard : "";
+        const char *both = ein__namef(g->ctx, "%s%s%s", test, *test && *guard ? " && " : "", guard);
+        if (copy) value = ein__namef(g->ctx, "fetch<uint4>(%s%s%s)", from, *both ? ", " : "", both);
+        else value = ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s)", from);
+        if (!copy && *guard)
+            value = ein__namef(g->ctx, "%s ? %s : make_uint4(0u, 0u, 0u, 0u)", guard, value);
     } else {
         value = ein__kvalue(g, read, 0).s;
         for (int i = 1; i < vec; i++) (void)ein__kvalue(g, read, i);
@@ -38289,11 +39780,12 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     return value;
 }
 
-// `to`: where the element goes; NULL: it stays in the thread's register own[i].
+// `to`: where the element goes; NULL: it stays in the thread's register own[i]. `later`: copies may
+// still be on their way when the kernel goes on.
 static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
                                             const ein__kattention_form *f, const ein__kaxes *outer,
                                             const ein__kaxes *inner, int64_t no, int64_t ni,
-                                            bool vectors) {
+                                            bool vectors, bool later) {
     ein_ctx *ctx = g->ctx;
     ein__kload_text l = {0};
     int vec = vectors ? ein__kattention_vector(g, f, read, inner) : 1;
@@ -38302,14 +39794,16 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
         if (f->scan.read[k].i == read.i && outer->n && vec == 1)
             across = f->scan.near[k].k[outer->slot[outer->n - 1]] == 1 &&
                      !(inner->n && f->scan.near[k].k[inner->slot[inner->n - 1]] == 1);
-    const char *value = ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1);
-    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
     const char *test = ein__kaxes_test(g, outer, inner);
+    l.copy = later && ein__kattention_copies(g, f, read, vec);
+    const char *value =
+        ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1, l.copy, test);
+    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
     ein__buf body = {0};
     ein__kaxes_put(g, &body, outer, all);
     ein__kaxes_put(g, &body, inner, all);
     ein__put(&body, g->code[0].s);
-    if (*test) {
+    if (*test && !l.copy) {
         ein__putf(&body, "t = %s;\n", value);
         ein__putf(&l.text, "%s;\nif (%s) {\n",
                   vec == 8   ? "uint4 t = make_uint4(0u, 0u, 0u, 0u)"
@@ -38322,7 +39816,8 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     } else {
         ein__put(&l.text, body.s);
     }
-    if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend_put(&%s, %s);\n", to, value);
+    if (l.copy) ein__putf(&l.text, "copy_async(&%s, %s);\n", to, value);
+    else if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend_put(&%s, %s);\n", to, value);
     else if (!to) ein__putf(&l.text, "own[i] = %s;\n", value);
     else if (vec > 1) ein__putf(&l.text, "*reinterpret_cast<float4 *>(&%s) = %s;\n", to, value);
     else ein__putf(&l.text, "%s = %s;\n", to, value);
@@ -38341,50 +39836,96 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     return l;
 }
 
-// x from the product's element s[i][j], where the row has the key.
-static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f, ein__buf *b) {
+// The parts of a kernel's text.
+typedef struct ein__kattention_text {
+    ein__buf index, masked, score, absent, store;
+    const char *stop;
+    const char *ends;  // whether elements may be absent; NULL: never
+    ein__kload_text query, key, value;
+    int64_t blocks;
+} ein__kattention_text;
+
+// Which keys a row has, and which rows there are.
+typedef struct ein__kattention_keyed {
+    ein__kaxes keys, rows;
+    const char *test;  // whether the row has the key; empty: it has
+    const char *ends;  // whether some row of the tile may not
+} ein__kattention_keyed;
+
+// `reads`: there must be no reading at places of rows beyond the last.
+static ein__kattention_keyed ein__kattention_keyed_by(ein__kgen *g, const ein__kattention_form *f,
+                                                      bool reads) {
     ein_ctx *ctx = g->ctx;
-    const ein__attention *a = &f->a;
     const ein__attention_tile *t = &f->t;
     const char *u = ein__kunsigned(g), *su = g->wide ? "ull" : "u";
+    long long n = (long long)t->nkey;
+    ein__kattention_keyed k = {
+        .keys = {.n = f->keys.n, .at = "u0 + key", .end = -1}, .rows = f->rows, .ends = ""};
+    memcpy(k.keys.slot, f->keys.slot, sizeof k.keys.slot);
+    if (!reads) k.rows.end = -1;
+    if (f->a.band) {
+        k.keys.at =
+            f->a.d < 0 ? ein__namef(ctx, "%lld - (u0 + key - row)", n - 1) : "u0 + key - row";
+        k.ends = ein__namef(ctx, "u0 < %d || u0 > %lld", t->rows - 1, n - t->keys);
+    } else if (t->nkey % t->keys) {
+        k.keys.end = t->nkey;
+        k.ends = ein__namef(ctx, "u0 > %lld", n - t->keys);
+    }
+    k.test = ein__kaxes_test(g, &k.rows, &k.keys);
+    if (f->a.band)
+        k.test = ein__namef(ctx, "(%s)(u0 + key - row) < %lld%s%s%s", u, n, su,
+                            *k.test ? " && " : "", k.test);
+    return k;
+}
+
+// The row and the key of the product's element, where `text` mentions them.
+static void ein__kattention_place(const ein__kattention_form *f, const char *text, const char *test,
+                                  ein__buf *b) {
+    bool tensor = f->t.math != EIN__MATH_FP32;
+    if (tensor && (ein__kmentions(text, "row") || ein__kmentions(test, "row")))
+        ein__put(b, "const int row = own + 16 * m + lane / 4 + e / 2 * 8;\n");
+    if (ein__kmentions(text, "key") || ein__kmentions(test, "key"))
+        ein__put(b, tensor ? "const int key = first + 8 * j + lane % 4 * 2 + e % 2;\n"
+                           : "const int key = tx + 16 * j;\n");
+}
+
+// x from the product's element, where the row has the key. On tensor cores -inf is put where a row
+// has none in a pass of its own, `absent`, of the tiles that have such rows, unless a score must
+// not be made there.
+static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f,
+                                  ein__kattention_text *x) {
+    ein_ctx *ctx = g->ctx;
+    const ein__attention *a = &f->a;
+    ein__buf *b = &x->score;
     ein__kcount(g, a->score);
     ein__ktext value = ein__kvalue(g, a->score, 0);
     const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value.s);
-    ein__kaxes keys = {.n = f->keys.n, .at = "u0 + key", .end = -1}, rows = f->rows;
-    memcpy(keys.slot, f->keys.slot, sizeof keys.slot);
-    if (a->band)
-        keys.at = a->d < 0 ? ein__namef(ctx, "%lld - (u0 + key - row)", (long long)t->nkey - 1)
-                           : "u0 + key - row";
-    else if (t->nkey % t->keys) keys.end = t->nkey;
-    // Rows beyond the last may compute anything, but must not read at their places.
     ein__ex *reads = NULL;
     bool reads_row = false;
     ein__ex_reads(ctx, a->score, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         reads_row |= ein__ex_get(ctx, reads[i])->val != a->dot.i;
     arrfree(reads);
-    if (!reads_row) rows.end = -1;
-    const char *test = ein__kaxes_test(g, &rows, &keys);
-    if (a->band)
-        test = ein__namef(ctx, "(%s)(u0 + key - row) < %lld%s%s%s", u, (long long)t->nkey, su,
-                          *test ? " && " : "", test);
+    ein__kattention_keyed k = ein__kattention_keyed_by(g, f, reads_row);
     ein__buf body = {0};
-    ein__kaxes_put(g, &body, &rows, all);
-    ein__kaxes_put(g, &body, &keys, all);
+    ein__kaxes_put(g, &body, &k.rows, all);
+    ein__kaxes_put(g, &body, &k.keys, all);
     if (a->alpha != 1 && ein__kmentions(all, "dot"))
         ein__putf(&body, "const float dot = %s * %s;\n", ein__kliteral(g, a->alpha).s, f->dot);
     ein__put(&body, g->code[0].s);
     ein__putf(&body, "x = %s;\n", value.s);
-    if (f->t.math != EIN__MATH_FP32 &&
-        (ein__kmentions(body.s, "row") || ein__kmentions(test, "row")))
-        ein__put(b, "const int row = own + lane / 4 + 8 * i;\n");
-    if (ein__kmentions(body.s, "key") || ein__kmentions(test, "key"))
-        ein__put(b, f->t.math == EIN__MATH_FP32
-                        ? "const int key = tx + 16 * j;\n"
-                        : "const int key = first + 8 * j + lane % 4 * 2 + e % 2;\n");
+    bool apart = f->t.math != EIN__MATH_FP32 && !reads_row && *k.test;
+    const char *test = apart ? "" : k.test;
+    ein__kattention_place(f, body.s, test, b);
     if (*test) ein__putf(b, "if (%s) {\n", test);
     ein__kindent(b, body.s, *test ? 4 : 0);
     if (*test) ein__put(b, "}\n");
+    ein__put(&x->absent, "");
+    if (apart) {
+        ein__kattention_place(f, "", k.test, &x->absent);
+        ein__putf(&x->absent, "if (!(%s)) s[m][j][e] = -INFINITY;\n", k.test);
+        x->ends = k.ends;
+    }
     ein__buf_free(&body);
     ein__kattention_reset(g);
 }
@@ -38412,13 +39953,6 @@ static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
     ein__kattention_reset(g);
 }
 
-// The parts of a kernel's text.
-typedef struct ein__kattention_text {
-    ein__buf index, score, store;
-    ein__kload_text query, key, value;
-    int64_t blocks;
-} ein__kattention_text;
-
 // `kv`: keys of a part of the values. `to`: where elements of queries, keys and values go.
 static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                   int64_t kv, const char *const *to, ein__kattention_text *x) {
@@ -38432,26 +39966,38 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     memcpy(at.slot, f->depth.slot, sizeof at.slot);
     at.n = f->depth.n;
     at.end = depth > t->depth ? t->depth : -1;
-    x->query =
-        ein__kattention_load(g, f->a.query, to[0], f, &f->rows, &at, t->rows, depth, vectors);
+    const ein__kload_text none = {.count = "0", .outer = "0", .inner = "0"};
+    bool product = f->a.dot.i != 0;
+    x->query = x->key = none;
+    if (product)
+        x->query = ein__kattention_load(g, f->a.query, to[0], f, &f->rows, &at, t->rows, depth,
+                                        vectors, false);
     at.at = "k0 + k";
     keys.end = t->terms % t->keys ? t->terms : -1;
     const char *name = f->a.band ? g->slot[f->a.m].name : NULL;
     if (name) g->slot[f->a.m].name = f->base;
-    x->key = ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors);
+    if (product)
+        x->key =
+            ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors, true);
     keys.at = t->math == EIN__MATH_FP32 ? "u0 + k0 + key" : "u0 + key";
     cols.at = "col";
     cols.end = t->cols < t->width ? t->cols : -1;
-    x->value = ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv, t->width, vectors);
+    x->value =
+        ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv, t->width, vectors, true);
     if (name) g->slot[f->a.m].name = name;
-    ein__kattention_score(g, f, &x->score);
+    if (!product) {
+        ein__put(&x->query.text, "");
+        ein__put(&x->key.text, "");
+    }
+    x->stop = ein__kattention_stop(g, f, &x->masked);
+    ein__kattention_score(g, f, x);
     ein__kattention_store(g, f, step, &x->store);
 }
 
 static void ein__kattention_free(ein__kattention_text *x) {
-    ein__buf *used[] = {&x->index,      &x->score,    &x->store,
-                        &x->query.text, &x->key.text, &x->value.text};
-    for (int i = 0; i < 6; i++) ein__buf_free(used[i]);
+    ein__buf *used[] = {&x->index, &x->masked,     &x->score,    &x->absent,
+                        &x->store, &x->query.text, &x->key.text, &x->value.text};
+    for (int i = 0; i < 8; i++) ein__buf_free(used[i]);
 }
 
 static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ein__launch *l) {
@@ -38460,36 +40006,12 @@ static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ei
     l->flops_per_out = (int)ein__least(flops, INT32_MAX);
 }
 
-enum { EIN__KATTENTION_KEYS = 14 };
+enum { EIN__KATTENTION_TIMES = 2 };  // keys of the template that say who loads what of a part
 
-// Keys that both templates have, in `k` from place 2 on.
-static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
-                                 const ein__kattention_text *x, ein__key *k) {
-    const ein__key both[] = {
-        {"KC", ein__namef(g->ctx, "%d", f->t.kc)},
-        {"depth", ein__namef(g->ctx, "%lld", (long long)ein__up(f->t.depth, f->t.kc))},
-        {"number", ein__kunsigned(g)},
-        {"many", x->blocks > 1 ? "1" : ""},
-        {"index", x->index.s},
-        {"queries", x->query.count},
-        {"queryRow", x->query.outer},
-        {"queryAt", x->query.inner},
-        {"loadQuery", x->query.text.s},
-        {"terms", ein__namef(g->ctx, "%lld", (long long)f->t.terms)},
-        {"loadKey", x->key.text.s},
-        {"score", x->score.s},
-        {"loadValue", x->value.text.s},
-        {"sum", f->a.sum.i ? "1" : ""}};
-    memcpy(k, both, sizeof both);
-}
-
-enum { EIN__KATTENTION_OWN = 4 };  // keys of the template for each kind of part
-
-// How a thread keeps its elements of a part in registers while threads still read the part before.
-// Which these are is written so that compilers see the distance from one to the next.
-static void ein__kattention_own(ein__kgen *g, const ein__kload_text *l, const char *outer,
-                                const char *inner, const char *to, const char *const *names,
-                                ein__key *k) {
+// Which elements of a part the thread loads, written so that compilers see the distance from one to
+// the next.
+static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, const char *outer,
+                                  const char *inner, const char *const *names, ein__key *k) {
     ein_ctx *c = g->ctx;
     ein__buf place = {0};
     long long wide = (long long)l->wide, pass = wide && 128 % wide == 0 ? 128 / wide : 0;
@@ -38505,29 +40027,67 @@ static void ein__kattention_own(ein__kgen *g, const ein__kload_text *l, const ch
     if (l->all % 128)
         ein__putf(&place, "if (%s >= %lld) continue;\n", pass ? outer : "e",
                   (long long)(pass ? l->rows : l->all));
+    ein__key times[] = {{names[0], ein__namef(c, "%lld", (long long)((l->all + 127) / 128))},
+                        {names[1], ein__name_n(c, place.s, place.n)}};
+    memcpy(k, times, sizeof times);
+    ein__buf_free(&place);
+}
+
+static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
+static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
+
+enum { EIN__KATTENTION_KEYS = 21 };
+
+// Keys that both templates have, in `k` from place 2 on.
+static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
+                                 const ein__kattention_text *x, ein__key *k) {
+    const ein__key both[] = {
+        {"KC", ein__namef(g->ctx, "%d", f->t.kc)},
+        {"depth", ein__namef(g->ctx, "%lld", (long long)ein__up(f->t.depth, f->t.kc))},
+        {"number", ein__kunsigned(g)},
+        {"many", x->blocks > 1 ? "1" : ""},
+        {"product", f->a.dot.i ? "1" : ""},
+        {"index", x->index.s},
+        {"queries", x->query.count},
+        {"queryRow", x->query.outer},
+        {"queryAt", x->query.inner},
+        {"loadQuery", x->query.text.s},
+        {"terms", ein__namef(g->ctx, "%lld", (long long)f->t.terms)},
+        {"stop", x->stop},
+        {"masked", x->masked.s},
+        {"loadKey", x->key.text.s},
+        {"score", x->score.s},
+        {"loadValue", x->value.text.s},
+        {"sum", f->a.sum.i ? "1" : ""}};
+    memcpy(k, both, sizeof both);
+    k += sizeof both / sizeof *both;
+    ein__kattention_times(g, &x->key, "key", "k", ein__kkey_times, k);
+    ein__kattention_times(g, &x->value, "key", "col", ein__kvalue_times, k + EIN__KATTENTION_TIMES);
+}
+
+// Without tensor cores a thread keeps its elements in registers while threads still read the part
+// before: their type, and the statement that puts one where it belongs.
+static void ein__kattention_own(ein__kgen *g, const ein__kload_text *l, const char *to,
+                                const char *const *names, ein__key *k) {
     const char *put =
         l->width > 1 ? "*reinterpret_cast<float4 *>(&%s) = own[i];\n" : "%s = own[i];\n";
-    ein__key own[] = {{names[0], ein__namef(c, "%lld", (long long)((l->all + 127) / 128))},
-                      {names[1], l->width > 1 ? "float4" : "float"},
-                      {names[2], ein__name_n(c, place.s, place.n)},
-                      {names[3], ein__namef(c, put, to)}};
-    memcpy(k, own, sizeof own);
-    ein__buf_free(&place);
+    k[0] = (ein__key){names[0], l->width > 1 ? "float4" : "float"};
+    k[1] = (ein__key){names[1], ein__namef(g->ctx, put, to)};
 }
 
 static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                   const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const to[] = {"query[row][k]", NULL, NULL},
-                             *const key[] = {"keySteps", "keyType", "keyPlace", "putKey"},
-                             *const value[] = {"valueSteps", "valueType", "valuePlace", "putValue"};
-    enum { OWN = 7, COUNT = 2 + EIN__KATTENTION_KEYS + OWN + 2 * EIN__KATTENTION_OWN };
+                             *const key[] = {"keyType", "putKey"},
+                             *const value[] = {"valueType", "putValue"};
+    enum { OWN = 11, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
     int64_t part = ein__most(t->keys * (t->kc + 4), (int64_t)t->kv * t->width);
     ein__kattention_parts(g, step, f, t->kv, to, &x);
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
-        ein__key k[COUNT] = {{0}}, *last = k + 2 + EIN__KATTENTION_KEYS + OWN;
+        ein__key k[COUNT] = {{0}};
         ein__key own[OWN] = {{"RM", ein__namef(c, "%d", t->rm)},
                              {"RN", ein__namef(c, "%d", t->rn)},
                              {"RC", ein__namef(c, "%d", t->rc)},
@@ -38535,11 +40095,10 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
                              {"KV", ein__namef(c, "%d", t->kv)},
                              {"part", ein__namef(c, "%lld", (long long)part)},
                              {"store", x.store.s}};
+        ein__kattention_own(g, &x.key, "part[key * (KC + 4) + k]", key, own + 7);
+        ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 9);
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
-        ein__kattention_own(g, &x.key, "key", "k", "part[key * (KC + 4) + k]", key, last);
-        ein__kattention_own(g, &x.value, "key", "col", "part[key * 16 * RC + col]", value,
-                            last + EIN__KATTENTION_OWN);
         ein__kattention_work(g, f, l);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, COUNT, out, l);
     }
@@ -38548,8 +40107,9 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
 
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
-    static const char *const to[] = {"query[row * (depth + PAD) + k]", "part[key * (KC + PAD) + k]",
-                                     "part[key * (cols + PAD) + col]"};
+    static const char *const to[] = {"query[row * (depth + PAD) + k]", "keys[key * (KC + PAD) + k]",
+                                     "values[key * (cols + PAD) + col]"};
+    enum { OWN = 14, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -38558,26 +40118,26 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     if (half) ein__kneed(g, EIN__NEED_HALF);
     ein__kattention_parts(g, step, f, t->keys, to, &x);
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
-        ein__key k[2 + EIN__KATTENTION_KEYS + 13] = {{0}};
-        int64_t part = ein__ceil(t->part, 16);
-        ein__key own[] = {{"T", half ? "__half" : "float"},
-                          {"RW", ein__namef(c, "%d", t->rw)},
-                          {"NK", ein__namef(c, "%d", t->nk)},
-                          {"cols", ein__namef(c, "%d", t->width)},
-                          {"part", ein__namef(c, "%lld", (long long)part)},
-                          {"split", t->rw < 4 ? "1" : ""},
-                          {"keys", x.key.count},
-                          {"keyRow", x.key.outer},
-                          {"keyAt", x.key.inner},
-                          {"values", x.value.count},
-                          {"valueRow", x.value.outer},
-                          {"valueAt", x.value.inner},
-                          {"store", x.store.s}};
+        ein__key k[COUNT] = {{0}};
+        int64_t part = ein__ceil(t->part, 16), key_part = ein__ceil(t->key_part, 16);
+        ein__key own[OWN] = {{"T", half ? "__half" : "float"},
+                             {"RW", ein__namef(c, "%d", t->rw)},
+                             {"RM", ein__namef(c, "%d", t->rm)},
+                             {"NK", ein__namef(c, "%d", t->nk)},
+                             {"cols", ein__namef(c, "%d", t->width)},
+                             {"deep", t->depth > t->kc ? "1" : ""},
+                             {"keyPart", ein__namef(c, "%lld", (long long)key_part)},
+                             {"part", ein__namef(c, "%lld", (long long)part)},
+                             {"split", t->rw < 4 ? "1" : ""},
+                             {"keyWords", x.key.copy && !half ? "1" : ""},
+                             {"valueWords", x.value.copy && !half ? "1" : ""},
+                             {"ends", x.ends ? x.ends : ""},
+                             {"absent", x.absent.s},
+                             {"store", x.store.s}};
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kattention_work(g, f, l);
-        ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, 2 + EIN__KATTENTION_KEYS + 13,
-                     out, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, COUNT, out, l);
     }
     ein__kattention_free(&x);
 }
@@ -38623,34 +40183,37 @@ static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
     return h;
 }
 
+enum { EIN__SEEDED = 9 };  // templates of a kind, at most
+
 // Hashes of the templates that kernels of each kind may be made of, for the keys of their rows in
 // tables of costs.
 EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     static const struct {
         ein__skind2 kind;
-        const char *const *lines[8];
-    } of[] = {
-        {EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
-        {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
-        {EIN__K_REDUCE,
-         {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp, ein__tmpl_warp,
-          ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny, ein__tmpl_tail}},
-        {EIN__K_PLACE,
-         {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column, ein__tmpl_place_warp,
-          ein__tmpl_tail}},
-        {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
-        {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
-        {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
-        {EIN__K_ATTENTION,
-         {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_attend,
-          ein__tmpl_warp}},
-        {EIN__K_PRODUCT,
-         {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
-          ein__tmpl_tiles_mma, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
+        const char *const *lines[EIN__SEEDED];
+    } of[] = {{EIN__K_MAP, {ein__tmpl_map, ein__tmpl_half4}},
+              {EIN__K_TRANSPOSE, {ein__tmpl_transpose, ein__tmpl_transpose_half}},
+              {EIN__K_REDUCE,
+               {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
+                ein__tmpl_warp, ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny,
+                ein__tmpl_tail, ein__tmpl_warp_pair}},
+              {EIN__K_PLACE,
+               {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column,
+                ein__tmpl_place_warp, ein__tmpl_tail}},
+              {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
+              {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
+              {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
+              {EIN__K_ATTENTION,
+               {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_tiles_async,
+                ein__tmpl_attend, ein__tmpl_softmax}},
+              {EIN__K_PRODUCT,
+               {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
+                ein__tmpl_tiles_mma, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
-        for (int k = 0; k < 8 && of[i].lines[k]; k++) h = ein__hash_template(h, of[i].lines[k]);
+        for (int k = 0; k < EIN__SEEDED && of[i].lines[k]; k++)
+            h = ein__hash_template(h, of[i].lines[k]);
         ctx->kernel_seed[of[i].kind] = h;
     }
     ctx->kernel_seed[EIN__STITCH_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
@@ -38779,7 +40342,9 @@ EIN__FN void ein__emit_includes(ein__buf *out, ein__needs needs) {
     if (ein__is_needed(needs, EIN__NEED_HALF)) ein__put(out, "#include <cuda_fp16.h>\n");
     if (ein__is_needed(needs, EIN__NEED_BF16)) ein__put(out, "#include <cuda_bf16.h>\n");
     if (ein__is_needed(needs, EIN__NEED_TENSOR_TF32) ||
-        ein__is_needed(needs, EIN__NEED_TENSOR_HALF))
+        ein__is_needed(needs, EIN__NEED_TENSOR_HALF) ||
+        ein__is_needed(needs, EIN__NEED_ATTEND_TF32) ||
+        ein__is_needed(needs, EIN__NEED_ATTEND_HALF))
         ein__put(out,
                  "#if CUDART_VERSION >= 11000\n"
                  "#include <cuda_pipeline_primitives.h>\n#endif\n");
@@ -38818,7 +40383,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                         {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
                         {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
                         {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
-    bool tensor = *tf32 || *fp16;
+    bool tensor = *tf32 || *fp16, attends = *attend[0].text || *attend[1].text;
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
     ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
@@ -38826,12 +40391,13 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
                     tail, 1);
     ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 3);
-    ein__put_helper(out, tensor, ein__tmpl_tiles_async, NULL, 0);
+    ein__put_helper(out, tensor || attends, ein__tmpl_tiles_async, NULL, 0);
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
     ein__put_helper(out, *four[0].text || *four[1].text, ein__tmpl_half4, four, 2);
-    ein__put_helper(out, *attend[0].text || *attend[1].text, ein__tmpl_attend, attend, 2);
+    ein__put_helper(out, attends, ein__tmpl_attend, attend, 2);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, NULL, 0);
     ein__put_helper(out, *eight[0].text || *eight[1].text || *eight[2].text || *eight[3].text,
                     ein__tmpl_half8, eight, 4);
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
@@ -38841,6 +40407,10 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
         ein__put_helper(out, ein__is_needed(needs, (ein__need)(EIN__NEED_WARP + r)), ein__tmpl_warp,
                         keys, 3);
     }
+    ein__key pair[] = {{"block", ein__need_text(needs, EIN__NEED_BLOCK_PAIR)}};
+    bool pairs = ein__is_needed(needs, EIN__NEED_WARP_PAIR);
+    ein__put_helper(out, pairs || ein__is_needed(needs, EIN__NEED_BLOCK_PAIR), ein__tmpl_warp_pair,
+                    pair, 1);
 }
 /* ---- emit_stitch.c ---- */
 // Two kernels as one (stitch.c): both as functions of a thread's number, and the kernel that calls
@@ -39202,8 +40772,9 @@ static bool ein__is_taken(const char *name) {
         " cudaGraph_t cudnnHandle_t cublasHandle_t linux unix"
         // what the emitted file itself declares beside it, or names inside create
         " std m o out bytes weights network einnet_test conv conv_call conv_size conv_sizes"
-        " conv_tensor conv_describe conv_first conv_choose conv_open conv_close conv_run"
-        " gemm_run gemm_size matmul matmul_call matmul_size matmul_sizes matmul_open"
+        " conv_tensor conv_describe conv_takes conv_may_take conv_first conv_choose conv_open"
+        " conv_close conv_run gemm_run gemm_size matmul matmul_call matmul_size matmul_sizes "
+        "matmul_open"
         " matmul_close matmul_run engine engine_attribute engine_call engine_check"
         " engine_choice engine_choose engine_convolution engine_describe engine_drop"
         " engine_first engine_make engine_new engine_of engine_offers engine_open engine_pack"
@@ -39220,7 +40791,7 @@ static bool ein__is_taken(const char *name) {
         " fetched_value spread tile_place pitched fragment_rows fragment_columns"
         " shared_address begin_rows take_rows unshifted element KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
-        " multiply_part ";
+        " multiply_part attend_round largest weight_of ";
     if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
     static const char *const vector[] = {"char",     "uchar",     "short", "ushort",
@@ -39734,16 +41305,9 @@ static void ein__put_kept(ein_ctx *ctx, ein__buf *out) {
     ein__buf_free(&text);
 }
 
-static void ein__put_summary(ein__emitter *z, ein__buf *out) {
-    ein_ctx *ctx = z->ctx;
-    const ein__plan *p = &ctx->plan;
-    ein__putf(out, "//\n// for %s, %s\n", ein__gpu_of(ctx)->title, ein__math_title(ctx));
-    ein__put_kept(ctx, out);
-    ein__put_tensors(ctx, out, "inputs", ctx->graph.input, NULL);
-    ein__put_tensors(ctx, out, "outputs", NULL, ctx->graph.output);
-    ein__putf(out, "// weights   %d tensors, blob of ", (int)arrlen(ctx->graph.weight));
-    ein__put_amount(out, z->blob_bytes);
-    ein__put(out, "\n// memory    arena ");
+static void ein__put_memory(const ein__emitter *z, ein__buf *out) {
+    const ein__plan *p = &z->ctx->plan;
+    ein__put(out, "// memory    arena ");
     ein__put_amount(out, p->arena_bytes);
     int workspaces = 0;
     for (int b = 0; b < p->branches; b++) workspaces += p->workspace_at[b] >= 0;
@@ -39754,7 +41318,13 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     ein__put_amount(out, z->const_bytes);
     ein__put(out, ", peak in create ");
     ein__put_amount(out, p->arena_bytes + z->const_bytes + p->init_bytes);
-    ein__putf(out, "\n// plan      %d step%s, ", (int)arrlen(p->step),
+    ein__put(out, "\n");
+}
+
+// Steps and time of the plan, and what it would take otherwise.
+static void ein__put_plan(const ein__emitter *z, ein__buf *out) {
+    const ein__plan *p = &z->ctx->plan;
+    ein__putf(out, "// plan      %d step%s, ", (int)arrlen(p->step),
               arrlen(p->step) == 1 ? "" : "s");
     ein__buf us = {0};
     int64_t total = 0;
@@ -39782,8 +41352,11 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
                   us.s + strspn(us.s, " "));
     }
     ein__buf_free(&us);
-    ein__put_libraries(z, out);
-    ein__put_rules(z, out);
+}
+
+// A line a step: its time, what it makes and how.
+static void ein__put_plan_steps(const ein__emitter *z, ein__buf *out) {
+    const ein__plan *p = &z->ctx->plan;
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
         ein__put(out, "// ");
         ein__put_us(out, p->step[i].ps);
@@ -39795,6 +41368,22 @@ static void ein__put_summary(ein__emitter *z, ein__buf *out) {
         ein__put_call(out, &p->step[i], &z->run[i]);
         ein__put(out, "\n");
     }
+}
+
+static void ein__put_summary(ein__emitter *z, ein__buf *out) {
+    ein_ctx *ctx = z->ctx;
+    ein__putf(out, "//\n// for %s, %s\n", ein__gpu_of(ctx)->title, ein__math_title(ctx));
+    ein__put_kept(ctx, out);
+    ein__put_tensors(ctx, out, "inputs", ctx->graph.input, NULL);
+    ein__put_tensors(ctx, out, "outputs", NULL, ctx->graph.output);
+    ein__putf(out, "// weights   %d tensors, blob of ", (int)arrlen(ctx->graph.weight));
+    ein__put_amount(out, z->blob_bytes);
+    ein__put(out, "\n");
+    ein__put_memory(z, out);
+    ein__put_plan(z, out);
+    ein__put_libraries(z, out);
+    ein__put_rules(z, out);
+    ein__put_plan_steps(z, out);
 }
 /* ---- emit_parts.c ---- */
 // The sections of the emitted files. Names come from the model's tensors and from content; offsets
@@ -43023,6 +44612,7 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     ein__plan_free(&ctx->plan);
     for (ptrdiff_t i = 0; i < arrlen(ctx->passed); i++) ein__plan_free(&ctx->passed[i]);
     arrfree(ctx->norm);
+    arrfree(ctx->counted);
     arrfree(ctx->passed);
     shfree(ctx->kernels);
     ein__search_free(ctx->search);

@@ -53,7 +53,7 @@
 //     1.6 us est. d5.split         k_basis_cc3e52ec
 //     4.5 us est. d6.c.sum.part    cuBLAS sgemm 576 x 784 x 128
 //     1.6 us est. d6               k_reduce_45d901c4
-//     1.3 us est. y                k_reduce_73e77ca5
+//     1.3 us est. y                k_reduce_4c3016c3
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -1750,7 +1750,10 @@ static __global__ void __launch_bounds__(128) k_reduce_45d901c4(const float *p0,
 // y.sum[0,0,i2,i3] = sum(r0) d6[0,r0,i2,i3] * k[0,r0,0,0]
 // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b[0]
 // p0: d6, p1: k, p2: b
-static __global__ void __launch_bounds__(256) k_reduce_73e77ca5(const float *p0,
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_4c3016c3(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][16];
     const unsigned lane = threadIdx.x % 4u;
@@ -2229,7 +2232,7 @@ static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *cons
     CALL(gemm_run(m, &gemm_d6_c_sum_part, v_d6_c_sum_part_filter, v_d5, v_d6_c_sum_part));
     CALL(launch(m, ORDERED, k_reduce_45d901c4, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
         v_d6));
-    CALL(launch(m, EARLY, k_reduce_73e77ca5, "y", 49, 256, stream, v_d6, v_k, v_b, v_y));
+    CALL(launch(m, EARLY, k_reduce_4c3016c3, "y", 49, 256, stream, v_d6, v_k, v_b, v_y));
     return 0;
 }
 

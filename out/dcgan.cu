@@ -11,9 +11,9 @@
 // plan      10 steps, 24.5 us estimated; 34.5 us without derivation
 // libraries cuBLAS (596 MB) 3 steps, without it up to 0.5 us more
 // by        summation splitting 10
-//     2.1 us est. c1.part          k_reduce_d7d52349
+//     2.1 us est. c1.part          k_reduce_0411ed34
 //     1.3 us est. r1               k_reduce_e81bb262
-//     5.4 us est. c2.part          k_reduce_600ad1d9
+//     5.4 us est. c2.part          k_reduce_2f124b40
 //     1.5 us est. r2               k_reduce_e27c1ca4
 //     4.0 us est. c3.part          cuBLAS sgemm 2048 x 64 x 256
 //     1.5 us est. r3               k_reduce_57f44027
@@ -151,7 +151,10 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // by summation splitting (r0,r1 inside), variable substitution
 // c1.part[i0,i1,i2,0] = sum(r0,r1) z[0,r0,i2-r1,0] * k1[r0,i0,r1,i1] where i2 in 0:4, pad z 0
 // p0: k1, p1: z
-static __global__ void __launch_bounds__(256) k_reduce_d7d52349(const float *__restrict__ p0,
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_0411ed34(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ float part[8][64];
     const unsigned lane = threadIdx.x % 4u;
@@ -224,7 +227,10 @@ static __global__ void __launch_bounds__(64) k_reduce_e81bb262(const float *p0,
 // by summation splitting (r0 inside), variable substitution
 // c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * k2[r0,i0,i1,i2]
 // p0: k2, p1: r1
-static __global__ void __launch_bounds__(256) k_reduce_600ad1d9(const float *__restrict__ p0,
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_2f124b40(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ float part[8][256];
     const unsigned lane = threadIdx.x % 4u;
@@ -647,9 +653,9 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_reduce_d7d52349, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
+    CALL(launch(m, ORDERED, k_reduce_0411ed34, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
     CALL(launch(m, EARLY, k_reduce_e81bb262, "r1", 128, 64, stream, v_c1_part, v_r1));
-    CALL(launch(m, EARLY, k_reduce_600ad1d9, "c2.part", 256, 256, stream, v_k2, v_r1, v_c2_part));
+    CALL(launch(m, EARLY, k_reduce_2f124b40, "c2.part", 256, 256, stream, v_k2, v_r1, v_c2_part));
     CALL(launch(m, EARLY, k_reduce_e27c1ca4, "r2", 256, 64, stream, v_c2_part, v_r2));
     // by summation splitting (r0 inside), variable substitution
     // c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * c3.part.filter[i0,i1,i2,r0]

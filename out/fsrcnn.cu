@@ -16,7 +16,7 @@
 //     1.7 us est. m.0              k_reduce_f4392795
 //     1.7 us est. m.1              k_reduce_f4392795
 //     1.7 us est. m.2              k_reduce_f4392795
-//     1.8 us est. r3               k_reduce_6b14bf4d
+//     1.7 us est. r3               k_reduce_6b14bf4d
 //     1.6 us est. r4               k_reduce_903c3a46
 //     2.2 us est. y.sum.part       cuBLAS sgemm 81 x 1024 x 56
 //     1.6 us est. y                k_reduce_0cf76a4d

@@ -12,7 +12,7 @@
 // libraries cuBLAS (596 MB) 3 steps, without it up to 19.5 us more
 // by        merging 1, online softmax 1
 //    40.2 us est. v.merged         cuBLAS sgemm 1024 x 1536 x 512
-//    14.4 us est. o                k_attention_f6434f37
+//    14.4 us est. o                k_attention_9442ff1e
 //    14.3 us est. f                cublasLt matmul 1024 x 512 x 512 + bias + relu
 //    14.3 us est. g.sum            cuBLAS sgemm 1024 x 512 x 512
 //     2.4 us est. y                k_map_64926a06
@@ -157,6 +157,25 @@ static __device__ __forceinline__ void await_previous() {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
+// A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest
+// score so far stands for the largest one, and what was summed up is scaled when it grows.
+
+// 0 stands for the largest score until one is above -inf.
+static __device__ __forceinline__ float largest(float top) { return top > -INFINITY ? top : 0.f; }
+
+// e^(x - top), at most 1: its error is some 2^-22, whatever the scores are. The special function
+// unit has powers of two.
+static __device__ __forceinline__ float weight_of(float x, float top) {
+    const float power = (x - top) * 1.44269504f;
+    float w;
+#ifdef __CUDA_ARCH__
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(power));
+#else
+    w = exp2f(power);
+#endif
+    return w;
+}
+
 // by merging: laid side by side
 // v.weights[i0,i1] = wq[i0-512,i1] + wv[i0,i1] + wk[i0-1024,i1] where i0 in 0:1536, pad wk 0, pad
 //     wq 0, pad wv 0
@@ -188,12 +207,16 @@ static __global__ void __launch_bounds__(256) k_map_64eb8c96(const float *__rest
 // a[0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2]
 // o[0,i1,i2,i3] = sum(r0) v.merged[0,i2+4*r0-256,64*i1+i3] * a[0,i1,i2,r0] where i3 in 0:64, pad
 //     v.merged 0
-// One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_f6434f37(const float *p0,
+// A block has 8 * RM rows and takes 16 * RN of their keys at a time: a thread has RM rows and the
+// scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
+// elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
+// is enough: registers are not to be spilled for the sake of more.
+static __global__ void __launch_bounds__(128, 1) k_attention_9442ff1e(const float *p0,
     float *__restrict__ y) {
-    const int RM = 8, RN = 4, RC = 4, VC = 4, KC = 32, KV = 32, depth = 64;
-    // part: a part of the tile's keys, then of its values
+    const int RM = 8, RN = 4, RC = 4, VC = 4, KV = 32;
+    const int KC = 32, depth = 64;
     __shared__ __align__(16) float query[8 * RM][depth + 4];
+    // part: a part of the tile's keys, then of its values
     __shared__ __align__(16) float part[2304];
     __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
     // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
@@ -201,8 +224,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_f6434f37(const floa
     const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
     const unsigned id = blockIdx.x;
     await_previous();
-    const int m0 = (int)(id % 4u) * 64;  // first row, in its residue
-    const int base = 4 * m0 + (int)(id / 4u % 4u);
+    const int m0 = (int)(id % 4u) * 64;
+    const int base = 4 * m0 + (int)(id / 4u % 4u);  // first row; the others stand 4 apart
     const int i1 = (int)(id / 16u % 8u);
     for (int e = (int)threadIdx.x; e < 1024; e += 128) {
         const int row = e / 16, k = e % 16 * 4;
@@ -267,8 +290,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_f6434f37(const floa
                 }
             }
         }
-        // The weights of these keys, relative to the largest score so far, and what was summed up
-        // before scaled accordingly. Until a score is above -inf, 0 stands for the largest.
+        // Weights relative to the largest score so far, and what was summed up before scaled.
 #pragma unroll
         for (int i = 0; i < RM; i++) {
             const int row = ty + 8 * i;
@@ -286,14 +308,14 @@ static __global__ void __launch_bounds__(128, 1) k_attention_f6434f37(const floa
 #pragma unroll
             for (int d = 16; d > 1; d /= 2)
                 most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
-            const float zero = most > -INFINITY ? most : 0.f, before = expf(top[i] - zero);
+            const float zero = largest(most), before = weight_of(top[i], zero);
             top[i] = most;
 #pragma unroll
             for (int c = 0; c < RC; c++) acc[i][c] *= before;
             sum[i] *= before;
 #pragma unroll
             for (int j = 0; j < RN; j++) {
-                const float w = expf(s[i][j] - zero);
+                const float w = weight_of(s[i][j], zero);
                 weight[row][tx + 16 * j] = w;
                 sum[i] += w;
             }
@@ -732,7 +754,7 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
     // v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
     CALL(gemm_run(m, &gemm_v_merged, v_x, v_v_weights, v_v_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_f6434f37, "o", 128, 128, stream, v_v_merged, v_t));
+    CALL(launch(m, ORDERED, k_attention_9442ff1e, "o", 128, 128, stream, v_v_merged, v_t));
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));

@@ -66,7 +66,7 @@
 //     3.0 us est. head.n.c.parts   cuBLAS sgemm 1280 x 49 x 64, batch 5
 //     1.6 us est. head             k_reduce_49bf823b
 //     1.6 us est. f                k_reduce_efab682a
-//     2.5 us est. y                k_reduce_e3119e86
+//     2.5 us est. y                k_reduce_d8e0cefc
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -2380,7 +2380,10 @@ static __global__ void __launch_bounds__(32) k_reduce_efab682a(const float *p0,
 // y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
 // y[0,i1] = y.sum[0,i1] + bias[i1]
 // p0: fc, p1: f, p2: bias
-static __global__ void __launch_bounds__(256) k_reduce_e3119e86(const float *__restrict__ p0,
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_d8e0cefc(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][2];
     const unsigned id = blockIdx.x;
@@ -2532,15 +2535,23 @@ static int conv_describe(mobilenet_v2 *m, conv_call *c, const conv_size *s) {
     return 0;
 }
 
-// The first of the library's offers that fits the workspace and gives the same bits on every run;
-// `only`: the algorithm that it has to be, or -1.
+// Whether an offer of the library runs in FP32 arithmetic or what else the convolution asks for,
+// fits the workspace, and gives the same bits on every run.
+template <class Offer>
+static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
+    (void)s;
+    if (p->mathType != CUDNN_FMA_MATH && p->mathType != CUDNN_DEFAULT_MATH) return false;
+    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= room &&
+           p->determinism == CUDNN_DETERMINISTIC;
+}
+
+// The first of the library's offers that it may take; `only`: the algorithm that it has to be, or
+// -1.
 template <class Offer>
 static int conv_first(mobilenet_v2 *m, conv_call *c, const conv_size *s, Offer *p, int n,
     int only) {
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 3459072) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
+        if (!conv_may_take(&p[i], s, 3459072)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
@@ -3516,7 +3527,7 @@ static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const
     CALL(launch(m, ORDERED, k_reduce_49bf823b, "head", 490, 128, stream, v_head_n_c_parts,
         v_head_n_t, v_head));
     CALL(launch(m, EARLY, k_reduce_efab682a, "f", 1280, 32, stream, v_head, v_f));
-    CALL(launch(m, EARLY, k_reduce_e3119e86, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
+    CALL(launch(m, EARLY, k_reduce_d8e0cefc, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 

@@ -55,7 +55,7 @@
 //    10.8 us est. l4.b.c.parts     k_product_7726b2fb
 //     1.6 us est. l4               k_reduce_826f963f
 //     1.6 us est. f                k_reduce_cb982b2f
-//     1.8 us est. y                k_reduce_60cac80d
+//     1.8 us est. y                k_reduce_5eeabc66
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -2018,7 +2018,10 @@ static __global__ void __launch_bounds__(32) k_reduce_cb982b2f(const float *p0,
 // y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
 // y[0,i1] = y.sum[0,i1] + bias[i1]
 // p0: fc, p1: f, p2: bias
-static __global__ void __launch_bounds__(128) k_reduce_60cac80d(const float *__restrict__ p0,
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(128) k_reduce_5eeabc66(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[4][2];
     const unsigned id = blockIdx.x;
@@ -2170,14 +2173,22 @@ static int conv_describe(resnet18 *m, conv_call *c, const conv_size *s) {
     return 0;
 }
 
-// The first of the library's offers that fits the workspace and gives the same bits on every run;
-// `only`: the algorithm that it has to be, or -1.
+// Whether an offer of the library runs in FP32 arithmetic or what else the convolution asks for,
+// fits the workspace, and gives the same bits on every run.
+template <class Offer>
+static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
+    (void)s;
+    if (p->mathType != CUDNN_FMA_MATH && p->mathType != CUDNN_DEFAULT_MATH) return false;
+    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= room &&
+           p->determinism == CUDNN_DETERMINISTIC;
+}
+
+// The first of the library's offers that it may take; `only`: the algorithm that it has to be, or
+// -1.
 template <class Offer>
 static int conv_first(resnet18 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 8388608) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
+        if (!conv_may_take(&p[i], s, 8388608)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
@@ -2811,7 +2822,7 @@ static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *
     CALL(launch(m, EARLY, k_reduce_826f963f, "l4", 392, 64, stream, v_l4_b_c_parts, v_l4_h,
         v_l4_b_t, v_l4));
     CALL(launch(m, EARLY, k_reduce_cb982b2f, "f", 512, 32, stream, v_l4, v_f));
-    CALL(launch(m, EARLY, k_reduce_60cac80d, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
+    CALL(launch(m, EARLY, k_reduce_5eeabc66, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 

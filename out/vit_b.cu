@@ -8,15 +8,15 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 368 MB
-// plan      103 steps, 1440.0 us estimated; 1467.4 us without derivation
+// plan      102 steps, 1438.4 us estimated; 1467.4 us without derivation
 // libraries cuBLAS (596 MB) 49 steps, without it up to 215.7 us more
-// by        operand re-laid 2, online softmax 12
+// by        operand re-laid 2, online softmax 12, sums in one pass 1
 //     1.5 us est. patches.sum.columns k_map_e08638d6
 //    11.0 us est. patches.sum      cuBLAS sgemm 196 x 768 x 768
 //     1.6 us est. h                k_map_84917e67
 //     2.0 us est. n.0              k_row_4a21bab2
 //    25.4 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.0.o            k_attention_534e0bc2
+//     9.8 us est. a.0.o            k_attention_b588fe64
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.0              k_row_4a21bab2
 //    32.8 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
@@ -24,7 +24,7 @@
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.1              k_row_4a21bab2
 //    25.4 us est. a.1.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.1.o            k_attention_534e0bc2
+//     9.8 us est. a.1.o            k_attention_b588fe64
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.1              k_row_4a21bab2
 //    32.8 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
@@ -32,7 +32,7 @@
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.2              k_row_4a21bab2
 //    25.4 us est. a.2.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.2.o            k_attention_534e0bc2
+//     9.8 us est. a.2.o            k_attention_b588fe64
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.2              k_row_4a21bab2
 //    32.8 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
@@ -40,7 +40,7 @@
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.3              k_row_4a21bab2
 //    25.4 us est. a.3.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.3.o            k_attention_534e0bc2
+//     9.8 us est. a.3.o            k_attention_b588fe64
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.3              k_row_4a21bab2
 //    32.8 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
@@ -48,7 +48,7 @@
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.4              k_row_4a21bab2
 //    25.4 us est. a.4.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.4.o            k_attention_534e0bc2
+//     9.8 us est. a.4.o            k_attention_b588fe64
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.4              k_row_4a21bab2
 //    32.8 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
@@ -56,7 +56,7 @@
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.5              k_row_4a21bab2
 //    25.4 us est. a.5.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.5.o            k_attention_534e0bc2
+//     9.8 us est. a.5.o            k_attention_b588fe64
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.5              k_row_4a21bab2
 //    32.8 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
@@ -64,7 +64,7 @@
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.6              k_row_4a21bab2
 //    25.4 us est. a.6.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.6.o            k_attention_534e0bc2
+//     9.8 us est. a.6.o            k_attention_b588fe64
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.6              k_row_4a21bab2
 //    32.8 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
@@ -72,7 +72,7 @@
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.7              k_row_4a21bab2
 //    25.4 us est. a.7.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.7.o            k_attention_534e0bc2
+//     9.8 us est. a.7.o            k_attention_b588fe64
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.7              k_row_4a21bab2
 //    32.8 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
@@ -80,7 +80,7 @@
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.8              k_row_4a21bab2
 //    25.4 us est. a.8.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.8.o            k_attention_534e0bc2
+//     9.8 us est. a.8.o            k_attention_b588fe64
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.8              k_row_4a21bab2
 //    32.8 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
@@ -88,7 +88,7 @@
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.9              k_row_4a21bab2
 //    25.4 us est. a.9.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.9.o            k_attention_534e0bc2
+//     9.8 us est. a.9.o            k_attention_b588fe64
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.9              k_row_4a21bab2
 //    32.8 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
@@ -96,7 +96,7 @@
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.10             k_row_4a21bab2
 //    25.4 us est. a.10.t.split     cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.10.o           k_attention_534e0bc2
+//     9.8 us est. a.10.o           k_attention_b588fe64
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.10             k_row_4a21bab2
 //    32.8 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
@@ -104,16 +104,15 @@
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.11             k_row_4a21bab2
 //    25.4 us est. a.11.t.split     cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.11.o           k_attention_534e0bc2
+//     9.8 us est. a.11.o           k_attention_b588fe64
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.11             k_row_4a21bab2
 //    32.8 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.11             k_map_2ba4d024
 //    33.0 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.6 us est. n.sum            k_reduce_ff914450
-//     1.6 us est. n.sum2           k_reduce_6bbe6074
-//     1.3 us est. z                k_map_86b3fae6
-//     2.0 us est. y                k_reduce_32f75d3e
+//     1.6 us est. n.sum2.both      k_reduce_a9e28dd4
+//     1.3 us est. z                k_map_c721726b
+//     2.0 us est. y                k_reduce_686a3900
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -440,8 +439,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_f_11_p ARENA(33554432)
 #define v_g_11 ARENA(35975168)
 #define v_h_11 ARENA(33554432)
-#define v_n_sum ARENA(3072)
-#define v_n_sum2 ARENA(4096)
+#define v_n_sum2_both ARENA(3072)
 #define v_z ARENA(0)
 #define v_patches_sum ARENA(34156544)
 #define v_workspace ARENA_OF(char, 0)
@@ -597,6 +595,25 @@ static __device__ __forceinline__ void await_previous() {
 #endif
 }
 
+// A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest
+// score so far stands for the largest one, and what was summed up is scaled when it grows.
+
+// 0 stands for the largest score until one is above -inf.
+static __device__ __forceinline__ float largest(float top) { return top > -INFINITY ? top : 0.f; }
+
+// e^(x - top), at most 1: its error is some 2^-22, whatever the scores are. The special function
+// unit has powers of two.
+static __device__ __forceinline__ float weight_of(float x, float top) {
+    const float power = (x - top) * 1.44269504f;
+    float w;
+#ifdef __CUDA_ARCH__
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(power));
+#else
+    w = exp2f(power);
+#endif
+    return w;
+}
+
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -604,6 +621,10 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
         v += other;
     }
     return v;
+}
+
+static __device__ __forceinline__ float2 warp_pair(float2 v) {  // sums of both, for every lane
+    return make_float2(warp_sum(v.x), warp_sum(v.y));
 }
 
 // by operand re-laid
@@ -710,12 +731,16 @@ static __global__ void __launch_bounds__(32) k_row_4a21bab2(const float *p0,
 // a.0.a.s[0,i1,i2] = sum(r0) exp(a.0.s[0,i1,i2,r0] - a.0.a.m[0,i1,i2])
 // a.0.a[0,i1,i2,i3] = exp(a.0.s[0,i1,i2,i3] - a.0.a.m[0,i1,i2]) / a.0.a.s[0,i1,i2]
 // a.0.o[0,i1,i2,i3] = sum(r0) a.0.a[0,i2,i1,r0] * a.0.t[2,0,i2,r0,i3]
-// One block a multiprocessor is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_534e0bc2(const float *p0,
+// A block has 8 * RM rows and takes 16 * RN of their keys at a time: a thread has RM rows and the
+// scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
+// elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
+// is enough: registers are not to be spilled for the sake of more.
+static __global__ void __launch_bounds__(128, 1) k_attention_b588fe64(const float *p0,
     float *__restrict__ y) {
-    const int RM = 3, RN = 2, RC = 4, VC = 4, KC = 32, KV = 32, depth = 64;
-    // part: a part of the tile's keys, then of its values
+    const int RM = 3, RN = 2, RC = 4, VC = 4, KV = 32;
+    const int KC = 32, depth = 64;
     __shared__ __align__(16) float query[8 * RM][depth + 4];
+    // part: a part of the tile's keys, then of its values
     __shared__ __align__(16) float part[2048];
     __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
     // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
@@ -790,8 +815,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_534e0bc2(const floa
                 }
             }
         }
-        // The weights of these keys, relative to the largest score so far, and what was summed up
-        // before scaled accordingly. Until a score is above -inf, 0 stands for the largest.
+        // Weights relative to the largest score so far, and what was summed up before scaled.
 #pragma unroll
         for (int i = 0; i < RM; i++) {
             const int row = ty + 8 * i;
@@ -809,14 +833,14 @@ static __global__ void __launch_bounds__(128, 1) k_attention_534e0bc2(const floa
 #pragma unroll
             for (int d = 16; d > 1; d /= 2)
                 most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
-            const float zero = most > -INFINITY ? most : 0.f, before = expf(top[i] - zero);
+            const float zero = largest(most), before = weight_of(top[i], zero);
             top[i] = most;
 #pragma unroll
             for (int c = 0; c < RC; c++) acc[i][c] *= before;
             sum[i] *= before;
 #pragma unroll
             for (int j = 0; j < RN; j++) {
-                const float w = expf(s[i][j] - zero);
+                const float w = weight_of(s[i][j], zero);
                 weight[row][tx + 16 * j] = w;
                 sum[i] += w;
             }
@@ -899,67 +923,53 @@ static __global__ void __launch_bounds__(256) k_map_2ba4d024(const float *p0,
         (erff(v4 * 0.70710677f) + 1.f) * (v4 * 0.5f), (erff(v5 * 0.70710677f) + 1.f) * (v5 * 0.5f));
 }
 
-// n.sum[0,i1] = sum(r0) h.11[0,i1,r0]
-static __global__ void __launch_bounds__(32) k_reduce_ff914450(const float *p0,
+// by sums in one pass
+// n.sum2.moments[i0,0,i2] = sum(r0) (square(h.11[0,i2,r0] - h.11[0,i2,384]) * [i0 == 1] +
+//     (h.11[0,i2,r0] - h.11[0,i2,384]) * [i0 == 0]) where i0 in 0:2
+// n.sum2.both[i0,0,i2] = (n.sum2.moments[0,0,i2] + 768 * h.11[0,i2,384]) * [i0 == 0] +
+//     (n.sum2.moments[1,0,i2] + n.sum2.moments[0,0,i2] * (-(n.sum2.moments[0,0,i2] / 768) +
+//     -(n.sum2.moments[0,0,i2] / 768)) + -(n.sum2.moments[0,0,i2] / 768) *
+//     -(n.sum2.moments[0,0,i2] / 768) * 768) * [i0 == 1] where i0 in 0:2
+static __global__ void __launch_bounds__(32) k_reduce_a9e28dd4(const float *p0,
     float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 197u) return;
-    const int i1 = (int)id;
-    float acc = 0.f;
+    const int i2 = (int)id;
+    const float v1 = p0[i2 * 768 + 384];
+    float2 acc = make_float2(0.f, 0.f);
 #pragma unroll 4
     for (unsigned k = lane; k < 192u; k += 32u) {
         const int r0 = (int)k * 4;
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
-        acc += v0.x;
-        acc += v0.y;
-        acc += v0.z;
-        acc += v0.w;
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 768 + r0);
+        const float v2 = v0.x - v1;
+        const float v3 = v0.y - v1;
+        const float v4 = v0.z - v1;
+        const float v5 = v0.w - v1;
+        acc.x += v2;
+        acc.y += v2 * v2;
+        acc.x += v3;
+        acc.y += v3 * v3;
+        acc.x += v4;
+        acc.y += v4 * v4;
+        acc.x += v5;
+        acc.y += v5 * v5;
     }
-    acc = warp_sum(acc);
+    acc = warp_pair(acc);
     if (lane == 0u) {
-        y[i1] = acc;
+        const float v6 = acc.x;
+        const float v7 = -(v6 / 768.f);
+        y[i2] = v6 + v1 * 768.f;
+        y[i2 + 197] = acc.y + v6 * (v7 + v7) + v7 * v7 * 768.f;
     }
 }
 
-// n.sum2[0,i1] = sum(r0) square(h.11[0,i1,r0] - n.sum[0,i1] / 768)
-// p0: h.11, p1: n.sum
-static __global__ void __launch_bounds__(32) k_reduce_6bbe6074(const float *p0, const float *p1,
-    float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x;
-    await_previous();
-    if (id >= 197u) return;
-    const int i1 = (int)id;
-    const float v1 = p1[i1];
-    const float v2 = v1 / 768.f;
-    float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 192u; k += 32u) {
-        const int r0 = (int)k * 4;
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
-        const float v3 = v0.x - v2;
-        const float v4 = v0.y - v2;
-        const float v5 = v0.z - v2;
-        const float v6 = v0.w - v2;
-        acc += v3 * v3;
-        acc += v4 * v4;
-        acc += v5 * v5;
-        acc += v6 * v6;
-    }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
-        y[i1] = acc;
-    }
-}
-
-// z[0,i1] = rsqrt(n.sum2[0,0] / 768 + 1e-06) * (h.11[0,0,i1] - n.sum[0,0] / 768) * n.scale[i1] +
-//     n.bias[i1]
-// p0: n.bias, p1: n.scale, p2: h.11, p3: n.sum, p4: n.sum2
-static __global__ void __launch_bounds__(64) k_map_86b3fae6(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *p2, const float *p3, const float *p4,
-    float *__restrict__ y) {
+// z[0,i1] = rsqrt(n.sum2.both[1,0,0] / 768 + 1e-06) * (h.11[0,0,i1] - n.sum2.both[0,0,0] / 768) *
+//     n.scale[i1] + n.bias[i1]
+// p0: n.bias, p1: n.scale, p2: h.11, p3: n.sum2.both
+static __global__ void __launch_bounds__(64) k_map_c721726b(const float *__restrict__ p0,
+    const float *__restrict__ p1, const float *p2, const float *p3, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 192u) return;
@@ -969,7 +979,7 @@ static __global__ void __launch_bounds__(64) k_map_86b3fae6(const float *__restr
     const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i1);
     const float v3 = p3[0];
     const float v4 = v3 / 768.f;
-    const float v5 = p4[0];
+    const float v5 = p3[197];
     const float v6 = v5 / 768.f;
     const float v7 = v6 + 1e-06f;
     const float v8 = 1.f / sqrtf(v7);
@@ -981,7 +991,10 @@ static __global__ void __launch_bounds__(64) k_map_86b3fae6(const float *__restr
 // p[0,i1] = sum(r0) z[0,r0] * fc[r0,i1]
 // y[0,i1] = p[0,i1] + bias[i1]
 // p0: fc, p1: z, p2: bias
-static __global__ void __launch_bounds__(256) k_reduce_32f75d3e(const float *__restrict__ p0,
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_686a3900(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][16];
     const unsigned lane = threadIdx.x % 4u;
@@ -1586,7 +1599,7 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     // a.0.t.split[0,i1,i2] = a.0.qkv.p[0,i1,i2] + a.0.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_0_t_split, v_n_0, v_a_0_qkv_w, v_a_0_qkv_b, NULL, v_a_0_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.0.o", 108, 128, stream, v_a_0_t_split,
+    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.0.o", 108, 128, stream, v_a_0_t_split,
         v_a_0_c));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
@@ -1603,7 +1616,7 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_1_t_split, v_n_1, v_a_1_qkv_w, v_a_1_qkv_b, NULL, v_a_1_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.1.o", 108, 128, stream, v_a_1_t_split,
+    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.1.o", 108, 128, stream, v_a_1_t_split,
         v_a_1_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
@@ -1619,7 +1632,7 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_2_t_split, v_n_2, v_a_2_qkv_w, v_a_2_qkv_b, NULL, v_a_2_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.2.o", 108, 128, stream, v_a_2_t_split,
+    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.2.o", 108, 128, stream, v_a_2_t_split,
         v_a_2_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
@@ -1641,7 +1654,7 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_3_t_split, v_n_3, v_a_3_qkv_w, v_a_3_qkv_b, NULL, v_a_3_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.3.o", 108, 128, stream, v_a_3_t_split,
+    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.3.o", 108, 128, stream, v_a_3_t_split,
         v_a_3_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
@@ -1657,7 +1670,7 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_4_t_split, v_n_4, v_a_4_qkv_w, v_a_4_qkv_b, NULL, v_a_4_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.4.o", 108, 128, stream, v_a_4_t_split,
+    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.4.o", 108, 128, stream, v_a_4_t_split,
         v_a_4_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
@@ -1673,7 +1686,7 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_5_t_split, v_n_5, v_a_5_qkv_w, v_a_5_qkv_b, NULL, v_a_5_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.5.o", 108, 128, stream, v_a_5_t_split,
+    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.5.o", 108, 128, stream, v_a_5_t_split,
         v_a_5_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
@@ -1689,7 +1702,7 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_6_t_split, v_n_6, v_a_6_qkv_w, v_a_6_qkv_b, NULL, v_a_6_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.6.o", 108, 128, stream, v_a_6_t_split,
+    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.6.o", 108, 128, stream, v_a_6_t_split,
         v_a_6_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
@@ -1711,7 +1724,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_7_t_split, v_n_7, v_a_7_qkv_w, v_a_7_qkv_b, NULL, v_a_7_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.7.o", 108, 128, stream, v_a_7_t_split,
+    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.7.o", 108, 128, stream, v_a_7_t_split,
         v_a_7_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
@@ -1727,7 +1740,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_8_t_split, v_n_8, v_a_8_qkv_w, v_a_8_qkv_b, NULL, v_a_8_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.8.o", 108, 128, stream, v_a_8_t_split,
+    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.8.o", 108, 128, stream, v_a_8_t_split,
         v_a_8_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
@@ -1743,7 +1756,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_9_t_split, v_n_9, v_a_9_qkv_w, v_a_9_qkv_b, NULL, v_a_9_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.9.o", 108, 128, stream, v_a_9_t_split,
+    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.9.o", 108, 128, stream, v_a_9_t_split,
         v_a_9_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
@@ -1764,7 +1777,7 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_10_t_split, v_n_10, v_a_10_qkv_w, v_a_10_qkv_b, NULL,
         v_a_10_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.10.o", 108, 128, stream, v_a_10_t_split,
+    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.10.o", 108, 128, stream, v_a_10_t_split,
         v_a_10_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
@@ -1780,7 +1793,7 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_11_t_split, v_n_11, v_a_11_qkv_w, v_a_11_qkv_b, NULL,
         v_a_11_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_attention_534e0bc2, "a.11.o", 108, 128, stream, v_a_11_t_split,
+    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.11.o", 108, 128, stream, v_a_11_t_split,
         v_a_11_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
@@ -1791,11 +1804,11 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.11", 591, 256, stream, v_f_11_p, v_f_11_b, v_g_11));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_11, v_g_11, v_b_11_w, v_b_11_b, v_r_11, v_h_11, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_ff914450, "n.sum", 197, 32, stream, v_h_11, v_n_sum));
-    CALL(launch(m, EARLY, k_reduce_6bbe6074, "n.sum2", 197, 32, stream, v_h_11, v_n_sum, v_n_sum2));
-    CALL(launch(m, EARLY, k_map_86b3fae6, "z", 3, 64, stream, v_n_bias, v_n_scale, v_h_11, v_n_sum,
-        v_n_sum2, v_z));
-    CALL(launch(m, EARLY, k_reduce_32f75d3e, "y", 63, 256, stream, v_fc, v_z, v_bias, v_y));
+    CALL(launch(m, ORDERED, k_reduce_a9e28dd4, "n.sum2.both", 197, 32, stream, v_h_11,
+        v_n_sum2_both));
+    CALL(launch(m, EARLY, k_map_c721726b, "z", 3, 64, stream, v_n_bias, v_n_scale, v_h_11,
+        v_n_sum2_both, v_z));
+    CALL(launch(m, EARLY, k_reduce_686a3900, "y", 63, 256, stream, v_fc, v_z, v_bias, v_y));
     return 0;
 }
 

@@ -265,14 +265,22 @@ static int conv_describe(conv5x5 *m, conv_call *c, const conv_size *s) {
     return 0;
 }
 
-// The first of the library's offers that fits the workspace and gives the same bits on every run;
-// `only`: the algorithm that it has to be, or -1.
+// Whether an offer of the library runs in FP32 arithmetic or what else the convolution asks for,
+// fits the workspace, and gives the same bits on every run.
+template <class Offer>
+static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
+    (void)s;
+    if (p->mathType != CUDNN_FMA_MATH && p->mathType != CUDNN_DEFAULT_MATH) return false;
+    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= room &&
+           p->determinism == CUDNN_DETERMINISTIC;
+}
+
+// The first of the library's offers that it may take; `only`: the algorithm that it has to be, or
+// -1.
 template <class Offer>
 static int conv_first(conv5x5 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
-        if (p[i].status != CUDNN_STATUS_SUCCESS || p[i].memory > 184093696) continue;
-        if (p[i].determinism != CUDNN_DETERMINISTIC) continue;
-        if (p[i].mathType != CUDNN_FMA_MATH && p[i].mathType != CUDNN_DEFAULT_MATH) continue;
+        if (!conv_may_take(&p[i], s, 184093696)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
