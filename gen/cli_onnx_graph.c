@@ -417,6 +417,41 @@ static void put_weight(char **text, const ox_value *v) {
     ox_put(text, "\n");
 }
 
+// Whether a constant is written as a number, which is part of the program: a scalar, or one element
+// that is no initializer, since what has dimensions there may have been trained.
+static bool is_number(const ox_value *v) {
+    const ox_const *c = v->known;
+    if (c->dtype != CLI_F32 && c->dtype != CLI_F64) {
+        return false;
+    }
+    for (int a = 0; a < c->rank; a++) {
+        if (c->dims[a] != 1 || v->initializer) {
+            return false;
+        }
+    }
+    return !isnan(ox_getf(c, 0));
+}
+
+static void put_number(char **text, const ox_value *v) {
+    const ox_const *c = v->known;
+    double value = ox_getf(c, 0);
+    ox_put_name(text, v->name);
+    ox_put(text, "[");
+    for (int a = 0; a < c->rank; a++) {
+        ox_put(text, "%si%d", a ? "," : "", a);
+    }
+    ox_put(text, "] = ");
+    if (isinf((float)value)) {
+        ox_put(text, "%slog(0)", value > 0 ? "-" : "");
+    } else {
+        ox_put_float(text, value);
+    }
+    for (int a = 0; a < c->rank; a++) {
+        ox_put(text, "%si%d in 0:1", a ? COMMA : " where ", a);
+    }
+    ox_put(text, "\n");
+}
+
 // Weights in the order of first use: at the end only those of live statements are asked for. True
 // when one of them is in the weights file.
 static bool put_weights(ox *o, char **text, bool live_only) {
@@ -430,6 +465,10 @@ static bool put_weights(ox *o, char **text, bool live_only) {
             ox_value *v = s->args[k];
             if (v && v->known && !v->declared) {
                 v->declared = true;
+                if (is_number(v)) {
+                    put_number(text, v);
+                    continue;
+                }
                 put_weight(text, v);
                 in_file = in_file || !v->known->splat;
             }

@@ -216,6 +216,10 @@ EIN__FN ein__ex ein__ex_binary(ein_ctx *ctx, ein__fn fn, ein__ex x, ein__ex y) {
     if (fn == EIN__MUL && cb && b == 1) return x;
     if (fn == EIN__MUL && ca && a == 1) return y;
     if (fn == EIN__DIV && cb && b == 1) return x;
+    if (fn == EIN__POW && cb && (b == 1 || b == 2 || b == 3)) {
+        ein__ex square = b > 1 ? ein__ex_unary(ctx, EIN__SQUARE, x) : x;
+        return b > 2 ? ein__ex_binary(ctx, EIN__MUL, square, x) : square;
+    }
     if (ein__commutes(fn) && ein__ex_compare(ctx, x, y) > 0) {
         ein__ex swap = x;
         x = y;

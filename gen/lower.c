@@ -225,6 +225,22 @@ static const ein__padval *ein__find_pad(const ein__lowerer *l, const char *tenso
     return NULL;
 }
 
+// A value that is one number everywhere stands for that number, where it is read inside: scalars
+// that are no weights are part of the program.
+static ein__ex ein__lower_number(ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op != EIN__X_READ) return ex;
+    const ein__value *v = ein__val_get(ctx, (ein__val){e->val});
+    const ein__scope *s = v->kind == EIN__V_SCOPE ? ein__sc_get(ctx, v->scope) : NULL;
+    if (!s || s->ns || v->dtype != EIN__F32) return ex;
+    for (uint32_t i = 0; i < e->nix; i++) {
+        const ein__index *f = ein__ix_get(ctx, e->ix[i]);
+        bool inside = f->q == 1 && f->lo >= 0 && f->hi < v->shape.d[i];
+        if (!inside || ein__ix_has_gather(ctx, e->ix[i])) return ex;
+    }
+    return ein__ex_get(ctx, s->body)->op == EIN__X_CONST ? s->body : ex;
+}
+
 static ein__ex ein__lower_read(ein__lowerer *l, const ein__ast *a) {
     ein_ctx *ctx = l->ctx;
     const ein__operand *t = ein__operand_find(l->operand, a->name);
@@ -246,7 +262,7 @@ static ein__ex ein__lower_read(ein__lowerer *l, const ein__ast *a) {
         }
         ix[i] = ein__ix_addc(ctx, ix[i], -lo);
     }
-    return ein__ex_read(ctx, t->val, pad ? pad->value : 0, ix, a->nkid);
+    return ein__lower_number(ctx, ein__ex_read(ctx, t->val, pad ? pad->value : 0, ix, a->nkid));
 }
 
 static ein__ex ein__lower_call(ein__lowerer *l, const ein__ast *a) {
@@ -417,7 +433,7 @@ static ein__ex ein__lower_scope(ein__lowerer *l, ein__red red, ein__ex body, int
     if (!sc.i) return (ein__ex){0};
     ein__val v = ein__val_new(ctx, ein__inner_name(l, suffix), EIN__V_SCOPE, l->tensor, sc, &shape,
                               ein__inner_type(ctx, red, g.s.body), l->node);
-    return ein__ex_read(ctx, v, 0, g.read, (int)g.s.nt);
+    return ein__lower_number(ctx, ein__ex_read(ctx, v, 0, g.read, (int)g.s.nt));
 }
 
 static ein__ex ein__lower_reduce(ein__lowerer *l, const ein__ast *a) {

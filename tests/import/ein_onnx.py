@@ -5,6 +5,7 @@ inputs again, so running both models on the same inputs compares the two directi
 conversion. Operators and the one equation that comes out of an import, a local response norm.
 """
 import json
+import math
 import re
 import struct
 import sys
@@ -143,6 +144,8 @@ class Model:
                 self.outputs += r.names()
             elif "pow(" in line and "sum(j) square(" in line:
                 self.read_lrn(r)
+            elif len(r.t) > 1 and r.t[1] == "[":
+                self.read_number(r)
             else:
                 self.read_node(r)
 
@@ -184,6 +187,15 @@ class Model:
         assert t[where + 1:where + 3] == ["j", "in"] and t[at + 6] == "sum"
         self.nodes.append(([name], "LRN", [source],
                            {"size": size, "bias": bias, "beta": beta, "alpha": scale * size}))
+
+    def read_number(self, r):
+        """name[i0,..] = number where i0 in 0:1, .."""
+        equal = r.t.index("=")
+        number = "".join(r.t[equal + 1:r.t.index("where") if "where" in r.t else None])
+        value = {"log(0)": -math.inf, "-log(0)": math.inf}.get(number)
+        dims = [1] * sum(t.startswith("i") for t in r.t[2:equal])
+        self.weights.append((unquote(r.t[0]), "f32", dims,
+                             ("number", float(number) if value is None else value)))
 
     def read_node(self, r):
         outs = r.names()
@@ -271,7 +283,7 @@ class Builder:
         if kind == "file":
             assert list(weights[arg].shape) == dims and weights[arg].dtype == NUMPY[dtype], arg
             return weights[arg]
-        value = {"zeros": 0, "ones": 1}.get(kind)
+        value = {"zeros": 0, "ones": 1, "number": arg}.get(kind)
         if value is None:
             assert kind == "uniform" and arg["lo"] == arg["hi"]
             value = arg["lo"]
