@@ -46,19 +46,19 @@ static const char *label(const rnn *q, int d, int64_t t, const char *what) {
 
 static const struct {
     const char *name, *op;
-    double alpha, beta;  // NAN: takes none
+    double alpha, beta;  // (double)NAN: takes none
 } known_activations[] = {
-    {"Relu", "Relu", NAN, NAN},
-    {"Tanh", "Tanh", NAN, NAN},
-    {"Sigmoid", "Sigmoid", NAN, NAN},
+    {"Relu", "Relu", (double)NAN, (double)NAN},
+    {"Tanh", "Tanh", (double)NAN, (double)NAN},
+    {"Sigmoid", "Sigmoid", (double)NAN, (double)NAN},
     {"Affine", "Affine", 1, 0},
-    {"LeakyRelu", "LeakyRelu", 0.01, NAN},
-    {"ThresholdedRelu", "ThresholdedRelu", 1, NAN},
+    {"LeakyRelu", "LeakyRelu", 0.01, (double)NAN},
+    {"ThresholdedRelu", "ThresholdedRelu", 1, (double)NAN},
     {"ScaledTanh", "ScaledTanh", 1, 1},
     {"HardSigmoid", "HardSigmoid", 0.2, 0.5},
-    {"Elu", "Elu", 1, NAN},
-    {"Softsign", "Softsign", NAN, NAN},
-    {"Softplus", "Softplus", NAN, NAN},
+    {"Elu", "Elu", 1, (double)NAN},
+    {"Softsign", "Softsign", (double)NAN, (double)NAN},
+    {"Softplus", "Softplus", (double)NAN, (double)NAN},
 };
 
 static bool same_word(const ProtobufCBinaryData *a, const char *b) {

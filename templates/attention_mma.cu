@@ -62,7 +62,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
     // Parts of keys and values, of u0's turn.
     //@if product
     const auto load_keys = [&](int u0, int k0) {
-#pragma unroll 8
+#pragma unroll 4
         for (int i = 0; i < $keySteps; i++) {
             $keyPlace;
             $loadKey;
@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
     };
     //@end
     const auto load_values = [&](int u0) {
-#pragma unroll 8
+#pragma unroll 4
         for (int i = 0; i < $valueSteps; i++) {
             $valuePlace;
             $loadValue;
@@ -80,7 +80,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
     };
     //@if keyWords
     const auto round_keys = [&] {
-#pragma unroll 8
+#pragma unroll 4
         for (int i = 0; i < $keySteps; i++) {
             $keyPlace;
             attend_round(&keys[key * (KC + PAD) + k]);
@@ -89,7 +89,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
     //@end
     //@if valueWords
     const auto round_values = [&] {
-#pragma unroll 8
+#pragma unroll 4
         for (int i = 0; i < $valueSteps; i++) {
             $valuePlace;
             attend_round(&values[key * (cols + PAD) + col]);

@@ -233,6 +233,8 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $keyPlace const int key = (int)threadIdx.x / 32 + 4 * i, k = (int)threadIdx.x % 32
 #define $loadKey own[i] = u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f
 #define $putKey part[key * (KC + 4) + k] = own[i]
+#define $stop m0 + 64
+#define $masked const float masked = -1e9f
 #define $score if (u0 + tx + 16 * j < 100) x = s[i][j]
 #define $valueSteps 16
 #define $valueType float
@@ -273,6 +275,8 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $keyPlace const int key = (int)threadIdx.x / 64 + 2 * i, k = (int)threadIdx.x % 64
 #define $loadKey \
     attend_put(&keys[key * (KC + PAD) + k], u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f)
+#define $stop m0 + 32
+#define $masked const float masked = -1e9f
 #define $score x = s[m][j][e]
 #define $ends u0 + 64 > 100
 #define $absent if (u0 + first + 8 * j + lane % 4 * 2 + e % 2 >= 100) s[m][j][e] = -INFINITY
