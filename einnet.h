@@ -51,7 +51,8 @@
 // outside a tensor is an error unless `pad T v` is given. `[i < n]` multiplies as "evaluated only
 // where it holds". sum prod max min reduce and bind like multiplication. Functions: relu tanh exp
 // log sqrt rsqrt erf sin cos sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
-// select(a < b, p, q), idx(subscript); `T[@i[x], j]` reads T at the position held in i.
+// select(a < b, p, q), idx(subscript); `T[@i[x], j]` reads T at the position held in i. A number is
+// an equation too, `half[] = 0.5`, and a constant of the program; a weight is not.
 //   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`.
 // What is declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters,
 // inputs and own names, and calls blocks above it. `repeat i in 0:4 { ... }` unrolls; names get the
@@ -8573,6 +8574,10 @@ EIN__FN ein__ex ein__ex_binary(ein_ctx *ctx, ein__fn fn, ein__ex x, ein__ex y) {
     if (fn == EIN__MUL && cb && b == 1) return x;
     if (fn == EIN__MUL && ca && a == 1) return y;
     if (fn == EIN__DIV && cb && b == 1) return x;
+    if (fn == EIN__POW && cb && (b == 1 || b == 2 || b == 3)) {
+        ein__ex square = b > 1 ? ein__ex_unary(ctx, EIN__SQUARE, x) : x;
+        return b > 2 ? ein__ex_binary(ctx, EIN__MUL, square, x) : square;
+    }
     if (ein__commutes(fn) && ein__ex_compare(ctx, x, y) > 0) {
         ein__ex swap = x;
         x = y;
@@ -10946,6 +10951,22 @@ static const ein__padval *ein__find_pad(const ein__lowerer *l, const char *tenso
     return NULL;
 }
 
+// A value that is one number everywhere stands for that number, where it is read inside: scalars
+// that are no weights are part of the program.
+static ein__ex ein__lower_number(ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op != EIN__X_READ) return ex;
+    const ein__value *v = ein__val_get(ctx, (ein__val){e->val});
+    const ein__scope *s = v->kind == EIN__V_SCOPE ? ein__sc_get(ctx, v->scope) : NULL;
+    if (!s || s->ns || v->dtype != EIN__F32) return ex;
+    for (uint32_t i = 0; i < e->nix; i++) {
+        const ein__index *f = ein__ix_get(ctx, e->ix[i]);
+        bool inside = f->q == 1 && f->lo >= 0 && f->hi < v->shape.d[i];
+        if (!inside || ein__ix_has_gather(ctx, e->ix[i])) return ex;
+    }
+    return ein__ex_get(ctx, s->body)->op == EIN__X_CONST ? s->body : ex;
+}
+
 static ein__ex ein__lower_read(ein__lowerer *l, const ein__ast *a) {
     ein_ctx *ctx = l->ctx;
     const ein__operand *t = ein__operand_find(l->operand, a->name);
@@ -10967,7 +10988,7 @@ static ein__ex ein__lower_read(ein__lowerer *l, const ein__ast *a) {
         }
         ix[i] = ein__ix_addc(ctx, ix[i], -lo);
     }
-    return ein__ex_read(ctx, t->val, pad ? pad->value : 0, ix, a->nkid);
+    return ein__lower_number(ctx, ein__ex_read(ctx, t->val, pad ? pad->value : 0, ix, a->nkid));
 }
 
 static ein__ex ein__lower_call(ein__lowerer *l, const ein__ast *a) {
@@ -11138,7 +11159,7 @@ static ein__ex ein__lower_scope(ein__lowerer *l, ein__red red, ein__ex body, int
     if (!sc.i) return (ein__ex){0};
     ein__val v = ein__val_new(ctx, ein__inner_name(l, suffix), EIN__V_SCOPE, l->tensor, sc, &shape,
                               ein__inner_type(ctx, red, g.s.body), l->node);
-    return ein__ex_read(ctx, v, 0, g.read, (int)g.s.nt);
+    return ein__lower_number(ctx, ein__ex_read(ctx, v, 0, g.read, (int)g.s.nt));
 }
 
 static ein__ex ein__lower_reduce(ein__lowerer *l, const ein__ast *a) {
@@ -28029,7 +28050,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    // Parts of keys and values, of u0's turn.",
     "    //@if product",
     "    const auto load_keys = [&](int u0, int k0) {",
-    "#pragma unroll 8",
+    "#pragma unroll 4",
     "        for (int i = 0; i < $keySteps; i++) {",
     "            $keyPlace;",
     "            $loadKey;",
@@ -28038,7 +28059,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    };",
     "    //@end",
     "    const auto load_values = [&](int u0) {",
-    "#pragma unroll 8",
+    "#pragma unroll 4",
     "        for (int i = 0; i < $valueSteps; i++) {",
     "            $valuePlace;",
     "            $loadValue;",
@@ -28047,7 +28068,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    };",
     "    //@if keyWords",
     "    const auto round_keys = [&] {",
-    "#pragma unroll 8",
+    "#pragma unroll 4",
     "        for (int i = 0; i < $keySteps; i++) {",
     "            $keyPlace;",
     "            attend_round(&keys[key * (KC + PAD) + k]);",
@@ -28056,7 +28077,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    //@end",
     "    //@if valueWords",
     "    const auto round_values = [&] {",
-    "#pragma unroll 8",
+    "#pragma unroll 4",
     "        for (int i = 0; i < $valueSteps; i++) {",
     "            $valuePlace;",
     "            attend_round(&values[key * (cols + PAD) + col]);",
