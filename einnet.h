@@ -27542,7 +27542,9 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
 // taken, so it never costs more than the baseline under the same table. ein_desc.form: derived with
 // each contraction's so-and-so best definition, whatever that costs.
 static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
-    ein__val *plain = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    // What a plan has as its root must stay as it is.
+    ein__val *plain = EIN__NEW(&ctx->arena, ein__val, nroot + 1),
+             *blocked = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
@@ -27552,13 +27554,13 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
-    memcpy(plain, root, (size_t)nroot * sizeof *root);
-    if (!ein__block_prefixes(ctx, plain, nroot)) return false;
+    memcpy(blocked, root, (size_t)nroot * sizeof *root);
+    if (!ein__block_prefixes(ctx, blocked, nroot)) return false;
     ctx->taking = true;
-    ok = ein__try_plans(ctx, plain, nroot);
+    ok = ein__try_plans(ctx, blocked, nroot);
     ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && !ctx->desc.form;
-    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, plain, nroot))
-        ok = ein__try_plans(ctx, plain, nroot);
+    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, blocked, nroot))
+        ok = ein__try_plans(ctx, blocked, nroot);
     ctx->online = ctx->taking = false;
     arrfree(ctx->kept);
     return ok;
