@@ -87,7 +87,7 @@ RUNS = {"small": [("h200", "plain", "fp32"), ("h200", "race", "fp32"), ("h200", 
                   ("orin-nx", "plain", "fp16")]}
 NVCC = [("nano", 75, "fp32"), ("h200", 90, "fp32"), ("orin-nx", 87, "fp32"), ("h200", 75, "tf32"),
         ("h200", 90, "tf32"), ("h200", 90, "fp16"), ("orin-nx", 87, "fp16")]
-TENSOR_TILES = {"RW": {1, 2, 4}, "NK": {16, 32, 64}}  # on tensor cores
+TENSOR_TILES = {"RW": {1, 2, 4}, "RM": {1, 2}, "NK": {16, 32, 64}}  # on tensor cores
 TILES = {"RM": {1, 3, 4, 5, 7, 8}, "RN": {2, 4}, "VC": {1, 2, 4}}  # all of which must occur
 
 
