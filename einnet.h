@@ -16845,7 +16845,8 @@ static bool ein__attention_count(ein_ctx *ctx, ein__ex ex, ein__ix *ix) {
     const ein__expr e = *ein__ex_get(ctx, ex);
     ein__ix x, y;
     double v;
-    if (ein__ex_is_const(ctx, ex, &v) && v == (double)(int16_t)v) {
+    bool number = ein__ex_is_const(ctx, ex, &v);
+    if (number && v >= INT16_MIN && v <= INT16_MAX && v == (double)(int16_t)v) {
         *ix = ein__ix_const(ctx, (int16_t)v);
     } else if (e.op == EIN__X_IDX) {
         *ix = e.ix[0];

@@ -281,7 +281,9 @@ void ox_end_node(ox *o, ox_node *n, const char *op);  // the node's only output
 void ox_finish(ox *o, const char *op, ox_value **outs, int n);
 bool ox_shape(ox *o, ox_value *v);  // fills v->rank and v->dims
 void ox_need_shape(ox *o, ox_node *n, ox_value *v);
-void ox_need_sym(ox *o, ox_node *n, ox_value *v);                 // and v->sym
+void ox_need_sym(ox *o, ox_node *n, ox_value *v);  // and v->sym
+const char *ox_free_name(ox *o,
+                         const char *letter);  // nobody's name, with and without a digit behind
 char *ox_text(ox *o, ox_value *want, int probed, int64_t value);  // arr; the model so far
 void ox_sweep(ox *o);                                             // marks what the outputs need
 

@@ -432,13 +432,26 @@ static bool is_number(const ox_value *v) {
     return !isnan(ox_getf(c, 0));
 }
 
-static void put_number(char **text, const ox_value *v) {
+const char *ox_free_name(ox *o, const char *letter) {
+    const char *name = letter;
+    for (int digit = -1; digit < CLI_MAX_RANK; digit++) {
+        const char *each = digit < 0 ? name : ox_format(o, "%s%d", name, digit);
+        if (shgeti(o->taken, each) >= 0) {
+            name = ox_format(o, "%s%s", name, letter);
+            digit = -2;
+        }
+    }
+    return name;
+}
+
+static void put_number(ox *o, char **text, const ox_value *v) {
     const ox_const *c = v->known;
     double value = ox_getf(c, 0);
+    const char *index = c->rank ? ox_free_name(o, "i") : "";
     ox_put_name(text, v->name);
     ox_put(text, "[");
     for (int a = 0; a < c->rank; a++) {
-        ox_put(text, "%si%d", a ? "," : "", a);
+        ox_put(text, "%s%s%d", a ? "," : "", index, a);
     }
     ox_put(text, "] = ");
     if (isinf((float)value)) {
@@ -447,7 +460,7 @@ static void put_number(char **text, const ox_value *v) {
         ox_put_float(text, value);
     }
     for (int a = 0; a < c->rank; a++) {
-        ox_put(text, "%si%d in 0:1", a ? COMMA : " where ", a);
+        ox_put(text, "%s%s%d in 0:1", a ? COMMA : " where ", index, a);
     }
     ox_put(text, "\n");
 }
@@ -466,7 +479,7 @@ static bool put_weights(ox *o, char **text, bool live_only) {
             if (v && v->known && !v->declared) {
                 v->declared = true;
                 if (is_number(v)) {
-                    put_number(text, v);
+                    put_number(o, text, v);
                     continue;
                 }
                 put_weight(text, v);

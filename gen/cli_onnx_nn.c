@@ -351,13 +351,13 @@ static void convert_lrn(ox *o, ox_node *n) {
         ox_die(o, n, "LRN without a usable size, input or output");
     }
     char *index = NULL, *reads = NULL, *name = NULL;
-    const char *prefix = "i";
-    while (shgeti(o->taken, ox_format(o, "%s1", prefix)) >= 0) {
-        prefix = ox_format(o, "%si", prefix);
-    }
+    const char *prefix = ox_free_name(o, "i"), *j = ox_free_name(o, "j");
     for (int a = 0; a < x->rank; a++) {
         ox_put(&index, "%s%s%d", a ? "," : "", prefix, a);
-        ox_put(&reads, "%s%s%d%s", a ? "," : "", prefix, a, a == 1 ? "+j" : "");
+        ox_put(&reads, "%s%s%d", a ? "," : "", prefix, a);
+        if (a == 1) {
+            ox_put(&reads, "+%s", j);
+        }
     }
     ox_put_name(&name, x->name);
     const char *i = ox_take(o, &index), *w = ox_take(o, &reads), *from = ox_take(o, &name);
@@ -367,9 +367,9 @@ static void convert_lrn(ox *o, ox_node *n) {
     ox_put_float(&o->attrs, bias);
     ox_put(&o->attrs, OX_BREAK "+ ");
     ox_put_float(&o->attrs, alpha / (double)size);
-    ox_put(&o->attrs, OX_BREAK "* sum(j) square(%s[%s])," OX_BREAK, from, w);
+    ox_put(&o->attrs, OX_BREAK "* sum(%s) square(%s[%s])," OX_BREAK, j, from, w);
     ox_put_float(&o->attrs, beta);
-    ox_put(&o->attrs, ")" OX_BREAK_FIRST "where j in %lld:%lld," OX_BREAK "pad %s 0",
+    ox_put(&o->attrs, ")" OX_BREAK_FIRST "where %s in %lld:%lld," OX_BREAK "pad %s 0", j,
            -(long long)((size - 1) / 2), (long long)(size / 2) + 1, from);
     ox_end_node(o, n, NULL);
 }

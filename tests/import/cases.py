@@ -121,6 +121,15 @@ def binary_broadcast():
 
 
 @case
+def indices_have_names_of_their_own():
+    nodes = [node("Constant", "", "h", value=const("h", np.float32([[0.25]]))),
+             node("Mul", "x h", "a"), node("LRN", "a", "y", size=3)]
+    made = model(nodes, {"x": ["j", 4, "i1", 2]}, "y")
+    return Case(made, args=["--dim", "i1=3"], text=["h[ii0,ii1] = 0.25", "sum(jj) "],
+                dims={"i1": 3, "j": 1})
+
+
+@case
 def numbers_are_part_of_the_program():
     """Scalars, and single elements that nobody can have trained, as numbers."""
     def made_by(name, value):

@@ -142,7 +142,7 @@ class Model:
             elif word == "output" and named:
                 r.next()
                 self.outputs += r.names()
-            elif "pow(" in line and "sum(j) square(" in line:
+            elif "pow(" in line and re.search(r"sum\(j+\) square\(", line):
                 self.read_lrn(r)
             elif len(r.t) > 1 and r.t[1] == "[":
                 self.read_number(r)
@@ -184,7 +184,7 @@ class Model:
         bias, scale, beta = float(t[at + 2]), float(t[at + 4]), float(t[where - 2])
         colon = t.index(":", where)
         size = int(t[colon + 1]) + int(t[colon - 1])
-        assert t[where + 1:where + 3] == ["j", "in"] and t[at + 6] == "sum"
+        assert set(t[where + 1]) == {"j"} and t[where + 2] == "in" and t[at + 6] == "sum"
         self.nodes.append(([name], "LRN", [source],
                            {"size": size, "bias": bias, "beta": beta, "alpha": scale * size}))
 
