@@ -9,7 +9,7 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wst
         -Wmissing-prototypes -Wswitch-enum -Wdouble-promotion -Wundef
 INCLUDE := -Igen -Ibuild -isystem build/onnx
 
-PROGRAM := $(patsubst gen/%.c,build/%.o,gen/main.c gen/einnet.c $(wildcard gen/cli_*.c gen/cmd_*.c))
+PROGRAM := $(patsubst gen/%.c,build/%.o,gen/einnet.c $(wildcard gen/cli/*.c gen/import/*.c))
 TEMPLATES := $(sort $(wildcard templates/*.cu))
 
 .PHONY: all header golden test demo setup format lint clean help gpu-kit
@@ -37,6 +37,7 @@ build/einnet: $(PROGRAM) build/onnx/onnx.pb-c.o
 build/einnet.o: build/templates.inc
 
 build/%.o: gen/%.c build/onnx/onnx.pb-c.h
+	@mkdir -p $(@D)
 	$(CC) -std=c11 $(OPT) $(WARN) $(CFLAGS) $(INCLUDE) -MMD -MP -c -o $@ $<
 
 build/onnx/onnx.pb-c.o: build/onnx/onnx.pb-c.c
@@ -54,7 +55,7 @@ build/templates.inc: build/amalgamate $(TEMPLATES)
 build/onnx:
 	mkdir -p $@
 
--include $(wildcard build/*.d)
+-include $(wildcard build/*.d build/*/*.d)
 
 # A program without shared libraries, and the test programs that it emits.
 gpu-kit: build/einnet

@@ -1364,7 +1364,7 @@ EIN__FN const char *ein__dtype_name(ein__dtype t) {
     static const char *const name[EIN__NDTYPE] = {"f32", "f16", "bf16", "i8", "i32", "i64", "bool"};
     return name[t];
 }
-// text -> graph
+// text to graph
 /* ---- lex.c ---- */
 // Text to tokens, one statement at a time.
 //
@@ -7725,7 +7725,7 @@ EIN__FN void ein__graph_json(ein_ctx *ctx, ein__buf *out) {
     ein__json_close(out, arrlen(g->node));
     ein__put(out, "\n}\n");
 }
-// graph -> expressions
+// graph to expressions
 /* ---- index.c ---- */
 // Index forms: affine in atoms, over a denominator. Every form goes through these constructors,
 // which keep it in normal form; two forms that print alike are the same id. The normal form is not
@@ -11374,7 +11374,7 @@ EIN__FN bool ein__lower(ein_ctx *ctx) {
     }
     return !ctx->status;
 }
-// expressions -> plan
+// expressions in the form that rules and kernels expect
 /* ---- rule.c ---- */
 // Which rules are on, and the two laws of ranges that rules and passes share: boundary tightening
 // and boundary relaxing (EinNet section 4.1). They hold because reading outside a value's box gives
@@ -13762,6 +13762,7 @@ EIN__FN bool ein__open_borders(ein_ctx *ctx, ein__val *root, int nroot) {
 EIN__FN bool ein__prepare_maps(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__run_pass(ctx, root, nroot, ein__rebuild_map_order);
 }
+// what calls and kernels cost
 /* ---- cost.c ---- */
 // Devices, and the table of measured costs. Costs are picoseconds, as integers: a table's measured
 // row where there is one, else an estimate (estimate.c). The emitted file says of every cost which
@@ -16001,6 +16002,7 @@ EIN__FN int64_t ein__cost_conv_any(ein_ctx *ctx, const ein__conv *c, bool transp
     last.nhwc = true;
     return ctx->channels_last ? ein__least(ps, ein__cost_conv(ctx, &last, transposed)) : ps;
 }
+// which call or kernel computes which values
 /* ---- epilogue.c ---- */
 // What a library call does behind its product in the same launch: act(product + z + bias). Matched
 // on the map that alone reads the product, whatever the order of its terms; which of it a call can
@@ -19514,6 +19516,7 @@ EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__select_free(&z.with);
     return ok;
 }
+// other programs, by rules, and the cheapest of them
 /* ---- derive.c ---- */
 // Derivation: other definitions of a contraction, found by rules on its expression alone (EinNet
 // section 4, OLLIE section 4). A class is a tensor value, its members are equivalent definitions; a
@@ -24927,6 +24930,7 @@ EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, bool to
     *found = z.found;
     return any;
 }
+// steps, places and memory
 /* ---- layout.c ---- */
 // Where every value lives: buffers, and an affine address map per value. Copies that only rename
 // addresses (reshape, slice, split, concatenation, un-split digits) become views and cost nothing.
@@ -27715,7 +27719,7 @@ EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
     arrfree(order);
     return z.fresh;
 }
-// plan -> text
+// plan to text
 /* ---- tmpl.c ---- */
 // Template engine. A template is CUDA that compiles as it stands (with sample definitions of its
 // placeholders); a placeholder is an identifier `$name`, ended by anything but a letter or digit.
@@ -43621,6 +43625,7 @@ EIN__FN void ein__emit_probe(ein_ctx *ctx, ein__buf *out) {
     arrfree(z.kernel);
     arrfree(kernel);
 }
+// how it was derived, and proofs
 /* ---- explain_step.c ---- */
 // How explaining prints one step: its library call or kernel, its equation, the rules that led to
 // it and what the best form so far cost.

@@ -7,8 +7,8 @@ Half of the calls, told by a hash of their keys, are fitted; the figures are of 
 median and 90th percentile of the relative error, and in how many pairs of calls the estimates have
 the order of the measurements. Pairs whose times differ by less than their spreads do not count.
 
-The model here is that of gen/estimate_calls.c, with its constants read from there and
-those of the GPU from gen/cost.c; before anything else it must give the program's own estimates
+The model here is that of gen/cost/estimate_calls.c, with its constants read from there and
+those of the GPU from gen/cost/cost.c; before anything else it must give the program's own estimates
 (`einnet costs --estimates`), so that the two cannot drift apart. What is printed is for a person to
 put into the sources. Only FP32 calls are fitted; those on tensor cores are judged as they are. Keys
 of kernels do not tell what they compute: with --models the program says of these models' kernels
@@ -42,7 +42,7 @@ def estimates():
     """The sources of the cost model."""
     text = ""
     for name in ("estimate.c", "estimate_calls.c"):
-        with open(os.path.join(HERE, "..", "gen", name), encoding="ascii") as file:
+        with open(os.path.join(HERE, "..", "gen", "cost", name), encoding="ascii") as file:
             text += file.read()
     return text
 
@@ -50,7 +50,7 @@ def estimates():
 def constants(gpu):
     """Shares in 1/1000 by name, and the rates of the GPU, from the sources."""
     text = estimates()
-    with open(os.path.join(HERE, "..", "gen", "cost.c"), encoding="ascii") as file:
+    with open(os.path.join(HERE, "..", "gen", "cost", "cost.c"), encoding="ascii") as file:
         devices = file.read()
     shares = re.search(r"ein__math_share\[\] = \{(.*?)\};", text, re.S)
     c = {name.lower(): int(value)
@@ -61,14 +61,14 @@ def constants(gpu):
     c["tiles"] = [int(v) for v in tiles.group(1).split(",")]
     for tile, value in zip(c["tiles"], tiles.group(2).split(",")):
         c["tile%d" % tile] = int(value)
-    with open(os.path.join(HERE, "..", "gen", "product.c"), encoding="ascii") as file:
+    with open(os.path.join(HERE, "..", "gen", "cost", "product.c"), encoding="ascii") as file:
         text += file.read()
     for name in ("SKINNY", "CHANNELS", "SPLITS", "CONV_SPLITS", "SPLIT_DEPTH", "SPLIT_PS",
                  "CALL_STEP", "CALL_RESIDENT", "PRODUCT_STEP_PS"):
         c[name] = int(re.search(r"EIN__%s = (\d+)" % name, text).group(1))
     row = re.search(r'\{"%s", "[^"]*", (.*?)\},' % re.escape(gpu), devices, re.S)
     if not row:
-        raise Failure("gen/cost.c has no GPU '%s'" % gpu)
+        raise Failure("gen/cost/cost.c has no GPU '%s'" % gpu)
     numbers = []
     for word in row.group(1).split(","):
         value, _, shift = word.strip().partition(" << ")
@@ -84,7 +84,7 @@ FITTED = ["gemm", "gemm_batched", "gemm_skinny", "conv", "conv_data", "conv_scat
           "SPLIT_PS"]
 
 
-# ---- the model: gen/estimate_calls.c ----
+# ---- the model: gen/cost/estimate_calls.c ----
 
 def ceil(a, b):
     return -(-a // b)
@@ -201,7 +201,7 @@ def check_model(c, rows):
                           "was changed alone" % (row.key, row.estimated, mine))
 
 
-# ---- kernels: gen/estimate.c, their parts as the program gives them ----
+# ---- kernels: gen/cost/estimate.c, their parts as the program gives them ----
 
 ACCESS = ("unit", "stride", "window", "gather")
 
@@ -222,7 +222,7 @@ class Kernel:
 
 def kernel_constants(c):
     """Shares of the bandwidth as they are, and what arithmetic is multiplied with, in 1/1000."""
-    with open(os.path.join(HERE, "..", "gen", "estimate.c"), encoding="ascii") as file:
+    with open(os.path.join(HERE, "..", "gen", "cost", "estimate.c"), encoding="ascii") as file:
         shares = re.search(r"ein__memory_share\[\] = \{(.*?)\}", file.read()).group(1)
     k = dict(zip(ACCESS, (int(v) for v in shares.split(","))))
     k["node_ns"] = c["node_ns"]

@@ -1,6 +1,6 @@
 // einnet.c - the unit of the `einnet` program that holds the library's implementation. All memory
 // comes from the program's own allocator, which ends the program cleanly when there is none.
-#include "cli.h"
+#include "cli/cli.h"
 
 #define STBDS_REALLOC(context, memory, size) ((void)(context), cli_realloc(memory, size))
 #define STBDS_FREE(context, memory) ((void)(context), free(memory))
@@ -9,4 +9,4 @@
 #include <stdlib.h>
 
 #define EINNET_IMPLEMENTATION
-#include "cmd.h"
+#include "cli/cmd.h"

@@ -100,7 +100,7 @@ def faulty_einnet(folder):
     """The generator with the filter's order planted wrong; None: it does not build."""
     sources, build = os.path.join(folder, "gen"), os.path.join(ROOT, "build")
     shutil.copytree(os.path.join(ROOT, "gen"), sources)
-    path = os.path.join(sources, "match.c")
+    path = os.path.join(sources, "prepare", "match.c")
     with open(path) as file:
         text = file.read()
     planted = text.replace("if (!z->c.nhwc) n = ein__conv_slots(z, in, slot, n);",
@@ -113,8 +113,8 @@ def faulty_einnet(folder):
         file.write(planted)
     program = os.path.join(folder, "einnet")
     objects = glob.glob(os.path.join(build, "onnx", "*.o"))
-    for name in ("cli_*.o", "cmd_*.o", "main.o"):
-        objects += glob.glob(os.path.join(build, name))
+    for part in ("cli", "import"):
+        objects += glob.glob(os.path.join(build, part, "*.o"))
     done = subprocess.run(["clang", "-std=c11", "-O0", "-w", "-I" + sources, "-I" + build, "-o",
                            program, os.path.join(sources, "einnet.c")] + objects +
                           ["-lprotobuf-c", "-lm"])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Which programs find places of extrema in one pass over the terms (gen/place.c), and which must
-not: by the comparison, what it compares with, the places and what stands for none. Ends with `N
-passed, N failed`.
+"""Which programs find places of extrema in one pass over the terms (gen/prepare/place.c), and
+which must not: by the comparison, what it compares with, the places and what stands for none. Ends
+with `N passed, N failed`.
 """
 
 import os

@@ -40,11 +40,11 @@ empty() {
     if [ -s "$found" ]; then fail "$1" "$found"; else pass; fi
 }
 
-# plant NAME FILE SED: a changed copy of gen/ in $work/gen. False when the change meets nothing.
+# plant NAME FILE SED: a copy of gen/ in $work/gen with a change in gen/FILE. False when the change
+# meets nothing.
 plant() {
     rm -rf "$work/gen"
-    mkdir "$work/gen"
-    cp gen/*.c gen/*.h "$work/gen"
+    cp -R gen "$work/gen"
     sed "$3" "gen/$2" > "$work/gen/$2"
     cmp -s "gen/$2" "$work/gen/$2" || return 0
     fail "$1: the fault is planted"

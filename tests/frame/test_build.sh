@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 check 'generated sources' make -s build/templates.inc build/onnx/onnx.pb-c.o
-sources="gen/main.c gen/einnet.c $(echo gen/cmd_*.c gen/cli_*.c)"
+sources="gen/einnet.c $(echo gen/cli/*.c gen/import/*.c)"
 include='-Igen -Ibuild -isystem build/onnx'
 
 build() {
@@ -19,9 +19,9 @@ build clang3 clang -O3
 mkdir "$work/release"
 cp einnet.h "$work/release"
 mkdir "$work/release/gen"
-cp gen/main.c gen/einnet.c gen/cmd* gen/cli* "$work/release/gen"
+cp -R gen/einnet.c gen/cli gen/import "$work/release/gen"
 check 'build from einnet.h, gcc -O1' gcc -O1 -DEINNET_RELEASE -std=c11 $warn_c -isystem build/onnx \
-    -I"$work/release/gen" $(cd "$work/release" && ls -d "$PWD"/gen/*.c) build/onnx/onnx.pb-c.o \
+    -I"$work/release/gen" $(find "$work/release/gen" -name '*.c') build/onnx/onnx.pb-c.o \
     -o "$work/gcc3" -lprotobuf-c -lm
 
 [ $failed = 0 ] || finish

@@ -41,60 +41,60 @@ fault() {
     "$work/faulty" 1000 "${4:-1}" stop > "$work/log" 2>&1
     if grep -q 'changes the value' "$work/log"; then pass; else fail "$1 is caught" "$work/log"; fi
 }
-fault 'a window one place too far' derive.c \
+fault 'a window one place too far' derive/derive.c \
     's/z->d\[at\]\.lo + rest);/z->d[at].lo + rest + 1);/'
-fault 'a range tightened one too far' rule.c \
+fault 'a range tightened one too far' prepare/rule.c \
     's/z->extent - 1 - z->window\.lo/z->extent - 2 - z->window.lo/'
-fault 'the range of a form forgotten' derive.c \
+fault 'the range of a form forgotten' derive/derive.c \
     's/= ein__ix_addc(ctx, dims\.d\[i\]\.form, -dims\.d\[i\]\.lo)/= dims.d[i].form/'
-fault 'a box counted from the wrong end' rule_parts.c \
+fault 'a box counted from the wrong end' derive/rule_parts.c \
     's/{last - hi, last - lo}/{-hi, -lo}/'
-fault 'relaxing that takes places away' rule.c \
+fault 'relaxing that takes places away' prepare/rule.c \
     's/r->lo -= more;/r->lo += more;/'
-fault 'an operand with zeros that loses its first place' rule.c \
+fault 'an operand with zeros that loses its first place' prepare/rule.c \
     's/if (whole) \*box = reads;/if (whole) box->lo++;/'
-fault 'a map merged without its guard' fold.c \
+fault 'a map merged without its guard' prepare/fold.c \
     's/        if (f->lo < 0 || f->hi >= s->n\[i\])/        if (f->lo < 0)/'
-fault 'a map merged in spite of its padding' fold.c \
+fault 'a map merged in spite of its padding' prepare/fold.c \
     's/ || (!inside \&\& read->bits)) return/) return/'
-fault 'a factor that lost its sign on the way to the weights' fold.c \
+fault 'a factor that lost its sign on the way to the weights' prepare/fold.c \
     's/\*alpha = left ? a : ein__ex_unary(ctx, EIN__NEG, a);/*alpha = a;/'
-fault 'weights made at load for one place alone' fold.c \
+fault 'weights made at load for one place alone' prepare/fold.c \
     's/map\[i\] = ein__ix_iter(ctx, t\.nt, s->n\[i\]);/(void)i;/'
-fault 'a batch of members all in one place' merge_joint.c \
+fault 'a batch of members all in one place' derive/merge_joint.c \
     's/n), -i), 1);/n), 0), 1);/'
-fault 'a result that overlaps the interior' rule_parts.c \
+fault 'a result that overlaps the interior' derive/rule_parts.c \
     's/part\[i\]\.lo = in\.hi + 1;/part[i].lo = in.hi;/'
-fault 'a part read where the whole is' rule_parts.c \
+fault 'a part read where the whole is' derive/rule_parts.c \
     's/ein__ix_iter(ctx, i, s->n\[i\]), -at\[i\]\.lo)/ein__ix_iter(ctx, i, s->n[i]), 0)/'
-fault 'a batch stride of the other operand' match.c \
+fault 'a batch stride of the other operand' prepare/match.c \
     's/r->sa = b\.stride\[0\];/r->sa = b.stride[1];/'
-fault 'channels padded with no weights' rule_pad.c \
+fault 'channels padded with no weights' derive/rule_pad.c \
     's/order\[k\] == slot ? n :/order[k] == slot ? 1 :/'
-fault 'channels that count groups innermost' match.c \
+fault 'channels that count groups innermost' prepare/match.c \
     's/channel\[\] = {EIN__C_IN, EIN__C_GROUP}/channel[] = {EIN__C_GROUP, EIN__C_IN}/'
-fault 'a band that begins elsewhere' match.c \
+fault 'a band that begins elsewhere' prepare/match.c \
     's/g->c = f->c;/g->c = f->c + 1;/'
-fault 'a map fused that reads another place' select.c \
+fault 'a map fused that reads another place' select/select.c \
     's/\(return times == 1\) \&\& ein__reads_in_place(ctx, ein__ex_get(ctx, \*read), s);/\1;/'
-fault 'a statistic of another row in registers' select.c \
+fault 'a statistic of another row in registers' select/select.c \
     's/z->uses\[list\[k\]\.i\] || !own)/z->uses[list[k].i])/'
-fault 'tightening by one of several factors with sums in the read' derive.c \
+fault 'tightening by one of several factors with sums in the read' derive/derive.c \
     's/if (ein__ix_get(ctx, r->ix\[k\])->n != f->n || r->bits) return/if (r->bits) return/' 190
-fault 'a factor lost in a split' rule_split.c \
+fault 'a factor lost in a split' derive/rule_split.c \
     's/body = outside\.i ? ein__ex_binary(ctx, EIN__MUL, outside, w) : w;/body = w;/'
-fault 'the constant lost in a split' rule_split.c \
+fault 'the constant lost in a split' derive/rule_split.c \
     's/if (alpha != 1) body/if (alpha > 1) body/'
-fault 'digits a place too high' rule_digits.c \
+fault 'digits a place too high' derive/rule_digits.c \
     's/lo \* g->d + c0)/lo * g->d)/'
-fault 'a low digit left out' rule_digits.c \
+fault 'a low digit left out' derive/rule_digits.c \
     's/at = ein__ix_add(ctx, at, ein__ix_iter(ctx, (uint32_t)low, c->t\.n\[low\]));/;/'
-fault 'rounding of a sum that nothing pads' rule_digits.c \
+fault 'rounding of a sum that nothing pads' derive/rule_digits.c \
     's/s->n\[i\] % g->d && !(padded >> i & 1)/false/'
-fault 'a multiple lost beside a digit' rule_digits.c \
+fault 'a multiple lost beside a digit' derive/rule_digits.c \
     's/g->whole\[i\] = ein__ix_add(ctx, ein__ix_scale/(void)ein__ix_add(ctx, ein__ix_scale/' 1150
-fault 'the wrong phase of a denominator' rule_point.c \
+fault 'the wrong phase of a denominator' derive/rule_point.c \
     's/ein__floormod(-inverse, p->phases)/ein__floormod(inverse + 1, p->phases)/'
-fault 'a block of taps at the wrong place' rule_taps.c \
+fault 'a block of taps at the wrong place' derive/rule_taps.c \
     's/ix\[n++\] = ein__ix_addc(ctx, at, -b\[a\]\.lo);/ix[n++] = at;/'
 finish

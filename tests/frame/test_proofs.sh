@@ -34,7 +34,7 @@ p[i,j] = sum(r) 3 * x[i,r] * a[r,j]
 y[i,j] = sum(r) p[i,r] * b[r,j]
 END
 
-objects=$(ls build/*.o | grep -v '^build/einnet\.o$')
+objects=$(ls build/cli/*.o build/import/*.o)
 
 # verdicts PROGRAM MODEL RULE: exit codes of verify over the candidates that have the rule, or over
 # the merges that are made by it, one a line with the message.
@@ -78,12 +78,12 @@ fault() {
     fi
 }
 
-fault 'a window one place too far' conv 'summation splitting' derive.c \
+fault 'a window one place too far' conv 'summation splitting' derive/derive.c \
     's/z->d\[at\]\.lo + rest);/z->d[at].lo + rest + 1);/'
-fault 'a member one place too far' shared 'shared input' merge.c \
+fault 'a member one place too far' shared 'shared input' derive/merge.c \
     's/\(at\[m\] = ein__ix_addc(ctx, flat, f->at\[i\]\));/\1 + 1);/'
-fault 'weights of one member at the place of another' shared 'shared input' merge_joint.c \
+fault 'weights of one member at the place of another' shared 'shared input' derive/merge_joint.c \
     's/ein__ix rest = ein__ix_addc(ctx, j, -f->at\[i\]);/ein__ix rest = j;/'
-fault 'a constant lost in re-association' chain 're-association' merge_chain.c \
+fault 'a constant lost in re-association' chain 're-association' derive/merge_chain.c \
     's/t->alpha \*= alpha;//'
 finish

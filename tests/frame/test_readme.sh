@@ -1,6 +1,6 @@
 #!/bin/sh
-# README.md tells the truth: paths that it names exist, its picture lists the modules in their
-# order, its code is that of out/resnet18.cu, its example model and its einnet commands work.
+# README.md tells the truth: paths that it names exist, its picture lists the folders of gen/ in
+# their order, its code is that of out/resnet18.cu, its example model and its einnet commands work.
 . "$(dirname "$0")/lib.sh"
 
 # block LANGUAGE [N]: the text of the Nth fenced block in that language.
@@ -33,14 +33,14 @@ grep -o -E '\bmake [a-z-]+' README.md | sort -u | while read -r _ target; do
 done > "$found"
 empty 'every target exists'
 
-block pipeline | cut -c14- | tr ' ' '\n' | grep . > "$work/shown"
-sed -n 's/^#include "\(.*\)\.c"$/\1/p' gen/all.h > "$work/order"
-check 'the picture has the modules of gen/all.h' diff "$work/order" "$work/shown"
+block pipeline | sed -n 's/^  |  \([a-z]*\) .*/\1/p' > "$work/shown"
+sed -n 's/^#include "\(.*\)\/.*\.c"$/\1/p' gen/all.h | uniq > "$work/order"
+check 'the picture has the folders of gen/all.h' diff "$work/order" "$work/shown"
 
 block c | while IFS= read -r line; do
-    grep -q -F -x -e "$line" gen/ops.c || echo "$line"
+    grep -q -F -x -e "$line" gen/parse/ops.c || echo "$line"
 done > "$found"
-empty 'the row of an operator stands in gen/ops.c'
+empty 'the row of an operator stands in gen/parse/ops.c'
 
 sh tests/frame/readme.sh > "$work/readme"
 check 'the emitted code is as in out/resnet18.cu (run: make golden)' diff README.md "$work/readme"

@@ -107,9 +107,9 @@ $einnet costs "$work/all" "$work/later" > "$work/out" 2> "$work/log"
 [ $? = 3 ] && grep -q -- '--prefer' "$work/log" && pass || fail 'the same text is a conflict'
 
 # A template's change is every kernel's of its kind.
-if plant 'seed' kernel_key.c 's/ctx->kernel_seed.kind./& + (kind == EIN__K_PRODUCT)/'; then
+if plant 'seed' cost/kernel_key.c 's/ctx->kernel_seed.kind./& + (kind == EIN__K_PRODUCT)/'; then
     clang -std=c11 -O0 -w -I"$work/gen" -Ibuild -isystem build/onnx -o "$work/einnet" \
-        "$work"/gen/main.c "$work"/gen/einnet.c "$work"/gen/c[lm][id]_*.c build/onnx/onnx.pb-c.c \
+        "$work"/gen/einnet.c "$work"/gen/cli/*.c "$work"/gen/import/*.c build/onnx/onnx.pb-c.c \
         -lprotobuf-c -lm > "$work/log" 2>&1 && pass || fail 'it builds' "$work/log"
     einnet=$work/einnet
     keys_of "$model" > "$work/other"

@@ -18,11 +18,12 @@ fault() {
     if "$work/faulty" models/cases/*.ein > "$work/log" 2>&1; then fail "$1 is caught" "$work/log"
     else pass; fi
 }
-fault 'distances that order nothing' explore.c \
+fault 'distances that order nothing' derive/explore.c \
     's/far = ein__def_distance(z, def, rule->towards), depth/far = 0, depth/'
-fault 'an operator that is no cell away but does not match' distance.c 's/far ? far : 1/far/'
-fault 'batches that a GEMM has too many of' distance.c \
+fault 'an operator that is no cell away but does not match' derive/distance.c \
+    's/far ? far : 1/far/'
+fault 'batches that a GEMM has too many of' derive/distance.c \
     's/ && g.batch <= ein__slots_volume(s, both & ~p->sums))/)/'
-fault 'a rule that best first forgets' explore.c 's/ein__todo_push(heap, t)/if (r \& 1) &/'
-fault 'a choice for any map' search.c 's/p->choice\[i\]\.map\.i == c\.map\.i/true/'
+fault 'a rule that best first forgets' derive/explore.c 's/ein__todo_push(heap, t)/if (r \& 1) &/'
+fault 'a choice for any map' derive/search.c 's/p->choice\[i\]\.map\.i == c\.map\.i/true/'
 finish

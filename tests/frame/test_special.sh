@@ -4,14 +4,14 @@
 . "$(dirname "$0")/lib.sh"
 
 # Modules after lowering, in the order of the root file, and those that derive and choose.
-sed -n '/^#include "lower.c"/,$s/^#include "\(.*\.c\)"/\1/p' gen/all.h |
-    grep -v '^lower' > "$work/after"
-grep -E '^(derive|rule|extract|search|match|select|merge|layout)' "$work/after" > "$work/deriving"
+sed -n '\|^#include "lower/lower.c"|,$s/^#include "\(.*\.c\)"/\1/p' gen/all.h |
+    grep -v '^lower/' > "$work/after"
+grep -E '^derive/|/(rule|match|select|layout)\.c$' "$work/after" > "$work/deriving"
 [ "$(wc -l < "$work/after")" -gt 20 ] && [ "$(wc -l < "$work/deriving")" -gt 6 ] && pass ||
     fail 'the modules are known'
 
 # Operators are the rows of the table; models the files, whose sizes are layers' sizes.
-sed -n 's/^    {"\([A-Z][A-Za-z0-9]*\)",.*/\1/p' gen/ops.c > "$work/operators"
+sed -n 's/^    {"\([A-Z][A-Za-z0-9]*\)",.*/\1/p' gen/parse/ops.c > "$work/operators"
 ls models/*.ein | sed 's|.*/||; s/\.ein$//; s/_.*//' | sort -u > "$work/models"
 [ "$(wc -l < "$work/operators")" -gt 50 ] && [ "$(wc -l < "$work/models")" -gt 5 ] && pass ||
     fail 'the operators and models are known'
@@ -51,11 +51,11 @@ branded() {
 # Explaining prints the kinds of calls, which may be called like operators; the table of rules looks
 # at rules' names, and the choice makes names.
 cd gen || exit 1
-named $(grep -v '^explain' "$work/after") > "$found"
+named $(grep -v '^explain/' "$work/after") > "$found"
 empty 'no operator and no model is named after lowering'
 sized $(cat "$work/deriving") > "$found"
 empty 'no layer sizes where derivations are made'
-branded $(grep -v -E '^(rules|search|extract)\.c' "$work/deriving") > "$found"
+branded $(grep -v -E '/(rules|search|extract)\.c' "$work/deriving") > "$found"
 empty 'no rule looks at names'
 
 # planted GREP LINE

@@ -7,6 +7,6 @@ mkdir -p build/test
 work=$(mktemp -d "$PWD/build/test/tmp.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 gcc -std=c11 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -Igen \
-    tests/import/formats.c gen/cli_file.c gen/cli_tensor.c gen/cli_npy.c gen/cli_safetensors.c \
-    -o "$work/formats" -lm
+    tests/import/formats.c gen/cli/cli_file.c gen/cli/cli_tensor.c gen/cli/cli_npy.c \
+    gen/cli/cli_safetensors.c -o "$work/formats" -lm
 "$work/formats" "$work"

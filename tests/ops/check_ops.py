@@ -757,7 +757,7 @@ def refuse(einnet, bad, path):
 def table_names():
     """Names of the rows of the operator table."""
     here = os.path.dirname(os.path.abspath(__file__))
-    with open(os.path.join(here, "..", "..", "gen", "ops.c")) as f:
+    with open(os.path.join(here, "..", "..", "gen", "parse", "ops.c")) as f:
         return set(re.findall(r'^    \{"(\w+)", "', f.read(), re.M))
 
 

@@ -166,7 +166,8 @@ def op_places():
 @test
 def op_table():
     """The generator has no operator that the oracle does not know."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "gen", "ops.c")
+    here = os.path.dirname(os.path.abspath(__file__))
+    path = os.path.join(here, "..", "..", "gen", "parse", "ops.c")
     with open(path) as file:
         table = file.read().split("ein__op_table[] = {")[1].split("};")[0]
     names = re.findall(r'^    \{"(\w+)"', table, re.M)

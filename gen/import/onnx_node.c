@@ -1,5 +1,5 @@
-// cli_onnx_node.c - walks the nodes of a graph and of the functions it calls; attributes, inputs.
-#include "cli_onnx.h"
+// onnx_node.c - walks the nodes of a graph and of the functions it calls; attributes, inputs.
+#include "onnx.h"
 
 enum { MAX_STEPS = 1 << 18, MAX_SCANNED = 1 << 24 };
 

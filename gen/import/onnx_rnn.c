@@ -1,8 +1,8 @@
-// cli_onnx_rnn.c - LSTM, GRU and RNN, written out step by step: the length of the sequence is known
+// onnx_rnn.c - LSTM, GRU and RNN, written out step by step: the length of the sequence is known
 // when a model is imported. The products with the inputs of all steps are one in front of the
 // recurrence; a step is one product of the state with the weights of all gates, then arithmetic
 // (GRU that resets in front of the product: two). Equations are those of ONNX's operators.
-#include "cli_onnx.h"
+#include "onnx.h"
 
 #include <math.h>
 

@@ -11,7 +11,7 @@
 // Development builds read the modules where they are, so that messages name the right file and
 // line; with EINNET_RELEASE the program is built from the one generated header.
 #ifdef EINNET_RELEASE
-#include "../einnet.h"
+#include "../../einnet.h"
 #else
 #include "all.h"
 #endif

@@ -1,7 +1,7 @@
-// cli_onnx_flow.c - If, Loop and Scan: a branch whose condition is known at import time, rounds
+// onnx_flow.c - If, Loop and Scan: a branch whose condition is known at import time, rounds
 // whose number is. The body's nodes are converted once a round, in a scope of their own that sees
 // the names around it. What is decided at run time is refused: a plan has no branches.
-#include "cli_onnx.h"
+#include "onnx.h"
 
 enum { MAX_ROUNDS = 1024, MAX_OUTPUTS = 256 };
 

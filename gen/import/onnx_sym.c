@@ -1,5 +1,5 @@
-// cli_onnx_sym.c - arithmetic on sizes that are expressions over the model's dims.
-#include "cli_onnx.h"
+// onnx_sym.c - arithmetic on sizes that are expressions over the model's dims.
+#include "onnx.h"
 
 enum { SYM_LENGTH = 160 };
 

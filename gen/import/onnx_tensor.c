@@ -1,8 +1,8 @@
-// cli_onnx_tensor.c - TensorProto to constants: raw and typed data, data in other files; elements.
+// onnx_tensor.c - TensorProto to constants: raw and typed data, data in other files; elements.
 #define _POSIX_C_SOURCE 200809L
 #define _XOPEN_SOURCE 700
 
-#include "cli_onnx.h"
+#include "onnx.h"
 
 #include <limits.h>
 #include <math.h>

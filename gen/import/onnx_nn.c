@@ -1,6 +1,6 @@
-// cli_onnx_nn.c - convolution, pooling, normalisation and resizing. Whatever pads automatically in
+// onnx_nn.c - convolution, pooling, normalisation and resizing. Whatever pads automatically in
 // ONNX gets its pads in numbers here.
-#include "cli_onnx.h"
+#include "onnx.h"
 
 #include <math.h>
 

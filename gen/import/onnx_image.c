@@ -1,6 +1,6 @@
-// cli_onnx_image.c - images read between their pixels: cubic resizing, whose positions and weights
+// onnx_image.c - images read between their pixels: cubic resizing, whose positions and weights
 // are known, and sampling at positions that a tensor holds.
-#include "cli_onnx.h"
+#include "onnx.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
-// cli_onnx_ops.c - one function an operator: ONNX of any opset in, a statement of opset 21 meaning
+// onnx_ops.c - one function an operator: ONNX of any opset in, a statement of opset 21 meaning
 // with attributes for constant inputs out. Convolution, pooling, normalisation and resizing are in
-// cli_onnx_nn.c, what reads at positions in cli_onnx_pick.c.
-#include "cli_onnx.h"
+// onnx_nn.c, what reads at positions in onnx_pick.c.
+#include "onnx.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,7 +1,7 @@
-// cli_onnx_fold.c - computes at import time what is known then: mostly the shape arithmetic that
+// onnx_fold.c - computes at import time what is known then: mostly the shape arithmetic that
 // exporters leave in a graph. Elements of shapes keep, beside their number, the expression over the
 // model's dims that they come from.
-#include "cli_onnx.h"
+#include "onnx.h"
 
 #include <math.h>
 

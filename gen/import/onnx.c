@@ -1,8 +1,8 @@
-// cli_onnx.c - `einnet import`: the command, its memory and messages, and the order of the steps.
+// onnx.c - `einnet import`: the command, its memory and messages, and the order of the steps.
 #define _POSIX_C_SOURCE 200809L
 #define _XOPEN_SOURCE 700
 
-#include "cli_onnx.h"
+#include "onnx.h"
 
 #include <math.h>
 #include <stdarg.h>

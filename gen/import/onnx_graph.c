@@ -1,5 +1,5 @@
-// cli_onnx_graph.c - values, statements and the .ein text they make.
-#include "cli_onnx.h"
+// onnx_graph.c - values, statements and the .ein text they make.
+#include "onnx.h"
 
 #include <math.h>
 

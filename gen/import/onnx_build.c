@@ -1,6 +1,6 @@
-// cli_onnx_build.c - statements that several operators are written out with. The names they get
+// onnx_build.c - statements that several operators are written out with. The names they get
 // begin with that of the node's first output that is used.
-#include "cli_onnx.h"
+#include "onnx.h"
 
 const char *ox_base(ox *o, ox_node *n) {
     for (int i = 0; i < n->n_out; i++) {

@@ -1,6 +1,6 @@
-// cli_onnx_wire.c - checks protobuf bytes before they are unpacked. protobuf-c recurses into nested
+// onnx_wire.c - checks protobuf bytes before they are unpacked. protobuf-c recurses into nested
 // messages and allocates for whatever the bytes announce; after this scan both are bounded.
-#include "cli_onnx.h"
+#include "onnx.h"
 
 enum { MAX_DEPTH = 48 };
 

@@ -1,5 +1,5 @@
-// cli_onnx_pick.c - operators that convert types, read at positions or sum products by letters.
-#include "cli_onnx.h"
+// onnx_pick.c - operators that convert types, read at positions or sum products by letters.
+#include "onnx.h"
 
 #include <ctype.h>
 

@@ -1,5 +1,5 @@
-// cli_onnx_refuse.c - operators of the standard that are not imported, and why.
-#include "cli_onnx.h"
+// onnx_refuse.c - operators of the standard that are not imported, and why.
+#include "onnx.h"
 
 static const struct {
     const char *why;

@@ -1,8 +1,8 @@
-// cli_import.c - the command line of `einnet import` and the two files it writes.
+// import.c - the command line of `einnet import` and the two files it writes.
 #define _POSIX_C_SOURCE 200809L
 #define _XOPEN_SOURCE 700
 
-#include "cli_onnx.h"
+#include "onnx.h"
 
 #include <limits.h>
 

@@ -1,4 +1,4 @@
-// cli_onnx.h - the inside of the ONNX importer, shared by the cli_onnx*.c files.
+// onnx.h - the inside of the ONNX importer, shared by the onnx*.c files.
 //
 //     bytes -wire-> messages -graph-> statements (ops, fold) -> .ein text and a list of weights
 //
@@ -10,7 +10,7 @@
 #ifndef CLI_ONNX_H
 #define CLI_ONNX_H
 
-#include "cli.h"
+#include "cli/cli.h"
 #include "onnx.pb-c.h"
 
 #include <setjmp.h>
@@ -216,7 +216,7 @@ typedef struct ox {
     jmp_buf *node_fail;
 } ox;
 
-// ---- cli_onnx.c: memory, text, messages ----
+// ---- onnx.c: memory, text, messages ----
 void *ox_alloc(ox *o, size_t size);  // zeroed, freed with the import
 char *ox_copy(ox *o, const char *text);
 char *ox_format(ox *o, const char *format, ...) CLI_PRINTF(2, 3);
@@ -237,7 +237,7 @@ void ox_note(ox *o, const char *format, ...) CLI_PRINTF(2, 3);
 bool ox_convert(ox *o, const uint8_t *data, size_t size);
 void ox_free(ox *o);
 
-// ---- cli_onnx_wire.c ----
+// ---- onnx_wire.c ----
 // Checks the wire format against a message's description without recursion: lengths, wire types,
 // nesting, strings, and the memory that unpacking will take.
 bool ox_scan(const uint8_t *data, size_t size, const ProtobufCMessageDescriptor *type,
@@ -248,7 +248,7 @@ extern ProtobufCAllocator ox_allocator;
 bool ox_unknown(const ProtobufCMessage *m, unsigned tag, size_t *at, const uint8_t **data,
                 size_t *size);
 
-// ---- cli_onnx_tensor.c ----
+// ---- onnx_tensor.c ----
 cli_dtype ox_dtype(int32_t onnx_type);
 const char *ox_type_name(int32_t onnx_type);
 const ox_const *ox_decode(ox *o, const ox_tensor *t, const char *name);
@@ -262,7 +262,7 @@ bool ox_is_float(cli_dtype dtype);
 const char *ox_sym(const ox_const *c, int64_t i);  // NULL when element i is a plain number
 void ox_set_sym(ox *o, ox_const *c, int64_t i, const char *sym);
 
-// ---- cli_onnx_graph.c: names, values, statements, shapes ----
+// ---- onnx_graph.c: names, values, statements, shapes ----
 ox_value *ox_new_value(ox *o, const char *name, cli_dtype dtype);
 const char *ox_fresh(ox *o, const char *base, const char *suffix);  // a name nobody has
 void ox_bind(ox *o, ox_node *n, int output, ox_value *v);  // output of a node is this value
@@ -287,7 +287,7 @@ const char *ox_free_name(ox *o,
 char *ox_text(ox *o, ox_value *want, int probed, int64_t value);  // arr; the model so far
 void ox_sweep(ox *o);                                             // marks what the outputs need
 
-// ---- cli_onnx_node.c: walking nodes, functions, attributes ----
+// ---- onnx_node.c: walking nodes, functions, attributes ----
 void ox_graph(ox *o, const Onnx__GraphProto *g);
 void ox_load_functions(ox *o);
 bool ox_has(const ox_node *n, const char *name);
@@ -308,12 +308,12 @@ ox_value *ox_opt(ox *o, ox_node *n, int input);  // NULL when omitted
 bool ox_wants(const ox_node *n, int output);
 int64_t ox_axis(ox *o, ox_node *n, int64_t axis, int rank);
 
-// ---- cli_onnx_sym.c ----
+// ---- onnx_sym.c ----
 bool ox_is_symbolic(ox_list list);  // whether any number depends on a dim
 // `a op b` as an expression, where a NULL side is a number. NULL when it gets out of hand.
 const char *ox_join(ox *o, char op, const char *a, int64_t x, const char *b, int64_t y);
 
-// ---- cli_onnx_fold.c ----
+// ---- onnx_fold.c ----
 bool ox_fold(ox *o, ox_node *n);  // true when the outputs are bound to known values
 bool ox_folds(const char *op);    // an operator of ONNX that only folding knows
 const ox_const *ox_reshaped(ox *o, const ox_const *c, int rank, const int64_t *dims);
@@ -323,7 +323,7 @@ const ox_const *ox_cast(ox *o, const ox_const *c, cli_dtype to);
 // Starts, ends, axes and steps of a Slice; the last two may be empty.
 void ox_slice_lists(ox *o, ox_node *n, ox_list lists[4]);
 
-// ---- cli_onnx_build.c: statements that an operator is written out with ----
+// ---- onnx_build.c: statements that an operator is written out with ----
 const char *ox_base(ox *o, ox_node *n);  // name of the first output that is used
 ox_value *ox_unary(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *x);
 ox_value *ox_binary(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *a,
@@ -348,7 +348,7 @@ void ox_bind_as(ox *o, ox_node *n, int output, const char *op, ox_value *x, cons
                 ox_list list);        // `attr` may be NULL
 bool ox_is_zero(ox *o, ox_value *v);  // known to be 0 everywhere
 
-// ---- cli_onnx_image.c ----
+// ---- onnx_image.c ----
 // What a Resize asks for, all axes listed; `scales` where it is not `sized`.
 typedef struct {
     const char *mode, *coordinates, *nearest;
@@ -362,7 +362,7 @@ typedef struct {
 
 void ox_resize_cubic(ox *o, ox_node *n, const ox_resize *r);
 
-// ---- cli_onnx_ops.c, cli_onnx_nn.c, cli_onnx_pick.c, cli_onnx_rnn.c ----
+// ---- onnx_ops.c, onnx_nn.c, onnx_pick.c, onnx_rnn.c ----
 typedef struct {
     const char *op;
     int min_in, max_in;  // max_in -1: any number

@@ -1,8 +1,8 @@
-// cli_onnx_quant.c - what quantised exports put around float operators. A quantised value keeps its
+// onnx_quant.c - what quantised exports put around float operators. A quantised value keeps its
 // integers as floats: rounded, cut to the range of the type and exact, so that what stands between
 // QuantizeLinear and DequantizeLinear (reshapes, pools, concatenations) is what it was. Constants
 // are multiplied out here.
-#include "cli_onnx.h"
+#include "onnx.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
-// cli_onnx_more.c - operators that are written out with others: places of the largest, constant
+// onnx_more.c - operators that are written out with others: places of the largest, constant
 // places to store at, one-hot vectors, activations.
-#include "cli_onnx.h"
+#include "onnx.h"
 
 #include <float.h>
 #include <math.h>

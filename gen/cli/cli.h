@@ -158,7 +158,7 @@ void cli_safetensors_put(cli_sink *sink, const cli_st_tensor *items, size_t coun
 bool cli_safetensors_write(const char *path, const cli_st_tensor *items, size_t count,
                            cli_error *error);
 
-// ---- ONNX (cli_onnx*.c) ----
+// ---- ONNX (onnx*.c) ----
 
 // Shape of `tensor` in the model `text` (complete and NUL-terminated; the tensor is its output).
 // False when it has none.
