@@ -39,8 +39,12 @@ static const struct {
     {"only what is known when the model is imported is computed by it", " Mod Range "},
 };
 
+// Why operator `op`, which may be any bytes of a file, is not imported; NULL: nothing is known.
 const char *ox_reason(const char *op) {
     size_t size = strlen(op);
+    if (!size || strchr(op, ' ')) {
+        return NULL;
+    }
     for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
         for (const char *s = reasons[i].ops; (s = strstr(s, op)) != NULL; s++) {
             if (s[-1] == ' ' && s[size] == ' ') {

@@ -144,6 +144,19 @@ def wrong_wire_types(program, folder):
 
 
 @test
+def operators_that_are_none(program, folder):
+    """Names that are next to a known one, or nothing at all, are refused without its reason."""
+    for name in ("", " ", " Mod", "Mod ", "Mod Range", "Range ", "od"):
+        model = cases.model([cases.node(name, "x", "y")], {"x": [2]}, "y")
+        path = put(folder, model.SerializeToString())
+        problem = expect(program, [path, "-o", path + ".ein"], 4,
+                         "unsupported operator '%s' (domain '', opset 17)\n" % name)
+        if problem:
+            return problem
+    return None
+
+
+@test
 def memory_stays_small(program, folder):
     """The worst of the above under a limit on address space that they must not need."""
     with open(program[0], "rb") as f:
