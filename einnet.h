@@ -8478,6 +8478,12 @@ EIN__FN ein__ex ein__ex_read(ein_ctx *ctx, ein__val v, double pad, const ein__ix
 
 // ------------------------------------------------------------------------------------ functions
 
+// The read that `read` is, as a handle.
+EIN__FN ein__ex ein__ex_of(ein_ctx *ctx, const ein__expr *read) {
+    return ein__ex_read(ctx, (ein__val){read->val}, ein__f64_of(read->bits), read->ix,
+                        (int)read->nix);
+}
+
 static double ein__fold_unary(ein__fn fn, double x, bool *known) {
     *known = true;
     switch ((int)fn) {
@@ -8587,21 +8593,28 @@ EIN__FN ein__ex ein__ex_binary(ein_ctx *ctx, ein__fn fn, ein__ex x, ein__ex y) {
     return ein__ex_intern(ctx, &e);
 }
 
-// x cmp y ? p : q
+static bool ein__holds(ein__fn cmp, double a, double b) {
+    return cmp == EIN__EQ   ? a == b
+           : cmp == EIN__NE ? a != b
+           : cmp == EIN__LT ? a < b
+           : cmp == EIN__LE ? a <= b
+           : cmp == EIN__GT ? a > b
+                            : a >= b;
+}
+
+// x cmp y ? p : q. A condition that was stored as one of two numbers is the condition itself.
 EIN__FN ein__ex ein__ex_select(ein_ctx *ctx, ein__fn cmp, ein__ex x, ein__ex y, ein__ex p,
                                ein__ex q) {
-    double a, b;
+    double a, b, c;
     if (!x.i || !y.i || !p.i || !q.i) return (ein__ex){0};
     if (p.i == q.i) return p;
-    if (ein__ex_is_const(ctx, x, &a) && ein__ex_is_const(ctx, y, &b)) {
-        bool r = cmp == EIN__EQ   ? a == b
-                 : cmp == EIN__NE ? a != b
-                 : cmp == EIN__LT ? a < b
-                 : cmp == EIN__LE ? a <= b
-                 : cmp == EIN__GT ? a > b
-                                  : a >= b;
-        return r ? p : q;
-    }
+    bool against = ein__ex_is_const(ctx, y, &b);
+    if (against && ein__ex_is_const(ctx, x, &a)) return ein__holds(cmp, a, b) ? p : q;
+    const ein__expr *s = ein__ex_get(ctx, x);
+    if (against && s->op == EIN__X_SELECT && ein__ex_is_const(ctx, s->kid[2], &a) &&
+        ein__ex_is_const(ctx, s->kid[3], &c))
+        return ein__ex_select(ctx, (ein__fn)s->fn, s->kid[0], s->kid[1],
+                              ein__holds(cmp, a, b) ? p : q, ein__holds(cmp, c, b) ? p : q);
     ein__expr e = {.op = EIN__X_SELECT, .fn = (uint32_t)cmp, .nkid = 4, .kid = {x, y, p, q}};
     return ein__ex_intern(ctx, &e);
 }
@@ -10952,7 +10965,8 @@ static const ein__padval *ein__find_pad(const ein__lowerer *l, const char *tenso
 }
 
 // A value that is one number everywhere stands for that number, where it is read inside: scalars
-// that are no weights are part of the program.
+// that are no weights are part of the program. As a tensor has it, with the digits of f32: products
+// of two such numbers are exact, as proofs want them.
 static ein__ex ein__lower_number(ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (e->op != EIN__X_READ) return ex;
@@ -10964,7 +10978,8 @@ static ein__ex ein__lower_number(ein_ctx *ctx, ein__ex ex) {
         bool inside = f->q == 1 && f->lo >= 0 && f->hi < v->shape.d[i];
         if (!inside || ein__ix_has_gather(ctx, e->ix[i])) return ex;
     }
-    return ein__ex_get(ctx, s->body)->op == EIN__X_CONST ? s->body : ex;
+    double number;
+    return ein__ex_is_const(ctx, s->body, &number) ? ein__ex_const(ctx, (double)(float)number) : ex;
 }
 
 static ein__ex ein__lower_read(ein__lowerer *l, const ein__ast *a) {
@@ -12540,6 +12555,25 @@ static const ein__expr *ein__copy_of(ein_ctx *ctx, ein__val v) {
     return e->op == EIN__X_READ ? e : NULL;
 }
 
+// A map whose body is one read times a constant, which is 1 for a copy.
+static const ein__expr *ein__multiple_of(ein_ctx *ctx, ein__val v, double *factor) {
+    const ein__expr *e = ein__copy_of(ctx, v);
+    *factor = 1;
+    if (e || !ein__is_map(ctx, v)) return e;
+    e = ein__ex_get(ctx, ein__scope_of(ctx, v)->body);
+    if (e->op == EIN__X_UNARY && e->fn == EIN__NEG) {
+        *factor = -1;
+        e = ein__ex_get(ctx, e->kid[0]);
+    } else if (e->op == EIN__X_BINARY && e->fn == EIN__MUL &&
+               ein__ex_is_const(ctx, e->kid[0], factor)) {
+        e = ein__ex_get(ctx, e->kid[1]);
+    } else if (e->op == EIN__X_BINARY && e->fn == EIN__MUL &&
+               ein__ex_is_const(ctx, e->kid[1], factor)) {
+        e = ein__ex_get(ctx, e->kid[0]);
+    }
+    return e->op == EIN__X_READ ? e : NULL;
+}
+
 // Whether map `p` is one element of what it copies along the outermost dimensions, and a window of
 // it along the others: it lies there as it is, and its readers need no position. Steps of an
 // unrolled recurrence then are launches of one kernel.
@@ -12755,8 +12789,9 @@ static bool ein__read_is_plain(ein_ctx *ctx, const ein__expr *read, uint32_t who
 // neighbours along the last dimension of `read` stay neighbours.
 static bool ein__sees_through(ein_ctx *ctx, ein__val p, const ein__expr *read) {
     uint32_t nt = ein__scope_of(ctx, p)->nt, last = nt ? ein__ix_uses(ctx, read->ix[nt - 1]) : 0;
+    double factor;
     return ein__read_is_plain(ctx, read, last) &&
-           ein__read_is_plain(ctx, ein__copy_of(ctx, p), nt ? 1u << (nt - 1) : 0);
+           ein__read_is_plain(ctx, ein__multiple_of(ctx, p, &factor), nt ? 1u << (nt - 1) : 0);
 }
 
 static bool ein__ex_reads_reduction(ein_ctx *ctx, ein__ex ex) {
@@ -12914,8 +12949,10 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     const ein__scope *s = ein__scope_of(ctx, p);
     bool copy = ein__copy_of(ctx, p) != NULL;
     if (z->copies_only) {
-        if (copy && z->digits) return ein__sees_through(ctx, p, read);
-        if (!copy || !ein__ex_affine(ctx, s->body)) return false;
+        double factor;
+        bool multiple = ein__multiple_of(ctx, p, &factor) != NULL;
+        if (multiple && z->digits) return ein__sees_through(ctx, p, read);
+        if (!multiple || !ein__ex_affine(ctx, s->body)) return false;
         for (uint32_t i = 0; i < read->nix; i++)
             if (!ein__ix_affine(ctx, read->ix[i])) return false;
         return true;
@@ -12997,6 +13034,75 @@ static int ein__operand_count(ein_ctx *ctx, ein__ex ex) {
     return n;
 }
 
+// New weight-only value with the iterators that `ex` uses as its dimensions; gives the read of it.
+static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const char *suffix) {
+    ein_ctx *ctx = z->ctx;
+    uint32_t used = ein__ex_uses(ctx, ex);
+    ein__scope t = {.reduce = EIN__R_NONE};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    ein__shape shape = {0};
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (!(used >> i & 1)) continue;
+        if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
+        map[i] = ein__ix_iter(ctx, t.nt, s->n[i]);
+        back[t.nt] = ein__ix_iter(ctx, i, s->n[i]);
+        shape.d[shape.rank++] = t.n[t.nt++] = s->n[i];
+    }
+    t.body = ein__ex_subst(ctx, ex, map, (int)(s->nt + s->ns));
+    if (!t.body.i) return t.body;
+    ein__sc sc = ein__sc_make(ctx, &t);
+    if (!sc.i) return (ein__ex){0};
+    const ein__value self = ctx->value[z->self.i];
+    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
+    ein__val v = z->by_scope[sc.i];
+    if (!v.i) {
+        v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, suffix), EIN__V_SCOPE,
+                         self.tensor, sc, &shape, EIN__F32, self.node);
+        z->by_scope[sc.i] = v;
+    }
+    return ein__ex_read(ctx, v, 0, back, (int)t.nt);
+}
+
+// Multiplies `*product` by the constants of a product. False: rounding would make it another
+// number.
+static bool ein__exact_factors(const ein_ctx *ctx, ein__ex ex, double *product) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    double c;
+    if (ein__ex_is_const(ctx, ex, &c)) {
+        double rounded = *product * c;
+        bool exact = fma(*product, c, -rounded) == 0;
+        *product = rounded;
+        return exact;
+    }
+    return e->op != EIN__X_BINARY || (ein__exact_factors(ctx, e->kid[0], product) &&
+                                      ein__exact_factors(ctx, e->kid[1], product));
+}
+
+// Body `seen` of contraction `s` with its constant factors in front or, where no library call has
+// that, in a weight, which is multiplied at load. None: it is no such contraction.
+static ein__ex ein__gather_factors(ein__pass *z, const ein__scope *s, ein__ex seen) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read[2];
+    ein__scope t = *s;
+    double alpha;
+    t.body = seen;
+    if (!ein__two_factors(ctx, &t, read, &alpha) || alpha == 1) return seen;
+    alpha = 1;
+    if (!ein__exact_factors(ctx, seen, &alpha)) return (ein__ex){0};
+    ein__ex c = ein__ex_const(ctx, alpha), x[2];
+    for (int k = 0; k < 2; k++) x[k] = ein__ex_of(ctx, read[k]);
+    t.body = ein__ex_binary(ctx, EIN__MUL, c, ein__ex_binary(ctx, EIN__MUL, x[0], x[1]));
+    if (!t.body.i || ein__is_library_form(ctx, &t)) return t.body;
+    for (int k = 0; k < 2; k++) {
+        if (!ctx->value[read[k]->val].weight_only || ctx->value[read[1 - k]->val].weight_only)
+            continue;
+        x[k] = ein__hoist(z, s, ein__ex_binary(ctx, EIN__MUL, c, x[k]), "scaled");
+        return x[k].i ? ein__ex_binary(ctx, EIN__MUL, x[0], x[1]) : x[k];
+    }
+    return t.body;
+}
+
 // A contraction keeps its operands as they are unless copies seen through still leave a library
 // call. What would read more values than a kernel takes keeps its own.
 static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
@@ -13012,8 +13118,8 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
         z->copies_only = false;
         if (!seen.i) return seen;
         ein__scope t = *s;
-        t.body = seen;
-        if (ein__is_library_form(ctx, &t)) return seen;
+        t.body = seen.i == s->body.i ? seen : ein__gather_factors(z, s, seen);
+        if (ctx->status || (t.body.i && ein__is_library_form(ctx, &t))) return t.body;
     }
     // A transform reads its tile once; a map inlined there would be computed once an element read.
     ein__basis b;
@@ -13148,36 +13254,6 @@ static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__sco
     for (uint32_t t = 0; t < reader->nt; t++)
         if (covered[t] != (uint64_t)reader->n[t]) return false;
     return true;
-}
-
-// New weight-only value with the iterators that `ex` uses as its dimensions; gives the read of it.
-static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const char *suffix) {
-    ein_ctx *ctx = z->ctx;
-    uint32_t used = ein__ex_uses(ctx, ex);
-    ein__scope t = {.reduce = EIN__R_NONE};
-    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    ein__shape shape = {0};
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
-        map[i] = ein__ix_const(ctx, 0);
-        if (!(used >> i & 1)) continue;
-        if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
-        map[i] = ein__ix_iter(ctx, t.nt, s->n[i]);
-        back[t.nt] = ein__ix_iter(ctx, i, s->n[i]);
-        shape.d[shape.rank++] = t.n[t.nt++] = s->n[i];
-    }
-    t.body = ein__ex_subst(ctx, ex, map, (int)(s->nt + s->ns));
-    if (!t.body.i) return t.body;
-    ein__sc sc = ein__sc_make(ctx, &t);
-    if (!sc.i) return (ein__ex){0};
-    const ein__value self = ctx->value[z->self.i];
-    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    ein__val v = z->by_scope[sc.i];
-    if (!v.i) {
-        v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, suffix), EIN__V_SCOPE,
-                         self.tensor, sc, &shape, EIN__F32, self.node);
-        z->by_scope[sc.i] = v;
-    }
-    return ein__ex_read(ctx, v, 0, back, (int)t.nt);
 }
 
 // Multiplies the weight factor of contraction `v` by alpha (already in v's iterators). None when no
@@ -13455,12 +13531,6 @@ static ein__val ein__with_product(ein__pass *z, ein__val v, ein__ex x, ein__ex w
     return ein__with_body(z, v, ein__ex_binary(z->ctx, EIN__MUL, x, w));
 }
 
-static ein__ex ein__ex_of(ein_ctx *ctx, const ein__expr *read) {
-    double pad;
-    memcpy(&pad, &read->bits, sizeof pad);
-    return ein__ex_read(ctx, (ein__val){read->val}, pad, read->ix, (int)read->nix);
-}
-
 // ------------------------------------------------------------------------------------ maps
 
 // Rewrites map `v` so that its traversal order is `slot[]`, and gives the copy that puts the
@@ -13524,7 +13594,7 @@ static bool ein__row_slots(ein_ctx *ctx, const ein__expr *read, const ein__scope
         if (ctx->value[read->val].shape.d[k] != reader->n[slot]) return false;
         *mask |= 1u << slot;
     }
-    return true;
+    return *mask != (1u << reader->nt) - 1;
 }
 
 // Traversal slots of reduction `s` that only keep the place of a dimension it sums up: of one
@@ -16375,9 +16445,11 @@ static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read) {
 // lead to them put in place, are exp(x - m) times v times what is free of s; m the maximum of the
 // same x over the same s; x any expression in one element of a product (scale, mask, bias). The sum
 // l is looked for among the other factors and in the map behind, so the division may come before
-// the second product or after it. All other sums there are just read. Nothing on the way may be
-// read elsewhere. Where x is made of no product, it may be any expression: then all maps over as
-// many elements as there are scores are put in place, and the kernel begins with x.
+// the second product or after it. Weights that are NaN may be replaced by 0, as exporters do for
+// rows without keys: all weights of a row are NaN or none is. All other sums there are just read.
+// Nothing on the way may be read elsewhere. Where x is made of no product, it may be any
+// expression: then all maps over as many elements as there are scores are put in place, and the
+// kernel begins with x.
 
 enum {
     EIN__ATTENTION_VALUES = 7,  // a step has one more, which it stores
@@ -16474,7 +16546,25 @@ typedef struct ein__attention_terms {
     ein__ex softmax;      // a read whose definition has the exponential, or none
     ein__ex mark;         // what stands for the sum
     ein__ex exponential;  // found
+    ein__ex total;        // a read that has to be the exponentials' sum, or none
 } ein__attention_terms;
+
+// The conditions of a select whose other case is 0: free of the keys, or that the weight, which is
+// an exponential over the sum of all, is no number. The largest exponential is 1, so then the sum
+// is none either, and no weight of the row is.
+static bool ein__attention_condition(ein_ctx *ctx, ein__attention_terms *z, ein__expr *e) {
+    double zero;
+    if (!ein__ex_is_const(ctx, e->kid[3], &zero) || zero) return false;
+    if (!((ein__ex_uses(ctx, e->kid[0]) | ein__ex_uses(ctx, e->kid[1])) & z->a->keys)) return true;
+    const ein__expr *weight = ein__ex_get(ctx, e->kid[0]);
+    if (e->fn != EIN__EQ || e->kid[0].i != e->kid[1].i || weight->op != EIN__X_BINARY ||
+        weight->fn != EIN__DIV || e->kid[0].i != e->kid[2].i || z->total.i)
+        return false;
+    e->kid[0] = e->kid[1] = z->total = weight->kid[1];
+    return ein__ex_get(ctx, weight->kid[0])->fn == EIN__EXP &&
+           ein__ex_get(ctx, weight->kid[0])->op == EIN__X_UNARY &&
+           ein__ex_get(ctx, z->total)->op == EIN__X_READ;
+}
 
 // `ex` with the exponential replaced by the mark and without the value; none when it is nothing of
 // the kind.
@@ -16492,6 +16582,17 @@ static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__
     if (e.op == EIN__X_READ && !z->a->value.i) {
         z->a->value = ex;
         return ein__ex_const(ctx, 1);
+    }
+    if (e.op == EIN__X_SELECT && e.fn == EIN__NE) {
+        ein__ex kid = e.kid[2];
+        e.kid[2] = e.kid[3];
+        e.kid[3] = kid;
+        e.fn = EIN__EQ;
+    }
+    if (e.op == EIN__X_SELECT) {
+        if (!ein__attention_condition(ctx, z, &e)) return (ein__ex){0};
+        e.kid[2] = ein__attention_spine(ctx, z, e.kid[2]);
+        return e.kid[2].i ? ein__ex_make(ctx, &e) : (ein__ex){0};
     }
     bool quotient = e.op == EIN__X_BINARY && e.fn == EIN__DIV;
     if (!quotient && (e.op != EIN__X_BINARY || e.fn != EIN__MUL)) return (ein__ex){0};
@@ -16720,7 +16821,7 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
         if (s->n[i] > 1) a->keys |= 1u << i, keys++;
     if (!keys || keys > EIN__ATTENTION_KEYS || s->nt + s->ns > EIN__MAX_RANK) return false;
     if (plain) a->plain = ein__attention_volume(ctx, a, softmax);
-    ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}};
+    ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}, {0}};
     a->result = ein__attention_spine(ctx, &z, s->body);
     if (!a->result.i || !z.exponential.i || !a->value.i) return false;
     if (!ein__attention_scores(ctx, a, z.exponential)) return false;
@@ -16730,8 +16831,9 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
                                           ein__attention_swapped, &swap);
         if (!a->result.i || !ein__attention_absorb(a, v)) return false;
     }
-    return ein__attention_sum(ctx, a, z.exponential) && ein__attention_slots(ctx, a) &&
-           ein__attention_reads(ctx, a);
+    return ein__attention_sum(ctx, a, z.exponential) &&
+           (!z.total.i || ein__ex_get(ctx, z.total)->val == a->sum.i) &&
+           ein__attention_slots(ctx, a) && ein__attention_reads(ctx, a);
 }
 
 // Whether `v` is a map over an exponential, as a softmax is.
@@ -27983,7 +28085,8 @@ static const char *const ein__tmpl_attention[] = {
     "        //@if sum",
     "#pragma unroll",
     "        for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);",
-    "            //@end",
+    "        sum[i] = total(sum[i], top[i]);",
+    "        //@end",
     "#pragma unroll",
     "        for (int c = 0; c < RC; c++) {",
     "            const int col = c / VC * 16 * VC + tx * VC + c % VC;",
@@ -28339,6 +28442,9 @@ static const char *const ein__tmpl_attention_mma[] = {
     "#pragma unroll",
     "        for (int i = 0; i < 2; i++) {",
     "            const int row = own + 16 * m + lane / 4 + 8 * i;",
+    "            //@if sum",
+    "            sum[m][i] = total(sum[m][i], top[m][i]);",
+    "            //@end",
     "#pragma unroll",
     "            for (int c = 0; c < cols / 8; c++) {",
     "#pragma unroll",
@@ -32135,6 +32241,11 @@ static const char *const ein__tmpl_softmax[] = {
     "",
     "// 0 stands for the largest score until one is above -inf.",
     "static __device__ __forceinline__ float largest(float top) { return top > -INFINITY \? top : 0.f; }",
+    "",
+    "// The sum of a row's weights: none where all scores are -inf, as -inf - -inf is no number.",
+    "static __device__ __forceinline__ float total(float sum, float top) {",
+    "    return top > -INFINITY \? sum : NAN;",
+    "}",
     "",
     "// e^(x - top), at most 1: its error is some 2^-22, whatever the scores are. The special function",
     "// unit has powers of two.",
@@ -40819,7 +40930,7 @@ static bool ein__is_taken(const char *name) {
         " fetched_value spread tile_place pitched fragment_rows fragment_columns"
         " shared_address begin_rows take_rows unshifted element KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
-        " multiply_part attend_round largest weight_of ";
+        " multiply_part attend_round largest total weight_of ";
     if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
     static const char *const vector[] = {"char",     "uchar",     "short", "ushort",

@@ -8,9 +8,9 @@
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
 // memory    arena 87 MB (workspace 32 MB of it), constants 247 MB, peak in create 396 MB
-// plan      43 steps, 517.2 us estimated; 1362.1 us without derivation
+// plan      43 steps, 515.6 us estimated; 1362.1 us without derivation
 // libraries cuBLAS (596 MB) 15 steps, without it up to 63.4 us more
-// by        basis change 33, digit re-layout 4, summation splitting 2
+// by        basis change 37, summation splitting 2
 //     7.1 us est. v1.a             k_product_9b5af844
 //    11.5 us est. v1.b.c.sum.data  k_basis_b53c446b
 //    25.6 us est. v1.b.c.sum.product cuBLAS sgemm 64 x 3136 x 64, batch 36
@@ -38,16 +38,16 @@
 //     2.2 us est. d1.c.sum.digits.split k_basis_232298b5
 //     2.7 us est. d1.c.sum.data    k_basis_64889adf
 //    39.5 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.8 us est. d2.c.sum.digits  k_stitch_05cf0562
+//     2.4 us est. d2.c.sum.digits.split k_basis_d3e5fd22
 //     2.7 us est. d2.c.sum.data    k_basis_bfd98c18
 //    39.5 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.8 us est. d3.c.sum.digits  k_stitch_05cf0562
+//     2.4 us est. d3.c.sum.digits.split k_basis_d3e5fd22
 //     2.7 us est. d3.c.sum.data    k_basis_bfd98c18
 //    39.5 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.8 us est. d4.c.sum.digits  k_stitch_05cf0562
+//     2.4 us est. d4.c.sum.digits.split k_basis_d3e5fd22
 //     2.7 us est. d4.c.sum.data    k_basis_bfd98c18
 //    22.8 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
-//     2.3 us est. d5.c.sum.digits  k_stitch_a0874154
+//     1.9 us est. d5.c.sum.digits.split k_basis_ba868f4d
 //     2.0 us est. d5.c.sum.data    k_basis_200439c9
 //     8.1 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
 //     1.6 us est. d5.split         k_basis_cc3e52ec
@@ -164,6 +164,10 @@ const csrnet_info *csrnet_describe(void);
 #define v_d6_k INIT(64733184)
 #define v_d6_b CONST(25856)
 #define v_d5 ARENA(35360768)
+#define v_d5_c_sum_digits ARENA(0)
+#define v_d4_c_sum_digits ARENA(0)
+#define v_d3_c_sum_digits ARENA(0)
+#define v_d2_c_sum_digits ARENA(0)
 #define v_d5_c_sum_filter CONST(26112)
 #define v_d4_c_sum_filter CONST(4744704)
 #define v_d3_c_sum_filter CONST(23619072)
@@ -205,16 +209,12 @@ const csrnet_info *csrnet_describe(void);
 #define v_d1_c_sum_digits_split ARENA(0)
 #define v_d1_c_sum_data ARENA(33554432)
 #define v_d1_c_sum_product ARENA(38273024)
-#define v_d2_c_sum_digits ARENA(0)
 #define v_d2_c_sum_data ARENA(33554432)
 #define v_d2_c_sum_product ARENA(38273024)
-#define v_d3_c_sum_digits ARENA(0)
 #define v_d3_c_sum_data ARENA(33554432)
 #define v_d3_c_sum_product ARENA(38273024)
-#define v_d4_c_sum_digits ARENA(0)
 #define v_d4_c_sum_data ARENA(33554432)
 #define v_d4_c_sum_product ARENA(38273024)
-#define v_d5_c_sum_digits ARENA(0)
 #define v_d5_c_sum_data ARENA(33554432)
 #define v_d5_c_sum_product ARENA(35913728)
 #define v_d6_c_sum_part_filter CONST(258958848)
@@ -1454,13 +1454,18 @@ static __global__ void __launch_bounds__(64) k_basis_64889adf(const float *p0,
 // by digit re-layout; basis change F(4x4,3x3)
 // d1.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d1.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
-static __device__ __forceinline__ void slice_basis_08e29273(const float *p0, float *__restrict__ y,
-    unsigned id) {
+// d2.c.sum.digits.split[i0,i1,0,i3,i4,i5] = relu(d1.c.sum.phases[i0,i1,0,i3,i4,i5] + d1.b[i3])
+// p0: d1.c.sum.product, p1: d1.b
+static __global__ void __launch_bounds__(64) k_basis_d3e5fd22(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 32768u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
-    const int i3 = (int)(id / 16u % 512u);
-    const int i1 = (int)(id / 8192u % 2u);
-    const int i0 = (int)(id / 16384u);
+    const int i1 = (int)(id / 16u % 2u);
+    const int i0 = (int)(id / 32u % 2u);
+    const int i3 = (int)(id / 64u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1484,40 +1489,13 @@ static __device__ __forceinline__ void slice_basis_08e29273(const float *p0, flo
 #pragma unroll
         for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i4 * 4 + o0 < 14 && i5 * 4 + o1 < 14) {
-                *reinterpret_cast<float2 *>(y + i4 * 56 + o0 * 14 + i5 * 4
-                    + o1) = make_float2(d[o0][o1], d[o0][o1 + 1]);
+                const float v1 = p1[i3];
+                *reinterpret_cast<float2 *>(y + i0 * 200704 + i1 * 100352 + i3 * 196 + i4 * 56
+                    + o0 * 14 + i5 * 4 + o1) = make_float2(relu(d[o0][o1] + v1),
+                    relu(d[o0][o1 + 1] + v1));
             }
         }
     }
-}
-
-// by digit re-layout
-// d2.c.sum.digits[0,i1,i2,i3,i4,i5] = relu(d1.c.sum.phases[i1,i2,0,i3,i4,i5] + d1.b[i3])
-static __device__ __forceinline__ void slice_map_152d45f4(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i5 = (int)(id % 49u) * 4;
-    const int i3 = (int)(id / 49u % 512u);
-    const int i2 = (int)(id / 25088u % 2u);
-    const int i1 = (int)(id / 50176u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i5);
-    const float v1 = p1[i3];
-    *reinterpret_cast<float4 *>(y + i1 * 200704 + i2 * 100352 + i3 * 196
-        + i5) = make_float4(relu(v0.x + v1), relu(v0.y + v1), relu(v0.z + v1), relu(v0.w + v1));
-}
-
-// d1.c.sum.phases by slices in shared memory, then d2.c.sum.digits
-// p0: d1.c.sum.product, p1: d1.b
-static __global__ void __launch_bounds__(256) k_stitch_05cf0562(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[784];
-    float *const own = slices + threadIdx.y * 196u;
-    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 16u; k += 64u)
-        slice_basis_08e29273(p0, own, slice * 16u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_map_152d45f4(own, p1, y, slice * 49u + k);
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
@@ -1566,13 +1544,18 @@ static __global__ void __launch_bounds__(64) k_basis_bfd98c18(const float *p0,
 // by digit re-layout; basis change F(4x4,3x3)
 // d4.c.sum.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.sum.product[r0,r1,i3,i0,i1,i4/4,i5/4] *
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
-static __device__ __forceinline__ void slice_basis_ce58eb65(const float *p0, float *__restrict__ y,
-    unsigned id) {
+// d5.c.sum.digits.split[i0,i1,0,i3,i4,i5] = relu(d4.c.sum.phases[i0,i1,0,i3,i4,i5] + d4.b[i3])
+// p0: d4.c.sum.product, p1: d4.b
+static __global__ void __launch_bounds__(64) k_basis_ba868f4d(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 16384u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
-    const int i3 = (int)(id / 16u % 256u);
-    const int i1 = (int)(id / 4096u % 2u);
-    const int i0 = (int)(id / 8192u);
+    const int i1 = (int)(id / 16u % 2u);
+    const int i0 = (int)(id / 32u % 2u);
+    const int i3 = (int)(id / 64u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1596,40 +1579,13 @@ static __device__ __forceinline__ void slice_basis_ce58eb65(const float *p0, flo
 #pragma unroll
         for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i4 * 4 + o0 < 14 && i5 * 4 + o1 < 14) {
-                *reinterpret_cast<float2 *>(y + i4 * 56 + o0 * 14 + i5 * 4
-                    + o1) = make_float2(d[o0][o1], d[o0][o1 + 1]);
+                const float v1 = p1[i3];
+                *reinterpret_cast<float2 *>(y + i0 * 100352 + i1 * 50176 + i3 * 196 + i4 * 56
+                    + o0 * 14 + i5 * 4 + o1) = make_float2(relu(d[o0][o1] + v1),
+                    relu(d[o0][o1 + 1] + v1));
             }
         }
     }
-}
-
-// by digit re-layout
-// d5.c.sum.digits[0,i1,i2,i3,i4,i5] = relu(d4.c.sum.phases[i1,i2,0,i3,i4,i5] + d4.b[i3])
-static __device__ __forceinline__ void slice_map_f61eef62(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i5 = (int)(id % 49u) * 4;
-    const int i3 = (int)(id / 49u % 256u);
-    const int i2 = (int)(id / 12544u % 2u);
-    const int i1 = (int)(id / 25088u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i5);
-    const float v1 = p1[i3];
-    *reinterpret_cast<float4 *>(y + i1 * 100352 + i2 * 50176 + i3 * 196
-        + i5) = make_float4(relu(v0.x + v1), relu(v0.y + v1), relu(v0.z + v1), relu(v0.w + v1));
-}
-
-// d4.c.sum.phases by slices in shared memory, then d5.c.sum.digits
-// p0: d4.c.sum.product, p1: d4.b
-static __global__ void __launch_bounds__(256) k_stitch_a0874154(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[784];
-    float *const own = slices + threadIdx.y * 196u;
-    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 16u; k += 64u)
-        slice_basis_ce58eb65(p0, own, slice * 16u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_map_f61eef62(own, p1, y, slice * 49u + k);
 }
 
 // by digit re-layout; basis change F(4x4,3x3)
@@ -2190,14 +2146,14 @@ static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
     //     d1.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_sum_product, v_d1_c_sum_filter, v_d1_c_sum_data,
         v_d1_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_05cf0562, "d2.c.sum.digits", 512, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_basis_d3e5fd22, "d2.c.sum.digits.split", 512, 64, stream,
         v_d1_c_sum_product, v_d1_b, v_d2_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_bfd98c18, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
         v_d2_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d2_c_sum_product, v_d2_c_sum_filter, v_d2_c_sum_data,
         v_d2_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_05cf0562, "d3.c.sum.digits", 512, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_basis_d3e5fd22, "d3.c.sum.digits.split", 512, 64, stream,
         v_d2_c_sum_product, v_d2_b, v_d3_c_sum_digits));
     return 0;
 }
@@ -2210,14 +2166,14 @@ static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *cons
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
         v_d3_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_05cf0562, "d4.c.sum.digits", 512, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_basis_d3e5fd22, "d4.c.sum.digits.split", 512, 64, stream,
         v_d3_c_sum_product, v_d3_b, v_d4_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_bfd98c18, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
         v_d4_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
         v_d4_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_a0874154, "d5.c.sum.digits", 256, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_basis_ba868f4d, "d5.c.sum.digits.split", 256, 64, stream,
         v_d4_c_sum_product, v_d4_b, v_d5_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_200439c9, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
         v_d5_c_sum_data));

@@ -8,18 +8,18 @@
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
 // memory    arena 36 MB (workspace 32 MB of it), constants 57 MB, peak in create 126 MB
-// plan      16 steps, 81.9 us estimated; 138.4 us without derivation
+// plan      16 steps, 80.7 us estimated; 138.4 us without derivation
 // libraries cuBLAS (596 MB) 6 steps, without it up to 11.7 us more
-// by        basis change 9, digit re-layout 3, summation splitting 4
+// by        basis change 12, summation splitting 4
 //     1.7 us est. d1.c.data        k_basis_ccf09643
 //    15.2 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     2.2 us est. d2.c.digits      k_stitch_191b74b0
+//     1.8 us est. d2.c.digits.split k_basis_4a2ccb26
 //     1.7 us est. d2.c.data        k_basis_0ce61401
 //    15.2 us est. d2.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     2.2 us est. d3.c.digits      k_stitch_191b74b0
+//     1.8 us est. d3.c.digits.split k_basis_4a2ccb26
 //     1.7 us est. d3.c.data        k_basis_0ce61401
 //    15.2 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
-//     2.2 us est. d4.c.digits      k_stitch_191b74b0
+//     1.8 us est. d4.c.digits.split k_basis_4a2ccb26
 //     1.7 us est. d4.c.data        k_basis_0ce61401
 //     9.9 us est. d4.c.product     cuBLAS sgemm 256 x 64 x 512, batch 16
 //     1.5 us est. d4.split         k_basis_8d8dc26c
@@ -111,19 +111,19 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d5_k INIT(33030144)
 #define v_y_k INIT(34209792)
 #define v_d4 ARENA(34457600)
+#define v_d4_c_digits ARENA(0)
+#define v_d3_c_digits ARENA(0)
+#define v_d2_c_digits ARENA(0)
 #define v_d4_c_filter CONST(0)
 #define v_d3_c_filter CONST(8388608)
 #define v_d2_c_filter CONST(25165824)
 #define v_d1_c_filter CONST(41943040)
 #define v_d1_c_data ARENA(33554432)
 #define v_d1_c_product ARENA(35651584)
-#define v_d2_c_digits ARENA(0)
 #define v_d2_c_data ARENA(33554432)
 #define v_d2_c_product ARENA(35651584)
-#define v_d3_c_digits ARENA(0)
 #define v_d3_c_data ARENA(33554432)
 #define v_d3_c_product ARENA(35651584)
-#define v_d4_c_digits ARENA(0)
 #define v_d4_c_data ARENA(33554432)
 #define v_d4_c_product ARENA(35651584)
 #define v_d5_c_part_filter CONST(58720256)
@@ -312,13 +312,17 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // by digit re-layout; basis change F(2x2,3x3)
 // d1.c.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d1.c.product[r0,r1,i3,i0,i1,i4/2,i5/2] *
 //     d1.c.at[i4%2,r0] * d1.c.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
-static __device__ __forceinline__ void slice_basis_aef0fa49(const float *p0, float *__restrict__ y,
-    unsigned id) {
+// d2.c.digits.split[i0,i1,0,i3,i4,i5] = relu(d1.c.phases[i0,i1,0,i3,i4,i5])
+static __global__ void __launch_bounds__(64) k_basis_4a2ccb26(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 32768u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
-    const int i3 = (int)(id / 16u % 512u);
-    const int i1 = (int)(id / 8192u % 2u);
-    const int i0 = (int)(id / 16384u);
+    const int i1 = (int)(id / 16u % 2u);
+    const int i0 = (int)(id / 32u % 2u);
+    const int i3 = (int)(id / 64u);
     float d[4][4];
 #pragma unroll
     for (int r0 = 0; r0 < 4; r0++) {
@@ -342,35 +346,11 @@ static __device__ __forceinline__ void slice_basis_aef0fa49(const float *p0, flo
 #pragma unroll
         for (int o1 = 0; o1 < 2; o1++) {
             if (i4 * 2 + o0 < 7 && i5 * 2 + o1 < 7) {
-                y[i4 * 14 + o0 * 7 + i5 * 2 + o1] = d[o0][o1];
+                y[i0 * 50176 + i1 * 25088 + i3 * 49 + i4 * 14 + o0 * 7 + i5 * 2
+                    + o1] = relu(d[o0][o1]);
             }
         }
     }
-}
-
-// by digit re-layout
-// d2.c.digits[0,i1,i2,i3,i4,i5] = relu(d1.c.phases[i1,i2,0,i3,i4,i5])
-static __device__ __forceinline__ void slice_map_72f68476(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i5 = (int)(id % 49u);
-    const int i3 = (int)(id / 49u % 512u);
-    const int i2 = (int)(id / 25088u % 2u);
-    const int i1 = (int)(id / 50176u);
-    y[i1 * 50176 + i2 * 25088 + i3 * 49 + i5] = relu(p0[i5]);
-}
-
-// d1.c.phases by slices in shared memory, then d2.c.digits
-static __global__ void __launch_bounds__(256) k_stitch_191b74b0(const float *p0,
-    float *__restrict__ y) {
-    __shared__ __align__(16) float slices[416];
-    float *const own = slices + threadIdx.y * 52u;
-    const unsigned slice = blockIdx.x * 8u + threadIdx.y;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 16u; k += 32u)
-        slice_basis_aef0fa49(p0, own, slice * 16u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 32u)
-        slice_map_72f68476(own, y, slice * 49u + k);
 }
 
 // by digit re-layout; basis change F(2x2,3x3)
@@ -784,20 +764,20 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out, cud
     // d1.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d1.c.data[i0,i1,r0,i3,i4,i5,i6] *
     //     d1.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_product, v_d1_c_filter, v_d1_c_data, v_d1_c_product));
-    CALL(launch(m, ORDERED, k_stitch_191b74b0, "d2.c.digits", 256, dim3(32, 8), stream,
-        v_d1_c_product, v_d2_c_digits));
+    CALL(launch(m, ORDERED, k_basis_4a2ccb26, "d2.c.digits.split", 512, 64, stream, v_d1_c_product,
+        v_d2_c_digits));
     CALL(launch(m, EARLY, k_basis_0ce61401, "d2.c.data", 512, 64, stream, v_d2_c_digits,
         v_d2_c_data));
     // as d1.c.product
     CALL(gemm_run(m, &gemm_d2_c_product, v_d2_c_filter, v_d2_c_data, v_d2_c_product));
-    CALL(launch(m, ORDERED, k_stitch_191b74b0, "d3.c.digits", 256, dim3(32, 8), stream,
-        v_d2_c_product, v_d3_c_digits));
+    CALL(launch(m, ORDERED, k_basis_4a2ccb26, "d3.c.digits.split", 512, 64, stream, v_d2_c_product,
+        v_d3_c_digits));
     CALL(launch(m, EARLY, k_basis_0ce61401, "d3.c.data", 512, 64, stream, v_d3_c_digits,
         v_d3_c_data));
     // as d1.c.product
     CALL(gemm_run(m, &gemm_d3_c_product, v_d3_c_filter, v_d3_c_data, v_d3_c_product));
-    CALL(launch(m, ORDERED, k_stitch_191b74b0, "d4.c.digits", 256, dim3(32, 8), stream,
-        v_d3_c_product, v_d4_c_digits));
+    CALL(launch(m, ORDERED, k_basis_4a2ccb26, "d4.c.digits.split", 512, 64, stream, v_d3_c_product,
+        v_d4_c_digits));
     CALL(launch(m, EARLY, k_basis_0ce61401, "d4.c.data", 512, 64, stream, v_d4_c_digits,
         v_d4_c_data));
     // as d1.c.product

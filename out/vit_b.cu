@@ -16,7 +16,7 @@
 //     1.6 us est. h                k_map_84917e67
 //     2.0 us est. n.0              k_row_4a21bab2
 //    25.4 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.0.o            k_attention_b588fe64
+//     9.8 us est. a.0.o            k_attention_18c5397f
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.0              k_row_4a21bab2
 //    32.8 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
@@ -24,7 +24,7 @@
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.1              k_row_4a21bab2
 //    25.4 us est. a.1.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.1.o            k_attention_b588fe64
+//     9.8 us est. a.1.o            k_attention_18c5397f
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.1              k_row_4a21bab2
 //    32.8 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
@@ -32,7 +32,7 @@
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.2              k_row_4a21bab2
 //    25.4 us est. a.2.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.2.o            k_attention_b588fe64
+//     9.8 us est. a.2.o            k_attention_18c5397f
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.2              k_row_4a21bab2
 //    32.8 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
@@ -40,7 +40,7 @@
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.3              k_row_4a21bab2
 //    25.4 us est. a.3.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.3.o            k_attention_b588fe64
+//     9.8 us est. a.3.o            k_attention_18c5397f
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.3              k_row_4a21bab2
 //    32.8 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
@@ -48,7 +48,7 @@
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.4              k_row_4a21bab2
 //    25.4 us est. a.4.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.4.o            k_attention_b588fe64
+//     9.8 us est. a.4.o            k_attention_18c5397f
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.4              k_row_4a21bab2
 //    32.8 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
@@ -56,7 +56,7 @@
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.5              k_row_4a21bab2
 //    25.4 us est. a.5.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.5.o            k_attention_b588fe64
+//     9.8 us est. a.5.o            k_attention_18c5397f
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.5              k_row_4a21bab2
 //    32.8 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
@@ -64,7 +64,7 @@
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.6              k_row_4a21bab2
 //    25.4 us est. a.6.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.6.o            k_attention_b588fe64
+//     9.8 us est. a.6.o            k_attention_18c5397f
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.6              k_row_4a21bab2
 //    32.8 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
@@ -72,7 +72,7 @@
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.7              k_row_4a21bab2
 //    25.4 us est. a.7.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.7.o            k_attention_b588fe64
+//     9.8 us est. a.7.o            k_attention_18c5397f
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.7              k_row_4a21bab2
 //    32.8 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
@@ -80,7 +80,7 @@
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.8              k_row_4a21bab2
 //    25.4 us est. a.8.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.8.o            k_attention_b588fe64
+//     9.8 us est. a.8.o            k_attention_18c5397f
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.8              k_row_4a21bab2
 //    32.8 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
@@ -88,7 +88,7 @@
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.9              k_row_4a21bab2
 //    25.4 us est. a.9.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.9.o            k_attention_b588fe64
+//     9.8 us est. a.9.o            k_attention_18c5397f
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.9              k_row_4a21bab2
 //    32.8 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
@@ -96,7 +96,7 @@
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.10             k_row_4a21bab2
 //    25.4 us est. a.10.t.split     cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.10.o           k_attention_b588fe64
+//     9.8 us est. a.10.o           k_attention_18c5397f
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.10             k_row_4a21bab2
 //    32.8 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
@@ -104,7 +104,7 @@
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.11             k_row_4a21bab2
 //    25.4 us est. a.11.t.split     cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.11.o           k_attention_b588fe64
+//     9.8 us est. a.11.o           k_attention_18c5397f
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.11             k_row_4a21bab2
 //    32.8 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
@@ -601,6 +601,11 @@ static __device__ __forceinline__ void await_previous() {
 // 0 stands for the largest score until one is above -inf.
 static __device__ __forceinline__ float largest(float top) { return top > -INFINITY ? top : 0.f; }
 
+// The sum of a row's weights: none where all scores are -inf, as -inf - -inf is no number.
+static __device__ __forceinline__ float total(float sum, float top) {
+    return top > -INFINITY ? sum : NAN;
+}
+
 // e^(x - top), at most 1: its error is some 2^-22, whatever the scores are. The special function
 // unit has powers of two.
 static __device__ __forceinline__ float weight_of(float x, float top) {
@@ -735,7 +740,7 @@ static __global__ void __launch_bounds__(32) k_row_4a21bab2(const float *p0,
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_b588fe64(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_18c5397f(const float *p0,
     float *__restrict__ y) {
     const int RM = 3, RN = 2, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -890,6 +895,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_b588fe64(const floa
         const int row = ty + 8 * i;
 #pragma unroll
         for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
+        sum[i] = total(sum[i], top[i]);
 #pragma unroll
         for (int c = 0; c < RC; c++) {
             const int col = c / VC * 16 * VC + tx * VC + c % VC;
@@ -1599,7 +1605,7 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     // a.0.t.split[0,i1,i2] = a.0.qkv.p[0,i1,i2] + a.0.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_0_t_split, v_n_0, v_a_0_qkv_w, v_a_0_qkv_b, NULL, v_a_0_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.0.o", 108, 128, stream, v_a_0_t_split,
+    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.0.o", 108, 128, stream, v_a_0_t_split,
         v_a_0_c));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
@@ -1616,7 +1622,7 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_1_t_split, v_n_1, v_a_1_qkv_w, v_a_1_qkv_b, NULL, v_a_1_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.1.o", 108, 128, stream, v_a_1_t_split,
+    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.1.o", 108, 128, stream, v_a_1_t_split,
         v_a_1_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
@@ -1632,7 +1638,7 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_2_t_split, v_n_2, v_a_2_qkv_w, v_a_2_qkv_b, NULL, v_a_2_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.2.o", 108, 128, stream, v_a_2_t_split,
+    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.2.o", 108, 128, stream, v_a_2_t_split,
         v_a_2_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
@@ -1654,7 +1660,7 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_3_t_split, v_n_3, v_a_3_qkv_w, v_a_3_qkv_b, NULL, v_a_3_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.3.o", 108, 128, stream, v_a_3_t_split,
+    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.3.o", 108, 128, stream, v_a_3_t_split,
         v_a_3_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
@@ -1670,7 +1676,7 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_4_t_split, v_n_4, v_a_4_qkv_w, v_a_4_qkv_b, NULL, v_a_4_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.4.o", 108, 128, stream, v_a_4_t_split,
+    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.4.o", 108, 128, stream, v_a_4_t_split,
         v_a_4_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
@@ -1686,7 +1692,7 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_5_t_split, v_n_5, v_a_5_qkv_w, v_a_5_qkv_b, NULL, v_a_5_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.5.o", 108, 128, stream, v_a_5_t_split,
+    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.5.o", 108, 128, stream, v_a_5_t_split,
         v_a_5_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
@@ -1702,7 +1708,7 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_6_t_split, v_n_6, v_a_6_qkv_w, v_a_6_qkv_b, NULL, v_a_6_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.6.o", 108, 128, stream, v_a_6_t_split,
+    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.6.o", 108, 128, stream, v_a_6_t_split,
         v_a_6_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
@@ -1724,7 +1730,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_7_t_split, v_n_7, v_a_7_qkv_w, v_a_7_qkv_b, NULL, v_a_7_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.7.o", 108, 128, stream, v_a_7_t_split,
+    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.7.o", 108, 128, stream, v_a_7_t_split,
         v_a_7_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
@@ -1740,7 +1746,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_8_t_split, v_n_8, v_a_8_qkv_w, v_a_8_qkv_b, NULL, v_a_8_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.8.o", 108, 128, stream, v_a_8_t_split,
+    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.8.o", 108, 128, stream, v_a_8_t_split,
         v_a_8_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
@@ -1756,7 +1762,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_9_t_split, v_n_9, v_a_9_qkv_w, v_a_9_qkv_b, NULL, v_a_9_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.9.o", 108, 128, stream, v_a_9_t_split,
+    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.9.o", 108, 128, stream, v_a_9_t_split,
         v_a_9_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
@@ -1777,7 +1783,7 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_10_t_split, v_n_10, v_a_10_qkv_w, v_a_10_qkv_b, NULL,
         v_a_10_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.10.o", 108, 128, stream, v_a_10_t_split,
+    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.10.o", 108, 128, stream, v_a_10_t_split,
         v_a_10_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
@@ -1793,7 +1799,7 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_11_t_split, v_n_11, v_a_11_qkv_w, v_a_11_qkv_b, NULL,
         v_a_11_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_attention_b588fe64, "a.11.o", 108, 128, stream, v_a_11_t_split,
+    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.11.o", 108, 128, stream, v_a_11_t_split,
         v_a_11_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));

@@ -191,7 +191,8 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
         //@if sum
 #pragma unroll
         for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
-            //@end
+        sum[i] = total(sum[i], top[i]);
+        //@end
 #pragma unroll
         for (int c = 0; c < RC; c++) {
             const int col = c / VC * 16 * VC + tx * VC + c % VC;

@@ -344,6 +344,9 @@ static __global__ void __launch_bounds__(128) $name($params) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const int row = own + 16 * m + lane / 4 + 8 * i;
+            //@if sum
+            sum[m][i] = total(sum[m][i], top[m][i]);
+            //@end
 #pragma unroll
             for (int c = 0; c < cols / 8; c++) {
 #pragma unroll

@@ -120,6 +120,12 @@ EIN__FN ein__ex ein__ex_read(ein_ctx *ctx, ein__val v, double pad, const ein__ix
 
 // ------------------------------------------------------------------------------------ functions
 
+// The read that `read` is, as a handle.
+EIN__FN ein__ex ein__ex_of(ein_ctx *ctx, const ein__expr *read) {
+    return ein__ex_read(ctx, (ein__val){read->val}, ein__f64_of(read->bits), read->ix,
+                        (int)read->nix);
+}
+
 static double ein__fold_unary(ein__fn fn, double x, bool *known) {
     *known = true;
     switch ((int)fn) {
@@ -229,21 +235,28 @@ EIN__FN ein__ex ein__ex_binary(ein_ctx *ctx, ein__fn fn, ein__ex x, ein__ex y) {
     return ein__ex_intern(ctx, &e);
 }
 
-// x cmp y ? p : q
+static bool ein__holds(ein__fn cmp, double a, double b) {
+    return cmp == EIN__EQ   ? a == b
+           : cmp == EIN__NE ? a != b
+           : cmp == EIN__LT ? a < b
+           : cmp == EIN__LE ? a <= b
+           : cmp == EIN__GT ? a > b
+                            : a >= b;
+}
+
+// x cmp y ? p : q. A condition that was stored as one of two numbers is the condition itself.
 EIN__FN ein__ex ein__ex_select(ein_ctx *ctx, ein__fn cmp, ein__ex x, ein__ex y, ein__ex p,
                                ein__ex q) {
-    double a, b;
+    double a, b, c;
     if (!x.i || !y.i || !p.i || !q.i) return (ein__ex){0};
     if (p.i == q.i) return p;
-    if (ein__ex_is_const(ctx, x, &a) && ein__ex_is_const(ctx, y, &b)) {
-        bool r = cmp == EIN__EQ   ? a == b
-                 : cmp == EIN__NE ? a != b
-                 : cmp == EIN__LT ? a < b
-                 : cmp == EIN__LE ? a <= b
-                 : cmp == EIN__GT ? a > b
-                                  : a >= b;
-        return r ? p : q;
-    }
+    bool against = ein__ex_is_const(ctx, y, &b);
+    if (against && ein__ex_is_const(ctx, x, &a)) return ein__holds(cmp, a, b) ? p : q;
+    const ein__expr *s = ein__ex_get(ctx, x);
+    if (against && s->op == EIN__X_SELECT && ein__ex_is_const(ctx, s->kid[2], &a) &&
+        ein__ex_is_const(ctx, s->kid[3], &c))
+        return ein__ex_select(ctx, (ein__fn)s->fn, s->kid[0], s->kid[1],
+                              ein__holds(cmp, a, b) ? p : q, ein__holds(cmp, c, b) ? p : q);
     ein__expr e = {.op = EIN__X_SELECT, .fn = (uint32_t)cmp, .nkid = 4, .kid = {x, y, p, q}};
     return ein__ex_intern(ctx, &e);
 }

@@ -226,7 +226,8 @@ static const ein__padval *ein__find_pad(const ein__lowerer *l, const char *tenso
 }
 
 // A value that is one number everywhere stands for that number, where it is read inside: scalars
-// that are no weights are part of the program.
+// that are no weights are part of the program. As a tensor has it, with the digits of f32: products
+// of two such numbers are exact, as proofs want them.
 static ein__ex ein__lower_number(ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (e->op != EIN__X_READ) return ex;
@@ -238,7 +239,8 @@ static ein__ex ein__lower_number(ein_ctx *ctx, ein__ex ex) {
         bool inside = f->q == 1 && f->lo >= 0 && f->hi < v->shape.d[i];
         if (!inside || ein__ix_has_gather(ctx, e->ix[i])) return ex;
     }
-    return ein__ex_get(ctx, s->body)->op == EIN__X_CONST ? s->body : ex;
+    double number;
+    return ein__ex_is_const(ctx, s->body, &number) ? ein__ex_const(ctx, (double)(float)number) : ex;
 }
 
 static ein__ex ein__lower_read(ein__lowerer *l, const ein__ast *a) {

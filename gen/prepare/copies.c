@@ -18,6 +18,25 @@ static const ein__expr *ein__copy_of(ein_ctx *ctx, ein__val v) {
     return e->op == EIN__X_READ ? e : NULL;
 }
 
+// A map whose body is one read times a constant, which is 1 for a copy.
+static const ein__expr *ein__multiple_of(ein_ctx *ctx, ein__val v, double *factor) {
+    const ein__expr *e = ein__copy_of(ctx, v);
+    *factor = 1;
+    if (e || !ein__is_map(ctx, v)) return e;
+    e = ein__ex_get(ctx, ein__scope_of(ctx, v)->body);
+    if (e->op == EIN__X_UNARY && e->fn == EIN__NEG) {
+        *factor = -1;
+        e = ein__ex_get(ctx, e->kid[0]);
+    } else if (e->op == EIN__X_BINARY && e->fn == EIN__MUL &&
+               ein__ex_is_const(ctx, e->kid[0], factor)) {
+        e = ein__ex_get(ctx, e->kid[1]);
+    } else if (e->op == EIN__X_BINARY && e->fn == EIN__MUL &&
+               ein__ex_is_const(ctx, e->kid[1], factor)) {
+        e = ein__ex_get(ctx, e->kid[0]);
+    }
+    return e->op == EIN__X_READ ? e : NULL;
+}
+
 // Whether map `p` is one element of what it copies along the outermost dimensions, and a window of
 // it along the others: it lies there as it is, and its readers need no position. Steps of an
 // unrolled recurrence then are launches of one kernel.

@@ -126,8 +126,9 @@ static bool ein__read_is_plain(ein_ctx *ctx, const ein__expr *read, uint32_t who
 // neighbours along the last dimension of `read` stay neighbours.
 static bool ein__sees_through(ein_ctx *ctx, ein__val p, const ein__expr *read) {
     uint32_t nt = ein__scope_of(ctx, p)->nt, last = nt ? ein__ix_uses(ctx, read->ix[nt - 1]) : 0;
+    double factor;
     return ein__read_is_plain(ctx, read, last) &&
-           ein__read_is_plain(ctx, ein__copy_of(ctx, p), nt ? 1u << (nt - 1) : 0);
+           ein__read_is_plain(ctx, ein__multiple_of(ctx, p, &factor), nt ? 1u << (nt - 1) : 0);
 }
 
 static bool ein__ex_reads_reduction(ein_ctx *ctx, ein__ex ex) {
@@ -285,8 +286,10 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     const ein__scope *s = ein__scope_of(ctx, p);
     bool copy = ein__copy_of(ctx, p) != NULL;
     if (z->copies_only) {
-        if (copy && z->digits) return ein__sees_through(ctx, p, read);
-        if (!copy || !ein__ex_affine(ctx, s->body)) return false;
+        double factor;
+        bool multiple = ein__multiple_of(ctx, p, &factor) != NULL;
+        if (multiple && z->digits) return ein__sees_through(ctx, p, read);
+        if (!multiple || !ein__ex_affine(ctx, s->body)) return false;
         for (uint32_t i = 0; i < read->nix; i++)
             if (!ein__ix_affine(ctx, read->ix[i])) return false;
         return true;
@@ -368,6 +371,75 @@ static int ein__operand_count(ein_ctx *ctx, ein__ex ex) {
     return n;
 }
 
+// New weight-only value with the iterators that `ex` uses as its dimensions; gives the read of it.
+static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const char *suffix) {
+    ein_ctx *ctx = z->ctx;
+    uint32_t used = ein__ex_uses(ctx, ex);
+    ein__scope t = {.reduce = EIN__R_NONE};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    ein__shape shape = {0};
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (!(used >> i & 1)) continue;
+        if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
+        map[i] = ein__ix_iter(ctx, t.nt, s->n[i]);
+        back[t.nt] = ein__ix_iter(ctx, i, s->n[i]);
+        shape.d[shape.rank++] = t.n[t.nt++] = s->n[i];
+    }
+    t.body = ein__ex_subst(ctx, ex, map, (int)(s->nt + s->ns));
+    if (!t.body.i) return t.body;
+    ein__sc sc = ein__sc_make(ctx, &t);
+    if (!sc.i) return (ein__ex){0};
+    const ein__value self = ctx->value[z->self.i];
+    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
+    ein__val v = z->by_scope[sc.i];
+    if (!v.i) {
+        v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, suffix), EIN__V_SCOPE,
+                         self.tensor, sc, &shape, EIN__F32, self.node);
+        z->by_scope[sc.i] = v;
+    }
+    return ein__ex_read(ctx, v, 0, back, (int)t.nt);
+}
+
+// Multiplies `*product` by the constants of a product. False: rounding would make it another
+// number.
+static bool ein__exact_factors(const ein_ctx *ctx, ein__ex ex, double *product) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    double c;
+    if (ein__ex_is_const(ctx, ex, &c)) {
+        double rounded = *product * c;
+        bool exact = fma(*product, c, -rounded) == 0;
+        *product = rounded;
+        return exact;
+    }
+    return e->op != EIN__X_BINARY || (ein__exact_factors(ctx, e->kid[0], product) &&
+                                      ein__exact_factors(ctx, e->kid[1], product));
+}
+
+// Body `seen` of contraction `s` with its constant factors in front or, where no library call has
+// that, in a weight, which is multiplied at load. None: it is no such contraction.
+static ein__ex ein__gather_factors(ein__pass *z, const ein__scope *s, ein__ex seen) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read[2];
+    ein__scope t = *s;
+    double alpha;
+    t.body = seen;
+    if (!ein__two_factors(ctx, &t, read, &alpha) || alpha == 1) return seen;
+    alpha = 1;
+    if (!ein__exact_factors(ctx, seen, &alpha)) return (ein__ex){0};
+    ein__ex c = ein__ex_const(ctx, alpha), x[2];
+    for (int k = 0; k < 2; k++) x[k] = ein__ex_of(ctx, read[k]);
+    t.body = ein__ex_binary(ctx, EIN__MUL, c, ein__ex_binary(ctx, EIN__MUL, x[0], x[1]));
+    if (!t.body.i || ein__is_library_form(ctx, &t)) return t.body;
+    for (int k = 0; k < 2; k++) {
+        if (!ctx->value[read[k]->val].weight_only || ctx->value[read[1 - k]->val].weight_only)
+            continue;
+        x[k] = ein__hoist(z, s, ein__ex_binary(ctx, EIN__MUL, c, x[k]), "scaled");
+        return x[k].i ? ein__ex_binary(ctx, EIN__MUL, x[0], x[1]) : x[k];
+    }
+    return t.body;
+}
+
 // A contraction keeps its operands as they are unless copies seen through still leave a library
 // call. What would read more values than a kernel takes keeps its own.
 static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
@@ -383,8 +455,8 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
         z->copies_only = false;
         if (!seen.i) return seen;
         ein__scope t = *s;
-        t.body = seen;
-        if (ein__is_library_form(ctx, &t)) return seen;
+        t.body = seen.i == s->body.i ? seen : ein__gather_factors(z, s, seen);
+        if (ctx->status || (t.body.i && ein__is_library_form(ctx, &t))) return t.body;
     }
     // A transform reads its tile once; a map inlined there would be computed once an element read.
     ein__basis b;
@@ -519,36 +591,6 @@ static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__sco
     for (uint32_t t = 0; t < reader->nt; t++)
         if (covered[t] != (uint64_t)reader->n[t]) return false;
     return true;
-}
-
-// New weight-only value with the iterators that `ex` uses as its dimensions; gives the read of it.
-static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const char *suffix) {
-    ein_ctx *ctx = z->ctx;
-    uint32_t used = ein__ex_uses(ctx, ex);
-    ein__scope t = {.reduce = EIN__R_NONE};
-    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    ein__shape shape = {0};
-    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
-        map[i] = ein__ix_const(ctx, 0);
-        if (!(used >> i & 1)) continue;
-        if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
-        map[i] = ein__ix_iter(ctx, t.nt, s->n[i]);
-        back[t.nt] = ein__ix_iter(ctx, i, s->n[i]);
-        shape.d[shape.rank++] = t.n[t.nt++] = s->n[i];
-    }
-    t.body = ein__ex_subst(ctx, ex, map, (int)(s->nt + s->ns));
-    if (!t.body.i) return t.body;
-    ein__sc sc = ein__sc_make(ctx, &t);
-    if (!sc.i) return (ein__ex){0};
-    const ein__value self = ctx->value[z->self.i];
-    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    ein__val v = z->by_scope[sc.i];
-    if (!v.i) {
-        v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, suffix), EIN__V_SCOPE,
-                         self.tensor, sc, &shape, EIN__F32, self.node);
-        z->by_scope[sc.i] = v;
-    }
-    return ein__ex_read(ctx, v, 0, back, (int)t.nt);
 }
 
 // Multiplies the weight factor of contraction `v` by alpha (already in v's iterators). None when no

@@ -25,12 +25,6 @@ static ein__val ein__with_product(ein__pass *z, ein__val v, ein__ex x, ein__ex w
     return ein__with_body(z, v, ein__ex_binary(z->ctx, EIN__MUL, x, w));
 }
 
-static ein__ex ein__ex_of(ein_ctx *ctx, const ein__expr *read) {
-    double pad;
-    memcpy(&pad, &read->bits, sizeof pad);
-    return ein__ex_read(ctx, (ein__val){read->val}, pad, read->ix, (int)read->nix);
-}
-
 // ------------------------------------------------------------------------------------ maps
 
 // Rewrites map `v` so that its traversal order is `slot[]`, and gives the copy that puts the
@@ -94,7 +88,7 @@ static bool ein__row_slots(ein_ctx *ctx, const ein__expr *read, const ein__scope
         if (ctx->value[read->val].shape.d[k] != reader->n[slot]) return false;
         *mask |= 1u << slot;
     }
-    return true;
+    return *mask != (1u << reader->nt) - 1;
 }
 
 // Traversal slots of reduction `s` that only keep the place of a dimension it sums up: of one

@@ -12,9 +12,11 @@
 // lead to them put in place, are exp(x - m) times v times what is free of s; m the maximum of the
 // same x over the same s; x any expression in one element of a product (scale, mask, bias). The sum
 // l is looked for among the other factors and in the map behind, so the division may come before
-// the second product or after it. All other sums there are just read. Nothing on the way may be
-// read elsewhere. Where x is made of no product, it may be any expression: then all maps over as
-// many elements as there are scores are put in place, and the kernel begins with x.
+// the second product or after it. Weights that are NaN may be replaced by 0, as exporters do for
+// rows without keys: all weights of a row are NaN or none is. All other sums there are just read.
+// Nothing on the way may be read elsewhere. Where x is made of no product, it may be any
+// expression: then all maps over as many elements as there are scores are put in place, and the
+// kernel begins with x.
 
 enum {
     EIN__ATTENTION_VALUES = 7,  // a step has one more, which it stores
@@ -111,7 +113,25 @@ typedef struct ein__attention_terms {
     ein__ex softmax;      // a read whose definition has the exponential, or none
     ein__ex mark;         // what stands for the sum
     ein__ex exponential;  // found
+    ein__ex total;        // a read that has to be the exponentials' sum, or none
 } ein__attention_terms;
+
+// The conditions of a select whose other case is 0: free of the keys, or that the weight, which is
+// an exponential over the sum of all, is no number. The largest exponential is 1, so then the sum
+// is none either, and no weight of the row is.
+static bool ein__attention_condition(ein_ctx *ctx, ein__attention_terms *z, ein__expr *e) {
+    double zero;
+    if (!ein__ex_is_const(ctx, e->kid[3], &zero) || zero) return false;
+    if (!((ein__ex_uses(ctx, e->kid[0]) | ein__ex_uses(ctx, e->kid[1])) & z->a->keys)) return true;
+    const ein__expr *weight = ein__ex_get(ctx, e->kid[0]);
+    if (e->fn != EIN__EQ || e->kid[0].i != e->kid[1].i || weight->op != EIN__X_BINARY ||
+        weight->fn != EIN__DIV || e->kid[0].i != e->kid[2].i || z->total.i)
+        return false;
+    e->kid[0] = e->kid[1] = z->total = weight->kid[1];
+    return ein__ex_get(ctx, weight->kid[0])->fn == EIN__EXP &&
+           ein__ex_get(ctx, weight->kid[0])->op == EIN__X_UNARY &&
+           ein__ex_get(ctx, z->total)->op == EIN__X_READ;
+}
 
 // `ex` with the exponential replaced by the mark and without the value; none when it is nothing of
 // the kind.
@@ -129,6 +149,17 @@ static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__
     if (e.op == EIN__X_READ && !z->a->value.i) {
         z->a->value = ex;
         return ein__ex_const(ctx, 1);
+    }
+    if (e.op == EIN__X_SELECT && e.fn == EIN__NE) {
+        ein__ex kid = e.kid[2];
+        e.kid[2] = e.kid[3];
+        e.kid[3] = kid;
+        e.fn = EIN__EQ;
+    }
+    if (e.op == EIN__X_SELECT) {
+        if (!ein__attention_condition(ctx, z, &e)) return (ein__ex){0};
+        e.kid[2] = ein__attention_spine(ctx, z, e.kid[2]);
+        return e.kid[2].i ? ein__ex_make(ctx, &e) : (ein__ex){0};
     }
     bool quotient = e.op == EIN__X_BINARY && e.fn == EIN__DIV;
     if (!quotient && (e.op != EIN__X_BINARY || e.fn != EIN__MUL)) return (ein__ex){0};
@@ -357,7 +388,7 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
         if (s->n[i] > 1) a->keys |= 1u << i, keys++;
     if (!keys || keys > EIN__ATTENTION_KEYS || s->nt + s->ns > EIN__MAX_RANK) return false;
     if (plain) a->plain = ein__attention_volume(ctx, a, softmax);
-    ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}};
+    ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}, {0}};
     a->result = ein__attention_spine(ctx, &z, s->body);
     if (!a->result.i || !z.exponential.i || !a->value.i) return false;
     if (!ein__attention_scores(ctx, a, z.exponential)) return false;
@@ -367,8 +398,9 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
                                           ein__attention_swapped, &swap);
         if (!a->result.i || !ein__attention_absorb(a, v)) return false;
     }
-    return ein__attention_sum(ctx, a, z.exponential) && ein__attention_slots(ctx, a) &&
-           ein__attention_reads(ctx, a);
+    return ein__attention_sum(ctx, a, z.exponential) &&
+           (!z.total.i || ein__ex_get(ctx, z.total)->val == a->sum.i) &&
+           ein__attention_slots(ctx, a) && ein__attention_reads(ctx, a);
 }
 
 // Whether `v` is a map over an exponential, as a softmax is.
