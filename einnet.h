@@ -10964,22 +10964,38 @@ static const ein__padval *ein__find_pad(const ein__lowerer *l, const char *tenso
     return NULL;
 }
 
+enum {
+    EIN__MAX_FORMULA = 16
+};  // nodes of an expression of places that is computed where it is read
+
+// Whether `ex` chooses between numbers by places alone, as masks do.
+static bool ein__is_formula(const ein_ctx *ctx, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    bool is =
+        e->op == EIN__X_CONST || e->op == EIN__X_IDX || e->op == EIN__X_SELECT ||
+        (e->op == EIN__X_BINARY && (e->fn == EIN__ADD || e->fn == EIN__SUB || e->fn == EIN__MUL));
+    for (uint32_t i = 0; i < e->nkid && is; i++) is = ein__is_formula(ctx, e->kid[i]);
+    return is && !e->reads && ein__ex_size(ctx, ex) <= EIN__MAX_FORMULA;
+}
+
 // A value that is one number everywhere stands for that number, where it is read inside: scalars
 // that are no weights are part of the program. As a tensor has it, with the digits of f32: products
-// of two such numbers are exact, as proofs want them.
+// of two such numbers are exact, as proofs want them. So does a mask for its expression.
 static ein__ex ein__lower_number(ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (e->op != EIN__X_READ) return ex;
     const ein__value *v = ein__val_get(ctx, (ein__val){e->val});
     const ein__scope *s = v->kind == EIN__V_SCOPE ? ein__sc_get(ctx, v->scope) : NULL;
-    if (!s || s->ns || v->dtype != EIN__F32) return ex;
+    double number;
+    if (!s || s->ns || v->dtype != EIN__F32 || !ein__is_formula(ctx, s->body)) return ex;
     for (uint32_t i = 0; i < e->nix; i++) {
         const ein__index *f = ein__ix_get(ctx, e->ix[i]);
         bool inside = f->q == 1 && f->lo >= 0 && f->hi < v->shape.d[i];
         if (!inside || ein__ix_has_gather(ctx, e->ix[i])) return ex;
     }
-    double number;
-    return ein__ex_is_const(ctx, s->body, &number) ? ein__ex_const(ctx, (double)(float)number) : ex;
+    if (ein__ex_is_const(ctx, s->body, &number)) return ein__ex_const(ctx, (double)(float)number);
+    ein__ex formula = ein__ex_subst(ctx, s->body, e->ix, (int)s->nt);
+    return formula.i ? formula : ex;
 }
 
 static ein__ex ein__lower_read(ein__lowerer *l, const ein__ast *a) {
@@ -16987,13 +17003,14 @@ static bool ein__attention_kept(ein_ctx *ctx, const ein__expr *e, bool contrary,
     return true;
 }
 
-// -inf, as it is or as log(0).
+// -inf, as it is or as log(0), or a number that any score vanishes beside: the sum of both is that
+// number in f32, unless the score is 2^-25 of it, some 1e31.
 static bool ein__attention_never(ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     double v;
     if (e->op == EIN__X_UNARY && e->fn == EIN__LOG)
         return ein__ex_is_const(ctx, e->kid[0], &v) && v == 0;
-    return ein__ex_is_const(ctx, ex, &v) && v == -(double)INFINITY;
+    return ein__ex_is_const(ctx, ex, &v) && v <= -3.4e38;
 }
 
 // A constant, or one element of a value that the kernel does not make.

@@ -223,12 +223,16 @@ char *ox_format(ox *o, const char *format, ...) CLI_PRINTF(2, 3);
 // Marks in the text of a statement: spaces in the end, at which a long line may (BREAK) or will
 // (BREAK_FIRST) be broken.
 #define OX_BREAK "\x01"
+#define OX_COMMA "," OX_BREAK
 #define OX_BREAK_FIRST "\x02"
 
 void ox_put(char **text, const char *format, ...) CLI_PRINTF(2, 3);  // appends to an arr
 const char *ox_take(ox *o, char **text);  // a copy that lives as long as the import; frees the arr
 void ox_put_name(char **text, const char *name);  // bare where the language allows it, else quoted
-void ox_put_float(char **text, double value);     // shortest text that reads back as the same f32
+void ox_put_quoted(char **text, const char *name);
+void ox_put_type(char **text, cli_dtype dtype, int rank, const int64_t *dims,
+                 const char *const *sym);
+void ox_put_float(char **text, double value);  // shortest text that reads back as the same f32
 CLI_NORETURN void ox_die(ox *o, const ox_node *n, const char *format, ...) CLI_PRINTF(3, 4);
 CLI_NORETURN void ox_unsupported(ox *o, const ox_node *n, const char *format, ...) CLI_PRINTF(3, 4);
 CLI_NORETURN void ox_lose(ox *o);  // as ox_unsupported, for a node whose input is lost already
@@ -261,6 +265,10 @@ void ox_setf(ox_const *c, int64_t i, double value);
 bool ox_is_float(cli_dtype dtype);
 const char *ox_sym(const ox_const *c, int64_t i);  // NULL when element i is a plain number
 void ox_set_sym(ox *o, ox_const *c, int64_t i, const char *sym);
+
+// ---- onnx_const.c ----
+// A constant that statements read; true when it stands in the file of weights.
+bool ox_put_constant(ox *o, char **text, const ox_value *v);
 
 // ---- onnx_graph.c: names, values, statements, shapes ----
 ox_value *ox_new_value(ox *o, const char *name, cli_dtype dtype);

@@ -6,8 +6,6 @@
 // Limits of the language.
 enum { MAX_NAME = 1000 };
 
-#define COMMA "," OX_BREAK
-
 // ---- names ----
 
 // What the language takes without quotes: dots may join parts of letters, digits and `_`.
@@ -28,7 +26,7 @@ static bool is_plain(const char *name) {
     }
 }
 
-static void put_quoted(char **text, const char *name) {
+void ox_put_quoted(char **text, const char *name) {
     arrput(*text, '"');
     for (const char *s = name; *s; s++) {
         unsigned char c = (unsigned char)*s;
@@ -51,7 +49,7 @@ void ox_put_name(char **text, const char *name) {
         size_t size = strlen(name);
         memcpy(arraddnptr(*text, size), name, size);
     } else {
-        put_quoted(text, name);
+        ox_put_quoted(text, name);
     }
 }
 
@@ -191,7 +189,7 @@ void ox_arg(ox *o, ox_value *v) {
 }
 
 static void set_name(ox *o, const char *name) {
-    ox_put(&o->attrs, "%s%s=", arrlen(o->attrs) ? COMMA : "", name);
+    ox_put(&o->attrs, "%s%s=", arrlen(o->attrs) ? OX_COMMA : "", name);
 }
 
 void ox_set_int(ox *o, const char *name, int64_t value) {
@@ -363,15 +361,15 @@ static int columns(const char *s, ptrdiff_t at, ptrdiff_t size, const char *stop
 static void put_dims(ox *o, char **text, int probed, int64_t value) {
     for (ptrdiff_t i = 0; i < arrlen(o->dims); i++) {
         long long shown = (long long)(i == probed ? value : o->dims[i].value);
-        ox_put(text, "%s%s = %lld", i ? COMMA : "dim ", o->dims[i].name, shown);
+        ox_put(text, "%s%s = %lld", i ? OX_COMMA : "dim ", o->dims[i].name, shown);
     }
     if (arrlen(o->dims)) {
         ox_put(text, "\n");
     }
 }
 
-static void put_type(char **text, cli_dtype dtype, int rank, const int64_t *dims,
-                     const char *const *sym) {
+void ox_put_type(char **text, cli_dtype dtype, int rank, const int64_t *dims,
+                 const char *const *sym) {
     ox_put(text, ": %s[", cli_dtype_name(dtype == CLI_F64 ? CLI_F32 : dtype));
     for (int a = 0; a < rank; a++) {
         ox_put(text, "%s", a ? "," : "");
@@ -384,54 +382,6 @@ static void put_type(char **text, cli_dtype dtype, int rank, const int64_t *dims
     ox_put(text, "]");
 }
 
-static void put_splat(char **text, const ox_const *c) {
-    double value = ox_getf(c, 0);
-    if (value == 0 && !signbit(value)) {
-        ox_put(text, "zeros()");
-    } else if (value == 1) {
-        ox_put(text, "ones()");
-    } else if (ox_is_float(c->dtype)) {
-        ox_put(text, "uniform(seed=0" COMMA "lo=");
-        ox_put_float(text, value);
-        ox_put(text, COMMA "hi=");
-        ox_put_float(text, value);
-        ox_put(text, ")");
-    } else {
-        long long number = (long long)ox_geti(c, 0);
-        ox_put(text, "uniform(seed=0" COMMA "lo=%lld" COMMA "hi=%lld)", number, number);
-    }
-}
-
-static void put_weight(char **text, const ox_value *v) {
-    const ox_const *c = v->known;
-    ox_put(text, "weight ");
-    ox_put_name(text, v->name);
-    put_type(text, c->dtype, c->rank, c->dims, NULL);
-    if (c->splat) {
-        ox_put(text, " = ");
-        put_splat(text, c);
-    } else {
-        ox_put(text, " = W ");
-        put_quoted(text, v->name);
-    }
-    ox_put(text, "\n");
-}
-
-// Whether a constant is written as a number, which is part of the program: a scalar, or one element
-// that is no initializer, since what has dimensions there may have been trained.
-static bool is_number(const ox_value *v) {
-    const ox_const *c = v->known;
-    if (c->dtype != CLI_F32 && c->dtype != CLI_F64) {
-        return false;
-    }
-    for (int a = 0; a < c->rank; a++) {
-        if (c->dims[a] != 1 || v->initializer) {
-            return false;
-        }
-    }
-    return !isnan(ox_getf(c, 0));
-}
-
 const char *ox_free_name(ox *o, const char *letter) {
     const char *name = letter;
     for (int digit = -1; digit < CLI_MAX_RANK; digit++) {
@@ -442,27 +392,6 @@ const char *ox_free_name(ox *o, const char *letter) {
         }
     }
     return name;
-}
-
-static void put_number(ox *o, char **text, const ox_value *v) {
-    const ox_const *c = v->known;
-    double value = ox_getf(c, 0);
-    const char *index = c->rank ? ox_free_name(o, "i") : "";
-    ox_put_name(text, v->name);
-    ox_put(text, "[");
-    for (int a = 0; a < c->rank; a++) {
-        ox_put(text, "%s%s%d", a ? "," : "", index, a);
-    }
-    ox_put(text, "] = ");
-    if (isinf((float)value)) {
-        ox_put(text, "%slog(0)", value > 0 ? "-" : "");
-    } else {
-        ox_put_float(text, value);
-    }
-    for (int a = 0; a < c->rank; a++) {
-        ox_put(text, "%s%s%d in 0:1", a ? COMMA : " where ", index, a);
-    }
-    ox_put(text, "\n");
 }
 
 // Weights in the order of first use: at the end only those of live statements are asked for. True
@@ -478,12 +407,7 @@ static bool put_weights(ox *o, char **text, bool live_only) {
             ox_value *v = s->args[k];
             if (v && v->known && !v->declared) {
                 v->declared = true;
-                if (is_number(v)) {
-                    put_number(o, text, v);
-                    continue;
-                }
-                put_weight(text, v);
-                in_file = in_file || !v->known->splat;
+                in_file |= ox_put_constant(o, text, v);
             }
         }
     }
@@ -492,7 +416,7 @@ static bool put_weights(ox *o, char **text, bool live_only) {
 
 static void put_statement(char **text, const ox_stmt *s) {
     for (ptrdiff_t i = 0; i < arrlen(s->outs); i++) {
-        ox_put(text, "%s", i ? COMMA : "");
+        ox_put(text, "%s", i ? OX_COMMA : "");
         ox_put_name(text, s->outs[i]->name);
     }
     if (!s->op) {
@@ -501,7 +425,7 @@ static void put_statement(char **text, const ox_stmt *s) {
     }
     ox_put(text, " = %s(", s->op);
     for (ptrdiff_t i = 0; i < arrlen(s->args); i++) {
-        ox_put(text, "%s", i ? COMMA : "");
+        ox_put(text, "%s", i ? OX_COMMA : "");
         if (s->args[i]) {
             ox_put_name(text, s->args[i]->name);
         } else {
@@ -514,7 +438,7 @@ static void put_statement(char **text, const ox_stmt *s) {
 static void put_outputs(ox *o, char **text, ox_value *want) {
     ox_put(text, "output ");
     for (ptrdiff_t i = 0; !want && i < arrlen(o->outputs); i++) {
-        ox_put(text, "%s", i ? COMMA : "");
+        ox_put(text, "%s", i ? OX_COMMA : "");
         ox_put_name(text, o->outputs[i]->name);
     }
     if (want) {
@@ -558,7 +482,7 @@ char *ox_text(ox *o, ox_value *want, int probed, int64_t value) {
     char *weights = NULL;
     if (put_weights(o, &weights, !want)) {
         ox_put(&text, "blob W = ");
-        put_quoted(&text, o->blob);
+        ox_put_quoted(&text, o->blob);
         ox_put(&text, "\n");
     }
     ox_put(&text, "\n");
@@ -566,7 +490,7 @@ char *ox_text(ox *o, ox_value *want, int probed, int64_t value) {
         const ox_value *v = o->inputs[i];
         ox_put(&text, "input ");
         ox_put_name(&text, v->name);
-        put_type(&text, v->dtype, v->rank, v->dims, v->sym);
+        ox_put_type(&text, v->dtype, v->rank, v->dims, v->sym);
         ox_put(&text, "\n");
     }
     ox_put(&text, "%.*s", (int)arrlen(weights), arrlen(weights) ? weights : "");

@@ -54,13 +54,14 @@ static bool ein__attention_kept(ein_ctx *ctx, const ein__expr *e, bool contrary,
     return true;
 }
 
-// -inf, as it is or as log(0).
+// -inf, as it is or as log(0), or a number that any score vanishes beside: the sum of both is that
+// number in f32, unless the score is 2^-25 of it, some 1e31.
 static bool ein__attention_never(ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     double v;
     if (e->op == EIN__X_UNARY && e->fn == EIN__LOG)
         return ein__ex_is_const(ctx, e->kid[0], &v) && v == 0;
-    return ein__ex_is_const(ctx, ex, &v) && v == -(double)INFINITY;
+    return ein__ex_is_const(ctx, ex, &v) && v <= -3.4e38;
 }
 
 // A constant, or one element of a value that the kernel does not make.

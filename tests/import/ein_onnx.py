@@ -22,7 +22,7 @@ DTYPES = {
 NUMPY = {"f32": np.float32, "f16": np.float16, "i8": np.int8, "i32": np.int32, "i64": np.int64,
          "bool": np.bool_}
 TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[A-Za-z_]\w*(?:\.\w+)*|'
-                   r'\d+\.?\d*(?:[eE][+-]?\d+)?|[-+*/%()\[\],;:=])')
+                   r'\d+\.?\d*(?:[eE][+-]?\d+)?|<=|[-+*/%()\[\],;:=])')
 
 
 def tokens(line):
@@ -189,13 +189,17 @@ class Model:
                            {"size": size, "bias": bias, "beta": beta, "alpha": scale * size}))
 
     def read_number(self, r):
-        """name[i0,..] = number where i0 in 0:1, .."""
-        equal = r.t.index("=")
-        number = "".join(r.t[equal + 1:r.t.index("where") if "where" in r.t else None])
-        value = {"log(0)": -math.inf, "-log(0)": math.inf}.get(number)
-        dims = [1] * sum(t.startswith("i") for t in r.t[2:equal])
-        self.weights.append((unquote(r.t[0]), "f32", dims,
-                             ("number", float(number) if value is None else value)))
+        """name[i0,..] = number or select(..) of numbers by places, where i0 in 0:1, .."""
+        t, equal = r.t, r.t.index("=")
+        where = t.index("where") if "where" in t else len(t)
+        dims = [int(t[k + 1]) for k in range(where, len(t)) if t[k] == ":"]
+        index = [i for i in t[2:equal] if i not in (",", "]")]
+        assert len(index) == len(dims)
+        body = "".join(t[equal + 1:where]).replace("log(0)", "inf").replace("inf", "(-inf)")
+        names = dict(zip(index, np.ogrid[tuple(slice(0, n) for n in dims)]))
+        names.update(inf=math.inf, select=np.where, idx=lambda place: place)
+        value = np.broadcast_to(eval(body, {"__builtins__": {}}, names), dims)
+        self.weights.append((unquote(t[0]), "f32", dims, ("number", value)))
 
     def read_node(self, r):
         outs = r.names()
@@ -287,7 +291,7 @@ class Builder:
         if value is None:
             assert kind == "uniform" and arg["lo"] == arg["hi"]
             value = arg["lo"]
-        return np.full(dims, value, NUMPY[dtype])
+        return np.full(dims, value).astype(NUMPY[dtype])
 
     def constant(self, value, dtype):
         self.count += 1

@@ -1,0 +1,173 @@
+// onnx_const.c - constants as text: weights, and numbers and masks that are part of the program.
+#include "onnx.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+static void put_splat(char **text, const ox_const *c) {
+    double value = ox_getf(c, 0);
+    if (value == 0 && !signbit(value)) {
+        ox_put(text, "zeros()");
+    } else if (value == 1) {
+        ox_put(text, "ones()");
+    } else if (ox_is_float(c->dtype)) {
+        ox_put(text, "uniform(seed=0" OX_COMMA "lo=");
+        ox_put_float(text, value);
+        ox_put(text, OX_COMMA "hi=");
+        ox_put_float(text, value);
+        ox_put(text, ")");
+    } else {
+        long long number = (long long)ox_geti(c, 0);
+        ox_put(text, "uniform(seed=0" OX_COMMA "lo=%lld" OX_COMMA "hi=%lld)", number, number);
+    }
+}
+
+static void put_weight(char **text, const ox_value *v) {
+    const ox_const *c = v->known;
+    ox_put(text, "weight ");
+    ox_put_name(text, v->name);
+    ox_put_type(text, c->dtype, c->rank, c->dims, NULL);
+    if (c->splat) {
+        ox_put(text, " = ");
+        put_splat(text, c);
+    } else {
+        ox_put(text, " = W ");
+        ox_put_quoted(text, v->name);
+    }
+    ox_put(text, "\n");
+}
+
+// Whether a constant is written as a number, which is part of the program: a scalar, or one element
+// that is no initializer, since what has dimensions there may have been trained.
+static bool is_number(const ox_value *v) {
+    const ox_const *c = v->known;
+    if (c->dtype != CLI_F32 && c->dtype != CLI_F64) {
+        return false;
+    }
+    for (int a = 0; a < c->rank; a++) {
+        if (c->dims[a] != 1 || v->initializer) {
+            return false;
+        }
+    }
+    return !isnan(ox_getf(c, 0));
+}
+
+// A matrix whose elements depend on how far right of the diagonal they stand alone, of at most
+// three values: value[0] up to diagonal end[0], value[1] up to end[1], then value[2].
+typedef struct {
+    int n;
+    double value[3];
+    int64_t end[2];
+} diagonals;
+
+// Whether all of the matrix is that. Elements of a row follow those of the row above.
+static bool find_diagonals(const ox_const *c, diagonals *d) {
+    int64_t rows = c->dims[c->rank - 2], cols = c->dims[c->rank - 1];
+    *d = (diagonals){.n = 0};
+    for (int64_t k = 1 - rows; k < cols; k++) {
+        int64_t row = k < 0 ? -k : 0, col = k < 0 ? 0 : k;
+        double value = ox_getf(c, row * cols + col);
+        for (int64_t i = row + 1, j = col + 1; i < rows && j < cols; i++, j++) {
+            if (ox_getf(c, i * cols + j) != value) {
+                return false;
+            }
+        }
+        if (d->n && value == d->value[d->n - 1]) {
+            continue;
+        }
+        if (d->n == 3 || isnan(value)) {
+            return false;
+        }
+        if (d->n) {
+            d->end[d->n - 1] = k - 1;
+        }
+        d->value[d->n++] = value;
+    }
+    return d->n > 0;
+}
+
+// Whether a constant is a mask of scores, the same for all batches and heads, that an expression
+// can be: of elements 0 and others so low that nothing is left of what they are added to.
+static bool is_mask(const ox_value *v, diagonals *d) {
+    const ox_const *c = v->known;
+    if (c->dtype != CLI_F32 || c->rank < 2 || c->dims[c->rank - 2] < 2 || c->splat) {
+        return false;
+    }
+    for (int a = 0; a < c->rank - 2; a++) {
+        if (c->dims[a] != 1) {
+            return false;
+        }
+    }
+    for (int64_t i = 0; i < c->count; i++) {
+        double value = ox_getf(c, i);
+        if (value != 0 && !(value <= -(double)FLT_MAX / 4)) {
+            return false;
+        }
+    }
+    return find_diagonals(c, d) && (d->n > 1 || c->rank > 2);
+}
+
+static void put_value(char **text, double value) {
+    if (isinf((float)value)) {
+        ox_put(text, "%slog(0)", value > 0 ? "-" : "");
+    } else {
+        ox_put_float(text, value);
+    }
+}
+
+// The head of an equation, all of whose indices are `index` and a number.
+static void put_head(char **text, const ox_value *v, const char *index) {
+    ox_put_name(text, v->name);
+    ox_put(text, "[");
+    for (int a = 0; a < v->known->rank; a++) {
+        ox_put(text, "%s%s%d", a ? "," : "", index, a);
+    }
+    ox_put(text, "] = ");
+}
+
+static void put_ranges(char **text, const ox_const *c, const char *index) {
+    for (int a = 0; a < c->rank; a++) {
+        ox_put(text, "%s%s%d in 0:%lld", a ? OX_COMMA : OX_BREAK_FIRST "where ", index, a,
+               (long long)c->dims[a]);
+    }
+    ox_put(text, "\n");
+}
+
+static void put_mask(ox *o, char **text, const ox_value *v, const diagonals *d) {
+    const char *index = ox_free_name(o, "i");
+    int row = v->known->rank - 2, col = row + 1;
+    put_head(text, v, index);
+    for (int k = 0; k < d->n; k++) {
+        if (k + 1 < d->n) {
+            ox_put(text, "select(idx(%s%d) <= idx(%s%d)", index, col, index, row);
+            if (d->end[k]) {
+                ox_put(text, " %c %lld", d->end[k] < 0 ? '-' : '+', (long long)llabs(d->end[k]));
+            }
+            ox_put(text, "," OX_BREAK);
+        }
+        put_value(text, d->value[k]);
+        ox_put(text, k + 1 < d->n ? "," OX_BREAK : "");
+    }
+    for (int k = 1; k < d->n; k++) {
+        ox_put(text, ")");
+    }
+    put_ranges(text, v->known, index);
+}
+
+bool ox_put_constant(ox *o, char **text, const ox_value *v) {
+    diagonals d;
+    if (is_number(v)) {
+        const char *index = v->known->rank ? ox_free_name(o, "i") : "";
+        put_head(text, v, index);
+        put_value(text, ox_getf(v->known, 0));
+        put_ranges(text, v->known, index);
+        return false;
+    }
+    if (is_mask(v, &d)) {
+        put_mask(o, text, v, &d);
+        return false;
+    }
+    put_weight(text, v);
+    return !v->known->splat;
+}
