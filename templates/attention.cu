@@ -11,12 +11,18 @@
 //@key product  whether scores are made of a product; else the first of all parts are left out
 //@key number  unsigned type that counts blocks
 //@key many    whether there is more than one block
+//@key parts   blocks that share the keys of a tile; empty: one
+//@key tile    number of the block's tile
+//@key shares  keys of the block's share: declares from and until
+//@key first   the first key that the block takes
+//@key end     where its keys end
+//@key lines   rows of a tile that there are, which parts have
+//@key joined  what all parts of the tile have for a row's four columns from `at` on
 //@key index   the batch's position and the tile's first row m0, from id
 //@key queries  elements to load, or vectors of them
 //@key queryRow  row of element e
 //@key queryAt   its place in the row
 //@key loadQuery  statements, then query[row][k] = its value
-//@key terms   keys that a tile of rows meets
 //@key stop    the first key that no row of the tile attends to
 //@key masked  statements, then masked = the score of those keys
 //@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads
@@ -49,10 +55,13 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
     // four words a thread in two cycles, not four.
     const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
     //@if many
-    const $number id = blockIdx.x;
+    const $number id = $tile;
     //@end
     await_previous();
     $index;
+    //@if parts
+    $shares;
+    //@end
     //@if product
     for (int e = (int)threadIdx.x; e < $queries; e += 128) {
         const int row = $queryRow, k = $queryAt;
@@ -72,7 +81,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
 #pragma unroll
         for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
     }
-    for (int u0 = 0; u0 < $terms; u0 += 16 * RN) {
+    for (int u0 = $first; u0 < $end; u0 += 16 * RN) {
         //@if stop
         if (u0 >= $stop) {
             $masked;
@@ -185,18 +194,46 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
             }
         }
     }
+    //@if sum
+#pragma unroll
+    for (int i = 0; i < RM; i++) {
+#pragma unroll
+        for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
+    }
+    //@end
+    //@if parts
+    typedef key_part<$lines, 16 * RC> block_part;
+    block_part *const left = reinterpret_cast<block_part *>(parts);
 #pragma unroll
     for (int i = 0; i < RM; i++) {
         const int row = ty + 8 * i;
-        //@if sum
+        if (row >= $lines) continue;
 #pragma unroll
-        for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
-        sum[i] = total(sum[i], top[i]);
-        //@end
+        for (int c = 0; c < RC; c++)
+            left[blockIdx.x].acc[row][c / VC * 16 * VC + tx * VC + c % VC] = acc[i][c];
+        if (tx > 0) continue;
+        left[blockIdx.x].top[row] = top[i];
+        left[blockIdx.x].sum[row] = sum[i];
+    }
+    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;
+    for (int e = (int)threadIdx.x; e < $lines * 4 * RC; e += 128) {
+        const int row = e / (4 * RC), at = e % (4 * RC) * 4;
+        const joined_keys all = $joined;
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            const int col = at + c;
+            $store;
+        }
+    }
+    //@else
+#pragma unroll
+    for (int i = 0; i < RM; i++) {
+        const int row = ty + 8 * i;
 #pragma unroll
         for (int c = 0; c < RC; c++) {
             const int col = c / VC * 16 * VC + tx * VC + c % VC;
             $store;
         }
     }
+    //@end
 }

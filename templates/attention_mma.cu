@@ -10,15 +10,22 @@
 //@key product  whether scores are made of a product; else what makes one is left out
 //@key deep    whether the keys come in more than one part
 //@key keyPart  16-byte words of a part of the keys
-//@key part    16-byte words of a part of the keys and one of the values, or of what warps share
+//@key room    16-byte words of a part of the keys and one of the values, or of what warps share
 //@key number  unsigned type that counts blocks
 //@key many    whether there is more than one block
+//@key parts   blocks that share the keys of a tile; empty: one
+//@key tile    number of the block's tile
+//@key shares  keys of the block's share: declares from and until
+//@key first   the first key that the block takes
+//@key end     where its keys end
+//@key lines   rows of a tile that there are, which parts have
+//@key joined  what all parts of the tile have for a row's four columns from `at` on
 //@key index   the batch's position and the tile's first row m0, from id
+//@key begin   load_keys(first, 0), where there is a first key
 //@key queries  elements to load, or vectors of them
 //@key queryRow  row of element e
 //@key queryAt   its place in the row
 //@key loadQuery  statements, then query[row * (depth + PAD) + k] = its value
-//@key terms   keys that a tile of rows meets
 //@key stop    the first key that no row of the tile attends to
 //@key masked  statements, then masked = the score of those keys
 //@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads
@@ -34,6 +41,7 @@
 //@key valueWords  whether values arrive as they are in memory, to be rounded here
 //@key sum     whether the result is divided by the sum of the weights
 //@key split   whether several warps share the keys of a row
+//@key others  warps whose keys come on top of the warp's own in the end
 //@key store   where (row, col) is an element of the result: its position, its value, the store
 // Both products on tensor cores. RW warps have RM times 16 rows each, of which a thread has two;
 // the KW warps of the same rows take NK keys each at a time. Of the keys KC elements are in shared
@@ -45,20 +53,23 @@ static __global__ void __launch_bounds__(128) $name($params) {
     const int RW = $RW, KW = 4 / RW, RM = $RM, NK = $NK, cols = $cols;
     const int WORD = 4 / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks
     // No arrays of T, whose constructor may be none of shared memory's.
-    __shared__ uint4 parts[$part];
+    __shared__ uint4 room[$room];
     //@if product
     const int KC = $KC, depth = $depth;
     __shared__ uint4 queries[RW * RM * (depth + PAD) * sizeof(T)];
-    T *const query = reinterpret_cast<T *>(queries), *const keys = reinterpret_cast<T *>(parts);
+    T *const query = reinterpret_cast<T *>(queries), *const keys = reinterpret_cast<T *>(room);
     //@end
-    T *const values = reinterpret_cast<T *>(parts) + $keyPart * PAD;
+    T *const values = reinterpret_cast<T *>(room) + $keyPart * PAD;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const int own = warp / KW * RM * 16, first = warp % KW * NK;  // row, key
     //@if many
-    const $number id = blockIdx.x;
+    const $number id = $tile;
     //@end
     await_previous();
     $index;
+    //@if parts
+    $shares;
+    //@end
     // Parts of keys and values, of u0's turn.
     //@if product
     const auto load_keys = [&](int u0, int k0) {
@@ -97,7 +108,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
     };
     //@end
     //@if product
-    load_keys(0, 0);
+    $begin;
     for (int e = (int)threadIdx.x; e < $queries; e += 128) {
         const int row = $queryRow, k = $queryAt;
         $loadQuery;
@@ -121,7 +132,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
 #pragma unroll
             for (int e = 0; e < 4; e++) acc[m][c][e] = 0.f;
     }
-    for (int u0 = 0; u0 < $terms; u0 += KW * NK) {
+    for (int u0 = $first; u0 < $end; u0 += KW * NK) {
         //@if stop
         if (u0 >= $stop) {
             $masked;
@@ -267,7 +278,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
         //@end
         __syncthreads();
         //@if product
-        if (u0 + KW * NK < $terms) load_keys(u0 + KW * NK, 0);
+        if (u0 + KW * NK < $end) load_keys(u0 + KW * NK, 0);
             //@end
 #pragma unroll
         for (int j = 0; j < NK / 8; j += WORD) {
@@ -298,7 +309,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
     //@if split
     // What the other warps have of these rows comes on top, by value and lane.
     const int VALUES = cols / 2 + 4;
-    float *const rest = reinterpret_cast<float *>(parts) + (warp / KW * RM * VALUES * 32 + lane);
+    float *const rest = reinterpret_cast<float *>(room) + (warp / KW * RM * VALUES * 32 + lane);
     __syncthreads();
     if (warp % KW > 0) {
 #pragma unroll
@@ -316,8 +327,11 @@ static __global__ void __launch_bounds__(128) $name($params) {
         }
     }
     __syncthreads();
+    //@if parts
+    //@else
     if (warp % KW > 0) return;
-    for (int o = 0; o < KW - 1; o++) {
+    //@end
+    for (int o = 0; o < $others; o++) {
 #pragma unroll
         for (int m = 0; m < RM; m++) {
             const float *const from = rest + (o * RW * RM + m) * VALUES * 32;
@@ -339,14 +353,40 @@ static __global__ void __launch_bounds__(128) $name($params) {
         }
     }
     //@end
+    //@if parts
+    typedef key_part<$lines, cols> block_part;
+    block_part *const left = reinterpret_cast<block_part *>(parts);
 #pragma unroll
     for (int m = 0; m < RM; m++) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const int row = own + 16 * m + lane / 4 + 8 * i;
-            //@if sum
-            sum[m][i] = total(sum[m][i], top[m][i]);
-            //@end
+            if (row >= $lines || warp % KW > 0) continue;
+#pragma unroll
+            for (int c = 0; c < cols / 8; c++)
+                *reinterpret_cast<float2 *>(&left[blockIdx.x].acc[row][8 * c + lane % 4 * 2]) =
+                    make_float2(acc[m][c][2 * i], acc[m][c][2 * i + 1]);
+            if (lane % 4 > 0) continue;
+            left[blockIdx.x].top[row] = top[m][i];
+            left[blockIdx.x].sum[row] = sum[m][i];
+        }
+    }
+    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;
+    for (int e = (int)threadIdx.x; e < $lines * cols / 4; e += 128) {
+        const int row = e / (cols / 4), at = e % (cols / 4) * 4;
+        const joined_keys all = $joined;
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            const int col = at + c;
+            $store;
+        }
+    }
+    //@else
+#pragma unroll
+    for (int m = 0; m < RM; m++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int row = own + 16 * m + lane / 4 + 8 * i;
 #pragma unroll
             for (int c = 0; c < cols / 8; c++) {
 #pragma unroll
@@ -357,4 +397,5 @@ static __global__ void __launch_bounds__(128) $name($params) {
             }
         }
     }
+    //@end
 }

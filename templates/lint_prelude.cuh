@@ -213,7 +213,19 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #endif
 
 #ifdef LINT_attention
+#include <cuda_fp16.h>
+#undef $params
+#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
+#include "tail.cu"
 #include "softmax.cu"
+#include "attention_parts.cu"
+#define $parts 4u
+#define $tile blockIdx.x / 4u
+#define $shares const int from = (int)(blockIdx.x % 4u) * 2 / 4 * 64, until = from + 64
+#define $first from
+#define $end until
+#define $lines 33
+#define $joined join_keys<4, false>(left + blockIdx.x / 4u * 4u, row, at)
 #define $RM 8
 #define $RN 4
 #define $RC 4
@@ -227,7 +239,6 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $queryRow e / 64
 #define $queryAt e % 64
 #define $loadQuery query[row][k] = p0[(m0 + row) * 64 + k]
-#define $terms 100
 #define $keySteps 16
 #define $keyType float
 #define $keyPlace const int key = (int)threadIdx.x / 32 + 4 * i, k = (int)threadIdx.x % 32
@@ -241,7 +252,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $valuePlace const int key = (int)threadIdx.x / 64 + 2 * i, col = (int)threadIdx.x % 64
 #define $loadValue own[i] = u0 + k0 + key < 100 ? p0[(u0 + k0 + key) * 64 + col] : 0.f
 #define $putValue part[key * 16 * RC + col] = own[i]
-#define $store y[(m0 + row) * 64 + col] = acc[i][c] / sum[i]
+#define $store y[(m0 + row) * 64 + col] = sum[0]
 #endif
 
 #ifdef LINT_attend
@@ -254,8 +265,21 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #include <cuda_pipeline_primitives.h>
 #include "mma.cu"
 #include "tiles_async.cu"
+#undef $params
+#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
+#include "tail.cu"
 #include "attend.cu"
 #include "softmax.cu"
+#include "attention_parts.cu"
+#define $parts 4u
+#define $tile blockIdx.x / 4u
+#define $shares const int from = (int)(blockIdx.x % 4u) * 2 / 4 * 64, until = from + 64
+#define $first from
+#define $end until
+#define $lines 33
+#define $joined join_keys<4, false>(left + blockIdx.x / 4u * 4u, row, at)
+#define $begin load_keys(0, 0)
+#define $others KW - 1
 #define $T float
 #define $RW 2
 #define $RM 1
@@ -264,13 +288,12 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $cols 64
 #define $depth 64
 #define $keyPart 1088
-#define $part 2176
+#define $room 2176
 #define $index const int m0 = (int)id * 32
 #define $queries 32 * 64
 #define $queryRow e / 64
 #define $queryAt e % 64
 #define $loadQuery attend_put(&query[row * (depth + PAD) + k], p0[(m0 + row) * 64 + k])
-#define $terms 100
 #define $keySteps 32
 #define $keyPlace const int key = (int)threadIdx.x / 64 + 2 * i, k = (int)threadIdx.x % 64
 #define $loadKey \
@@ -284,7 +307,50 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $valuePlace const int key = (int)threadIdx.x / 64 + 2 * i, col = (int)threadIdx.x % 64
 #define $loadValue \
     attend_put(&values[key * (cols + PAD) + col], u0 + key < 100 ? p0[(u0 + key) * 64 + col] : 0.f)
-#define $store y[(m0 + row) * 64 + col] = acc[m][c][e] / sum[m][i]
+#define $store y[(m0 + row) * 64 + col] = sum[0][0]
+#endif
+
+#ifdef LINT_attention_parts
+#include <cuda_fp16.h>
+#include "softmax.cu"
+#endif
+
+#ifdef LINT_attention_few
+#include <cuda_fp16.h>
+#undef $params
+#define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
+#include "tail.cu"
+#include "softmax.cu"
+#include "attention_parts.cu"
+#define $parts 4u
+#define $tile blockIdx.x / 4u
+#define $shares const int from = (int)(blockIdx.x % 4u) * 2 / 4 * 64, until = from + 64
+#define $first from
+#define $end until
+#define $lines 33
+#define $joined join_keys<4, false>(left + blockIdx.x / 4u * 4u, row, at)
+#define $ROWS 4
+#define $L 16
+#define $J 2
+#define $KE 8
+#define $KW 8
+#define $VE 4
+#define $VW 4
+#define $depth 128
+#define $cols 64
+#define $index const int m0 = (int)id * 4
+#define $queries 4 * 128
+#define $queryRow e / 128
+#define $queryAt e % 128
+#define $loadQuery query[row][k] = p0[(m0 + row) * 128 + k]
+#define $stop m0 + 4
+#define $masked const float masked = -1e9f
+#define $keyType uint4
+#define $loadKey keys[i] = reinterpret_cast<const uint4 *>(p0)[((u0 + key) * 128 + k) / 8]
+#define $score if (u0 + group + GROUPS * j < 100) x = s[row][j]
+#define $valueType float4
+#define $loadValue values[i] = reinterpret_cast<const float4 *>(p0)[((u0 + key) * 64 + col) / 4]
+#define $store y[(m0 + row) * 64 + col] = all.acc[c] / all.sum
 #endif
 
 #ifdef LINT_product

@@ -44,12 +44,36 @@ static int ein__kattention_order(ein__kgen *g, const ein__kattention_form *f, ui
     return ein__kmerge(g, &f->scan, slot, n);
 }
 
+// Names of what lives in registers.
+static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
+    static const char *const names[][4] = {
+        {"s[i][j]", "acc[i][c]", "top[i]", "total(sum[i], top[i])"},
+        {"s[m][j][e]", "acc[m][c][e]", "top[m][i]", "total(sum[m][i], top[m][i])"},
+        {"s[row][j]", "all.acc[c]", "all.top", "total(all.sum, all.top)"}};
+    const ein__attention *a = &f->a;
+    int form = f->t.lanes ? 2 : f->t.math != EIN__MATH_FP32;
+    // What is stored is that of all parts.
+    const char *const *last = names[f->t.parts > 1 ? 2 : form];
+    ein__kneed(g, EIN__NEED_SOFTMAX);
+    if (f->t.lanes || f->t.parts > 1) ein__kneed(g, EIN__NEED_KEY_PARTS);
+    if (f->t.parts > 1) ein__kneed(g, EIN__NEED_LAST);
+    g->shared = f->t.parts > 1;
+    f->dot = names[form][0];
+    if (a->dot.i)
+        g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? f->dot : "dot"}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->out, {last[1]}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->max, {last[2]}, false};
+    if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){a->sum, {last[3]}, false};
+}
+
 // Slots, names and the parts of the work. False: addresses are beyond what there is.
 static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__kattention_form *f) {
     ein_ctx *ctx = g->ctx;
-    if (!ein__attention_of(ctx, step, &f->a) || !ein__attention_tiles(ctx, &f->a, &f->t))
+    if (!ein__attention_of(ctx, step, &f->a) ||
+        !ein__attention_tiles(ctx, &f->a, ein__bytes_of(ctx, step->out), &f->t))
         return false;
     const ein__attention *a = &f->a;
+    EIN_ASSERT(f->t.parts == step->parts);
     f->key = a->band ? ein__kattention_moved(ctx, f, a->key) : a->key;
     f->value = a->band ? ein__kattention_moved(ctx, f, a->value) : a->value;
     if (!f->key.i || !f->value.i) return false;
@@ -59,15 +83,7 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         g->slot[i] = (ein__kslot){.n = a->box.n[i], .gone = a->box.n[i] == 1};
         g->slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - a->nt));
     }
-    bool tensor = f->t.math != EIN__MATH_FP32;
-    ein__kneed(g, EIN__NEED_SOFTMAX);
-    f->dot = tensor ? "s[m][j][e]" : "s[i][j]";
-    if (a->dot.i)
-        g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? f->dot : "dot"}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->out, {tensor ? "acc[m][c][e]" : "acc[i][c]"}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->max, {tensor ? "top[m][i]" : "top[i]"}, false};
-    if (a->sum.i)
-        g->inner[g->ninner++] = (ein__kinner){a->sum, {tensor ? "sum[m][i]" : "sum[i]"}, false};
+    ein__kattention_inner(g, f);
     ein__ex part[] = {a->query, f->key, f->value, a->score, a->result};
     for (int i = 0; i < 5; i++) ein__kscan_expr(g, &f->scan, part[i]);
     ein__kscan_out(g, &f->scan, step->out);
@@ -116,9 +132,9 @@ static int64_t ein__kattention_index(ein__kgen *g, ein__kattention_form *f, ein_
     const char *type = ein__kint(g);
     const ein__attention_tile *t = &f->t;
     int64_t below = 1, d = f->a.d < 0 ? -f->a.d : f->a.d;
-    bool last = ein__kattention_skips(t);
+    bool last = ein__kattention_skips(t), first = f->rows.n > 0 || t->nrow % t->rows;
     ein__put(b, "");
-    if (!last)
+    if (!last && first)
         ein__putf(b, "const %s m0 = %s;%s\n", type, ein__kdigit(g, &below, t->row_tiles, t->rows),
                   t->residues > 1 ? "" : "  // first row");
     f->base = "m0";
@@ -170,11 +186,11 @@ static const char *ein__kaxes_test(ein__kgen *g, const ein__kaxes *a, const ein_
 // How many neighbours along `inner` `read` gives at once: as they are (eight halves), converted (4)
 // or one.
 static int ein__kattention_vector(ein__kgen *g, const ein__kattention_form *f, ein__ex read,
-                                  const ein__kaxes *inner) {
+                                  const ein__kaxes *inner, bool later) {
     if (inner->n != 1) return 1;
     const ein__expr *e = ein__ex_get(g->ctx, read);
-    bool halves =
-        f->t.math == EIN__MATH_FP16 && !e->bits && ein__kdtype(g, (ein__val){e->val}) == EIN__F16;
+    bool halves = (f->t.math == EIN__MATH_FP16 || (f->t.lanes && later)) && !e->bits &&
+                  ein__kdtype(g, (ein__val){e->val}) == EIN__F16;
     for (int vec = halves ? 8 : 4; vec > 1; vec /= 2) {
         if (g->slot[inner->slot[0]].n % vec) continue;
         int nindex = g->nindex;
@@ -239,15 +255,15 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     return value;
 }
 
-// `to`: where the element goes; NULL: it stays in the thread's register own[i]. `later`: copies may
-// still be on their way when the kernel goes on.
+// `to`: where the element goes; NULL: it stays in the thread's register own[i]. `later`: of a key
+// or a value, whose copies may still be on their way when the kernel goes on.
 static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
                                             const ein__kattention_form *f, const ein__kaxes *outer,
                                             const ein__kaxes *inner, int64_t no, int64_t ni,
                                             bool vectors, bool later) {
     ein_ctx *ctx = g->ctx;
     ein__kload_text l = {0};
-    int vec = vectors ? ein__kattention_vector(g, f, read, inner) : 1;
+    int vec = vectors ? ein__kattention_vector(g, f, read, inner, later) : 1;
     bool across = false;
     for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read); k++)
         if (f->scan.read[k].i == read.i && outer->n && vec == 1)
@@ -277,7 +293,8 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     }
     if (l.copy) ein__putf(&l.text, "copy_async(&%s, %s);\n", to, value);
     else if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend_put(&%s, %s);\n", to, value);
-    else if (!to) ein__putf(&l.text, "own[i] = %s;\n", value);
+    else if (!to || (f->t.lanes && later))
+        ein__putf(&l.text, "%s = %s;\n", to ? to : "own[i]", value);
     else if (vec > 1) ein__putf(&l.text, "*reinterpret_cast<float4 *>(&%s) = %s;\n", to, value);
     else ein__putf(&l.text, "%s = %s;\n", to, value);
     ein__buf_free(&body);
@@ -297,8 +314,8 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
 
 // The parts of a kernel's text.
 typedef struct ein__kattention_text {
-    ein__buf index, masked, score, absent, store;
-    const char *stop;
+    ein__buf index, shares, masked, score, absent, store;
+    const char *stop, *joined;
     const char *ends;  // whether elements may be absent; NULL: never
     ein__kload_text query, key, value;
     int64_t blocks;
@@ -344,8 +361,9 @@ static void ein__kattention_place(const ein__kattention_form *f, const char *tex
     if (tensor && (ein__kmentions(text, "row") || ein__kmentions(test, "row")))
         ein__put(b, "const int row = own + 16 * m + lane / 4 + e / 2 * 8;\n");
     if (ein__kmentions(text, "key") || ein__kmentions(test, "key"))
-        ein__put(b, tensor ? "const int key = first + 8 * j + lane % 4 * 2 + e % 2;\n"
-                           : "const int key = tx + 16 * j;\n");
+        ein__put(b, tensor       ? "const int key = first + 8 * j + lane % 4 * 2 + e % 2;\n"
+                    : f->t.lanes ? "const int key = group + GROUPS * j;\n"
+                                 : "const int key = tx + 16 * j;\n");
 }
 
 // x from the product's element, where the row has the key. On tensor cores -inf is put where a row
@@ -412,6 +430,26 @@ static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
     ein__kattention_reset(g);
 }
 
+// The keys of a block's share: whole turns, of those before the first one that no row attends to as
+// many as of others' but for one; the last block goes on behind them.
+static void ein__kattention_shares(const ein__attention_tile *t, const char *stop, ein__buf *b) {
+    long long terms = (long long)t->terms, turns = (long long)ein__ceil(t->terms, t->keys);
+    ein__put(b, "");
+    if (t->parts == 1) return;
+    ein__putf(b, "const int share = (int)(blockIdx.x %% %du);\n", t->parts);
+    if (!*stop) {
+        ein__putf(b, "const int from = share * %lld / %d * %d;\n", turns, t->parts, t->keys);
+        ein__putf(b, "const int until = (share + 1) * %lld / %d * %d;\n", turns, t->parts, t->keys);
+        return;
+    }
+    ein__putf(b, "const int behind = (int)(%s);\n", stop);
+    ein__putf(b, "const int turns = behind <= 0 ? 1 : behind < %lld ? (behind + %d) / %d : %lld;\n",
+              terms, t->keys - 1, t->keys, turns);
+    ein__putf(b, "const int from = share * turns / %d * %d;\n", t->parts, t->keys);
+    ein__putf(b, "const int until = share < %d ? (share + 1) * turns / %d * %d : %lld;\n",
+              t->parts - 1, t->parts, t->keys, terms);
+}
+
 // `kv`: keys of a part of the values. `to`: where elements of queries, keys and values go.
 static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                   int64_t kv, const char *const *to, ein__kattention_text *x) {
@@ -419,11 +457,16 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     bool vectors = g->vec > 1;
     g->vec = 1;
     x->blocks = ein__kattention_index(g, f, &x->index);
-    int64_t depth = ein__up(t->depth, t->kc);
     ein__kaxes keys = {.n = f->keys.n, .at = "u0 + key"}, at = {.at = "k"}, cols = f->cols;
     memcpy(keys.slot, f->keys.slot, sizeof keys.slot);
     memcpy(at.slot, f->depth.slot, sizeof at.slot);
     at.n = f->depth.n;
+    if (t->lanes) {
+        f->t.kw = vectors ? ein__kattention_vector(g, f, f->key, &at, true) : 1;
+        f->t.vw = vectors ? ein__kattention_vector(g, f, f->value, &cols, true) : 1;
+        ein__few_lanes(&f->a, &f->t);
+    }
+    int64_t depth = ein__up(t->depth, t->kc);
     at.end = depth > t->depth ? t->depth : -1;
     const ein__kload_text none = {.count = "0", .outer = "0", .inner = "0"};
     bool product = f->a.dot.i != 0;
@@ -431,14 +474,14 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     if (product)
         x->query = ein__kattention_load(g, f->a.query, to[0], f, &f->rows, &at, t->rows, depth,
                                         vectors, false);
-    at.at = "k0 + k";
+    if (!t->lanes) at.at = "k0 + k";
     keys.end = t->terms % t->keys ? t->terms : -1;
     const char *name = f->a.band ? g->slot[f->a.m].name : NULL;
     if (name) g->slot[f->a.m].name = f->base;
     if (product)
         x->key =
             ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors, true);
-    keys.at = t->math == EIN__MATH_FP32 ? "u0 + k0 + key" : "u0 + key";
+    keys.at = t->math == EIN__MATH_FP32 && !t->lanes ? "u0 + k0 + key" : "u0 + key";
     cols.at = "col";
     cols.end = t->cols < t->width ? t->cols : -1;
     x->value =
@@ -449,14 +492,20 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
         ein__put(&x->key.text, "");
     }
     x->stop = ein__kattention_stop(g, f, &x->masked);
+    ein__kattention_shares(t, x->stop, &x->shares);
+    if (t->parts > 1)
+        x->joined =
+            ein__namef(g->ctx, "join_keys<%d, false>(left + blockIdx.x / %du * %du, row, at)",
+                       t->parts, t->parts, t->parts);
+    else x->joined = t->lanes ? "join_keys<8, true>(warps, row, at)" : "";
     ein__kattention_score(g, f, x);
     ein__kattention_store(g, f, step, &x->store);
 }
 
 static void ein__kattention_free(ein__kattention_text *x) {
-    ein__buf *used[] = {&x->index, &x->masked,     &x->score,    &x->absent,
+    ein__buf *used[] = {&x->index, &x->shares,     &x->masked,   &x->score,     &x->absent,
                         &x->store, &x->query.text, &x->key.text, &x->value.text};
-    for (int i = 0; i < 8; i++) ein__buf_free(used[i]);
+    for (int i = 0; i < 9; i++) ein__buf_free(used[i]);
 }
 
 static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ein__launch *l) {
@@ -495,13 +544,22 @@ static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, const 
 static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
 static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
 
-enum { EIN__KATTENTION_KEYS = 21 };
+enum { EIN__KATTENTION_ALL = 22, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
 
-// Keys that both templates have, in `k` from place 2 on.
-static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
-                                 const ein__kattention_text *x, ein__key *k) {
-    const ein__key both[] = {
-        {"KC", ein__namef(g->ctx, "%d", f->t.kc)},
+// Keys that all templates have, in `k` from place 2 on.
+static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
+                                const ein__kattention_text *x, ein__key *k) {
+    bool shared = f->t.parts > 1;
+    const char *parts = ein__namef(g->ctx, "%du", f->t.parts);
+    const ein__key all[EIN__KATTENTION_ALL] = {
+        {"parts", shared ? parts : ""},
+        {"tile", shared ? ein__namef(g->ctx, "blockIdx.x / %s", parts) : "blockIdx.x"},
+        {"shares", x->shares.s},
+        {"first", shared ? "from" : "0"},
+        {"end", shared ? "until" : ein__namef(g->ctx, "%lld", (long long)f->t.terms)},
+        {"lines", ein__namef(g->ctx, "%lld", (long long)f->t.lines)},
+        {"joined", x->joined},
+        {"store", x->store.s},
         {"depth", ein__namef(g->ctx, "%lld", (long long)ein__up(f->t.depth, f->t.kc))},
         {"number", ein__kunsigned(g)},
         {"many", x->blocks > 1 ? "1" : ""},
@@ -511,17 +569,24 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
         {"queryRow", x->query.outer},
         {"queryAt", x->query.inner},
         {"loadQuery", x->query.text.s},
-        {"terms", ein__namef(g->ctx, "%lld", (long long)f->t.terms)},
         {"stop", x->stop},
         {"masked", x->masked.s},
         {"loadKey", x->key.text.s},
         {"score", x->score.s},
-        {"loadValue", x->value.text.s},
-        {"sum", f->a.sum.i ? "1" : ""}};
-    memcpy(k, both, sizeof both);
-    k += sizeof both / sizeof *both;
-    ein__kattention_times(g, &x->key, "key", "k", ein__kkey_times, k);
-    ein__kattention_times(g, &x->value, "key", "col", ein__kvalue_times, k + EIN__KATTENTION_TIMES);
+        {"loadValue", x->value.text.s}};
+    memcpy(k, all, sizeof all);
+}
+
+// Keys of the templates that have parts of keys and values in shared memory.
+static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
+                                 const ein__kattention_text *x, ein__key *k) {
+    ein__kattention_all(g, f, x, k);
+    k += EIN__KATTENTION_ALL;
+    k[0] = (ein__key){"KC", ein__namef(g->ctx, "%d", f->t.kc)};
+    k[1] = (ein__key){"sum", f->a.sum.i || f->t.parts > 1 ? "1" : ""};
+    ein__kattention_times(g, &x->key, "key", "k", ein__kkey_times, k + 2);
+    ein__kattention_times(g, &x->value, "key", "col", ein__kvalue_times,
+                          k + 2 + EIN__KATTENTION_TIMES);
 }
 
 // Without tensor cores a thread keeps its elements in registers while threads still read the part
@@ -539,23 +604,20 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
     static const char *const to[] = {"query[row][k]", NULL, NULL},
                              *const key[] = {"keyType", "putKey"},
                              *const value[] = {"valueType", "putValue"};
-    enum { OWN = 11, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 10, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
     int64_t part = ein__most(t->keys * (t->kc + 4), (int64_t)t->kv * t->width);
     ein__kattention_parts(g, step, f, t->kv, to, &x);
-    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
+    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
         ein__key k[COUNT] = {{0}};
-        ein__key own[OWN] = {{"RM", ein__namef(c, "%d", t->rm)},
-                             {"RN", ein__namef(c, "%d", t->rn)},
-                             {"RC", ein__namef(c, "%d", t->rc)},
-                             {"VC", ein__namef(c, "%d", t->vc)},
-                             {"KV", ein__namef(c, "%d", t->kv)},
-                             {"part", ein__namef(c, "%lld", (long long)part)},
-                             {"store", x.store.s}};
-        ein__kattention_own(g, &x.key, "part[key * (KC + 4) + k]", key, own + 7);
-        ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 9);
+        ein__key own[OWN] = {
+            {"RM", ein__namef(c, "%d", t->rm)}, {"RN", ein__namef(c, "%d", t->rn)},
+            {"RC", ein__namef(c, "%d", t->rc)}, {"VC", ein__namef(c, "%d", t->vc)},
+            {"KV", ein__namef(c, "%d", t->kv)}, {"part", ein__namef(c, "%lld", (long long)part)}};
+        ein__kattention_own(g, &x.key, "part[key * (KC + 4) + k]", key, own + 6);
+        ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 8);
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kattention_work(g, f, l);
@@ -568,7 +630,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                                    const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const to[] = {"query[row * (depth + PAD) + k]", "keys[key * (KC + PAD) + k]",
                                      "values[key * (cols + PAD) + col]"};
-    enum { OWN = 14, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 15, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -576,7 +638,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     ein__kneed(g, half ? EIN__NEED_ATTEND_HALF : EIN__NEED_ATTEND_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
     ein__kattention_parts(g, step, f, t->keys, to, &x);
-    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
+    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
         ein__key k[COUNT] = {{0}};
         int64_t part = ein__ceil(t->part, 16), key_part = ein__ceil(t->key_part, 16);
         ein__key own[OWN] = {{"T", half ? "__half" : "float"},
@@ -586,17 +648,50 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                              {"cols", ein__namef(c, "%d", t->width)},
                              {"deep", t->depth > t->kc ? "1" : ""},
                              {"keyPart", ein__namef(c, "%lld", (long long)key_part)},
-                             {"part", ein__namef(c, "%lld", (long long)part)},
+                             {"room", ein__namef(c, "%lld", (long long)part)},
                              {"split", t->rw < 4 ? "1" : ""},
+                             {"others", t->parts > 1 ? "(warp % KW > 0 ? 0 : KW - 1)" : "KW - 1"},
+                             {"begin", t->parts > 1 ? "if (from < until) load_keys(from, 0);\n"
+                                                    : "load_keys(0, 0);\n"},
                              {"keyWords", x.key.copy && !half ? "1" : ""},
                              {"valueWords", x.value.copy && !half ? "1" : ""},
                              {"ends", x.ends ? x.ends : ""},
-                             {"absent", x.absent.s},
-                             {"store", x.store.s}};
+                             {"absent", x.absent.s}};
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kattention_work(g, f, l);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, COUNT, out, l);
+    }
+    ein__kattention_free(&x);
+}
+
+static const char *ein__kattention_type(int width) {
+    return width == 8 ? "uint4" : width == 4 ? "float4" : "float";
+}
+
+static void ein__kattention_few(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
+                                const char *hint, ein__buf *out, ein__launch *l) {
+    static const char *const to[] = {"query[row][k]", "keys[i]", "values[i]"};
+    enum { OWN = 10, COUNT = 2 + EIN__KATTENTION_ALL + OWN };
+    ein_ctx *c = g->ctx;
+    const ein__attention_tile *t = &f->t;
+    ein__kattention_text x = {0};
+    ein__kattention_parts(g, step, f, t->keys, to, &x);
+    ein__kneed(g, EIN__NEED_KEYS_FEW);
+    if (t->kw == 8 || t->vw == 8) ein__kneed(g, EIN__NEED_KEYS_HALF);
+    if (!g->too_wide && !g->overflow &&
+        ein__kgrid(c, l, x.blocks * t->parts, EIN__ATTENTION_THREADS)) {
+        ein__key k[COUNT] = {{0}};
+        ein__key own[OWN] = {
+            {"ROWS", ein__namef(c, "%d", t->rows)},   {"L", ein__namef(c, "%d", t->lanes)},
+            {"J", ein__namef(c, "%d", t->ahead)},     {"KE", ein__namef(c, "%d", t->ke)},
+            {"KW", ein__namef(c, "%d", t->kw)},       {"VE", ein__namef(c, "%d", t->ve)},
+            {"VW", ein__namef(c, "%d", t->vw)},       {"cols", ein__namef(c, "%d", t->width)},
+            {"keyType", ein__kattention_type(t->kw)}, {"valueType", ein__kattention_type(t->vw)}};
+        ein__kattention_all(g, f, &x, k + 2);
+        memcpy(k + 2 + EIN__KATTENTION_ALL, own, sizeof own);
+        ein__kattention_work(g, f, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention_few, k, COUNT, out, l);
     }
     ein__kattention_free(&x);
 }
@@ -607,6 +702,7 @@ static bool ein__kattention(ein__kgen *g, const ein__step *step, const char *hin
     ein__kattention_form f = {.scan = ein__kscan_make(g)};
     bool ok = ein__kattention_make(g, step, &f);
     if (!ok) g->overflow = true;
+    else if (f.t.lanes) ein__kattention_few(g, step, &f, hint, out, l);
     else if (f.t.math == EIN__MATH_FP32) ein__kattention_plain(g, step, &f, hint, out, l);
     else ein__kattention_tensor(g, step, &f, hint, out, l);
     ein__kscan_free(&f.scan);

@@ -115,6 +115,9 @@ typedef enum ein__need {
     EIN__NEED_WARP_PAIR,
     EIN__NEED_BLOCK_PAIR,
     EIN__NEED_SOFTMAX,
+    EIN__NEED_KEY_PARTS,
+    EIN__NEED_KEYS_FEW,
+    EIN__NEED_KEYS_HALF,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;

@@ -49,7 +49,8 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
               {EIN__K_ATTENTION,
                {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_tiles_async,
-                ein__tmpl_attend, ein__tmpl_softmax}},
+                ein__tmpl_attend, ein__tmpl_softmax, ein__tmpl_attention_few,
+                ein__tmpl_attention_parts, ein__tmpl_tail}},
               {EIN__K_PRODUCT,
                {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
                 ein__tmpl_tiles_mma, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
@@ -227,6 +228,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                         {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
                         {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
                         {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
+    ein__key spread[] = {{"few", ein__need_text(needs, EIN__NEED_KEYS_FEW)},
+                         {"half", ein__need_text(needs, EIN__NEED_KEYS_HALF)}};
     bool tensor = *tf32 || *fp16, attends = *attend[0].text || *attend[1].text;
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
@@ -242,6 +245,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, *four[0].text || *four[1].text, ein__tmpl_half4, four, 2);
     ein__put_helper(out, attends, ein__tmpl_attend, attend, 2);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, NULL, 0);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,
+                    spread, 2);
     ein__put_helper(out, *eight[0].text || *eight[1].text || *eight[2].text || *eight[3].text,
                     ein__tmpl_half8, eight, 4);
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {

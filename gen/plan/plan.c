@@ -179,6 +179,18 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     step->workspace = ein__times(sums, each);
 }
 
+// How many blocks share the keys of an attention's tile, and what their parts take.
+static void ein__attention_step(ein_ctx *ctx, ein__step *step) {
+    ein__attention a;
+    ein__attention_tile t;
+    if (!ein__attention_of(ctx, step, &a) ||
+        !ein__attention_tiles(ctx, &a, ein__bytes_of(ctx, step->out), &t))
+        return;
+    step->parts = t.parts;
+    step->counters = t.parts > 1 ? ein__attention_count_tiles(&t) : 0;
+    step->workspace = ein__attention_workspace(&t);
+}
+
 // Fills the library parameters of a step whose first value is a contraction. False: the layouts do
 // not allow the call after all, and a kernel takes over. Where they are both orders of a
 // convolution's tensors, because channels or axes are 1, the cheaper one is told.
@@ -254,6 +266,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
         step->kind = EIN__K_TRANSPOSE;
     if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step, NULL);
     if (step->kind == EIN__K_REDUCE || step->kind == EIN__K_PLACE) ein__share_step(ctx, step);
+    if (step->kind == EIN__K_ATTENTION) ein__attention_step(ctx, step);
     return false;
 }
 

@@ -4,6 +4,14 @@
 // once. On tensor cores (templates/attention_mma.cu) a block has `rw` warps of 16 rows, and 4 / rw
 // warps share the keys of a row, nk each at a time. In a band, rows of a tile are of one residue
 // modulo the dilation, and keys are counted from the tile's first row on (see emit_band.c).
+//
+// A tile of few rows (templates/attention_few.cu) is no matter of arithmetic but of reading keys
+// and values once, at the memory's rate: `lanes` lanes share a key, and a block's lanes take
+// `ahead` keys each at a time, rows in registers.
+//
+// Where there are fewer tiles than the device holds, the keys of one are divided among `parts`
+// blocks, each with a triple of its own (attention.c) for every row; the last to be done
+// (templates/tail.cu) puts them together (Dao et al. 2023, Flash-Decoding).
 typedef struct ein__attention_tile {
     int rows, keys, width;  // of a tile: rows, keys at a time, columns filled up
     int rm, rn, rc, vc, kc, kv;
@@ -17,7 +25,13 @@ typedef struct ein__attention_tile {
     int64_t met;    // ... and on average
     bool masked;    // a tile need not meet all of them
     ein__attention_mask mask;
-    int64_t ps;  // arithmetic alone
+    int lanes, ahead;    // few rows; else 0
+    int kw, vw, ke, ve;  // then: elements of a key and columns of a value a lane loads at once; has
+    int parts;           // blocks that share the keys of a tile
+    int64_t lines;       // rows of a tile that there are
+    int64_t ps;          // arithmetic and steps alone ...
+    int64_t tail_ps;     // ... what follows when keys are shared ...
+    int64_t all;         // ... and everything, memory too
 } ein__attention_tile;
 
 enum {
@@ -40,7 +54,14 @@ enum {
     EIN__ATTENTION_TURN = 60,
     // Tenths of the busiest unit's time that a turn takes. Assumed until measured; kernels of this
     // structure reach a third of an H100's peak in FP16 (FlashAttention-2, depth 64).
-    EIN__ATTENTION_APART = 16
+    EIN__ATTENTION_APART = 16,
+    // Few rows: threads of a block, rows of a tile, registers of a thread and those that it has
+    // beside its elements; until a turn's loads from memory are there. The last two are assumed.
+    EIN__ATTENTION_THREADS = 256,
+    EIN__ATTENTION_ROWS = 8,
+    EIN__ATTENTION_REGISTERS = 200,
+    EIN__ATTENTION_BESIDE = 48,
+    EIN__ATTENTION_TRIP_PS = 600000
 };
 
 static int64_t ein__up(int64_t n, int64_t to) { return ein__times(ein__ceil(n, to), to); }
@@ -60,7 +81,8 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
                                .nkey = ein__attention_extent(a, a->keys),
                                .batch = ein__attention_extent(a, a->batch),
                                .nrow = ein__attention_extent(a, a->rows),
-                               .residues = 1};
+                               .residues = 1,
+                               .parts = 1};
     if (a->band) {
         int64_t d = a->d < 0 ? -a->d : a->d;
         t->residues = ein__least(d, t->nrow);
@@ -83,6 +105,7 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
 // How many tiles of rows there are, and the keys that they meet, a whole number of steps each.
 static void ein__attention_meet(const ein__attention *a, ein__attention_tile *t) {
     t->row_tiles = ein__ceil(t->nrow, t->rows);
+    t->lines = t->row_tiles > 1 ? t->rows : t->nrow;
     t->met = t->terms = a->band ? t->nkey + t->rows - 1 : t->nkey;
     if (!t->masked) return;
     int64_t samples = ein__least(t->row_tiles, EIN__ATTENTION_SAMPLES), sum = 0;
@@ -94,14 +117,29 @@ static void ein__attention_meet(const ein__attention *a, ein__attention_tile *t)
     t->met = sum / samples;
 }
 
+static int64_t ein__attention_count_tiles(const ein__attention_tile *t) {
+    return ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+}
+
+static int64_t ein__attention_blocks(const ein__attention_tile *t) {
+    return ein__times(ein__attention_count_tiles(t), t->parts);
+}
+
+// Turns of a block whose tile meets `keys` keys.
+static int64_t ein__attention_turns(const ein__attention_tile *t, int64_t keys) {
+    return ein__ceil(ein__ceil(keys, t->keys), t->parts);
+}
+
 // Keys that all tiles go over, in steps of `keys`, when blocks run in waves. Where some meet fewer,
 // those with most come first, and the last ones fill up what they leave, but for half a block.
 static int64_t ein__attention_span(const ein__gpu *g, const ein__attention_tile *t) {
-    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
-    int64_t keys = ein__up(t->terms, t->keys), one = ein__times(g->sms, keys);
+    int64_t blocks = ein__attention_blocks(t);
+    int64_t keys = ein__times(ein__attention_turns(t, t->terms), t->keys);
+    int64_t one = ein__times(g->sms, keys);
     int64_t waves = ein__times(ein__ceil(blocks, g->sms), one);
     if (!t->masked) return waves;
-    int64_t some = ein__plus(ein__times(blocks, ein__up(t->met, t->keys)), one / 2);
+    int64_t usual = ein__times(ein__attention_turns(t, t->met), t->keys);
+    int64_t some = ein__plus(ein__times(blocks, usual), one / 2);
     return ein__least(ein__most(some, one), waves);
 }
 
@@ -175,10 +213,10 @@ static bool ein__tensor_fits(ein__attention_tile *t, int rw, int rm, int nk) {
 // Keys and values are read once more for every tile of rows, from the L2 cache.
 static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
                                     const ein__attention_tile *t) {
-    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+    int64_t tiles = ein__attention_count_tiles(t);
     int64_t key = a->dot.i ? ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->key)->val}) : 0;
     int64_t value = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->value)->val});
-    int64_t bytes = ein__times(ein__times(blocks, t->met), key * t->depth + value * t->cols);
+    int64_t bytes = ein__times(ein__times(tiles, t->met), key * t->depth + value * t->cols);
     return ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[EIN__BY_WINDOW], true);
 }
 
@@ -208,8 +246,8 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
 static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
                                      const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t depth = ein__up(t->depth, t->kc), turns = ein__ceil(t->terms, t->keys);
-    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+    int64_t depth = ein__up(t->depth, t->kc), turns = ein__attention_turns(t, t->terms);
+    int64_t blocks = ein__attention_blocks(t);
     int64_t lanes = g->cc == 80 ? 64 : 128;
     int64_t span = ein__attention_span(g, t) / (g->sms * t->keys);
     int64_t cycles = ein__times(ein__attend_cycles(ctx, a, t), span);
@@ -226,64 +264,149 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
 
 // Time of one block's steps without tensor cores, as above.
 static int64_t ein__plain_chain(ein_ctx *ctx, const ein__attention_tile *t) {
-    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
-    int64_t parts = ein__ceil(t->depth, t->kc) + ein__ceil(t->keys, t->kv);
-    int64_t steps = ein__plus(ein__times(ein__ceil(t->terms, t->keys), parts), 2);
-    int64_t rounds = ein__ceil(blocks, ein__times(ein__gpu_of(ctx)->sms, EIN__ATTENTION_RESIDENT));
+    int64_t loads = ein__ceil(t->depth, t->kc) + ein__ceil(t->keys, t->kv);
+    int64_t steps = ein__plus(ein__times(ein__attention_turns(t, t->terms), loads), 2);
+    int64_t rounds = ein__ceil(ein__attention_blocks(t),
+                               ein__times(ein__gpu_of(ctx)->sms, EIN__ATTENTION_RESIDENT));
     return ein__times(ein__times(steps, EIN__PRODUCT_STEP_PS), rounds);
 }
 
-// The best tile with tensor cores where it is faster than `best`, which is none yet if not `found`.
-static bool ein__tensor_tiles(ein_ctx *ctx, const ein__attention *a, bool found,
-                              ein__attention_tile *best) {
-    ein__attention_tile t;
-    ein__math math = ein__attention_mode(ctx, a);
-    (void)ein__attention_sizes(ctx, a, &t);
-    if (math == EIN__MATH_FP32 || t.cols > EIN__ATTENTION_WIDE || t.depth > EIN__PRODUCT_DEPTH)
-        return found;
-    if (found) best->ps = ein__most(best->ps, ein__plain_chain(ctx, best));
-    t.math = math;
-    for (int cut = 0; cut < 18; cut++) {
-        int rw = 4 >> cut % 3, rm = 2 >> cut / 3 % 2, nk = 64 >> cut / 6;
-        if (!ein__tensor_fits(&t, rw, rm, nk)) continue;
-        ein__attention_meet(a, &t);
-        t.ps = ein__attend_tensor_ps(ctx, a, &t);
-        if (found && t.ps >= best->ps) continue;
-        *best = t;
-        found = true;
-    }
-    return found;
+// Time of all tiles without tensor cores.
+static int64_t ein__attend_plain_ps(ein_ctx *ctx, const ein__attention *a,
+                                    const ein__attention_tile *t) {
+    int64_t ps = ein__most(ein__attention_math(ctx, a, t), ein__plain_chain(ctx, t));
+    return ein__most(ps, ein__attention_again(ctx, a, t));
 }
 
-// The tile with the least arithmetic time, the largest one among equals; false when none fits.
-EIN__FN bool ein__attention_tiles(ein_ctx *ctx, const ein__attention *a,
-                                  ein__attention_tile *best) {
-    ein__attention_tile t;
-    bool found = false;
-    if (!ein__attention_sizes(ctx, a, &t)) return false;
-    for (int rm = 8; rm > 0; rm--)
-        for (int rn = 4; rn > 1; rn /= 2) {
-            if (!ein__attention_fits(&t, rm, rn)) continue;
-            ein__attention_meet(a, &t);
-            t.ps = ein__attention_math(ctx, a, &t);
-            if (found && t.ps >= best->ps) continue;
-            *best = t;
-            found = true;
-        }
-    return ein__tensor_tiles(ctx, a, found, best);
+// The number of neighbours along the only one of `slots` that a lane loads of `read` at once, 16
+// bytes at most; 0: they do not lie together.
+static int ein__few_width(ein_ctx *ctx, const ein__attention *a, ein__ex read, uint32_t slots) {
+    const ein__expr *e = ein__ex_get(ctx, read);
+    uint32_t slot = 0;
+    if (!slots) return 1;
+    while (!(slots >> slot & 1)) slot++;
+    if (e->op != EIN__X_READ || slots != 1u << slot || ein__read_step(ctx, e, slot) != 1) return 0;
+    int width = ein__element_size(ctx, (ein__val){e->val}) == 2 ? 8 : 4;
+    while (a->box.n[slot] % width) width = width == 8 ? 4 : 1;
+    return width;
 }
 
-// Time of the kernel: arithmetic, or what it moves. Queries, keys, values and what a score reads
-// come from memory once; keys and values once more for every tile of rows, from the L2 cache.
-static int64_t ein__estimate_attention(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+// Sizes of tiles of few rows; false when there are none.
+static bool ein__few_sizes(ein_ctx *ctx, const ein__attention *a, ein__attention_tile *t) {
+    (void)ein__attention_sizes(ctx, a, t);
+    t->kw = a->dot.i ? ein__few_width(ctx, a, a->key, a->depth) : 1;
+    t->vw = ein__few_width(ctx, a, a->value, a->cols);
+    t->rows = (int)ein__ceil(t->nrow, ein__ceil(t->nrow, EIN__ATTENTION_ROWS));
+    t->math = EIN__MATH_FP32;
+    return t->kw && t->vw && t->depth <= EIN__ATTENTION_SHARED / 4;
+}
+
+// What a lane has, from what it loads at once.
+static void ein__few_lanes(const ein__attention *a, ein__attention_tile *t) {
+    t->ke = a->dot.i ? (int)(ein__up(t->depth, t->lanes * t->kw) / t->lanes) : 0;
+    t->ve = (int)(ein__up(t->cols, t->lanes * t->vw) / t->lanes);
+    t->kc = a->dot.i ? t->ke * t->lanes : 1;
+    t->width = t->ve * t->lanes;
+}
+
+// Registers of a thread: rows of the query and of the result, what is on its way, one of those
+// spread to f32.
+static int64_t ein__few_registers(const ein__attention_tile *t) {
+    int64_t loads = t->ahead * 4 * (t->ke / t->kw + t->ve / t->vw);
+    return t->rows * (t->ke + t->ve + t->ahead) + loads + ein__most(t->ke, t->ve) +
+           EIN__ATTENTION_BESIDE;
+}
+
+// Whether a tile with `lanes` lanes a key fits, `ahead` keys at a time.
+static bool ein__few_fits(const ein__attention *a, ein__attention_tile *t, int lanes, int ahead) {
+    t->lanes = lanes;
+    t->ahead = ahead;
+    ein__few_lanes(a, t);
+    t->keys = EIN__ATTENTION_THREADS / lanes * ahead;
+    int64_t shared = t->rows * (t->kc + EIN__ATTENTION_THREADS / 32 * (t->width + 4)) * 4;
+    return shared <= EIN__ATTENTION_SHARED && ein__few_registers(t) <= EIN__ATTENTION_REGISTERS;
+}
+
+// Time of all tiles of few rows: instructions, or one trip to memory after the other.
+static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
+                                  const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    ein__attention_tile t;
+    int64_t lanes = g->cc == 80 ? 64 : 128, turns = ein__attention_turns(t, t->terms), log = 0;
+    for (int d = 1; d < t->lanes; d *= 2) log++;
+    int64_t each = ein__ex_operations(ctx, a->score) + EIN__ATTENTION_SCORE;
+    int64_t scores = t->ahead * (t->ke + t->ve + (a->dot.i ? 2 * log : 0)) + t->ve;
+    scores = ein__times(t->rows, ein__plus(scores, ein__times(t->ahead, each)));
+    int64_t copies = t->ahead * (t->ke / t->kw + t->ve / t->vw) * EIN__ATTENTION_COPY;
+    int64_t spread = t->ahead * ((t->kw == 8) * t->ke + (t->vw == 8) * t->ve);
+    int64_t issued = ein__plus(scores, copies + spread + EIN__ATTENTION_TURN);
+    int64_t cycles = ein__times(issued, EIN__ATTENTION_THREADS / lanes);
+    cycles = ein__times(cycles, ein__attention_span(g, t) / (g->sms * t->keys));
+    cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
+    int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
+    int64_t resident = 65536 / EIN__ATTENTION_THREADS / ein__few_registers(t);
+    int64_t rounds =
+        ein__ceil(ein__attention_blocks(t), ein__times(g->sms, ein__most(resident, 1)));
+    int64_t chain = ein__times(turns, EIN__ATTENTION_TRIP_PS);
+    chain = ein__plus(chain, 2 * EIN__PRODUCT_STEP_PS + EIN__SHARE_JOIN_PS);
+    chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->terms));
+    return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
+}
+
+// Bytes that a block leaves of its share of the keys: a key_part.
+static int64_t ein__attention_part_bytes(const ein__attention_tile *t) {
+    return ein__up(ein__times(t->lines, 4 * (t->width + 2)), 16);
+}
+
+static int64_t ein__attention_workspace(const ein__attention_tile *t) {
+    return t->parts == 1 ? 0 : ein__times(ein__attention_blocks(t), ein__attention_part_bytes(t));
+}
+
+// What it takes to put the parts of all tiles together, as ein__tail_ps has it of products.
+static int64_t ein__attention_tail(const ein__gpu *g, const ein__attention_tile *t) {
+    int64_t alone = ein__most(g->sms / EIN__TAIL_ALONE, 1), tiles = ein__attention_count_tiles(t);
+    int64_t l2 = ein__most(g->bandwidth * g->l2_rate / 100, g->bandwidth);
+    int64_t tail = ein__times(t->parts * ein__attention_part_bytes(t), ein__most(tiles, alone));
+    if (t->parts == 1) return 0;
+    int64_t ps = ein__muldiv(ein__attention_workspace(t) + tail, 1000 * 1000, l2);
+    ps = ein__plus(ps, EIN__TAIL_PS + t->parts * EIN__SHARE_ARRIVAL_PS);
+    return ein__plus(ps, ein__muldiv(ein__plus(ps, t->ps), EIN__TAIL_MARGIN, 100));
+}
+
+typedef int64_t ein__attention_time(ein_ctx *ctx, const ein__attention *a,
+                                    const ein__attention_tile *t);
+
+// Takes `t` for `best` (none yet: its rows are 0) where it is faster, its keys shared by as many
+// blocks as is best. `memory`: time of what it moves.
+static void ein__attention_offer(ein_ctx *ctx, const ein__attention *a, ein__attention_time *time,
+                                 int64_t memory, ein__attention_tile *t,
+                                 ein__attention_tile *best) {
+    static const int choices[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__attention_meet(a, t);
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        // A machine that is full has nothing to gain.
+        if (i && ein__attention_blocks(t) >= g->sms * EIN__ATTENTION_RESIDENT) break;
+        t->parts = choices[i];
+        if (i && t->parts > ein__ceil(t->met, t->keys)) break;
+        if (ein__attention_workspace(t) > g->l2_bytes / 4) break;
+        t->ps = time(ctx, a, t);
+        t->tail_ps = ein__attention_tail(g, t);
+        t->all = ein__plus(ein__most(t->ps, memory), t->tail_ps);
+        if (best->rows && (t->all > best->all || (t->all == best->all && t->ps >= best->ps)))
+            continue;
+        *best = *t;
+    }
+}
+
+// Time of what `n` expressions move, queries, keys, values and what a score reads from memory once,
+// and `bytes`.
+static int64_t ein__attention_moved(ein_ctx *ctx, const ein__attention *a, const ein__ex *part,
+                                    int n, int64_t bytes) {
+    const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
     ein__traffic z = {0};
-    if (!ein__attention_tiles(ctx, a, &t)) return EIN__PS_LIMIT;
     ein__kernel k = {.kind = EIN__K_ATTENTION, .inner = {a->dot, a->max, a->sum, a->out}};
-    ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
-    for (int p = 0; p < 5; p++) {
+    for (int p = 0; p < n; p++) {
         ein__scope s = a->box;
         s.body = part[p];
         s.ns = a->slots - s.nt;
@@ -294,10 +417,52 @@ static int64_t ein__estimate_attention(ein_ctx *ctx, const ein__attention *a, in
                          ein__times(z.of[i].n, ein__element_size(ctx, z.of[i].v)));
     arrfree(z.seen);
     arrfree(z.of);
-    w.bytes[EIN__BY_UNIT] = ein__plus(w.bytes[EIN__BY_UNIT], bytes_out);
-    w.math_ps = t.ps;
-    int64_t ps = ein__attention_again(ctx, a, &t);
-    return ein__most(ein__least(ps, EIN__PS_LIMIT), ein__work_ps(g, &w));
+    w.bytes[EIN__BY_UNIT] = ein__plus(w.bytes[EIN__BY_UNIT], bytes);
+    return ein__work_ps(g, &w) - g->node_ns * 1000;
+}
+
+// The two products' operands are in the L2 cache where they are for products of their own.
+static int64_t ein__attention_memory(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+    const ein__ex first[] = {a->query, a->key, a->score}, second[] = {a->value, a->result};
+    return ein__plus(ein__attention_moved(ctx, a, first, 3, 0),
+                     ein__attention_moved(ctx, a, second, 2, bytes_out));
+}
+
+// The fastest tile for `a` as it is, the largest one among equals; its rows are 0 when none fits.
+static ein__attention_tile ein__attention_best(ein_ctx *ctx, const ein__attention *a,
+                                               int64_t memory) {
+    ein__attention_tile t, best = {0};
+    ein__math math = ein__attention_mode(ctx, a);
+    if (!ein__attention_sizes(ctx, a, &t)) return best;
+    bool tensor =
+        math != EIN__MATH_FP32 && t.cols <= EIN__ATTENTION_WIDE && t.depth <= EIN__PRODUCT_DEPTH;
+    for (int rm = 8; rm > 0; rm--)
+        for (int rn = 4; rn > 1; rn /= 2)
+            if (ein__attention_fits(&t, rm, rn))
+                ein__attention_offer(ctx, a, ein__attend_plain_ps, memory, &t, &best);
+    (void)ein__attention_sizes(ctx, a, &t);
+    t.math = math;
+    for (int cut = 0; tensor && cut < 18; cut++)
+        if (ein__tensor_fits(&t, 4 >> cut % 3, 2 >> cut / 3 % 2, 64 >> cut / 6))
+            ein__attention_offer(ctx, a, ein__attend_tensor_ps, memory, &t, &best);
+    bool few = ein__few_sizes(ctx, a, &t);
+    for (int cut = 0; few && cut < 9; cut++)
+        if (ein__few_fits(a, &t, 32 >> cut / 3, 4 >> cut % 3))
+            ein__attention_offer(ctx, a, ein__attend_few_ps, memory, &t, &best);
+    return best;
+}
+
+// The fastest tile; false when none fits.
+EIN__FN bool ein__attention_tiles(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out,
+                                  ein__attention_tile *best) {
+    *best = ein__attention_best(ctx, a, ein__attention_memory(ctx, a, bytes_out));
+    return best->rows > 0;
+}
+
+static int64_t ein__estimate_attention(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+    ein__attention_tile t;
+    if (!ein__attention_tiles(ctx, a, bytes_out, &t)) return EIN__PS_LIMIT;
+    return ein__least(ein__plus(t.all, ein__gpu_of(ctx)->node_ns * 1000), EIN__PS_LIMIT);
 }
 
 // What tells the kernel from others; see kernel_key.c.
