@@ -87,6 +87,11 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
     ein__ex part[] = {a->query, f->key, f->value, a->score, a->result};
     for (int i = 0; i < 5; i++) ein__kscan_expr(g, &f->scan, part[i]);
     ein__kscan_out(g, &f->scan, step->out);
+    if (a->each > 1) {
+        ein__krow *row[] = {&arrlast(f->scan.row), &arrlast(f->scan.near)};
+        for (int i = 0; i < 2; i++) row[i]->k[a->group] = ein__kmul(g, row[i]->k[a->head], a->each);
+        f->scan.used |= 1u << a->group;
+    }
     f->nbatch = ein__kattention_order(g, f, a->batch, step->out, f->batch);
     f->rows.n = ein__kattention_order(g, f, a->rows, step->out, f->rows.slot);
     f->cols.n = ein__kattention_order(g, f, a->cols, step->out, f->cols.slot);

@@ -280,8 +280,9 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
     bool whole = g->whole && g->vec > 1 && ein__kdtype(g, out) == EIN__F32;
     l.n = l.uneven = l.apart = 0;
     l.c = g->plane;
-    for (int d = 0; d < ein__val_get(g->ctx, out)->shape.rank; d++) {
+    for (int d = 0; d < EIN__MAX_ITERS; d++) {
         const ein__kslot *s = &g->slot[d];
+        if (d >= ein__val_get(g->ctx, out)->shape.rank && !row->k[d]) continue;
         ein__kterm t = {row->k[d], {s->name, EIN__PRIMARY, s->level}, d == g->vec_slot, 1, s->n};
         if (whole && d != g->vec_slot) t.k /= g->vec;
         if (whole && d == g->vec_slot)

@@ -5,7 +5,10 @@
 static bool ein__attention_holds(ein_ctx *ctx, const ein__step *step, int samples) {
     ein__attention a;
     uint32_t first = (uint32_t)arrlen(ctx->value), *fresh = NULL;
-    if (!ein__attention_of(ctx, step, &a)) return false;
+    ein__attention_tile t;
+    if (!ein__attention_of(ctx, step, &a) ||
+        !ein__attention_tiles(ctx, &a, ein__bytes_of(ctx, step->out), &t))
+        return false;
     ein__val made = ein__attention_meaning(ctx, &a);
     for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < first ? i : 0);
     for (int k = 0; k < step->nval; k++) fresh[step->val[k].i] = 0;

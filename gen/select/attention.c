@@ -41,6 +41,10 @@ typedef struct ein__attention {
     bool band;
     int m, j;
     int64_t d;
+    // Heads in groups of `each` that share a key: slot `head` counts those of a group, slot `group`
+    // the groups. each: 0 or 1 elsewhere.
+    int head, group;
+    int64_t each;
     int n;  // values that only live inside the kernel, `out` among them when a map is behind it
     ein__val inner[EIN__ATTENTION_VALUES];
     int looks;
@@ -439,6 +443,56 @@ EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__a
     return ein__tried(ctx, attempt) && found;
 }
 
+// ------------------------------------------------------------------------------------ groups
+
+// `ex` with `by` for iterator `slot`.
+static ein__ex ein__attention_in(ein_ctx *ctx, const ein__attention *a, ein__ex ex, int slot,
+                                 ein__ix by) {
+    ein__ix map[EIN__MAX_ITERS];
+    for (uint32_t i = 0; i < EIN__MAX_ITERS; i++)
+        map[i] = ein__ix_iter(ctx, i, i < a->slots ? a->box.n[i] : 1);
+    map[slot] = by;
+    return ein__ex_subst(ctx, ex, map, EIN__MAX_ITERS);
+}
+
+// Takes slot `head`, n heads, apart into groups of `each`; false: keys are not shared that way.
+static bool ein__attention_group(ein_ctx *ctx, ein__attention *a, int head, int64_t each) {
+    ein__attention z = *a;
+    int64_t n = a->box.n[head];
+    z.head = head;
+    z.each = each;
+    z.group = (int)z.slots++;
+    z.box.n[head] = each;
+    z.box.n[z.group] = n / each;
+    ein__ix at = ein__ix_scale(ctx, ein__ix_iter(ctx, (uint32_t)z.group, n / each), each);
+    at = ein__ix_add(ctx, at, ein__ix_iter(ctx, (uint32_t)head, each));
+    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top};
+    for (int p = 0; p < 6; p++) {
+        *part[p] = ein__attention_in(ctx, a, *part[p], head, at);
+        if (!part[p]->i || (p < 2 && ein__ex_uses(ctx, *part[p]) >> head & 1)) return false;
+    }
+    z.batch = (z.batch & ~(1u << head)) | 1u << z.group;
+    z.rows |= 1u << head;
+    *a = z;
+    return true;
+}
+
+// Heads that share keys and values, of which these are read at the head's number divided by how
+// many share one, as rows of one tile: the most heads a group that there are. False: there are no
+// such.
+EIN__FN bool ein__attention_grouped(ein_ctx *ctx, ein__attention *a) {
+    if (a->band || a->each > 1 || a->slots == EIN__MAX_ITERS || !a->dot.i) return false;
+    for (int head = 0; head < (int)a->nt; head++) {
+        bool whole = !(a->batch >> head & 1);
+        const ein__expr *e = ein__ex_get(ctx, a->key);
+        for (uint32_t i = 0; i < e->nix; i++)
+            whole |= ein__ix_coef(ctx, e->ix[i], (uint32_t)head) != 0;
+        for (int64_t each = a->box.n[head] / 2; !whole && each > 1; each--)
+            if (a->box.n[head] % each == 0 && ein__attention_group(ctx, a, head, each)) return true;
+    }
+    return false;
+}
+
 // The attention that `step` computes.
 EIN__FN bool ein__attention_of(ein_ctx *ctx, const ein__step *step, ein__attention *a) {
     ein__val last = step->val[step->nval - 1];
@@ -476,9 +530,26 @@ static ein__ex ein__attention_put(ein_ctx *ctx, ein__ex in, ein__val v, ein__ex 
                         : (ein__ex){0};
 }
 
+// `a` with one iterator for all heads again.
+static ein__attention ein__attention_apart_of(ein_ctx *ctx, const ein__attention *a) {
+    ein__attention z = *a;
+    if (a->each < 2) return z;
+    z.slots--;
+    z.box.n[a->head] *= a->box.n[a->group];
+    ein__ix head = ein__ix_iter(ctx, (uint32_t)a->head, z.box.n[a->head]), map[EIN__MAX_ITERS];
+    for (uint32_t i = 0; i < EIN__MAX_ITERS; i++)
+        map[i] = ein__ix_iter(ctx, i, i < z.slots ? z.box.n[i] : 1);
+    map[a->head] = ein__ix_mod(ctx, head, a->each);
+    map[a->group] = ein__ix_floordiv(ctx, head, a->each);
+    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top};
+    for (int p = 0; p < 6; p++) *part[p] = ein__ex_subst(ctx, *part[p], map, EIN__MAX_ITERS);
+    return z;
+}
+
 // What the kernel of `a` computes, written down from what its text is made of, as a value to be
 // proved equal to the one that it stands for. None when a limit is met.
-EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *a) {
+EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grouped) {
+    ein__attention apart = ein__attention_apart_of(ctx, grouped), *a = &apart;
     uint32_t nt = a->nt, ns = a->box.ns;
     ein__ex body = ein__ex_binary(ctx, EIN__MUL, a->query, a->key);
     if (a->alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, a->alpha), body);

@@ -7,7 +7,8 @@
 //
 // A tile of few rows (templates/attention_few.cu) is no matter of arithmetic but of reading keys
 // and values once, at the memory's rate: `lanes` lanes share a key, and a block's lanes take
-// `ahead` keys each at a time, rows in registers.
+// `ahead` keys each at a time, rows in registers. Rows are whatever key and value do not have: a
+// token's heads that share keys are rows of one tile, so these are read once for all of them.
 //
 // Where there are fewer tiles than the device holds, the keys of one are divided among `parts`
 // blocks, each with a triple of its own (attention.c) for every row; the last to be done
@@ -452,16 +453,25 @@ static ein__attention_tile ein__attention_best(ein_ctx *ctx, const ein__attentio
     return best;
 }
 
-// The fastest tile; false when none fits.
-EIN__FN bool ein__attention_tiles(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out,
+// The fastest tile, and in `a` whether heads that share keys are rows of it; false when none fits.
+EIN__FN bool ein__attention_tiles(ein_ctx *ctx, ein__attention *a, int64_t bytes_out,
                                   ein__attention_tile *best) {
-    *best = ein__attention_best(ctx, a, ein__attention_memory(ctx, a, bytes_out));
+    int64_t memory = ein__attention_memory(ctx, a, bytes_out);
+    ein__attention grouped = *a;
+    *best = ein__attention_best(ctx, a, memory);
+    if (!ein__attention_grouped(ctx, &grouped)) return best->rows > 0;
+    ein__attention_tile t = ein__attention_best(ctx, &grouped, memory);
+    if (t.rows && (!best->rows || t.all < best->all)) {
+        *best = t;
+        *a = grouped;
+    }
     return best->rows > 0;
 }
 
 static int64_t ein__estimate_attention(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
     ein__attention_tile t;
-    if (!ein__attention_tiles(ctx, a, bytes_out, &t)) return EIN__PS_LIMIT;
+    ein__attention z = *a;
+    if (!ein__attention_tiles(ctx, &z, bytes_out, &t)) return EIN__PS_LIMIT;
     return ein__least(ein__plus(t.all, ein__gpu_of(ctx)->node_ns * 1000), EIN__PS_LIMIT);
 }
 
