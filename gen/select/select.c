@@ -273,6 +273,25 @@ static int64_t ein__attention_apart(ein__selector *z, const ein__attention *a, e
     return ein__cost_sum(all, ein__cost_kernel(ctx, &row));
 }
 
+// What attention `a` costs as one kernel, whose products will read through copies
+// (ein__rebuild_kept).
+static int64_t ein__attention_together(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+    ein__attention z = *a;
+    ein__ex *part[] = {&z.query, &z.key, &z.value};
+    ein__attempt attempt = ein__try(ctx);
+    for (int k = 0; k < 3; k++)
+        for (const ein__expr *e = ein__ex_get(ctx, *part[k]); e->op == EIN__X_READ;
+             e = ein__ex_get(ctx, *part[k])) {
+            ein__val p = {e->val};
+            if (!ein__copy_of(ctx, p) || !ein__sees_through(ctx, p, e)) break;
+            ein__ex body = ein__rule_inline(ctx, p, e);
+            if (!body.i || ein__ex_get(ctx, body)->op != EIN__X_READ) break;
+            *part[k] = body;
+        }
+    int64_t ps = ein__cost_attention(ctx, &z, bytes_out);
+    return ein__tried(ctx, attempt) ? ps : EIN__PS_LIMIT;
+}
+
 // Attentions that are cheaper as one kernel than apart.
 static void ein__select_attention(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
@@ -291,7 +310,7 @@ static void ein__select_attention(ein__selector *z) {
             map = (ein__val){0};
         }
         if (!ein__attention_closed(z, &a, last)) continue;
-        int64_t ps = ein__cost_attention(ctx, &a, ein__bytes_of(ctx, last));
+        int64_t ps = ein__attention_together(ctx, &a, ein__bytes_of(ctx, last));
         // What types were given for is settled: the values inside are f32.
         bool settled = ctx->typed && ein__is_kept(ctx, v);
         if (!settled && ps >= ein__attention_apart(z, &a, map, read)) continue;
