@@ -61,8 +61,8 @@ MODELS = {
         (2, 49, 49, 7, 3, "none"), (2, 65, 33, 12, 8, "swapped"), (2, 9, 130, 20, 24, "late"),
         (2, 64, 64, 64, 64, "plain"), (2, 5, 31, 48, 96, "plain"), (2, 8, 17, 33, 32, "huge"),
         (2, 33, 33, 4, 16, (1, 3)), (2, 50, 50, 8, 8, (2, 9)), (2, 19, 19, 5, 7, (3, 2)),
-        (2, 9, 70, 1, 12, "sums"), (2, 37, 99, 8, 12, "causal"), (2, 40, 150, 20, 24, "soft"),
-        (2, 33, 90, 16, 16, "ahead"), (1, 50, 150, 5, 8, "added"),
+        (2, 9, 70, 1, 12, "sums"), (2, 37, 199, 8, 12, "causal"), (2, 40, 150, 20, 24, "soft"),
+        (2, 33, 190, 16, 16, "ahead"), (4, 50, 150, 32, 40, "added"),
         (2, 6, 6, 3, 2, (7, 1)), (1, 150, 150, 20, 64, (-1, 33)),
         (265, 3, 40, 8, 64, "plain"),
     ],
@@ -72,7 +72,7 @@ MODELS = {
         (2, 64, 64, 44, 48, "swapped"), (2, 70, 96, 128, 33, "huge"),
         (1, 131, 131, 64, 64, (2, 40)), (132, 33, 9, 8, 12, "late"),
         (66, 64, 130, 2, 40, "sums"), (20, 130, 190, 64, 64, "causal"),
-        (2, 70, 300, 32, 32, "soft"),
+        (9, 70, 300, 32, 40, "soft"),
         (66, 70, 65, 20, 64, "plain"),
         (132, 50, 64, 8, 128, "swapped"), (40, 140, 140, 16, 32, (3, 2)),
     ],
@@ -212,6 +212,139 @@ def check_nvcc(path, gpu, arch, math):
             raise run_models.Failure(done.stdout.decode().strip()[:2000])
 
 
+# ------------------------------------------------------------------------ few rows, shared keys
+
+# groups of heads, heads of a group, rows, keys, depth, columns, kind, type of keys and values.
+# `expanded`: heads are one dimension, keys and values repeated for those of a group; `end`: the
+# rows are the last ones of a causal attention; `prefix`: the first ones, whose tiles have fewer
+# keys than blocks that share them; `late`, `none` as above.
+FEW = [
+    (2, 3, 1, 503, 64, 64, "plain", "f32"), (2, 5, 1, 500, 80, 80, "expanded", "f32"),
+    (1, 1, 4, 500, 128, 128, "end", "f32"), (1, 1, 3, 500, 64, 48, "late", "f32"),
+    (1, 40, 1, 390, 64, 64, "plain", "f32"), (1, 1, 200, 900, 32, 32, "prefix", "f32"),
+    (1, 2, 2, 500, 7, 5, "none", "f32"), (1, 4, 1, 1001, 128, 128, "plain", "f16"),
+    (2, 7, 1, 700, 96, 64, "expanded", "f32"),
+]
+FEW_SCORES = {"end": "select(idx(j) <= idx(i) + %(ahead)d, %(dot)s, -1e9)",
+              "prefix": "select(idx(j) <= idx(i), %(dot)s, -1e9)",
+              "late": "select(idx(j) < %(last)d, log(0), %(dot)s)",
+              "none": "select(idx(j) > 2 * idx(i) - 1, log(0), %(dot)s)"}
+FEW_RUNS = [("h200", "race", "fp32"), ("h200", "san", "fp32"),
+            ("h200", "race", "tf32"), ("h200", "san", "fp16"), ("orin-nx", "plain", "fp16")]
+FEW_NVCC = [("h200", 75, "fp32"), ("h200", 90, "fp32"), ("h200", 90, "tf32"), ("h200", 90, "fp16"),
+            ("orin-nx", 87, "fp16")]
+# What must be there in each arithmetic: kernels whose keys blocks share, kernels of few rows.
+FEW_FORMS = {"fp32": (9, 6), "tf32": (8, 2), "fp16": (7, 0)}
+# Judge's mode, arithmetic, what is wrong then, and the text that makes it so.
+FEW_FAULTS = [
+    ("plain", "fp32", "a part counts as it is", "weight_of(top[p], zero)", "1.f"),
+    ("plain", "tf32", "a part counts as it is", "weight_of(top[p], zero)", "1.f"),
+    ("plain", "fp32", "shares overlap", "int until = (share + 1)", "int until = 1 + (share + 1)"),
+    ("plain", "fp16", "a share is left out", "int from = share *", "int from = (share + 1) *"),
+    ("race", "fp32", "no fence before the count", "__threadfence();\n        last", "last"),
+    ("race", "tf32", "no fence behind the count", "== n - 1u;\n        __threadfence();",
+     "== n - 1u;"),
+]
+
+
+def few_instance(n, groups, heads, rows, keys, depth, cols, kind, dtype):
+    """Declarations, equations and the result of one attention of few rows."""
+    q, k, v, y = ("%s%d" % (name, n) for name in "qkvy")
+    values = {"n": n, "all": groups * heads, "groups": groups, "heads": heads, "rows": rows,
+              "keys": keys, "depth": depth, "cols": cols, "type": dtype}
+    dot = "%.4f * (sum(p) %s)" % (depth ** -0.5, "q%d[%s,i,p] * k%d[%s]")
+    if kind == "expanded":
+        head = ("input q%(n)d: f32[%(all)d,%(rows)d,%(depth)d]\n"
+                "input kc%(n)d: %(type)s[%(groups)d,%(keys)d,%(depth)d]\n"
+                "input vc%(n)d: %(type)s[%(groups)d,%(keys)d,%(cols)d]\n" % values)
+        body = "".join("%(x)su%(n)d = Unsqueeze(%(x)sc%(n)d; axes=1)\n"
+                       "%(x)se%(n)d = Expand(%(x)su%(n)d; "
+                       "shape=[%(groups)d,%(heads)d,%(keys)d,%(size)d])\n"
+                       "%(x)s%(n)d = Reshape(%(x)se%(n)d; shape=[%(all)d,%(keys)d,%(size)d])\n"
+                       % dict(values, x=x, size=values[size]) for x, size in (("k", "depth"),
+                                                                              ("v", "cols")))
+        at, key, value = "h", "h,j,p", "h,j,c"
+    else:
+        head = ("input q%(n)d: f32[%(groups)d,%(heads)d,%(rows)d,%(depth)d]\n"
+                "input k%(n)d: %(type)s[%(keys)d,%(groups)d,%(depth)d]\n"
+                "input v%(n)d: %(type)s[%(keys)d,%(groups)d,%(cols)d]\n" % values)
+        body, at, key, value = "", "g,h", "j,g,p", "j,g,c"
+    score = FEW_SCORES.get(kind, "%(dot)s") % {"ahead": keys - rows, "last": keys - 3,
+                                               "dot": dot % (n, at, n, key)}
+    body += "s%d[%s,i,j] = %s\na%d = Softmax(s%d)\n" % (n, at, score, n, n)
+    body += "%s[%s,i,c] = sum(j) a%d[%s,i,j] * v%d[%s]\n" % (y, at, n, at, n, value)
+    return head, body, y
+
+
+def check_few(path, math):
+    """All are one kernel, keys are shared, and rows stay few where tensor cores do not pay."""
+    text = emit(path, ["--math", math])
+    steps = re.findall(r"^// +[\d.]+ us \S+ \S+ +k_attention_\w+(.*)$", text, re.M)
+    shared, few = sum("parts" in step for step in steps), text.count("GROUPS = 256 / L")
+    least = FEW_FORMS[math]
+    if len(steps) != len(FEW) or shared < least[0] or few < least[1]:
+        raise run_models.Failure("%d kernels, %d shared, %d of few rows"
+                                 % (len(steps), shared, few))
+
+
+def check_few_run(path, gpu, mode, math):
+    options = ["--gpu", gpu, "--math", math]
+    done = subprocess.run([EINNET, "verify", path] + options, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise run_models.Failure("verify: " + done.stdout.decode().strip())
+    with tempfile.TemporaryDirectory() as folder:
+        run_models.check_model(path, argparse_like(mode, gpu, math), folder)
+
+
+FAULTY = """#!%s
+import subprocess, sys
+done = subprocess.run([%r] + sys.argv[1:])
+if sys.argv[1] == "emit":
+    path = sys.argv[sys.argv.index("-o") + 1]
+    with open(path) as file:
+        text = file.read()
+    if %r not in text:
+        sys.exit("there is no such text")
+    with open(path, "w") as file:
+        file.write(text.replace(%r, %r))
+sys.exit(done.returncode)
+"""
+
+
+def check_fault(path, mode, math, old, new):
+    """The judge, or the comparison with the oracle, finds what is planted."""
+    with tempfile.TemporaryDirectory() as folder:
+        args = argparse_like(mode, "h200", math)
+        args.einnet = os.path.join(folder, "faulty")
+        with open(args.einnet, "w") as out:
+            out.write(FAULTY % (sys.executable, os.path.abspath(EINNET), old, old, new))
+        os.chmod(args.einnet, 0o755)
+        try:
+            run_models.check_model(path, args, folder)
+        except run_models.Failure as error:
+            if "there is no such text" in str(error) or "judgecc" in str(error):
+                raise
+            return
+        raise run_models.Failure("nothing is found")
+
+
+def few_jobs(folder):
+    path = os.path.join(folder, "few.ein")
+    parts = [few_instance(n, *case) for n, case in enumerate(FEW)]
+    with open(path, "w") as out:
+        out.write("ein 1\nmodel few\n%soutput %s\n%s" % (
+            "".join(p[0] for p in parts), ", ".join(p[2] for p in parts),
+            "".join(p[1] for p in parts)))
+    jobs = [("forms of few, %s" % math, check_few, (path, math)) for math in sorted(FEW_FORMS)]
+    jobs += [("few for %s, %s, %s" % run, check_few_run, (path,) + run) for run in FEW_RUNS]
+    jobs += [("fault: %s, %s" % (what, math), check_fault, (path, mode, math, old, new))
+             for mode, math, what, old, new in FEW_FAULTS]
+    if shutil.which("nvcc"):
+        jobs += [("few for %s, sm_%d, %s" % run, check_nvcc, (path,) + run) for run in FEW_NVCC]
+    return jobs
+
+
 def main():
     """Arguments: only tests whose name has one of them in it."""
     jobs = [("%s %s" % (c[0], " ".join(c[3])), check_count, c) for c in COUNTS]
@@ -234,6 +367,7 @@ def main():
                                  (path, gpu, arch, math)))
         jobs.append(("tiles", check_tiles, (texts, TILES)))
         jobs.append(("tiles on tensor cores", check_tiles, (tensor_texts, TENSOR_TILES)))
+        jobs += few_jobs(folder)
         jobs = [j for j in jobs if not sys.argv[1:] or any(a in j[0] for a in sys.argv[1:])]
         for name, function, arguments in jobs:
             try:
