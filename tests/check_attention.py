@@ -225,6 +225,9 @@ FEW = [
     (1, 2, 2, 500, 7, 5, "none", "f32"), (1, 4, 1, 1001, 128, 128, "plain", "f16"),
     (2, 7, 1, 700, 96, 64, "expanded", "f32"),
 ]
+FEW_COUNTS = [("tests/unseen/attention_decode.ein", 1, 1, []),
+              ("tests/unseen/attention_decode.ein", 1, 1, ["--math", "tf32"]),
+              ("tests/unseen/attention_decode.ein", 1, 2, ["--math", "fp16"])]
 FEW_SCORES = {"end": "select(idx(j) <= idx(i) + %(ahead)d, %(dot)s, -1e9)",
               "prefix": "select(idx(j) <= idx(i), %(dot)s, -1e9)",
               "late": "select(idx(j) < %(last)d, log(0), %(dot)s)",
@@ -340,6 +343,7 @@ def few_jobs(folder):
     jobs += [("few for %s, %s, %s" % run, check_few_run, (path,) + run) for run in FEW_RUNS]
     jobs += [("fault: %s, %s" % (what, math), check_fault, (path, mode, math, old, new))
              for mode, math, what, old, new in FEW_FAULTS]
+    jobs += [("%s %s" % (c[0], " ".join(c[3])), check_count, c) for c in FEW_COUNTS]
     if shutil.which("nvcc"):
         jobs += [("few for %s, sm_%d, %s" % run, check_nvcc, (path,) + run) for run in FEW_NVCC]
     return jobs
