@@ -45,6 +45,7 @@ struct thread : judge_thread {
 // while others still read this one.
 struct warp {
     uint64_t values[2][32];
+    float floats[2][32][12];  // of lanes that bring more
     unsigned meeting, arrived, mask, returned;
 };
 
@@ -327,6 +328,11 @@ const uint64_t *judge_warp_meet(unsigned mask, uint64_t value, int line, bool or
         wait_as(me, at_warp);
     }
     return values;
+}
+
+float (*judge_meeting_floats())[12] {
+    warp &w = warps[self("a product of tensor cores")->warp];
+    return w.floats[w.meeting & 1];
 }
 
 const char *judge_kernel_name() { return block.kernel; }

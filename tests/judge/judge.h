@@ -108,6 +108,10 @@ extern judge_clock judge_now;
 
 const char *judge_kernel_name();
 
+// Room by lane for what the running thread's warp brings to its next meeting beside a value each;
+// it stays until the meeting after the next.
+float (*judge_meeting_floats())[12];
+
 struct judge_held;
 
 // A launched grid. `body` is called once for each thread; `held`: blocks that have begun.

@@ -3,7 +3,8 @@
 # `judge_configure("name", name, grid, block, smem, stream)(args);`. Lines keep their numbers.
 # A launch in any other form is an error. In `launch(m, WHEN, kernel, ...`, where a function of that
 # name launches what it is given, the kernel is told its name. reinterpret_cast becomes one that
-# looks at what a pointer's type is aligned to. Usage: awk -v file=NAME.cu -f launch.awk NAME.cu
+# looks at what a pointer's type is aligned to, and calls of what stands in for tensor cores become
+# the judge's. Usage: awk -v file=NAME.cu -f launch.awk NAME.cu
 BEGIN {
     launch = "^[ \t]*[A-Za-z_][A-Za-z0-9_:]*(<[^;\"]*>)?<<<[^;]*>>>\\(.*\\);[ \t]*(//.*)?$"
     printf "#line 1 \"%s\"\n", file
@@ -11,6 +12,9 @@ BEGIN {
 
 {
     gsub(/reinterpret_cast</, "judge_cast<")
+    gsub(/multiply_add_words<tensor_type>\(/, "judge_multiply_add_words<tensor_type>(__LINE__, ")
+    gsub(/fragment_rows\(q, /, "judge_fragment_rows(__LINE__, q, ")
+    gsub(/fragment_columns\(q, /, "judge_fragment_columns(__LINE__, q, ")
     code = $0
     sub(/\r$/, "", code)
     if (code ~ launch) {

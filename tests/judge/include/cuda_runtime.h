@@ -162,6 +162,45 @@ JUDGE_OWN static inline unsigned judge_ballot(int line, unsigned mask, int predi
     return votes;
 }
 
+// ---- tensor cores
+
+// What launch.awk calls in place of the functions of these names in templates/mma.cu, whose lanes
+// exchange one value at a time. The factors' elements are those of tensor_type<T>.
+void judge_multiply_add(int line, float *c, const unsigned *a, unsigned b0, unsigned b1, bool half);
+
+template <class T>
+struct judge_half_terms;
+template <template <class> class F, class T>
+struct judge_half_terms<F<T>> {
+    static const bool value = sizeof(T) == 2;
+};
+
+template <class F>
+static inline void judge_multiply_add_words(int line, float (&c)[4], const unsigned (&a)[4],
+                                            unsigned b0, unsigned b1) {
+    judge_multiply_add(line, c, a, b0, b1, judge_half_terms<F>::value);
+}
+
+template <class T>
+static inline void judge_fragment_rows(int line, unsigned (&q)[4], const T *p, unsigned at) {
+    const unsigned l = judge_self->lane;
+    const uint64_t *all = judge_warp_meet(0xffffffffu, at, line, false);
+    for (unsigned i = 0; i < 4; i++) {
+        q[i] = judge_cast<const unsigned *>(p + all[8 * i + l / 4])[l % 4];
+    }
+}
+
+template <class T>
+static inline void judge_fragment_columns(int line, unsigned (&q)[4], const T *p, unsigned at) {
+    const unsigned l = judge_self->lane;
+    const uint64_t *all = judge_warp_meet(0xffffffffu, at, line, false);
+    for (unsigned i = 0; i < 4; i++) {
+        const uint64_t *rows = all + 8 * i + l % 4 * 2;
+        q[i] = judge_bits<uint16_t>(p[rows[0] + l / 4]);
+        q[i] |= (unsigned)judge_bits<uint16_t>(p[rows[1] + l / 4]) << 16;
+    }
+}
+
 // ---- launch
 
 // A kernel with its arguments bound: `run` runs it for the current thread, `drop` frees `state`.
