@@ -9,10 +9,22 @@
 
 static FILE *data;
 static int ncase;
-static ein__buf kernels, launches, table;
+static ein__buf launches, table;
 static ein__needs needs;
-static ein__launch *seen;      // stb_ds array: kernels already printed
 static double *content[4096];  // by value: logical elements, row-major
+
+// Compiling is most of the work, and kernels of one structure differ in sizes alone: the first case
+// of each goes into both programs that are made of this file, the race checker's (USE 1) and the
+// sanitizers' (USE 2), others turn by turn into one of them.
+enum { RACE = 1, SANITIZERS = 2 };
+static int use;  // of the case
+
+typedef struct kernel {
+    ein__launch launch;
+    const char *functions, *text;  // what it is the first to call, and itself
+    int use;
+} kernel;
+static kernel *kernels;  // stb_ds array
 
 // ------------------------------------------------------------------------------- values
 
@@ -301,7 +313,8 @@ static void put_image(ein_ctx *ctx, ein__val v, bool dense, bool filled, ein__dt
 static void put_case(ein_ctx *ctx, const char *name, bool naive, const ein__launch *l) {
     ein__val out = l->arg[l->narg - 1];
     ein__kgen g = {.ctx = ctx, .naive = naive};
-    ein__putf(&launches, "static void run%d(char **b, cudaStream_t stream) {\n", ncase);
+    ein__putf(&launches, "#if USE & %d\nstatic void run%d(char **b, cudaStream_t stream) {\n", use,
+              ncase);
     ein__putf(&launches, "    const dim3 grid(%u, %u, %u), block(%u, %u, %u);\n", l->grid[0],
               l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2]);
     ein__putf(&launches, "    %s<<<grid, block, %d, stream>>>(", l->name, l->smem);
@@ -309,6 +322,7 @@ static void put_case(ein_ctx *ctx, const char *name, bool naive, const ein__laun
         ein__putf(&launches, "%s(%s *)b[%d]", i ? ", " : "",
                   ein__kctype(ein__kdtype(&g, l->arg[i])), i);
     ein__put(&launches, l->shared ? ", scratch, counters);\n}\n" : ");\n}\n");
+    ein__putf(&launches, "#else\n#define run%d NULL\n#endif\n", ncase);
     ein__dtype t = ein__kdtype(&g, out);
     ein__putf(&table, "    {\"%s%s %s\", run%d, %d, %d},\n", name, naive ? " naive" : "", l->name,
               ncase++, l->narg, (int)t);
@@ -320,20 +334,29 @@ static void put_case(ein_ctx *ctx, const char *name, bool naive, const ein__laun
     }
 }
 
-static void emit_once(const ein__buf *text, const ein__launch *l) {
+static bool has_function(const ein__launch *l, int n, const char *text) {
+    for (int i = 0; i < n; i++)
+        if (l->device[i] == text) return true;
+    return false;
+}
+
+static void emit_once(ein_ctx *ctx, const ein__buf *text, const ein__launch *l) {
     needs |= l->needs;
-    for (ptrdiff_t i = 0; i < arrlen(seen); i++)
-        if (!strcmp(seen[i].name, l->name)) return;
+    for (ptrdiff_t i = 0; i < arrlen(kernels); i++)
+        if (!strcmp(kernels[i].launch.name, l->name)) {
+            kernels[i].use |= use;
+            return;
+        }
+    ein__buf all = {0};
     for (int k = 0; k < l->ndevice; k++) {
-        bool known = false;
-        for (ptrdiff_t i = 0; i < arrlen(seen); i++)
-            for (int j = 0; j < seen[i].ndevice; j++) known |= seen[i].device[j] == l->device[k];
-        for (int j = 0; j < k; j++) known |= l->device[j] == l->device[k];
-        if (!known) ein__putf(&kernels, "%s\n", l->device[k]);
+        bool known = has_function(l, k, l->device[k]);
+        for (ptrdiff_t i = 0; i < arrlen(kernels); i++)
+            known |= has_function(&kernels[i].launch, kernels[i].launch.ndevice, l->device[k]);
+        if (!known) ein__putf(&all, "%s\n", l->device[k]);
     }
-    arrput(seen, *l);
-    ein__put(&kernels, text->s);
-    ein__put(&kernels, "\n");
+    kernel made = {*l, ein__name(ctx, all.s ? all.s : ""), ein__name(ctx, text->s), use};
+    arrput(kernels, made);
+    ein__buf_free(&all);
 }
 
 // The same kernel with 64-bit indices, as for tensors beyond 2^31 elements.
@@ -343,7 +366,7 @@ static void check_wide(ein_ctx *ctx, const char *name, const ein__step *step) {
         ein__launch l = {0};
         ein__kgen g = ein__kgen_of(ctx, step, true, vec);
         if (ein__kfamily_of(ctx, step)(&g, step, ein__namef(ctx, "%s_wide", name), &text, &l)) {
-            emit_once(&text, &l);
+            emit_once(ctx, &text, &l);
             put_case(ctx, name, false, &l);
             vec = 0;
         }
@@ -372,6 +395,24 @@ static bool first_of(const char *name, const char *variant) {
     return true;
 }
 
+// RACE or SANITIZERS, as often the one as the other whatever a number of cases repeats.
+static int one_of(unsigned n) {
+    unsigned ones = 0;
+    for (; n; n /= 2) ones += n % 2;
+    return ones % 2 ? RACE : SANITIZERS;
+}
+
+// How many cases before had this name.
+static unsigned count_of(const char *name) {
+    static struct {
+        const char *key;
+        unsigned value;
+    } * known;
+    unsigned n = shget(known, name);
+    shput(known, name, n + 1);
+    return n;
+}
+
 // Indices enter a plain product's text in every tile, and epilogues in every arithmetic.
 static const char *variant_of(ein_ctx *ctx, const ein__step *step) {
     bool product = step->kind == EIN__K_PRODUCT;
@@ -386,6 +427,9 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
     if (kind == EIN__K_REDUCE || kind == EIN__K_PLACE) step.parts = forced_parts;
     if (taken) ein__norm_step(ctx, taken, &step);
     if (kind == EIN__K_PRODUCT) step.parts = possible_parts(ctx, &step);
+    // Cases of several names often come in turn, too.
+    bool first = first_of(name, ""), other = first_of(name, variant_of(ctx, &step));
+    use = first || other ? RACE | SANITIZERS : one_of(count_of(name) + (unsigned)strlen(name));
     ein__buf text = {0};
     ein__launch l;
     ein__emit_kernel(ctx, &step, name, &text, &l);
@@ -393,16 +437,16 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
         fprintf(stderr, "%s: %s", name, ctx->errors.s);
         exit(1);
     }
-    emit_once(&text, &l);
+    emit_once(ctx, &text, &l);
     put_case(ctx, name, false, &l);
     ein__buf_free(&text);
-    static int turn;
-    turn++;
-    bool first = first_of(name, "");
-    if (first_of(name, variant_of(ctx, &step)) || turn % 36 == 0) check_wide(ctx, name, &step);
+    static unsigned turn;
+    use = one_of(++turn);
+    if (first || other || turn % 36 == 0) check_wide(ctx, name, &step);
+    use = SANITIZERS;  // no thread of a naive kernel has to do with another
     for (int i = 0; i < nval && !taken && (first || turn % 24 == 3); i++) {
         ein__emit_naive(ctx, val[i], ein__namef(ctx, "%s_naive", name), &text, &l);
-        emit_once(&text, &l);
+        emit_once(ctx, &text, &l);
         put_case(ctx, name, true, &l);
         ein__buf_free(&text);
     }
@@ -420,7 +464,10 @@ int main(int argc, char **argv) {
              "<stdlib.h>\n#include <string.h>\n\n");
     ein__emit_helpers(ctx, &head, needs);
     fputs(head.s, stdout);
-    fputs(kernels.s, stdout);
+    puts("#ifndef USE\n#define USE 3\n#endif\n");
+    for (ptrdiff_t i = 0; i < arrlen(kernels); i++)
+        printf("%s#if USE & %d\n%s#endif\n\n", kernels[i].functions, kernels[i].use,
+               kernels[i].text);
     puts("static float4 *scratch;\nstatic unsigned *counters;\n");
     fputs(launches.s, stdout);
     printf("#define CASES %d\n", ncase);
