@@ -17,11 +17,13 @@ for cc in 75 87 90; do
     fi
 done
 # What sm_90 has beside sm_87 are the same few lines in every kernel (templates/await.cu). Programs
-# without libraries, which have most kernels, are compiled for it; others are assembled for both.
-both=${arch%% -gencode arch=compute_87*}' -gencode arch=compute_87,code=[sm_87,sm_90]'
+# without libraries, which have most kernels, are compiled for all; others in turn for sm_75, or for
+# sm_87 and assembled for both.
+older=${arch%% -gencode arch=compute_87*}
+newer=' -gencode arch=compute_87,code=[sm_87,sm_90]'
 case $arch in
-*sm_87*sm_90) ;;
-*) both=$arch ;;
+*sm_75*sm_87*sm_90) ;;
+*) older=$arch newer=$arch ;;
 esac
 
 # compile SOURCE OBJECT ARCHITECTURES OPTION...
@@ -33,10 +35,12 @@ compile() {
     nvcc $flags "$@" $targets -c "$source" -o "$object"
 }
 
+turn=$newer
 for file in out/*.cu out/cases/*.cu; do
     case $file in *_test.cu) continue ;; esac
-    check "$file compiles" compile "$file" "$work/$(basename "$file" .cu).o" "$both" \
+    check "$file compiles" compile "$file" "$work/$(basename "$file" .cu).o" "$turn" \
         $no_spills
+    case $turn in "$newer") turn=$older ;; *) turn=$newer ;; esac
 done
 for name in resnet18 srcnn longformer_short; do
     build/einnet emit models/$name.ein --libs none -o "$work/$name.cu"
@@ -47,7 +51,7 @@ build/einnet emit models/srcnn.ein --libs none -o "$work/srcnn.cu" --test "$work
 check 'a program without libraries links with cudart alone' nvcc -std=c++14 -arch=sm_75 \
     "$work/srcnn_test.cu" "$work/srcnn.cu" -o "$work/srcnn" -lcudart
 check 'out/resnet18_test.cu compiles' compile out/resnet18_test.cu "$work/resnet18_test.o" \
-    "$both"
+    "$newer"
 check 'as a host without exceptions and types' nvcc -std=c++14 -Werror all-warnings \
     -Xcompiler -fno-exceptions,-fno-rtti -arch=sm_75 -c out/srcnn.cu -o "$work/bare.o"
 echo '#include "resnet18.h"
