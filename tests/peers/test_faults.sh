@@ -272,7 +272,14 @@ says '^peers cases/tiny_n1_fp32: 4 measurements'
 what='killed'
 rm -rf "$work/tree/build/gpu-run" "$OUT"
 FAULTS=check-hang
-$long -s KILL 12 bash "$work/tree/bench/gpu.sh" --only cases/tiny --phase build --phase bench \
-    --phase check > "$work/said" 2>&1
+setsid bash "$work/tree/bench/gpu.sh" --only cases/tiny --phase build --phase bench \
+    --phase check > "$work/said" 2>&1 &
+tries=0
+until grep -s -q '"program": "cases/tiny"' "$OUT/bench.jsonl" || [ $tries = 600 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+kill -s KILL -- -$!
+wait
 has bench.jsonl '"program": "cases/tiny", "status": "ok"'
 finish
