@@ -7,10 +7,15 @@ cd "$(dirname "$0")/.."
 python=.venv/bin/python
 export PYTHONDONTWRITEBYTECODE=1
 
-# Models whose small sizes are light enough for sanitizers and for the race mode; those that a CPU
-# runs at full size; those whose forms are exact in integers.
+# Models whose small sizes are light enough for sanitizers and for the race mode, the other ones;
+# those that a CPU runs at full size; those whose forms are exact in integers.
 light='models/infogan.ein models/fsrcnn.ein models/longformer_short.ein models/cases/*.ein'
 light="$light tests/unseen/*.ein"
+all='models/*.ein models/cases/*.ein tests/unseen/*.ein'
+heavy=
+for model in models/*.ein; do
+    case " $light " in *" $model "*) ;; *) heavy="$heavy $model" ;; esac
+done
 full='models/infogan.ein models/dcgan.ein models/fsrcnn.ein models/srcnn.ein models/resnet18.ein'
 full="$full models/gcn.ein models/csrnet_backend.ein models/csrnet.ein models/longformer_short.ein"
 exact='models/dcgan.ein models/srcnn.ein models/cases/*.ein'
@@ -29,24 +34,43 @@ calls='tests/unseen/product_epilogues.ein'
 blas='models/cases/*.ein tests/unseen/conv*.ein'
 
 # name, what it needs beside the setup, command; quick parts that show common mistakes first, then
-# the longest, so that none runs alone at the end.
+# the longest, so that none runs alone at the end. `wait`: it needs nothing, and is one that mostly
+# waits: it runs beside the two.
 parts=(
     'sources  -    sh tests/frame/test_sources.sh'
     'readme   -    sh tests/frame/test_readme.sh'
     'lang     -    sh tests/lang/run.sh'
     'cli      -    sh tests/cli/run.sh'
     'golden   -    sh tests/frame/test_golden.sh'
+    'faulty   wait sh tests/peers/test_faults.sh'
     'kernels  cuda sh tests/kernels/run'
     "attend   cuda $python tests/check_attention.py"
-    'derive   -    sh tests/frame/test_derive.sh'
-    'nvcc     cuda sh tests/frame/test_nvcc.sh'
-    'build    -    sh tests/frame/test_build.sh'
-    "run      cuda $python tests/run_models.py models/*.ein models/cases/*.ein tests/unseen/*.ein"
     "run-san  cuda $python tests/run_models.py --mode san $light"
-    "run-fp16 cuda $python tests/run_models.py --new --math fp16 models/*.ein $light"
+    'derive   -    sh tests/frame/test_derive.sh'
+    'build    -    sh tests/frame/test_build.sh'
+    "run-fp16 cuda $python tests/run_models.py --new --math fp16 $all"
+    "run      cuda $python tests/run_models.py$heavy"
+    'nvcc     cuda sh tests/frame/test_nvcc.sh'
+    'algebra  -    sh tests/frame/test_algebra.sh'
+    'gpu      cuda sh tests/peers/test_gpu.sh'
+    'judge    cuda sh tests/judge/run_judge_tests'
+    'early    cuda sh tests/frame/test_early.sh'
+    'probe    -    sh tests/frame/test_probe.sh'
+    'math     -    sh tests/frame/test_math.sh'
+    'header   -    sh tests/frame/test_header.sh'
+    "run-race cuda $python tests/run_models.py --mode race $light"
+    "race-lib cuda $python tests/run_models.py --libs none --mode race models/cases/*.ein $own"
     "fuzz     cuda $python tests/fuzz_models.py --count 40"
     "run-libs cuda $python tests/run_models.py --new --libs none models/*.ein $own_too"
-    'algebra  -    sh tests/frame/test_algebra.sh'
+    "run-base cuda $python tests/run_models.py --new --baseline models/*.ein models/cases/*.ein"
+    "run-tf32 cuda $python tests/run_models.py --math tf32 models/*.ein models/cases/*.ein"
+    "own-fp16 cuda $python tests/run_models.py --math fp16 --libs none $tensor"
+    "own-tf32 cuda $python tests/run_models.py --math tf32 --libs none $tensor"
+    "nhwc     cuda $python tests/check_nhwc.py"
+    "grouped  cuda $python tests/check_grouped.py"
+    "libs     cuda $python tests/check_libs.py"
+    'faults   cuda tests/run_faults.sh tests/unseen/attention.ein models/cases/basic_block.ein'
+    'program  cuda sh tests/frame/test_program.sh'
     'cost     -    sh tests/frame/test_cost.sh'
     'order    -    sh tests/frame/test_search.sh'
     'explain  -    python3 tests/check_explain.py'
@@ -69,43 +93,25 @@ parts=(
     "standard -    $python tests/import/standard.py build/einnet"
     'formats  -    sh tests/import/run_formats.sh'
     "nodes    -    $python tests/import/nodes.py build/einnet"
-    'header   -    sh tests/frame/test_header.sh'
     "ops      -    $python tests/ops/check_ops.py"
-    'judge    cuda sh tests/judge/run_judge_tests'
-    'probe    -    sh tests/frame/test_probe.sh'
     'costs    -    sh tests/frame/test_costs.sh'
     'rows     -    sh tests/frame/test_rows.sh'
     'engines  -    sh tests/frame/test_engines.sh'
     'fit      -    python3 tests/check_fit.py'
     'figures  -    python3 tests/check_figures.py'
     'estimate -    python3 tests/check_estimates.py'
-    'program  cuda sh tests/frame/test_program.sh'
-    'early    cuda sh tests/frame/test_early.sh'
     "peers    -    $python tests/peers/test_peers.py"
-    'gpu      cuda sh tests/peers/test_gpu.sh'
-    'faulty   -    sh tests/peers/test_faults.sh'
     'cuda11   -    sh tests/frame/test_cuda11.sh'
-    'math     -    sh tests/frame/test_math.sh'
     "demo     cuda $python tests/demo/test_classifier.py"
     'access   cuda python3 tests/check_access.py'
     'stable   -    python3 tests/check_stable.py'
-    "libs     cuda $python tests/check_libs.py"
-    "nhwc     cuda $python tests/check_nhwc.py"
-    "grouped  cuda $python tests/check_grouped.py"
     'stitch   cuda python3 tests/check_stitch.py'
     "tail     cuda $python tests/check_tail.py"
-    "run-base cuda $python tests/run_models.py --new --baseline models/*.ein models/cases/*.ein"
     "run-blas cuda $python tests/run_models.py --libs cublas $blas"
-    "race-lib cuda $python tests/run_models.py --libs none --mode race models/cases/*.ein $own"
-    "run-tf32 cuda $python tests/run_models.py --math tf32 models/*.ein models/cases/*.ein"
-    "own-tf32 cuda $python tests/run_models.py --math tf32 --libs none $tensor"
-    "own-fp16 cuda $python tests/run_models.py --math fp16 --libs none $tensor"
     "run-lt   cuda $python tests/run_models.py --full --math fp16 $calls"
     "run-lt32 cuda $python tests/run_models.py --full --math tf32 $calls"
-    "run-race cuda $python tests/run_models.py --mode race $light"
     "run-full cuda $python tests/run_models.py --full $full"
     "run-ints cuda $python tests/run_models.py --ints --order rev $exact"
-    'faults   cuda tests/run_faults.sh tests/unseen/attention.ein models/cases/basic_block.ein'
 )
 
 logs=build/test/logs
@@ -155,7 +161,10 @@ stop() {
     exit 130
 }
 trap stop INT TERM
-running=0
+# A byte for each part that may begin.
+mkfifo "$logs/turns"
+exec 9<> "$logs/turns"
+printf .. >&9
 for part in "${parts[@]}"; do
     read -r name needs command <<< "$part"
     if [ $# -gt 0 ]; then
@@ -165,12 +174,12 @@ for part in "${parts[@]}"; do
         printf 'skip %-9s nvcc is not on PATH\n' "$name"
         continue
     fi
-    if [ $running = 2 ]; then
-        wait -n
-        running=1
+    if [ "$needs" = wait ]; then
+        run_part "$name" "$command" &
+    else
+        read -r -n 1 -u 9
+        { run_part "$name" "$command"; printf . >&9; } &
     fi
-    run_part "$name" "$command" &
-    running=$((running + 1))
 done
 wait
 

@@ -10,7 +10,7 @@ Per model: emit (.cu and test program), build with the judge, `pack`, then the t
 the oracle's: relative L2 error <= 1e-5 (2e-3 in TF32; 1e-2 in FP16 or where the model has f16 or
 bf16 tensors), or to the bit with --ints (integer-valued weights and inputs; without basis changes).
 --libs also checks that the program names no library that it must not call. With --new a program
-that, but for comments, is the one without any option is not run again: the part `run` does that.
+that, but for comments, is the one without any option is not run again: run and run-san do that.
 Small sizes unless --full. Ends with `N passed, N failed`.
 """
 
