@@ -135,7 +135,7 @@ def main():
             path = os.path.join(folder, name)
             with open(path + ".cu", "w") as file:
                 file.write(source)
-            subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", path, base + "_test.cu",
+            subprocess.run([JUDGE, "--mode", mode, "-o", path, "--light", base + "_test.cu",
                             path + ".cu"], check=True)
             return path
 
