@@ -16490,6 +16490,10 @@ typedef struct ein__attention {
     bool band;
     int m, j;
     int64_t d;
+    // Heads in groups of `each` that share a key: slot `head` counts those of a group, slot `group`
+    // the groups. each: 0 or 1 elsewhere.
+    int head, group;
+    int64_t each;
     int n;  // values that only live inside the kernel, `out` among them when a map is behind it
     ein__val inner[EIN__ATTENTION_VALUES];
     int looks;
@@ -16888,6 +16892,56 @@ EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__a
     return ein__tried(ctx, attempt) && found;
 }
 
+// ------------------------------------------------------------------------------------ groups
+
+// `ex` with `by` for iterator `slot`.
+static ein__ex ein__attention_in(ein_ctx *ctx, const ein__attention *a, ein__ex ex, int slot,
+                                 ein__ix by) {
+    ein__ix map[EIN__MAX_ITERS];
+    for (uint32_t i = 0; i < EIN__MAX_ITERS; i++)
+        map[i] = ein__ix_iter(ctx, i, i < a->slots ? a->box.n[i] : 1);
+    map[slot] = by;
+    return ein__ex_subst(ctx, ex, map, EIN__MAX_ITERS);
+}
+
+// Takes slot `head`, n heads, apart into groups of `each`; false: keys are not shared that way.
+static bool ein__attention_group(ein_ctx *ctx, ein__attention *a, int head, int64_t each) {
+    ein__attention z = *a;
+    int64_t n = a->box.n[head];
+    z.head = head;
+    z.each = each;
+    z.group = (int)z.slots++;
+    z.box.n[head] = each;
+    z.box.n[z.group] = n / each;
+    ein__ix at = ein__ix_scale(ctx, ein__ix_iter(ctx, (uint32_t)z.group, n / each), each);
+    at = ein__ix_add(ctx, at, ein__ix_iter(ctx, (uint32_t)head, each));
+    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top};
+    for (int p = 0; p < 6; p++) {
+        *part[p] = ein__attention_in(ctx, a, *part[p], head, at);
+        if (!part[p]->i || (p < 2 && ein__ex_uses(ctx, *part[p]) >> head & 1)) return false;
+    }
+    z.batch = (z.batch & ~(1u << head)) | 1u << z.group;
+    z.rows |= 1u << head;
+    *a = z;
+    return true;
+}
+
+// Heads that share keys and values, of which these are read at the head's number divided by how
+// many share one, as rows of one tile: the most heads a group that there are. False: there are no
+// such.
+EIN__FN bool ein__attention_grouped(ein_ctx *ctx, ein__attention *a) {
+    if (a->band || a->each > 1 || a->slots == EIN__MAX_ITERS || !a->dot.i) return false;
+    for (int head = 0; head < (int)a->nt; head++) {
+        bool whole = !(a->batch >> head & 1);
+        const ein__expr *e = ein__ex_get(ctx, a->key);
+        for (uint32_t i = 0; i < e->nix; i++)
+            whole |= ein__ix_coef(ctx, e->ix[i], (uint32_t)head) != 0;
+        for (int64_t each = a->box.n[head] / 2; !whole && each > 1; each--)
+            if (a->box.n[head] % each == 0 && ein__attention_group(ctx, a, head, each)) return true;
+    }
+    return false;
+}
+
 // The attention that `step` computes.
 EIN__FN bool ein__attention_of(ein_ctx *ctx, const ein__step *step, ein__attention *a) {
     ein__val last = step->val[step->nval - 1];
@@ -16925,9 +16979,26 @@ static ein__ex ein__attention_put(ein_ctx *ctx, ein__ex in, ein__val v, ein__ex 
                         : (ein__ex){0};
 }
 
+// `a` with one iterator for all heads again.
+static ein__attention ein__attention_apart_of(ein_ctx *ctx, const ein__attention *a) {
+    ein__attention z = *a;
+    if (a->each < 2) return z;
+    z.slots--;
+    z.box.n[a->head] *= a->box.n[a->group];
+    ein__ix head = ein__ix_iter(ctx, (uint32_t)a->head, z.box.n[a->head]), map[EIN__MAX_ITERS];
+    for (uint32_t i = 0; i < EIN__MAX_ITERS; i++)
+        map[i] = ein__ix_iter(ctx, i, i < z.slots ? z.box.n[i] : 1);
+    map[a->head] = ein__ix_mod(ctx, head, a->each);
+    map[a->group] = ein__ix_floordiv(ctx, head, a->each);
+    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top};
+    for (int p = 0; p < 6; p++) *part[p] = ein__ex_subst(ctx, *part[p], map, EIN__MAX_ITERS);
+    return z;
+}
+
 // What the kernel of `a` computes, written down from what its text is made of, as a value to be
 // proved equal to the one that it stands for. None when a limit is met.
-EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *a) {
+EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grouped) {
+    ein__attention apart = ein__attention_apart_of(ctx, grouped), *a = &apart;
     uint32_t nt = a->nt, ns = a->box.ns;
     ein__ex body = ein__ex_binary(ctx, EIN__MUL, a->query, a->key);
     if (a->alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, a->alpha), body);
@@ -17066,6 +17137,15 @@ static int64_t ein__attention_end(const ein__attention_mask *m, int64_t first, i
 // once. On tensor cores (templates/attention_mma.cu) a block has `rw` warps of 16 rows, and 4 / rw
 // warps share the keys of a row, nk each at a time. In a band, rows of a tile are of one residue
 // modulo the dilation, and keys are counted from the tile's first row on (see emit_band.c).
+//
+// A tile of few rows (templates/attention_few.cu) is no matter of arithmetic but of reading keys
+// and values once, at the memory's rate: `lanes` lanes share a key, and a block's lanes take
+// `ahead` keys each at a time, rows in registers. Rows are whatever key and value do not have: a
+// token's heads that share keys are rows of one tile, so these are read once for all of them.
+//
+// Where there are fewer tiles than the device holds, the keys of one are divided among `parts`
+// blocks, each with a triple of its own (attention.c) for every row; the last to be done
+// (templates/tail.cu) puts them together (Dao et al. 2023, Flash-Decoding).
 typedef struct ein__attention_tile {
     int rows, keys, width;  // of a tile: rows, keys at a time, columns filled up
     int rm, rn, rc, vc, kc, kv;
@@ -17079,7 +17159,13 @@ typedef struct ein__attention_tile {
     int64_t met;    // ... and on average
     bool masked;    // a tile need not meet all of them
     ein__attention_mask mask;
-    int64_t ps;  // arithmetic alone
+    int lanes, ahead;    // few rows; else 0
+    int kw, vw, ke, ve;  // then: elements of a key and columns of a value a lane loads at once; has
+    int parts;           // blocks that share the keys of a tile
+    int64_t lines;       // rows of a tile that there are
+    int64_t ps;          // arithmetic and steps alone ...
+    int64_t tail_ps;     // ... what follows when keys are shared ...
+    int64_t all;         // ... and everything, memory too
 } ein__attention_tile;
 
 enum {
@@ -17102,7 +17188,14 @@ enum {
     EIN__ATTENTION_TURN = 60,
     // Tenths of the busiest unit's time that a turn takes. Assumed until measured; kernels of this
     // structure reach a third of an H100's peak in FP16 (FlashAttention-2, depth 64).
-    EIN__ATTENTION_APART = 16
+    EIN__ATTENTION_APART = 16,
+    // Few rows: threads of a block, rows of a tile, registers of a thread and those that it has
+    // beside its elements; until a turn's loads from memory are there. The last two are assumed.
+    EIN__ATTENTION_THREADS = 256,
+    EIN__ATTENTION_ROWS = 8,
+    EIN__ATTENTION_REGISTERS = 200,
+    EIN__ATTENTION_BESIDE = 48,
+    EIN__ATTENTION_TRIP_PS = 600000
 };
 
 static int64_t ein__up(int64_t n, int64_t to) { return ein__times(ein__ceil(n, to), to); }
@@ -17122,7 +17215,8 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
                                .nkey = ein__attention_extent(a, a->keys),
                                .batch = ein__attention_extent(a, a->batch),
                                .nrow = ein__attention_extent(a, a->rows),
-                               .residues = 1};
+                               .residues = 1,
+                               .parts = 1};
     if (a->band) {
         int64_t d = a->d < 0 ? -a->d : a->d;
         t->residues = ein__least(d, t->nrow);
@@ -17145,6 +17239,7 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
 // How many tiles of rows there are, and the keys that they meet, a whole number of steps each.
 static void ein__attention_meet(const ein__attention *a, ein__attention_tile *t) {
     t->row_tiles = ein__ceil(t->nrow, t->rows);
+    t->lines = t->row_tiles > 1 ? t->rows : t->nrow;
     t->met = t->terms = a->band ? t->nkey + t->rows - 1 : t->nkey;
     if (!t->masked) return;
     int64_t samples = ein__least(t->row_tiles, EIN__ATTENTION_SAMPLES), sum = 0;
@@ -17156,14 +17251,29 @@ static void ein__attention_meet(const ein__attention *a, ein__attention_tile *t)
     t->met = sum / samples;
 }
 
+static int64_t ein__attention_count_tiles(const ein__attention_tile *t) {
+    return ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+}
+
+static int64_t ein__attention_blocks(const ein__attention_tile *t) {
+    return ein__times(ein__attention_count_tiles(t), t->parts);
+}
+
+// Turns of a block whose tile meets `keys` keys.
+static int64_t ein__attention_turns(const ein__attention_tile *t, int64_t keys) {
+    return ein__ceil(ein__ceil(keys, t->keys), t->parts);
+}
+
 // Keys that all tiles go over, in steps of `keys`, when blocks run in waves. Where some meet fewer,
 // those with most come first, and the last ones fill up what they leave, but for half a block.
 static int64_t ein__attention_span(const ein__gpu *g, const ein__attention_tile *t) {
-    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
-    int64_t keys = ein__up(t->terms, t->keys), one = ein__times(g->sms, keys);
+    int64_t blocks = ein__attention_blocks(t);
+    int64_t keys = ein__times(ein__attention_turns(t, t->terms), t->keys);
+    int64_t one = ein__times(g->sms, keys);
     int64_t waves = ein__times(ein__ceil(blocks, g->sms), one);
     if (!t->masked) return waves;
-    int64_t some = ein__plus(ein__times(blocks, ein__up(t->met, t->keys)), one / 2);
+    int64_t usual = ein__times(ein__attention_turns(t, t->met), t->keys);
+    int64_t some = ein__plus(ein__times(blocks, usual), one / 2);
     return ein__least(ein__most(some, one), waves);
 }
 
@@ -17237,10 +17347,10 @@ static bool ein__tensor_fits(ein__attention_tile *t, int rw, int rm, int nk) {
 // Keys and values are read once more for every tile of rows, from the L2 cache.
 static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
                                     const ein__attention_tile *t) {
-    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+    int64_t tiles = ein__attention_count_tiles(t);
     int64_t key = a->dot.i ? ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->key)->val}) : 0;
     int64_t value = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->value)->val});
-    int64_t bytes = ein__times(ein__times(blocks, t->met), key * t->depth + value * t->cols);
+    int64_t bytes = ein__times(ein__times(tiles, t->met), key * t->depth + value * t->cols);
     return ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[EIN__BY_WINDOW], true);
 }
 
@@ -17270,8 +17380,8 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
 static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
                                      const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t depth = ein__up(t->depth, t->kc), turns = ein__ceil(t->terms, t->keys);
-    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
+    int64_t depth = ein__up(t->depth, t->kc), turns = ein__attention_turns(t, t->terms);
+    int64_t blocks = ein__attention_blocks(t);
     int64_t lanes = g->cc == 80 ? 64 : 128;
     int64_t span = ein__attention_span(g, t) / (g->sms * t->keys);
     int64_t cycles = ein__times(ein__attend_cycles(ctx, a, t), span);
@@ -17288,64 +17398,149 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
 
 // Time of one block's steps without tensor cores, as above.
 static int64_t ein__plain_chain(ein_ctx *ctx, const ein__attention_tile *t) {
-    int64_t blocks = ein__times(ein__times(t->batch, t->residues), t->row_tiles);
-    int64_t parts = ein__ceil(t->depth, t->kc) + ein__ceil(t->keys, t->kv);
-    int64_t steps = ein__plus(ein__times(ein__ceil(t->terms, t->keys), parts), 2);
-    int64_t rounds = ein__ceil(blocks, ein__times(ein__gpu_of(ctx)->sms, EIN__ATTENTION_RESIDENT));
+    int64_t loads = ein__ceil(t->depth, t->kc) + ein__ceil(t->keys, t->kv);
+    int64_t steps = ein__plus(ein__times(ein__attention_turns(t, t->terms), loads), 2);
+    int64_t rounds = ein__ceil(ein__attention_blocks(t),
+                               ein__times(ein__gpu_of(ctx)->sms, EIN__ATTENTION_RESIDENT));
     return ein__times(ein__times(steps, EIN__PRODUCT_STEP_PS), rounds);
 }
 
-// The best tile with tensor cores where it is faster than `best`, which is none yet if not `found`.
-static bool ein__tensor_tiles(ein_ctx *ctx, const ein__attention *a, bool found,
-                              ein__attention_tile *best) {
-    ein__attention_tile t;
-    ein__math math = ein__attention_mode(ctx, a);
-    (void)ein__attention_sizes(ctx, a, &t);
-    if (math == EIN__MATH_FP32 || t.cols > EIN__ATTENTION_WIDE || t.depth > EIN__PRODUCT_DEPTH)
-        return found;
-    if (found) best->ps = ein__most(best->ps, ein__plain_chain(ctx, best));
-    t.math = math;
-    for (int cut = 0; cut < 18; cut++) {
-        int rw = 4 >> cut % 3, rm = 2 >> cut / 3 % 2, nk = 64 >> cut / 6;
-        if (!ein__tensor_fits(&t, rw, rm, nk)) continue;
-        ein__attention_meet(a, &t);
-        t.ps = ein__attend_tensor_ps(ctx, a, &t);
-        if (found && t.ps >= best->ps) continue;
-        *best = t;
-        found = true;
-    }
-    return found;
+// Time of all tiles without tensor cores.
+static int64_t ein__attend_plain_ps(ein_ctx *ctx, const ein__attention *a,
+                                    const ein__attention_tile *t) {
+    int64_t ps = ein__most(ein__attention_math(ctx, a, t), ein__plain_chain(ctx, t));
+    return ein__most(ps, ein__attention_again(ctx, a, t));
 }
 
-// The tile with the least arithmetic time, the largest one among equals; false when none fits.
-EIN__FN bool ein__attention_tiles(ein_ctx *ctx, const ein__attention *a,
-                                  ein__attention_tile *best) {
-    ein__attention_tile t;
-    bool found = false;
-    if (!ein__attention_sizes(ctx, a, &t)) return false;
-    for (int rm = 8; rm > 0; rm--)
-        for (int rn = 4; rn > 1; rn /= 2) {
-            if (!ein__attention_fits(&t, rm, rn)) continue;
-            ein__attention_meet(a, &t);
-            t.ps = ein__attention_math(ctx, a, &t);
-            if (found && t.ps >= best->ps) continue;
-            *best = t;
-            found = true;
-        }
-    return ein__tensor_tiles(ctx, a, found, best);
+// The number of neighbours along the only one of `slots` that a lane loads of `read` at once, 16
+// bytes at most; 0: they do not lie together.
+static int ein__few_width(ein_ctx *ctx, const ein__attention *a, ein__ex read, uint32_t slots) {
+    const ein__expr *e = ein__ex_get(ctx, read);
+    uint32_t slot = 0;
+    if (!slots) return 1;
+    while (!(slots >> slot & 1)) slot++;
+    if (e->op != EIN__X_READ || slots != 1u << slot || ein__read_step(ctx, e, slot) != 1) return 0;
+    int width = ein__element_size(ctx, (ein__val){e->val}) == 2 ? 8 : 4;
+    while (a->box.n[slot] % width) width = width == 8 ? 4 : 1;
+    return width;
 }
 
-// Time of the kernel: arithmetic, or what it moves. Queries, keys, values and what a score reads
-// come from memory once; keys and values once more for every tile of rows, from the L2 cache.
-static int64_t ein__estimate_attention(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+// Sizes of tiles of few rows; false when there are none.
+static bool ein__few_sizes(ein_ctx *ctx, const ein__attention *a, ein__attention_tile *t) {
+    (void)ein__attention_sizes(ctx, a, t);
+    t->kw = a->dot.i ? ein__few_width(ctx, a, a->key, a->depth) : 1;
+    t->vw = ein__few_width(ctx, a, a->value, a->cols);
+    t->rows = (int)ein__ceil(t->nrow, ein__ceil(t->nrow, EIN__ATTENTION_ROWS));
+    t->math = EIN__MATH_FP32;
+    return t->kw && t->vw && t->depth <= EIN__ATTENTION_SHARED / 4;
+}
+
+// What a lane has, from what it loads at once.
+static void ein__few_lanes(const ein__attention *a, ein__attention_tile *t) {
+    t->ke = a->dot.i ? (int)(ein__up(t->depth, t->lanes * t->kw) / t->lanes) : 0;
+    t->ve = (int)(ein__up(t->cols, t->lanes * t->vw) / t->lanes);
+    t->kc = a->dot.i ? t->ke * t->lanes : 1;
+    t->width = t->ve * t->lanes;
+}
+
+// Registers of a thread: rows of the query and of the result, what is on its way, one of those
+// spread to f32.
+static int64_t ein__few_registers(const ein__attention_tile *t) {
+    int64_t loads = t->ahead * 4 * (t->ke / t->kw + t->ve / t->vw);
+    return t->rows * (t->ke + t->ve + t->ahead) + loads + ein__most(t->ke, t->ve) +
+           EIN__ATTENTION_BESIDE;
+}
+
+// Whether a tile with `lanes` lanes a key fits, `ahead` keys at a time.
+static bool ein__few_fits(const ein__attention *a, ein__attention_tile *t, int lanes, int ahead) {
+    t->lanes = lanes;
+    t->ahead = ahead;
+    ein__few_lanes(a, t);
+    t->keys = EIN__ATTENTION_THREADS / lanes * ahead;
+    int64_t shared = t->rows * (t->kc + EIN__ATTENTION_THREADS / 32 * (t->width + 4)) * 4;
+    return shared <= EIN__ATTENTION_SHARED && ein__few_registers(t) <= EIN__ATTENTION_REGISTERS;
+}
+
+// Time of all tiles of few rows: instructions, or one trip to memory after the other.
+static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
+                                  const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    ein__attention_tile t;
+    int64_t lanes = g->cc == 80 ? 64 : 128, turns = ein__attention_turns(t, t->terms), log = 0;
+    for (int d = 1; d < t->lanes; d *= 2) log++;
+    int64_t each = ein__ex_operations(ctx, a->score) + EIN__ATTENTION_SCORE;
+    int64_t scores = t->ahead * (t->ke + t->ve + (a->dot.i ? 2 * log : 0)) + t->ve;
+    scores = ein__times(t->rows, ein__plus(scores, ein__times(t->ahead, each)));
+    int64_t copies = t->ahead * (t->ke / t->kw + t->ve / t->vw) * EIN__ATTENTION_COPY;
+    int64_t spread = t->ahead * ((t->kw == 8) * t->ke + (t->vw == 8) * t->ve);
+    int64_t issued = ein__plus(scores, copies + spread + EIN__ATTENTION_TURN);
+    int64_t cycles = ein__times(issued, EIN__ATTENTION_THREADS / lanes);
+    cycles = ein__times(cycles, ein__attention_span(g, t) / (g->sms * t->keys));
+    cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
+    int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
+    int64_t resident = 65536 / EIN__ATTENTION_THREADS / ein__few_registers(t);
+    int64_t rounds =
+        ein__ceil(ein__attention_blocks(t), ein__times(g->sms, ein__most(resident, 1)));
+    int64_t chain = ein__times(turns, EIN__ATTENTION_TRIP_PS);
+    chain = ein__plus(chain, 2 * EIN__PRODUCT_STEP_PS + EIN__SHARE_JOIN_PS);
+    chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->terms));
+    return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
+}
+
+// Bytes that a block leaves of its share of the keys: a key_part.
+static int64_t ein__attention_part_bytes(const ein__attention_tile *t) {
+    return ein__up(ein__times(t->lines, 4 * (t->width + 2)), 16);
+}
+
+static int64_t ein__attention_workspace(const ein__attention_tile *t) {
+    return t->parts == 1 ? 0 : ein__times(ein__attention_blocks(t), ein__attention_part_bytes(t));
+}
+
+// What it takes to put the parts of all tiles together, as ein__tail_ps has it of products.
+static int64_t ein__attention_tail(const ein__gpu *g, const ein__attention_tile *t) {
+    int64_t alone = ein__most(g->sms / EIN__TAIL_ALONE, 1), tiles = ein__attention_count_tiles(t);
+    int64_t l2 = ein__most(g->bandwidth * g->l2_rate / 100, g->bandwidth);
+    int64_t tail = ein__times(t->parts * ein__attention_part_bytes(t), ein__most(tiles, alone));
+    if (t->parts == 1) return 0;
+    int64_t ps = ein__muldiv(ein__attention_workspace(t) + tail, 1000 * 1000, l2);
+    ps = ein__plus(ps, EIN__TAIL_PS + t->parts * EIN__SHARE_ARRIVAL_PS);
+    return ein__plus(ps, ein__muldiv(ein__plus(ps, t->ps), EIN__TAIL_MARGIN, 100));
+}
+
+typedef int64_t ein__attention_time(ein_ctx *ctx, const ein__attention *a,
+                                    const ein__attention_tile *t);
+
+// Takes `t` for `best` (none yet: its rows are 0) where it is faster, its keys shared by as many
+// blocks as is best. `memory`: time of what it moves.
+static void ein__attention_offer(ein_ctx *ctx, const ein__attention *a, ein__attention_time *time,
+                                 int64_t memory, ein__attention_tile *t,
+                                 ein__attention_tile *best) {
+    static const int choices[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__attention_meet(a, t);
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        // A machine that is full has nothing to gain.
+        if (i && ein__attention_blocks(t) >= g->sms * EIN__ATTENTION_RESIDENT) break;
+        t->parts = choices[i];
+        if (i && t->parts > ein__ceil(t->met, t->keys)) break;
+        if (ein__attention_workspace(t) > g->l2_bytes / 4) break;
+        t->ps = time(ctx, a, t);
+        t->tail_ps = ein__attention_tail(g, t);
+        t->all = ein__plus(ein__most(t->ps, memory), t->tail_ps);
+        if (best->rows && (t->all > best->all || (t->all == best->all && t->ps >= best->ps)))
+            continue;
+        *best = *t;
+    }
+}
+
+// Time of what `n` expressions move, queries, keys, values and what a score reads from memory once,
+// and `bytes`.
+static int64_t ein__attention_moved(ein_ctx *ctx, const ein__attention *a, const ein__ex *part,
+                                    int n, int64_t bytes) {
+    const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
     ein__traffic z = {0};
-    if (!ein__attention_tiles(ctx, a, &t)) return EIN__PS_LIMIT;
     ein__kernel k = {.kind = EIN__K_ATTENTION, .inner = {a->dot, a->max, a->sum, a->out}};
-    ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
-    for (int p = 0; p < 5; p++) {
+    for (int p = 0; p < n; p++) {
         ein__scope s = a->box;
         s.body = part[p];
         s.ns = a->slots - s.nt;
@@ -17356,10 +17551,61 @@ static int64_t ein__estimate_attention(ein_ctx *ctx, const ein__attention *a, in
                          ein__times(z.of[i].n, ein__element_size(ctx, z.of[i].v)));
     arrfree(z.seen);
     arrfree(z.of);
-    w.bytes[EIN__BY_UNIT] = ein__plus(w.bytes[EIN__BY_UNIT], bytes_out);
-    w.math_ps = t.ps;
-    int64_t ps = ein__attention_again(ctx, a, &t);
-    return ein__most(ein__least(ps, EIN__PS_LIMIT), ein__work_ps(g, &w));
+    w.bytes[EIN__BY_UNIT] = ein__plus(w.bytes[EIN__BY_UNIT], bytes);
+    return ein__work_ps(g, &w) - g->node_ns * 1000;
+}
+
+// The two products' operands are in the L2 cache where they are for products of their own.
+static int64_t ein__attention_memory(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+    const ein__ex first[] = {a->query, a->key, a->score}, second[] = {a->value, a->result};
+    return ein__plus(ein__attention_moved(ctx, a, first, 3, 0),
+                     ein__attention_moved(ctx, a, second, 2, bytes_out));
+}
+
+// The fastest tile for `a` as it is, the largest one among equals; its rows are 0 when none fits.
+static ein__attention_tile ein__attention_best(ein_ctx *ctx, const ein__attention *a,
+                                               int64_t memory) {
+    ein__attention_tile t, best = {0};
+    ein__math math = ein__attention_mode(ctx, a);
+    if (!ein__attention_sizes(ctx, a, &t)) return best;
+    bool tensor =
+        math != EIN__MATH_FP32 && t.cols <= EIN__ATTENTION_WIDE && t.depth <= EIN__PRODUCT_DEPTH;
+    for (int rm = 8; rm > 0; rm--)
+        for (int rn = 4; rn > 1; rn /= 2)
+            if (ein__attention_fits(&t, rm, rn))
+                ein__attention_offer(ctx, a, ein__attend_plain_ps, memory, &t, &best);
+    (void)ein__attention_sizes(ctx, a, &t);
+    t.math = math;
+    for (int cut = 0; tensor && cut < 18; cut++)
+        if (ein__tensor_fits(&t, 4 >> cut % 3, 2 >> cut / 3 % 2, 64 >> cut / 6))
+            ein__attention_offer(ctx, a, ein__attend_tensor_ps, memory, &t, &best);
+    bool few = ein__few_sizes(ctx, a, &t);
+    for (int cut = 0; few && cut < 9; cut++)
+        if (ein__few_fits(a, &t, 32 >> cut / 3, 4 >> cut % 3))
+            ein__attention_offer(ctx, a, ein__attend_few_ps, memory, &t, &best);
+    return best;
+}
+
+// The fastest tile, and in `a` whether heads that share keys are rows of it; false when none fits.
+EIN__FN bool ein__attention_tiles(ein_ctx *ctx, ein__attention *a, int64_t bytes_out,
+                                  ein__attention_tile *best) {
+    int64_t memory = ein__attention_memory(ctx, a, bytes_out);
+    ein__attention grouped = *a;
+    *best = ein__attention_best(ctx, a, memory);
+    if (!ein__attention_grouped(ctx, &grouped)) return best->rows > 0;
+    ein__attention_tile t = ein__attention_best(ctx, &grouped, memory);
+    if (t.rows && (!best->rows || t.all < best->all)) {
+        *best = t;
+        *a = grouped;
+    }
+    return best->rows > 0;
+}
+
+static int64_t ein__estimate_attention(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+    ein__attention_tile t;
+    ein__attention z = *a;
+    if (!ein__attention_tiles(ctx, &z, bytes_out, &t)) return EIN__PS_LIMIT;
+    return ein__least(ein__plus(t.all, ein__gpu_of(ctx)->node_ns * 1000), EIN__PS_LIMIT);
 }
 
 // What tells the kernel from others; see kernel_key.c.
@@ -17855,6 +18101,25 @@ static int64_t ein__attention_apart(ein__selector *z, const ein__attention *a, e
     return ein__cost_sum(all, ein__cost_kernel(ctx, &row));
 }
 
+// What attention `a` costs as one kernel, whose products will read through copies
+// (ein__rebuild_kept).
+static int64_t ein__attention_together(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
+    ein__attention z = *a;
+    ein__ex *part[] = {&z.query, &z.key, &z.value};
+    ein__attempt attempt = ein__try(ctx);
+    for (int k = 0; k < 3; k++)
+        for (const ein__expr *e = ein__ex_get(ctx, *part[k]); e->op == EIN__X_READ;
+             e = ein__ex_get(ctx, *part[k])) {
+            ein__val p = {e->val};
+            if (!ein__copy_of(ctx, p) || !ein__sees_through(ctx, p, e)) break;
+            ein__ex body = ein__rule_inline(ctx, p, e);
+            if (!body.i || ein__ex_get(ctx, body)->op != EIN__X_READ) break;
+            *part[k] = body;
+        }
+    int64_t ps = ein__cost_attention(ctx, &z, bytes_out);
+    return ein__tried(ctx, attempt) ? ps : EIN__PS_LIMIT;
+}
+
 // Attentions that are cheaper as one kernel than apart.
 static void ein__select_attention(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
@@ -17873,7 +18138,7 @@ static void ein__select_attention(ein__selector *z) {
             map = (ein__val){0};
         }
         if (!ein__attention_closed(z, &a, last)) continue;
-        int64_t ps = ein__cost_attention(ctx, &a, ein__bytes_of(ctx, last));
+        int64_t ps = ein__attention_together(ctx, &a, ein__bytes_of(ctx, last));
         // What types were given for is settled: the values inside are f32.
         bool settled = ctx->typed && ein__is_kept(ctx, v);
         if (!settled && ps >= ein__attention_apart(z, &a, map, read)) continue;
@@ -27235,6 +27500,18 @@ static void ein__share_step(ein_ctx *ctx, ein__step *step) {
     step->workspace = ein__times(sums, each);
 }
 
+// How many blocks share the keys of an attention's tile, and what their parts take.
+static void ein__attention_step(ein_ctx *ctx, ein__step *step) {
+    ein__attention a;
+    ein__attention_tile t;
+    if (!ein__attention_of(ctx, step, &a) ||
+        !ein__attention_tiles(ctx, &a, ein__bytes_of(ctx, step->out), &t))
+        return;
+    step->parts = t.parts;
+    step->counters = t.parts > 1 ? ein__attention_count_tiles(&t) : 0;
+    step->workspace = ein__attention_workspace(&t);
+}
+
 // Fills the library parameters of a step whose first value is a contraction. False: the layouts do
 // not allow the call after all, and a kernel takes over. Where they are both orders of a
 // convolution's tensors, because channels or axes are 1, the cheaper one is told.
@@ -27310,6 +27587,7 @@ static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein
         step->kind = EIN__K_TRANSPOSE;
     if (step->kind == EIN__K_PRODUCT) ein__cut_step(ctx, step, NULL);
     if (step->kind == EIN__K_REDUCE || step->kind == EIN__K_PLACE) ein__share_step(ctx, step);
+    if (step->kind == EIN__K_ATTENTION) ein__attention_step(ctx, step);
     return false;
 }
 
@@ -27922,12 +28200,18 @@ static const char *const ein__tmpl_attention[] = {
     "//@key product  whether scores are made of a product; else the first of all parts are left out",
     "//@key number  unsigned type that counts blocks",
     "//@key many    whether there is more than one block",
+    "//@key parts   blocks that share the keys of a tile; empty: one",
+    "//@key tile    number of the block's tile",
+    "//@key shares  keys of the block's share: declares from and until",
+    "//@key first   the first key that the block takes",
+    "//@key end     where its keys end",
+    "//@key lines   rows of a tile that there are, which parts have",
+    "//@key joined  what all parts of the tile have for a row's four columns from `at` on",
     "//@key index   the batch's position and the tile's first row m0, from id",
     "//@key queries  elements to load, or vectors of them",
     "//@key queryRow  row of element e",
     "//@key queryAt   its place in the row",
     "//@key loadQuery  statements, then query[row][k] = its value",
-    "//@key terms   keys that a tile of rows meets",
     "//@key stop    the first key that no row of the tile attends to",
     "//@key masked  statements, then masked = the score of those keys",
     "//@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads",
@@ -27960,10 +28244,13 @@ static const char *const ein__tmpl_attention[] = {
     "    // four words a thread in two cycles, not four.",
     "    const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;",
     "    //@if many",
-    "    const $number id = blockIdx.x;",
+    "    const $number id = $tile;",
     "    //@end",
     "    await_previous();",
     "    $index;",
+    "    //@if parts",
+    "    $shares;",
+    "    //@end",
     "    //@if product",
     "    for (int e = (int)threadIdx.x; e < $queries; e += 128) {",
     "        const int row = $queryRow, k = $queryAt;",
@@ -27983,7 +28270,7 @@ static const char *const ein__tmpl_attention[] = {
     "#pragma unroll",
     "        for (int c = 0; c < RC; c++) acc[i][c] = 0.f;",
     "    }",
-    "    for (int u0 = 0; u0 < $terms; u0 += 16 * RN) {",
+    "    for (int u0 = $first; u0 < $end; u0 += 16 * RN) {",
     "        //@if stop",
     "        if (u0 >= $stop) {",
     "            $masked;",
@@ -28096,17 +28383,247 @@ static const char *const ein__tmpl_attention[] = {
     "            }",
     "        }",
     "    }",
+    "    //@if sum",
+    "#pragma unroll",
+    "    for (int i = 0; i < RM; i++) {",
+    "#pragma unroll",
+    "        for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);",
+    "    }",
+    "    //@end",
+    "    //@if parts",
+    "    typedef key_part<$lines, 16 * RC> block_part;",
+    "    block_part *const left = reinterpret_cast<block_part *>(parts);",
     "#pragma unroll",
     "    for (int i = 0; i < RM; i++) {",
     "        const int row = ty + 8 * i;",
-    "        //@if sum",
+    "        if (row >= $lines) continue;",
     "#pragma unroll",
-    "        for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);",
-    "        sum[i] = total(sum[i], top[i]);",
-    "        //@end",
+    "        for (int c = 0; c < RC; c++)",
+    "            left[blockIdx.x].acc[row][c / VC * 16 * VC + tx * VC + c % VC] = acc[i][c];",
+    "        if (tx > 0) continue;",
+    "        left[blockIdx.x].top[row] = top[i];",
+    "        left[blockIdx.x].sum[row] = sum[i];",
+    "    }",
+    "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
+    "    for (int e = (int)threadIdx.x; e < $lines * 4 * RC; e += 128) {",
+    "        const int row = e / (4 * RC), at = e % (4 * RC) * 4;",
+    "        const joined_keys all = $joined;",
+    "#pragma unroll",
+    "        for (int c = 0; c < 4; c++) {",
+    "            const int col = at + c;",
+    "            $store;",
+    "        }",
+    "    }",
+    "    //@else",
+    "#pragma unroll",
+    "    for (int i = 0; i < RM; i++) {",
+    "        const int row = ty + 8 * i;",
     "#pragma unroll",
     "        for (int c = 0; c < RC; c++) {",
     "            const int col = c / VC * 16 * VC + tx * VC + c % VC;",
+    "            $store;",
+    "        }",
+    "    }",
+    "    //@end",
+    "}",
+    0};
+static const char *const ein__tmpl_attention_few[] = {
+    "//@key name    the kernel's name",
+    "//@key params  its parameters",
+    "//@key ROWS    rows of a tile",
+    "//@key L       lanes that share a key",
+    "//@key J       keys that they take at a time",
+    "//@key KE      elements of a key that a lane has",
+    "//@key KW      neighbours among them",
+    "//@key cols    columns, filled up to those of all lanes",
+    "//@key VE      columns that a lane has",
+    "//@key VW      neighbours among them",
+    "//@key depth   of a query and a key, filled up to the elements of all lanes",
+    "//@key product  whether scores are made of a product; else the first factor is left out",
+    "//@key number  unsigned type that counts tiles",
+    "//@key many    whether there is more than one tile",
+    "//@key tile    number of the block's tile",
+    "//@key index   the batch's position and the tile's first row m0, from id",
+    "//@key parts   blocks that share the keys of a tile; empty: one",
+    "//@key shares  keys of the block's share: declares from and until",
+    "//@key first   the first key that the block takes",
+    "//@key end     where its keys end",
+    "//@key queries  elements to load, or vectors of them",
+    "//@key queryRow  row of element e",
+    "//@key queryAt   its place in the row",
+    "//@key loadQuery  statements, then query[row][k] = its value",
+    "//@key stop    the first key that no row of the tile attends to",
+    "//@key masked  statements, then masked = the score of those keys",
+    "//@key keyType   type of what a lane loads of a key at once",
+    "//@key loadKey   statements, then keys[i] = elements from k on of a key",
+    "//@key score   statements, then x = the score made from s[row][j]; -inf where a row has no such key",
+    "//@key valueType   type of what a lane loads of a value at once",
+    "//@key loadValue   statements, then values[i] = columns from col on of a key's value",
+    "//@key lines   rows of a tile that there are",
+    "//@key joined  what all warps, or all parts of the tile, have for a row's four columns from `at` on",
+    "//@key store   where (row, col) is an element of the result: its position, its value, the store",
+    "// Few rows: each L lanes have an online softmax of their own over keys of their own, of which they",
+    "// load 16 bytes a lane where those lie together, J keys at a time; no barrier until all come",
+    "// together.",
+    "static __global__ void __launch_bounds__(256) $name($params) {",
+    "    const int ROWS = $ROWS, L = $L, J = $J, VE = $VE, VW = $VW, cols = $cols;",
+    "    const int GROUPS = 256 / L;",
+    "    typedef key_part<ROWS, cols> block_part;",
+    "    __shared__ block_part warps[8];",
+    "    const int lane = (int)threadIdx.x % L, group = (int)threadIdx.x / L;",
+    "    //@if many",
+    "    const $number id = $tile;",
+    "    //@end",
+    "    await_previous();",
+    "    $index;",
+    "    //@if parts",
+    "    $shares;",
+    "    //@end",
+    "    //@if product",
+    "    const int KE = $KE, KW = $KW, depth = $depth;",
+    "    __shared__ __align__(16) float query[ROWS][depth];",
+    "    for (int e = (int)threadIdx.x; e < $queries; e += 256) {",
+    "        const int row = $queryRow, k = $queryAt;",
+    "        $loadQuery;",
+    "    }",
+    "    __syncthreads();",
+    "    float q[ROWS][KE];",
+    "#pragma unroll",
+    "    for (int row = 0; row < ROWS; row++)",
+    "#pragma unroll",
+    "        for (int e = 0; e < KE; e++) q[row][e] = query[row][(lane + L * (e / KW)) * KW + e % KW];",
+    "    //@end",
+    "    float top[ROWS], sum[ROWS], acc[ROWS][VE];",
+    "#pragma unroll",
+    "    for (int row = 0; row < ROWS; row++) {",
+    "        top[row] = -INFINITY;",
+    "        sum[row] = 0.f;",
+    "#pragma unroll",
+    "        for (int c = 0; c < VE; c++) acc[row][c] = 0.f;",
+    "    }",
+    "    for (int u0 = $first; u0 < $end; u0 += GROUPS * J) {",
+    "        //@if stop",
+    "        if (u0 >= $stop) {",
+    "            $masked;",
+    "            bool more = false;  // a weight that is not 0, of a row whatever lanes have its keys",
+    "#pragma unroll",
+    "            for (int row = 0; row < ROWS; row++)",
+    "                more |= !__syncthreads_or(weight_of(masked, top[row]) == 0.f);",
+    "            if (!more) break;",
+    "        }",
+    "        //@end",
+    "        //@if product",
+    "        $keyType keys[J * KE / KW];",
+    "#pragma unroll",
+    "        for (int i = 0; i < J * KE / KW; i++) {",
+    "            const int key = group + GROUPS * (i / (KE / KW)), k = (lane + L * (i % (KE / KW))) * KW;",
+    "            $loadKey;",
+    "        }",
+    "        //@end",
+    "        $valueType values[J * VE / VW];",
+    "#pragma unroll",
+    "        for (int i = 0; i < J * VE / VW; i++) {",
+    "            const int key = group + GROUPS * (i / (VE / VW));",
+    "            const int col = (lane + L * (i % (VE / VW))) * VW;",
+    "            $loadValue;",
+    "        }",
+    "        float s[ROWS][J];",
+    "        //@if product",
+    "#pragma unroll",
+    "        for (int j = 0; j < J; j++) {",
+    "            float k[KE];",
+    "#pragma unroll",
+    "            for (int e = 0; e < KE / KW; e++) spread_keys::to(&k[e * KW], keys[j * (KE / KW) + e]);",
+    "#pragma unroll",
+    "            for (int row = 0; row < ROWS; row++) {",
+    "                s[row][j] = 0.f;",
+    "#pragma unroll",
+    "                for (int e = 0; e < KE; e++) s[row][j] += q[row][e] * k[e];",
+    "#pragma unroll",
+    "                for (int d = L / 2; d > 0; d /= 2)",
+    "                    s[row][j] += __shfl_xor_sync(0xffffffffu, s[row][j], d);",
+    "            }",
+    "        }",
+    "        //@end",
+    "        // Weights relative to the largest score so far, and what was summed up before scaled.",
+    "#pragma unroll",
+    "        for (int row = 0; row < ROWS; row++) {",
+    "            float most = top[row];",
+    "#pragma unroll",
+    "            for (int j = 0; j < J; j++) {",
+    "                float x = -INFINITY;",
+    "                $score;",
+    "                s[row][j] = x;",
+    "                most = fmaxf(most, x);",
+    "            }",
+    "            const float zero = largest(most), before = weight_of(top[row], zero);",
+    "            top[row] = most;",
+    "            sum[row] *= before;",
+    "#pragma unroll",
+    "            for (int c = 0; c < VE; c++) acc[row][c] *= before;",
+    "#pragma unroll",
+    "            for (int j = 0; j < J; j++) {",
+    "                s[row][j] = weight_of(s[row][j], zero);",
+    "                sum[row] += s[row][j];",
+    "            }",
+    "        }",
+    "#pragma unroll",
+    "        for (int j = 0; j < J; j++) {",
+    "            float v[VE];",
+    "#pragma unroll",
+    "            for (int c = 0; c < VE / VW; c++)",
+    "                spread_keys::to(&v[c * VW], values[j * (VE / VW) + c]);",
+    "#pragma unroll",
+    "            for (int row = 0; row < ROWS; row++)",
+    "#pragma unroll",
+    "                for (int c = 0; c < VE; c++) acc[row][c] += s[row][j] * v[c];",
+    "        }",
+    "    }",
+    "    // The lanes of a warp that have the same columns, then its share of the block.",
+    "    block_part *const own = warps + threadIdx.x / 32u;",
+    "#pragma unroll",
+    "    for (int row = 0; row < ROWS; row++) {",
+    "        float most = top[row];",
+    "#pragma unroll",
+    "        for (int d = 16; d >= L; d /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));",
+    "        const float mine = weight_of(top[row], largest(most));",
+    "        sum[row] *= mine;",
+    "#pragma unroll",
+    "        for (int d = 16; d >= L; d /= 2) sum[row] += __shfl_xor_sync(0xffffffffu, sum[row], d);",
+    "        if (threadIdx.x % 32u == 0u) {",
+    "            own->top[row] = most;",
+    "            own->sum[row] = sum[row];",
+    "        }",
+    "#pragma unroll",
+    "        for (int c = 0; c < VE; c++) {",
+    "            float v = acc[row][c] * mine;",
+    "#pragma unroll",
+    "            for (int d = 16; d >= L; d /= 2) v += __shfl_xor_sync(0xffffffffu, v, d);",
+    "            if (threadIdx.x % 32u < (unsigned)L)",
+    "                own->acc[row][(lane + L * (c / VW)) * VW + c % VW] = v;",
+    "        }",
+    "    }",
+    "    __syncthreads();",
+    "    //@if parts",
+    "    key_part<$lines, cols> *const left = reinterpret_cast<key_part<$lines, cols> *>(parts);",
+    "    for (int e = (int)threadIdx.x; e < $lines * cols / 4; e += 256) {",
+    "        const int row = e / (cols / 4), at = e % (cols / 4) * 4;",
+    "        const joined_keys all = join_keys<8, true>(warps, row, at);",
+    "        *reinterpret_cast<float4 *>(&left[blockIdx.x].acc[row][at]) =",
+    "            make_float4(all.acc[0], all.acc[1], all.acc[2], all.acc[3]);",
+    "        if (at == 0) {",
+    "            left[blockIdx.x].top[row] = all.top;",
+    "            left[blockIdx.x].sum[row] = all.sum;",
+    "        }",
+    "    }",
+    "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
+    "    //@end",
+    "    for (int e = (int)threadIdx.x; e < $lines * cols / 4; e += 256) {",
+    "        const int row = e / (cols / 4), at = e % (cols / 4) * 4;",
+    "        const joined_keys all = $joined;",
+    "#pragma unroll",
+    "        for (int c = 0; c < 4; c++) {",
+    "            const int col = at + c;",
     "            $store;",
     "        }",
     "    }",
@@ -28125,15 +28642,22 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key product  whether scores are made of a product; else what makes one is left out",
     "//@key deep    whether the keys come in more than one part",
     "//@key keyPart  16-byte words of a part of the keys",
-    "//@key part    16-byte words of a part of the keys and one of the values, or of what warps share",
+    "//@key room    16-byte words of a part of the keys and one of the values, or of what warps share",
     "//@key number  unsigned type that counts blocks",
     "//@key many    whether there is more than one block",
+    "//@key parts   blocks that share the keys of a tile; empty: one",
+    "//@key tile    number of the block's tile",
+    "//@key shares  keys of the block's share: declares from and until",
+    "//@key first   the first key that the block takes",
+    "//@key end     where its keys end",
+    "//@key lines   rows of a tile that there are, which parts have",
+    "//@key joined  what all parts of the tile have for a row's four columns from `at` on",
     "//@key index   the batch's position and the tile's first row m0, from id",
+    "//@key begin   load_keys(first, 0), where there is a first key",
     "//@key queries  elements to load, or vectors of them",
     "//@key queryRow  row of element e",
     "//@key queryAt   its place in the row",
     "//@key loadQuery  statements, then query[row * (depth + PAD) + k] = its value",
-    "//@key terms   keys that a tile of rows meets",
     "//@key stop    the first key that no row of the tile attends to",
     "//@key masked  statements, then masked = the score of those keys",
     "//@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads",
@@ -28149,6 +28673,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key valueWords  whether values arrive as they are in memory, to be rounded here",
     "//@key sum     whether the result is divided by the sum of the weights",
     "//@key split   whether several warps share the keys of a row",
+    "//@key others  warps whose keys come on top of the warp's own in the end",
     "//@key store   where (row, col) is an element of the result: its position, its value, the store",
     "// Both products on tensor cores. RW warps have RM times 16 rows each, of which a thread has two;",
     "// the KW warps of the same rows take NK keys each at a time. Of the keys KC elements are in shared",
@@ -28160,20 +28685,23 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    const int RW = $RW, KW = 4 / RW, RM = $RM, NK = $NK, cols = $cols;",
     "    const int WORD = 4 / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks",
     "    // No arrays of T, whose constructor may be none of shared memory's.",
-    "    __shared__ uint4 parts[$part];",
+    "    __shared__ uint4 room[$room];",
     "    //@if product",
     "    const int KC = $KC, depth = $depth;",
     "    __shared__ uint4 queries[RW * RM * (depth + PAD) * sizeof(T)];",
-    "    T *const query = reinterpret_cast<T *>(queries), *const keys = reinterpret_cast<T *>(parts);",
+    "    T *const query = reinterpret_cast<T *>(queries), *const keys = reinterpret_cast<T *>(room);",
     "    //@end",
-    "    T *const values = reinterpret_cast<T *>(parts) + $keyPart * PAD;",
+    "    T *const values = reinterpret_cast<T *>(room) + $keyPart * PAD;",
     "    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;",
     "    const int own = warp / KW * RM * 16, first = warp % KW * NK;  // row, key",
     "    //@if many",
-    "    const $number id = blockIdx.x;",
+    "    const $number id = $tile;",
     "    //@end",
     "    await_previous();",
     "    $index;",
+    "    //@if parts",
+    "    $shares;",
+    "    //@end",
     "    // Parts of keys and values, of u0's turn.",
     "    //@if product",
     "    const auto load_keys = [&](int u0, int k0) {",
@@ -28212,7 +28740,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    };",
     "    //@end",
     "    //@if product",
-    "    load_keys(0, 0);",
+    "    $begin;",
     "    for (int e = (int)threadIdx.x; e < $queries; e += 128) {",
     "        const int row = $queryRow, k = $queryAt;",
     "        $loadQuery;",
@@ -28236,7 +28764,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "#pragma unroll",
     "            for (int e = 0; e < 4; e++) acc[m][c][e] = 0.f;",
     "    }",
-    "    for (int u0 = 0; u0 < $terms; u0 += KW * NK) {",
+    "    for (int u0 = $first; u0 < $end; u0 += KW * NK) {",
     "        //@if stop",
     "        if (u0 >= $stop) {",
     "            $masked;",
@@ -28382,7 +28910,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "        //@end",
     "        __syncthreads();",
     "        //@if product",
-    "        if (u0 + KW * NK < $terms) load_keys(u0 + KW * NK, 0);",
+    "        if (u0 + KW * NK < $end) load_keys(u0 + KW * NK, 0);",
     "            //@end",
     "#pragma unroll",
     "        for (int j = 0; j < NK / 8; j += WORD) {",
@@ -28413,7 +28941,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    //@if split",
     "    // What the other warps have of these rows comes on top, by value and lane.",
     "    const int VALUES = cols / 2 + 4;",
-    "    float *const rest = reinterpret_cast<float *>(parts) + (warp / KW * RM * VALUES * 32 + lane);",
+    "    float *const rest = reinterpret_cast<float *>(room) + (warp / KW * RM * VALUES * 32 + lane);",
     "    __syncthreads();",
     "    if (warp % KW > 0) {",
     "#pragma unroll",
@@ -28431,8 +28959,11 @@ static const char *const ein__tmpl_attention_mma[] = {
     "        }",
     "    }",
     "    __syncthreads();",
+    "    //@if parts",
+    "    //@else",
     "    if (warp % KW > 0) return;",
-    "    for (int o = 0; o < KW - 1; o++) {",
+    "    //@end",
+    "    for (int o = 0; o < $others; o++) {",
     "#pragma unroll",
     "        for (int m = 0; m < RM; m++) {",
     "            const float *const from = rest + (o * RW * RM + m) * VALUES * 32;",
@@ -28454,14 +28985,40 @@ static const char *const ein__tmpl_attention_mma[] = {
     "        }",
     "    }",
     "    //@end",
+    "    //@if parts",
+    "    typedef key_part<$lines, cols> block_part;",
+    "    block_part *const left = reinterpret_cast<block_part *>(parts);",
     "#pragma unroll",
     "    for (int m = 0; m < RM; m++) {",
     "#pragma unroll",
     "        for (int i = 0; i < 2; i++) {",
     "            const int row = own + 16 * m + lane / 4 + 8 * i;",
-    "            //@if sum",
-    "            sum[m][i] = total(sum[m][i], top[m][i]);",
-    "            //@end",
+    "            if (row >= $lines || warp % KW > 0) continue;",
+    "#pragma unroll",
+    "            for (int c = 0; c < cols / 8; c++)",
+    "                *reinterpret_cast<float2 *>(&left[blockIdx.x].acc[row][8 * c + lane % 4 * 2]) =",
+    "                    make_float2(acc[m][c][2 * i], acc[m][c][2 * i + 1]);",
+    "            if (lane % 4 > 0) continue;",
+    "            left[blockIdx.x].top[row] = top[m][i];",
+    "            left[blockIdx.x].sum[row] = sum[m][i];",
+    "        }",
+    "    }",
+    "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
+    "    for (int e = (int)threadIdx.x; e < $lines * cols / 4; e += 128) {",
+    "        const int row = e / (cols / 4), at = e % (cols / 4) * 4;",
+    "        const joined_keys all = $joined;",
+    "#pragma unroll",
+    "        for (int c = 0; c < 4; c++) {",
+    "            const int col = at + c;",
+    "            $store;",
+    "        }",
+    "    }",
+    "    //@else",
+    "#pragma unroll",
+    "    for (int m = 0; m < RM; m++) {",
+    "#pragma unroll",
+    "        for (int i = 0; i < 2; i++) {",
+    "            const int row = own + 16 * m + lane / 4 + 8 * i;",
     "#pragma unroll",
     "            for (int c = 0; c < cols / 8; c++) {",
     "#pragma unroll",
@@ -28472,7 +29029,73 @@ static const char *const ein__tmpl_attention_mma[] = {
     "            }",
     "        }",
     "    }",
+    "    //@end",
     "}",
+    0};
+static const char *const ein__tmpl_attention_parts[] = {
+    "//@key few   some kernel multiplies without tensor cores what lanes load",
+    "//@key half  some of those load halves",
+    "// What a part of the keys gives for some rows: values by their weights, the largest scores and the",
+    "// sums of the weights, of (-inf, 0, 0) where a row has none of these keys (attention.c).",
+    "template <int ROWS, int COLS>",
+    "struct __align__(16) key_part {",
+    "    float acc[ROWS][COLS], top[ROWS], sum[ROWS];",
+    "};",
+    "",
+    "struct joined_keys {",
+    "    float top, sum, acc[4];",
+    "};",
+    "",
+    "// A row's four columns from `col` on of all N parts, in their order; SHARED: which lie in shared",
+    "// memory, not where other blocks left them.",
+    "template <int N, bool SHARED, int ROWS, int COLS>",
+    "static __device__ __forceinline__ joined_keys join_keys(const key_part<ROWS, COLS> *part, int row,",
+    "                                                        int col) {",
+    "    joined_keys all = {-INFINITY, 0.f, {0.f, 0.f, 0.f, 0.f}};",
+    "    float top[N];",
+    "#pragma unroll",
+    "    for (int p = 0; p < N; p++) {",
+    "        top[p] = SHARED \? part[p].top[row] : __ldcg(&part[p].top[row]);",
+    "        all.top = fmaxf(all.top, top[p]);",
+    "    }",
+    "    const float zero = largest(all.top);",
+    "#pragma unroll",
+    "    for (int p = 0; p < N; p++) {",
+    "        const float4 *const from = reinterpret_cast<const float4 *>(&part[p].acc[row][col]);",
+    "        const float4 v = SHARED \? *from : __ldcg(from);",
+    "        const float sum = SHARED \? part[p].sum[row] : __ldcg(&part[p].sum[row]);",
+    "        const float w = weight_of(top[p], zero);",
+    "        all.sum += sum * w;",
+    "        all.acc[0] += v.x * w;",
+    "        all.acc[1] += v.y * w;",
+    "        all.acc[2] += v.z * w;",
+    "        all.acc[3] += v.w * w;",
+    "    }",
+    "    return all;",
+    "}",
+    "//@if few",
+    "",
+    "// What a lane loads at once, in f32.",
+    "struct spread_keys {",
+    "    static __device__ __forceinline__ void to(float *x, float v) { x[0] = v; }",
+    "    static __device__ __forceinline__ void to(float *x, float4 v) {",
+    "        x[0] = v.x;",
+    "        x[1] = v.y;",
+    "        x[2] = v.z;",
+    "        x[3] = v.w;",
+    "    }",
+    "    //@if half",
+    "    static __device__ __forceinline__ void to(float *x, uint4 v) {",
+    "        const unsigned word[4] = {v.x, v.y, v.z, v.w};",
+    "#pragma unroll",
+    "        for (int i = 0; i < 4; i++) {",
+    "            x[2 * i] = __half2float(__ushort_as_half((unsigned short)(word[i] & 0xffffu)));",
+    "            x[2 * i + 1] = __half2float(__ushort_as_half((unsigned short)(word[i] >> 16)));",
+    "        }",
+    "    }",
+    "    //@end",
+    "};",
+    "//@end",
     0};
 static const char *const ein__tmpl_await[] = {
     "// A kernel may be launched before the one before it is over (programmatic dependent launch). Here",
@@ -34706,6 +35329,9 @@ typedef enum ein__need {
     EIN__NEED_WARP_PAIR,
     EIN__NEED_BLOCK_PAIR,
     EIN__NEED_SOFTMAX,
+    EIN__NEED_KEY_PARTS,
+    EIN__NEED_KEYS_FEW,
+    EIN__NEED_KEYS_HALF,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -36089,8 +36715,9 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
     bool whole = g->whole && g->vec > 1 && ein__kdtype(g, out) == EIN__F32;
     l.n = l.uneven = l.apart = 0;
     l.c = g->plane;
-    for (int d = 0; d < ein__val_get(g->ctx, out)->shape.rank; d++) {
+    for (int d = 0; d < EIN__MAX_ITERS; d++) {
         const ein__kslot *s = &g->slot[d];
+        if (d >= ein__val_get(g->ctx, out)->shape.rank && !row->k[d]) continue;
         ein__kterm t = {row->k[d], {s->name, EIN__PRIMARY, s->level}, d == g->vec_slot, 1, s->n};
         if (whole && d != g->vec_slot) t.k /= g->vec;
         if (whole && d == g->vec_slot)
@@ -39741,12 +40368,36 @@ static int ein__kattention_order(ein__kgen *g, const ein__kattention_form *f, ui
     return ein__kmerge(g, &f->scan, slot, n);
 }
 
+// Names of what lives in registers.
+static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
+    static const char *const names[][4] = {
+        {"s[i][j]", "acc[i][c]", "top[i]", "total(sum[i], top[i])"},
+        {"s[m][j][e]", "acc[m][c][e]", "top[m][i]", "total(sum[m][i], top[m][i])"},
+        {"s[row][j]", "all.acc[c]", "all.top", "total(all.sum, all.top)"}};
+    const ein__attention *a = &f->a;
+    int form = f->t.lanes ? 2 : f->t.math != EIN__MATH_FP32;
+    // What is stored is that of all parts.
+    const char *const *last = names[f->t.parts > 1 ? 2 : form];
+    ein__kneed(g, EIN__NEED_SOFTMAX);
+    if (f->t.lanes || f->t.parts > 1) ein__kneed(g, EIN__NEED_KEY_PARTS);
+    if (f->t.parts > 1) ein__kneed(g, EIN__NEED_LAST);
+    g->shared = f->t.parts > 1;
+    f->dot = names[form][0];
+    if (a->dot.i)
+        g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? f->dot : "dot"}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->out, {last[1]}, false};
+    g->inner[g->ninner++] = (ein__kinner){a->max, {last[2]}, false};
+    if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){a->sum, {last[3]}, false};
+}
+
 // Slots, names and the parts of the work. False: addresses are beyond what there is.
 static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__kattention_form *f) {
     ein_ctx *ctx = g->ctx;
-    if (!ein__attention_of(ctx, step, &f->a) || !ein__attention_tiles(ctx, &f->a, &f->t))
+    if (!ein__attention_of(ctx, step, &f->a) ||
+        !ein__attention_tiles(ctx, &f->a, ein__bytes_of(ctx, step->out), &f->t))
         return false;
     const ein__attention *a = &f->a;
+    EIN_ASSERT(f->t.parts == step->parts);
     f->key = a->band ? ein__kattention_moved(ctx, f, a->key) : a->key;
     f->value = a->band ? ein__kattention_moved(ctx, f, a->value) : a->value;
     if (!f->key.i || !f->value.i) return false;
@@ -39756,18 +40407,15 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         g->slot[i] = (ein__kslot){.n = a->box.n[i], .gone = a->box.n[i] == 1};
         g->slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - a->nt));
     }
-    bool tensor = f->t.math != EIN__MATH_FP32;
-    ein__kneed(g, EIN__NEED_SOFTMAX);
-    f->dot = tensor ? "s[m][j][e]" : "s[i][j]";
-    if (a->dot.i)
-        g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? f->dot : "dot"}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->out, {tensor ? "acc[m][c][e]" : "acc[i][c]"}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->max, {tensor ? "top[m][i]" : "top[i]"}, false};
-    if (a->sum.i)
-        g->inner[g->ninner++] = (ein__kinner){a->sum, {tensor ? "sum[m][i]" : "sum[i]"}, false};
+    ein__kattention_inner(g, f);
     ein__ex part[] = {a->query, f->key, f->value, a->score, a->result};
     for (int i = 0; i < 5; i++) ein__kscan_expr(g, &f->scan, part[i]);
     ein__kscan_out(g, &f->scan, step->out);
+    if (a->each > 1) {
+        ein__krow *row[] = {&arrlast(f->scan.row), &arrlast(f->scan.near)};
+        for (int i = 0; i < 2; i++) row[i]->k[a->group] = ein__kmul(g, row[i]->k[a->head], a->each);
+        f->scan.used |= 1u << a->group;
+    }
     f->nbatch = ein__kattention_order(g, f, a->batch, step->out, f->batch);
     f->rows.n = ein__kattention_order(g, f, a->rows, step->out, f->rows.slot);
     f->cols.n = ein__kattention_order(g, f, a->cols, step->out, f->cols.slot);
@@ -39813,9 +40461,9 @@ static int64_t ein__kattention_index(ein__kgen *g, ein__kattention_form *f, ein_
     const char *type = ein__kint(g);
     const ein__attention_tile *t = &f->t;
     int64_t below = 1, d = f->a.d < 0 ? -f->a.d : f->a.d;
-    bool last = ein__kattention_skips(t);
+    bool last = ein__kattention_skips(t), first = f->rows.n > 0 || t->nrow % t->rows;
     ein__put(b, "");
-    if (!last)
+    if (!last && first)
         ein__putf(b, "const %s m0 = %s;%s\n", type, ein__kdigit(g, &below, t->row_tiles, t->rows),
                   t->residues > 1 ? "" : "  // first row");
     f->base = "m0";
@@ -39867,11 +40515,11 @@ static const char *ein__kaxes_test(ein__kgen *g, const ein__kaxes *a, const ein_
 // How many neighbours along `inner` `read` gives at once: as they are (eight halves), converted (4)
 // or one.
 static int ein__kattention_vector(ein__kgen *g, const ein__kattention_form *f, ein__ex read,
-                                  const ein__kaxes *inner) {
+                                  const ein__kaxes *inner, bool later) {
     if (inner->n != 1) return 1;
     const ein__expr *e = ein__ex_get(g->ctx, read);
-    bool halves =
-        f->t.math == EIN__MATH_FP16 && !e->bits && ein__kdtype(g, (ein__val){e->val}) == EIN__F16;
+    bool halves = (f->t.math == EIN__MATH_FP16 || (f->t.lanes && later)) && !e->bits &&
+                  ein__kdtype(g, (ein__val){e->val}) == EIN__F16;
     for (int vec = halves ? 8 : 4; vec > 1; vec /= 2) {
         if (g->slot[inner->slot[0]].n % vec) continue;
         int nindex = g->nindex;
@@ -39936,15 +40584,15 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     return value;
 }
 
-// `to`: where the element goes; NULL: it stays in the thread's register own[i]. `later`: copies may
-// still be on their way when the kernel goes on.
+// `to`: where the element goes; NULL: it stays in the thread's register own[i]. `later`: of a key
+// or a value, whose copies may still be on their way when the kernel goes on.
 static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
                                             const ein__kattention_form *f, const ein__kaxes *outer,
                                             const ein__kaxes *inner, int64_t no, int64_t ni,
                                             bool vectors, bool later) {
     ein_ctx *ctx = g->ctx;
     ein__kload_text l = {0};
-    int vec = vectors ? ein__kattention_vector(g, f, read, inner) : 1;
+    int vec = vectors ? ein__kattention_vector(g, f, read, inner, later) : 1;
     bool across = false;
     for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read); k++)
         if (f->scan.read[k].i == read.i && outer->n && vec == 1)
@@ -39974,7 +40622,8 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     }
     if (l.copy) ein__putf(&l.text, "copy_async(&%s, %s);\n", to, value);
     else if (f->t.math != EIN__MATH_FP32) ein__putf(&l.text, "attend_put(&%s, %s);\n", to, value);
-    else if (!to) ein__putf(&l.text, "own[i] = %s;\n", value);
+    else if (!to || (f->t.lanes && later))
+        ein__putf(&l.text, "%s = %s;\n", to ? to : "own[i]", value);
     else if (vec > 1) ein__putf(&l.text, "*reinterpret_cast<float4 *>(&%s) = %s;\n", to, value);
     else ein__putf(&l.text, "%s = %s;\n", to, value);
     ein__buf_free(&body);
@@ -39994,8 +40643,8 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
 
 // The parts of a kernel's text.
 typedef struct ein__kattention_text {
-    ein__buf index, masked, score, absent, store;
-    const char *stop;
+    ein__buf index, shares, masked, score, absent, store;
+    const char *stop, *joined;
     const char *ends;  // whether elements may be absent; NULL: never
     ein__kload_text query, key, value;
     int64_t blocks;
@@ -40041,8 +40690,9 @@ static void ein__kattention_place(const ein__kattention_form *f, const char *tex
     if (tensor && (ein__kmentions(text, "row") || ein__kmentions(test, "row")))
         ein__put(b, "const int row = own + 16 * m + lane / 4 + e / 2 * 8;\n");
     if (ein__kmentions(text, "key") || ein__kmentions(test, "key"))
-        ein__put(b, tensor ? "const int key = first + 8 * j + lane % 4 * 2 + e % 2;\n"
-                           : "const int key = tx + 16 * j;\n");
+        ein__put(b, tensor       ? "const int key = first + 8 * j + lane % 4 * 2 + e % 2;\n"
+                    : f->t.lanes ? "const int key = group + GROUPS * j;\n"
+                                 : "const int key = tx + 16 * j;\n");
 }
 
 // x from the product's element, where the row has the key. On tensor cores -inf is put where a row
@@ -40109,6 +40759,26 @@ static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
     ein__kattention_reset(g);
 }
 
+// The keys of a block's share: whole turns, of those before the first one that no row attends to as
+// many as of others' but for one; the last block goes on behind them.
+static void ein__kattention_shares(const ein__attention_tile *t, const char *stop, ein__buf *b) {
+    long long terms = (long long)t->terms, turns = (long long)ein__ceil(t->terms, t->keys);
+    ein__put(b, "");
+    if (t->parts == 1) return;
+    ein__putf(b, "const int share = (int)(blockIdx.x %% %du);\n", t->parts);
+    if (!*stop) {
+        ein__putf(b, "const int from = share * %lld / %d * %d;\n", turns, t->parts, t->keys);
+        ein__putf(b, "const int until = (share + 1) * %lld / %d * %d;\n", turns, t->parts, t->keys);
+        return;
+    }
+    ein__putf(b, "const int behind = (int)(%s);\n", stop);
+    ein__putf(b, "const int turns = behind <= 0 ? 1 : behind < %lld ? (behind + %d) / %d : %lld;\n",
+              terms, t->keys - 1, t->keys, turns);
+    ein__putf(b, "const int from = share * turns / %d * %d;\n", t->parts, t->keys);
+    ein__putf(b, "const int until = share < %d ? (share + 1) * turns / %d * %d : %lld;\n",
+              t->parts - 1, t->parts, t->keys, terms);
+}
+
 // `kv`: keys of a part of the values. `to`: where elements of queries, keys and values go.
 static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                   int64_t kv, const char *const *to, ein__kattention_text *x) {
@@ -40116,11 +40786,16 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     bool vectors = g->vec > 1;
     g->vec = 1;
     x->blocks = ein__kattention_index(g, f, &x->index);
-    int64_t depth = ein__up(t->depth, t->kc);
     ein__kaxes keys = {.n = f->keys.n, .at = "u0 + key"}, at = {.at = "k"}, cols = f->cols;
     memcpy(keys.slot, f->keys.slot, sizeof keys.slot);
     memcpy(at.slot, f->depth.slot, sizeof at.slot);
     at.n = f->depth.n;
+    if (t->lanes) {
+        f->t.kw = vectors ? ein__kattention_vector(g, f, f->key, &at, true) : 1;
+        f->t.vw = vectors ? ein__kattention_vector(g, f, f->value, &cols, true) : 1;
+        ein__few_lanes(&f->a, &f->t);
+    }
+    int64_t depth = ein__up(t->depth, t->kc);
     at.end = depth > t->depth ? t->depth : -1;
     const ein__kload_text none = {.count = "0", .outer = "0", .inner = "0"};
     bool product = f->a.dot.i != 0;
@@ -40128,14 +40803,14 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     if (product)
         x->query = ein__kattention_load(g, f->a.query, to[0], f, &f->rows, &at, t->rows, depth,
                                         vectors, false);
-    at.at = "k0 + k";
+    if (!t->lanes) at.at = "k0 + k";
     keys.end = t->terms % t->keys ? t->terms : -1;
     const char *name = f->a.band ? g->slot[f->a.m].name : NULL;
     if (name) g->slot[f->a.m].name = f->base;
     if (product)
         x->key =
             ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors, true);
-    keys.at = t->math == EIN__MATH_FP32 ? "u0 + k0 + key" : "u0 + key";
+    keys.at = t->math == EIN__MATH_FP32 && !t->lanes ? "u0 + k0 + key" : "u0 + key";
     cols.at = "col";
     cols.end = t->cols < t->width ? t->cols : -1;
     x->value =
@@ -40146,14 +40821,20 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
         ein__put(&x->key.text, "");
     }
     x->stop = ein__kattention_stop(g, f, &x->masked);
+    ein__kattention_shares(t, x->stop, &x->shares);
+    if (t->parts > 1)
+        x->joined =
+            ein__namef(g->ctx, "join_keys<%d, false>(left + blockIdx.x / %du * %du, row, at)",
+                       t->parts, t->parts, t->parts);
+    else x->joined = t->lanes ? "join_keys<8, true>(warps, row, at)" : "";
     ein__kattention_score(g, f, x);
     ein__kattention_store(g, f, step, &x->store);
 }
 
 static void ein__kattention_free(ein__kattention_text *x) {
-    ein__buf *used[] = {&x->index, &x->masked,     &x->score,    &x->absent,
+    ein__buf *used[] = {&x->index, &x->shares,     &x->masked,   &x->score,     &x->absent,
                         &x->store, &x->query.text, &x->key.text, &x->value.text};
-    for (int i = 0; i < 8; i++) ein__buf_free(used[i]);
+    for (int i = 0; i < 9; i++) ein__buf_free(used[i]);
 }
 
 static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ein__launch *l) {
@@ -40192,13 +40873,22 @@ static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, const 
 static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
 static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
 
-enum { EIN__KATTENTION_KEYS = 21 };
+enum { EIN__KATTENTION_ALL = 22, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
 
-// Keys that both templates have, in `k` from place 2 on.
-static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
-                                 const ein__kattention_text *x, ein__key *k) {
-    const ein__key both[] = {
-        {"KC", ein__namef(g->ctx, "%d", f->t.kc)},
+// Keys that all templates have, in `k` from place 2 on.
+static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
+                                const ein__kattention_text *x, ein__key *k) {
+    bool shared = f->t.parts > 1;
+    const char *parts = ein__namef(g->ctx, "%du", f->t.parts);
+    const ein__key all[EIN__KATTENTION_ALL] = {
+        {"parts", shared ? parts : ""},
+        {"tile", shared ? ein__namef(g->ctx, "blockIdx.x / %s", parts) : "blockIdx.x"},
+        {"shares", x->shares.s},
+        {"first", shared ? "from" : "0"},
+        {"end", shared ? "until" : ein__namef(g->ctx, "%lld", (long long)f->t.terms)},
+        {"lines", ein__namef(g->ctx, "%lld", (long long)f->t.lines)},
+        {"joined", x->joined},
+        {"store", x->store.s},
         {"depth", ein__namef(g->ctx, "%lld", (long long)ein__up(f->t.depth, f->t.kc))},
         {"number", ein__kunsigned(g)},
         {"many", x->blocks > 1 ? "1" : ""},
@@ -40208,17 +40898,24 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
         {"queryRow", x->query.outer},
         {"queryAt", x->query.inner},
         {"loadQuery", x->query.text.s},
-        {"terms", ein__namef(g->ctx, "%lld", (long long)f->t.terms)},
         {"stop", x->stop},
         {"masked", x->masked.s},
         {"loadKey", x->key.text.s},
         {"score", x->score.s},
-        {"loadValue", x->value.text.s},
-        {"sum", f->a.sum.i ? "1" : ""}};
-    memcpy(k, both, sizeof both);
-    k += sizeof both / sizeof *both;
-    ein__kattention_times(g, &x->key, "key", "k", ein__kkey_times, k);
-    ein__kattention_times(g, &x->value, "key", "col", ein__kvalue_times, k + EIN__KATTENTION_TIMES);
+        {"loadValue", x->value.text.s}};
+    memcpy(k, all, sizeof all);
+}
+
+// Keys of the templates that have parts of keys and values in shared memory.
+static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
+                                 const ein__kattention_text *x, ein__key *k) {
+    ein__kattention_all(g, f, x, k);
+    k += EIN__KATTENTION_ALL;
+    k[0] = (ein__key){"KC", ein__namef(g->ctx, "%d", f->t.kc)};
+    k[1] = (ein__key){"sum", f->a.sum.i || f->t.parts > 1 ? "1" : ""};
+    ein__kattention_times(g, &x->key, "key", "k", ein__kkey_times, k + 2);
+    ein__kattention_times(g, &x->value, "key", "col", ein__kvalue_times,
+                          k + 2 + EIN__KATTENTION_TIMES);
 }
 
 // Without tensor cores a thread keeps its elements in registers while threads still read the part
@@ -40236,23 +40933,20 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
     static const char *const to[] = {"query[row][k]", NULL, NULL},
                              *const key[] = {"keyType", "putKey"},
                              *const value[] = {"valueType", "putValue"};
-    enum { OWN = 11, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 10, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
     int64_t part = ein__most(t->keys * (t->kc + 4), (int64_t)t->kv * t->width);
     ein__kattention_parts(g, step, f, t->kv, to, &x);
-    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
+    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
         ein__key k[COUNT] = {{0}};
-        ein__key own[OWN] = {{"RM", ein__namef(c, "%d", t->rm)},
-                             {"RN", ein__namef(c, "%d", t->rn)},
-                             {"RC", ein__namef(c, "%d", t->rc)},
-                             {"VC", ein__namef(c, "%d", t->vc)},
-                             {"KV", ein__namef(c, "%d", t->kv)},
-                             {"part", ein__namef(c, "%lld", (long long)part)},
-                             {"store", x.store.s}};
-        ein__kattention_own(g, &x.key, "part[key * (KC + 4) + k]", key, own + 7);
-        ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 9);
+        ein__key own[OWN] = {
+            {"RM", ein__namef(c, "%d", t->rm)}, {"RN", ein__namef(c, "%d", t->rn)},
+            {"RC", ein__namef(c, "%d", t->rc)}, {"VC", ein__namef(c, "%d", t->vc)},
+            {"KV", ein__namef(c, "%d", t->kv)}, {"part", ein__namef(c, "%lld", (long long)part)}};
+        ein__kattention_own(g, &x.key, "part[key * (KC + 4) + k]", key, own + 6);
+        ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 8);
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kattention_work(g, f, l);
@@ -40265,7 +40959,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                                    const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const to[] = {"query[row * (depth + PAD) + k]", "keys[key * (KC + PAD) + k]",
                                      "values[key * (cols + PAD) + col]"};
-    enum { OWN = 14, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 15, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -40273,7 +40967,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     ein__kneed(g, half ? EIN__NEED_ATTEND_HALF : EIN__NEED_ATTEND_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
     ein__kattention_parts(g, step, f, t->keys, to, &x);
-    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks, 128)) {
+    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
         ein__key k[COUNT] = {{0}};
         int64_t part = ein__ceil(t->part, 16), key_part = ein__ceil(t->key_part, 16);
         ein__key own[OWN] = {{"T", half ? "__half" : "float"},
@@ -40283,17 +40977,50 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                              {"cols", ein__namef(c, "%d", t->width)},
                              {"deep", t->depth > t->kc ? "1" : ""},
                              {"keyPart", ein__namef(c, "%lld", (long long)key_part)},
-                             {"part", ein__namef(c, "%lld", (long long)part)},
+                             {"room", ein__namef(c, "%lld", (long long)part)},
                              {"split", t->rw < 4 ? "1" : ""},
+                             {"others", t->parts > 1 ? "(warp % KW > 0 ? 0 : KW - 1)" : "KW - 1"},
+                             {"begin", t->parts > 1 ? "if (from < until) load_keys(from, 0);\n"
+                                                    : "load_keys(0, 0);\n"},
                              {"keyWords", x.key.copy && !half ? "1" : ""},
                              {"valueWords", x.value.copy && !half ? "1" : ""},
                              {"ends", x.ends ? x.ends : ""},
-                             {"absent", x.absent.s},
-                             {"store", x.store.s}};
+                             {"absent", x.absent.s}};
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kattention_work(g, f, l);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, COUNT, out, l);
+    }
+    ein__kattention_free(&x);
+}
+
+static const char *ein__kattention_type(int width) {
+    return width == 8 ? "uint4" : width == 4 ? "float4" : "float";
+}
+
+static void ein__kattention_few(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
+                                const char *hint, ein__buf *out, ein__launch *l) {
+    static const char *const to[] = {"query[row][k]", "keys[i]", "values[i]"};
+    enum { OWN = 10, COUNT = 2 + EIN__KATTENTION_ALL + OWN };
+    ein_ctx *c = g->ctx;
+    const ein__attention_tile *t = &f->t;
+    ein__kattention_text x = {0};
+    ein__kattention_parts(g, step, f, t->keys, to, &x);
+    ein__kneed(g, EIN__NEED_KEYS_FEW);
+    if (t->kw == 8 || t->vw == 8) ein__kneed(g, EIN__NEED_KEYS_HALF);
+    if (!g->too_wide && !g->overflow &&
+        ein__kgrid(c, l, x.blocks * t->parts, EIN__ATTENTION_THREADS)) {
+        ein__key k[COUNT] = {{0}};
+        ein__key own[OWN] = {
+            {"ROWS", ein__namef(c, "%d", t->rows)},   {"L", ein__namef(c, "%d", t->lanes)},
+            {"J", ein__namef(c, "%d", t->ahead)},     {"KE", ein__namef(c, "%d", t->ke)},
+            {"KW", ein__namef(c, "%d", t->kw)},       {"VE", ein__namef(c, "%d", t->ve)},
+            {"VW", ein__namef(c, "%d", t->vw)},       {"cols", ein__namef(c, "%d", t->width)},
+            {"keyType", ein__kattention_type(t->kw)}, {"valueType", ein__kattention_type(t->vw)}};
+        ein__kattention_all(g, f, &x, k + 2);
+        memcpy(k + 2 + EIN__KATTENTION_ALL, own, sizeof own);
+        ein__kattention_work(g, f, l);
+        ein__kfinish(g, step->out, hint, ein__tmpl_attention_few, k, COUNT, out, l);
     }
     ein__kattention_free(&x);
 }
@@ -40304,6 +41031,7 @@ static bool ein__kattention(ein__kgen *g, const ein__step *step, const char *hin
     ein__kattention_form f = {.scan = ein__kscan_make(g)};
     bool ok = ein__kattention_make(g, step, &f);
     if (!ok) g->overflow = true;
+    else if (f.t.lanes) ein__kattention_few(g, step, &f, hint, out, l);
     else if (f.t.math == EIN__MATH_FP32) ein__kattention_plain(g, step, &f, hint, out, l);
     else ein__kattention_tensor(g, step, &f, hint, out, l);
     ein__kscan_free(&f.scan);
@@ -40361,7 +41089,8 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
               {EIN__K_ATTENTION,
                {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_tiles_async,
-                ein__tmpl_attend, ein__tmpl_softmax}},
+                ein__tmpl_attend, ein__tmpl_softmax, ein__tmpl_attention_few,
+                ein__tmpl_attention_parts, ein__tmpl_tail}},
               {EIN__K_PRODUCT,
                {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
                 ein__tmpl_tiles_mma, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
@@ -40539,6 +41268,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                         {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
                         {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
                         {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
+    ein__key spread[] = {{"few", ein__need_text(needs, EIN__NEED_KEYS_FEW)},
+                         {"half", ein__need_text(needs, EIN__NEED_KEYS_HALF)}};
     bool tensor = *tf32 || *fp16, attends = *attend[0].text || *attend[1].text;
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
@@ -40554,6 +41285,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, *four[0].text || *four[1].text, ein__tmpl_half4, four, 2);
     ein__put_helper(out, attends, ein__tmpl_attend, attend, 2);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, NULL, 0);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,
+                    spread, 2);
     ein__put_helper(out, *eight[0].text || *eight[1].text || *eight[2].text || *eight[3].text,
                     ein__tmpl_half8, eight, 4);
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
@@ -40947,7 +41680,8 @@ static bool ein__is_taken(const char *name) {
         " fetched_value spread tile_place pitched fragment_rows fragment_columns"
         " shared_address begin_rows take_rows unshifted element KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
-        " multiply_part attend_round largest total weight_of ";
+        " multiply_part attend_round largest total weight_of key_part joined_keys join_keys"
+        " spread_keys ";
     if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
     static const char *const vector[] = {"char",     "uchar",     "short", "ushort",
@@ -44620,7 +45354,10 @@ EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int s
 static bool ein__attention_holds(ein_ctx *ctx, const ein__step *step, int samples) {
     ein__attention a;
     uint32_t first = (uint32_t)arrlen(ctx->value), *fresh = NULL;
-    if (!ein__attention_of(ctx, step, &a)) return false;
+    ein__attention_tile t;
+    if (!ein__attention_of(ctx, step, &a) ||
+        !ein__attention_tiles(ctx, &a, ein__bytes_of(ctx, step->out), &t))
+        return false;
     ein__val made = ein__attention_meaning(ctx, &a);
     for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < first ? i : 0);
     for (int k = 0; k < step->nval; k++) fresh[step->val[k].i] = 0;

@@ -12,7 +12,7 @@
 // libraries cuBLAS (596 MB) 3 steps, without it up to 19.5 us more
 // by        merging 1, online softmax 1
 //    40.2 us est. v.merged         cuBLAS sgemm 1024 x 1536 x 512
-//    14.4 us est. o                k_attention_85250643
+//    14.4 us est. o                k_attention_c286f618
 //    14.3 us est. f                cublasLt matmul 1024 x 512 x 512 + bias + relu
 //    14.3 us est. g.sum            cuBLAS sgemm 1024 x 512 x 512
 //     2.4 us est. y                k_map_64926a06
@@ -216,7 +216,7 @@ static __global__ void __launch_bounds__(256) k_map_64eb8c96(const float *__rest
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_85250643(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_c286f618(const float *p0,
     float *__restrict__ y) {
     const int RM = 8, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -364,17 +364,19 @@ static __global__ void __launch_bounds__(128, 1) k_attention_85250643(const floa
     }
 #pragma unroll
     for (int i = 0; i < RM; i++) {
-        const int row = ty + 8 * i;
 #pragma unroll
         for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
-        sum[i] = total(sum[i], top[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < RM; i++) {
+        const int row = ty + 8 * i;
 #pragma unroll
         for (int c = 0; c < RC; c++) {
             const int col = c / VC * 16 * VC + tx * VC + c % VC;
             if (base + 4 * row < 1024) {
                 const int i2 = base + 4 * row;
                 const int i3 = col;
-                y[i2 * 512 + i1 * 64 + i3] = acc[i][c] / sum[i];
+                y[i2 * 512 + i1 * 64 + i3] = acc[i][c] / total(sum[i], top[i]);
             }
         }
     }
@@ -760,7 +762,7 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
     // v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
     CALL(gemm_run(m, &gemm_v_merged, v_x, v_v_weights, v_v_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_85250643, "o", 128, 128, stream, v_v_merged, v_t));
+    CALL(launch(m, ORDERED, k_attention_c286f618, "o", 128, 128, stream, v_v_merged, v_t));
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));

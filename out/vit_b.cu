@@ -8,7 +8,7 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 368 MB
-// plan      102 steps, 1438.4 us estimated; 1467.4 us without derivation
+// plan      102 steps, 1433.5 us estimated; 1467.4 us without derivation
 // libraries cuBLAS (596 MB) 49 steps, without it up to 215.7 us more
 // by        operand re-laid 2, online softmax 12, sums in one pass 1
 //     1.5 us est. patches.sum.columns k_map_e08638d6
@@ -16,7 +16,7 @@
 //     1.6 us est. h                k_map_84917e67
 //     2.0 us est. n.0              k_row_4a21bab2
 //    25.4 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.0.o            k_attention_18c5397f
+//     9.4 us est. a.0.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.0              k_row_4a21bab2
 //    32.8 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
@@ -24,7 +24,7 @@
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.1              k_row_4a21bab2
 //    25.4 us est. a.1.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.1.o            k_attention_18c5397f
+//     9.4 us est. a.1.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.1              k_row_4a21bab2
 //    32.8 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
@@ -32,7 +32,7 @@
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.2              k_row_4a21bab2
 //    25.4 us est. a.2.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.2.o            k_attention_18c5397f
+//     9.4 us est. a.2.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.2              k_row_4a21bab2
 //    32.8 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
@@ -40,7 +40,7 @@
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.3              k_row_4a21bab2
 //    25.4 us est. a.3.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.3.o            k_attention_18c5397f
+//     9.4 us est. a.3.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.3              k_row_4a21bab2
 //    32.8 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
@@ -48,7 +48,7 @@
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.4              k_row_4a21bab2
 //    25.4 us est. a.4.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.4.o            k_attention_18c5397f
+//     9.4 us est. a.4.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.4              k_row_4a21bab2
 //    32.8 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
@@ -56,7 +56,7 @@
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.5              k_row_4a21bab2
 //    25.4 us est. a.5.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.5.o            k_attention_18c5397f
+//     9.4 us est. a.5.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.5              k_row_4a21bab2
 //    32.8 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
@@ -64,7 +64,7 @@
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.6              k_row_4a21bab2
 //    25.4 us est. a.6.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.6.o            k_attention_18c5397f
+//     9.4 us est. a.6.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.6              k_row_4a21bab2
 //    32.8 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
@@ -72,7 +72,7 @@
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.7              k_row_4a21bab2
 //    25.4 us est. a.7.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.7.o            k_attention_18c5397f
+//     9.4 us est. a.7.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.7              k_row_4a21bab2
 //    32.8 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
@@ -80,7 +80,7 @@
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.8              k_row_4a21bab2
 //    25.4 us est. a.8.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.8.o            k_attention_18c5397f
+//     9.4 us est. a.8.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.8              k_row_4a21bab2
 //    32.8 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
@@ -88,7 +88,7 @@
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.9              k_row_4a21bab2
 //    25.4 us est. a.9.t.split      cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.9.o            k_attention_18c5397f
+//     9.4 us est. a.9.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.9              k_row_4a21bab2
 //    32.8 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
@@ -96,7 +96,7 @@
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.10             k_row_4a21bab2
 //    25.4 us est. a.10.t.split     cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.10.o           k_attention_18c5397f
+//     9.4 us est. a.10.o           k_attention_26998a29, in 2 parts
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.10             k_row_4a21bab2
 //    32.8 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
@@ -104,7 +104,7 @@
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     2.0 us est. n.11             k_row_4a21bab2
 //    25.4 us est. a.11.t.split     cublasLt matmul 197 x 2304 x 768 + bias
-//     9.8 us est. a.11.o           k_attention_18c5397f
+//     9.4 us est. a.11.o           k_attention_26998a29, in 2 parts
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.11             k_row_4a21bab2
 //    32.8 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
@@ -445,6 +445,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_workspace ARENA_OF(char, 0)
 #define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
+#define v_arrived CONST_OF(unsigned, 346270720)
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
@@ -595,6 +596,19 @@ static __device__ __forceinline__ void await_previous() {
 #endif
 }
 
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
 // A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest
 // score so far stands for the largest one, and what was summed up is scaled when it grows.
 
@@ -617,6 +631,45 @@ static __device__ __forceinline__ float weight_of(float x, float top) {
     w = exp2f(power);
 #endif
     return w;
+}
+
+// What a part of the keys gives for some rows: values by their weights, the largest scores and the
+// sums of the weights, of (-inf, 0, 0) where a row has none of these keys (attention.c).
+template <int ROWS, int COLS>
+struct __align__(16) key_part {
+    float acc[ROWS][COLS], top[ROWS], sum[ROWS];
+};
+
+struct joined_keys {
+    float top, sum, acc[4];
+};
+
+// A row's four columns from `col` on of all N parts, in their order; SHARED: which lie in shared
+// memory, not where other blocks left them.
+template <int N, bool SHARED, int ROWS, int COLS>
+static __device__ __forceinline__ joined_keys join_keys(const key_part<ROWS, COLS> *part, int row,
+                                                        int col) {
+    joined_keys all = {-INFINITY, 0.f, {0.f, 0.f, 0.f, 0.f}};
+    float top[N];
+#pragma unroll
+    for (int p = 0; p < N; p++) {
+        top[p] = SHARED ? part[p].top[row] : __ldcg(&part[p].top[row]);
+        all.top = fmaxf(all.top, top[p]);
+    }
+    const float zero = largest(all.top);
+#pragma unroll
+    for (int p = 0; p < N; p++) {
+        const float4 *const from = reinterpret_cast<const float4 *>(&part[p].acc[row][col]);
+        const float4 v = SHARED ? *from : __ldcg(from);
+        const float sum = SHARED ? part[p].sum[row] : __ldcg(&part[p].sum[row]);
+        const float w = weight_of(top[p], zero);
+        all.sum += sum * w;
+        all.acc[0] += v.x * w;
+        all.acc[1] += v.y * w;
+        all.acc[2] += v.z * w;
+        all.acc[3] += v.w * w;
+    }
+    return all;
 }
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
@@ -740,22 +793,25 @@ static __global__ void __launch_bounds__(32) k_row_4a21bab2(const float *p0,
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_18c5397f(const float *p0,
-    float *__restrict__ y) {
-    const int RM = 3, RN = 2, RC = 4, VC = 4, KV = 32;
+static __global__ void __launch_bounds__(128, 1) k_attention_26998a29(const float *p0,
+    float *__restrict__ y, float4 *parts, unsigned *arrived) {
+    const int RM = 5, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
     __shared__ __align__(16) float query[8 * RM][depth + 4];
     // part: a part of the tile's keys, then of its values
-    __shared__ __align__(16) float part[2048];
+    __shared__ __align__(16) float part[2304];
     __shared__ __align__(16) float weight[8 * RM][16 * RN + 4];
     // Neighbouring threads have neighbouring rows, so that shared memory answers a warp that reads
     // four words a thread in two cycles, not four.
     const int tx = (int)threadIdx.x / 2 % 16, ty = (int)threadIdx.x / 32 * 2 + (int)threadIdx.x % 2;
-    const unsigned id = blockIdx.x;
+    const unsigned id = blockIdx.x / 2u;
     await_previous();
-    const int m0 = (int)(id % 9u) * 24;  // first row
-    const int i2 = (int)(id / 9u % 12u);
-    for (int e = (int)threadIdx.x; e < 384; e += 128) {
+    const int m0 = (int)(id % 5u) * 40;  // first row
+    const int i2 = (int)(id / 5u % 12u);
+    const int share = (int)(blockIdx.x % 2u);
+    const int from = share * 4 / 2 * 64;
+    const int until = (share + 1) * 4 / 2 * 64;
+    for (int e = (int)threadIdx.x; e < 640; e += 128) {
         const int row = e / 16, k = e % 16 * 4;
         float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
         if (m0 + row < 197) {
@@ -775,7 +831,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_18c5397f(const floa
 #pragma unroll
         for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
     }
-    for (int u0 = 0; u0 < 197; u0 += 16 * RN) {
+    for (int u0 = from; u0 < until; u0 += 16 * RN) {
         float s[RM][RN];
 #pragma unroll
         for (int i = 0; i < RM; i++) {
@@ -783,9 +839,9 @@ static __global__ void __launch_bounds__(128, 1) k_attention_18c5397f(const floa
             for (int j = 0; j < RN; j++) s[i][j] = 0.f;
         }
         for (int k0 = 0; k0 < depth; k0 += KC) {
-            float4 own[2];
+            float4 own[4];
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
+            for (int i = 0; i < 4; i++) {
                 const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
                 float4 t = make_float4(0.f, 0.f, 0.f, 0.f);
                 if (u0 + key < 197) {
@@ -799,7 +855,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_18c5397f(const floa
             }
             __syncthreads();
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
+            for (int i = 0; i < 4; i++) {
                 const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
                 *reinterpret_cast<float4 *>(&part[key * (KC + 4) + k]) = own[i];
             }
@@ -892,17 +948,33 @@ static __global__ void __launch_bounds__(128, 1) k_attention_18c5397f(const floa
     }
 #pragma unroll
     for (int i = 0; i < RM; i++) {
-        const int row = ty + 8 * i;
 #pragma unroll
         for (int d = 16; d > 1; d /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
-        sum[i] = total(sum[i], top[i]);
+    }
+    typedef key_part<40, 16 * RC> block_part;
+    block_part *const left = reinterpret_cast<block_part *>(parts);
 #pragma unroll
-        for (int c = 0; c < RC; c++) {
-            const int col = c / VC * 16 * VC + tx * VC + c % VC;
+    for (int i = 0; i < RM; i++) {
+        const int row = ty + 8 * i;
+        if (row >= 40) continue;
+#pragma unroll
+        for (int c = 0; c < RC; c++)
+            left[blockIdx.x].acc[row][c / VC * 16 * VC + tx * VC + c % VC] = acc[i][c];
+        if (tx > 0) continue;
+        left[blockIdx.x].top[row] = top[i];
+        left[blockIdx.x].sum[row] = sum[i];
+    }
+    if (!arrives_last(arrived + blockIdx.x / 2u, 2u)) return;
+    for (int e = (int)threadIdx.x; e < 40 * 4 * RC; e += 128) {
+        const int row = e / (4 * RC), at = e % (4 * RC) * 4;
+        const joined_keys all = join_keys<2, false>(left + blockIdx.x / 2u * 2u, row, at);
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            const int col = at + c;
             if (m0 + row < 197) {
                 const int i1 = m0 + row;
                 const int i3 = col;
-                y[i1 * 768 + i2 * 64 + i3] = acc[i][c] / sum[i];
+                y[i1 * 768 + i2 * 64 + i3] = all.acc[c] / total(all.sum, all.top);
             }
         }
     }
@@ -1354,7 +1426,9 @@ static int check_device(vit_b *m) {
 }
 
 static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 346270720ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 346273792ull));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 346273792ull - 3072ull, 0, 3072ull,
+        stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k,
@@ -1605,8 +1679,8 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     // a.0.t.split[0,i1,i2] = a.0.qkv.p[0,i1,i2] + a.0.qkv.b[i2]
     CALL(matmul_run(m, MATMUL_a_0_t_split, v_n_0, v_a_0_qkv_w, v_a_0_qkv_b, NULL, v_a_0_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.0.o", 108, 128, stream, v_a_0_t_split,
-        v_a_0_c));
+    CALL(launch(m, ORDERED, k_attention_26998a29, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
+        (float4 *)v_workspace, v_arrived + 0));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_h, v_r_0, v_workspace));
@@ -1622,8 +1696,8 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_1_t_split, v_n_1, v_a_1_qkv_w, v_a_1_qkv_b, NULL, v_a_1_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.1.o", 108, 128, stream, v_a_1_t_split,
-        v_a_1_c));
+    CALL(launch(m, ORDERED, k_attention_26998a29, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
+        (float4 *)v_workspace, v_arrived + 60));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
     CALL(launch(m, ORDERED, k_row_4a21bab2, "m.1", 197, 32, stream, v_r_1, v_m_1_scale, v_m_1_bias,
@@ -1638,8 +1712,8 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_2_t_split, v_n_2, v_a_2_qkv_w, v_a_2_qkv_b, NULL, v_a_2_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.2.o", 108, 128, stream, v_a_2_t_split,
-        v_a_2_c));
+    CALL(launch(m, ORDERED, k_attention_26998a29, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
+        (float4 *)v_workspace, v_arrived + 120));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
     return 0;
@@ -1660,8 +1734,8 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_3_t_split, v_n_3, v_a_3_qkv_w, v_a_3_qkv_b, NULL, v_a_3_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.3.o", 108, 128, stream, v_a_3_t_split,
-        v_a_3_c));
+    CALL(launch(m, ORDERED, k_attention_26998a29, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
+        (float4 *)v_workspace, v_arrived + 180));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
     CALL(launch(m, ORDERED, k_row_4a21bab2, "m.3", 197, 32, stream, v_r_3, v_m_3_scale, v_m_3_bias,
@@ -1676,8 +1750,8 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_4_t_split, v_n_4, v_a_4_qkv_w, v_a_4_qkv_b, NULL, v_a_4_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.4.o", 108, 128, stream, v_a_4_t_split,
-        v_a_4_c));
+    CALL(launch(m, ORDERED, k_attention_26998a29, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
+        (float4 *)v_workspace, v_arrived + 240));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
     CALL(launch(m, ORDERED, k_row_4a21bab2, "m.4", 197, 32, stream, v_r_4, v_m_4_scale, v_m_4_bias,
@@ -1692,8 +1766,8 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_5_t_split, v_n_5, v_a_5_qkv_w, v_a_5_qkv_b, NULL, v_a_5_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.5.o", 108, 128, stream, v_a_5_t_split,
-        v_a_5_c));
+    CALL(launch(m, ORDERED, k_attention_26998a29, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
+        (float4 *)v_workspace, v_arrived + 300));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
     CALL(launch(m, ORDERED, k_row_4a21bab2, "m.5", 197, 32, stream, v_r_5, v_m_5_scale, v_m_5_bias,
@@ -1708,8 +1782,8 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_6_t_split, v_n_6, v_a_6_qkv_w, v_a_6_qkv_b, NULL, v_a_6_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.6.o", 108, 128, stream, v_a_6_t_split,
-        v_a_6_c));
+    CALL(launch(m, ORDERED, k_attention_26998a29, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
+        (float4 *)v_workspace, v_arrived + 360));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
     return 0;
@@ -1730,8 +1804,8 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_7_t_split, v_n_7, v_a_7_qkv_w, v_a_7_qkv_b, NULL, v_a_7_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.7.o", 108, 128, stream, v_a_7_t_split,
-        v_a_7_c));
+    CALL(launch(m, ORDERED, k_attention_26998a29, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
+        (float4 *)v_workspace, v_arrived + 420));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
     CALL(launch(m, ORDERED, k_row_4a21bab2, "m.7", 197, 32, stream, v_r_7, v_m_7_scale, v_m_7_bias,
@@ -1746,8 +1820,8 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_8_t_split, v_n_8, v_a_8_qkv_w, v_a_8_qkv_b, NULL, v_a_8_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.8.o", 108, 128, stream, v_a_8_t_split,
-        v_a_8_c));
+    CALL(launch(m, ORDERED, k_attention_26998a29, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
+        (float4 *)v_workspace, v_arrived + 480));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
     CALL(launch(m, ORDERED, k_row_4a21bab2, "m.8", 197, 32, stream, v_r_8, v_m_8_scale, v_m_8_bias,
@@ -1762,8 +1836,8 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_9_t_split, v_n_9, v_a_9_qkv_w, v_a_9_qkv_b, NULL, v_a_9_t_split,
         v_workspace));
-    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.9.o", 108, 128, stream, v_a_9_t_split,
-        v_a_9_c));
+    CALL(launch(m, ORDERED, k_attention_26998a29, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
+        (float4 *)v_workspace, v_arrived + 540));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
     return 0;
@@ -1783,8 +1857,8 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_10_t_split, v_n_10, v_a_10_qkv_w, v_a_10_qkv_b, NULL,
         v_a_10_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.10.o", 108, 128, stream, v_a_10_t_split,
-        v_a_10_c));
+    CALL(launch(m, ORDERED, k_attention_26998a29, "a.10.o", 120, 128, stream, v_a_10_t_split,
+        v_a_10_c, (float4 *)v_workspace, v_arrived + 600));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
     CALL(launch(m, ORDERED, k_row_4a21bab2, "m.10", 197, 32, stream, v_r_10, v_m_10_scale,
@@ -1799,8 +1873,8 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     // as a.0.t.split
     CALL(matmul_run(m, MATMUL_a_11_t_split, v_n_11, v_a_11_qkv_w, v_a_11_qkv_b, NULL,
         v_a_11_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_attention_18c5397f, "a.11.o", 108, 128, stream, v_a_11_t_split,
-        v_a_11_c));
+    CALL(launch(m, ORDERED, k_attention_26998a29, "a.11.o", 120, 128, stream, v_a_11_t_split,
+        v_a_11_c, (float4 *)v_workspace, v_arrived + 660));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
     CALL(launch(m, ORDERED, k_row_4a21bab2, "m.11", 197, 32, stream, v_r_11, v_m_11_scale,
@@ -2097,6 +2171,6 @@ static const vit_b_tensor info_weights[] = {
 static const vit_b_info info = {
     "vit_b", 1, 1, 152, info_inputs, info_outputs, info_weights,
     VIT_B_ARENA_BYTES, VIT_B_WEIGHT_BYTES,
-    346270720ull, 385876992ull, 0x5406cefa10622f11ull};
+    346273792ull, 385880064ull, 0x5406cefa10622f11ull};
 
 const vit_b_info *vit_b_describe(void) { return &info; }
