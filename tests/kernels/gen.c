@@ -19,12 +19,12 @@ static double *content[4096];  // by value: logical elements, row-major
 enum { RACE = 1, SANITIZERS = 2 };
 static int use;  // of the case
 
-typedef struct kernel {
-    ein__launch launch;
-    const char *functions, *text;  // what it is the first to call, and itself
+// A kernel or a function that kernels call.
+typedef struct piece {
+    const char *key, *text;
     int use;
-} kernel;
-static kernel *kernels;  // stb_ds array
+} piece;
+static piece *pieces;  // stb_ds array, in the order in which they are needed
 
 // ------------------------------------------------------------------------------- values
 
@@ -334,29 +334,19 @@ static void put_case(ein_ctx *ctx, const char *name, bool naive, const ein__laun
     }
 }
 
-static bool has_function(const ein__launch *l, int n, const char *text) {
-    for (int i = 0; i < n; i++)
-        if (l->device[i] == text) return true;
-    return false;
+static void put_piece(ein_ctx *ctx, const char *key, const char *text) {
+    for (ptrdiff_t i = 0; i < arrlen(pieces); i++)
+        if (!strcmp(pieces[i].key, key)) {
+            pieces[i].use |= use;
+            return;
+        }
+    arrput(pieces, ((piece){ein__name(ctx, key), ein__name(ctx, text), use}));
 }
 
 static void emit_once(ein_ctx *ctx, const ein__buf *text, const ein__launch *l) {
     needs |= l->needs;
-    for (ptrdiff_t i = 0; i < arrlen(kernels); i++)
-        if (!strcmp(kernels[i].launch.name, l->name)) {
-            kernels[i].use |= use;
-            return;
-        }
-    ein__buf all = {0};
-    for (int k = 0; k < l->ndevice; k++) {
-        bool known = has_function(l, k, l->device[k]);
-        for (ptrdiff_t i = 0; i < arrlen(kernels); i++)
-            known |= has_function(&kernels[i].launch, kernels[i].launch.ndevice, l->device[k]);
-        if (!known) ein__putf(&all, "%s\n", l->device[k]);
-    }
-    kernel made = {*l, ein__name(ctx, all.s ? all.s : ""), ein__name(ctx, text->s), use};
-    arrput(kernels, made);
-    ein__buf_free(&all);
+    for (int k = 0; k < l->ndevice; k++) put_piece(ctx, l->device[k], l->device[k]);
+    put_piece(ctx, l->name, text->s);
 }
 
 // The same kernel with 64-bit indices, as for tensors beyond 2^31 elements.
@@ -465,9 +455,8 @@ int main(int argc, char **argv) {
     ein__emit_helpers(ctx, &head, needs);
     fputs(head.s, stdout);
     puts("#ifndef USE\n#define USE 3\n#endif\n");
-    for (ptrdiff_t i = 0; i < arrlen(kernels); i++)
-        printf("%s#if USE & %d\n%s#endif\n\n", kernels[i].functions, kernels[i].use,
-               kernels[i].text);
+    for (ptrdiff_t i = 0; i < arrlen(pieces); i++)
+        printf("#if USE & %d\n%s\n#endif\n", pieces[i].use, pieces[i].text);
     puts("static float4 *scratch;\nstatic unsigned *counters;\n");
     fputs(launches.s, stdout);
     printf("#define CASES %d\n", ncase);
