@@ -33,8 +33,8 @@
 //@key joined  what all warps, or all parts of the tile, have for a row's four columns from `at` on
 //@key store   where (row, col) is an element of the result: its position, its value, the store
 // Few rows: each L lanes have an online softmax of their own over keys of their own, of which they
-// load 16 bytes a lane where those lie together, J keys at a time; no barrier until all come
-// together.
+// load 16 bytes a lane where those lie together, J keys at a time; warps meet when all keys are
+// done.
 static __global__ void __launch_bounds__(256) $name($params) {
     const int ROWS = $ROWS, L = $L, J = $J, VE = $VE, VW = $VW, cols = $cols;
     const int GROUPS = 256 / L;
@@ -82,6 +82,15 @@ static __global__ void __launch_bounds__(256) $name($params) {
             if (!more) break;
         }
         //@end
+        $valueType values[J * VE / VW];
+#pragma unroll
+        for (int i = 0; i < J * VE / VW; i++) {
+            const int key = group + GROUPS * (i / (VE / VW));
+            const int col = (lane + L * (i % (VE / VW))) * VW;
+            $loadValue;
+        }
+        // Compilers would put loads of values behind the scores; this way all are on their way.
+        __syncwarp();
         //@if product
         $keyType keys[J * KE / KW];
 #pragma unroll
@@ -90,13 +99,6 @@ static __global__ void __launch_bounds__(256) $name($params) {
             $loadKey;
         }
         //@end
-        $valueType values[J * VE / VW];
-#pragma unroll
-        for (int i = 0; i < J * VE / VW; i++) {
-            const int key = group + GROUPS * (i / (VE / VW));
-            const int col = (lane + L * (i % (VE / VW))) * VW;
-            $loadValue;
-        }
         float s[ROWS][J];
         //@if product
 #pragma unroll
