@@ -44,6 +44,7 @@ parts=(
     'golden   -    sh tests/frame/test_golden.sh'
     'faulty   wait sh tests/peers/test_faults.sh'
     'kernels  cuda sh tests/kernels/run'
+    'ptx      cuda sh tests/frame/test_ptx.sh'
     "attend   cuda $python tests/check_attention.py"
     "run-san  cuda $python tests/run_models.py --mode san $light"
     'derive   -    sh tests/frame/test_derive.sh'

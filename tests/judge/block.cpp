@@ -556,9 +556,13 @@ static bool shape_ok(const judge_config &c) {
            c.grid.y <= 65535 && c.grid.z <= 65535;
 }
 
-static bool pointers_ok(const judge_config &config, const void *const *pointers, int count) {
+static bool pointers_ok(const judge_config &config, const judge_argument *arguments, int count) {
     for (int i = 1; i <= count; i++) {
-        if (pointers[i] && !judge_in_device(pointers[i], 0)) {
+        const void *pointer = nullptr;
+        if (arguments[i].points) {
+            memcpy(&pointer, arguments[i].at, sizeof pointer);
+        }
+        if (pointer && !judge_in_device(pointer, 0)) {
             fprintf(stderr, "judge: kernel %s: argument %d is not live device memory\n",
                     config.name, i);
             return false;
@@ -579,8 +583,8 @@ const char *judge_name_of(const void *kernel) {
     return found == kernel_names().end() ? "(without a name)" : found->second.c_str();
 }
 
-cudaError_t judge_launch(const judge_config &config, judge_body body, const void *const *pointers,
-                         int count) {
+cudaError_t judge_launch(const judge_config &config, judge_body body,
+                         const judge_argument *arguments, int count) {
     std::shared_ptr<void> state(body.state, body.drop);
     if (judge_entry("cudaLaunchKernel")) {
         return judge_error(judge_injected(cudaErrorLaunchOutOfResources));
@@ -599,19 +603,23 @@ cudaError_t judge_launch(const judge_config &config, judge_body body, const void
                 config.name, config.shared);
         return judge_error(cudaErrorInvalidValue);
     }
-    if (!pointers_ok(config, pointers, count)) {
+    if (!pointers_ok(config, arguments, count)) {
         return judge_error(cudaErrorIllegalAddress);
     }
     auto grid = std::make_shared<judge_grid>();
     grid->config = config;
     grid->body = body.run;
     grid->state = state;
+    for (int i = 1; i <= count; i++) {
+        grid->arguments.emplace_back((const char *)arguments[i].at, arguments[i].bytes);
+    }
     std::function<void()> ahead;
     if (config.early) {
         ahead = [=] {
-            judge_begin_ahead(*grid);
+            judge_interprets() ? judge_interpret_ahead(*grid) : judge_begin_ahead(*grid);
         };
     }
     return judge_error(judge_enqueue(
-        config.stream, [=] { judge_run_grid(*grid); }, ahead));
+        config.stream, [=] { judge_interprets() ? judge_interpret(*grid) : judge_run_grid(*grid); },
+        ahead));
 }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -73,6 +74,9 @@ bool judge_is_device(const void *pointer);
 // allocation counts as inside.
 bool judge_in_device(const void *pointer, size_t bytes);
 
+// The live allocation that an address is in.
+bool judge_allocation(const void *pointer, const void **first, size_t *bytes);
+
 extern char *const judge_arena;
 extern const size_t judge_arena_bytes;
 
@@ -120,6 +124,8 @@ struct judge_grid {
     void (*body)(void *);
     std::shared_ptr<void> state;
     std::vector<std::shared_ptr<judge_held>> held;
+    std::vector<std::string> arguments;  // their bytes, for interpreted kernels, as `interpreted`
+    std::shared_ptr<void> interpreted;
 };
 
 // Runs a whole grid now.
@@ -128,6 +134,13 @@ void judge_run_grid(judge_grid &grid);
 // Begins some blocks of a grid that was launched early. They go on to their wait for what comes
 // before the grid, and from there when it is run.
 void judge_begin_ahead(judge_grid &grid);
+
+// ---- ptx_run.cpp
+
+// Whether kernels are run from the PTX of JUDGE_PTX; then these two are what runs a grid.
+bool judge_interprets();
+void judge_interpret(judge_grid &grid);
+void judge_interpret_ahead(judge_grid &grid);
 
 // ---- race.cpp, linked in race mode only
 

@@ -148,6 +148,15 @@ bool judge_in_device(const void *pointer, size_t bytes) {
     return a && bytes <= (size_t)(a->data() + a->bytes - (const char *)pointer);
 }
 
+bool judge_allocation(const void *pointer, const void **first, size_t *bytes) {
+    const allocation *a = find_allocation(pointer);
+    if (a) {
+        *first = a->data();
+        *bytes = a->bytes;
+    }
+    return a != nullptr;
+}
+
 bool judge_is_pinned(const void *pointer) {
     auto after = pinned().upper_bound((const char *)pointer);
     return after != pinned().begin() &&

@@ -219,21 +219,17 @@ struct judge_config {
     bool early;  // it may begin before the work before it in the stream is over
 };
 
-// Queues the launch; errors also go where cudaGetLastError finds them. Takes `body` over in any
-// case. `pointers[1..count]` are the pointer arguments (NULL for others): each must be NULL or live
-// device memory.
-cudaError_t judge_launch(const judge_config &config, judge_body body, const void *const *pointers,
-                         int count);
+// An argument's bytes. What points has to be NULL or live device memory.
+struct judge_argument {
+    const void *at;
+    size_t bytes;
+    bool points;
+};
 
-template <class T>
-static inline const void *judge_pointer(const T &value) {
-    if constexpr (std::is_pointer<T>::value) {
-        return (const void *)value;
-    } else {
-        (void)value;
-        return nullptr;
-    }
-}
+// Queues the launch; errors also go where cudaGetLastError finds them. Takes `body` over in any
+// case. The arguments are `arguments[1..count]`.
+cudaError_t judge_launch(const judge_config &config, judge_body body,
+                         const judge_argument *arguments, int count);
 
 // What `kernel<<<grid, block, shared, stream>>>` becomes; calling it converts the arguments to the
 // kernel's own types.
@@ -250,8 +246,9 @@ struct judge_call {
                            [](void *state) {
                                delete static_cast<bound_type *>(state);
                            }};
-        const void *pointers[] = {nullptr, judge_pointer(arguments)...};
-        return judge_launch(config, body, pointers, (int)sizeof...(P));
+        const judge_argument all[] = {{},
+                                      {&arguments, sizeof arguments, std::is_pointer<P>::value}...};
+        return judge_launch(config, body, all, (int)sizeof...(P));
     }
 };
 

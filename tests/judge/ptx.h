@@ -1,0 +1,261 @@
+// An interpreter of the PTX that nvcc makes of emitted CUDA: with JUDGE_PTX=FILE[:FILE...] the
+// judge runs what these hold for its kernels instead of their C++. Warps are run in lockstep; of
+// lanes that diverge those that are furthest behind go first. What instructions do is written from
+// the PTX ISA, not from the templates; one that is not known here is a fault. One thread runs at a
+// time, so that fences do nothing; races are for the judge's own mode.
+//
+//   ptx_parse.cpp    text to modules and statements
+//   ptx_decode.cpp   statements to instructions: places of registers, functions to run
+//   ptx_alu.cpp      arithmetic
+//   ptx_move.cpp     comparisons, predicates, choices, moves
+//   ptx_cvt.cpp      conversions and numbers of 16 bits
+//   ptx_memory.cpp   loads, stores, atomics, asynchronous copies
+//   ptx_warp.cpp     what the lanes of a warp do together: shuffles, votes, matrices
+//   ptx_run.cpp      warps, blocks and grids
+#ifndef JUDGE_PTX_H
+#define JUDGE_PTX_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "judge.h"
+
+namespace ptx {
+
+// ---- text
+
+struct operand {
+    enum { name, number, vector, address } kind = name;
+    std::string text, second;  // `second`: the q of p|q
+    uint64_t value = 0;        // a number's, or what is added to an address
+    bool negated = false;
+    std::vector<operand> parts;
+};
+
+struct declaration {
+    std::string space, type, name;
+    size_t align = 0, bytes = 0;
+    bool array = false, ranged = false;
+    std::string initial;  // bytes
+};
+
+// A label, a declaration, a brace, or an instruction with its guard.
+struct statement {
+    enum { label, declares, opens, closes, instruction } kind;
+    int line = 0;
+    std::string text, guard;
+    bool guard_negated = false;
+    std::vector<operand> operands;
+    declaration declared;
+};
+
+struct function {
+    std::string name;
+    bool entry = false;
+    std::vector<declaration> results, parameters;
+    unsigned most_threads = 1024;
+    const char *body = nullptr, *end = nullptr;
+    int line = 0;
+};
+
+struct module {
+    std::string file, text;
+    std::map<std::string, function> functions;
+    std::map<std::string, declaration> variables;
+    std::map<std::string, std::vector<uint64_t>> memory;  // of .global and .const variables
+};
+
+void parse_module(module &m);
+std::vector<statement> parse_body(const module &m, const function &f);
+size_t type_bytes(const std::string &type);
+
+// ---- instructions
+
+const int lanes = 32;
+const uint32_t none = ~0u;
+const uint32_t shared_window = 1024;  // where shared memory begins in its own addresses
+
+struct warp;
+struct inst;
+typedef void (*handler)(warp &, const inst &, uint32_t mask);
+
+enum class step : uint8_t { plain, branch, leave, meet, barrier, await, trigger, trap };
+enum class space : uint8_t { generic, global, shared, local, param };
+
+struct inst {
+    handler run = nullptr;
+    step kind = step::plain;
+    space where = space::generic;
+    bool guard_negated = false;
+    uint8_t count = 1, size = 0, flags = 0, register_bytes = 0, address_bytes = 0;
+    uint32_t guard = none;
+    uint32_t members = none;  // of what a warp does together: who, or none for all
+    uint32_t target = 0;
+    int line = 0;
+    int64_t offset = 0;
+    uint32_t base = none;  // of an address; none: `offset` is all of it
+    uint32_t o[20];        // places in a warp's registers
+};
+
+struct special {
+    std::string name;
+    uint32_t place;
+};
+
+struct constant {
+    uint32_t place;
+    bool wide;
+    uint64_t value;
+};
+
+// An entry, decoded. Every warp has a frame of its own: constants, then registers, each with a
+// value for every lane; a predicate is one word.
+struct kernel {
+    const module *from = nullptr;
+    std::string name;
+    std::vector<declaration> parameters;
+    std::vector<uint32_t> parameter_at;
+    std::vector<inst> code;
+    std::vector<special> specials;
+    std::vector<constant> constants;
+    size_t frame = 0, shared = 0, dynamic_align = 16, local = 0, parameter_bytes = 0;
+    unsigned most_threads = 1024;
+};
+
+std::unique_ptr<kernel> decode(module &m, const function &f);
+
+// An instruction's name in parts. What a handler's choice does not take is not known.
+struct opcode {
+    std::string base, whole;
+    std::vector<std::string> parts;
+    bool take(const char *part);
+    std::string type();  // takes the first part that is a type
+    bool done() const { return parts.empty(); }
+};
+
+// What is chosen for an instruction: its function, and the types of its operands in order.
+struct choice {
+    inst *at;
+    std::vector<std::string> types;
+};
+
+bool choose_alu(opcode &op, choice &c);
+bool choose_move(opcode &op, choice &c, size_t operands);
+static inline bool finish(choice &c, handler run, std::vector<std::string> types) {
+    c.at->run = run;
+    c.types = std::move(types);
+    return run != nullptr;
+}
+
+bool choose_parts(opcode &op, choice &c, const statement &s);
+bool choose_convert(opcode &op, choice &c, size_t operands);
+bool choose_memory(opcode &op, choice &c, const statement &s);
+bool choose_warp(opcode &op, choice &c, const statement &s);
+
+// ---- running
+
+struct copy {
+    uint32_t to, lane, group;
+    uint8_t bytes, data[16];
+};
+
+struct cta;
+
+struct warp {
+    char *frame = nullptr;
+    cta *block = nullptr;
+    unsigned number = 0;
+    uint32_t present = 0, alive = 0, active = 0, stuck = 0;
+    uint32_t pc = 0, other = 0, pcs[lanes];
+    uint32_t groups[lanes];  // of asynchronous copies that each lane has begun
+    std::vector<copy> copies;
+    std::vector<char> local;
+    uint32_t ordered = 0;
+    enum { ready, at_barrier, at_grid, over } state = ready;
+    uint32_t vote = 0;
+
+    template <class T>
+    T *at(uint32_t place) {
+        return reinterpret_cast<T *>(frame + place);
+    }
+};
+
+struct range {
+    const char *first = nullptr;
+    size_t bytes = 0;
+};
+
+struct launch;
+
+// A block with its warps. `ahead`: what comes before the grid is not over yet.
+struct cta {
+    launch *of;
+    size_t number;
+    bool ahead = false;
+    std::vector<char> frames, shared;
+    std::vector<warp> warps;
+    uint3 index;
+};
+
+struct launch {
+    const kernel *code;
+    judge_config config;
+    std::vector<char> parameters;
+    std::vector<range> seen;  // by instruction: the allocation that it met last
+    size_t shared_bytes;
+    bool reversed, random;
+};
+
+[[noreturn]] void fault(const warp &w, const inst &i, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+// ---- values in registers
+
+template <class T>
+using cell = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+
+template <class T>
+static inline T get(cell<T> c) {
+    if constexpr (sizeof(T) == sizeof(c)) {
+        return __builtin_bit_cast(T, c);
+    } else {
+        return (T)c;
+    }
+}
+
+// What is narrower than its register is zero above.
+template <class T>
+static inline cell<T> put(T v) {
+    if constexpr (sizeof(T) == sizeof(cell<T>)) {
+        return __builtin_bit_cast(cell<T>, v);
+    } else {
+        return (cell<T>)(std::make_unsigned_t<T>)v;
+    }
+}
+
+template <class F>
+static inline __attribute__((always_inline)) void each(uint32_t mask, F f) {
+    if (mask == ~0u) {
+#pragma GCC ivdep
+        for (int l = 0; l < lanes; l++) {
+            f(l);
+        }
+        return;
+    }
+    for (uint32_t rest = mask; rest; rest &= rest - 1) {
+        f(__builtin_ctz(rest));
+    }
+}
+
+float from_half(uint16_t bits);
+uint16_t to_half(double value);
+uint16_t to_bfloat(float value);
+
+}  // namespace ptx
+
+#endif
