@@ -93,6 +93,7 @@ plant 1 'registers of B in TF32' "s/(m16n8k8.*\}, \{)$r, $r\}, /\1\3, \2}, /" fr
 plant 1 'rows for columns' 's/x4[.]trans/x4/' fragments
 plant 1 'the order of matrices' "s/(ldmatrix.*\{)$r, $r, /\1\3, \2, /" fragments
 plant 4 'a barrier that is not there' '/bar[.]sync/d' faults shared_reverse
+plant 86 'a constant that is written' 's/ld[.]global[.]f32/ld.global.nc.f32/' faults streams_wait
 plant 1 'no rounding' 's/cvt[.]rna[.]tf32[.]f32/mov.b32/' fragments
 plant 86 'rows at an odd place' "s/(ldmatrix.*\[)$r\]/\1\2+4]/" fragments
 plant 86 'rows outside' "s/(ldmatrix.*\[)$r\]/\1\2+65536]/" fragments

@@ -185,9 +185,16 @@ struct warp {
     }
 };
 
+// The bytes of an allocation that one launch reads as constant (ld.global.nc), or writes: none may
+// be both.
+struct marks {
+    std::vector<uint64_t> constant, written;
+};
+
 struct range {
     const char *first = nullptr;
     size_t bytes = 0;
+    marks *touched = nullptr;
 };
 
 struct launch;
@@ -207,6 +214,7 @@ struct launch {
     judge_config config;
     std::vector<char> parameters;
     std::vector<range> seen;  // by instruction: the allocation that it met last
+    std::map<const char *, marks> touched;
     size_t shared_bytes;
     bool reversed, random;
 };

@@ -51,7 +51,10 @@ char *in_global(warp &w, const inst &i, uint64_t a, size_t bytes) {
         const void *first;
         size_t size;
         if (judge_allocation((const void *)a, &first, &size) && p + bytes <= (char *)first + size) {
-            seen = {(const char *)first, size};
+            marks &m = of.touched[(const char *)first];
+            m.constant.resize(size / 64 + 1);
+            m.written.resize(size / 64 + 1);
+            seen = {(const char *)first, size, &m};
         } else if (!in_module(*of.code->from, a, bytes)) {
             fault(w, i, "%zu bytes at %p are not in live device memory", bytes, (void *)a);
         }
@@ -90,7 +93,25 @@ char *reach(warp &w, const inst &i, int l, size_t bytes) {
     return w.block->of->parameters.data() + a;
 }
 
+// An aligned access of up to 16 bytes: its bits lie in one word of the marks.
+void touch(warp &w, const inst &i, const char *p, size_t bytes, bool writes) {
+    launch &of = *w.block->of;
+    const range &seen = of.seen[&i - of.code->code.data()];
+    if (p < seen.first || p >= seen.first + seen.bytes) {
+        return;
+    }
+    const size_t at = (size_t)(p - seen.first);
+    const uint64_t bits = ((1ull << bytes) - 1) << at % 64;
+    marks &m = *seen.touched;
+    (writes ? m.written : m.constant)[at / 64] |= bits;
+    if (m.written[at / 64] & m.constant[at / 64] & bits) {
+        fault(w, i, "%zu bytes at %p are read as constant and written by one launch", bytes, p);
+    }
+}
+
 // ---- loads and stores: i.count values of T
+
+enum { constant_data = 1 };
 
 template <class T>
 void load(warp &w, const inst &i, uint32_t mask) {
@@ -99,6 +120,9 @@ void load(warp &w, const inst &i, uint32_t mask) {
         T v[4];
         const char *p = reach(w, i, l, sizeof(T) * i.count);
         memcpy(v, p, sizeof(T) * i.count);
+        if (i.flags & constant_data) {
+            touch(w, i, p, sizeof(T) * i.count, false);
+        }
         for (int k = 0; k < i.count; k++) {
             if (i.o[k] == none) {
                 continue;
@@ -126,6 +150,7 @@ void store(warp &w, const inst &i, uint32_t mask) {
                 i.register_bytes == 8 ? (T)w.at<uint64_t>(i.o[k])[l] : (T)w.at<uint32_t>(i.o[k])[l];
         }
         memcpy(p, v, sizeof(T) * i.count);
+        touch(w, i, p, sizeof(T) * i.count, true);
     }
 }
 
@@ -168,6 +193,7 @@ void atomic(warp &w, const inst &i, uint32_t mask) {
         memcpy(&old, p, sizeof old);
         fresh = changed(i.flags, old, v, other);
         memcpy(p, &fresh, sizeof fresh);
+        touch(w, i, p, sizeof(T), true);
         if (keeps && i.o[0] != none) {
             w.at<cell<T>>(i.o[0])[l] = put<T>(old);
         }
@@ -282,8 +308,8 @@ void take_space(opcode &op, inst &i) {
 
 // What says where a value is cached, and orders that nothing here needs.
 void take_hints(opcode &op) {
-    for (const char *hint : {"nc", "ca", "cg", "cs", "cv", "wb", "wt", "volatile", "relaxed",
-                             "acquire", "release", "acq_rel", "gpu", "cta", "sys", "weak"}) {
+    for (const char *hint : {"ca", "cg", "cs", "cv", "wb", "wt", "volatile", "relaxed", "acquire",
+                             "release", "acq_rel", "gpu", "cta", "sys", "weak"}) {
         op.take(hint);
     }
     for (auto p = op.parts.begin(); p != op.parts.end();) {
@@ -294,6 +320,7 @@ void take_hints(opcode &op) {
 bool choose_access(opcode &op, choice &c) {
     inst &i = *c.at;
     take_space(op, i);
+    i.flags = op.take("nc") ? constant_data : 0;
     take_hints(op);
     i.count = op.take("v2") ? 2 : op.take("v4") ? 4 : 1;
     std::string t = op.type();
