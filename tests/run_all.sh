@@ -29,6 +29,16 @@ own_too="models/cases/*.ein $own"
 tensor='tests/unseen/tensor_tiles.ein tests/unseen/tail.ein tests/unseen/preactivation.ein'
 tensor="$tensor tests/unseen/conv_groups.ein models/dcgan.ein tests/unseen/norm_products.ein"
 tensor="$tensor tests/unseen/norm_means.ein"
+# What is run as nvcc translates it: tensor cores, attention, early launches, stitched kernels, long
+# sums shared by blocks, gathers; and what has forms of its own without tensor cores.
+ptx='tests/unseen/tensor_tiles.ein tests/unseen/attention.ein tests/unseen/attention_causal.ein'
+ptx="$ptx tests/unseen/norm_products.ein tests/unseen/norm_means.ein tests/unseen/tail.ein"
+ptx="$ptx tests/unseen/preactivation.ein tests/unseen/conv_groups.ein tests/unseen/stitched.ein"
+ptx="$ptx models/resnet18.ein models/longformer_short.ein"
+ptx32="$ptx tests/unseen/eq_reduce.ein tests/unseen/eq_gather.ein tests/unseen/reduces.ein"
+ptx32="$ptx32 tests/unseen/reduces_whole.ein tests/unseen/norms.ein tests/unseen/pools.ein"
+ptx32="$ptx32 tests/unseen/half_bf16.ein tests/unseen/positions.ein tests/unseen/places.ein"
+ptx75='tests/unseen/tensor_tiles.ein tests/unseen/attention_causal.ein tests/unseen/tail.ein'
 # Products large enough for a library to be the best, with all that a call may do behind them.
 calls='tests/unseen/product_epilogues.ein'
 blas='models/cases/*.ein tests/unseen/conv*.ein'
@@ -52,6 +62,10 @@ parts=(
     "run-fp16 cuda $python tests/run_models.py --new --math fp16 $all"
     "run      cuda $python tests/run_models.py$heavy"
     'nvcc     cuda sh tests/frame/test_nvcc.sh'
+    "ptx-fp32 cuda $python tests/run_models.py --ptx 90 --libs none $ptx32"
+    "ptx-tf32 cuda $python tests/run_models.py --ptx 90 --libs none --math tf32 $ptx"
+    "ptx-fp16 cuda $python tests/run_models.py --ptx 90 --libs none --math fp16 $ptx"
+    "ptx-sm75 cuda $python tests/run_models.py --ptx 75 --libs none --math fp16 $ptx75"
     'algebra  -    sh tests/frame/test_algebra.sh'
     'gpu      cuda sh tests/peers/test_gpu.sh'
     'judge    cuda sh tests/judge/run_judge_tests'

@@ -3,6 +3,7 @@
 
     run_models.py [--mode plain|san|race] [--full [--quick]] [--ints] [--baseline] [--libs none]
                   [--order rev] [--costs TABLE] [--math tf32|fp16] [--keep-fp32 NODE,...] [--new]
+                  [--ptx ARCHITECTURE]
                   MODEL.ein...
 
 Per model: emit (.cu and test program), build with the judge, `pack`, then the test program with
@@ -11,6 +12,7 @@ the oracle's: relative L2 error <= 1e-5 (2e-3 in TF32; 1e-2 in FP16 or where the
 bf16 tensors), or to the bit with --ints (integer-valued weights and inputs; without basis changes).
 --libs also checks that the program names no library that it must not call. With --new a program
 that, but for comments, is the one without any option is not run again: run and run-san do that.
+With --ptx what nvcc makes of all kernels for sm_ARCHITECTURE is run by the judge's interpreter.
 Small sizes unless --full. Ends with `N passed, N failed`.
 """
 
@@ -77,6 +79,14 @@ def is_plain(path, args, base):
     return code(base + ".cu") == code(base + "_plain.cu")
 
 
+def translated(architecture, sources):
+    """What has the judge run the PTX of these, beside them."""
+    nvcc = ["nvcc", "-std=c++14", "-ptx", "-arch=sm_" + architecture, "-o"]
+    for source in sources:
+        run(nvcc + [source + ".ptx", source])
+    return {"JUDGE_PTX": ":".join(source + ".ptx" for source in sources), "JUDGE_CC": architecture}
+
+
 def check_model(path, args, folder):
     base = os.path.join(folder, "model")
     size = ([] if args.full else ["--small"]) + (["--baseline"] if args.baseline else [])
@@ -114,6 +124,8 @@ def check_model(path, args, folder):
     env = {"JUDGE_LEAKCHECK": "1", "OPENBLAS_NUM_THREADS": "1"}
     if args.order:
         env["JUDGE_ORDER"] = args.order
+    if args.ptx:
+        env.update(translated(args.ptx, [base + "_test.cu", base + ".cu"]))
     run([base, weights] + given + ["--out", out] + check, env)
     narrow = any(t.dtype in ("f16", "bf16") for t in program.tensors.values())
     limit = 1e-2 if narrow or args.math == "fp16" else 2e-3 if args.math == "tf32" else 1e-5
@@ -142,6 +154,7 @@ def arguments(given=None):
     parser.add_argument("--costs", help="table of costs to emit with")
     parser.add_argument("--math", choices=("fp32", "tf32", "fp16"))
     parser.add_argument("--keep-fp32")
+    parser.add_argument("--ptx", metavar="ARCHITECTURE", help="run PTX instead of C++")
     parser.add_argument("--new", action="store_true", help="only what options make different")
     parser.add_argument("-v", "--verbose", action="store_true")
     parser.set_defaults(options=[])  # of emit, for tests that call this one
