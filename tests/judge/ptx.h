@@ -261,8 +261,6 @@ static inline __attribute__((always_inline)) void each(uint32_t mask, F f) {
 }
 
 float from_half(uint16_t bits);
-uint16_t to_half(double value);
-uint16_t to_bfloat(float value);
 
 }  // namespace ptx
 

@@ -22,6 +22,8 @@ float from_half(uint16_t bits) {
     return table[bits];
 }
 
+namespace {
+
 // The nearest half, ties to even.
 uint16_t to_half(double value) {
     if (value != value) {
@@ -46,8 +48,6 @@ uint16_t to_bfloat(float value) {
     }
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
-
-namespace {
 
 enum rounding { r_none, r_near, r_zero, r_down, r_up };
 enum { saturates = 8 };
