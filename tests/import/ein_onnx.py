@@ -191,7 +191,7 @@ class Model:
     def read_number(self, r):
         """name[i0,..] = number or select(..) of numbers by places, where i0 in 0:1, .."""
         t, equal = r.t, r.t.index("=")
-        where = t.index("where") if "where" in t else len(t)
+        where = t.index("where", equal) if "where" in t[equal:] else len(t)
         dims = [int(t[k + 1]) for k in range(where, len(t)) if t[k] == ":"]
         index = [i for i in t[2:equal] if i not in (",", "]")]
         assert len(index) == len(dims)
