@@ -15691,13 +15691,26 @@ static int64_t ein__loads_ps(ein_ctx *ctx, const ein__tiled *p, const ein__produ
     return ein__math_ps(ein__gpu_of(ctx), ein__times(loads, each), ein__math_share[EIN__E_MAP]);
 }
 
+// The factor that is no weight counts the rows, wherever neighbours of the result lie.
+static void ein__turn_rows(const ein_ctx *ctx, ein__tiled *p) {
+    const ein__tiled was = *p;
+    if (!ctx->value[p->read[0]->val].weight_only) return;
+    for (int k = 0; k < 2; k++) {
+        p->read[k] = was.read[1 - k];
+        p->group[k] = was.group[1 - k];
+        p->extent[k] = was.extent[1 - k];
+    }
+    p->scattered = true;
+}
+
 // What the sums of a product's rows take for each element of the factor: two additions at most, and
 // a conversion of halves; and how the factor that they are of lies in memory.
 static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
-    const ein__expr *read[2] = {p->read[0], p->read[1]};
     uint32_t sums = ~((1u << k->s[0]->nt) - 1), terms = 0;
     ein__ex x, first;
     if (!k->nrow) return;
+    ein__turn_rows(ctx, p);
+    const ein__expr *read[2] = {p->read[0], p->read[1]};
     for (uint32_t i = 0; i < read[0]->nix; i++)
         if (ein__ix_uses(ctx, read[0]->ix[i]) & sums) terms |= 1u << i;
     p->shifted = k->load[0].i &&
@@ -16574,7 +16587,7 @@ typedef struct ein__attention_terms {
 // is none either, and no weight of the row is.
 static bool ein__attention_condition(ein_ctx *ctx, ein__attention_terms *z, ein__expr *e) {
     double zero;
-    if (!ein__ex_is_const(ctx, e->kid[3], &zero) || zero) return false;
+    if (!ein__ex_is_const(ctx, e->kid[3], &zero) || zero != 0) return false;
     if (!((ein__ex_uses(ctx, e->kid[0]) | ein__ex_uses(ctx, e->kid[1])) & z->a->keys)) return true;
     const ein__expr *weight = ein__ex_get(ctx, e->kid[0]);
     if (e->fn != EIN__EQ || e->kid[0].i != e->kid[1].i || weight->op != EIN__X_BINARY ||

@@ -489,13 +489,26 @@ static int64_t ein__loads_ps(ein_ctx *ctx, const ein__tiled *p, const ein__produ
     return ein__math_ps(ein__gpu_of(ctx), ein__times(loads, each), ein__math_share[EIN__E_MAP]);
 }
 
+// The factor that is no weight counts the rows, wherever neighbours of the result lie.
+static void ein__turn_rows(const ein_ctx *ctx, ein__tiled *p) {
+    const ein__tiled was = *p;
+    if (!ctx->value[p->read[0]->val].weight_only) return;
+    for (int k = 0; k < 2; k++) {
+        p->read[k] = was.read[1 - k];
+        p->group[k] = was.group[1 - k];
+        p->extent[k] = was.extent[1 - k];
+    }
+    p->scattered = true;
+}
+
 // What the sums of a product's rows take for each element of the factor: two additions at most, and
 // a conversion of halves; and how the factor that they are of lies in memory.
 static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
-    const ein__expr *read[2] = {p->read[0], p->read[1]};
     uint32_t sums = ~((1u << k->s[0]->nt) - 1), terms = 0;
     ein__ex x, first;
     if (!k->nrow) return;
+    ein__turn_rows(ctx, p);
+    const ein__expr *read[2] = {p->read[0], p->read[1]};
     for (uint32_t i = 0; i < read[0]->nix; i++)
         if (ein__ix_uses(ctx, read[0]->ix[i]) & sums) terms |= 1u << i;
     p->shifted = k->load[0].i &&

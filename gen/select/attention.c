@@ -125,7 +125,7 @@ typedef struct ein__attention_terms {
 // is none either, and no weight of the row is.
 static bool ein__attention_condition(ein_ctx *ctx, ein__attention_terms *z, ein__expr *e) {
     double zero;
-    if (!ein__ex_is_const(ctx, e->kid[3], &zero) || zero) return false;
+    if (!ein__ex_is_const(ctx, e->kid[3], &zero) || zero != 0) return false;
     if (!((ein__ex_uses(ctx, e->kid[0]) | ein__ex_uses(ctx, e->kid[1])) & z->a->keys)) return true;
     const ein__expr *weight = ein__ex_get(ctx, e->kid[0]);
     if (e->fn != EIN__EQ || e->kid[0].i != e->kid[1].i || weight->op != EIN__X_BINARY ||
