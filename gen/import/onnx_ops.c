@@ -178,7 +178,8 @@ static bound clip_bound(ox *o, ox_node *n, const char *name, int input, double n
     if (c && c->count != 1) {
         ox_die(o, n, "input '%s' of Clip is not a scalar", name);
     }
-    if (c) {
+    // Integers are cut by Max and Min: attributes are of floats.
+    if (c && ox_is_float(c->dtype)) {
         b.value = ox_getf(c, 0);
         b.known = !isinf(b.value);
         if (isnan(b.value) || (isinf(b.value) && (b.value > 0) == (none < 0))) {

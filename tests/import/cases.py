@@ -203,6 +203,18 @@ for opset in (6, 7, 10, 11, 12, 13, 21):
 
 
 @case
+def clip_integers():
+    """Positions that are cut where they end, one of them of constants alone."""
+    nodes = [node("Clip", "at lo hi", "a"), node("Gather", "table a", "b"),
+             node("Clip", "far lo hi", "c"), node("GatherElements", "table c", "d", axis=0),
+             node("Add", "b d", "y")]
+    far = np.array([[-3, 9, 1, 2], [7, 0, -1, 3]], np.int64)
+    return Case(model(nodes, {"at": value("at", [2], I64)}, "y",
+                      [weight("table", 5, 4), const("lo", np.int64(0)), const("hi", np.int64(4)),
+                       const("far", far)]), text=["Max(at, lo)", "Min("], not_text="Clip(")
+
+
+@case
 def clip_with_one_bound():
     return Case(model([node("Clip", "x _ hi", "a"), node("Clip", "a lo", "b"), node("Clip", "b")],
                       {"x": [20]}, "y", [const("lo", np.float32(-1)), const("hi", np.float32(1))]),
