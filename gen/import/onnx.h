@@ -321,6 +321,37 @@ bool ox_is_symbolic(ox_list list);  // whether any number depends on a dim
 // `a op b` as an expression, where a NULL side is a number. NULL when it gets out of hand.
 const char *ox_join(ox *o, char op, const char *a, int64_t x, const char *b, int64_t y);
 
+// ---- onnx_scalar.c ----
+// Up to DIV with sizes for operands, from NEG on of one operand, from EQ to GE of type bool.
+typedef enum {
+    OX_ADD,
+    OX_SUB,
+    OX_MUL,
+    OX_DIV,
+    OX_MOD,
+    OX_POW,
+    OX_MAX,
+    OX_MIN,
+    OX_EQ,
+    OX_LT,
+    OX_LE,
+    OX_GT,
+    OX_GE,
+    OX_AND,
+    OX_OR,
+    OX_NEG,
+    OX_ABS,
+    OX_FLOOR,
+    OX_CEIL,
+    OX_ROUND,
+    OX_SQRT,
+    OX_RECIPROCAL,
+    OX_NOT
+} ox_scalar;
+
+int64_t ox_compute_int(ox *o, ox_node *n, ox_scalar op, int64_t a, int64_t b);
+double ox_compute_float(ox_scalar op, double a, double b);
+
 // ---- onnx_fold.c ----
 bool ox_fold(ox *o, ox_node *n);  // true when the outputs are bound to known values
 bool ox_folds(const char *op);    // an operator of ONNX that only folding knows

@@ -483,95 +483,6 @@ static bool fold_concat(ox *o, ox_node *n) {
 
 // ---- computing ----
 
-typedef enum {
-    ADD,
-    SUB,
-    MUL,
-    DIV,
-    MOD,
-    MAX,
-    MIN,
-    EQ,
-    LT,
-    LE,
-    GT,
-    GE,
-    AND,
-    OR,
-    NEG,
-    ABS,
-    FLOOR,
-    CEIL,
-    ROUND,
-    SQRT,
-    RECIPROCAL,
-    NOT
-} scalar_op;
-
-static int64_t compute_int(ox *o, ox_node *n, scalar_op op, int64_t a, int64_t b) {
-    uint64_t x = (uint64_t)a, y = (uint64_t)b;
-    switch (op) {
-    case ADD: return (int64_t)(x + y);
-    case SUB: return (int64_t)(x - y);
-    case MUL: return (int64_t)(x * y);
-    case DIV:
-    case MOD:
-        if (b == 0) {
-            ox_die(o, n, "division by zero in a constant");
-        }
-        if (b == -1) {
-            return op == DIV ? (int64_t)(0 - x) : 0;
-        }
-        return op == DIV ? a / b : a % b + (a % b && (a < 0) != (b < 0) ? b : 0);
-    case MAX: return a > b ? a : b;
-    case MIN: return a < b ? a : b;
-    case EQ: return a == b;
-    case LT: return a < b;
-    case LE: return a <= b;
-    case GT: return a > b;
-    case GE: return a >= b;
-    case AND: return a && b;
-    case OR: return a || b;
-    case NEG: return (int64_t)(0 - x);
-    case ABS: return a < 0 ? (int64_t)(0 - x) : a;
-    case NOT: return !a;
-    case FLOOR:
-    case CEIL:
-    case ROUND:
-    case SQRT:
-    case RECIPROCAL: return a;
-    }
-    return 0;
-}
-
-static double compute_float(scalar_op op, double a, double b) {
-    switch (op) {
-    case ADD: return a + b;
-    case SUB: return a - b;
-    case MUL: return a * b;
-    case DIV: return a / b;
-    case MOD: return fmod(a, b);
-    case MAX: return isnan(a) || a > b ? a : b;
-    case MIN: return isnan(a) || a < b ? a : b;
-    case EQ: return a == b;
-    case LT: return a < b;
-    case LE: return a <= b;
-    case GT: return a > b;
-    case GE: return a >= b;
-    case AND: return a != 0 && b != 0;
-    case OR: return a != 0 || b != 0;
-    case NEG: return -a;
-    case ABS: return fabs(a);
-    case FLOOR: return floor(a);
-    case CEIL: return ceil(a);
-    case ROUND: return rint(a);
-    case SQRT: return sqrt(a);
-    case RECIPROCAL: return 1 / a;
-    case NOT: return a == 0;
-    }
-    return 0;
-}
-
 // Shape that the inputs broadcast to, and each input's strides in it (0 along broadcast axes).
 static int broadcast(ox *o, ox_node *n, const ox_const **in, int count, int64_t *dims,
                      int64_t strides[][CLI_MAX_RANK]) {
@@ -601,32 +512,60 @@ static int broadcast(ox *o, ox_node *n, const ox_const **in, int count, int64_t 
     return rank;
 }
 
-static bool fold_scalar(ox *o, ox_node *n, scalar_op op) {
+static bool fold_scalar(ox *o, ox_node *n, ox_scalar op) {
     const ox_const *in[2] = {known(o, n, 0), NULL};
-    int count = op >= NEG ? 1 : 2;
+    int count = op >= OX_NEG ? 1 : 2;
     int64_t dims[CLI_MAX_RANK], strides[2][CLI_MAX_RANK];
     if (n->n_in != count) {
         return false;  // Max and Min of another number of inputs
     }
     in[1] = count == 2 ? known(o, n, 1) : in[0];
     int rank = broadcast(o, n, in, 2, dims, strides);
-    bool compares = op >= EQ && op <= GE;
+    bool compares = op >= OX_EQ && op <= OX_GE;
     bool floats = ox_is_float(in[0]->dtype) || ox_is_float(in[1]->dtype);
-    if (!is_small(o, rank, dims) || (op == MOD && ox_int(o, n, "fmod", 0) != floats)) {
+    if (!is_small(o, rank, dims) || (op == OX_MOD && ox_int(o, n, "fmod", 0) != floats) ||
+        (op == OX_POW && !ox_is_float(in[0]->dtype))) {
         return false;
     }
     ox_const *r = ox_make(o, compares ? CLI_BOOL : in[0]->dtype, rank, dims);
     for (int64_t i = 0; i < r->count; i++) {
         int64_t j = offset_of(i, rank, dims, strides[0]), k = offset_of(i, rank, dims, strides[1]);
         if (floats) {
-            ox_setf(r, i, compute_float(op, ox_getf(in[0], j), ox_getf(in[1], k)));
+            ox_setf(r, i, ox_compute_float(op, ox_getf(in[0], j), ox_getf(in[1], k)));
             continue;
         }
         int64_t a = ox_geti(in[0], j), b = ox_geti(in[1], k);
-        ox_seti(r, i, compute_int(o, n, op, a, b));
+        ox_seti(r, i, ox_compute_int(o, n, op, a, b));
         const char *x = ox_sym(in[0], j), *y = ox_sym(in[1], k);
-        if (op <= DIV && (x || y)) {
+        if (op <= OX_DIV && (x || y)) {
             ox_set_sym(o, r, i, ox_join(o, "+-*/"[op], x, a, y, b));
+        }
+    }
+    return bind(o, n, r);
+}
+
+static bool fold_clip(ox *o, ox_node *n) {
+    const ox_const *x = known(o, n, 0), *bound[2] = {NULL, NULL};
+    for (int k = 0; k < 2; k++) {
+        ox_value *v = n->opset < 11 ? NULL : ox_opt(o, n, 1 + k);
+        bound[k] = v ? ox_known(o, v) : NULL;
+        if (v && bound[k]->count != 1) {
+            return false;
+        }
+    }
+    if (n->opset < 11 || !is_small(o, x->rank, x->dims)) {
+        return false;
+    }
+    ox_const *r = ox_make(o, x->dtype, x->rank, x->dims);
+    for (int64_t i = 0; i < r->count; i++) {
+        copy_element(o, r, i, x, i);
+        for (int k = 0; k < 2; k++) {
+            ox_scalar op = k ? OX_MIN : OX_MAX;
+            if (bound[k] && ox_is_float(x->dtype)) {
+                ox_setf(r, i, ox_compute_float(op, ox_getf(r, i), ox_getf(bound[k], 0)));
+            } else if (bound[k]) {
+                ox_seti(r, i, ox_compute_int(o, n, op, ox_geti(r, i), ox_geti(bound[k], 0)));
+            }
         }
     }
     return bind(o, n, r);
@@ -716,13 +655,13 @@ static bool reduced_axes(ox *o, ox_node *n, int rank, bool *mask) {
     return given || !none;
 }
 
-static bool fold_reduce(ox *o, ox_node *n, scalar_op op) {
+static bool fold_reduce(ox *o, ox_node *n, ox_scalar op) {
     const ox_const *c = known(o, n, 0);
     bool mask[CLI_MAX_RANK], keep = ox_int(o, n, "keepdims", 1) != 0;
     int64_t dims[CLI_MAX_RANK], kept[CLI_MAX_RANK], strides[CLI_MAX_RANK], step = 1;
     int rank = 0;
     bool floats = ox_is_float(c->dtype);
-    if ((floats && op != MUL) || !is_small(o, c->rank, c->dims) || !c->count) {
+    if ((floats && op != OX_MUL) || !is_small(o, c->rank, c->dims) || !c->count) {
         return false;
     }
     reduced_axes(o, n, c->rank, mask);
@@ -741,13 +680,13 @@ static bool fold_reduce(ox *o, ox_node *n, scalar_op op) {
     for (int64_t i = 0; i < c->count; i++) {
         int64_t at = offset_of(i, c->rank, dims, strides);
         const char *x = begun[at] ? ox_sym(r, at) : NULL, *y = ox_sym(c, i);
-        int64_t before = begun[at] ? ox_geti(r, at) : op == MUL;
+        int64_t before = begun[at] ? ox_geti(r, at) : op == OX_MUL;
         if (floats) {
             ox_setf(r, at, begun[at] ? ox_getf(r, at) * ox_getf(c, i) : ox_getf(c, i));
         } else {
             int64_t value = ox_geti(c, i);
-            ox_seti(r, at, begun[at] ? compute_int(o, n, op, before, value) : value);
-            if ((x || y) && (op == MUL || op == ADD)) {
+            ox_seti(r, at, begun[at] ? ox_compute_int(o, n, op, before, value) : value);
+            if ((x || y) && (op == OX_MUL || op == OX_ADD)) {
                 ox_set_sym(o, r, at, ox_join(o, "+-*"[op], x, before, y, value));
             }
         }
@@ -780,59 +719,61 @@ static bool fold_non_zero(ox *o, ox_node *n) {
 // ---- the table ----
 
 typedef bool (*fold_function)(ox *o, ox_node *n);
-typedef bool (*fold_family)(ox *o, ox_node *n, scalar_op op);
+typedef bool (*fold_family)(ox *o, ox_node *n, ox_scalar op);
 
 static const struct {
     const char *name;
     int min_in;
     fold_function function;
     fold_family family;
-    scalar_op op;
+    ox_scalar op;
 } folds[] = {
-    {"Constant", 0, fold_constant, NULL, ADD},
-    {"ConstantOfShape", 1, fold_constant_of_shape, NULL, ADD},
-    {"Shape", 1, fold_shape, NULL, ADD},
-    {"Size", 1, fold_size, NULL, ADD},
-    {"Range", 3, fold_range, NULL, ADD},
-    {"Reshape", 1, fold_reshape, NULL, ADD},
-    {"Flatten", 1, fold_flatten, NULL, ADD},
-    {"Squeeze", 1, fold_squeeze, NULL, ADD},
-    {"Unsqueeze", 1, fold_unsqueeze, NULL, ADD},
-    {"Transpose", 1, fold_transpose, NULL, ADD},
-    {"Slice", 1, fold_slice, NULL, ADD},
-    {"Split", 1, fold_split, NULL, ADD},
-    {"Gather", 2, fold_gather, NULL, ADD},
-    {"Concat", 1, fold_concat, NULL, ADD},
-    {"Where", 3, fold_where, NULL, ADD},
-    {"Expand", 2, fold_expand, NULL, ADD},
-    {"Cast", 1, fold_cast, NULL, ADD},
-    {"NonZero", 1, fold_non_zero, NULL, ADD},
-    {"Add", 2, NULL, fold_scalar, ADD},
-    {"Sub", 2, NULL, fold_scalar, SUB},
-    {"Mul", 2, NULL, fold_scalar, MUL},
-    {"Div", 2, NULL, fold_scalar, DIV},
-    {"Mod", 2, NULL, fold_scalar, MOD},
-    {"Max", 1, NULL, fold_scalar, MAX},
-    {"Min", 1, NULL, fold_scalar, MIN},
-    {"Equal", 2, NULL, fold_scalar, EQ},
-    {"Less", 2, NULL, fold_scalar, LT},
-    {"LessOrEqual", 2, NULL, fold_scalar, LE},
-    {"Greater", 2, NULL, fold_scalar, GT},
-    {"GreaterOrEqual", 2, NULL, fold_scalar, GE},
-    {"And", 2, NULL, fold_scalar, AND},
-    {"Or", 2, NULL, fold_scalar, OR},
-    {"Not", 1, NULL, fold_scalar, NOT},
-    {"Neg", 1, NULL, fold_scalar, NEG},
-    {"Abs", 1, NULL, fold_scalar, ABS},
-    {"Floor", 1, NULL, fold_scalar, FLOOR},
-    {"Ceil", 1, NULL, fold_scalar, CEIL},
-    {"Round", 1, NULL, fold_scalar, ROUND},
-    {"Sqrt", 1, NULL, fold_scalar, SQRT},
-    {"Reciprocal", 1, NULL, fold_scalar, RECIPROCAL},
-    {"ReduceProd", 1, NULL, fold_reduce, MUL},
-    {"ReduceSum", 1, NULL, fold_reduce, ADD},
-    {"ReduceMax", 1, NULL, fold_reduce, MAX},
-    {"ReduceMin", 1, NULL, fold_reduce, MIN},
+    {"Constant", 0, fold_constant, NULL, OX_ADD},
+    {"ConstantOfShape", 1, fold_constant_of_shape, NULL, OX_ADD},
+    {"Shape", 1, fold_shape, NULL, OX_ADD},
+    {"Size", 1, fold_size, NULL, OX_ADD},
+    {"Range", 3, fold_range, NULL, OX_ADD},
+    {"Reshape", 1, fold_reshape, NULL, OX_ADD},
+    {"Flatten", 1, fold_flatten, NULL, OX_ADD},
+    {"Squeeze", 1, fold_squeeze, NULL, OX_ADD},
+    {"Unsqueeze", 1, fold_unsqueeze, NULL, OX_ADD},
+    {"Transpose", 1, fold_transpose, NULL, OX_ADD},
+    {"Slice", 1, fold_slice, NULL, OX_ADD},
+    {"Split", 1, fold_split, NULL, OX_ADD},
+    {"Gather", 2, fold_gather, NULL, OX_ADD},
+    {"Concat", 1, fold_concat, NULL, OX_ADD},
+    {"Where", 3, fold_where, NULL, OX_ADD},
+    {"Expand", 2, fold_expand, NULL, OX_ADD},
+    {"Cast", 1, fold_cast, NULL, OX_ADD},
+    {"NonZero", 1, fold_non_zero, NULL, OX_ADD},
+    {"Add", 2, NULL, fold_scalar, OX_ADD},
+    {"Sub", 2, NULL, fold_scalar, OX_SUB},
+    {"Mul", 2, NULL, fold_scalar, OX_MUL},
+    {"Div", 2, NULL, fold_scalar, OX_DIV},
+    {"Mod", 2, NULL, fold_scalar, OX_MOD},
+    {"Pow", 2, NULL, fold_scalar, OX_POW},
+    {"Clip", 1, fold_clip, NULL, OX_ADD},
+    {"Max", 1, NULL, fold_scalar, OX_MAX},
+    {"Min", 1, NULL, fold_scalar, OX_MIN},
+    {"Equal", 2, NULL, fold_scalar, OX_EQ},
+    {"Less", 2, NULL, fold_scalar, OX_LT},
+    {"LessOrEqual", 2, NULL, fold_scalar, OX_LE},
+    {"Greater", 2, NULL, fold_scalar, OX_GT},
+    {"GreaterOrEqual", 2, NULL, fold_scalar, OX_GE},
+    {"And", 2, NULL, fold_scalar, OX_AND},
+    {"Or", 2, NULL, fold_scalar, OX_OR},
+    {"Not", 1, NULL, fold_scalar, OX_NOT},
+    {"Neg", 1, NULL, fold_scalar, OX_NEG},
+    {"Abs", 1, NULL, fold_scalar, OX_ABS},
+    {"Floor", 1, NULL, fold_scalar, OX_FLOOR},
+    {"Ceil", 1, NULL, fold_scalar, OX_CEIL},
+    {"Round", 1, NULL, fold_scalar, OX_ROUND},
+    {"Sqrt", 1, NULL, fold_scalar, OX_SQRT},
+    {"Reciprocal", 1, NULL, fold_scalar, OX_RECIPROCAL},
+    {"ReduceProd", 1, NULL, fold_reduce, OX_MUL},
+    {"ReduceSum", 1, NULL, fold_reduce, OX_ADD},
+    {"ReduceMax", 1, NULL, fold_reduce, OX_MAX},
+    {"ReduceMin", 1, NULL, fold_reduce, OX_MIN},
 };
 
 bool ox_folds(const char *op) {

@@ -144,29 +144,6 @@ def numbers_are_part_of_the_program():
 
 
 @case
-def masks_are_part_of_the_program():
-    """What is 0 or lowest by diagonals is an expression, what may be trained a weight."""
-    low = np.finfo(np.float32).min
-    i, j = np.ogrid[0:5, 0:7]
-    masks = {"causal": np.where(j <= i, 0, low), "behind": np.where(j <= i + 2, -np.inf, 0),
-             "window": np.where((j <= i) & (j > i - 3), 0, low), "none": np.zeros((5, 7)),
-             "spot": np.where((j <= i) | ((i == 1) & (j == 6)), 0, low),
-             "soft": np.where(j <= i, 0, -2.0), "twice": np.where(abs(i - j) % 4 < 2, 0, low)}
-    nodes, last = [], "x"
-    for name in masks:
-        nodes.append(node("Add", [last, name], "with_" + name))
-        last = "with_" + name
-    nodes += [node("Add", [last, "bias"], "all"), node("Softmax", "all", "y", axis=-1)]
-    consts = [const(k, v[None, None].astype(np.float32)) for k, v in masks.items()]
-    made = model(nodes, {"x": [2, 3, 5, 7]}, "y", consts + [const("bias", np.zeros((5, 7), "f"))])
-    return Case(made, text=[
-        "causal[i0,i1,i2,i3] = select(idx(i3) <= idx(i2), 0, -3.4028235e38)",
-        "behind[i0,i1,i2,i3] = select(idx(i3) <= idx(i2) + 2, log(0), 0)", "none[i0,i1,i2,i3] = 0",
-        "window[i0,i1,i2,i3] = select(idx(i3) <= idx(i2) - 3, -3.4028235e38, select(",
-        "weight spot:", "weight soft:", "weight twice:", "weight bias:"])
-
-
-@case
 def many_operands():
     return Case(model([node("Sum", "a b c", "s"), node("Mean", "s a b", "m"),
                        node("Max", "m a b c", "x"), node("Min", "x s m", "i"),

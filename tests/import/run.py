@@ -17,6 +17,7 @@ import compare
 import hostile
 import flow  # noqa: F401
 import networks  # noqa: F401 - its cases are among those of `cases`
+import constants  # noqa: F401
 import places  # noqa: F401
 import quantised  # noqa: F401
 import recurrent  # noqa: F401

@@ -1,0 +1,44 @@
+"""Cases of constants: masks that become expressions, sizes that are computed at import time."""
+import numpy as np
+
+from cases import I64, Case, case, const, model, node
+
+
+@case
+def masks_are_part_of_the_program():
+    """What is 0 or lowest by diagonals is an expression, what may be trained a weight."""
+    low = np.finfo(np.float32).min
+    i, j = np.ogrid[0:5, 0:7]
+    masks = {"causal": np.where(j <= i, 0, low), "behind": np.where(j <= i + 2, -np.inf, 0),
+             "window": np.where((j <= i) & (j > i - 3), 0, low), "none": np.zeros((5, 7)),
+             "spot": np.where((j <= i) | ((i == 1) & (j == 6)), 0, low),
+             "soft": np.where(j <= i, 0, -2.0), "twice": np.where(abs(i - j) % 4 < 2, 0, low)}
+    nodes, last = [], "x"
+    for name in masks:
+        nodes.append(node("Add", [last, name], "with_" + name))
+        last = "with_" + name
+    nodes += [node("Add", [last, "bias"], "all"), node("Softmax", "all", "y", axis=-1)]
+    consts = [const(k, v[None, None].astype(np.float32)) for k, v in masks.items()]
+    made = model(nodes, {"x": [2, 3, 5, 7]}, "y", consts + [const("bias", np.zeros((5, 7), "f"))])
+    return Case(made, text=[
+        "causal[i0,i1,i2,i3] = select(idx(i3) <= idx(i2), 0, -3.4028235e38)",
+        "behind[i0,i1,i2,i3] = select(idx(i3) <= idx(i2) + 2, log(0), 0)", "none[i0,i1,i2,i3] = 0",
+        "window[i0,i1,i2,i3] = select(idx(i3) <= idx(i2) - 3, -3.4028235e38, select(",
+        "weight spot:", "weight soft:", "weight twice:", "weight bias:"])
+
+
+@case
+def sizes_by_powers_and_clips():
+    """The side of a square, and a border that is cut at 0, as the sizes of other operators."""
+    nodes = [node("Pow", "nine half", "side"), node("Cast", "side", "whole", to=I64),
+             node("Unsqueeze", "whole axes", "s"), node("Concat", "minus s s", "shape", axis=0),
+             node("Reshape", "x shape", "r"), node("Clip", "border zero four", "pads"),
+             node("Clip", "depth fzero _", "cut"), node("Cast", "cut", "more", to=I64),
+             node("Add", "pads more", "all"), node("Pad", "r all", "y")]
+    inits = [const("nine", np.float32(9)), const("half", np.float32(0.5)),
+             const("axes", np.int64([0])), const("minus", np.int64([-1])),
+             const("border", np.int64([0, -2, 1, 0, 9, 0])), const("zero", np.int64(0)),
+             const("four", np.int64(4)), const("fzero", np.float32(0)),
+             const("depth", np.float32([0, -1.5, 2, 0, 0, 1]))]
+    return Case(model(nodes, {"x": [2, 9]}, "y", inits),
+                text=["Reshape(x; shape=[-1,3,3])", "pads=[0,0,3,0,4,1]"])
