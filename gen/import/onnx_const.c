@@ -38,19 +38,34 @@ static void put_weight(char **text, const ox_value *v) {
     ox_put(text, "\n");
 }
 
+// Whether several statements read a value.
+static bool is_shared(const ox *o, const ox_value *v) {
+    int readers = 0;
+    for (ptrdiff_t i = 0; i < arrlen(o->stmts); i++) {
+        const ox_stmt *s = o->stmts[i];
+        bool reads = false;
+        for (ptrdiff_t k = 0; k < arrlen(s->args); k++) {
+            reads |= s->args[k] == v;
+        }
+        readers += reads;
+    }
+    return readers > 1;
+}
+
 // Whether a constant is written as a number, which is part of the program: a scalar, or one element
-// that is no initializer, since what has dimensions there may have been trained.
-static bool is_number(const ox_value *v) {
+// that cannot have been trained, since it is no initializer or, as factors and bounds that
+// exporters keep once, has several readers.
+static bool is_number(const ox *o, const ox_value *v) {
     const ox_const *c = v->known;
-    if (c->dtype != CLI_F32 && c->dtype != CLI_F64) {
+    if ((c->dtype != CLI_F32 && c->dtype != CLI_F64) || isnan(ox_getf(c, 0))) {
         return false;
     }
     for (int a = 0; a < c->rank; a++) {
-        if (c->dims[a] != 1 || v->initializer) {
+        if (c->dims[a] != 1) {
             return false;
         }
     }
-    return !isnan(ox_getf(c, 0));
+    return !c->rank || !v->initializer || is_shared(o, v);
 }
 
 // A matrix whose elements depend on how far right of the diagonal they stand alone, of at most
@@ -157,7 +172,7 @@ static void put_mask(ox *o, char **text, const ox_value *v, const diagonals *d) 
 
 bool ox_put_constant(ox *o, char **text, const ox_value *v) {
     diagonals d;
-    if (is_number(v)) {
+    if (is_number(o, v)) {
         const char *index = v->known->rank ? ox_free_name(o, "i") : "";
         put_head(text, v, index);
         put_value(text, ox_getf(v->known, 0));

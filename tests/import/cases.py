@@ -136,11 +136,13 @@ def numbers_are_part_of_the_program():
         return node("Constant", "", name, value=const(name, value))
     nodes = [made_by("h", np.float32([[0.25]])), made_by("low", np.float32(-np.inf)),
              node("Mul", "x h", "a"), node("Add", "a one", "b"), node("Less", "b s", "less"),
-             node("Where", "less low b", "y")]
+             node("Where", "less low b", "c"), node("Mul", "c two", "d"), node("Sub", "d two", "y")]
     return Case(model(nodes, {"x": [2, 3]}, "y",
-                      [const("one", np.float32([1.5])), const("s", np.float32(-1e-30))]),
+                      [const("one", np.float32([1.5])), const("s", np.float32(-1e-30)),
+                       const("two", np.float32([2]))]),
                 text=["h[i0,i1] = 0.25 where i0 in 0:1, i1 in 0:1\n", "low[] = log(0)\n",
-                      "s[] = -1e-30\n", 'weight one: f32[1] = W "one"'], not_text="weight h")
+                      "s[] = -1e-30\n", 'weight one: f32[1] = W "one"',
+                      "two[i0] = 2 where i0 in 0:1\n"], not_text="weight h")
 
 
 @case
