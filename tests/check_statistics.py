@@ -15,6 +15,7 @@ model spelled
 input x: f32[%s]
 weight w: f32[64] = uniform(lo=0.5, hi=1.5)
 weight k: f32[64,64,3,3] = randn(std=0.04)
+weight u: f32[64,64] = randn(std=0.1)
 output y
 """
 
@@ -76,6 +77,22 @@ p = Mul(x, s)
 y = ReduceSum(p; axes=-1)
 """
 
+# Rows read with another number of dimensions of one element, and where those stand elsewhere.
+FLAT = """q = LayerNormalization(x, w, w; axis=-1)
+y = Reshape(q; shape=[197,64])
+"""
+
+MOVED = """q = LayerNormalization(x, w, w; axis=-1)
+y = Transpose(q; perm=[1,0,2])
+"""
+
+# A sum behind a product that is read so.
+BEHIND = """f = Reshape(x; shape=[197,64])
+g = Gemm(f, u)
+h = Reshape(g; shape=[1,197,64])
+y = Add(h, x)
+"""
+
 # name, extents, model, pattern of each step
 CASES = [
     ("layer", "8,197,64", LAYER, ["k_row"]),
@@ -83,6 +100,9 @@ CASES = [
     ("instance", "2,64,28,28", INSTANCE, ["k_row"]),
     ("pooled", "1,64,56,56", POOLED, ["cuDNN.*relu|k_basis|k_product"]),
     ("dot", "8,197,64", DOT, ["k_reduce"]),
+    ("flat", "1,197,64", FLAT, ["k_row"]),
+    ("moved", "1,197,64", MOVED, ["k_row"]),
+    ("behind", "1,197,64", BEHIND, ["cublas|k_"]),
     ("global", "1,512,2000", GLOBAL, ["k_reduce", "k_map"]),
     ("both", "1,512,2000", BOTH, ["k_reduce", "k_map"]),
     ("group", "1,64,56,56", GROUP, ["k_basis|k_product|cuDNN.*conv|k_stitch|k_reduce.*both"]),

@@ -64,6 +64,34 @@ static ein__val ein__follow_reduction(ein__pass *z, ein__val v, const ein__expr 
                         ein__ex_read(ctx, w, 0, read->ix, (int)read->nix));
 }
 
+// Map `v` over the box of row statistic `p`, its rows and what it runs over, where the two differ
+// by dimensions of one element alone; `v` becomes a copy of it.
+static ein__val ein__follow_rows(ein__pass *z, ein__val v, const ein__scope *p) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_ITERS], zero = ein__ix_const(ctx, 0);
+    uint32_t k = 0, n = p->nt + p->ns;
+    bool same = s->nt == n;
+    for (uint32_t i = 0; i < s->nt; i++) {
+        same = same && s->n[i] == p->n[i];
+        map[i] = zero;
+        if (s->n[i] == 1) continue;
+        while (k < n && p->n[k] == 1) back[k++] = zero;
+        if (k == n || p->n[k] != s->n[i]) return v;
+        map[i] = ein__ix_iter(ctx, k, s->n[i]);
+        back[k++] = ein__ix_iter(ctx, i, s->n[i]);
+    }
+    while (k < n && p->n[k] == 1) back[k++] = zero;
+    if (same || k < n || n > EIN__MAX_RANK) return v;
+    z->self = v;
+    ein__val w = ein__new_map(z, ein__namef(ctx, "%s.rows", old.name), (int)n, p->n,
+                              ein__ex_subst(ctx, s->body, map, (int)s->nt));
+    if (!w.i) return w;
+    return ein__new_map(z, old.name, old.shape.rank, old.shape.d,
+                        ein__ex_read(ctx, w, 0, back, (int)n));
+}
+
 static bool ein__reads_in_place(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader) {
     if (read->nix != reader->nt) return false;
     for (uint32_t k = 0; k < read->nix; k++)
@@ -194,7 +222,7 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
                     ordered &= n == (int)k;
                     slot[n++] = (int)k;
                 }
-        if (!ordered) result = ein__reorder_map(z, v, slot);
+        result = ordered ? ein__follow_rows(z, v, p) : ein__reorder_map(z, v, slot);
     }
     arrfree(reads);
     return result;
