@@ -619,7 +619,9 @@ static bool ein__kprod_also_text(ein__kgen *g, const ein__step *step, const ein_
     g->vec = 1;
     g->vec_slot = -1;
     g->to = NULL;
-    return g->scattered == scattered;
+    bool near = g->scattered == scattered;
+    g->scattered = scattered;
+    return near;
 }
 
 // A block's share of the row operation's own result: all of its rows, and of the columns as many as
