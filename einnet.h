@@ -28194,13 +28194,13 @@ static const char *const ein__tmpl_attend[] = {
     "        for (int i = 0; i < 4; i++)",
     "            b[i] = __float_as_uint(p[(2 * t + i % 2) * pitch + i / 2 * 8 + g]);",
     "    }",
-    "};",
     "",
-    "// Rounds four elements that were copied as they are in memory.",
-    "static __device__ __forceinline__ void attend_round(float *p) {",
-    "    float4 *const four = reinterpret_cast<float4 *>(p);",
-    "    *four = tensor_type<float>::rounded(*four);",
-    "}",
+    "    // Rounds four elements that were copied as they are in memory.",
+    "    static __device__ __forceinline__ void round(float *p) {",
+    "        float4 *const four = reinterpret_cast<float4 *>(p);",
+    "        *four = tensor_type<float>::rounded(*four);",
+    "    }",
+    "};",
     "",
     "//@end",
     "//@if half",
@@ -28769,7 +28769,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "#pragma unroll 4",
     "        for (int i = 0; i < $keySteps; i++) {",
     "            $keyPlace;",
-    "            attend_round(&keys[key * (KC + PAD) + k]);",
+    "            attend<T>::round(&keys[key * (KC + PAD) + k]);",
     "        }",
     "    };",
     "    //@end",
@@ -28778,7 +28778,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "#pragma unroll 4",
     "        for (int i = 0; i < $valueSteps; i++) {",
     "            $valuePlace;",
-    "            attend_round(&values[key * (cols + PAD) + col]);",
+    "            attend<T>::round(&values[key * (cols + PAD) + col]);",
     "        }",
     "    };",
     "    //@end",
@@ -31047,7 +31047,8 @@ static const char *const ein__tmpl_mma[] = {
     "};",
     "",
     "// The address of shared memory that ldmatrix takes.",
-    "static __device__ __forceinline__ unsigned shared_address(const void *p) {",
+    "template <typename T>",
+    "static __device__ __forceinline__ unsigned shared_address(const T *p) {",
     "    unsigned at = 0u;",
     "#ifdef __CUDA_ARCH__",
     "#if CUDART_VERSION >= 11000",
@@ -41725,7 +41726,7 @@ static bool ein__is_taken(const char *name) {
         " fetched_value spread tile_place pitched fragment_rows fragment_columns"
         " shared_address begin_rows take_rows unshifted element KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
-        " multiply_part attend_round largest total weight_of key_part joined_keys join_keys"
+        " multiply_part largest total weight_of key_part joined_keys join_keys"
         " spread_keys ";
     if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names

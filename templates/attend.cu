@@ -22,13 +22,13 @@ struct attend<float> {
         for (int i = 0; i < 4; i++)
             b[i] = __float_as_uint(p[(2 * t + i % 2) * pitch + i / 2 * 8 + g]);
     }
-};
 
-// Rounds four elements that were copied as they are in memory.
-static __device__ __forceinline__ void attend_round(float *p) {
-    float4 *const four = reinterpret_cast<float4 *>(p);
-    *four = tensor_type<float>::rounded(*four);
-}
+    // Rounds four elements that were copied as they are in memory.
+    static __device__ __forceinline__ void round(float *p) {
+        float4 *const four = reinterpret_cast<float4 *>(p);
+        *four = tensor_type<float>::rounded(*four);
+    }
+};
 
 //@end
 //@if half

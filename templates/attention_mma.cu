@@ -94,7 +94,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
 #pragma unroll 4
         for (int i = 0; i < $keySteps; i++) {
             $keyPlace;
-            attend_round(&keys[key * (KC + PAD) + k]);
+            attend<T>::round(&keys[key * (KC + PAD) + k]);
         }
     };
     //@end
@@ -103,7 +103,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
 #pragma unroll 4
         for (int i = 0; i < $valueSteps; i++) {
             $valuePlace;
-            attend_round(&values[key * (cols + PAD) + col]);
+            attend<T>::round(&values[key * (cols + PAD) + col]);
         }
     };
     //@end

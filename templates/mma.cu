@@ -26,7 +26,8 @@ struct pitched {
 };
 
 // The address of shared memory that ldmatrix takes.
-static __device__ __forceinline__ unsigned shared_address(const void *p) {
+template <typename T>
+static __device__ __forceinline__ unsigned shared_address(const T *p) {
     unsigned at = 0u;
 #ifdef __CUDA_ARCH__
 #if CUDART_VERSION >= 11000

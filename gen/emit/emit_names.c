@@ -68,7 +68,7 @@ static bool ein__is_taken(const char *name) {
         " fetched_value spread tile_place pitched fragment_rows fragment_columns"
         " shared_address begin_rows take_rows unshifted element KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
-        " multiply_part attend_round largest total weight_of key_part joined_keys join_keys"
+        " multiply_part largest total weight_of key_part joined_keys join_keys"
         " spread_keys ";
     if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
