@@ -103,7 +103,8 @@ static bool find_diagonals(const ox_const *c, diagonals *d) {
 }
 
 // Whether a constant is a mask of scores, the same for all batches and heads, that an expression
-// can be: of elements 0 and others so low that nothing is left of what they are added to.
+// can be: of elements 0 and others so low that nothing is left of what they are added to. Zeros
+// alone may be embeddings of positions before training, but not with two dimensions of one element.
 static bool is_mask(const ox_value *v, diagonals *d) {
     const ox_const *c = v->known;
     if (c->dtype != CLI_F32 || c->rank < 2 || c->dims[c->rank - 2] < 2 || c->splat) {
@@ -120,7 +121,7 @@ static bool is_mask(const ox_value *v, diagonals *d) {
             return false;
         }
     }
-    return find_diagonals(c, d) && (d->n > 1 || c->rank > 2);
+    return find_diagonals(c, d) && (d->n > 1 || c->rank > 3);
 }
 
 static void put_value(char **text, double value) {

@@ -86,4 +86,31 @@ fault 'weights of one member at the place of another' shared 'shared input' deri
     's/ein__ix rest = ein__ix_addc(ctx, j, -f->at\[i\]);/ein__ix rest = j;/'
 fault 'a constant lost in re-association' chain 're-association' derive/merge_chain.c \
     's/t->alpha \*= alpha;//'
+
+# Whole plans: factors of operands that become those of their product, where that rounds nothing;
+# rows that take the dimensions of their statistics; what exporters spell around attention.
+cat > "$work/factors.ein" << 'END'
+ein 1
+model factors
+input x: f32[9,8]
+input z: f32[7,8]
+output y, w
+a[i,r] = 0.1 * x[i,r]
+b[j,r] = 0.3 * z[j,r]
+y[i,j] = sum(r) a[i,r] * b[j,r]
+c[i,r] = 0.5 * x[i,r]
+w[i,j] = sum(r) c[i,r] * b[j,r]
+END
+for model in "$work/factors.ein" tests/unseen/safe_softmax.ein tests/unseen/causal_added.ein \
+    tests/unseen/flat_rows.ein tests/unseen/norm_strided.ein; do
+    check "$(basename "$model") is proved" build/einnet verify --small "$model"
+done
+if plant 'factors that round' prepare/fold.c 's/bool exact = fma(.*;/bool exact = true;/'; then
+    check 'factors that round: it builds' clang -std=c11 -O0 -w -I"$work/gen" -Ibuild -c \
+        "$work/gen/einnet.c" -o "$work/einnet.o"
+    gcc -o "$work/faulty" "$work/einnet.o" $objects build/onnx/onnx.pb-c.o -lprotobuf-c -lm
+    "$work/faulty" verify "$work/factors.ein" > "$work/said" 2>&1
+    [ $? = 1 ] && grep -q "'y': the plan computes something else" "$work/said" && pass ||
+        fail 'factors that round are refused' "$work/said"
+fi
 finish

@@ -17,14 +17,17 @@ def masks_are_part_of_the_program():
     for name in masks:
         nodes.append(node("Add", [last, name], "with_" + name))
         last = "with_" + name
-    nodes += [node("Add", [last, "bias"], "all"), node("Softmax", "all", "y", axis=-1)]
+    nodes += [node("Add", [last, "bias"], "biased"), node("Add", "biased places", "all"),
+              node("Softmax", "all", "y", axis=-1)]
     consts = [const(k, v[None, None].astype(np.float32)) for k, v in masks.items()]
-    made = model(nodes, {"x": [2, 3, 5, 7]}, "y", consts + [const("bias", np.zeros((5, 7), "f"))])
+    consts += [const("bias", np.zeros((5, 7), "f")), const("places", np.zeros((1, 5, 7), "f"))]
+    made = model(nodes, {"x": [2, 3, 5, 7]}, "y", consts)
     return Case(made, text=[
         "causal[i0,i1,i2,i3] = select(idx(i3) <= idx(i2), 0, -3.4028235e38)",
         "behind[i0,i1,i2,i3] = select(idx(i3) <= idx(i2) + 2, log(0), 0)", "none[i0,i1,i2,i3] = 0",
         "window[i0,i1,i2,i3] = select(idx(i3) <= idx(i2) - 3, -3.4028235e38, select(",
-        "weight spot:", "weight soft:", "weight twice:", "weight bias:"])
+        "weight spot:", "weight soft:", "weight twice:", "weight bias:",
+        "weight places:"])
 
 
 @case
