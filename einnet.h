@@ -15172,13 +15172,26 @@ EIN__FN bool ein__reads_pair(ein_ctx *ctx, const ein__expr *read, const ein__sco
 
 // Instructions of a read at digits, four neighbours a thread: counted in the machine code of
 // bilinear maps for sm_90, of 34 to 116 instructions an output.
-enum { EIN__DIGIT_OPERATIONS = 4 };
+enum { EIN__DIGIT_OPERATIONS = 4, EIN__DIVISION = 8 };
 
 // Whether a division by `ex` is a multiplication by a power of two.
 static bool ein__is_power_of_two(const ein_ctx *ctx, ein__ex ex) {
     double c;
     int exponent;
     return ein__ex_is_const(ctx, ex, &c) && frexp(c, &exponent) == 0.5;
+}
+
+// Whether `e` is a function with bounded slope of a quotient by a constant, so that the quotient
+// may as well be a product with its reciprocal `factor`: that is less than two roundings apart.
+static bool ein__is_scaled(const ein_ctx *ctx, const ein__expr *e, double *factor) {
+    if (e->op != EIN__X_UNARY || (e->fn != EIN__ERF && e->fn != EIN__TANH && e->fn != EIN__SIGMOID))
+        return false;
+    const ein__expr *x = ein__ex_get(ctx, e->kid[0]);
+    double c;
+    if (x->op != EIN__X_BINARY || x->fn != EIN__DIV || !ein__ex_is_const(ctx, x->kid[1], &c))
+        return false;
+    *factor = 1 / c;
+    return fabs(c) > 1e-30 && fabs(c) < 1e30;
 }
 
 static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex) {
@@ -15191,9 +15204,11 @@ static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex) {
                     e->fn == EIN__SIN || e->fn == EIN__COS;
         bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
                       e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
-        n = slow ? 20 : middle ? 8 : 1;
+        n = slow ? 20 : middle ? EIN__DIVISION : 1;
         if (e->fn == EIN__DIV && ein__is_power_of_two(ctx, e->kid[1])) n = 1;
     }
+    double factor;
+    if (ein__is_scaled(ctx, e, &factor)) n -= EIN__DIVISION - 1;
     for (uint32_t i = 0; i < e->nkid; i++) n += ein__count_operations(ctx, e->kid[i]);
     return n;
 }
@@ -36277,10 +36292,27 @@ static ein__ktext ein__kcall(ein__kgen *g, const char *name, ein__ktext a) {
     return (ein__ktext){ein__namef(g->ctx, "%s%s(%s)", name, suffix, a.s), EIN__PRIMARY, a.level};
 }
 
+static ein__ktext ein__kinfix(ein__kgen *g, const char *op, ein__ktext a, ein__ktext b, int prec) {
+    const char *s =
+        ein__namef(g->ctx, "%s %s %s", ein__kparen(g, a, prec), op, ein__kparen(g, b, prec - 1));
+    return (ein__ktext){s, prec, ein__kmax(a.level, b.level)};
+}
+
+// What a unary function is taken of. A division whose rounding it does not tell is a
+// multiplication.
+static ein__ktext ein__kargument(ein__kgen *g, const ein__expr *x, int lane) {
+    double factor;
+    ein__ex ex = x->kid[0];
+    if (g->num != EIN__NUM_FLOAT || g->memo[ex.i].uses > 1 || !ein__is_scaled(g->ctx, x, &factor))
+        return ein__kvalue(g, ex, lane);
+    ein__ktext a = ein__kvalue(g, ein__ex_get(g->ctx, ex)->kid[0], lane);
+    return ein__kinfix(g, "*", a, ein__kliteral(g, factor), EIN__PRODUCT);
+}
+
 static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     bool twice = x->fn == EIN__SQUARE || (x->fn == EIN__ABS && g->num == EIN__NUM_INT) ||
                  (x->fn == EIN__RELU && g->num != EIN__NUM_FLOAT);
-    ein__ktext a = twice ? ein__kvalue_named(g, x->kid[0], lane) : ein__kvalue(g, x->kid[0], lane);
+    ein__ktext a = twice ? ein__kvalue_named(g, x->kid[0], lane) : ein__kargument(g, x, lane);
     ein__ktext zero = ein__kliteral(g, 0), one = ein__kliteral(g, 1);
     const char *p = ein__kparen(g, a, EIN__PRIMARY);
     ein_ctx *c = g->ctx;
@@ -36329,12 +36361,6 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     }
     EIN_ASSERT(0 && "unary function");
     return a;
-}
-
-static ein__ktext ein__kinfix(ein__kgen *g, const char *op, ein__ktext a, ein__ktext b, int prec) {
-    const char *s =
-        ein__namef(g->ctx, "%s %s %s", ein__kparen(g, a, prec), op, ein__kparen(g, b, prec - 1));
-    return (ein__ktext){s, prec, ein__kmax(a.level, b.level)};
 }
 
 static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {

@@ -93,6 +93,13 @@ h = Reshape(g; shape=[1,197,64])
 y = Add(h, x)
 """
 
+# A division that the function behind it does not tell from a multiplication.
+GELU = """root[] = 1.4142135
+d = Div(x, root)
+e = Erf(d)
+y[n,t,c] = 0.5 * x[n,t,c] * (1 + e[n,t,c])
+"""
+
 # name, extents, model, pattern of each step
 CASES = [
     ("layer", "8,197,64", LAYER, ["k_row"]),
@@ -103,15 +110,20 @@ CASES = [
     ("flat", "1,197,64", FLAT, ["k_row"]),
     ("moved", "1,197,64", MOVED, ["k_row"]),
     ("behind", "1,197,64", BEHIND, ["cublas|k_"]),
+    ("gelu", "8,197,64", GELU, ["k_map"]),
     ("global", "1,512,2000", GLOBAL, ["k_reduce", "k_map"]),
     ("both", "1,512,2000", BOTH, ["k_reduce", "k_map"]),
     ("group", "1,64,56,56", GROUP, ["k_basis|k_product|cuDNN.*conv|k_stitch|k_reduce.*both"]),
 ]
 
 
-def steps(path):
+def emitted(path):
     done = subprocess.run([EINNET, "emit", path, "-o", "-"], stdout=subprocess.PIPE, check=True)
-    return re.findall(r"^// +[\d.]+ us (?:est\.|measured) (\S+) +(.+)$", done.stdout.decode(), re.M)
+    return done.stdout.decode()
+
+
+def steps(text):
+    return re.findall(r"^// +[\d.]+ us (?:est\.|measured) (\S+) +(.+)$", text, re.M)
 
 
 def main():
@@ -121,11 +133,14 @@ def main():
         for name, extents, text, wanted in CASES:
             with open(path, "w") as out:
                 out.write(HEAD % extents + text)
-            made = steps(path)
+            program = emitted(path)
+            made = steps(program)
             if name == "pooled":  # whatever computes the convolution stores it after ReLU
                 right = len(made) > 1 and made[-2][0] == "r" and re.match(wanted[0], made[-2][1])
             elif name == "group":
                 right = [n for n, _ in made if "sum" in n and "t." in n] == ["t.sum2.both"]
+            elif name == "gelu":
+                right = len(made) == 1 and re.search(r"erff\([^/]*\* 0\.707106", program)
             else:
                 right = len(made) == len(wanted) and re.match(wanted[0], made[0][1])
             checks.check(name, right, made)

@@ -3,13 +3,26 @@
 
 // Instructions of a read at digits, four neighbours a thread: counted in the machine code of
 // bilinear maps for sm_90, of 34 to 116 instructions an output.
-enum { EIN__DIGIT_OPERATIONS = 4 };
+enum { EIN__DIGIT_OPERATIONS = 4, EIN__DIVISION = 8 };
 
 // Whether a division by `ex` is a multiplication by a power of two.
 static bool ein__is_power_of_two(const ein_ctx *ctx, ein__ex ex) {
     double c;
     int exponent;
     return ein__ex_is_const(ctx, ex, &c) && frexp(c, &exponent) == 0.5;
+}
+
+// Whether `e` is a function with bounded slope of a quotient by a constant, so that the quotient
+// may as well be a product with its reciprocal `factor`: that is less than two roundings apart.
+static bool ein__is_scaled(const ein_ctx *ctx, const ein__expr *e, double *factor) {
+    if (e->op != EIN__X_UNARY || (e->fn != EIN__ERF && e->fn != EIN__TANH && e->fn != EIN__SIGMOID))
+        return false;
+    const ein__expr *x = ein__ex_get(ctx, e->kid[0]);
+    double c;
+    if (x->op != EIN__X_BINARY || x->fn != EIN__DIV || !ein__ex_is_const(ctx, x->kid[1], &c))
+        return false;
+    *factor = 1 / c;
+    return fabs(c) > 1e-30 && fabs(c) < 1e30;
 }
 
 static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex) {
@@ -22,9 +35,11 @@ static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex) {
                     e->fn == EIN__SIN || e->fn == EIN__COS;
         bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
                       e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
-        n = slow ? 20 : middle ? 8 : 1;
+        n = slow ? 20 : middle ? EIN__DIVISION : 1;
         if (e->fn == EIN__DIV && ein__is_power_of_two(ctx, e->kid[1])) n = 1;
     }
+    double factor;
+    if (ein__is_scaled(ctx, e, &factor)) n -= EIN__DIVISION - 1;
     for (uint32_t i = 0; i < e->nkid; i++) n += ein__count_operations(ctx, e->kid[i]);
     return n;
 }

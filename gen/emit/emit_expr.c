@@ -178,10 +178,27 @@ static ein__ktext ein__kcall(ein__kgen *g, const char *name, ein__ktext a) {
     return (ein__ktext){ein__namef(g->ctx, "%s%s(%s)", name, suffix, a.s), EIN__PRIMARY, a.level};
 }
 
+static ein__ktext ein__kinfix(ein__kgen *g, const char *op, ein__ktext a, ein__ktext b, int prec) {
+    const char *s =
+        ein__namef(g->ctx, "%s %s %s", ein__kparen(g, a, prec), op, ein__kparen(g, b, prec - 1));
+    return (ein__ktext){s, prec, ein__kmax(a.level, b.level)};
+}
+
+// What a unary function is taken of. A division whose rounding it does not tell is a
+// multiplication.
+static ein__ktext ein__kargument(ein__kgen *g, const ein__expr *x, int lane) {
+    double factor;
+    ein__ex ex = x->kid[0];
+    if (g->num != EIN__NUM_FLOAT || g->memo[ex.i].uses > 1 || !ein__is_scaled(g->ctx, x, &factor))
+        return ein__kvalue(g, ex, lane);
+    ein__ktext a = ein__kvalue(g, ein__ex_get(g->ctx, ex)->kid[0], lane);
+    return ein__kinfix(g, "*", a, ein__kliteral(g, factor), EIN__PRODUCT);
+}
+
 static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     bool twice = x->fn == EIN__SQUARE || (x->fn == EIN__ABS && g->num == EIN__NUM_INT) ||
                  (x->fn == EIN__RELU && g->num != EIN__NUM_FLOAT);
-    ein__ktext a = twice ? ein__kvalue_named(g, x->kid[0], lane) : ein__kvalue(g, x->kid[0], lane);
+    ein__ktext a = twice ? ein__kvalue_named(g, x->kid[0], lane) : ein__kargument(g, x, lane);
     ein__ktext zero = ein__kliteral(g, 0), one = ein__kliteral(g, 1);
     const char *p = ein__kparen(g, a, EIN__PRIMARY);
     ein_ctx *c = g->ctx;
@@ -230,12 +247,6 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     }
     EIN_ASSERT(0 && "unary function");
     return a;
-}
-
-static ein__ktext ein__kinfix(ein__kgen *g, const char *op, ein__ktext a, ein__ktext b, int prec) {
-    const char *s =
-        ein__namef(g->ctx, "%s %s %s", ein__kparen(g, a, prec), op, ein__kparen(g, b, prec - 1));
-    return (ein__ktext){s, prec, ein__kmax(a.level, b.level)};
 }
 
 static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
