@@ -545,16 +545,16 @@ static bool fold_scalar(ox *o, ox_node *n, ox_scalar op) {
 }
 
 static bool fold_clip(ox *o, ox_node *n) {
-    const ox_const *x = known(o, n, 0), *bound[2] = {NULL, NULL};
+    const ox_const *x = known(o, n, 0), *bound[2];
+    if (n->opset < 11 || !is_small(o, x->rank, x->dims)) {
+        return false;
+    }
     for (int k = 0; k < 2; k++) {
-        ox_value *v = n->opset < 11 ? NULL : ox_opt(o, n, 1 + k);
+        ox_value *v = ox_opt(o, n, 1 + k);
         bound[k] = v ? ox_known(o, v) : NULL;
         if (v && bound[k]->count != 1) {
             return false;
         }
-    }
-    if (n->opset < 11 || !is_small(o, x->rank, x->dims)) {
-        return false;
     }
     ox_const *r = ox_make(o, x->dtype, x->rank, x->dims);
     for (int64_t i = 0; i < r->count; i++) {

@@ -18,7 +18,6 @@ int64_t ox_compute_int(ox *o, ox_node *n, ox_scalar op, int64_t a, int64_t b) {
             return op == OX_DIV ? (int64_t)(0 - x) : 0;
         }
         return op == OX_DIV ? a / b : a % b + (a % b && (a < 0) != (b < 0) ? b : 0);
-    case OX_POW:
     case OX_MAX: return a > b ? a : b;
     case OX_MIN: return a < b ? a : b;
     case OX_EQ: return a == b;
@@ -33,9 +32,10 @@ int64_t ox_compute_int(ox *o, ox_node *n, ox_scalar op, int64_t a, int64_t b) {
     case OX_NOT: return !a;
     case OX_FLOOR:
     case OX_CEIL:
-    case OX_ROUND:
+    case OX_ROUND: return a;
+    case OX_POW:
     case OX_SQRT:
-    case OX_RECIPROCAL: return a;
+    case OX_RECIPROCAL: break;  // of floats alone
     }
     return 0;
 }

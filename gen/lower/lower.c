@@ -225,18 +225,17 @@ static const ein__padval *ein__find_pad(const ein__lowerer *l, const char *tenso
     return NULL;
 }
 
-enum {
-    EIN__MAX_FORMULA = 16
-};  // nodes of an expression of places that is computed where it is read
+enum { EIN__MAX_FORMULA = 16 };  // nodes of an expression that is computed where it is read
 
-// Whether `ex` chooses between numbers by places alone, as masks do.
-static bool ein__is_formula(const ein_ctx *ctx, ein__ex ex) {
+// Whether `ex`, of at most `*left` nodes, chooses between numbers by places alone, as masks do.
+static bool ein__is_formula(const ein_ctx *ctx, ein__ex ex, int *left) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     bool is =
         e->op == EIN__X_CONST || e->op == EIN__X_IDX || e->op == EIN__X_SELECT ||
         (e->op == EIN__X_BINARY && (e->fn == EIN__ADD || e->fn == EIN__SUB || e->fn == EIN__MUL));
-    for (uint32_t i = 0; i < e->nkid && is; i++) is = ein__is_formula(ctx, e->kid[i]);
-    return is && !e->reads && ein__ex_size(ctx, ex) <= EIN__MAX_FORMULA;
+    if (!is || e->reads || --*left < 0) return false;
+    for (uint32_t i = 0; i < e->nkid && is; i++) is = ein__is_formula(ctx, e->kid[i], left);
+    return is;
 }
 
 // A value that is one number everywhere stands for that number, where it is read inside: scalars
@@ -248,7 +247,8 @@ static ein__ex ein__lower_number(ein_ctx *ctx, ein__ex ex) {
     const ein__value *v = ein__val_get(ctx, (ein__val){e->val});
     const ein__scope *s = v->kind == EIN__V_SCOPE ? ein__sc_get(ctx, v->scope) : NULL;
     double number;
-    if (!s || s->ns || v->dtype != EIN__F32 || !ein__is_formula(ctx, s->body)) return ex;
+    int left = EIN__MAX_FORMULA;
+    if (!s || s->ns || v->dtype != EIN__F32 || !ein__is_formula(ctx, s->body, &left)) return ex;
     for (uint32_t i = 0; i < e->nix; i++) {
         const ein__index *f = ein__ix_get(ctx, e->ix[i]);
         bool inside = f->q == 1 && f->lo >= 0 && f->hi < v->shape.d[i];

@@ -27,11 +27,22 @@ static ein__val ein__with_product(ein__pass *z, ein__val v, ein__ex x, ein__ex w
 
 // ------------------------------------------------------------------------------------ maps
 
-// Rewrites map `v` so that its traversal order is `slot[]`, and gives the copy that puts the
-// dimensions back; layouts make that copy a view.
-static ein__val ein__reorder_map(ein__pass *z, ein__val v, const int *slot) {
+// Map `v` as a copy of one over another box, of body `body`, which it reads at `back`; layouts make
+// the copy a view.
+static ein__val ein__over_box(ein__pass *z, ein__val v, const char *suffix, int n,
+                              const int64_t *extent, ein__ex body, const ein__ix *back) {
     ein_ctx *ctx = z->ctx;
     const ein__value old = ctx->value[v.i];
+    z->self = v;
+    ein__val w = ein__new_map(z, ein__namef(ctx, "%s.%s", old.name, suffix), n, extent, body);
+    if (!w.i) return w;
+    return ein__new_map(z, old.name, old.shape.rank, old.shape.d, ein__ex_read(ctx, w, 0, back, n));
+}
+
+// Rewrites map `v` so that its traversal order is `slot[]`, and gives the copy that puts the
+// dimensions back.
+static ein__val ein__reorder_map(ein__pass *z, ein__val v, const int *slot) {
+    ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__ix map[EIN__MAX_RANK], back[EIN__MAX_RANK];
     int64_t extent[EIN__MAX_RANK];
@@ -40,35 +51,25 @@ static ein__val ein__reorder_map(ein__pass *z, ein__val v, const int *slot) {
         map[slot[k]] = ein__ix_iter(ctx, k, extent[k]);
         back[k] = ein__ix_iter(ctx, (uint32_t)slot[k], extent[k]);
     }
-    z->self = v;
-    ein__val w = ein__new_map(z, ein__namef(ctx, "%s.rows", old.name), (int)s->nt, extent,
-                              ein__ex_subst(ctx, s->body, map, (int)s->nt));
-    if (!w.i) return w;
-    return ein__new_map(z, old.name, old.shape.rank, old.shape.d,
-                        ein__ex_read(ctx, w, 0, back, (int)s->nt));
+    return ein__over_box(z, v, "rows", (int)s->nt, extent,
+                         ein__ex_subst(ctx, s->body, map, (int)s->nt), back);
 }
 
 // Map `v` over the box of the reduction that `read` reads, when the two differ by digits or order
 // only; `v` becomes a copy of it.
 static ein__val ein__follow_reduction(ein__pass *z, ein__val v, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
-    const ein__value old = ctx->value[v.i];
     const ein__scope *s = ein__scope_of(ctx, v), *p = ein__scope_of(ctx, (ein__val){read->val});
     ein__ix map[EIN__MAX_ITERS];
     if (!ein__invert_read(ctx, read, s, p, map)) return v;
-    z->self = v;
-    ein__ex body = ein__ex_subst(ctx, s->body, map, (int)s->nt);
-    ein__val w = ein__new_map(z, ein__namef(ctx, "%s.split", old.name), (int)p->nt, p->n, body);
-    if (!w.i) return w;
-    return ein__new_map(z, old.name, old.shape.rank, old.shape.d,
-                        ein__ex_read(ctx, w, 0, read->ix, (int)read->nix));
+    return ein__over_box(z, v, "split", (int)p->nt, p->n,
+                         ein__ex_subst(ctx, s->body, map, (int)s->nt), read->ix);
 }
 
 // Map `v` over the box of row statistic `p`, its rows and what it runs over, where the two differ
 // by dimensions of one element alone; `v` becomes a copy of it.
 static ein__val ein__follow_rows(ein__pass *z, ein__val v, const ein__scope *p) {
     ein_ctx *ctx = z->ctx;
-    const ein__value old = ctx->value[v.i];
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_ITERS], zero = ein__ix_const(ctx, 0);
     uint32_t k = 0, n = p->nt + p->ns;
@@ -84,12 +85,8 @@ static ein__val ein__follow_rows(ein__pass *z, ein__val v, const ein__scope *p) 
     }
     while (k < n && p->n[k] == 1) back[k++] = zero;
     if (same || k < n || n > EIN__MAX_RANK) return v;
-    z->self = v;
-    ein__val w = ein__new_map(z, ein__namef(ctx, "%s.rows", old.name), (int)n, p->n,
-                              ein__ex_subst(ctx, s->body, map, (int)s->nt));
-    if (!w.i) return w;
-    return ein__new_map(z, old.name, old.shape.rank, old.shape.d,
-                        ein__ex_read(ctx, w, 0, back, (int)n));
+    return ein__over_box(z, v, "rows", (int)n, p->n, ein__ex_subst(ctx, s->body, map, (int)s->nt),
+                         back);
 }
 
 static bool ein__reads_in_place(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader) {
