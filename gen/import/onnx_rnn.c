@@ -46,7 +46,7 @@ static const char *label(const rnn *q, int d, int64_t t, const char *what) {
 
 static const struct {
     const char *name, *op;
-    double alpha, beta;  // (double)NAN: takes none
+    double alpha, beta;  // NAN: takes none
 } known_activations[] = {
     {"Relu", "Relu", (double)NAN, (double)NAN},
     {"Tanh", "Tanh", (double)NAN, (double)NAN},

@@ -19,10 +19,11 @@
 // kernel begins with x.
 
 enum {
-    EIN__ATTENTION_VALUES = 7,  // a step has one more, which it stores
-    EIN__ATTENTION_MAPS = 4,    // maps between the first product and x
-    EIN__ATTENTION_KEYS = 3,    // dimensions that the softmax runs over
-    EIN__ATTENTION_LOOKS = 100  // values looked at, and maps put in place, for one attention
+    EIN__ATTENTION_VALUES = 7,     // a step has one more, which it stores
+    EIN__ATTENTION_MAPS = 4,       // maps between the first product and x
+    EIN__ATTENTION_KEYS = 3,       // dimensions that the softmax runs over
+    EIN__ATTENTION_GROUPS = 4096,  // of heads that share a key
+    EIN__ATTENTION_LOOKS = 100     // values looked at, and maps put in place, for one attention
 };
 
 // Slots of `box`: the result's traversal, the keys, then the depth of the first product.
@@ -487,8 +488,9 @@ EIN__FN bool ein__attention_grouped(ein_ctx *ctx, ein__attention *a) {
         const ein__expr *e = ein__ex_get(ctx, a->key);
         for (uint32_t i = 0; i < e->nix; i++)
             whole |= ein__ix_coef(ctx, e->ix[i], (uint32_t)head) != 0;
-        for (int64_t each = a->box.n[head] / 2; !whole && each > 1; each--)
-            if (a->box.n[head] % each == 0 && ein__attention_group(ctx, a, head, each)) return true;
+        int64_t n = a->box.n[head], most = ein__least(n / 2, EIN__ATTENTION_GROUPS);
+        for (int64_t groups = 2; !whole && groups <= most; groups++)
+            if (n % groups == 0 && ein__attention_group(ctx, a, head, n / groups)) return true;
     }
     return false;
 }
