@@ -84,13 +84,17 @@ static __device__ __forceinline__ void multiply_add_words(float (&c)[4], const u
         }
 }
 //@if tf32
+#define ROUNDS_TF32 (TENSOR_CORES >= 900 && CUDART_VERSION >= 11080)
 
 template <>
 struct tensor_type<float> {
-    // The nearest TF32 number, with 10 bits of mantissa; ties away from zero.
+    // The nearest TF32 number, with 10 bits of mantissa; ties away from zero, or to even where one
+    // instruction does that.
     static __device__ __forceinline__ float rounded(float v) {
         unsigned u = __float_as_uint(v);
-#if TENSOR_CORES >= 800
+#if ROUNDS_TF32
+        asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(u) : "f"(v));
+#elif TENSOR_CORES >= 800
         asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(u) : "f"(v));
 #else
         u = v == v ? (u + 0x1000u) & ~0x1fffu : 0x7fffffffu;  // the one NaN of the instruction
@@ -106,7 +110,8 @@ struct tensor_type<float> {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float v = __uint_as_float(q[i]);
-            if (v == v) q[i] += 0x1000u;
+            if (ROUNDS_TF32) q[i] = __float_as_uint(rounded(v));
+            else if (v == v) q[i] += 0x1000u;
         }
     }
 

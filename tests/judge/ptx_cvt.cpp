@@ -168,6 +168,11 @@ WORD(float_to_bfloat, to_bfloat(as_float(a)))
 WORD(float_to_tf32, as_float(a) != as_float(a)         ? 0x7fffffffu
                     : (a & 0x7f800000u) == 0x7f800000u ? a
                                                        : (a + 0x1000u) & ~0x1fffu)
+// The same, ties to even.
+WORD(float_to_even_tf32, as_float(a) != as_float(a) ? 0x7fffffffu
+                         : (a & 0x7f800000u) == 0x7f800000u
+                             ? a
+                             : (a + 0xfffu + (a >> 13 & 1u)) & ~0x1fffu)
 
 // The first operand becomes the upper half.
 template <uint16_t (*To)(float)>
@@ -246,17 +251,13 @@ bool choose_half(opcode &op, choice &c, size_t operands) {
 
 bool choose_half_conversion(choice &c, const std::string &how, const std::string &d,
                             const std::string &s) {
-    static const std::map<std::string, handler> all = {{"none f32 f16", half_to_float},
-                                                       {"rn f16 f32", float_to_half},
-                                                       {"none f32 bf16", bfloat_to_float},
-                                                       {"rn bf16 f32", float_to_bfloat},
-                                                       {"rna tf32 f32", float_to_tf32},
-                                                       {"rn f16x2 f32", floats_to_pair<half_of>},
-                                                       {"rn bf16x2 f32", floats_to_pair<to_bfloat>},
-                                                       {"rn f16 s16", integer_to_half<2>},
-                                                       {"rn f16 u16", integer_to_half<-2>},
-                                                       {"rn f16 s32", integer_to_half<4>},
-                                                       {"rn f16 u32", integer_to_half<-4>}};
+    static const std::map<std::string, handler> all = {
+        {"none f32 f16", half_to_float},           {"rn f16 f32", float_to_half},
+        {"none f32 bf16", bfloat_to_float},        {"rn bf16 f32", float_to_bfloat},
+        {"rna tf32 f32", float_to_tf32},           {"rn tf32 f32", float_to_even_tf32},
+        {"rn f16x2 f32", floats_to_pair<half_of>}, {"rn bf16x2 f32", floats_to_pair<to_bfloat>},
+        {"rn f16 s16", integer_to_half<2>},        {"rn f16 u16", integer_to_half<-2>},
+        {"rn f16 s32", integer_to_half<4>},        {"rn f16 u32", integer_to_half<-4>}};
     auto found = all.find(how + " " + d + " " + s);
     if (found == all.end()) {
         return false;
