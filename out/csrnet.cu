@@ -11,7 +11,7 @@
 // plan      43 steps, 515.6 us estimated; 1362.1 us without derivation
 // libraries cuBLAS (596 MB) 15 steps, without it up to 63.4 us more
 // by        basis change 37, summation splitting 2
-//     7.1 us est. v1.a             k_product_9b5af844
+//     7.1 us est. v1.a             k_product_ebda4136
 //    11.5 us est. v1.b.c.sum.data  k_basis_b53c446b
 //    25.6 us est. v1.b.c.sum.product cuBLAS sgemm 64 x 3136 x 64, batch 36
 //    11.9 us est. v1.b             k_basis_24ac75ba
@@ -338,27 +338,28 @@ struct product_tile {
         }
     }
 
-    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
-    // first (EARLY 1) or the second factor (2), is before that one is over.
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on. While a step is multiplied, the next one's are on their way. What the kernel
+    // before cannot have written, the first (EARLY 1) or the second factor (2), is before that one
+    // is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
-    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        typedef decltype(load_a(element(), terms)) of_a;
-        typedef decltype(load_b(element(), terms)) of_b;
+        typedef decltype(load_a(element(), from)) of_a;
+        typedef decltype(load_b(element(), from)) of_b;
         of_a va[BM * KC / 64 / sizeof(of_a)];
         of_b vb[BN * KC / 64 / sizeof(of_b)];
-        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY == 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY == 2) load<ALONG_B, BN>(load_b, from, vb);
         await_previous();
-        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY != 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY != 2) load<ALONG_B, BN>(load_b, from, vb);
         int turn = 0;
-        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {
+        for (unsigned k0 = from; k0 < until; k0 += KC, turn ^= 1) {
             put<ALONG_A, false, BM>(a[turn], va);
             put<ALONG_B, true, BN>(b[turn], vb);
             // Begun before the barrier, where no compiler puts them behind the step.
-            if (k0 + KC < terms) {
+            if (k0 + KC < until) {
                 load<ALONG_A, BM>(load_a, k0 + KC, va);
                 load<ALONG_B, BN>(load_b, k0 + KC, vb);
             }
@@ -720,7 +721,7 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 //     0:224, i3 in 0:224, pad x 0
 // v1.a[0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1])
 // p0: v1.a.k, p1: x, p2: v1.a.b
-static __global__ void __launch_bounds__(256) k_product_9b5af844(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_ebda4136(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -744,7 +745,7 @@ static __global__ void __launch_bounds__(256) k_product_9b5af844(const float *__
             + t1] : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(27u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 27u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -2079,7 +2080,7 @@ int csrnet_create(csrnet **out, const void *weights, size_t bytes, const csrnet_
 static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_9b5af844, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
+    CALL(launch(m, ORDERED, k_product_ebda4136, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
         v_v1_a));
     CALL(launch(m, EARLY, k_basis_b53c446b, "v1.b.c.sum.data", 784, 256, stream, v_v1_a,
         v_v1_b_c_sum_data));

@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 33 steps, without it up to 19.5 us more
 //           cuBLAS (596 MB) 35 steps, without it up to 68.8 us more
 // by        basis change 18, merging 77, summation splitting 16
-//    10.5 us est. stem             k_product_b663ec72
+//    10.5 us est. stem             k_product_32563a6a
 //     2.0 us est. p                k_reduce_0d108d3d
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.b.c.sum.data  k_basis_5750835a
@@ -35,7 +35,7 @@
 //     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
 //     2.7 us est. g1.s             k_stitch_a8d1d2f3
 //     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     9.3 us est. l2.b.c.sum.part  k_product_5fdb8be3
+//     9.3 us est. l2.b.c.sum.part  k_product_9fb8a2a3
 //     2.0 us est. l2.b             k_reduce_cc348234
 //     4.5 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -153,10 +153,10 @@
 //     1.5 us est. f2.a             k_reduce_434052ae
 //     1.6 us est. f2.b.sum.part    k_reduce_0d977150
 //     1.6 us est. f2               k_reduce_de93ed34
-//     3.7 us est. s1               k_product_d43670c7
+//     3.7 us est. s1               k_product_30ec743f
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
-//     3.6 us est. f0.a             k_product_2f6a1ce0
+//     3.6 us est. f0.a             k_product_e96a5188
 //     3.4 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
 //     6.0 us est. u0               k_map_5555e745
 //    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
@@ -780,27 +780,28 @@ struct product_tile {
         }
     }
 
-    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
-    // first (EARLY 1) or the second factor (2), is before that one is over.
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on. While a step is multiplied, the next one's are on their way. What the kernel
+    // before cannot have written, the first (EARLY 1) or the second factor (2), is before that one
+    // is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
-    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        typedef decltype(load_a(element(), terms)) of_a;
-        typedef decltype(load_b(element(), terms)) of_b;
+        typedef decltype(load_a(element(), from)) of_a;
+        typedef decltype(load_b(element(), from)) of_b;
         of_a va[BM * KC / 64 / sizeof(of_a)];
         of_b vb[BN * KC / 64 / sizeof(of_b)];
-        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY == 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY == 2) load<ALONG_B, BN>(load_b, from, vb);
         await_previous();
-        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY != 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY != 2) load<ALONG_B, BN>(load_b, from, vb);
         int turn = 0;
-        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {
+        for (unsigned k0 = from; k0 < until; k0 += KC, turn ^= 1) {
             put<ALONG_A, false, BM>(a[turn], va);
             put<ALONG_B, true, BN>(b[turn], vb);
             // Begun before the barrier, where no compiler puts them behind the step.
-            if (k0 + KC < terms) {
+            if (k0 + KC < until) {
                 load<ALONG_A, BM>(load_a, k0 + KC, va);
                 load<ALONG_B, BN>(load_b, k0 + KC, vb);
             }
@@ -1252,7 +1253,7 @@ static __global__ void __launch_bounds__(256) k_map_e2a4c493(const float *__rest
 //     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
 // p0: stem.c.k, p1: x, p2: stem.c.b
-static __global__ void __launch_bounds__(256) k_product_b663ec72(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_32563a6a(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1276,7 +1277,7 @@ static __global__ void __launch_bounds__(256) k_product_b663ec72(const float *__
             + t1] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(147u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 147u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1561,7 +1562,7 @@ static __global__ void __launch_bounds__(256) k_stitch_a8d1d2f3(const float *p0,
 // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
 // p0: l2.b.c.sum.part.lines, p1: l2.a.c.sum.merged, p2: l2.a.c.b
-static __global__ void __launch_bounds__(256) k_product_5fdb8be3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_9fb8a2a3(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1585,7 +1586,7 @@ static __global__ void __launch_bounds__(256) k_product_5fdb8be3(const float *__
         return v1;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(128u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 128u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -2745,7 +2746,7 @@ static __global__ void __launch_bounds__(64) k_reduce_de93ed34(const float *p0, 
 //     idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
 //     f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1])) + g1.b.b[i1]
 // p0: g1.b.k, p1: g1.a, p2: f2, p3: g1.s, p4: g1.b.b
-static __global__ void __launch_bounds__(256) k_product_d43670c7(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_30ec743f(const float *__restrict__ p0,
     const float *p1, const float *p2, const float *p3, const float *__restrict__ p4,
     float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
@@ -2770,7 +2771,7 @@ static __global__ void __launch_bounds__(256) k_product_d43670c7(const float *__
             : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(189u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 189u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2803,7 +2804,7 @@ static __global__ void __launch_bounds__(256) k_product_d43670c7(const float *__
 //     in 0:56, i3 in 0:56, pad f1 0
 // f0.a[0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1])
 // p0: f0.a.c.k, p1: s1, p2: f1.b.sum, p3: f1.b.b, p4: f0.a.c.b
-static __global__ void __launch_bounds__(256) k_product_2f6a1ce0(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_e96a5188(const float *__restrict__ p0,
     const float *p1, const float *p2, const float *__restrict__ p3, const float *__restrict__ p4,
     float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
@@ -2833,7 +2834,7 @@ static __global__ void __launch_bounds__(256) k_product_2f6a1ce0(const float *__
         return v2;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(189u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 189u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -3674,7 +3675,7 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 // ---- run ----------------------------------------------------------------------------------------
 static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_b663ec72, "stem", 392, 256, stream, v_stem_c_k, v_x,
+    CALL(launch(m, ORDERED, k_product_32563a6a, "stem", 392, 256, stream, v_stem_c_k, v_x,
         v_stem_c_b, v_stem));
     CALL(launch(m, EARLY, k_reduce_0d108d3d, "p", 392, 128, stream, v_stem,
         v_l1_b_joined + 200704));
@@ -3738,7 +3739,7 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
     // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
     CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
-    CALL(launch(m, ORDERED, k_product_5fdb8be3, "l2.b.c.sum.part", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_9fb8a2a3, "l2.b.c.sum.part", 126, 256, stream,
         v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
     CALL(launch(m, EARLY, k_reduce_cc348234, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b,
         v_l2_b));
@@ -4044,14 +4045,14 @@ static int steps_from_l4_t3_4(gcn *m, const void *const *in, void *const *out,
         v_f2_b_sum_part));
     CALL(launch(m, EARLY, k_reduce_de93ed34, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2, v_f2_b_b,
         v_f2));
-    CALL(launch(m, EARLY, k_product_d43670c7, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
+    CALL(launch(m, EARLY, k_product_30ec743f, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
         v_g1_b_b, v_s1));
     // as g1.a
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
     // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f1.a 0
     CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_product_2f6a1ce0, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
+    CALL(launch(m, ORDERED, k_product_e96a5188, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
         v_f1_b_sum, v_f1_b_b, v_f0_a_c_b, v_f0_a));
     // as f1.b.sum
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));

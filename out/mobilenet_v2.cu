@@ -12,55 +12,55 @@
 // libraries cuDNN (415 MB) 11 steps, without it up to 1.7 us more
 //           cuBLAS (596 MB) 1 step, without it up to 0.4 us more
 // by        summation splitting 1
-//     2.4 us est. stem             k_product_613a11a9
+//     2.4 us est. stem             k_product_f908b24f
 //     1.9 us est. b1.d             k_reduce_a06f64ad
 //     2.5 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
-//     2.9 us est. b2.h.e           k_product_599b040f
+//     2.9 us est. b2.h.e           k_product_098f8926
 //     2.4 us est. b2.h.d           k_reduce_ede02e60
 //     2.5 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
-//     2.5 us est. b2.b.0.e         k_product_dd41525c
+//     2.5 us est. b2.b.0.e         k_product_1a2a7a17
 //     1.9 us est. b2.b.0.d         k_reduce_2b4871cd
 //     3.1 us est. b2.h.0           cuDNN conv 1x1, 144 to 24 + residual + bias
-//     2.5 us est. b3.h.e           k_product_dd41525c
+//     2.5 us est. b3.h.e           k_product_1a2a7a17
 //     1.7 us est. b3.h.d           k_reduce_ebbb25ee
 //     2.7 us est. b3.h             k_reduce_80e64419
-//     1.9 us est. b3.b.0.e         k_product_26504035
+//     1.9 us est. b3.b.0.e         k_product_3caf4d27
 //     1.5 us est. b3.b.0.d         k_reduce_6d472bcd
 //     3.2 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b3.b.1.e         k_product_26504035
+//     1.9 us est. b3.b.1.e         k_product_3caf4d27
 //     1.5 us est. b3.b.1.d         k_reduce_6d472bcd
 //     3.2 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b4.h.e           k_product_26504035
+//     1.9 us est. b4.h.e           k_product_3caf4d27
 //     1.4 us est. b4.h.d           k_reduce_8fb1d2cc
 //     2.1 us est. b4.h             k_reduce_c80e68f0
-//     2.1 us est. b4.b.0.e         k_product_2b50ed83
+//     2.1 us est. b4.b.0.e         k_product_2fa91ad6
 //     1.4 us est. b4.b.0.d         k_reduce_fe314186
 //     2.9 us est. b4.h.0           k_reduce_7d91e7ff
-//     2.1 us est. b4.b.1.e         k_product_2b50ed83
+//     2.1 us est. b4.b.1.e         k_product_2fa91ad6
 //     1.4 us est. b4.b.1.d         k_reduce_fe314186
 //     2.9 us est. b4.h.1           k_reduce_7d91e7ff
-//     2.1 us est. b4.b.2.e         k_product_2b50ed83
+//     2.1 us est. b4.b.2.e         k_product_2fa91ad6
 //     1.4 us est. b4.b.2.d         k_reduce_fe314186
 //     2.9 us est. b4.h.2           k_reduce_7d91e7ff
-//     2.1 us est. b5.h.e           k_product_2b50ed83
+//     2.1 us est. b5.h.e           k_product_2fa91ad6
 //     1.4 us est. b5.h.d           k_reduce_fe314186
 //     3.3 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
-//     2.5 us est. b5.b.0.e         k_product_19951ca7
+//     2.5 us est. b5.b.0.e         k_product_4a178f7f
 //     1.5 us est. b5.b.0.d         k_reduce_aa4767c4
 //     3.6 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b5.b.1.e         k_product_19951ca7
+//     2.5 us est. b5.b.1.e         k_product_4a178f7f
 //     1.5 us est. b5.b.1.d         k_reduce_aa4767c4
 //     3.6 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b6.h.e           k_product_19951ca7
+//     2.5 us est. b6.h.e           k_product_4a178f7f
 //     1.4 us est. b6.h.d           k_reduce_56b3fb8d
 //     2.8 us est. b6.h             k_reduce_88d3466c
-//     3.2 us est. b6.b.0.e         k_product_40132bb3
+//     3.2 us est. b6.b.0.e         k_product_53fbe3a8
 //     1.4 us est. b6.b.0.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.2 us est. b6.b.1.e         k_product_40132bb3
+//     3.2 us est. b6.b.1.e         k_product_53fbe3a8
 //     1.4 us est. b6.b.1.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.2 us est. b7.e             k_product_40132bb3
+//     3.2 us est. b7.e             k_product_53fbe3a8
 //     1.4 us est. b7.d             k_reduce_a2ee086c
 //     4.1 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
 //     3.0 us est. head.n.c.parts   cuBLAS sgemm 1280 x 49 x 64, batch 5
@@ -777,27 +777,28 @@ struct product_tile {
         }
     }
 
-    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
-    // first (EARLY 1) or the second factor (2), is before that one is over.
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on. While a step is multiplied, the next one's are on their way. What the kernel
+    // before cannot have written, the first (EARLY 1) or the second factor (2), is before that one
+    // is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
-    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        typedef decltype(load_a(element(), terms)) of_a;
-        typedef decltype(load_b(element(), terms)) of_b;
+        typedef decltype(load_a(element(), from)) of_a;
+        typedef decltype(load_b(element(), from)) of_b;
         of_a va[BM * KC / 64 / sizeof(of_a)];
         of_b vb[BN * KC / 64 / sizeof(of_b)];
-        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY == 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY == 2) load<ALONG_B, BN>(load_b, from, vb);
         await_previous();
-        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY != 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY != 2) load<ALONG_B, BN>(load_b, from, vb);
         int turn = 0;
-        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {
+        for (unsigned k0 = from; k0 < until; k0 += KC, turn ^= 1) {
             put<ALONG_A, false, BM>(a[turn], va);
             put<ALONG_B, true, BN>(b[turn], vb);
             // Begun before the barrier, where no compiler puts them behind the step.
-            if (k0 + KC < terms) {
+            if (k0 + KC < until) {
                 load<ALONG_A, BM>(load_a, k0 + KC, va);
                 load<ALONG_B, BN>(load_b, k0 + KC, vb);
             }
@@ -1592,7 +1593,7 @@ static __global__ void __launch_bounds__(64) k_map_c1f969c8(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.n.t[i1], 0), 6)
 // p0: stem.n.c.scaled, p1: x, p2: stem.n.t
-static __global__ void __launch_bounds__(256) k_product_613a11a9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_f908b24f(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1614,7 +1615,7 @@ static __global__ void __launch_bounds__(256) k_product_613a11a9(const float *__
             + i3 * 2 + r2 - 225] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(27u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 27u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1676,7 +1677,7 @@ static __global__ void __launch_bounds__(256) k_reduce_a06f64ad(const float *p0,
 // b2.h.e.n.c[0,i1,i2,i3] = sum(r0) b1[0,r0,i2,i3] * b2.h.e.n.c.scaled[i1,r0]
 // b2.h.e[0,i1,i2,i3] = min(max(b2.h.e.n.c[0,i1,i2,i3] + b2.h.e.n.t[i1], 0), 6)
 // p0: b2.h.e.n.c.scaled, p1: b1, p2: b2.h.e.n.t
-static __global__ void __launch_bounds__(256) k_product_599b040f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_098f8926(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1693,7 +1694,7 @@ static __global__ void __launch_bounds__(256) k_product_599b040f(const float *__
         return *reinterpret_cast<const float4 *>(p1 + r0 * 12544 + i3);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(16u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 16u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1757,7 +1758,7 @@ static __global__ void __launch_bounds__(256) k_reduce_ede02e60(const float *p0,
 // b2.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b2.h[0,r0,i2,i3] * b2.b.0.e.n.c.scaled[i1,r0]
 // b2.b.0.e[0,i1,i2,i3] = min(max(b2.b.0.e.n.c[0,i1,i2,i3] + b2.b.0.e.n.t[i1], 0), 6)
 // p0: b2.b.0.e.n.c.scaled, p1: b2.h, p2: b2.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_dd41525c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_1a2a7a17(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1775,7 +1776,7 @@ static __global__ void __launch_bounds__(256) k_product_dd41525c(const float *__
             0.f, 0.f, 0.f);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(24u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 24u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1902,7 +1903,7 @@ static __global__ void __launch_bounds__(64) k_reduce_80e64419(const float *p0,
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
 // b3.b.0.e[0,i1,i2,i3] = min(max(b3.b.0.e.n.c[0,i1,i2,i3] + b3.b.0.e.n.t[i1], 0), 6)
 // p0: b3.b.0.e.n.c.scaled, p1: b3.h, p2: b3.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_26504035(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_3caf4d27(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1919,7 +1920,7 @@ static __global__ void __launch_bounds__(256) k_product_26504035(const float *__
             0.f, 0.f, 0.f);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(32u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 32u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2052,7 +2053,7 @@ static __global__ void __launch_bounds__(256) k_reduce_c80e68f0(const float *p0,
 // b4.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b4.h[0,r0,i2,i3] * b4.b.0.e.n.c.scaled[i1,r0]
 // b4.b.0.e[0,i1,i2,i3] = min(max(b4.b.0.e.n.c[0,i1,i2,i3] + b4.b.0.e.n.t[i1], 0), 6)
 // p0: b4.b.0.e.n.c.scaled, p1: b4.h, p2: b4.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_2b50ed83(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_2fa91ad6(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2069,7 +2070,7 @@ static __global__ void __launch_bounds__(256) k_product_2b50ed83(const float *__
             0.f, 0.f, 0.f);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(64u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 64u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2158,7 +2159,7 @@ static __global__ void __launch_bounds__(256) k_reduce_7d91e7ff(const float *p0,
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
 // b5.b.0.e[0,i1,i2,i3] = min(max(b5.b.0.e.n.c[0,i1,i2,i3] + b5.b.0.e.n.t[i1], 0), 6)
 // p0: b5.b.0.e.n.c.scaled, p1: b5.h, p2: b5.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_19951ca7(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_4a178f7f(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2175,7 +2176,7 @@ static __global__ void __launch_bounds__(256) k_product_19951ca7(const float *__
             0.f, 0.f, 0.f);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(96u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 96u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2283,7 +2284,7 @@ static __global__ void __launch_bounds__(128) k_reduce_88d3466c(const float *p0,
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.n.t[i1], 0), 6)
 // p0: b6.b.0.e.n.c.scaled, p1: b6.h, p2: b6.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_40132bb3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_53fbe3a8(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2299,7 +2300,7 @@ static __global__ void __launch_bounds__(256) k_product_40132bb3(const float *__
         return i3 < 49 ? p1[r0 * 49 + i3] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(160u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 160u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3403,20 +3404,20 @@ int mobilenet_v2_create(mobilenet_v2 **out, const void *weights, size_t bytes,
 static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_613a11a9, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_f908b24f, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
         v_stem_n_t, v_stem));
     CALL(launch(m, EARLY, k_reduce_a06f64ad, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
         v_b1_d_n_t, v_b1_d));
     // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
     // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.t[i1]
     CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_t, NULL, v_b1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_599b040f, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_098f8926, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled,
         v_b1, v_b2_h_e_n_t, v_b2_h_e));
     CALL(launch(m, EARLY, k_reduce_ede02e60, "b2.h.d", 294, 256, stream, v_b2_h_e,
         v_b2_h_d_n_c_scaled, v_b2_h_d_n_t, v_b2_h_d));
     // as b1
     CALL(conv_run(m, CONV_b2_h, v_b2_h_d, v_b2_h_c_scaled, v_b2_h_t, NULL, v_b2_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_dd41525c, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_1a2a7a17, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
         v_b2_h, v_b2_b_0_e_n_t, v_b2_b_0_e));
     CALL(launch(m, EARLY, k_reduce_2b4871cd, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
         v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_n_t, v_b2_b_0_d));
@@ -3424,57 +3425,57 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
     // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.b.0.t[i1]
     CALL(conv_run(m, CONV_b2_h_0, v_b2_b_0_d, v_b2_b_0_c_scaled, v_b2_b_0_t, v_b2_h, v_b2_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_dd41525c, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_1a2a7a17, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
     CALL(launch(m, EARLY, k_reduce_ebbb25ee, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
     CALL(launch(m, EARLY, k_reduce_80e64419, "b3.h", 392, 64, stream, v_b3_h_d, v_b3_h_c_scaled,
         v_b3_h_t, v_b3_h));
-    CALL(launch(m, EARLY, k_product_26504035, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_3caf4d27, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
     CALL(launch(m, EARLY, k_reduce_6d472bcd, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_0, v_b3_b_0_d, v_b3_b_0_c_scaled, v_b3_b_0_t, v_b3_h, v_b3_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_26504035, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_3caf4d27, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
     CALL(launch(m, EARLY, k_reduce_6d472bcd, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_1, v_b3_b_1_d, v_b3_b_1_c_scaled, v_b3_b_1_t, v_b3_h_0, v_b3_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_26504035, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_3caf4d27, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
     CALL(launch(m, EARLY, k_reduce_8fb1d2cc, "b4.h.d", 294, 64, stream, v_b4_h_e,
         v_b4_h_d_n_c_scaled, v_b4_h_d_n_t, v_b4_h_d));
     CALL(launch(m, EARLY, k_reduce_c80e68f0, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
         v_b4_h_c_scaled, v_b4_h_t, v_b4_h));
-    CALL(launch(m, EARLY, k_product_2b50ed83, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_2fa91ad6, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
     CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.0", 392, dim3(32, 8), stream, v_b4_b_0_d,
         v_b4_b_0_c_scaled, v_b4_h, v_b4_b_0_t, v_b4_h_0));
-    CALL(launch(m, EARLY, k_product_2b50ed83, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_2fa91ad6, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
     CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.1", 392, dim3(32, 8), stream, v_b4_b_1_d,
         v_b4_b_1_c_scaled, v_b4_h_0, v_b4_b_1_t, v_b4_h_1));
-    CALL(launch(m, EARLY, k_product_2b50ed83, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_2fa91ad6, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
     CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.2", 392, dim3(32, 8), stream, v_b4_b_2_d,
         v_b4_b_2_c_scaled, v_b4_h_1, v_b4_b_2_t, v_b4_h_2));
-    CALL(launch(m, EARLY, k_product_2b50ed83, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_2fa91ad6, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
     // as b1
     CALL(conv_run(m, CONV_b5_h, v_b5_h_d, v_b5_h_c_scaled, v_b5_h_t, NULL, v_b5_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_19951ca7, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_4a178f7f, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
     CALL(launch(m, EARLY, k_reduce_aa4767c4, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
         v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_n_t, v_b5_b_0_d));
@@ -3487,34 +3488,34 @@ static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const
     // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_0, v_b5_b_0_d, v_b5_b_0_c_scaled, v_b5_b_0_t, v_b5_h, v_b5_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_19951ca7, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_4a178f7f, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
     CALL(launch(m, EARLY, k_reduce_aa4767c4, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_1, v_b5_b_1_d, v_b5_b_1_c_scaled, v_b5_b_1_t, v_b5_h_0, v_b5_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_19951ca7, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_4a178f7f, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
     CALL(launch(m, EARLY, k_reduce_56b3fb8d, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
     CALL(launch(m, EARLY, k_reduce_88d3466c, "b6.h", 1960, 128, stream, v_b6_h_d, v_b6_h_c_scaled,
         v_b6_h_t, v_b6_h));
-    CALL(launch(m, EARLY, k_product_40132bb3, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_53fbe3a8, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_0, v_b6_b_0_d, v_b6_b_0_c_scaled, v_b6_b_0_t, v_b6_h, v_b6_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_40132bb3, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_53fbe3a8, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
         v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_1, v_b6_b_1_d, v_b6_b_1_c_scaled, v_b6_b_1_t, v_b6_h_0, v_b6_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_40132bb3, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_53fbe3a8, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
         v_b6_h_1, v_b7_e_n_t, v_b7_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));

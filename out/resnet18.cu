@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 3 steps, without it up to 0.8 us more
 //           cuBLAS (596 MB) 10 steps, without it up to 4.6 us more
 // by        basis change 28, summation splitting 5
-//    10.5 us est. r0               k_product_b663ec72
+//    10.5 us est. r0               k_product_32563a6a
 //     3.3 us est. l1.a.a.c.data    k_stitch_b339bdf8
 //     3.8 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.a.r           k_basis_c5456742
@@ -35,7 +35,7 @@
 //     2.1 us est. l2.b.c.data      k_stitch_7b282114
 //     4.8 us est. l2.b.c.product   cuBLAS sgemm 128 x 49 x 128, batch 36
 //     1.6 us est. l2               k_basis_82a38ba6
-//     6.0 us est. l3.h.a.c.parts   k_product_0d7954e1
+//     6.0 us est. l3.h.a.c.parts   k_product_1a6be5af
 //     2.1 us est. l3.h.b.c.data    k_stitch_7f773a83
 //     6.2 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.5 us est. l3.h.b.c         k_basis_03b7416e
@@ -45,14 +45,14 @@
 //     2.0 us est. l3.b.c.data      k_stitch_e78572b4
 //     6.2 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
 //     1.5 us est. l3               k_basis_046c82c5
-//     6.0 us est. l4.h.a.c.parts   k_product_b2ad9e00
+//     6.0 us est. l4.h.a.c.parts   k_product_2657ff0f
 //     1.6 us est. l4.h.r           k_reduce_8827085f
-//    10.8 us est. l4.h.b.c.parts   k_product_7726b2fb
+//    10.8 us est. l4.h.b.c.parts   k_product_f696398c
 //     1.6 us est. l4.h.b.c         k_reduce_b5291b22
-//     3.4 us est. l4.h             k_product_981e6cf9, in 4 parts
-//    10.8 us est. l4.a.c.parts     k_product_7726b2fb
+//     3.4 us est. l4.h             k_product_6d3bdc66, in 4 parts
+//    10.8 us est. l4.a.c.parts     k_product_f696398c
 //     1.6 us est. l4.r             k_reduce_8827085f
-//    10.8 us est. l4.b.c.parts     k_product_7726b2fb
+//    10.8 us est. l4.b.c.parts     k_product_f696398c
 //     1.6 us est. l4               k_reduce_826f963f
 //     1.6 us est. f                k_reduce_cb982b2f
 //     1.8 us est. y                k_reduce_5eeabc66
@@ -494,27 +494,28 @@ struct product_tile {
         }
     }
 
-    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
-    // first (EARLY 1) or the second factor (2), is before that one is over.
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on. While a step is multiplied, the next one's are on their way. What the kernel
+    // before cannot have written, the first (EARLY 1) or the second factor (2), is before that one
+    // is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
-    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        typedef decltype(load_a(element(), terms)) of_a;
-        typedef decltype(load_b(element(), terms)) of_b;
+        typedef decltype(load_a(element(), from)) of_a;
+        typedef decltype(load_b(element(), from)) of_b;
         of_a va[BM * KC / 64 / sizeof(of_a)];
         of_b vb[BN * KC / 64 / sizeof(of_b)];
-        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY == 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY == 2) load<ALONG_B, BN>(load_b, from, vb);
         await_previous();
-        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY != 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY != 2) load<ALONG_B, BN>(load_b, from, vb);
         int turn = 0;
-        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {
+        for (unsigned k0 = from; k0 < until; k0 += KC, turn ^= 1) {
             put<ALONG_A, false, BM>(a[turn], va);
             put<ALONG_B, true, BN>(b[turn], vb);
             // Begun before the barrier, where no compiler puts them behind the step.
-            if (k0 + KC < terms) {
+            if (k0 + KC < until) {
                 load<ALONG_A, BM>(load_a, k0 + KC, va);
                 load<ALONG_B, BN>(load_b, k0 + KC, vb);
             }
@@ -546,13 +547,7 @@ static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms,
                                                      A a, B b, float (&acc)[RM][RN], float4 *parts,
                                                      unsigned *arrived) {
     const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
-    const auto part_a = [&](auto e, unsigned k0) {
-        return a(e, from + k0);
-    };
-    const auto part_b = [&](auto e, unsigned k0) {
-        return b(e, from + k0);
-    };
-    tile.template multiply<ALONG_A, ALONG_B, EARLY>(min(share, terms - from), part_a, part_b, acc);
+    tile.template multiply<ALONG_A, ALONG_B, EARLY>(from, min(from + share, terms), a, b, acc);
     float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
@@ -1062,7 +1057,7 @@ static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256) k_product_b663ec72(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_32563a6a(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1086,7 +1081,7 @@ static __global__ void __launch_bounds__(256) k_product_b663ec72(const float *__
             + t1] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(147u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 147u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1540,7 +1535,7 @@ static __global__ void __launch_bounds__(64) k_basis_82a38ba6(const float *p0, c
 //     l3.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l2 0
 // p0: l3.h.a.c.lines, p1: l2
-static __global__ void __launch_bounds__(256) k_product_0d7954e1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_1a6be5af(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1563,7 +1558,7 @@ static __global__ void __launch_bounds__(256) k_product_0d7954e1(const float *__
             + r1 * 28 + i4 * 2 + r2 - 29] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(144u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 144u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1829,7 +1824,7 @@ static __global__ void __launch_bounds__(64) k_basis_046c82c5(const float *p0, c
 //     l4.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad l3
 //     0
 // p0: l4.h.a.c.lines, p1: l3
-static __global__ void __launch_bounds__(256) k_product_b2ad9e00(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_2657ff0f(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1852,7 +1847,7 @@ static __global__ void __launch_bounds__(256) k_product_b2ad9e00(const float *__
             + r1 * 14 + i4 * 2 + r2 - 15] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(144u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 144u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -1887,7 +1882,7 @@ static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
 // p0: l4.h.b.c.lines, p1: l4.h.r
-static __global__ void __launch_bounds__(256) k_product_7726b2fb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_f696398c(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1912,7 +1907,7 @@ static __global__ void __launch_bounds__(256) k_product_7726b2fb(const float *__
             + t1] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(288u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 288u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -1943,7 +1938,7 @@ static __global__ void __launch_bounds__(64) k_reduce_b5291b22(const float *p0,
 //     0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.d.c.scaled, p1: l3, p2: l4.h.b.c, p3: l4.h.const
-static __global__ void __launch_bounds__(256) k_product_981e6cf9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_6d3bdc66(const float *__restrict__ p0,
     const float *p1, const float *p2, const float *__restrict__ p3, float *__restrict__ y,
     float4 *parts, unsigned *arrived) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
@@ -1962,8 +1957,8 @@ static __global__ void __launch_bounds__(256) k_product_981e6cf9(const float *__
         return n < 49u ? p1[r0 * 196 + i2 * 28 + i3 * 2] : 0.f;
     };
     float acc[4][4] = {};
-    const bool last = multiply_part<4, 1, true, false, 1>(tile, 256u, 64u, a, b, acc,
-                                                                   parts, arrived);
+    const bool last = multiply_part<4, 1, true, false, 1>(tile, 256u, 64u, a, b,
+                                                                   acc, parts, arrived);
     if (!last) return;
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
@@ -2712,7 +2707,7 @@ int resnet18_create(resnet18 **out, const void *weights, size_t bytes, const res
 static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_b663ec72, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_32563a6a, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_stitch_b339bdf8, "l1.a.a.c.data", 64, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
@@ -2771,7 +2766,7 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
     CALL(launch(m, ORDERED, k_basis_82a38ba6, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
-    CALL(launch(m, EARLY, k_product_0d7954e1, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
+    CALL(launch(m, EARLY, k_product_1a6be5af, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
         v_l2, v_l3_h_a_c_parts));
     CALL(launch(m, EARLY, k_stitch_7f773a83, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
         v_l3_h_a_t, v_l3_h_b_c_data));
@@ -2797,11 +2792,11 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
     CALL(launch(m, ORDERED, k_basis_046c82c5, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
-    CALL(launch(m, EARLY, k_product_b2ad9e00, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
+    CALL(launch(m, EARLY, k_product_2657ff0f, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
         v_l3, v_l4_h_a_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
         v_l4_h_a_t, v_l4_h_r));
-    CALL(launch(m, EARLY, k_product_7726b2fb, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
+    CALL(launch(m, EARLY, k_product_f696398c, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
     return 0;
 }
@@ -2811,13 +2806,13 @@ static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *
     (void)in;
     CALL(launch(m, EARLY, k_reduce_b5291b22, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_c));
-    CALL(launch(m, EARLY, k_product_981e6cf9, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
+    CALL(launch(m, EARLY, k_product_6d3bdc66, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
         v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, EARLY, k_product_7726b2fb, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
+    CALL(launch(m, EARLY, k_product_f696398c, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
         v_l4_h, v_l4_a_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
         v_l4_r));
-    CALL(launch(m, EARLY, k_product_7726b2fb, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
+    CALL(launch(m, EARLY, k_product_f696398c, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
         v_l4_r, v_l4_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_826f963f, "l4", 392, 64, stream, v_l4_b_c_parts, v_l4_h,
         v_l4_b_t, v_l4));

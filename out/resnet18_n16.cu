@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 4 steps, without it up to 13.1 us more
 //           cuBLAS (596 MB) 16 steps, without it up to 81.5 us more
 // by        basis change 32, operand re-laid 4, summation splitting 2
-//   118.2 us est. r0               k_product_9064fa08
+//   118.2 us est. r0               k_product_a86a4fc9
 //    25.9 us est. l1.a.a.c.data    k_stitch_23cacbab
 //    25.6 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
 //    16.1 us est. l1.a.b.c.data    k_stitch_c1fa104f
@@ -34,9 +34,9 @@
 //     6.2 us est. l2               k_basis_85872f02
 //     4.5 us est. l3.h.a.c.columns k_map_18b7ce8d
 //    38.1 us est. l3.h.a.c.interior cuBLAS sgemm 256 x 2704 x 1152
-//     4.5 us est. l3.h.a.c.border.parts k_product_9cb4f85d
+//     4.5 us est. l3.h.a.c.border.parts k_product_9b1a0030
 //     1.6 us est. l3.h.a.c.border  k_reduce_005419a2
-//     4.5 us est. l3.h.a.c.border.parts k_product_c06690ec
+//     4.5 us est. l3.h.a.c.border.parts k_product_30500be1
 //     1.6 us est. l3.h.a.c.border  k_reduce_1a6c2da5
 //     4.5 us est. l3.h.b.c.data    k_stitch_8aa66bec
 //    36.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
@@ -542,27 +542,28 @@ struct product_tile {
         }
     }
 
-    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
-    // first (EARLY 1) or the second factor (2), is before that one is over.
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on. While a step is multiplied, the next one's are on their way. What the kernel
+    // before cannot have written, the first (EARLY 1) or the second factor (2), is before that one
+    // is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
-    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        typedef decltype(load_a(element(), terms)) of_a;
-        typedef decltype(load_b(element(), terms)) of_b;
+        typedef decltype(load_a(element(), from)) of_a;
+        typedef decltype(load_b(element(), from)) of_b;
         of_a va[BM * KC / 64 / sizeof(of_a)];
         of_b vb[BN * KC / 64 / sizeof(of_b)];
-        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY == 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY == 2) load<ALONG_B, BN>(load_b, from, vb);
         await_previous();
-        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY != 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY != 2) load<ALONG_B, BN>(load_b, from, vb);
         int turn = 0;
-        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {
+        for (unsigned k0 = from; k0 < until; k0 += KC, turn ^= 1) {
             put<ALONG_A, false, BM>(a[turn], va);
             put<ALONG_B, true, BN>(b[turn], vb);
             // Begun before the barrier, where no compiler puts them behind the step.
-            if (k0 + KC < terms) {
+            if (k0 + KC < until) {
                 load<ALONG_A, BM>(load_a, k0 + KC, va);
                 load<ALONG_B, BN>(load_b, k0 + KC, vb);
             }
@@ -1102,7 +1103,7 @@ static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256) k_product_9064fa08(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_a86a4fc9(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1127,7 +1128,7 @@ static __global__ void __launch_bounds__(256) k_product_9064fa08(const float *__
             + t0 * 224 + t1] : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(147u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 147u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1645,7 +1646,7 @@ static __global__ void __launch_bounds__(256) k_map_18b7ce8d(const float *p0,
 // l3.h.a.c.border.parts[i0,i1,i2,i3,0] = sum(r0,r1,r2) l2[i1,16*i0+r0,2*i3+r1+1,r2] *
 //     l3.h.a.c.scaled[i2,16*i0+r0,r1,r2+1] where i0 in 0:8, i3 in 0:13, r0 in 0:16, r2 in 0:2
 // p0: l3.h.a.c.scaled, p1: l2
-static __global__ void __launch_bounds__(256) k_product_9cb4f85d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_9b1a0030(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1670,7 +1671,7 @@ static __global__ void __launch_bounds__(256) k_product_9cb4f85d(const float *__
             : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, true, 1>(96u, a, b, acc);
+    tile.multiply<true, true, 1>(0u, 96u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -1704,7 +1705,7 @@ static __global__ void __launch_bounds__(128) k_reduce_005419a2(const float *p0,
 //     l3.h.a.c.border.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:14, r0 in 0:16, r1 in 0:2,
 //     pad l2 0
 // p0: l3.h.a.c.border.lines, p1: l2
-static __global__ void __launch_bounds__(256) k_product_c06690ec(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_30500be1(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1727,7 +1728,7 @@ static __global__ void __launch_bounds__(256) k_product_c06690ec(const float *__
             + i4 * 2 + r2 - 1] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(96u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 96u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3097,7 +3098,7 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
 static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_9064fa08, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_a86a4fc9, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_stitch_23cacbab, "l1.a.a.c.data", 1024, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
@@ -3158,11 +3159,11 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
     // l3.h.a.c.interior stored as [i1,i0,i2,i3]
     CALL(gemm_run(m, &gemm_l3_h_a_c_interior, v_l3_h_a_c_scaled, v_l3_h_a_c_columns,
         v_l3_h_a_c_interior));
-    CALL(launch(m, ORDERED, k_product_9cb4f85d, "l3.h.a.c.border.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_9b1a0030, "l3.h.a.c.border.parts", 128, 256, stream,
         v_l3_h_a_c_scaled, v_l2, v_l3_h_a_c_border_parts));
     CALL(launch(m, EARLY, k_reduce_005419a2, "l3.h.a.c.border", 416, 128, stream,
         v_l3_h_a_c_border_parts, v_l3_h_a_c_border));
-    CALL(launch(m, EARLY, k_product_c06690ec, "l3.h.a.c.border.parts", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_30500be1, "l3.h.a.c.border.parts", 128, 256, stream,
         v_l3_h_a_c_border_lines, v_l2, v_l3_h_a_c_border_parts_2));
     CALL(launch(m, EARLY, k_reduce_1a6c2da5, "l3.h.a.c.border", 448, 128, stream,
         v_l3_h_a_c_border_parts_2, v_l3_h_a_c_border_2));

@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 35 steps, without it up to 32.0 us more
 //           cuBLAS (596 MB) 11 steps, without it up to 4.0 us more
 // by        basis change 33, merging 1, summation splitting 6
-//    10.5 us est. r0               k_product_b663ec72
+//    10.5 us est. r0               k_product_32563a6a
 //     2.0 us est. p0               k_reduce_0d108d3d
 //     2.4 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.h.b.c.data    k_basis_5750835a
@@ -30,7 +30,7 @@
 //     1.8 us est. l1.h.1.t         k_basis_c5456742
 //     4.5 us est. l1.h.1           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     7.8 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
-//     9.1 us est. l2.h.b.c.part    k_product_a46413dc
+//     9.1 us est. l2.h.b.c.part    k_product_535d3f65
 //     2.0 us est. l2.h.t           k_reduce_cc348234
 //     4.5 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -50,7 +50,7 @@
 //     1.5 us est. l2.h.2.t         k_basis_94dc1e1b
 //     4.5 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     8.8 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
-//    10.1 us est. l3.h.b.c.parts   k_product_58cc8f0a
+//    10.1 us est. l3.h.b.c.parts   k_product_2bd3d615
 //     1.9 us est. l3.h.t           k_reduce_d65b6a2e
 //     5.9 us est. l3.h.c.c         cuDNN conv 1x1, 256 to 1024
 //    11.1 us est. l3.h             cuDNN conv 1x1, 512 to 1024 + residual + bias + relu
@@ -80,16 +80,16 @@
 //     1.5 us est. l3.h.4.t         k_basis_4d72e339
 //     5.9 us est. l3.h.4           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     9.2 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
-//    10.8 us est. l4.h.b.c.parts   k_product_fe46434a
+//    10.8 us est. l4.h.b.c.parts   k_product_bf006ed8
 //     1.6 us est. l4.h.t           k_reduce_8827085f
 //     6.0 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
 //    11.2 us est. l4.h             cuDNN conv 1x1, 1024 to 2048 + residual + bias + relu
 //     7.1 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//    10.8 us est. l4.h.0.b.c.parts k_product_7726b2fb
+//    10.8 us est. l4.h.0.b.c.parts k_product_f696398c
 //     1.6 us est. l4.h.0.t         k_reduce_8827085f
 //     6.0 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     7.1 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//    10.8 us est. l4.h.1.b.c.parts k_product_7726b2fb
+//    10.8 us est. l4.h.1.b.c.parts k_product_f696398c
 //     1.6 us est. l4.h.1.t         k_reduce_8827085f
 //     6.0 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     1.6 us est. f                k_reduce_8a1ece7b
@@ -894,27 +894,28 @@ struct product_tile {
         }
     }
 
-    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
-    // first (EARLY 1) or the second factor (2), is before that one is over.
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on. While a step is multiplied, the next one's are on their way. What the kernel
+    // before cannot have written, the first (EARLY 1) or the second factor (2), is before that one
+    // is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
-    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        typedef decltype(load_a(element(), terms)) of_a;
-        typedef decltype(load_b(element(), terms)) of_b;
+        typedef decltype(load_a(element(), from)) of_a;
+        typedef decltype(load_b(element(), from)) of_b;
         of_a va[BM * KC / 64 / sizeof(of_a)];
         of_b vb[BN * KC / 64 / sizeof(of_b)];
-        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY == 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY == 2) load<ALONG_B, BN>(load_b, from, vb);
         await_previous();
-        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY != 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY != 2) load<ALONG_B, BN>(load_b, from, vb);
         int turn = 0;
-        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {
+        for (unsigned k0 = from; k0 < until; k0 += KC, turn ^= 1) {
             put<ALONG_A, false, BM>(a[turn], va);
             put<ALONG_B, true, BN>(b[turn], vb);
             // Begun before the barrier, where no compiler puts them behind the step.
-            if (k0 + KC < terms) {
+            if (k0 + KC < until) {
                 load<ALONG_A, BM>(load_a, k0 + KC, va);
                 load<ALONG_B, BN>(load_b, k0 + KC, vb);
             }
@@ -1675,7 +1676,7 @@ static __global__ void __launch_bounds__(64) k_map_f524daa1(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256) k_product_b663ec72(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_32563a6a(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1699,7 +1700,7 @@ static __global__ void __launch_bounds__(256) k_product_b663ec72(const float *__
             + t1] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(147u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 147u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1864,7 +1865,7 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
 // l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
 // p0: l2.h.b.c.part.lines, p1: l2.h.r
-static __global__ void __launch_bounds__(256) k_product_a46413dc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_535d3f65(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1885,7 +1886,7 @@ static __global__ void __launch_bounds__(256) k_product_a46413dc(const float *__
             + i4 * 2 + i1 - 57] : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(128u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 128u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -2006,7 +2007,7 @@ static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
 //     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l3.h.r 0
 // p0: l3.h.b.c.lines, p1: l3.h.r
-static __global__ void __launch_bounds__(256) k_product_58cc8f0a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_2bd3d615(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2029,7 +2030,7 @@ static __global__ void __launch_bounds__(256) k_product_58cc8f0a(const float *__
             + r1 * 28 + i4 * 2 + r2 - 29] : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(144u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 144u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -2164,7 +2165,7 @@ static __global__ void __launch_bounds__(64) k_basis_4d72e339(const float *p0,
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
 // p0: l4.h.b.c.lines, p1: l4.h.r
-static __global__ void __launch_bounds__(256) k_product_fe46434a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_bf006ed8(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2187,7 +2188,7 @@ static __global__ void __launch_bounds__(256) k_product_fe46434a(const float *__
             + r1 * 14 + i4 * 2 + r2 - 15] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(288u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 288u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2222,7 +2223,7 @@ static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
 //     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.0.r 0
 // p0: l4.h.0.b.c.lines, p1: l4.h.0.r
-static __global__ void __launch_bounds__(256) k_product_7726b2fb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_f696398c(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2247,7 +2248,7 @@ static __global__ void __launch_bounds__(256) k_product_7726b2fb(const float *__
             + t1] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(288u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 288u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3354,7 +3355,7 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
 static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_b663ec72, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_32563a6a, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_reduce_0d108d3d, "p0", 392, 128, stream, v_r0, v_p0_joined));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
@@ -3406,7 +3407,7 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_r, v_l1_h_1, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_a46413dc, "l2.h.b.c.part", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_535d3f65, "l2.h.b.c.part", 126, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
     CALL(launch(m, EARLY, k_reduce_cc348234, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
         v_l2_h_t));
@@ -3467,7 +3468,7 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_a_t, NULL, v_l3_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_58cc8f0a, "l3.h.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_2bd3d615, "l3.h.b.c.parts", 128, 256, stream,
         v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_d65b6a2e, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_b_t, v_l3_h_t));
@@ -3555,7 +3556,7 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_a_t, NULL, v_l4_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_fe46434a, "l4.h.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_bf006ed8, "l4.h.b.c.parts", 128, 256, stream,
         v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_t, v_l4_h_t));
@@ -3570,7 +3571,7 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_a_t, NULL, v_l4_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_7726b2fb, "l4.h.0.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_f696398c, "l4.h.0.b.c.parts", 128, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
@@ -3580,7 +3581,7 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_1_r, v_l4_h_0, v_l4_h_1_a_c_scaled, v_l4_h_1_a_t, NULL, v_l4_h_1_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_7726b2fb, "l4.h.1.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_f696398c, "l4.h.1.b.c.parts", 128, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));

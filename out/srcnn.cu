@@ -11,7 +11,7 @@
 // plan      7 steps, 118.2 us estimated; 219.2 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 9.4 us more
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
-//    18.8 us est. r1               k_product_ea06b563
+//    18.8 us est. r1               k_product_224b351b
 //    11.7 us est. c2.sum.data      k_basis_169c570f
 //    48.5 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
 //    23.1 us est. c2.sum.part      k_basis_f73e3d87
@@ -226,27 +226,28 @@ struct product_tile {
         }
     }
 
-    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
-    // first (EARLY 1) or the second factor (2), is before that one is over.
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on. While a step is multiplied, the next one's are on their way. What the kernel
+    // before cannot have written, the first (EARLY 1) or the second factor (2), is before that one
+    // is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
-    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        typedef decltype(load_a(element(), terms)) of_a;
-        typedef decltype(load_b(element(), terms)) of_b;
+        typedef decltype(load_a(element(), from)) of_a;
+        typedef decltype(load_b(element(), from)) of_b;
         of_a va[BM * KC / 64 / sizeof(of_a)];
         of_b vb[BN * KC / 64 / sizeof(of_b)];
-        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY == 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY == 2) load<ALONG_B, BN>(load_b, from, vb);
         await_previous();
-        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY != 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY != 2) load<ALONG_B, BN>(load_b, from, vb);
         int turn = 0;
-        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {
+        for (unsigned k0 = from; k0 < until; k0 += KC, turn ^= 1) {
             put<ALONG_A, false, BM>(a[turn], va);
             put<ALONG_B, true, BN>(b[turn], vb);
             // Begun before the barrier, where no compiler puts them behind the step.
-            if (k0 + KC < terms) {
+            if (k0 + KC < until) {
                 load<ALONG_A, BM>(load_a, k0 + KC, va);
                 load<ALONG_B, BN>(load_b, k0 + KC, vb);
             }
@@ -349,7 +350,7 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 //     0:224, pad x 0
 // r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
 // p0: k1, p1: x, p2: b1
-static __global__ void __launch_bounds__(256) k_product_ea06b563(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_224b351b(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -371,7 +372,7 @@ static __global__ void __launch_bounds__(256) k_product_ea06b563(const float *__
         return k < 81u && (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p1[t0 * 224 + t1] : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(81u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 81u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -807,7 +808,7 @@ int srcnn_create(srcnn **out, const void *weights, size_t bytes, const srcnn_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_ea06b563, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
+    CALL(launch(m, ORDERED, k_product_224b351b, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
     CALL(launch(m, EARLY, k_basis_169c570f, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
     // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
     //     F(4x4,3x3)

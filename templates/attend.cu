@@ -43,7 +43,7 @@ struct attend<__half> {
 
     // Keys 0 to 15, of columns 0 to 7 (registers 0 and 1) and 8 to 15.
     static __device__ __forceinline__ void values(const __half *p, int pitch, unsigned (&b)[4]) {
-        tensor_type<__half>::fragment<false, true>(b, p, pitched{static_cast<unsigned>(pitch)});
+        pitched_fragment<false, true>(b, p, static_cast<unsigned>(pitch));
     }
 };
 

@@ -194,12 +194,12 @@ static __global__ void __launch_bounds__(128) $name($params) {
                 unsigned a[RM][4], b[4];
 #pragma unroll
                 for (int m = 0; m < RM; m++)
-                    type::fragment<true>(a[m], &query[(own + 16 * m) * (depth + PAD) + k0 + k],
-                                         pitched{depth + PAD});
+                    pitched_fragment<true, false>(
+                        a[m], &query[(own + 16 * m) * (depth + PAD) + k0 + k], depth + PAD);
 #pragma unroll
                 for (int j = 0; j < NK / 8; j += 2) {
-                    type::fragment<true, true>(b, &keys[(first + 8 * j) * (KC + PAD) + k],
-                                               pitched{KC + PAD});
+                    pitched_fragment<true, true>(b, &keys[(first + 8 * j) * (KC + PAD) + k],
+                                                 KC + PAD);
 #pragma unroll
                     for (int m = 0; m < RM; m++) {
                         type::multiply_add(s[m][j], a[m], b[0], b[1]);

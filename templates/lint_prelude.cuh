@@ -380,7 +380,10 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $also y[e] = factor[0][e]
 #define $along true, false
 #define $early 2
-#define $element element
+#define $argsA element e, unsigned k0
+#define $argsB element e, unsigned k0
+#define $a a
+#define $b b
 #define $loadA return *reinterpret_cast<const float4 *>(p0 + (m0 + e.line) * 96u + k0 + e.term)
 #define $loadB return p0[(k0 + e.term) * 96u + n0 + e.line]
 #define $store y[(m0 + tile.row(i)) * 64u + n0 + tile.column(j)] = acc[i][j]

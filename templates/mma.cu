@@ -10,20 +10,11 @@
 // What tensor cores multiply. A fragment is what the 32 lanes of a warp hold of 16 lines of a
 // factor (rows of the first one, columns of the second) and of 32 bytes of each: its registers are
 // PTX's operand A; or those of the second factor (B): registers 0 and 1, and 2 and 3, are operands
-// B of 8 lines, which the instruction wants side by side. In memory its rows
-// are lines of terms (ALONG) or terms of lines; at(row, column) says where an element lies, 16
-// bytes of a row together. Without tensor cores the lanes exchange fragments and multiply them term
-// by term.
+// B of 8 lines, which the instruction wants side by side. In memory its rows are lines of terms
+// (ALONG) or terms of lines, 16 bytes of a row together. Without tensor cores the lanes exchange
+// fragments and multiply them term by term.
 template <typename T>
 struct tensor_type;
-
-// Rows that follow each other at a distance.
-struct pitched {
-    unsigned pitch;
-    __device__ __forceinline__ unsigned operator()(unsigned row, unsigned column) const {
-        return row * pitch + column;
-    }
-};
 
 // The address of shared memory that ldmatrix takes.
 template <typename T>
@@ -115,17 +106,27 @@ struct tensor_type<float> {
         }
     }
 
-    // Lane 4g + t: lines g and g + 8 at term t, then at term t + 4; of B line g at both, then g
-    // + 8.
-    template <bool ALONG, bool B = false, typename P>
-    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const float *p, P at) {
+    // Row and column of memory that a lane reads first.
+    template <bool ALONG, bool B>
+    static __device__ __forceinline__ unsigned row() {
         const unsigned l = threadIdx.x % 32u;
-        if (ALONG && !B) fragment_rows(q, p, at(l % 16u, l / 16u * 4u));
-        if (ALONG && B) fragment_rows(q, p, at(l % 8u + l / 16u * 8u, l / 8u % 2u * 4u));
+        return !ALONG ? l % 4u : B ? l % 8u + l / 16u * 8u : l % 16u;
+    }
+    template <bool ALONG, bool B>
+    static __device__ __forceinline__ unsigned column() {
+        const unsigned l = threadIdx.x % 32u;
+        return !ALONG ? l / 4u : B ? l / 8u % 2u * 4u : l / 16u * 4u;
+    }
+    // From there on; `above`: eight lines further on, `next`: how far four terms are away. Lane 4g
+    // + t: lines g and g + 8 at term t, then at term t + 4; of B line g at both, then g + 8.
+    template <bool ALONG, bool B>
+    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const float *p, unsigned at,
+                                                    unsigned above, unsigned next) {
+        if (ALONG) fragment_rows(q, p, at);
 #pragma unroll
         for (int i = 0; i < (ALONG ? 0 : 4); i++) {
-            const int line = B ? i / 2 : i % 2, term = B ? i % 2 : i / 2;
-            q[i] = __float_as_uint(p[at(l % 4u + term * 4, l / 4u + line * 8)]);
+            const unsigned line = B ? i / 2 : i % 2, term = B ? i % 2 : i / 2;
+            q[i] = __float_as_uint(p[(line ? above : at) + term * next]);
         }
     }
 
@@ -201,15 +202,23 @@ struct tensor_type<__half> {
 
     static __device__ __forceinline__ void round_words(unsigned (&)[4]) {}
 
-    // Lane 4g + t: lines g and g + 8 at terms 2t and 2t + 1, then at terms 8 further on; of B line
-    // g at both, then g + 8.
-    template <bool ALONG, bool B = false, typename P>
-    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const __half *p, P at) {
+    // As for f32. Lane 4g + t: lines g and g + 8 at terms 2t and 2t + 1, then at terms 8 further
+    // on; of B line g at both, then g + 8.
+    template <bool ALONG, bool B>
+    static __device__ __forceinline__ unsigned row() {
         const unsigned l = threadIdx.x % 32u;
-        const unsigned row = ALONG != B ? l % 16u : l % 8u + l / 16u * 8u,
-                       column = ALONG != B ? l / 16u * 8u : l / 8u % 2u * 8u;
-        if (ALONG) fragment_rows(q, p, at(row, column));
-        else fragment_columns(q, p, at(row, column));
+        return ALONG != B ? l % 16u : l % 8u + l / 16u * 8u;
+    }
+    template <bool ALONG, bool B>
+    static __device__ __forceinline__ unsigned column() {
+        const unsigned l = threadIdx.x % 32u;
+        return ALONG != B ? l / 16u * 8u : l / 8u % 2u * 8u;
+    }
+    template <bool ALONG, bool B>
+    static __device__ __forceinline__ void fragment(unsigned (&q)[4], const __half *p, unsigned at,
+                                                    unsigned, unsigned) {
+        if (ALONG) fragment_rows(q, p, at);
+        else fragment_columns(q, p, at);
     }
 
     static __device__ __forceinline__ float value(unsigned half) {
@@ -262,3 +271,12 @@ struct tensor_type<__half> {
     }
 };
 //@end
+
+// A fragment of rows that lie `pitch` elements apart.
+template <bool ALONG, bool B, typename T>
+static __device__ __forceinline__ void pitched_fragment(unsigned (&q)[4], const T *p,
+                                                        unsigned pitch) {
+    typedef tensor_type<T> type;
+    const unsigned at = type::template row<ALONG, B>() * pitch + type::template column<ALONG, B>();
+    type::template fragment<ALONG, B>(q, p, at, at + 8u, 4u * pitch);
+}

@@ -11,14 +11,17 @@
 //@key index    the batch's position, first column n0 and first row m0 of the tile, from id
 //@key reads    whether that reads memory; multiply waits for the kernel before anyhow
 //@key terms    terms of the product
-//@key element  type of what counts a step's elements
-//@key loadA    returns element e (or four) of the first operand, in the step from term k0 on
+//@key argsA    what says which element of which step
+//@key loadA    returns that element (or four) of the first operand
+//@key argsB    the same for the second operand
 //@key loadB    the same for the second operand
+//@key a        the first operand's loads
+//@key b        the second operand's
 //@key parts    blocks that share the terms of a tile; empty: one
 //@key share    terms of each, the last one no more than those
 //@key along    whether neighbouring threads load neighbouring terms of the operands
 //@key early    which of them the kernel before cannot have written: 0, 1 or 2
-//@key sums     type of the sums along rows of the first operand; empty: none
+//@key sums     whether sums along rows of the first operand are wanted
 //@key start    declares them
 //@key room     declares total and factor in shared memory
 //@key lines    rows of a tile
@@ -36,22 +39,21 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     await_previous();
     //@end
     $index;
-    const auto a = [&]($element e, unsigned k0) {
+    const auto a = [&]($argsA) {
         $loadA;
     };
-    const auto b = [&]($element e, unsigned k0) {
+    const auto b = [&]($argsB) {
         $loadB;
     };
     float acc[$RM][$RN] = {};
     //@if parts
-    const bool last = multiply_part<$parts, $rows, $along, $early>(tile, $terms, $share, a, b, acc,
-                                                                   parts, arrived);
+    const bool last = multiply_part<$parts, $rows, $along, $early>(tile, $terms, $share, $a, $b,
+                                                                   acc, parts, arrived);
     if (!last) return;
     //@else
     //@if sums
     $start;
-    const summed_load<decltype(a), $sums> summed = {a, &sums};
-    tile.multiply<$along, $early>($terms, summed, b, acc);
+    tile.multiply<$along, $early>(0u, $terms, summing($a, &sums), $b, acc);
     $room;
     $totals;
     __syncthreads();
@@ -66,7 +68,7 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     }
     //@end
     //@else
-    tile.multiply<$along, $early>($terms, a, b, acc);
+    tile.multiply<$along, $early>(0u, $terms, $a, $b, acc);
     //@end
     //@end
 #pragma unroll

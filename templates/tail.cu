@@ -21,13 +21,7 @@ static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms,
                                                      A a, B b, float (&acc)[RM][RN], float4 *parts,
                                                      unsigned *arrived) {
     const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
-    const auto part_a = [&](auto e, unsigned k0) {
-        return a(e, from + k0);
-    };
-    const auto part_b = [&](auto e, unsigned k0) {
-        return b(e, from + k0);
-    };
-    tile.template multiply<ALONG_A, ALONG_B, EARLY>(min(share, terms - from), part_a, part_b, acc);
+    tile.template multiply<ALONG_A, ALONG_B, EARLY>(from, min(from + share, terms), a, b, acc);
     float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {

@@ -19,6 +19,58 @@ struct tile_place {
     }
 };
 
+// Makes a number known before a loop, where the compiler would make it anew in every turn.
+static __device__ __forceinline__ unsigned kept(unsigned v) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
+// Where a lane finds the fragments of LINES lines of a factor from (line, term) on, in every STEP
+// terms. Eight rows further on elements lie as they do here.
+template <typename T, int B, int KC, bool ALONG, bool SECOND, int LINES, int TERMS>
+struct lane_places {
+    typedef tensor_type<T> type;
+    static const int STEP = 32 / int(sizeof(T)), APART = sizeof(T) == 4 ? 8 : 16;
+    static const int N = ALONG ? TERMS / STEP : LINES / APART;
+    unsigned at[N];
+
+    __device__ __forceinline__ lane_places(unsigned line, unsigned term) {
+        const tile_place<T, B, KC, ALONG> from(line, term);
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            at[n] = kept(from(type::template row<ALONG, SECOND>(),
+                              type::template column<ALONG, SECOND>() + n * (ALONG ? STEP : APART)));
+    }
+    // Of lines from 16 i on and terms from s STEP on.
+    __device__ __forceinline__ void fragment(unsigned (&q)[4], const T *p, int i, int s) const {
+        const int line = ALONG ? 0 : i * 16 / APART;
+        type::template fragment<ALONG, SECOND>(q, p + (ALONG ? i * 16 * KC : s * STEP * B),
+                                               at[ALONG ? s : line],
+                                               at[ALONG ? s : line + 16 / APART - 1], 4u * B);
+    }
+};
+
+// Where a thread stores its vectors of W elements, every 256th of a step.
+template <typename T, int B, int KC, bool ALONG, int W>
+struct vector_places {
+    static const unsigned C = ALONG ? KC : B, N = B * KC / 256 / W,
+                          TURN = 8 * C > 256 * W ? 8 * C / (256 * W) : 1;
+    unsigned at[TURN];
+
+    __device__ __forceinline__ vector_places() {
+#pragma unroll
+        for (unsigned i = 0; i < TURN; i++) {
+            const unsigned e = (threadIdx.x + 256u * i) * W;
+            at[i] = i < N ? kept(tile_place<T, B, KC, ALONG>(0u, 0u)(e / C, e % C)) : 0u;
+        }
+    }
+    __device__ __forceinline__ unsigned operator()(unsigned i) const {
+        return at[i % TURN] + i / TURN * (TURN * 256u * W);
+    }
+};
+
 // A factor's way to shared memory, B lines of KC terms a step: what a load gives waits in registers
 // until the step before is multiplied, rounded as it is stored; what it fetches is copied, where
 // the device can, several steps ahead and as it is (RAW).
@@ -26,45 +78,25 @@ template <typename T, int B, int KC, bool ALONG, typename V, typename L>
 struct tensor_feed {
     static const bool RAW = false;
     typedef decltype(tensor_type<T>::rounded(V())) stored;
-    static const unsigned W = sizeof(stored) / sizeof(T), N = B * KC / 256 / W;
+    typedef vector_places<T, B, KC, ALONG, sizeof(stored) / sizeof(T)> places;
     L load_from;
-    V v[N];
+    places place;
+    V v[places::N];
 
     __device__ __forceinline__ explicit tensor_feed(L l) : load_from(l) {}
-    __device__ __forceinline__ void copy(T *, unsigned) const {}
+    __device__ __forceinline__ void begin(unsigned) {}
+    __device__ __forceinline__ void copy(T *, unsigned) {}
+    __device__ __forceinline__ void move() {}
     __device__ __forceinline__ void load(unsigned k0) {
 #pragma unroll
-        for (unsigned i = 0; i < N; i++) v[i] = load_from(threadIdx.x + 256u * i, k0);
+        for (unsigned i = 0; i < places::N; i++) v[i] = nth_load(load_from, i, k0);
     }
     __device__ __forceinline__ void store(T *to) {
 #pragma unroll
-        for (unsigned i = 0; i < N; i++)
+        for (unsigned i = 0; i < places::N; i++)
             *reinterpret_cast<stored *>(to + place(i)) = tensor_type<T>::rounded(v[i]);
     }
-    // Vector i of the thread, of those that follow each other along the rows.
-    static __device__ __forceinline__ unsigned place(unsigned i) {
-        const unsigned e = (threadIdx.x + 256u * i) * W, c = ALONG ? KC : B;
-        return tile_place<T, B, KC, ALONG>(0u, 0u)(e / c, e % c);
-    }
 };
-#if ASYNC_COPIES
-template <typename T, int B, int KC, bool ALONG, typename V, typename L>
-struct tensor_feed<T, B, KC, ALONG, fetched<V>, L> {
-    static const bool RAW = true;
-    L load_from;
-
-    __device__ __forceinline__ explicit tensor_feed(L l) : load_from(l) {}
-    __device__ __forceinline__ void copy(T *to, unsigned k0) const {
-        const unsigned n = B * KC * sizeof(T) / sizeof(V) / 256;
-#pragma unroll
-        for (unsigned i = 0; i < n; i++)
-            copy_async(to + tensor_feed<T, B, KC, ALONG, V, L>::place(i),
-                       load_from(threadIdx.x + 256u * i, k0));
-    }
-    __device__ __forceinline__ void load(unsigned) {}
-    __device__ __forceinline__ void store(T *) {}
-};
-#else
 template <typename L>
 struct fetched_value {
     L load;
@@ -73,13 +105,93 @@ struct fetched_value {
         return load(e, k0).value();
     }
 };
+template <typename L>
+static __device__ __forceinline__ auto nth_load(const fetched_value<L> &a, unsigned i, unsigned k0)
+    -> decltype(a.load(0u, 0u).value()) {
+    return nth_load(a.load, i, k0).value();
+}
+
+// Where a thread's N fetches of a step of KC terms find what they copy: the load says it each time;
+// one that moves says it once.
+template <int N, int KC, typename V, typename L>
+struct copied_from {
+    __device__ __forceinline__ void begin(const L &, unsigned) {}
+    __device__ __forceinline__ fetched<V> get(const L &load, unsigned i, unsigned k0) const {
+        return nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void move() {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct copied_from<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    __device__ __forceinline__ void move() {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+};
+//@if rows
+template <typename L, typename S>
+static __device__ __forceinline__ auto nth_load(const summed_load<L, S> &a, unsigned i, unsigned k0)
+    -> decltype(a.load(0u, 0u)) {
+    return nth_load(a.load, i, k0);
+}
+template <typename L, int N>
+static __device__ __forceinline__ void take_rows(const fetched_value<L> &a, unsigned (&x)[N][4]) {
+    take_rows(a.load, x);
+}
+template <int N, int KC, typename V, typename L, typename S>
+struct copied_from<N, KC, V, summed_load<L, S> > : copied_from<N, KC, V, L> {
+    typedef copied_from<N, KC, V, L> plain;
+    __device__ __forceinline__ void begin(const summed_load<L, S> &a, unsigned k0) {
+        plain::begin(a.load, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const summed_load<L, S> &a, unsigned i,
+                                              unsigned k0) const {
+        return plain::get(a.load, i, k0);
+    }
+};
+//@end
+template <typename T, int B, int KC, bool ALONG, typename V, typename L, bool COPIES>
+struct fetched_feed {
+    static const bool RAW = true;
+    typedef vector_places<T, B, KC, ALONG, sizeof(V) / sizeof(T)> places;
+    L load_from;
+    places place;
+    copied_from<places::N, KC, V, L> copies;
+
+    __device__ __forceinline__ explicit fetched_feed(L l) : load_from(l), copies() {}
+    __device__ __forceinline__ void begin(unsigned k0) { copies.begin(load_from, k0); }
+    __device__ __forceinline__ void copy(T *to, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < places::N; i++)
+            copy_async(to + place(i), copies.get(load_from, i, k0));
+    }
+    __device__ __forceinline__ void move() { copies.move(); }
+    __device__ __forceinline__ void load(unsigned) {}
+    __device__ __forceinline__ void store(T *) {}
+};
+template <typename T, int B, int KC, bool ALONG, typename V, typename L>
+struct fetched_feed<T, B, KC, ALONG, V, L, false>
+    : tensor_feed<T, B, KC, ALONG, V, fetched_value<L> > {
+    typedef tensor_feed<T, B, KC, ALONG, V, fetched_value<L> > values;
+    __device__ __forceinline__ explicit fetched_feed(L l) : values(fetched_value<L>{l}) {}
+};
 template <typename T, int B, int KC, bool ALONG, typename V, typename L>
 struct tensor_feed<T, B, KC, ALONG, fetched<V>, L>
-    : tensor_feed<T, B, KC, ALONG, V, fetched_value<L> > {
-    __device__ __forceinline__ explicit tensor_feed(L l)
-        : tensor_feed<T, B, KC, ALONG, V, fetched_value<L> >(fetched_value<L>{l}) {}
+    : fetched_feed<T, B, KC, ALONG, V, L, ASYNC_COPIES && sizeof(V) >= 4> {
+    typedef fetched_feed<T, B, KC, ALONG, V, L, ASYNC_COPIES && sizeof(V) >= 4> feed;
+    __device__ __forceinline__ explicit tensor_feed(L l) : feed(l) {}
 };
-#endif
 
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms of a step. A warp has WM rows and WN columns. STAGES steps have room: one is multiplied
@@ -181,20 +293,17 @@ struct tensor_tile {
 
     //@end
     // c += the product of the step at `stage`, over the warp's part of the terms.
-    template <bool ALONG_A, bool ALONG_B, typename A, typename B>
+    template <typename A, typename B, typename AT_A, typename AT_B>
     __device__ __forceinline__ void step(int stage, const A &feed_a, const B &feed_b,
+                                         const AT_A &at_a, const AT_B &at_b,
                                          float (&c)[WM / 16][WN / 8][4]) {
         typedef tensor_type<T> type;
         const T *a = factor(stage, 0), *b = factor(stage, 1);
 #pragma unroll
         for (int s = 0; s < KC / PARTS / KS; s++) {
-            const unsigned k = part() * (KC / PARTS) + s * KS;
             unsigned x[WM / 16][4], y[WN / 16][4];
 #pragma unroll
-            for (int i = 0; i < WM / 16; i++) {
-                const tile_place<T, BM, KC, ALONG_A> at(top() + 16 * i, k);
-                type::template fragment<ALONG_A>(x[i], a, at);
-            }
+            for (int i = 0; i < WM / 16; i++) at_a.fragment(x[i], a, i, s);
             //@if rows
             take_rows(feed_a.load_from, x);
             //@end
@@ -202,8 +311,7 @@ struct tensor_tile {
             for (int i = 0; i < (feed_a.RAW ? WM / 16 : 0); i++) type::round_words(x[i]);
 #pragma unroll
             for (int j = 0; j < WN / 16; j++) {
-                const tile_place<T, BN, KC, ALONG_B> at(left() + 16 * j, k);
-                type::template fragment<ALONG_B, true>(y[j], b, at);
+                at_b.fragment(y[j], b, j, s);
                 if (feed_b.RAW) type::round_words(y[j]);
             }
 #pragma unroll
@@ -260,62 +368,80 @@ struct tensor_tile {
         }
     }
 
-    // load_a(e, k0) gives vector (or element) e of the step from term k0 on, or where to fetch it.
-    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
-    // on its way before that one is over.
+    template <typename F>
+    static __device__ __forceinline__ void first(F &feed, T *to, unsigned k0, unsigned until) {
+        if (k0 < until) feed.copy(to, k0);
+        feed.move();
+    }
+
+    // The terms from `from` until `until`; load_a(e, k0) gives vector (or element) e of the step
+    // from term k0 on, or where to fetch it. What the kernel before cannot have written, the first
+    // (EARLY 1) or the second factor (2), is on its way before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
-    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        typedef tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, terms)), A> feed_a;
-        typedef tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, terms)), B> feed_b;
+        typedef tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, from)), A> feed_a;
+        typedef tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, from)), B> feed_b;
         const unsigned ahead = (STAGES - 1) * KC;
         feed_a a(load_a);
         feed_b b(load_b);
+        const unsigned own = part() * (KC / PARTS);
+        const lane_places<T, BM, KC, ALONG_A, false, WM, KC / PARTS> at_a(top(), own);
+        const lane_places<T, BN, KC, ALONG_B, true, WN, KC / PARTS> at_b(left(), own);
         float c[WM / 16][WN / 8][4] = {};
+        if (EARLY == 1) a.begin(from);
+        if (EARLY == 2) b.begin(from);
 #pragma unroll
         for (int n = 0; n < STAGES - 1; n++) {
-            const unsigned k0 = n * KC;
-            if (EARLY == 1 && k0 < terms) a.copy(factor(n, 0), k0);
-            if (EARLY == 2 && k0 < terms) b.copy(factor(n, 1), k0);
+            const unsigned k0 = from + n * KC;
+            if (EARLY == 1) first(a, factor(n, 0), k0, until);
+            if (EARLY == 2) first(b, factor(n, 1), k0, until);
         }
         await_previous();
+        if (EARLY != 1) a.begin(from);
+        if (EARLY != 2) b.begin(from);
 #pragma unroll
         for (int n = 0; n < STAGES - 1; n++) {
-            const unsigned k0 = n * KC;
-            if (EARLY != 1 && k0 < terms) a.copy(factor(n, 0), k0);
-            if (EARLY != 2 && k0 < terms) b.copy(factor(n, 1), k0);
+            const unsigned k0 = from + n * KC;
+            if (EARLY != 1) first(a, factor(n, 0), k0, until);
+            if (EARLY != 2) first(b, factor(n, 1), k0, until);
             end_step();
         }
         //@if rows
         begin_rows(load_a);
         //@end
-        a.load(0u);
-        b.load(0u);
+        a.load(from);
+        b.load(from);
         a.store(factor(0, 0));
         b.store(factor(0, 1));
-        int stage = 0;
-        for (unsigned k0 = 0; k0 < terms; k0 += KC) {
-            const int next = stage + 1 < STAGES ? stage + 1 : 0,
-                      free = stage > 0 ? stage - 1 : STAGES - 1;
-            const bool more = k0 + KC < terms;
-            await_steps<(STAGES > 2 ? STAGES - 2 : 0)>();
-            __syncthreads();
-            if (k0 + ahead < terms) {
-                a.copy(factor(free, 0), k0 + ahead);
-                b.copy(factor(free, 1), k0 + ahead);
+        for (unsigned k0 = from; k0 < until;) {
+            // Where a stage lies is then part of the instructions.
+#pragma unroll
+            for (int stage = 0; stage < STAGES; stage++) {
+                const int next = (stage + 1) % STAGES, free = (stage + STAGES - 1) % STAGES;
+                const bool more = k0 + KC < until;
+                await_steps<(STAGES > 2 ? STAGES - 2 : 0)>();
+                __syncthreads();
+                if (k0 + ahead < until) {
+                    a.copy(factor(free, 0), k0 + ahead);
+                    b.copy(factor(free, 1), k0 + ahead);
+                }
+                a.move();
+                b.move();
+                end_step();
+                if (more) {
+                    a.load(k0 + KC);
+                    b.load(k0 + KC);
+                }
+                step(stage, a, b, at_a, at_b, c);
+                if (STAGES == 1) __syncthreads();
+                if (more) {
+                    a.store(factor(next, 0));
+                    b.store(factor(next, 1));
+                }
+                k0 += KC;
+                if (!more) break;
             }
-            end_step();
-            if (more) {
-                a.load(k0 + KC);
-                b.load(k0 + KC);
-            }
-            step<ALONG_A, ALONG_B>(stage, a, b, c);
-            if (STAGES == 1) __syncthreads();
-            if (more) {
-                a.store(factor(next, 0));
-                b.store(factor(next, 1));
-            }
-            stage = next;
         }
         if (PARTS > 1) sum(c, acc);
         else arrange(c, acc);

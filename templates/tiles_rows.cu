@@ -50,6 +50,10 @@ struct summed_load {
         return load(e, k0);
     }
 };
+template <typename L, typename S>
+static __device__ __forceinline__ summed_load<L, S> summing(L load, S *sums) {
+    return {load, sums};
+}
 //@if threads
 template <typename L, typename V>
 static __device__ __forceinline__ void loaded(const L &, int, const V &) {}

@@ -18,7 +18,7 @@ typedef struct ein__kprod {
     ein__ex main[2];                  // the largest read of each
     ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
     ein__buf index, load[2], store;
-    const char *along[2];
+    const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_async.cu); several elements
     int width;                 // neighbours that a load of the rows' factor gives
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
@@ -212,21 +212,23 @@ static bool ein__kprod_fetches(const ein__kprod *r, const ein__kaccess *at, int 
     return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
 }
 
-// How far apart a read's addresses are for neighbours along `slot`; 0: that differs, or what it
-// reads depends on the slot in other ways too. `s` has scanned the read first.
+// How far apart a read's addresses are for neighbours along `slot`; 0: that differs or is more than
+// an unsigned counts bytes, or what it reads depends on the slot in other ways too. `s` has scanned
+// the read first.
 static int64_t ein__kprod_stride(const ein__kscan *s, int slot) {
     int64_t k = s->row[0].k[slot];
-    return s->pinned >> slot & 1 || k < 0 || k > INT32_MAX ? 0 : k;
+    return s->pinned >> slot & 1 || k < 0 || k > INT32_MAX / 8 ? 0 : k;
 }
 
-// Such a load; each step of the loop moves its address by `stride` a term.
+// Such a load.
 static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kaccess *at, int width,
-                             int64_t stride, const char *guard, ein__buf *body) {
-    const char *type = r->math == EIN__MATH_FP16 ? "uint4" : width == 4 ? "float4" : "float";
+                             const char *guard, ein__buf *body) {
+    const char *type = width == 8                  ? "uint4"
+                       : width == 4                ? "float4"
+                       : r->math == EIN__MATH_FP16 ? "__half"
+                                                   : "float";
     ein__putf(body, "return fetch<%s>(%s", type, at->param);
     if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", ein__kparen(g, at->at, EIN__TERM));
-    if (stride) ein__put(body, " + k0");
-    if (stride > 1) ein__putf(body, " * %s", ein__knumber(g, stride));
     ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
 }
 
@@ -269,6 +271,29 @@ static ein__kscan ein__kprod_scan(ein__kgen *g, const ein__kprod *r, int side, i
     return scan;
 }
 
+// How loads that say where a factor lies go on: a thread's in one step are as far from each other
+// everywhere, and as far from those in the next one, so the rest of the address is known before the
+// step, or before the loop. Its lines are counted by slot `line` or several (-1), its terms, or
+// those of one step, by `term`; `steps`: all terms are. True: the loop's position is no part of the
+// load.
+static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
+                             const ein__kscan *scan, int line, int term, bool steps, int wide) {
+    const char *name = side ? "b" : "a";
+    int64_t size = ein__dtype_size(at->dtype), stride = 0, apart = 0;
+    if (term >= 0) stride = ein__kprod_stride(scan, term) * size;
+    if (!strcmp(r->along[side], "false")) apart = stride;
+    else if (line >= 0) apart = ein__kprod_stride(scan, line) * size;
+    apart *= EIN__PRODUCT_THREADS / wide;
+    if (apart > INT32_MAX) apart = 0;
+    bool moves = r->fetched[side] && steps && stride && r->p.depth % r->t->terms == 0;
+    r->call[side] = name;
+    if (moves)
+        r->call[side] =
+            ein__namef(g->ctx, "moving<%lld, %lld>(%s)", (long long)stride, (long long)apart, name);
+    else if (apart) r->call[side] = ein__namef(g->ctx, "spaced<%lld>(%s)", (long long)apart, name);
+    return moves;
+}
+
 // One factor's part of the loop: loads into registers, stores into the tile.
 static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein_ctx *c = g->ctx;
@@ -309,18 +334,23 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (computed) ein__put(&body, g->code[1].s);
     r->wide[side] = width > 1;
     r->fetched[side] = !computed && ein__kprod_fetches(r, &at, width);
-    // What a thread fetches in one step lies as far from what it fetches in the next one
-    // everywhere, so the rest of the address is known before the loop.
-    int64_t stride = 0;
-    if (r->fetched[side] && nsum == 1 && depth % terms == 0)
-        stride = ein__kprod_stride(&scan, sum[0]);
-    if (r->fetched[side])
-        ein__kprod_fetch(g, r, &at, width, stride, guard.n ? guard.s : NULL, &body);
-    else if (guard.n && !computed) ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
-    else ein__putf(&body, "return %s;\n", value);
+    bool half_one = r->math == EIN__MATH_FP16 && half && width == 1, moves = false;
+    r->call[side] = side ? "b" : "a";
+    if (r->fetched[side] || half_one) {
+        bool inner = nsum == 1 || (nsum && g->slot[sum[nsum - 1]].n % terms == 0);
+        moves = ein__kprod_calls(g, r, side, &at, &scan, nline == 1 ? line_slot[0] : -1,
+                                 inner ? sum[nsum - 1] : -1, nsum == 1, wide);
+        ein__kprod_fetch(g, r, &at, width, guard.n ? guard.s : NULL, &body);
+    } else if (guard.n && !computed) {
+        ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
+    } else {
+        ein__putf(&body, "return %s;\n", value);
+    }
+    const char *which = r->math == EIN__MATH_FP32 ? "element" : "unsigned";
+    r->args[side] = ein__namef(c, moves ? "%s e" : "%s e, unsigned k0", which);
     ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
                        ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
-    ein__kprod_declare_term(g, &r->load[side], sum, nsum, terms, term, stride != 0, body.s);
+    ein__kprod_declare_term(g, &r->load[side], sum, nsum, terms, term, moves, body.s);
     ein__put(&r->load[side], body.s);
     ein__kforget(g, 1);
     ein__buf_free(&g->code[1]);
@@ -732,14 +762,17 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"index", r->index.s},
                        {"reads", strchr(r->index.s, '[') ? "1" : ""},
                        {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
-                       {"element", r->math ? "unsigned" : "element"},
+                       {"argsA", r->args[0]},
                        {"loadA", r->load[0].s},
+                       {"argsB", r->args[1]},
                        {"loadB", r->load[1].s},
+                       {"a", r->call[0]},
+                       {"b", r->call[1]},
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
                        {"early", ein__kprod_early(g, r)},
                        {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
                        {"share", ein__namef(c, "%lldu", (long long)r->share)},
-                       {"sums", r->sums ? ein__kprod_sums(g, r) : ""},
+                       {"sums", r->sums ? "1" : ""},
                        {"lines", ein__namef(c, "%d", r->t->rows)},
                        {"totals", r->totals.s},
                        {"start", r->start.s},

@@ -11,7 +11,7 @@
 // plan      2 steps, 12.4 us estimated; nothing derived is cheaper
 // libraries none
 // by        summation splitting 1
-//    10.8 us est. y.parts          k_product_7726b2fb
+//    10.8 us est. y.parts          k_product_f696398c
 //     1.6 us est. y                k_reduce_b5291b22
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -203,27 +203,28 @@ struct product_tile {
         }
     }
 
-    // load_a(e, k0) gives element (or four) e of the step from term k0 on. While a step is
-    // multiplied, the next one's are on their way. What the kernel before cannot have written, the
-    // first (EARLY 1) or the second factor (2), is before that one is over.
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on. While a step is multiplied, the next one's are on their way. What the kernel
+    // before cannot have written, the first (EARLY 1) or the second factor (2), is before that one
+    // is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
-    __device__ __forceinline__ void multiply(unsigned terms, A load_a, B load_b,
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        typedef decltype(load_a(element(), terms)) of_a;
-        typedef decltype(load_b(element(), terms)) of_b;
+        typedef decltype(load_a(element(), from)) of_a;
+        typedef decltype(load_b(element(), from)) of_b;
         of_a va[BM * KC / 64 / sizeof(of_a)];
         of_b vb[BN * KC / 64 / sizeof(of_b)];
-        if (EARLY == 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY == 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY == 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY == 2) load<ALONG_B, BN>(load_b, from, vb);
         await_previous();
-        if (EARLY != 1) load<ALONG_A, BM>(load_a, 0u, va);
-        if (EARLY != 2) load<ALONG_B, BN>(load_b, 0u, vb);
+        if (EARLY != 1) load<ALONG_A, BM>(load_a, from, va);
+        if (EARLY != 2) load<ALONG_B, BN>(load_b, from, vb);
         int turn = 0;
-        for (unsigned k0 = 0; k0 < terms; k0 += KC, turn ^= 1) {
+        for (unsigned k0 = from; k0 < until; k0 += KC, turn ^= 1) {
             put<ALONG_A, false, BM>(a[turn], va);
             put<ALONG_B, true, BN>(b[turn], vb);
             // Begun before the barrier, where no compiler puts them behind the step.
-            if (k0 + KC < terms) {
+            if (k0 + KC < until) {
                 load<ALONG_A, BM>(load_a, k0 + KC, va);
                 load<ALONG_B, BN>(load_b, k0 + KC, vb);
             }
@@ -256,7 +257,7 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // y.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,32*i0+r0,i3+r1-1,i4+r2-1] *
 //     y.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad x 0
 // p0: y.lines, p1: x
-static __global__ void __launch_bounds__(256) k_product_7726b2fb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_f696398c(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -281,7 +282,7 @@ static __global__ void __launch_bounds__(256) k_product_7726b2fb(const float *__
             + t1] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(288u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 288u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -489,7 +490,7 @@ int conv3x3_create(conv3x3 **out, const void *weights, size_t bytes, const conv3
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(conv3x3 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_7726b2fb, "y.parts", 128, 256, stream, v_y_lines, v_x,
+    CALL(launch(m, ORDERED, k_product_f696398c, "y.parts", 128, 256, stream, v_y_lines, v_x,
         v_y_parts));
     CALL(launch(m, EARLY, k_reduce_b5291b22, "y", 392, 64, stream, v_y_parts, v_y));
     return 0;

@@ -55,8 +55,10 @@ static __global__ void load(const T *rows, unsigned row, unsigned column, unsign
     for (unsigned i = threadIdx.x; i < 32u * C; i += 32u) s[place(0u, 0u)(i / C, i % C)] = rows[i];
     __syncthreads();
     unsigned q[4];
-    tensor_type<T>::template fragment<ALONG, B>(q, s,
-                                                place(ALONG ? row : column, ALONG ? column : row));
+    typedef tensor_type<T> type;
+    const place at(ALONG ? row : column, ALONG ? column : row);
+    const unsigned r = type::template row<ALONG, B>(), c = type::template column<ALONG, B>();
+    type::template fragment<ALONG, B>(q, s, at(r, c), at(r, c + 8u), 4u * C);
     for (int i = 0; i < 4; i++) to[threadIdx.x * 4u + i] = q[i];
 }
 
@@ -158,36 +160,42 @@ static void check_product(const char *name) {
     cudaFree(got);
 }
 
-static __global__ void round_all(const unsigned *from, unsigned *to) {
+static __global__ void round_all(const unsigned *from, unsigned *to, unsigned *even) {
     const unsigned i = threadIdx.x;
     unsigned q[4] = {from[i], from[i], from[i], from[i]};
     to[i] = __float_as_uint(tensor_type<float>::rounded(__uint_as_float(from[i])));
     tensor_type<float>::round_words(q);
     to[blockDim.x + i] = q[i % 4u];
+    *even = ROUNDS_TF32;
 }
 
-// What cvt.rna.tf32.f32 makes of a number, with the 13 bits that a product does not read: ties go
-// away from zero, a NaN stays one whatever it carries, infinities and zeros stay as they are. A
-// fragment's NaN stays as it is, and one by what its first bits carry.
+// What cvt.rna.tf32.f32, or cvt.rn, makes of a number, with the 13 bits that a product does not
+// read: ties go away from zero, or to even, a NaN stays one whatever it carries, infinities and
+// zeros stay as they are. Without cvt.rn a fragment's NaN stays as it is, and one by what its first
+// bits carry.
 static void check_rounding() {
-    static const unsigned cases[][2] = {
-        {0x3f800fffu, 0x3f800000u}, {0x3f801000u, 0x3f802000u}, {0xbf801000u, 0xbf802000u},
-        {0x3ffff000u, 0x40000000u}, {0x00000fffu, 0x00000000u}, {0x80000000u, 0x80000000u},
-        {0x7f7fffffu, 0x7f800000u}, {0x7f800000u, 0x7f800000u}, {0xff800000u, 0xff800000u},
-        {0x7f800001u, 0x7fffffffu}, {0xffc00000u, 0x7fffffffu}, {0x7fffffffu, 0x7fffffffu}};
+    static const unsigned cases[][3] = {
+        {0x3f800fffu, 0x3f800000u, 0x3f800000u}, {0x3f801000u, 0x3f802000u, 0x3f800000u},
+        {0xbf801000u, 0xbf802000u, 0xbf800000u}, {0x3f803000u, 0x3f804000u, 0x3f804000u},
+        {0x3f801001u, 0x3f802000u, 0x3f802000u}, {0x3ffff000u, 0x40000000u, 0x40000000u},
+        {0x00000fffu, 0x00000000u, 0x00000000u}, {0x80000000u, 0x80000000u, 0x80000000u},
+        {0x7f7fffffu, 0x7f800000u, 0x7f800000u}, {0x7f800000u, 0x7f800000u, 0x7f800000u},
+        {0xff800000u, 0xff800000u, 0xff800000u}, {0x7f800001u, 0x7fffffffu, 0x7fffffffu},
+        {0xffc00000u, 0x7fffffffu, 0x7fffffffu}, {0x7fffffffu, 0x7fffffffu, 0x7fffffffu}};
     const int n = sizeof cases / sizeof *cases;
-    unsigned from[n], got[2 * n], *device;
+    unsigned from[n], got[2 * n + 1], *device;
     for (int i = 0; i < n; i++) from[i] = cases[i][0];
-    cudaMalloc(&device, 3 * sizeof from);
+    cudaMalloc(&device, sizeof from + sizeof got);
     cudaMemcpy(device, from, sizeof from, cudaMemcpyHostToDevice);
     const dim3 grid(1), block(n);
     const auto kernel = round_all;
-    kernel<<<grid, block, 0, 0>>>(device, device + n);
+    kernel<<<grid, block, 0, 0>>>(device, device + n, device + 3 * n);
     cudaMemcpy(got, device + n, sizeof got, cudaMemcpyDeviceToHost);
+    const bool even = got[2 * n] != 0u;
     for (int i = 0; i < n; i++) {
-        expect(got[i] == cases[i][1], "rounding to TF32", 0, i);
+        expect(got[i] == cases[i][even ? 2 : 1], "rounding to TF32", 0, i);
         const bool nan = (from[i] & 0x7fffffffu) > 0x7f800000u;
-        const unsigned want = nan ? from[i] : cases[i][1];
+        const unsigned want = nan && !even ? from[i] : cases[i][even ? 2 : 1];
         expect(got[n + i] >> 13 == want >> 13, "rounding of fragments", 0, i);
     }
     cudaFree(device);
@@ -252,15 +260,6 @@ static void check_reads(const char *name) {
 #ifdef EIN_JUDGE
 
 // What fills 16 bytes of a tile.
-template <typename T>
-struct vector_of {
-    typedef float4 type;
-};
-template <>
-struct vector_of<__half> {
-    typedef uint4 type;
-};
-
 // Times that shared memory takes for the words of n lanes, `words` neighbours from at[i] on each:
 // of one of its 32 banks it gives one word at a time, whoever wants it. 16 bytes a lane are the
 // business of 8 lanes at once.
@@ -280,14 +279,28 @@ static int times(const unsigned *at, int n, int words) {
     return most;
 }
 
+// A thread's vectors of W elements lie where the tile has them.
+template <typename T, int B, int KC, bool ALONG, int W>
+static void check_vectors(const char *name) {
+    const int C = ALONG ? KC : B;
+    const tile_place<T, B, KC, ALONG> place(0u, 0u);
+    const uint3 before = threadIdx;
+    for (unsigned t = 0; t < 256u; t += 5u) {
+        threadIdx.x = t;
+        const vector_places<T, B, KC, ALONG, W> vectors;
+        for (int i = 0; i < B * KC / 256 / W; i++) {
+            const int e = ((int)t + 256 * i) * W;
+            expect(vectors((unsigned)i) == place(e / C, e % C), name, (int)t, i);
+        }
+    }
+    threadIdx = before;
+}
+
 // A tile of B lines and KC terms in shared memory: neither the fragments' lanes nor those that
 // store 16 bytes want different words of one bank.
 template <typename T, int B, int KC, bool ALONG>
 static void check_banks(const char *name) {
-    struct load {
-        float4 operator()(unsigned, unsigned) const { return float4(); }
-    };
-    typedef tensor_feed<T, B, KC, ALONG, typename vector_of<T>::type, load> feed;
+    typedef vector_places<T, B, KC, ALONG, 16 / int(sizeof(T))> vectors;
     const int C = ALONG ? KC : B, R = ALONG ? B : KC, each = 4 / (int)sizeof(T);
     const tile_place<T, B, KC, ALONG> place(0u, 0u);
     const uint3 before = threadIdx;
@@ -295,12 +308,14 @@ static void check_banks(const char *name) {
     for (int first = 0; first < 256; first += 8) {
         for (unsigned i = 0; i < 8u; i++) {
             threadIdx.x = first + i;
-            at[i] = feed::place(0) / each;
+            at[i] = vectors()(0u) / each;
             expect(at[i] % 4u == 0u, name, first, (int)i);
         }
         expect(times(at, 8, 4) == 1, name, first, 0);
     }
     threadIdx = before;
+    check_vectors<T, B, KC, ALONG, 16 / int(sizeof(T))>(name);
+    check_vectors<T, B, KC, ALONG, 1>(name);
     const int rows = ALONG ? 16 : sizeof(T) == 4 ? 8 : 16, columns = ALONG ? 8 * each : 16;
     for (int row = 0; row < R; row += rows)
         for (int column = 0; column < C; column += columns)
