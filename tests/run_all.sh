@@ -39,7 +39,7 @@ ptx32="$ptx tests/unseen/eq_reduce.ein tests/unseen/eq_gather.ein tests/unseen/r
 ptx32="$ptx32 tests/unseen/reduces_whole.ein tests/unseen/norms.ein tests/unseen/pools.ein"
 ptx32="$ptx32 tests/unseen/half_bf16.ein tests/unseen/positions.ein tests/unseen/places.ein"
 ptx75="tests/unseen/tensor_tiles.ein tests/unseen/attention_causal.ein tests/unseen/tail.ein"
-ptx75="$ptx75 tests/unseen/norm_products.ein"
+ptx75="$ptx75 tests/unseen/norm_copied.ein"
 # Products large enough for a library to be the best, with all that a call may do behind them.
 calls='tests/unseen/product_epilogues.ein'
 blas='models/cases/*.ein tests/unseen/conv*.ein'
