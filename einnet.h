@@ -13933,6 +13933,18 @@ static int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
     return v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
 }
 
+static int64_t ein__times(int64_t a, int64_t b) { return ein__muldiv(a, b, 1); }
+
+static int64_t ein__plus(int64_t a, int64_t b) {
+    return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
+}
+
+static int64_t ein__ceil(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+static int64_t ein__least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t ein__most(int64_t a, int64_t b) { return a > b ? a : b; }
+
 // ------------------------------------------------------------------------------------ the table
 
 // Whether the product has an epilogue: cublasLt's then.
@@ -14496,6 +14508,141 @@ static void ein__put_kernel_key(char key[EIN__KEY_LENGTH], ein__skind2 kind, uin
     snprintf(key, EIN__KEY_LENGTH, "kernel %s %016llx", ein__kernel_word(kind),
              (unsigned long long)id);
 }
+/* ---- reads.c ---- */
+// How reads lie in memory, and what a product's loads of a factor take for that.
+
+// How far, in elements, a subscript moves when iterator `slot` does by one: rounded up, -1 where
+// the data decide. Inside floor and mod it is the step between two wraps.
+static int64_t ein__ix_step(const ein_ctx *ctx, ein__ix ix, uint32_t slot) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    int64_t step = 0;
+    for (uint32_t t = 0; t < f->n; t++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+        int64_t k = f->t[t].k < 0 ? -f->t[t].k : f->t[t].k, inner = a->slot == slot;
+        if (a->kind == EIN__GATHER) {
+            if (ein__atom_uses(ctx, f->t[t].atom) >> slot & 1) return -1;
+            continue;
+        }
+        if (a->kind != EIN__ITER) {
+            inner = ein__ix_step(ctx, (ein__ix){a->ix}, slot);
+            if (inner < 0) return -1;
+            if (a->kind == EIN__FLOOR) inner = inner < a->n ? 0 : inner / a->n;
+        }
+        step = ein__plus(step, ein__times(k, inner));
+    }
+    return ein__ceil(step, f->q);
+}
+
+// The same for a read's address.
+static int64_t ein__read_step(ein_ctx *ctx, const ein__expr *e, uint32_t slot) {
+    int64_t stride[EIN__MAX_RANK], step = 0;
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    for (uint32_t k = 0; k < e->nix; k++) {
+        int64_t by = ein__ix_step(ctx, e->ix[k], slot);
+        if (by < 0) return -1;
+        step = ein__plus(step, ein__times(by, stride[k] < 0 ? -stride[k] : stride[k]));
+    }
+    return step;
+}
+
+// The same for the first n slots at once.
+static void ein__read_steps(ein_ctx *ctx, const ein__expr *e, uint32_t n, int64_t *step) {
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    bool affine = ein__address(ctx, e, stride, &f);
+    for (uint32_t i = 0; i < n; i++)
+        step[i] = !affine ? ein__read_step(ctx, e, i) : f.coef[i] < 0 ? -f.coef[i] : f.coef[i];
+}
+
+// Slots in subscripts that may leave their box, where a read needs a guard.
+static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
+    uint32_t used = 0;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        bool inside = f->q == 1 && f->lo >= 0 && f->hi < ctx->value[read->val].shape.d[k];
+        if (!inside) used |= ein__ix_uses(ctx, read->ix[k]);
+    }
+    return used;
+}
+
+// How a product's threads load one factor.
+typedef struct ein__factor_load {
+    bool along;   // neighbours are terms of a line, not lines of a term
+    bool copied;  // it is copied as it is
+    int words;    // elements at once
+    int issued;   // instructions for them
+} ein__factor_load;
+
+// Instructions of a load, with their addresses and what stores the elements: counted in what nvcc
+// 13 makes of products and convolutions for sm_90. `turning`: the taps of a window change with
+// every term.
+enum {
+    EIN__LOAD_COPY = 2,
+    EIN__LOAD_WORDS = 8,
+    EIN__LOAD_WORD = 5,
+    EIN__LOAD_GUARD = 4,
+    EIN__LOAD_TURN = 20
+};
+
+// Slots of a factor along which its elements follow each other.
+typedef struct ein__run {
+    int slot;        // along which neighbours are nearest; -1: none moves
+    int64_t step;    // how far apart they are
+    int64_t length;  // how many follow each other so, along it and those behind it
+    uint32_t slots;  // all of these
+} ein__run;
+
+static ein__run ein__nearest(const ein__scope *s, const int64_t *step, uint32_t mask) {
+    ein__run r = {.slot = -1, .length = 1};
+    uint32_t all = s->nt + s->ns;
+    for (uint32_t i = 0; i < all; i++) {
+        if (!(mask >> i & 1) || s->n[i] <= 1 || step[i] <= 0) continue;
+        if (r.slot >= 0 && step[i] >= r.step) continue;
+        r.slot = (int)i;
+        r.step = step[i];
+    }
+    for (uint32_t turn = 0; r.slot >= 0 && turn < all; turn++)
+        for (uint32_t i = 0; i < all; i++) {
+            if (!(mask >> i & 1) || (r.slots >> i & 1) || s->n[i] <= 1) continue;
+            if (step[i] != ein__times(r.step, r.length)) continue;
+            r.length = ein__times(r.length, s->n[i]);
+            r.slots |= 1u << i;
+        }
+    return r;
+}
+
+// Loads of `read` as the factor of a product on tensor cores (FP32: without them). `lines`: slots
+// of its rows or columns; `inner`: the slot that counts the terms of a step, -1: those of all.
+static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
+                                            const ein__expr *read, uint32_t lines, int inner,
+                                            ein__math math) {
+    int64_t step[EIN__MAX_ITERS];
+    uint32_t all = s->nt + s->ns, terms = ~((1u << s->nt) - 1) & ((1u << all) - 1);
+    uint32_t guarded = ein__guarded_slots(ctx, read);
+    bool half = ein__element_size(ctx, (ein__val){read->val}) == 2, gathers = false;
+    bool tensor = math != EIN__MATH_FP32, wanted = half == (math == EIN__MATH_FP16);
+    ein__read_steps(ctx, read, all, step);
+    for (uint32_t i = 0; i < all; i++) gathers |= step[i] < 0;
+    ein__run line = ein__nearest(s, step, lines),
+             term = ein__nearest(s, step, inner < 0 ? terms : 1u << inner);
+    ein__factor_load l = {.words = half && math == EIN__MATH_FP16 ? 8 : 4};
+    if (term.slot >= 0)
+        l.along = line.slot < 0 || ein__times(ein__least(s->n[term.slot], 32), line.step) >
+                                       ein__times(ein__least(s->n[line.slot], 32), term.step);
+    ein__run lane = l.along ? term : line;
+    bool vector = lane.step == 1 && lane.length % l.words == 0 && !gathers;
+    for (uint32_t i = 0; i < all; i++) {
+        bool moves = !(lane.slots >> i & 1) && s->n[i] > 1 && step[i] % l.words;
+        vector = vector && !moves && !(guarded & lane.slots);
+    }
+    if (!vector) l.words = 1;
+    l.copied = tensor && wanted && (vector || !half);
+    l.issued = !vector ? EIN__LOAD_WORD : l.copied ? EIN__LOAD_COPY : EIN__LOAD_WORDS;
+    if (guarded && !half) l.issued += EIN__LOAD_GUARD;
+    if (gathers || ((guarded & terms) && inner < 0)) l.issued += EIN__LOAD_TURN;
+    return l;
+}
 /* ---- product.c ---- */
 // Products that a kernel of ours computes (templates/product.cu): any contraction, by the groups of
 // its iterators. Those that only one factor has count the rows of a tile, those that only the other
@@ -14513,6 +14660,7 @@ typedef struct ein__tiled {
     bool direct;     // both factors are of the type that these hold: several steps may be fetched
     int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
     bool shifted;  // of it, what its line begins with is subtracted first
+    ein__factor_load load[2];
 } ein__tiled;
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
@@ -14589,8 +14737,9 @@ static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
              type[t->math]);
 }
 
-// Of the peak, in 1/1000, as maps have it: every instruction counts as two operations.
-enum { EIN__PRODUCT_ROWS_SHARE = 600 };
+// Of the cycles in which an SM's schedulers may issue, in 1/1000, those in which they do: assumed.
+// Instructions of a thread for a step of the loop beside what the step is about.
+enum { EIN__ISSUED_SHARE = 850, EIN__PRODUCT_LOOP = 14 };
 
 // What one step of a tile's loop takes at least, from load to load, ps: assumed.
 enum { EIN__PRODUCT_STEP_PS = 300000 };
@@ -14635,6 +14784,24 @@ static bool ein__tensor_direct(const ein_ctx *ctx, const ein__expr *const *read,
            ctx->value[read[1]->val].dtype == t;
 }
 
+enum { EIN__PRODUCT_INNER = 16 };  // terms whose multiple the innermost iterator's extent is
+
+// The summation iterator that should count the terms innermost, so that a step of the loop stays
+// within one tap of a window: guards and the tap's digits are then known once a step. False: the
+// order does not matter, or no iterator fits.
+EIN__FN bool ein__product_inner(ein_ctx *ctx, const ein__scope *s, const ein__tiled *p,
+                                uint32_t *slot) {
+    uint32_t guarded = ein__guarded_slots(ctx, p->read[0]) | ein__guarded_slots(ctx, p->read[1]);
+    int64_t most = 0;
+    if (!(guarded >> s->nt)) return false;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        if ((guarded >> i & 1) || s->n[i] % EIN__PRODUCT_INNER || s->n[i] <= most) continue;
+        most = s->n[i];
+        *slot = i;
+    }
+    return most > 0;
+}
+
 // Contraction `s` as a product whose result has strides `out`. False: it is no contraction, or
 // has more terms than an unsigned counts.
 EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
@@ -14662,36 +14829,12 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
         p->group[group] |= 1u << i;
         p->extent[group] = ein__muldiv(p->extent[group], s->n[i], 1);
     }
+    uint32_t inner = 0;
+    bool steps = ein__product_inner(ctx, s, p, &inner);
+    for (int k = 0; k < 2; k++)
+        p->load[k] =
+            ein__factor_load_of(ctx, s, p->read[k], p->group[k], steps ? (int)inner : -1, p->math);
     return p->depth <= EIN__PRODUCT_DEPTH;
-}
-
-// Slots in subscripts that may leave their box, where a read needs a guard.
-static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
-    uint32_t used = 0;
-    for (uint32_t k = 0; k < read->nix; k++) {
-        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
-        bool inside = f->q == 1 && f->lo >= 0 && f->hi < ctx->value[read->val].shape.d[k];
-        if (!inside) used |= ein__ix_uses(ctx, read->ix[k]);
-    }
-    return used;
-}
-
-enum { EIN__PRODUCT_INNER = 16 };  // terms whose multiple the innermost iterator's extent is
-
-// The summation iterator that should count the terms innermost, so that a step of the loop stays
-// within one tap of a window: guards and the tap's digits are then known once a step. False: the
-// order does not matter, or no iterator fits.
-EIN__FN bool ein__product_inner(ein_ctx *ctx, const ein__scope *s, const ein__tiled *p,
-                                uint32_t *slot) {
-    uint32_t guarded = ein__guarded_slots(ctx, p->read[0]) | ein__guarded_slots(ctx, p->read[1]);
-    int64_t most = 0;
-    if (!(guarded >> s->nt)) return false;
-    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
-        if ((guarded >> i & 1) || s->n[i] % EIN__PRODUCT_INNER || s->n[i] <= most) continue;
-        most = s->n[i];
-        *slot = i;
-    }
-    return most > 0;
 }
 
 static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile *t) {
@@ -14704,6 +14847,35 @@ static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile 
 // its own limit: 60 % of the peak where that is wgmma's (compute capability 9.0 and up), 95 % of a
 // library's before (reference, section 7).
 static int64_t ein__tensor_share(const ein__gpu *g) { return g->cc >= 90 ? 420 : 660; }
+
+// What `ops` instructions of threads in each step take on one SM, ps: each counts as two
+// operations.
+static int64_t ein__issued_ps(const ein__gpu *g, int64_t ops, int64_t steps) {
+    return ein__muldiv(2 * ops * steps, 1000 * 1000 * g->sms, g->fp32 * EIN__ISSUED_SHARE);
+}
+
+// Instructions of all threads of a block for the loads of one step.
+static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
+    int64_t ops = 0;
+    for (int k = 0; k < 2; k++)
+        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * p->load[k].issued / p->load[k].words;
+    return ops;
+}
+
+// The same of a step of a tensor cores' tile: products and loads of their operands from shared
+// memory (of f32 lines side by side, word by word), which are rounded if they were copied there as
+// they are: by one instruction on compute capability 9.0, by two before. With the loop itself these
+// numbers are within a tenth of what nvcc 13 makes of the tiles for sm_90.
+static int64_t ein__tensor_ops(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t) {
+    bool half = t->math == EIN__MATH_FP16;
+    int64_t rows = t->rm / 16, cols = t->rn / 16, steps = t->terms / t->parts / (half ? 16 : 8);
+    int64_t each = rows * cols * 2, fragments[2] = {rows, cols};
+    for (int k = 0; k < 2; k++) {
+        each += fragments[k] * (half || p->load[k].along ? 1 : 4);
+        if (!half && p->load[k].copied) each += 4 * fragments[k] * (g->cc >= 90 ? 1 : 2);
+    }
+    return (each * steps + EIN__PRODUCT_LOOP) * EIN__PRODUCT_THREADS + ein__load_ops(p, t);
+}
 
 // What a block of a tensor cores' tile takes for `terms` of its product, ps: arithmetic at the rate
 // of one SM, or the words that its warps store to and load from shared memory, 128 bytes a clock.
@@ -14719,18 +14891,16 @@ static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile
     return math > shared ? math : shared;
 }
 
-// What the sums along a block's rows take, ps: the instructions that maps reach of an SM, beside
-// whatever its tensor cores do. There warps that have the same rows share the sums: each of them
-// shifts all words of its fragments and takes some to add up.
-static int64_t ein__product_rows_ps(const ein__gpu *g, const ein__tiled *p,
-                                    const ein__product_tile *t, int64_t terms) {
+// Instructions of a block for the sums along its rows, for each term. On tensor cores warps that
+// have the same rows share the sums: each of them shifts all words of its fragments and takes some
+// to add up.
+static int64_t ein__rows_ops(const ein__tiled *p, const ein__product_tile *t) {
+    if (!p->each) return 0;
     int64_t words = t->rows / (t->math == EIN__MATH_FP16 ? 2 : 1), warps = t->cols / t->rn;
     bool tensor = t->math != EIN__MATH_FP32, copies = tensor && ein__product_copies(p, t);
     int64_t ops = t->rows * (p->each + (p->shifted && !copies));
     if (tensor) ops += words * (warps - 1 + (p->shifted && copies ? warps : 0));
-    if (!p->each) return 0;
-    int64_t flop = ein__muldiv(2 * ops, terms, 1);
-    return ein__muldiv(flop, 1000 * 1000 * g->sms, g->fp32 * EIN__PRODUCT_ROWS_SHARE);
+    return ops;
 }
 
 // Steps of a tile's loop that are on their way while one is multiplied.
@@ -14753,16 +14923,21 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
     int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
     int64_t terms = ein__muldiv(steps, t->terms, 1), slots = ein__product_slots(g, p, t);
     int64_t turns = steps / ein__product_ahead(p, t),
-            waves = blocks / g->sms + (blocks % g->sms != 0), ps;
+            waves = blocks / g->sms + (blocks % g->sms != 0), ps,
+            rows = ein__rows_ops(p, t) * t->terms;
     if (t->math == EIN__MATH_FP32) {
         int64_t flop = ein__muldiv(ein__muldiv(waves, g->sms, 1),
                                    ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
+        // The tile's share is that of factors that are loaded four words at a time.
+        int64_t plain = (t->rows + t->cols) * t->terms * EIN__LOAD_WORDS / 4,
+                more = ein__load_ops(p, t) - plain;
         ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
-        ps += ein__muldiv(waves, ein__product_rows_ps(g, p, t, terms), 1);
+        if (more > 0 || rows)
+            ps += ein__muldiv(waves, ein__issued_ps(g, (more > 0 ? more : 0) + rows, steps), 1);
     } else {
-        int64_t rows = ein__product_rows_ps(g, p, t, terms),
+        int64_t issued = ein__issued_ps(g, ein__tensor_ops(g, p, t) + rows, steps),
                 one = ein__product_tensor_ps(g, t, terms);
-        ps = ein__muldiv(waves, rows > one ? rows : one, 1);
+        ps = ein__muldiv(waves, issued > one ? issued : one, 1);
     }
     int64_t bytes = ein__muldiv(
         ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);
@@ -15318,18 +15493,6 @@ typedef struct ein__work {
     int64_t extra_ps;             // of kernels that run before and after
 } ein__work;
 
-static int64_t ein__times(int64_t a, int64_t b) { return ein__muldiv(a, b, 1); }
-
-static int64_t ein__plus(int64_t a, int64_t b) {
-    return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
-}
-
-static int64_t ein__ceil(int64_t a, int64_t b) { return a / b + (a % b != 0); }
-
-static int64_t ein__least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-static int64_t ein__most(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static int64_t ein__bytes_of(ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];
     return ein__elements(&p->shape) * ein__element_size(ctx, v);
@@ -15383,40 +15546,6 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 }
 
 // ------------------------------------------------------------------------------------- kernels
-
-// How far, in elements, a subscript moves when iterator `slot` does by one: rounded up, -1 where
-// the data decide. Inside floor and mod it is the step between two wraps.
-static int64_t ein__ix_step(const ein_ctx *ctx, ein__ix ix, uint32_t slot) {
-    const ein__index *f = ein__ix_get(ctx, ix);
-    int64_t step = 0;
-    for (uint32_t t = 0; t < f->n; t++) {
-        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
-        int64_t k = f->t[t].k < 0 ? -f->t[t].k : f->t[t].k, inner = a->slot == slot;
-        if (a->kind == EIN__GATHER) {
-            if (ein__atom_uses(ctx, f->t[t].atom) >> slot & 1) return -1;
-            continue;
-        }
-        if (a->kind != EIN__ITER) {
-            inner = ein__ix_step(ctx, (ein__ix){a->ix}, slot);
-            if (inner < 0) return -1;
-            if (a->kind == EIN__FLOOR) inner = inner < a->n ? 0 : inner / a->n;
-        }
-        step = ein__plus(step, ein__times(k, inner));
-    }
-    return ein__ceil(step, f->q);
-}
-
-// The same for a read's address.
-static int64_t ein__read_step(ein_ctx *ctx, const ein__expr *e, uint32_t slot) {
-    int64_t stride[EIN__MAX_RANK], step = 0;
-    ein__strides_of(ctx, (ein__val){e->val}, stride);
-    for (uint32_t k = 0; k < e->nix; k++) {
-        int64_t by = ein__ix_step(ctx, e->ix[k], slot);
-        if (by < 0) return -1;
-        step = ein__plus(step, ein__times(by, stride[k] < 0 ? -stride[k] : stride[k]));
-    }
-    return step;
-}
 
 // Product of the extents of some iterators; at least 1.
 static int64_t ein__extent_of(const ein__scope *s, uint32_t slots) {
@@ -15739,6 +15868,7 @@ static void ein__turn_rows(const ein_ctx *ctx, ein__tiled *p) {
         p->read[k] = was.read[1 - k];
         p->group[k] = was.group[1 - k];
         p->extent[k] = was.extent[1 - k];
+        p->load[k] = was.load[1 - k];
     }
     p->scattered = true;
 }
@@ -15757,6 +15887,7 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
                  ein__product_shift(ctx, ein__scope_of(ctx, k->load[0])->body, terms, &x, &first);
     if (p->shifted) read[0] = ein__ex_get(ctx, x);
     p->direct = ein__tensor_direct(ctx, read, p->math);
+    p->load[0] = ein__factor_load_of(ctx, k->s[0], read[0], p->group[0], -1, p->math);
     p->each = ctx->value[read[0]->val].dtype == EIN__F16;
     for (int i = 1; i <= k->nrow; i++) p->each += k->s[i]->reduce != EIN__R_NONE;
 }

@@ -48,6 +48,7 @@
 #include "cost/engine.c"
 #include "cost/cost_table.c"
 #include "cost/kernel_key.c"
+#include "cost/reads.c"
 #include "cost/product.c"
 #include "cost/tail.c"
 #include "cost/share.c"

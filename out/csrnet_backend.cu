@@ -8,7 +8,7 @@
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
 // memory    arena 36 MB (workspace 32 MB of it), constants 57 MB, peak in create 126 MB
-// plan      16 steps, 80.7 us estimated; 138.4 us without derivation
+// plan      16 steps, 80.7 us estimated; 143.2 us without derivation
 // libraries cuBLAS (596 MB) 6 steps, without it up to 11.7 us more
 // by        basis change 12, summation splitting 4
 //     1.7 us est. d1.c.data        k_basis_ccf09643

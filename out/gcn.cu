@@ -8,11 +8,12 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 60 MB, peak in create 162 MB
-// plan      152 steps, 656.2 us estimated; 853.7 us without derivation
-// libraries cuDNN (415 MB) 33 steps, without it up to 19.5 us more
-//           cuBLAS (596 MB) 35 steps, without it up to 68.8 us more
-// by        basis change 18, merging 77, summation splitting 16
-//    10.5 us est. stem             k_product_32563a6a
+// plan      155 steps, 661.1 us estimated; 890.8 us without derivation
+// libraries cuDNN (415 MB) 35 steps, without it up to 36.6 us more
+//           cuBLAS (596 MB) 36 steps, without it up to 73.1 us more
+// by        digit re-layout 2, basis change 18, merging 77, summation splitting 18
+//     1.5 us est. stem.c.sum.digits k_map_5ad442c3
+//    11.7 us est. stem             cuDNN conv 4x4, 12 to 64 + bias + relu
 //     2.0 us est. p                k_reduce_0d108d3d
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.b.c.sum.data  k_basis_5750835a
@@ -35,7 +36,8 @@
 //     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
 //     2.7 us est. g1.s             k_stitch_a8d1d2f3
 //     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     9.3 us est. l2.b.c.sum.part  k_product_9fb8a2a3
+//     2.4 us est. g1.b.sum.part    cuBLAS sgemm 189 x 3136 x 21
+//     9.8 us est. l2.b.c.sum.part  k_product_9fb8a2a3
 //     2.0 us est. l2.b             k_reduce_cc348234
 //     4.5 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -153,10 +155,11 @@
 //     1.5 us est. f2.a             k_reduce_434052ae
 //     1.6 us est. f2.b.sum.part    k_reduce_0d977150
 //     1.6 us est. f2               k_reduce_de93ed34
-//     3.7 us est. s1               k_product_30ec743f
+//     1.8 us est. s1               k_reduce_2bb32676
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
-//     3.6 us est. f0.a             k_product_e96a5188
+//     1.4 us est. f1               k_map_efc13bac
+//     3.4 us est. f0.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
 //     6.0 us est. u0               k_map_5555e745
 //    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
@@ -240,168 +243,168 @@ const gcn_info *gcn_describe(void);
 #define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_stem_c_k CONST(0)
-#define v_stem_c_b CONST(37632)
-#define v_l1_d_k INIT(0)
-#define v_l1_d_b INIT(65536)
-#define v_l1_a_c_k CONST(37888)
-#define v_l1_a_c_b CONST(54272)
-#define v_l1_b_c_k INIT(66560)
-#define v_l1_b_c_b CONST(54528)
-#define v_l1_c_k INIT(214016)
-#define v_l1_c_b INIT(279552)
-#define v_l1_0_a_c_k CONST(54784)
-#define v_l1_0_a_c_b CONST(120320)
-#define v_l1_0_b_c_k INIT(280576)
-#define v_l1_0_b_c_b CONST(120576)
-#define v_l1_0_c_k CONST(120832)
-#define v_l1_0_c_b CONST(186368)
-#define v_l1_1_a_c_k CONST(187392)
-#define v_l1_1_a_c_b CONST(252928)
-#define v_l1_1_b_c_k INIT(428032)
-#define v_l1_1_b_c_b CONST(253184)
-#define v_l1_1_c_k CONST(253440)
-#define v_l1_1_c_b CONST(318976)
-#define v_l2_d_k CONST(320000)
-#define v_l2_d_b INIT(575488)
-#define v_l2_a_c_k INIT(577536)
-#define v_l2_a_c_b CONST(844288)
-#define v_l2_b_c_k INIT(708608)
-#define v_l2_b_c_b CONST(844800)
-#define v_l2_c_k CONST(845312)
-#define v_l2_c_b INIT(1298432)
-#define v_l2_0_a_c_k CONST(1107456)
-#define v_l2_0_a_c_b CONST(1369600)
-#define v_l2_0_b_c_k INIT(1300480)
-#define v_l2_0_b_c_b CONST(1370112)
-#define v_l2_0_c_k CONST(1370624)
-#define v_l2_0_c_b CONST(1632768)
-#define v_l2_1_a_c_k CONST(1634816)
-#define v_l2_1_a_c_b CONST(1896960)
-#define v_l2_1_b_c_k INIT(1890304)
-#define v_l2_1_b_c_b CONST(1897472)
-#define v_l2_1_c_k CONST(1897984)
-#define v_l2_1_c_b CONST(2160128)
-#define v_l2_2_a_c_k CONST(2162176)
-#define v_l2_2_a_c_b CONST(2424320)
-#define v_l2_2_b_c_k INIT(2480128)
-#define v_l2_2_b_c_b CONST(2424832)
-#define v_l2_2_c_k CONST(2425344)
-#define v_l2_2_c_b CONST(2687488)
-#define v_l3_l1_c_k INIT(3069952)
-#define v_l3_l1_c_b CONST(2689536)
-#define v_l3_l2_c_k INIT(3940352)
-#define v_l3_l2_c_b CONST(2690048)
-#define v_l3_r1_c_k INIT(4084992)
-#define v_l3_r1_c_b CONST(2690560)
-#define v_l3_r2_c_k INIT(4955392)
-#define v_l3_r2_c_b CONST(2691072)
-#define v_l3_f_k INIT(5100032)
-#define v_l3_f_b INIT(5448192)
-#define v_l3_d_k INIT(5452288)
-#define v_l3_d_b INIT(7549440)
-#define v_l3_k1 INIT(7553536)
-#define v_l3_k2 INIT(9294336)
-#define v_l3_k3 INIT(9438976)
-#define v_l3_k4 INIT(11179776)
-#define v_l3_k5 CONST(2691584)
-#define v_l3_b1 CONST(3039744)
-#define v_l3_b2 CONST(3040256)
-#define v_l3_b3 CONST(3040768)
-#define v_l3_b4 CONST(3041280)
-#define v_l3_b5 CONST(3041792)
-#define v_l4_l1_c_k INIT(11324416)
-#define v_l4_l1_c_b CONST(3045888)
-#define v_l4_l2_c_k INIT(14994432)
-#define v_l4_l2_c_b CONST(3046400)
-#define v_l4_r1_c_k INIT(15453184)
-#define v_l4_r1_c_b CONST(3046912)
-#define v_l4_r2_c_k INIT(19123200)
-#define v_l4_r2_c_b CONST(3047424)
-#define v_l4_f_k INIT(19581952)
-#define v_l4_f_b INIT(20630528)
-#define v_l4_d_k INIT(20638720)
-#define v_l4_d_b INIT(29027328)
-#define v_l4_k1 INIT(29035520)
-#define v_l4_k2 INIT(36375552)
-#define v_l4_k3 INIT(36834304)
-#define v_l4_k4 INIT(44174336)
-#define v_l4_k5 CONST(3047936)
-#define v_l4_b1 CONST(4096512)
-#define v_l4_b2 CONST(4097024)
-#define v_l4_b3 CONST(4097536)
-#define v_l4_b4 CONST(4098048)
-#define v_l4_b5 CONST(4098560)
-#define v_g1_l1_k INIT(44633088)
-#define v_g1_l1_b CONST(4106752)
-#define v_g1_l2_k INIT(44869632)
-#define v_g1_l2_b INIT(44889088)
-#define v_g1_r1_k INIT(44889344)
-#define v_g1_r1_b CONST(4107008)
-#define v_g1_r2_k INIT(45125888)
-#define v_g1_r2_b INIT(45145344)
-#define v_g1_a_c_k CONST(4107264)
-#define v_g1_a_c_b CONST(4123392)
-#define v_g1_b_k CONST(4123648)
-#define v_g1_b_b CONST(4139776)
-#define v_g2_l1_k INIT(45145600)
-#define v_g2_l1_b CONST(4140032)
-#define v_g2_l2_k INIT(45618688)
-#define v_g2_l2_b INIT(45638144)
-#define v_g2_r1_k INIT(45638400)
-#define v_g2_r1_b CONST(4140288)
-#define v_g2_r2_k INIT(46111488)
-#define v_g2_r2_b INIT(46130944)
-#define v_g2_a_c_k CONST(4140544)
-#define v_g2_a_c_b CONST(4156672)
-#define v_g2_b_k CONST(4156928)
-#define v_g2_b_b CONST(4173056)
-#define v_g3_l1_k INIT(46131200)
-#define v_g3_l1_b CONST(4173312)
-#define v_g3_l2_k CONST(4173568)
-#define v_g3_l2_b INIT(47077376)
-#define v_g3_r1_k INIT(47077632)
-#define v_g3_r1_b CONST(4193024)
-#define v_g3_r2_k CONST(4193280)
-#define v_g3_r2_b INIT(48023808)
-#define v_g3_a_c_k CONST(4212736)
-#define v_g3_a_c_b CONST(4228864)
-#define v_g3_b_k CONST(4229120)
-#define v_g3_b_b CONST(4245248)
-#define v_g4_l1_k INIT(48024064)
-#define v_g4_l1_b CONST(4245504)
-#define v_g4_l2_k INIT(49916416)
-#define v_g4_l2_b INIT(49935872)
-#define v_g4_r1_k INIT(49936128)
-#define v_g4_r1_b CONST(4245760)
-#define v_g4_r2_k INIT(51828480)
-#define v_g4_r2_b INIT(51847936)
-#define v_g4_a_c_k CONST(4246016)
-#define v_g4_a_c_b CONST(4262144)
-#define v_g4_b_k CONST(4262400)
-#define v_g4_b_b CONST(4278528)
-#define v_f3_a_c_k CONST(4278784)
-#define v_f3_a_c_b CONST(4294912)
-#define v_f3_b_k CONST(4295168)
-#define v_f3_b_b CONST(4311296)
-#define v_f2_a_c_k CONST(4311552)
-#define v_f2_a_c_b CONST(4327680)
-#define v_f2_b_k CONST(4327936)
-#define v_f2_b_b CONST(4344064)
-#define v_f1_a_c_k CONST(4344320)
-#define v_f1_a_c_b CONST(4360448)
-#define v_f1_b_k CONST(4360704)
-#define v_f1_b_b CONST(4376832)
-#define v_f0_a_c_k CONST(4377088)
-#define v_f0_a_c_b CONST(4393216)
-#define v_f0_b_k CONST(4393472)
-#define v_f0_b_b INIT(51848192)
-#define v_e0_a_c_k INIT(51848448)
-#define v_e0_a_c_b CONST(4409600)
-#define v_e0_b_k INIT(51864576)
-#define v_e0_b_b CONST(4409856)
-#define v_y_k CONST(4410112)
-#define v_y_b CONST(4411904)
+#define v_stem_c_k INIT(0)
+#define v_stem_c_b CONST(0)
+#define v_l1_d_k INIT(37632)
+#define v_l1_d_b INIT(103168)
+#define v_l1_a_c_k CONST(256)
+#define v_l1_a_c_b CONST(16640)
+#define v_l1_b_c_k INIT(104192)
+#define v_l1_b_c_b CONST(16896)
+#define v_l1_c_k INIT(251648)
+#define v_l1_c_b INIT(317184)
+#define v_l1_0_a_c_k CONST(17152)
+#define v_l1_0_a_c_b CONST(82688)
+#define v_l1_0_b_c_k INIT(318208)
+#define v_l1_0_b_c_b CONST(82944)
+#define v_l1_0_c_k CONST(83200)
+#define v_l1_0_c_b CONST(148736)
+#define v_l1_1_a_c_k CONST(149760)
+#define v_l1_1_a_c_b CONST(215296)
+#define v_l1_1_b_c_k INIT(465664)
+#define v_l1_1_b_c_b CONST(215552)
+#define v_l1_1_c_k CONST(215808)
+#define v_l1_1_c_b CONST(281344)
+#define v_l2_d_k CONST(282368)
+#define v_l2_d_b INIT(613120)
+#define v_l2_a_c_k INIT(615168)
+#define v_l2_a_c_b CONST(806656)
+#define v_l2_b_c_k INIT(746240)
+#define v_l2_b_c_b CONST(807168)
+#define v_l2_c_k CONST(807680)
+#define v_l2_c_b INIT(1336064)
+#define v_l2_0_a_c_k CONST(1069824)
+#define v_l2_0_a_c_b CONST(1331968)
+#define v_l2_0_b_c_k INIT(1338112)
+#define v_l2_0_b_c_b CONST(1332480)
+#define v_l2_0_c_k CONST(1332992)
+#define v_l2_0_c_b CONST(1595136)
+#define v_l2_1_a_c_k CONST(1597184)
+#define v_l2_1_a_c_b CONST(1859328)
+#define v_l2_1_b_c_k INIT(1927936)
+#define v_l2_1_b_c_b CONST(1859840)
+#define v_l2_1_c_k CONST(1860352)
+#define v_l2_1_c_b CONST(2122496)
+#define v_l2_2_a_c_k CONST(2124544)
+#define v_l2_2_a_c_b CONST(2386688)
+#define v_l2_2_b_c_k INIT(2517760)
+#define v_l2_2_b_c_b CONST(2387200)
+#define v_l2_2_c_k CONST(2387712)
+#define v_l2_2_c_b CONST(2649856)
+#define v_l3_l1_c_k INIT(3107584)
+#define v_l3_l1_c_b CONST(2651904)
+#define v_l3_l2_c_k INIT(3977984)
+#define v_l3_l2_c_b CONST(2652416)
+#define v_l3_r1_c_k INIT(4122624)
+#define v_l3_r1_c_b CONST(2652928)
+#define v_l3_r2_c_k INIT(4993024)
+#define v_l3_r2_c_b CONST(2653440)
+#define v_l3_f_k INIT(5137664)
+#define v_l3_f_b INIT(5485824)
+#define v_l3_d_k INIT(5489920)
+#define v_l3_d_b INIT(7587072)
+#define v_l3_k1 INIT(7591168)
+#define v_l3_k2 INIT(9331968)
+#define v_l3_k3 INIT(9476608)
+#define v_l3_k4 INIT(11217408)
+#define v_l3_k5 CONST(2653952)
+#define v_l3_b1 CONST(3002112)
+#define v_l3_b2 CONST(3002624)
+#define v_l3_b3 CONST(3003136)
+#define v_l3_b4 CONST(3003648)
+#define v_l3_b5 CONST(3004160)
+#define v_l4_l1_c_k INIT(11362048)
+#define v_l4_l1_c_b CONST(3008256)
+#define v_l4_l2_c_k INIT(15032064)
+#define v_l4_l2_c_b CONST(3008768)
+#define v_l4_r1_c_k INIT(15490816)
+#define v_l4_r1_c_b CONST(3009280)
+#define v_l4_r2_c_k INIT(19160832)
+#define v_l4_r2_c_b CONST(3009792)
+#define v_l4_f_k INIT(19619584)
+#define v_l4_f_b INIT(20668160)
+#define v_l4_d_k INIT(20676352)
+#define v_l4_d_b INIT(29064960)
+#define v_l4_k1 INIT(29073152)
+#define v_l4_k2 INIT(36413184)
+#define v_l4_k3 INIT(36871936)
+#define v_l4_k4 INIT(44211968)
+#define v_l4_k5 CONST(3010304)
+#define v_l4_b1 CONST(4058880)
+#define v_l4_b2 CONST(4059392)
+#define v_l4_b3 CONST(4059904)
+#define v_l4_b4 CONST(4060416)
+#define v_l4_b5 CONST(4060928)
+#define v_g1_l1_k INIT(44670720)
+#define v_g1_l1_b CONST(4069120)
+#define v_g1_l2_k INIT(44907264)
+#define v_g1_l2_b INIT(44926720)
+#define v_g1_r1_k INIT(44926976)
+#define v_g1_r1_b CONST(4069376)
+#define v_g1_r2_k INIT(45163520)
+#define v_g1_r2_b INIT(45182976)
+#define v_g1_a_c_k CONST(4069632)
+#define v_g1_a_c_b CONST(4085760)
+#define v_g1_b_k INIT(45183232)
+#define v_g1_b_b CONST(4086016)
+#define v_g2_l1_k INIT(45199360)
+#define v_g2_l1_b CONST(4086272)
+#define v_g2_l2_k INIT(45672448)
+#define v_g2_l2_b INIT(45691904)
+#define v_g2_r1_k INIT(45692160)
+#define v_g2_r1_b CONST(4086528)
+#define v_g2_r2_k INIT(46165248)
+#define v_g2_r2_b INIT(46184704)
+#define v_g2_a_c_k CONST(4086784)
+#define v_g2_a_c_b CONST(4102912)
+#define v_g2_b_k CONST(4103168)
+#define v_g2_b_b CONST(4119296)
+#define v_g3_l1_k INIT(46184960)
+#define v_g3_l1_b CONST(4119552)
+#define v_g3_l2_k CONST(4119808)
+#define v_g3_l2_b INIT(47131136)
+#define v_g3_r1_k INIT(47131392)
+#define v_g3_r1_b CONST(4139264)
+#define v_g3_r2_k CONST(4139520)
+#define v_g3_r2_b INIT(48077568)
+#define v_g3_a_c_k CONST(4158976)
+#define v_g3_a_c_b CONST(4175104)
+#define v_g3_b_k CONST(4175360)
+#define v_g3_b_b CONST(4191488)
+#define v_g4_l1_k INIT(48077824)
+#define v_g4_l1_b CONST(4191744)
+#define v_g4_l2_k INIT(49970176)
+#define v_g4_l2_b INIT(49989632)
+#define v_g4_r1_k INIT(49989888)
+#define v_g4_r1_b CONST(4192000)
+#define v_g4_r2_k INIT(51882240)
+#define v_g4_r2_b INIT(51901696)
+#define v_g4_a_c_k CONST(4192256)
+#define v_g4_a_c_b CONST(4208384)
+#define v_g4_b_k CONST(4208640)
+#define v_g4_b_b CONST(4224768)
+#define v_f3_a_c_k CONST(4225024)
+#define v_f3_a_c_b CONST(4241152)
+#define v_f3_b_k CONST(4241408)
+#define v_f3_b_b CONST(4257536)
+#define v_f2_a_c_k CONST(4257792)
+#define v_f2_a_c_b CONST(4273920)
+#define v_f2_b_k CONST(4274176)
+#define v_f2_b_b CONST(4290304)
+#define v_f1_a_c_k CONST(4290560)
+#define v_f1_a_c_b CONST(4306688)
+#define v_f1_b_k CONST(4306944)
+#define v_f1_b_b CONST(4323072)
+#define v_f0_a_c_k CONST(4323328)
+#define v_f0_a_c_b CONST(4339456)
+#define v_f0_b_k CONST(4339712)
+#define v_f0_b_b INIT(51901952)
+#define v_e0_a_c_k INIT(51902208)
+#define v_e0_a_c_b CONST(4355840)
+#define v_e0_b_k INIT(51918336)
+#define v_e0_b_b CONST(4356096)
+#define v_y_k CONST(4356352)
+#define v_y_b CONST(4358144)
 #define v_g4_l1_joined ARENA(0)
 #define v_l4_t1_4_joined ARENA(34307072)
 #define v_l4_t1_3_joined ARENA(33905664)
@@ -420,75 +423,79 @@ const gcn_info *gcn_describe(void);
 #define v_g2_l1_joined ARENA(40265984)
 #define v_g1_l1_joined ARENA(49961984)
 #define v_l1_b_joined ARENA(37167104)
-#define v_stem ARENA(0)
-#define v_l1_b_c_sum_filter CONST(4412160)
+#define v_stem_c_sum_digits ARENA(36765696)
+#define v_stem_c_sum_digits_2 CONST(4358400)
+#define v_stem ARENA(33554432)
+#define v_l1_b_c_sum_filter CONST(4407552)
 #define v_l1_a ARENA(35360768)
 #define v_l1_b_c_sum_data ARENA(33554432)
 #define v_l1_b_c_sum_product ARENA(35360768)
-#define v_l1_c_sum_weights CONST(5001984)
-#define v_l1_const CONST(5133056)
+#define v_l1_c_sum_weights CONST(4997376)
+#define v_l1_const CONST(5128448)
 #define v_l1 ARENA(33554432)
-#define v_l1_0_b_c_sum_filter CONST(5134080)
+#define v_l1_0_b_c_sum_filter CONST(5129472)
 #define v_l1_0_a ARENA(38572032)
 #define v_l1_0_b_c_sum_data ARENA(36765696)
 #define v_l1_0_b_c_sum_product ARENA(38572032)
 #define v_l1_0_b ARENA(40378368)
 #define v_l1_0 ARENA(36765696)
-#define v_l1_1_b_c_sum_filter CONST(5723904)
+#define v_l1_1_b_c_sum_filter CONST(5719296)
 #define v_l1_1_a ARENA(35360768)
 #define v_l1_1_b_c_sum_data ARENA(33554432)
 #define v_l1_1_b_c_sum_product ARENA(39976960)
 #define v_l1_1_b ARENA(33554432)
 #define v_l1_1 ARENA(46750720)
-#define v_l2_a_c_sum_weights CONST(6313728)
+#define v_l2_a_c_sum_weights CONST(6309120)
 #define v_l2_a_c_sum_merged ARENA(33554432)
-#define v_g1_l2_sum_weights CONST(6917888)
+#define v_g1_l2_sum_weights CONST(6913280)
 #define v_g1_l2_sum_merged ARENA(40955392)
-#define v_g1_s_const CONST(6956800)
+#define v_g1_s_const CONST(6952192)
 #define v_g1_s ARENA(49961984)
-#define v_g1_a ARENA(40955392)
-#define v_l2_b_c_sum_part_lines CONST(6957056)
+#define v_g1_a ARENA(43326208)
+#define v_g1_b_sum_part_filter CONST(6952448)
+#define v_g1_b_sum_part ARENA(40955392)
+#define v_l2_b_c_sum_part_lines CONST(6968576)
 #define v_l2_b_c_sum_part ARENA(0)
 #define v_l2_b ARENA(35160064)
 #define v_l2_c_sum ARENA(33554432)
-#define v_l2_const CONST(7546880)
+#define v_l2_const CONST(7558400)
 #define v_l2 ARENA(35160064)
-#define v_l2_0_b_c_sum_filter CONST(7548928)
+#define v_l2_0_b_c_sum_filter CONST(7560448)
 #define v_l2_0_a ARENA(34457600)
 #define v_l2_0_b_c_sum_data ARENA(33554432)
 #define v_l2_0_b_c_sum_product ARENA(36765696)
 #define v_l2_0_b ARENA(37668864)
 #define v_l2_0 ARENA(33554432)
-#define v_l2_1_b_c_sum_filter CONST(9908224)
+#define v_l2_1_b_c_sum_filter CONST(9919744)
 #define v_l2_1_a ARENA(36063232)
 #define v_l2_1_b_c_sum_data ARENA(35160064)
 #define v_l2_1_b_c_sum_product ARENA(36063232)
 #define v_l2_1_b ARENA(36966400)
 #define v_l2_1 ARENA(35160064)
-#define v_l2_2_b_c_sum_filter CONST(12267520)
+#define v_l2_2_b_c_sum_filter CONST(12279040)
 #define v_l2_2_a ARENA(34457600)
 #define v_l2_2_b_c_sum_data ARENA(33554432)
 #define v_l2_2_b_c_sum_product ARENA(36765696)
 #define v_l2_2_b ARENA(33554432)
-#define v_g2_l1_sum_weights CONST(14626816)
+#define v_g2_l1_sum_weights CONST(14638336)
 #define v_g2_l1_sum_merged ARENA(33554432)
-#define v_g2_r1_sum_part_filter CONST(16840704)
+#define v_g2_r1_sum_part_filter CONST(16852224)
 #define v_g2_r1_sum_part ARENA(38817024)
-#define v_g2_l2_sum_weights CONST(17313792)
+#define v_g2_l2_sum_weights CONST(17325312)
 #define v_g2_l2_sum_merged ARENA(38817024)
-#define v_g2_s_const CONST(17352704)
+#define v_g2_s_const CONST(17364224)
 #define v_g2_s ARENA(40733440)
 #define v_g2_a_c_sum_part ARENA(0)
 #define v_g2_a ARENA(1383168)
 #define v_g2_b_sum_part ARENA(38817024)
-#define v_l3_l2_c_sum_weights CONST(17352960)
+#define v_l3_l2_c_sum_weights CONST(17364480)
 #define v_l3_l2_c_sum_merged ARENA(33554432)
-#define v_l3_f_sum_weights CONST(17641984)
-#define v_l3_d_0_const CONST(20087296)
+#define v_l3_f_sum_weights CONST(17653504)
+#define v_l3_d_0_const CONST(20098816)
 #define v_l3_d_0 ARENA(33554432)
-#define v_l3_c1_0_sum_weights CONST(20091392)
+#define v_l3_c1_0_sum_weights CONST(20102912)
 #define v_l3_c1_0_sum_merged ARENA(34357248)
-#define v_l3_c2_0_sum_weights CONST(23572992)
+#define v_l3_c2_0_sum_weights CONST(23584512)
 #define v_l3_c2_0_sum_merged ARENA(34357248)
 #define v_l3_u_0 ARENA(35160064)
 #define v_l3_d_1 ARENA(34357248)
@@ -507,22 +514,22 @@ const gcn_info *gcn_describe(void);
 #define v_l3_c1_4_sum_merged ARENA(34357248)
 #define v_l3_c2_4_sum_merged ARENA(34357248)
 #define v_l3_u_4 ARENA(35023872)
-#define v_g3_l1_sum_weights CONST(23862016)
+#define v_g3_l1_sum_weights CONST(23873536)
 #define v_g3_l1_sum_merged ARENA(33554432)
 #define v_g3_l1 ARENA(0)
 #define v_g3_r1 ARENA(16640)
 #define v_g3_r2_sum ARENA(33280)
-#define v_g3_s_const CONST(33094400)
+#define v_g3_s_const CONST(33105920)
 #define v_g3_s ARENA(36425472)
 #define v_g3_a ARENA(36442112)
-#define v_l4_l2_c_sum_weights CONST(33094656)
+#define v_l4_l2_c_sum_weights CONST(33106176)
 #define v_l4_l2_c_sum_merged ARENA(33554432)
-#define v_l4_f_sum_weights CONST(34012160)
-#define v_l4_d_0_const CONST(43449344)
+#define v_l4_f_sum_weights CONST(34023680)
+#define v_l4_d_0_const CONST(43460864)
 #define v_l4_d_0 ARENA(33554432)
-#define v_l4_c1_0_sum_weights CONST(43457536)
+#define v_l4_c1_0_sum_weights CONST(43469056)
 #define v_l4_c1_0_sum_merged ARENA(33955840)
-#define v_l4_c2_0_sum_weights CONST(58137600)
+#define v_l4_c2_0_sum_weights CONST(58149120)
 #define v_l4_c2_0_sum_merged ARENA(33955840)
 #define v_l4_u_0 ARENA(34357248)
 #define v_l4_d_1 ARENA(33955840)
@@ -542,10 +549,10 @@ const gcn_info *gcn_describe(void);
 #define v_l4_c2_4_sum_merged ARENA(33955840)
 #define v_l4_u_4 ARENA(34357248)
 #define v_l4 ARENA(33955840)
-#define v_g4_l1_sum_weights CONST(59055104)
+#define v_g4_l1_sum_weights CONST(59066624)
 #define v_g4_l1_sum_merged ARENA(33554432)
-#define v_g4_l2_sum_weights CONST(62839808)
-#define v_g4_s_const CONST(63266816)
+#define v_g4_l2_sum_weights CONST(62851328)
+#define v_g4_s_const CONST(63278336)
 #define v_g4_s ARENA(8448)
 #define v_g4_a ARENA(0)
 #define v_g4 ARENA(16640)
@@ -560,14 +567,15 @@ const gcn_info *gcn_describe(void);
 #define v_s1 ARENA(33554432)
 #define v_f1_a ARENA(33817856)
 #define v_f1_b_sum ARENA(34081280)
-#define v_f0_a ARENA(33817856)
-#define v_f0_b_sum ARENA(34344704)
-#define v_u0_const CONST(63267072)
+#define v_f1 ARENA(33817856)
+#define v_f0_a ARENA(34344704)
+#define v_f0_b_sum ARENA(33817856)
+#define v_u0_const CONST(63278592)
 #define v_u0 ARENA(46198784)
-#define v_e0_a_c_sum_part_filter CONST(63267328)
+#define v_e0_a_c_sum_part_filter CONST(63278848)
 #define v_e0_a_c_sum_part ARENA(33554432)
 #define v_e0_a ARENA(50413568)
-#define v_e0_b_sum_part_filter CONST(63283456)
+#define v_e0_b_sum_part_filter CONST(63294976)
 #define v_e0_b_sum_part ARENA(33554432)
 #define v_e0 ARENA(50413568)
 #define v_workspace ARENA_OF(char, 0)
@@ -593,6 +601,7 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
+    {"stem", 0, 1, 12, 64, 1, {113, 113}, {112, 112}, {4, 4}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"l1.a", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1", 0, 1, 128, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.0.a", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
@@ -622,6 +631,7 @@ static const conv_size conv_sizes[] = {
     {"l4", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"f1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"f1.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
+    {"f0.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"f0.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
     {"e0.a.c.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
         0},
@@ -630,6 +640,7 @@ static const conv_size conv_sizes[] = {
     {"y", 0, 1, 21, 21, 1, {224, 224}, {224, 224}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
 };
 enum {
+    CONV_stem,
     CONV_l1_a,
     CONV_l1,
     CONV_l1_0_a,
@@ -659,6 +670,7 @@ enum {
     CONV_l4,
     CONV_f1_a,
     CONV_f1_b_sum,
+    CONV_f0_a,
     CONV_f0_b_sum,
     CONV_e0_a_c_sum_part,
     CONV_e0_b_sum_part,
@@ -819,6 +831,24 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
         v += other;
     }
     return v;
+}
+
+// by digit re-layout
+// stem.c.sum.digits[i0,i1,i2,i3,i4,i5] = stem.c.k[i0,i1,i2+2*i4,i3+2*i5] where i2 in 0:2, i3 in
+//     0:2, i4 in 0:4, i5 in 0:4, pad stem.c.k 0
+static __global__ void __launch_bounds__(64) k_map_1ce86888(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 12288u) return;
+    const int i5 = (int)(id % 4u);
+    const int i4 = (int)(id / 4u % 4u);
+    const int i3 = (int)(id / 16u % 2u);
+    const int i2 = (int)(id / 32u % 2u);
+    const int i1 = (int)(id / 64u);
+    const float v0 = i4 * 2 + i2 < 7 && i5 * 2 + i3 < 7 ? p0[i1 * 49 + i4 * 14 + i2 * 7 + i5 * 2
+        + i3] : 0.f;
+    y[i1 * 64 + i2 * 32 + i3 * 16 + i4 * 4 + i5] = v0;
 }
 
 // l1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
@@ -1249,44 +1279,24 @@ static __global__ void __launch_bounds__(256) k_map_e2a4c493(const float *__rest
     y[i0 * 5082 + i1 * 121 + i2 * 11 + i3] = v0 + v1;
 }
 
-// stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.k[i1,r0,r1,r2] where
-//     i2 in 0:112, i3 in 0:112, pad x 0
-// stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
-// p0: stem.c.k, p1: x, p2: stem.c.b
-static __global__ void __launch_bounds__(256) k_product_32563a6a(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
-    const auto a = [&](element e, unsigned k0) {
-        const int i1 = (int)(m0 + e.line);
-        const int r2 = (int)(k0 + e.term);
-        return r2 < 147 ? p0[i1 * 147 + r2] : 0.f;
-    };
-    const auto b = [&](element e, unsigned k0) {
-        const unsigned n = n0 + e.line;
-        const int i3 = (int)(n % 112u);
-        const int i2 = (int)(n / 112u);
-        const unsigned k = k0 + e.term;
-        const int r2 = (int)(k % 7u);
-        const int r1 = (int)(k / 7u % 7u);
-        const int r0 = (int)(k / 49u);
-        const int t0 = i2 * 2 + r1 - 3;
-        const int t1 = i3 * 2 + r2 - 3;
-        return k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p1[r0 * 50176 + t0 * 224
-            + t1] : 0.f;
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 147u, a, b, acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
-            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
-    }
+// by digit re-layout
+// stem.c.sum.digits[0,i1,i2,i3,i4,i5] = x[0,i1,i2+2*i4-1,i3+2*i5-1] where i2 in 0:2, i3 in 0:2, i4
+//     in 0:113, i5 in 0:113, pad x 0
+static __global__ void __launch_bounds__(256) k_map_5ad442c3(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 153228u) return;
+    const int i5 = (int)(id % 113u);
+    const int i4 = (int)(id / 113u % 113u);
+    const int i3 = (int)(id / 12769u % 2u);
+    const int i2 = (int)(id / 25538u % 2u);
+    const int i1 = (int)(id / 51076u);
+    const int t0 = i4 * 2 + i2 - 1;
+    const int t1 = i5 * 2 + i3 - 1;
+    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i1 * 50176 + t0 * 224 + t1]
+        : 0.f;
+    y[i1 * 51076 + i2 * 25538 + i3 * 12769 + i4 * 113 + i5] = v0;
 }
 
 // p[0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0 in
@@ -2737,115 +2747,98 @@ static __global__ void __launch_bounds__(64) k_reduce_de93ed34(const float *p0, 
     y[i1 * 784 + i3] = acc + p1[i1 * 784 + i3] + p2[i1];
 }
 
-// g1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.a[0,r0,i2+r1-1,i3+r2-1] * g1.b.k[i1,r0,r1,r2] where i2
-//     in 0:56, i3 in 0:56, pad g1.a 0
+// by summation splitting
+// g1.b.sum[0,i1,i2,i3] = sum(r0,r1) g1.b.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:56, i3
+//     in 0:56, pad g1.b.sum.part 0
 // s1[0,i1,i2,i3] = g1.s[0,i1,i2,i3] + g1.b.sum[0,i1,i2,i3] + ((f2[0,i1,(27*i2)/55,(27*i3)/55] * (1
 //     - idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
 //     f2[0,i1,(27*i2)/55,(27*i3)/55-(27*i3+55)/1540+1]) * (1 - idx((27*i2)%55) / 55) +
 //     idx((27*i2)%55) / 55 * (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 -
 //     idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
 //     f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1])) + g1.b.b[i1]
-// p0: g1.b.k, p1: g1.a, p2: f2, p3: g1.s, p4: g1.b.b
-static __global__ void __launch_bounds__(256) k_product_30ec743f(const float *__restrict__ p0,
-    const float *p1, const float *p2, const float *p3, const float *__restrict__ p4,
-    float *__restrict__ y) {
-    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 98u * 32u, m0 = 0u;
-    const auto a = [&](element e, unsigned k0) {
-        const int i1 = (int)(m0 + e.line);
-        const int r2 = (int)(k0 + e.term);
-        return i1 < 21 && r2 < 189 ? p0[i1 * 189 + r2] : 0.f;
-    };
-    const auto b = [&](element e, unsigned k0) {
-        const unsigned n = n0 + e.line;
-        const int i3 = (int)(n % 56u);
-        const int i2 = (int)(n / 56u);
-        const unsigned k = k0 + e.term;
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        const int t0 = i2 + r1 - 1;
-        const int t1 = i3 + r2 - 1;
-        return k < 189u && (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p1[r0 * 3136 + t0 * 56 + t1]
-            : 0.f;
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 189u, a, b, acc);
+// p0: g1.b.sum.part, p1: f2, p2: g1.s, p3: g1.b.b
+static __global__ void __launch_bounds__(64) k_reduce_2bb32676(const float *p0, const float *p1,
+    const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 14u) * 4;
+    const int i2 = (int)(id / 14u % 56u);
+    const int i1 = (int)(id / 784u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const unsigned n = n0 + tile.column(j);
-        const int i3 = (int)(n % 56u);
-        const int i2 = (int)(n / 56u);
-        if (i1 < 21) {
-            const int t2 = (i3 * 27) / 55;
-            const int t3 = (i2 * 27) / 55;
-            const int t4 = (i3 * 27) % 55;
-            const float v0 = (float)t4 / 55.f;
-            const float v1 = 1.f - v0;
-            const int t5 = (i3 * 27 + 55) / 1540;
-            const float v2 = p2[i1 * 784 + t3 * 28 + t2] * v1 + p2[i1 * 784 + t3 * 28 + t2 - t5
-                + 1] * v0;
-            const int t6 = (i2 * 27) % 55;
-            const float v3 = (float)t6 / 55.f;
-            const int t7 = (i2 * 27 + 55) / 1540;
-            const float v4 = p2[i1 * 784 + t3 * 28 - t7 * 28 + t2 + 28] * v1 + p2[i1 * 784
-                + t3 * 28 - t7 * 28 + t2 - t5 + 29] * v0;
-            const float v5 = v2 * (1.f - v3) + v4 * v3 + (acc[i][j] + p3[i1 * 3136 + i2 * 56 + i3]);
-            y[i1 * 3136 + i2 * 56 + i3] = v5 + p4[i1];
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = i2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t1 = i3 + r1 - 1;
+            const int t2 = i1 * 28224 + r0 * 9408 + r1 * 3136 + t0 * 56 + t1;
+            const float v0 = (unsigned)t0 < 56u && (unsigned)(t1 + 1) < 56u ? p0[t2 + 1] : 0.f;
+            const float v1 = (unsigned)t0 < 56u && (unsigned)(t1 + 2) < 56u ? p0[t2 + 2] : 0.f;
+            const float v2 = (unsigned)t0 < 56u && (unsigned)(t1 + 3) < 56u ? p0[t2 + 3] : 0.f;
+            acc0 += (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[t2] : 0.f;
+            acc1 += v0;
+            acc2 += v1;
+            acc3 += v2;
         }
     }
+    const int t3 = (i3 * 27) / 55;
+    const int t4 = (i2 * 27) / 55;
+    const int t5 = (i3 * 27) % 55;
+    const float v3 = (float)t5 / 55.f;
+    const float v4 = 1.f - v3;
+    const float v5 = p1[i1 * 784 + t4 * 28 + t3] * v4 + p1[i1 * 784 + t4 * 28 + t3 + 1] * v3;
+    const int t6 = (i2 * 27) % 55;
+    const float v6 = (float)t6;
+    const float v7 = v6 / 55.f;
+    const float v8 = 1.f - v7;
+    const int t7 = (i2 * 27 + 55) / 1540;
+    const float v9 = p1[i1 * 784 + t4 * 28 - t7 * 28 + t3 + 28] * v4 + p1[i1 * 784
+        + t4 * 28 - t7 * 28 + t3 + 29] * v3;
+    const float4 v10 = *reinterpret_cast<const float4 *>(p2 + i1 * 3136 + i2 * 56 + i3);
+    const float v11 = p3[i1];
+    const int t8 = (i3 * 27 + 27) / 55;
+    const int t9 = (i3 * 27 + 27) % 55;
+    const float v12 = (float)t9 / 55.f;
+    const float v13 = 1.f - v12;
+    const float v14 = p1[i1 * 784 + t4 * 28 + t8] * v13 + p1[i1 * 784 + t4 * 28 + t8 + 1] * v12;
+    const float v15 = p1[i1 * 784 + t4 * 28 - t7 * 28 + t8 + 28] * v13 + p1[i1 * 784
+        + t4 * 28 - t7 * 28 + t8 + 29] * v12;
+    const int t10 = (i3 * 27 + 54) / 55;
+    const int t11 = (i3 * 27 + 54) % 55;
+    const float v16 = (float)t11 / 55.f;
+    const float v17 = 1.f - v16;
+    const float v18 = p1[i1 * 784 + t4 * 28 + t10] * v17 + p1[i1 * 784 + t4 * 28 + t10 + 1] * v16;
+    const float v19 = p1[i1 * 784 + t4 * 28 - t7 * 28 + t10 + 28] * v17 + p1[i1 * 784
+        + t4 * 28 - t7 * 28 + t10 + 29] * v16;
+    const int t12 = (i3 * 27 + 81) / 55;
+    const int t13 = (i3 * 27 + 81) % 55;
+    const float v20 = (float)t13 / 55.f;
+    const float v21 = 1.f - v20;
+    const int t14 = (i3 * 27 + 136) / 1540;
+    const float v22 = p1[i1 * 784 + t4 * 28 + t12] * v21 + p1[i1 * 784 + t4 * 28 + t12 - t14
+        + 1] * v20;
+    const float v23 = p1[i1 * 784 + t4 * 28 - t7 * 28 + t12 + 28] * v21 + p1[i1 * 784
+        + t4 * 28 - t7 * 28 + t12 - t14 + 29] * v20;
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(v5 * v8 + v9 * v7
+        + (acc0 + v10.x) + v11, v14 * v8 + v15 * v7 + (acc1 + v10.y) + v11,
+        v18 * v8 + v19 * v7 + (acc2 + v10.z) + v11, v22 * v8 + v23 * v7 + (acc3 + v10.w) + v11);
 }
 
 // f1[0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1]
-// f0.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1[0,r0,i2+r1-1,i3+r2-1] * f0.a.c.k[i1,r0,r1,r2] where i2
-//     in 0:56, i3 in 0:56, pad f1 0
-// f0.a[0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1])
-// p0: f0.a.c.k, p1: s1, p2: f1.b.sum, p3: f1.b.b, p4: f0.a.c.b
-static __global__ void __launch_bounds__(256) k_product_e96a5188(const float *__restrict__ p0,
-    const float *p1, const float *p2, const float *__restrict__ p3, const float *__restrict__ p4,
-    float *__restrict__ y) {
-    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 98u * 32u, m0 = 0u;
-    const auto a = [&](element e, unsigned k0) {
-        const int i1 = (int)(m0 + e.line);
-        const int r2 = (int)(k0 + e.term);
-        return i1 < 21 && r2 < 189 ? p0[i1 * 189 + r2] : 0.f;
-    };
-    const auto b = [&](element e, unsigned k0) {
-        const unsigned n = n0 + e.line;
-        const int i3 = (int)(n % 56u);
-        const int i2 = (int)(n / 56u);
-        const unsigned k = k0 + e.term;
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        if (!(k < 189u)) return 0.f;
-        const int t0 = i3 + r2 - 1;
-        const int t1 = i2 + r1 - 1;
-        const float v0 = (unsigned)t1 < 56u && (unsigned)t0 < 56u ? p1[r0 * 3136 + t1 * 56 + t0]
-            : 0.f;
-        const float v1 = (unsigned)t1 < 56u && (unsigned)t0 < 56u ? p2[r0 * 3136 + t1 * 56 + t0]
-            : 0.f;
-        const float v2 = (unsigned)t0 < 56u ? ((unsigned)t1 < 56u ? v0 + v1 + p3[r0] : 0.f) : 0.f;
-        return v2;
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 189u, a, b, acc);
-#pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i1 < 21) {
-            const float v3 = p4[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v3),
-                relu(acc[i][j + 1] + v3), relu(acc[i][j + 2] + v3), relu(acc[i][j + 3] + v3));
-        }
-    }
+// p0: s1, p1: f1.b.sum, p2: f1.b.b
+static __global__ void __launch_bounds__(64) k_map_efc13bac(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 784u) * 4;
+    const int i1 = (int)(id / 784u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 3136 + i3);
+    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i3);
+    const float v2 = p2[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(v0.x + v1.x + v2,
+        v0.y + v1.y + v2, v0.z + v1.z + v2, v0.w + v1.w + v2);
 }
 
 // u0[0,i1,i2,i3] = ((s1[0,i1,(55*i2)/223,(55*i3)/223] + f1.b.sum[0,i1,(55*i2)/223,(55*i3)/223] +
@@ -3014,7 +3007,7 @@ struct gcn {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[33];
+    conv_call conv[35];
     cublasHandle_t cublas;
 };
 
@@ -3207,6 +3200,8 @@ static const gemm_size gemm_l2_a_c_sum_merged = {"l2.a.c.sum.merged", 0, 0, 1, 5
     3136, 3136, 0, 0, 0, 1.f};
 static const gemm_size gemm_g1_l2_sum_merged = {"g1.l2.sum.merged", 0, 0, 2, 231, 3136, 21, 21,
     3136, 3136, 4851, 65856, 724416, 1.f};
+static const gemm_size gemm_g1_b_sum_part = {"g1.b.sum.part", 0, 0, 1, 189, 3136, 21, 21, 3136,
+    3136, 0, 0, 0, 1.f};
 static const gemm_size gemm_l2_0_b_c_sum_product = {"l2.0.b.c.sum.product", 0, 0, 36, 128, 49, 128,
     128, 49, 49, 16384, 6272, 6272, 1.f};
 static const gemm_size gemm_l2_1_b_c_sum_product = {"l2.1.b.c.sum.product", 0, 0, 36, 128, 49, 128,
@@ -3306,6 +3301,8 @@ static int launch(gcn *m, int when, void (*kernel)(P...), const char *name, dim3
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(gcn *m, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_map_1ce86888, "stem.c.sum.digits", 192, 64, stream, v_stem_c_k,
+        v_stem_c_sum_digits_2));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.c.sum.filter", 64, 64, stream, v_l1_b_c_k,
         v_l1_b_c_sum_filter));
     CALL(launch(m, ORDERED, k_map_1e2e12eb, "l1.c.sum.weights", 128, 64, stream, v_l1_d_k, v_l1_c_k,
@@ -3322,6 +3319,9 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
         v_g1_r2_k, v_g1_l2_sum_weights));
     CALL(launch(m, ORDERED, k_map_eb09c0db, "g1.s.const", 1, 64, stream, v_g1_l2_b, v_g1_r2_b,
         v_g1_s_const));
+    // g1.b.sum.part.filter[i0,i1,i2,i3] = g1.b.k[i0,i3,i1,i2]
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "g1.b.sum.part.filter", 16, 256, stream, v_g1_b_k,
+        v_g1_b_sum_part_filter, relay{3, 0, {21, 21, 9}, {189, 9, 1}, {189, 1, 21}}));
     // l2.b.c.sum.part.lines[i0,i1,i2,i3] = l2.b.c.k[i2,i3,i0,i1]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "l2.b.c.sum.part.lines", 576, 256, stream, v_l2_b_c_k,
         v_l2_b_c_sum_part_lines, relay{2, 0, {16384, 9}, {9, 1}, {1, 16384}}));
@@ -3406,7 +3406,7 @@ static int check_device(gcn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_basis_297a979b);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_1ce86888);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3428,8 +3428,8 @@ static int check_device(gcn *m) {
 }
 
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 63299584ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 51880704ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 63311104ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 51934464ull));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_stem_c_k,
@@ -3618,7 +3618,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(gcn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 33; i++) {
+    for (int i = 0; i < 35; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3673,11 +3673,19 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps_from_stem_c_sum_digits(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_32563a6a, "stem", 392, 256, stream, v_stem_c_k, v_x,
-        v_stem_c_b, v_stem));
-    CALL(launch(m, EARLY, k_reduce_0d108d3d, "p", 392, 128, stream, v_stem,
+    CALL(launch(m, ORDERED, k_map_5ad442c3, "stem.c.sum.digits", 599, 256, stream, v_x,
+        v_stem_c_sum_digits));
+    // by digit re-layout
+    // stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2,r3,r4) stem.c.sum.digits[0,r0,r2,r4,i2+r1-1,i3+r3-1] *
+    //     stem.c.sum.digits[i1,r0,r2,r4,r1,r3] where i2 in 0:112, i3 in 0:112, pad
+    //     stem.c.sum.digits 0
+    // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
+    CALL(conv_run(m, CONV_stem, v_stem_c_sum_digits, v_stem_c_sum_digits_2, v_stem_c_b, NULL,
+        v_stem, v_workspace));
+    CALL(launch(m, ORDERED, k_reduce_0d108d3d, "p", 392, 128, stream, v_stem,
         v_l1_b_joined + 200704));
     // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
     // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
@@ -3739,6 +3747,9 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
     // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
     CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
+    // by summation splitting (r0 inside), variable substitution
+    // g1.b.sum.part[i0,i1,i2,i3,i4] = sum(r0) g1.a[0,r0,i3,i4] * g1.b.sum.part.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_g1_b_sum_part, v_g1_b_sum_part_filter, v_g1_a, v_g1_b_sum_part));
     CALL(launch(m, ORDERED, k_product_9fb8a2a3, "l2.b.c.sum.part", 126, 256, stream,
         v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
     CALL(launch(m, EARLY, k_reduce_cc348234, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b,
@@ -4045,15 +4056,17 @@ static int steps_from_l4_t3_4(gcn *m, const void *const *in, void *const *out,
         v_f2_b_sum_part));
     CALL(launch(m, EARLY, k_reduce_de93ed34, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2, v_f2_b_b,
         v_f2));
-    CALL(launch(m, EARLY, k_product_30ec743f, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
+    CALL(launch(m, EARLY, k_reduce_2bb32676, "s1", 258, 64, stream, v_g1_b_sum_part, v_f2, v_g1_s,
         v_g1_b_b, v_s1));
     // as g1.a
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
     // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f1.a 0
     CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e96a5188, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
-        v_f1_b_sum, v_f1_b_b, v_f0_a_c_b, v_f0_a));
+    CALL(launch(m, ORDERED, k_map_efc13bac, "f1", 258, 64, stream, v_s1, v_f1_b_sum, v_f1_b_b,
+        v_f1));
+    // as g1.a
+    CALL(conv_run(m, CONV_f0_a, v_f1, v_f0_a_c_k, v_f0_a_c_b, NULL, v_f0_a, v_workspace));
     // as f1.b.sum
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
     CALL(launch(m, ORDERED, k_map_5555e745, "u0", 1029, 256, stream, v_s1, v_f1_b_sum, v_f0_b_sum,
@@ -4077,7 +4090,7 @@ static int steps_from_l4_t3_4(gcn *m, const void *const *in, void *const *out,
 }
 
 static int steps(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_stem(m, in, out, stream));
+    CALL(steps_from_stem_c_sum_digits(m, in, out, stream));
     CALL(steps_from_l2_0_a(m, in, out, stream));
     CALL(steps_from_g2_b_sum_part(m, in, out, stream));
     CALL(steps_from_l3(m, in, out, stream));
@@ -4179,7 +4192,7 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 33; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 35; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -4366,6 +4379,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    63299584ull, 169808640ull, 0xe4a54419c106ca07ull};
+    63311104ull, 169873920ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

@@ -8,11 +8,11 @@
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
 // memory    arena 6174 kB (workspace 3378 kB of it), constants 13 MB, peak in create 28 MB
-// plan      55 steps, 129.7 us estimated; nothing derived is cheaper
-// libraries cuDNN (415 MB) 11 steps, without it up to 1.7 us more
+// plan      55 steps, 130.3 us estimated; nothing derived is cheaper
+// libraries cuDNN (415 MB) 11 steps, without it up to 1.8 us more
 //           cuBLAS (596 MB) 1 step, without it up to 0.4 us more
 // by        summation splitting 1
-//     2.4 us est. stem             k_product_f908b24f
+//     2.8 us est. stem             k_product_2338e6d2
 //     1.9 us est. b1.d             k_reduce_a06f64ad
 //     2.5 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
 //     2.9 us est. b2.h.e           k_product_098f8926
@@ -54,13 +54,13 @@
 //     2.5 us est. b6.h.e           k_product_4a178f7f
 //     1.4 us est. b6.h.d           k_reduce_56b3fb8d
 //     2.8 us est. b6.h             k_reduce_88d3466c
-//     3.2 us est. b6.b.0.e         k_product_53fbe3a8
+//     3.3 us est. b6.b.0.e         k_product_53fbe3a8
 //     1.4 us est. b6.b.0.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.2 us est. b6.b.1.e         k_product_53fbe3a8
+//     3.3 us est. b6.b.1.e         k_product_53fbe3a8
 //     1.4 us est. b6.b.1.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.2 us est. b7.e             k_product_53fbe3a8
+//     3.3 us est. b7.e             k_product_53fbe3a8
 //     1.4 us est. b7.d             k_reduce_a2ee086c
 //     4.1 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
 //     3.0 us est. head.n.c.parts   cuBLAS sgemm 1280 x 49 x 64, batch 5
@@ -407,215 +407,215 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_head_n_mean INIT(9034240)
 #define v_head_n_var INIT(9039360)
 #define v_stem_n_s INIT(9044480)
-#define v_stem_n_c_scaled CONST(5124096)
-#define v_stem_n_t CONST(5127680)
+#define v_stem_n_t CONST(5124096)
 #define v_stem ARENA(0)
 #define v_b1_d_n_s INIT(9044736)
-#define v_b1_d_n_c_scaled CONST(5127936)
-#define v_b1_d_n_t CONST(5129216)
+#define v_b1_d_n_c_scaled CONST(5124352)
+#define v_b1_d_n_t CONST(5125632)
 #define v_b1_d ARENA(3459072)
 #define v_b1_s INIT(9044992)
-#define v_b1_c_scaled CONST(5129472)
-#define v_b1_t CONST(5131520)
+#define v_b1_c_scaled CONST(5125888)
+#define v_b1_t CONST(5127936)
 #define v_b1 ARENA(5064704)
 #define v_b2_h_e_n_s INIT(9045248)
-#define v_b2_h_e_n_c_scaled CONST(5131776)
-#define v_b2_h_e_n_t CONST(5137920)
+#define v_b2_h_e_n_c_scaled CONST(5128192)
+#define v_b2_h_e_n_t CONST(5134336)
 #define v_b2_h_e ARENA(0)
 #define v_b2_h_d_n_s INIT(9045760)
-#define v_b2_h_d_n_c_scaled CONST(5138432)
-#define v_b2_h_d_n_t CONST(5142016)
+#define v_b2_h_d_n_c_scaled CONST(5134848)
+#define v_b2_h_d_n_t CONST(5138432)
 #define v_b2_h_d ARENA(4816896)
 #define v_b2_h_s INIT(9046272)
-#define v_b2_h_c_scaled CONST(5142528)
-#define v_b2_h_t CONST(5151744)
+#define v_b2_h_c_scaled CONST(5138944)
+#define v_b2_h_t CONST(5148160)
 #define v_b2_h ARENA(6021120)
 #define v_b2_b_0_e_n_s INIT(9046528)
-#define v_b2_b_0_e_n_c_scaled CONST(5152000)
-#define v_b2_b_0_e_n_t CONST(5165824)
+#define v_b2_b_0_e_n_c_scaled CONST(5148416)
+#define v_b2_b_0_e_n_t CONST(5162240)
 #define v_b2_b_0_e ARENA(0)
 #define v_b2_b_0_d_n_s INIT(9047296)
-#define v_b2_b_0_d_n_c_scaled CONST(5166592)
-#define v_b2_b_0_d_n_t CONST(5171968)
+#define v_b2_b_0_d_n_c_scaled CONST(5163008)
+#define v_b2_b_0_d_n_t CONST(5168384)
 #define v_b2_b_0_d ARENA(3459072)
 #define v_b2_b_0_s INIT(9048064)
-#define v_b2_b_0_c_scaled CONST(5172736)
-#define v_b2_b_0_t CONST(5186560)
+#define v_b2_b_0_c_scaled CONST(5169152)
+#define v_b2_b_0_t CONST(5182976)
 #define v_b2_h_0 ARENA(5265408)
 #define v_b3_h_e_n_s INIT(9048320)
-#define v_b3_h_e_n_c_scaled CONST(5186816)
-#define v_b3_h_e_n_t CONST(5200640)
+#define v_b3_h_e_n_c_scaled CONST(5183232)
+#define v_b3_h_e_n_t CONST(5197056)
 #define v_b3_h_e ARENA(0)
 #define v_b3_h_d_n_s INIT(9049088)
-#define v_b3_h_d_n_c_scaled CONST(5201408)
-#define v_b3_h_d_n_t CONST(5206784)
+#define v_b3_h_d_n_c_scaled CONST(5197824)
+#define v_b3_h_d_n_t CONST(5203200)
 #define v_b3_h_d ARENA(1806336)
 #define v_b3_h_s INIT(9049856)
-#define v_b3_h_c_scaled CONST(5207552)
-#define v_b3_h_t CONST(5225984)
+#define v_b3_h_c_scaled CONST(5203968)
+#define v_b3_h_t CONST(5222400)
 #define v_b3_h ARENA(4061184)
 #define v_b3_b_0_e_n_s INIT(9050112)
-#define v_b3_b_0_e_n_c_scaled CONST(5226240)
-#define v_b3_b_0_e_n_t CONST(5250816)
+#define v_b3_b_0_e_n_c_scaled CONST(5222656)
+#define v_b3_b_0_e_n_t CONST(5247232)
 #define v_b3_b_0_e ARENA(0)
 #define v_b3_b_0_d_n_s INIT(9050880)
-#define v_b3_b_0_d_n_c_scaled CONST(5251584)
-#define v_b3_b_0_d_n_t CONST(5258496)
+#define v_b3_b_0_d_n_c_scaled CONST(5248000)
+#define v_b3_b_0_d_n_t CONST(5254912)
 #define v_b3_b_0_d ARENA(3459072)
 #define v_b3_b_0_s INIT(9051648)
-#define v_b3_b_0_c_scaled CONST(5259264)
-#define v_b3_b_0_t CONST(5283840)
+#define v_b3_b_0_c_scaled CONST(5255680)
+#define v_b3_b_0_t CONST(5280256)
 #define v_b3_h_0 ARENA(4161536)
 #define v_b3_b_1_e_n_s INIT(9051904)
-#define v_b3_b_1_e_n_c_scaled CONST(5284096)
-#define v_b3_b_1_e_n_t CONST(5308672)
+#define v_b3_b_1_e_n_c_scaled CONST(5280512)
+#define v_b3_b_1_e_n_t CONST(5305088)
 #define v_b3_b_1_e ARENA(0)
 #define v_b3_b_1_d_n_s INIT(9052672)
-#define v_b3_b_1_d_n_c_scaled CONST(5309440)
-#define v_b3_b_1_d_n_t CONST(5316352)
+#define v_b3_b_1_d_n_c_scaled CONST(5305856)
+#define v_b3_b_1_d_n_t CONST(5312768)
 #define v_b3_b_1_d ARENA(3459072)
 #define v_b3_b_1_s INIT(9053440)
-#define v_b3_b_1_c_scaled CONST(5317120)
-#define v_b3_b_1_t CONST(5341696)
+#define v_b3_b_1_c_scaled CONST(5313536)
+#define v_b3_b_1_t CONST(5338112)
 #define v_b3_h_1 ARENA(4061184)
 #define v_b4_h_e_n_s INIT(9053696)
-#define v_b4_h_e_n_c_scaled CONST(5341952)
-#define v_b4_h_e_n_t CONST(5366528)
+#define v_b4_h_e_n_c_scaled CONST(5338368)
+#define v_b4_h_e_n_t CONST(5362944)
 #define v_b4_h_e ARENA(0)
 #define v_b4_h_d_n_s INIT(9054464)
-#define v_b4_h_d_n_c_scaled CONST(5367296)
-#define v_b4_h_d_n_t CONST(5374208)
+#define v_b4_h_d_n_c_scaled CONST(5363712)
+#define v_b4_h_d_n_t CONST(5370624)
 #define v_b4_h_d ARENA(602112)
 #define v_b4_h_s INIT(9055232)
-#define v_b4_h_c_scaled CONST(5374976)
-#define v_b4_h_t CONST(5424128)
+#define v_b4_h_c_scaled CONST(5371392)
+#define v_b4_h_t CONST(5420544)
 #define v_b4_h ARENA(752640)
 #define v_b4_b_0_e_n_s INIT(9055488)
-#define v_b4_b_0_e_n_c_scaled CONST(5424384)
-#define v_b4_b_0_e_n_t CONST(5522688)
+#define v_b4_b_0_e_n_c_scaled CONST(5420800)
+#define v_b4_b_0_e_n_t CONST(5519104)
 #define v_b4_b_0_e ARENA(0)
 #define v_b4_b_0_d_n_s INIT(9057024)
-#define v_b4_b_0_d_n_c_scaled CONST(5524224)
-#define v_b4_b_0_d_n_t CONST(5538048)
+#define v_b4_b_0_d_n_c_scaled CONST(5520640)
+#define v_b4_b_0_d_n_t CONST(5534464)
 #define v_b4_b_0_d ARENA(301056)
 #define v_b4_b_0_s INIT(9058560)
-#define v_b4_b_0_c_scaled CONST(5539584)
-#define v_b4_b_0_t CONST(5637888)
+#define v_b4_b_0_c_scaled CONST(5536000)
+#define v_b4_b_0_t CONST(5634304)
 #define v_b4_h_0 ARENA(602112)
 #define v_b4_b_1_e_n_s INIT(9058816)
-#define v_b4_b_1_e_n_c_scaled CONST(5638144)
-#define v_b4_b_1_e_n_t CONST(5736448)
+#define v_b4_b_1_e_n_c_scaled CONST(5634560)
+#define v_b4_b_1_e_n_t CONST(5732864)
 #define v_b4_b_1_e ARENA(0)
 #define v_b4_b_1_d_n_s INIT(9060352)
-#define v_b4_b_1_d_n_c_scaled CONST(5737984)
-#define v_b4_b_1_d_n_t CONST(5751808)
+#define v_b4_b_1_d_n_c_scaled CONST(5734400)
+#define v_b4_b_1_d_n_t CONST(5748224)
 #define v_b4_b_1_d ARENA(301056)
 #define v_b4_b_1_s INIT(9061888)
-#define v_b4_b_1_c_scaled CONST(5753344)
-#define v_b4_b_1_t CONST(5851648)
+#define v_b4_b_1_c_scaled CONST(5749760)
+#define v_b4_b_1_t CONST(5848064)
 #define v_b4_h_1 ARENA(652288)
 #define v_b4_b_2_e_n_s INIT(9062144)
-#define v_b4_b_2_e_n_c_scaled CONST(5851904)
-#define v_b4_b_2_e_n_t CONST(5950208)
+#define v_b4_b_2_e_n_c_scaled CONST(5848320)
+#define v_b4_b_2_e_n_t CONST(5946624)
 #define v_b4_b_2_e ARENA(0)
 #define v_b4_b_2_d_n_s INIT(9063680)
-#define v_b4_b_2_d_n_c_scaled CONST(5951744)
-#define v_b4_b_2_d_n_t CONST(5965568)
+#define v_b4_b_2_d_n_c_scaled CONST(5948160)
+#define v_b4_b_2_d_n_t CONST(5961984)
 #define v_b4_b_2_d ARENA(301056)
 #define v_b4_b_2_s INIT(9065216)
-#define v_b4_b_2_c_scaled CONST(5967104)
-#define v_b4_b_2_t CONST(6065408)
+#define v_b4_b_2_c_scaled CONST(5963520)
+#define v_b4_b_2_t CONST(6061824)
 #define v_b4_h_2 ARENA(602112)
 #define v_b5_h_e_n_s INIT(9065472)
-#define v_b5_h_e_n_c_scaled CONST(6065664)
-#define v_b5_h_e_n_t CONST(6163968)
+#define v_b5_h_e_n_c_scaled CONST(6062080)
+#define v_b5_h_e_n_t CONST(6160384)
 #define v_b5_h_e ARENA(0)
 #define v_b5_h_d_n_s INIT(9067008)
-#define v_b5_h_d_n_c_scaled CONST(6165504)
-#define v_b5_h_d_n_t CONST(6179328)
+#define v_b5_h_d_n_c_scaled CONST(6161920)
+#define v_b5_h_d_n_t CONST(6175744)
 #define v_b5_h_d ARENA(3459072)
 #define v_b5_h_s INIT(9068544)
-#define v_b5_h_c_scaled CONST(6180864)
-#define v_b5_h_t CONST(6328320)
+#define v_b5_h_c_scaled CONST(6177280)
+#define v_b5_h_t CONST(6324736)
 #define v_b5_h ARENA(3910656)
 #define v_b5_b_0_e_n_s INIT(9069056)
-#define v_b5_b_0_e_n_c_scaled CONST(6328832)
-#define v_b5_b_0_e_n_t CONST(6550016)
+#define v_b5_b_0_e_n_c_scaled CONST(6325248)
+#define v_b5_b_0_e_n_t CONST(6546432)
 #define v_b5_b_0_e ARENA(0)
 #define v_b5_b_0_d_n_s INIT(9071360)
-#define v_b5_b_0_d_n_c_scaled CONST(6552320)
-#define v_b5_b_0_d_n_t CONST(6573056)
+#define v_b5_b_0_d_n_c_scaled CONST(6548736)
+#define v_b5_b_0_d_n_t CONST(6569472)
 #define v_b5_b_0_d ARENA(3459072)
 #define v_b5_b_0_s INIT(9073664)
-#define v_b5_b_0_c_scaled CONST(6575360)
-#define v_b5_b_0_t CONST(6796544)
+#define v_b5_b_0_c_scaled CONST(6571776)
+#define v_b5_b_0_t CONST(6792960)
 #define v_b5_h_0 ARENA(3985920)
 #define v_b5_b_1_e_n_s INIT(9074176)
-#define v_b5_b_1_e_n_c_scaled CONST(6797056)
-#define v_b5_b_1_e_n_t CONST(7018240)
+#define v_b5_b_1_e_n_c_scaled CONST(6793472)
+#define v_b5_b_1_e_n_t CONST(7014656)
 #define v_b5_b_1_e ARENA(0)
 #define v_b5_b_1_d_n_s INIT(9076480)
-#define v_b5_b_1_d_n_c_scaled CONST(7020544)
-#define v_b5_b_1_d_n_t CONST(7041280)
+#define v_b5_b_1_d_n_c_scaled CONST(7016960)
+#define v_b5_b_1_d_n_t CONST(7037696)
 #define v_b5_b_1_d ARENA(3459072)
 #define v_b5_b_1_s INIT(9078784)
-#define v_b5_b_1_c_scaled CONST(7043584)
-#define v_b5_b_1_t CONST(7264768)
+#define v_b5_b_1_c_scaled CONST(7040000)
+#define v_b5_b_1_t CONST(7261184)
 #define v_b5_h_1 ARENA(3910656)
 #define v_b6_h_e_n_s INIT(9079296)
-#define v_b6_h_e_n_c_scaled CONST(7265280)
-#define v_b6_h_e_n_t CONST(7486464)
+#define v_b6_h_e_n_c_scaled CONST(7261696)
+#define v_b6_h_e_n_t CONST(7482880)
 #define v_b6_h_e ARENA(0)
 #define v_b6_h_d_n_s INIT(9081600)
-#define v_b6_h_d_n_c_scaled CONST(7488768)
-#define v_b6_h_d_n_t CONST(7509504)
+#define v_b6_h_d_n_c_scaled CONST(7485184)
+#define v_b6_h_d_n_t CONST(7505920)
 #define v_b6_h_d ARENA(451584)
 #define v_b6_h_s INIT(9083904)
-#define v_b6_h_c_scaled CONST(7511808)
-#define v_b6_h_t CONST(7880448)
+#define v_b6_h_c_scaled CONST(7508224)
+#define v_b6_h_t CONST(7876864)
 #define v_b6_h ARENA(3647232)
 #define v_b6_b_0_e_n_s INIT(9084672)
-#define v_b6_b_0_e_n_c_scaled CONST(7881216)
-#define v_b6_b_0_e_n_t CONST(8495616)
+#define v_b6_b_0_e_n_c_scaled CONST(7877632)
+#define v_b6_b_0_e_n_t CONST(8492032)
 #define v_b6_b_0_e ARENA(0)
 #define v_b6_b_0_d_n_s INIT(9088512)
-#define v_b6_b_0_d_n_c_scaled CONST(8499456)
-#define v_b6_b_0_d_n_t CONST(8534016)
+#define v_b6_b_0_d_n_c_scaled CONST(8495872)
+#define v_b6_b_0_d_n_t CONST(8530432)
 #define v_b6_b_0_d ARENA(3459072)
 #define v_b6_b_0_s INIT(9092352)
-#define v_b6_b_0_c_scaled CONST(8537856)
-#define v_b6_b_0_t CONST(9152256)
+#define v_b6_b_0_c_scaled CONST(8534272)
+#define v_b6_b_0_t CONST(9148672)
 #define v_b6_h_0 ARENA(3678720)
 #define v_b6_b_1_e_n_s INIT(9093120)
-#define v_b6_b_1_e_n_c_scaled CONST(9153024)
-#define v_b6_b_1_e_n_t CONST(9767424)
+#define v_b6_b_1_e_n_c_scaled CONST(9149440)
+#define v_b6_b_1_e_n_t CONST(9763840)
 #define v_b6_b_1_e ARENA(0)
 #define v_b6_b_1_d_n_s INIT(9096960)
-#define v_b6_b_1_d_n_c_scaled CONST(9771264)
-#define v_b6_b_1_d_n_t CONST(9805824)
+#define v_b6_b_1_d_n_c_scaled CONST(9767680)
+#define v_b6_b_1_d_n_t CONST(9802240)
 #define v_b6_b_1_d ARENA(3459072)
 #define v_b6_b_1_s INIT(9100800)
-#define v_b6_b_1_c_scaled CONST(9809664)
-#define v_b6_b_1_t CONST(10424064)
+#define v_b6_b_1_c_scaled CONST(9806080)
+#define v_b6_b_1_t CONST(10420480)
 #define v_b6_h_1 ARENA(3647232)
 #define v_b7_e_n_s INIT(9101568)
-#define v_b7_e_n_c_scaled CONST(10424832)
-#define v_b7_e_n_t CONST(11039232)
+#define v_b7_e_n_c_scaled CONST(10421248)
+#define v_b7_e_n_t CONST(11035648)
 #define v_b7_e ARENA(0)
 #define v_b7_d_n_s INIT(9105408)
-#define v_b7_d_n_c_scaled CONST(11043072)
-#define v_b7_d_n_t CONST(11077632)
+#define v_b7_d_n_c_scaled CONST(11039488)
+#define v_b7_d_n_t CONST(11074048)
 #define v_b7_d ARENA(3459072)
 #define v_b7_s INIT(9109248)
-#define v_b7_c_scaled CONST(11081472)
-#define v_b7_t CONST(12310272)
+#define v_b7_c_scaled CONST(11077888)
+#define v_b7_t CONST(12306688)
 #define v_b7 ARENA(4713472)
 #define v_head_n_s INIT(9110528)
-#define v_head_n_c_scaled CONST(12311552)
+#define v_head_n_c_scaled CONST(12307968)
 #define v_head_n_c_parts ARENA(3459072)
-#define v_head_n_t CONST(13949952)
+#define v_head_n_t CONST(13946368)
 #define v_head ARENA(0)
 #define v_f ARENA(250880)
+#define v_stem_n_c_scaled CONST(13951488)
 #define v_workspace ARENA_OF(char, 0)
 #define WORKSPACE_BYTES 3459072
 #define WORKSPACE_AT {0}
@@ -835,14 +835,14 @@ static __global__ void __launch_bounds__(64) k_map_5469775c(const float *__restr
 
 // stem.n.c.scaled[i0,i1,i2,i3] = stem.n.s[i0] * stem.n.k[i0,i1,i2,i3]
 // p0: stem.n.k, p1: stem.n.s
-static __global__ void __launch_bounds__(64) k_map_1a2d770d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_e2109c29(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 864u) return;
-    const int i3 = (int)(id % 27u);
-    const int i0 = (int)(id / 27u);
-    y[i0 * 27 + i3] = p0[i0 * 27 + i3] * p1[i0];
+    const int i0 = (int)(id % 32u);
+    const int i3 = (int)(id / 32u);
+    y[i3 * 32 + i0] = p0[i0 * 27 + i3] * p1[i0];
 }
 
 // stem.n.t[i0] = stem.n.bias[i0] - stem.n.mean[i0] * stem.n.s[i0]
@@ -1593,7 +1593,7 @@ static __global__ void __launch_bounds__(64) k_map_c1f969c8(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.n.t[i1], 0), 6)
 // p0: stem.n.c.scaled, p1: x, p2: stem.n.t
-static __global__ void __launch_bounds__(256) k_product_f908b24f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_2338e6d2(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1601,7 +1601,8 @@ static __global__ void __launch_bounds__(256) k_product_f908b24f(const float *__
     const auto a = [&](element e, unsigned k0) {
         const int i1 = (int)(m0 + e.line);
         const int r2 = (int)(k0 + e.term);
-        return r2 < 27 ? p0[i1 * 27 + r2] : 0.f;
+        return r2 < 27 ? *reinterpret_cast<const float4 *>(p0 + r2 * 32 + i1) : make_float4(0.f,
+            0.f, 0.f, 0.f);
     };
     const auto b = [&](element e, unsigned k0) {
         const unsigned n = n0 + e.line;
@@ -1615,7 +1616,7 @@ static __global__ void __launch_bounds__(256) k_product_f908b24f(const float *__
             + i3 * 2 + r2 - 225] : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 27u, a, b, acc);
+    tile.multiply<false, false, 1>(0u, 27u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2674,7 +2675,8 @@ static int launch(mobilenet_v2 *m, int when, void (*kernel)(P...), const char *n
 static int prepare_weights_from_stem_n_s(mobilenet_v2 *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_5469775c, "stem.n.s", 1, 64, stream, v_stem_n_var, v_stem_n_scale,
         v_stem_n_s));
-    CALL(launch(m, ORDERED, k_map_1a2d770d, "stem.n.c.scaled", 14, 64, stream, v_stem_n_k,
+    // stem.n.c.scaled stored as [i1,i2,i3,i0]
+    CALL(launch(m, ORDERED, k_map_e2109c29, "stem.n.c.scaled", 14, 64, stream, v_stem_n_k,
         v_stem_n_s, v_stem_n_c_scaled));
     CALL(launch(m, ORDERED, k_map_eedacba2, "stem.n.t", 1, 64, stream, v_stem_n_bias, v_stem_n_mean,
         v_stem_n_s, v_stem_n_t));
@@ -3404,7 +3406,7 @@ int mobilenet_v2_create(mobilenet_v2 **out, const void *weights, size_t bytes,
 static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_f908b24f, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_2338e6d2, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
         v_stem_n_t, v_stem));
     CALL(launch(m, EARLY, k_reduce_a06f64ad, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
         v_b1_d_n_t, v_b1_d));

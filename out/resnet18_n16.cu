@@ -7,12 +7,13 @@
 // inputs    x: f32[16,3,224,224]
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 116 MB (workspace 32 MB of it), constants 153 MB, peak in create 348 MB
-// plan      47 steps, 868.4 us estimated; 1762.9 us without derivation
-// libraries cuDNN (415 MB) 4 steps, without it up to 13.1 us more
+// memory    arena 148 MB (workspace 59 MB of it), constants 153 MB, peak in create 380 MB
+// plan      48 steps, 881.5 us estimated; 1793.7 us without derivation
+// libraries cuDNN (415 MB) 5 steps, without it up to 70.5 us more
 //           cuBLAS (596 MB) 16 steps, without it up to 81.5 us more
-// by        basis change 32, operand re-laid 4, summation splitting 2
-//   118.2 us est. r0               k_product_a86a4fc9
+// by        digit re-layout 2, basis change 32, operand re-laid 4, summation splitting 2
+//     4.8 us est. stem.c.digits    k_map_dfac5e1f
+//   126.3 us est. r0               cuDNN conv 4x4, 12 to 64 + bias + relu
 //    25.9 us est. l1.a.a.c.data    k_stitch_23cacbab
 //    25.6 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
 //    16.1 us est. l1.a.b.c.data    k_stitch_c1fa104f
@@ -34,9 +35,9 @@
 //     6.2 us est. l2               k_basis_85872f02
 //     4.5 us est. l3.h.a.c.columns k_map_18b7ce8d
 //    38.1 us est. l3.h.a.c.interior cuBLAS sgemm 256 x 2704 x 1152
-//     4.5 us est. l3.h.a.c.border.parts k_product_9b1a0030
+//     4.5 us est. l3.h.a.c.border.parts k_product_213e65c1
 //     1.6 us est. l3.h.a.c.border  k_reduce_005419a2
-//     4.5 us est. l3.h.a.c.border.parts k_product_30500be1
+//     4.7 us est. l3.h.a.c.border.parts k_product_30500be1
 //     1.6 us est. l3.h.a.c.border  k_reduce_1a6c2da5
 //     4.5 us est. l3.h.b.c.data    k_stitch_8aa66bec
 //    36.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
@@ -46,7 +47,7 @@
 //    36.0 us est. l3.a.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
 //     6.2 us est. l3.b.c.data      k_stitch_4ca900dc
 //    36.0 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     5.8 us est. l4.h.a.c.columns k_stitch_5c985415
+//     5.8 us est. l4.h.a.c.columns k_stitch_65fcbcd2
 //    48.5 us est. l4.h.a.c.part    cuBLAS sgemm 512 x 784 x 256, batch 9
 //     4.9 us est. l4.h.b.c.data    k_stitch_3ae04fcf
 //    39.5 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
@@ -71,7 +72,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET18_N16_ARENA_BYTES 122028032ull
+#define RESNET18_N16_ARENA_BYTES 155411200ull
 #define RESNET18_N16_WEIGHT_BYTES 46796800ull
 
 #ifdef __cplusplus
@@ -239,128 +240,129 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_b_bias INIT(44738304)
 #define v_l4_b_mean INIT(44740352)
 #define v_l4_b_var INIT(44742400)
+#define v_stem_c_digits ARENA(113664768)
 #define v_stem_s INIT(44744448)
-#define v_stem_c_scaled CONST(2052096)
-#define v_stem_t CONST(2089728)
-#define v_r0 ARENA(0)
-#define v_p0 ARENA(109182976)
+#define v_stem_c_digits_2 CONST(2052096)
+#define v_stem_t CONST(2101248)
+#define v_r0 ARENA(62284544)
+#define v_p0 ARENA(142566144)
 #define v_l1_a_b_s INIT(44744704)
 #define v_l1_a_b_c_scaled INIT(44744960)
-#define v_l1_a_b_c_filter CONST(2089984)
+#define v_l1_a_b_c_filter CONST(2101504)
 #define v_l1_a_a_s INIT(44892416)
 #define v_l1_a_a_c_scaled INIT(44892672)
-#define v_l1_a_a_c_filter CONST(2679808)
-#define v_l1_a_a_c_data ARENA(51380224)
-#define v_l1_a_a_c_product ARENA(80281600)
-#define v_l1_a_a_t CONST(3269632)
-#define v_l1_a_b_c_data ARENA(33554432)
-#define v_l1_a_b_c_product ARENA(62455808)
-#define v_l1_a_b_t CONST(3269888)
-#define v_l1_a ARENA(91357184)
+#define v_l1_a_a_c_filter CONST(2691328)
+#define v_l1_a_a_c_data ARENA(113664768)
+#define v_l1_a_a_c_product ARENA(62284544)
+#define v_l1_a_a_t CONST(3281152)
+#define v_l1_a_b_c_data ARENA(91185920)
+#define v_l1_a_b_c_product ARENA(62284544)
+#define v_l1_a_b_t CONST(3281408)
+#define v_l1_a ARENA(120087296)
 #define v_l1_b_b_s INIT(45040128)
 #define v_l1_b_b_c_scaled INIT(45040384)
-#define v_l1_b_b_c_filter CONST(3270144)
+#define v_l1_b_b_c_filter CONST(3281664)
 #define v_l1_b_a_s INIT(45187840)
 #define v_l1_b_a_c_scaled INIT(45188096)
-#define v_l1_b_a_c_filter CONST(3859968)
-#define v_l1_b_a_c_data ARENA(33554432)
-#define v_l1_b_a_c_product ARENA(62455808)
-#define v_l1_b_a_t CONST(4449792)
-#define v_l1_b_b_c_data ARENA(33554432)
-#define v_l1_b_b_c_product ARENA(62455808)
-#define v_l1_b_b_t CONST(4450048)
-#define v_l1_b ARENA(104202240)
+#define v_l1_b_a_c_filter CONST(3871488)
+#define v_l1_b_a_c_data ARENA(91185920)
+#define v_l1_b_a_c_product ARENA(62284544)
+#define v_l1_b_a_t CONST(4461312)
+#define v_l1_b_b_c_data ARENA(91185920)
+#define v_l1_b_b_c_product ARENA(62284544)
+#define v_l1_b_b_t CONST(4461568)
+#define v_l1_b ARENA(91185920)
 #define v_l2_d_s INIT(45335552)
-#define v_l2_d_c_scaled CONST(4450304)
+#define v_l2_d_c_scaled CONST(4461824)
 #define v_l2_h_b_s INIT(45336064)
 #define v_l2_h_b_c_scaled INIT(45336576)
-#define v_l2_h_b_c_filter CONST(4483072)
+#define v_l2_h_b_c_filter CONST(4494592)
 #define v_l2_h_a_s INIT(45926400)
-#define v_l2_h_a_c_scaled CONST(6842368)
-#define v_l2_h_a_t CONST(7137280)
-#define v_l2_h_r ARENA(48005120)
-#define v_l2_h_b_c_data ARENA(33554432)
-#define v_l2_h_b_c_product ARENA(48005120)
-#define v_l2_h_b_c ARENA(33554432)
-#define v_l2_h_const CONST(7137792)
-#define v_l2_h ARENA(62455808)
+#define v_l2_h_a_c_scaled CONST(6853888)
+#define v_l2_h_a_t CONST(7148800)
+#define v_l2_h_r ARENA(76735232)
+#define v_l2_h_b_c_data ARENA(62284544)
+#define v_l2_h_b_c_product ARENA(76735232)
+#define v_l2_h_b_c ARENA(62284544)
+#define v_l2_h_const CONST(7149312)
+#define v_l2_h ARENA(104030976)
 #define v_l2_b_s INIT(45926912)
 #define v_l2_b_c_scaled INIT(45927424)
-#define v_l2_b_c_filter CONST(7138304)
+#define v_l2_b_c_filter CONST(7149824)
 #define v_l2_a_s INIT(46517248)
 #define v_l2_a_c_scaled INIT(46517760)
-#define v_l2_a_c_filter CONST(9497600)
-#define v_l2_a_c_data ARENA(33554432)
-#define v_l2_a_c_product ARENA(48005120)
-#define v_l2_a_t CONST(11856896)
-#define v_l2_b_c_data ARENA(33554432)
-#define v_l2_b_c_product ARENA(48005120)
-#define v_l2_b_t CONST(11857408)
-#define v_l2 ARENA(68878336)
+#define v_l2_a_c_filter CONST(9509120)
+#define v_l2_a_c_data ARENA(62284544)
+#define v_l2_a_c_product ARENA(76735232)
+#define v_l2_a_t CONST(11868416)
+#define v_l2_b_c_data ARENA(62284544)
+#define v_l2_b_c_product ARENA(76735232)
+#define v_l2_b_t CONST(11868928)
+#define v_l2 ARENA(91185920)
 #define v_l3_d_s INIT(47107584)
-#define v_l3_d_c_scaled CONST(11857920)
+#define v_l3_d_c_scaled CONST(11869440)
 #define v_l3_h_b_s INIT(47108608)
 #define v_l3_h_b_c_scaled INIT(47109632)
-#define v_l3_h_b_c_filter CONST(11988992)
+#define v_l3_h_b_c_filter CONST(12000512)
 #define v_l3_h_a_s INIT(49468928)
-#define v_l3_h_a_c_scaled CONST(21426176)
-#define v_l3_h_a_c_columns ARENA(33554432)
+#define v_l3_h_a_c_columns ARENA(62284544)
 #define v_l3_h_a_c_border_parts ARENA(0)
 #define v_l3_h_a_c_border ARENA(2064384)
-#define v_l3_h_a_c_border_lines CONST(22605824)
 #define v_l3_h_a_c_border_parts_2 ARENA(0)
 #define v_l3_h_a_c_border_2 ARENA(1835008)
-#define v_l3_h_a_t CONST(23392256)
-#define v_l3_h_b_c_data ARENA(33554432)
-#define v_l3_h_b_c_product ARENA(42991616)
-#define v_l3_h_b_c ARENA(33554432)
-#define v_l3_h_const CONST(23393280)
-#define v_l3_h ARENA(59654144)
+#define v_l3_h_a_t CONST(21437696)
+#define v_l3_h_b_c_data ARENA(62284544)
+#define v_l3_h_b_c_product ARENA(71721728)
+#define v_l3_h_b_c ARENA(62284544)
+#define v_l3_h_const CONST(21438720)
+#define v_l3_h ARENA(97608448)
 #define v_l3_b_s INIT(49469952)
 #define v_l3_b_c_scaled INIT(49470976)
-#define v_l3_b_c_filter CONST(23394304)
+#define v_l3_b_c_filter CONST(21439744)
 #define v_l3_a_s INIT(51830272)
 #define v_l3_a_c_scaled INIT(51831296)
-#define v_l3_a_c_filter CONST(32831488)
-#define v_l3_a_c_data ARENA(33554432)
-#define v_l3_a_c_product ARENA(42991616)
-#define v_l3_a_t CONST(42268672)
-#define v_l3_b_c_data ARENA(33554432)
-#define v_l3_b_c_product ARENA(42991616)
-#define v_l3_b_t CONST(42269696)
+#define v_l3_a_c_filter CONST(30876928)
+#define v_l3_a_c_data ARENA(62284544)
+#define v_l3_a_c_product ARENA(71721728)
+#define v_l3_a_t CONST(40314112)
+#define v_l3_b_c_data ARENA(62284544)
+#define v_l3_b_c_product ARENA(71721728)
+#define v_l3_b_t CONST(40315136)
 #define v_l4_d_s INIT(54190592)
-#define v_l4_d_c_scaled CONST(42270720)
+#define v_l4_d_c_scaled CONST(40316160)
 #define v_l4_h_b_s INIT(54192640)
 #define v_l4_h_b_c_scaled INIT(54194688)
-#define v_l4_h_b_c_filter CONST(42795008)
+#define v_l4_h_b_c_filter CONST(40840448)
 #define v_l4_h_a_s INIT(63631872)
-#define v_l4_h_a_c_relaid CONST(80543744)
-#define v_l4_h_a_t CONST(85262336)
-#define v_l4_h_b_c_data ARENA(48005120)
-#define v_l4_h_b_c_product ARENA(33554432)
-#define v_l4_h_b_c ARENA(38273024)
-#define v_l4_h_const CONST(85264384)
-#define v_l4_h ARENA(42991616)
+#define v_l4_h_a_c_relaid CONST(78589184)
+#define v_l4_h_a_t CONST(83307776)
+#define v_l4_h_b_c_data ARENA(76735232)
+#define v_l4_h_b_c_product ARENA(62284544)
+#define v_l4_h_b_c ARENA(67003136)
+#define v_l4_h_const CONST(83309824)
+#define v_l4_h ARENA(71721728)
 #define v_l4_b_s INIT(63633920)
 #define v_l4_b_c_scaled INIT(63635968)
-#define v_l4_b_c_filter CONST(85266432)
+#define v_l4_b_c_filter CONST(83311872)
 #define v_l4_a_s INIT(73073152)
 #define v_l4_a_c_scaled INIT(73075200)
-#define v_l4_a_c_filter CONST(123015168)
-#define v_l4_a_c_data ARENA(33554432)
-#define v_l4_a_c_product ARENA(38273024)
-#define v_l4_a_t CONST(160763904)
-#define v_l4_b_c_data ARENA(33554432)
-#define v_l4_b_c_product ARENA(38273024)
-#define v_l4_b_t CONST(160765952)
+#define v_l4_a_c_filter CONST(121060608)
+#define v_l4_a_c_data ARENA(62284544)
+#define v_l4_a_c_product ARENA(67003136)
+#define v_l4_a_t CONST(158809344)
+#define v_l4_b_c_data ARENA(62284544)
+#define v_l4_b_c_product ARENA(67003136)
+#define v_l4_b_t CONST(158811392)
 #define v_l4 ARENA(0)
-#define v_f ARENA(33554432)
-#define v_l3_h_a_c_interior ARENA(46014464)
-#define v_l3 ARENA(62865408)
-#define v_l4_h_a_c_columns ARENA(52428800)
-#define v_l4_h_a_c_part ARENA(33554432)
+#define v_f ARENA(62284544)
+#define v_l3_h_a_c_scaled CONST(158813440)
+#define v_l3_h_a_c_border_lines CONST(159993088)
+#define v_l3_h_a_c_interior ARENA(74744576)
+#define v_l4_h_a_c_columns ARENA(81158912)
+#define v_l3 ARENA(88384256)
+#define v_l4_h_a_c_part ARENA(62284544)
 #define v_workspace ARENA_OF(char, 0)
-#define WORKSPACE_BYTES 33554432
+#define WORKSPACE_BYTES 62284544
 #define WORKSPACE_AT {0}
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -382,12 +384,14 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
+    {"r0", 0, 16, 12, 64, 1, {113, 113}, {112, 112}, {4, 4}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"l2.h.r", 0, 16, 64, 128, 1, {56, 56}, {28, 28}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 1, 1},
     {"l2.h", 0, 16, 64, 128, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l3.h", 0, 16, 128, 256, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l4.h", 0, 16, 256, 512, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
 };
 enum {
+    CONV_r0,
     CONV_l2_h_r,
     CONV_l2_h,
     CONV_l3_h,
@@ -598,16 +602,24 @@ static __global__ void __launch_bounds__(64) k_map_8e0083f4(const float *__restr
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
-// stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
+// by digit re-layout
+// stem.c.digits[i0,i1,i2,i3,i4,i5] = stem.s[i0] * stem.k[i0,i1,i2+2*i4,i3+2*i5] where i2 in 0:2,
+//     i3 in 0:2, i4 in 0:4, i5 in 0:4, pad stem.k 0
 // p0: stem.k, p1: stem.s
-static __global__ void __launch_bounds__(64) k_map_3e46c286(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_857e9541(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
-    if (id >= 9408u) return;
-    const int i3 = (int)(id % 147u);
-    const int i0 = (int)(id / 147u);
-    y[i0 * 147 + i3] = p0[i0 * 147 + i3] * p1[i0];
+    if (id >= 12288u) return;
+    const int i5 = (int)(id % 4u);
+    const int i4 = (int)(id / 4u % 4u);
+    const int i3 = (int)(id / 16u % 2u);
+    const int i2 = (int)(id / 32u % 2u);
+    const int i1 = (int)(id / 64u % 3u);
+    const int i0 = (int)(id / 192u);
+    const float v0 = i4 * 2 + i2 < 7 && i5 * 2 + i3 < 7 ? p0[i0 * 147 + i1 * 49 + i4 * 14 + i2 * 7
+        + i5 * 2 + i3] : 0.f;
+    y[i0 * 192 + i1 * 64 + i2 * 32 + i3 * 16 + i4 * 4 + i5] = v0 * p1[i0];
 }
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
@@ -902,17 +914,14 @@ static __global__ void __launch_bounds__(128) k_basis_76cd4e9b(const float *__re
 
 // l3.h.a.c.scaled[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,i2,i3]
 // p0: l3.h.a.k, p1: l3.h.a.s
-static __global__ void __launch_bounds__(256) k_map_5bedbc67(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_3738fb12(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
-    if (id >= 73728u) return;
-    const int i3 = (int)(id % 288u) * 4;
-    const int i0 = (int)(id / 288u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 1152 + i3);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 1152 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 294912u) return;
+    const int i0 = (int)(id % 256u);
+    const int i3 = (int)(id / 256u);
+    y[i3 * 256 + i0] = p0[i0 * 1152 + i3] * p1[i0];
 }
 
 // A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
@@ -1099,47 +1108,24 @@ static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restr
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
-// stem.c[i0,i1,i2,i3] = sum(r0,r1,r2) x[i0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
-//     where i2 in 0:112, i3 in 0:112, pad x 0
-// r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
-// p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256) k_product_a86a4fc9(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 1568u * 128u, m0 = 0u;
-    const auto a = [&](element e, unsigned k0) {
-        const int i1 = (int)(m0 + e.line);
-        const int r2 = (int)(k0 + e.term);
-        return r2 < 147 ? p0[i1 * 147 + r2] : 0.f;
-    };
-    const auto b = [&](element e, unsigned k0) {
-        const unsigned n = n0 + e.line;
-        const int i3 = (int)(n % 112u);
-        const int i2 = (int)(n / 112u % 112u);
-        const int i0 = (int)(n / 12544u);
-        const unsigned k = k0 + e.term;
-        const int r2 = (int)(k % 7u);
-        const int r1 = (int)(k / 7u % 7u);
-        const int r0 = (int)(k / 49u);
-        const int t0 = i2 * 2 + r1 - 3;
-        const int t1 = i3 * 2 + r2 - 3;
-        return k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p1[i0 * 150528 + r0 * 50176
-            + t0 * 224 + t1] : 0.f;
-    };
-    float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 147u, a, b, acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
-        const int i1 = (int)(m0 + tile.row(i));
-        const unsigned n = n0 + tile.column(j);
-        const int i3 = (int)(n % 12544u);
-        const int i0 = (int)(n / 12544u);
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i0 * 802816 + i1 * 12544 + i3) = make_float4(relu(acc[i][j]
-            + v0), relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
-    }
+// by digit re-layout
+// stem.c.digits[i0,i1,i2,i3,i4,i5] = x[i0,i1,i2+2*i4-1,i3+2*i5-1] where i2 in 0:2, i3 in 0:2, i4
+//     in 0:113, i5 in 0:113, pad x 0
+static __global__ void __launch_bounds__(256) k_map_dfac5e1f(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 2451648u) return;
+    const int i5 = (int)(id % 113u);
+    const int i4 = (int)(id / 113u % 113u);
+    const int i3 = (int)(id / 12769u % 2u);
+    const int i2 = (int)(id / 25538u % 2u);
+    const int i1 = (int)(id / 51076u);
+    const int t0 = i4 * 2 + i2 - 1;
+    const int t1 = i5 * 2 + i3 - 1;
+    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i1 * 50176 + t0 * 224 + t1]
+        : 0.f;
+    y[i1 * 51076 + i2 * 25538 + i3 * 12769 + i4 * 113 + i5] = v0;
 }
 
 // p0[i0,i1,i2,i3] = max(r0_,r1) r0[i0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_
@@ -1646,7 +1632,7 @@ static __global__ void __launch_bounds__(256) k_map_18b7ce8d(const float *p0,
 // l3.h.a.c.border.parts[i0,i1,i2,i3,0] = sum(r0,r1,r2) l2[i1,16*i0+r0,2*i3+r1+1,r2] *
 //     l3.h.a.c.scaled[i2,16*i0+r0,r1,r2+1] where i0 in 0:8, i3 in 0:13, r0 in 0:16, r2 in 0:2
 // p0: l3.h.a.c.scaled, p1: l2
-static __global__ void __launch_bounds__(256) k_product_9b1a0030(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_213e65c1(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1657,7 +1643,7 @@ static __global__ void __launch_bounds__(256) k_product_9b1a0030(const float *__
         const unsigned k = k0 + e.term;
         const int r2 = (int)(k % 2u);
         const int r1 = (int)(k / 2u);
-        return p0[i2 * 1152 + i0 * 144 + r1 * 3 + r2 + 1];
+        return *reinterpret_cast<const float4 *>(p0 + i0 * 36864 + r1 * 768 + r2 * 256 + i2 + 256);
     };
     const auto b = [&](element e, unsigned k0) {
         const unsigned n = n0 + e.line;
@@ -1671,7 +1657,7 @@ static __global__ void __launch_bounds__(256) k_product_9b1a0030(const float *__
             : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, true, 1>(0u, 96u, a, b, acc);
+    tile.multiply<false, true, 1>(0u, 96u, a, b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2008,7 +1994,7 @@ static __device__ __forceinline__ void slice_basis_6c99f753(const float *p0, con
 // by summation splitting (r0 inside), variable substitution; operand re-laid
 // l4.h.a.c.columns[i0,i1,i2,i3,i4,i5] = l3[i2,i5,i0+2*i3-1,i1+2*i4-1] where i0 in 0:3, i1 in 0:3,
 //     i3 in 0:7, i4 in 0:7, pad l3 0
-static __device__ __forceinline__ void slice_map_9c91905b(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void slice_map_130df40e(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
@@ -2018,12 +2004,12 @@ static __device__ __forceinline__ void slice_map_9c91905b(const float *p0, float
     const int i2 = (int)(id / 112896u);
     const float v0 = i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 ? p0[i3 * 28 + i0 * 14 + i4 * 2 + i1 - 15]
         : 0.f;
-    y[i0 * 602112 + i1 * 200704 + i2 * 12544 + i3 * 1792 + i4 * 256 + i5] = v0;
+    y[i5 * 7056 + i0 * 2352 + i1 * 784 + i2 * 49 + i3 * 7 + i4] = v0;
 }
 
 // l3 by slices in shared memory, then l4.h.a.c.columns
 // p0: l3.b.c.product, p1: l3.h, p2: l3.b.t
-static __global__ void __launch_bounds__(256) k_stitch_5c985415(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_stitch_65fcbcd2(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[392];
     float *const own = slices + threadIdx.y * 196u;
@@ -2036,7 +2022,7 @@ static __global__ void __launch_bounds__(256) k_stitch_5c985415(const float *p0,
         reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
             reinterpret_cast<const uint4 *>(own)[k];
     for (unsigned k = threadIdx.x; k < 441u; k += 128u)
-        slice_map_9c91905b(own, y, slice * 441u + k);
+        slice_map_130df40e(own, y, slice * 441u + k);
 }
 
 // by summation splitting
@@ -2324,7 +2310,7 @@ struct resnet18_n16 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[4];
+    conv_call conv[5];
     cublasHandle_t cublas;
     cublasLtHandle_t lt;
     matmul_call matmul[1];
@@ -2432,7 +2418,7 @@ template <class Offer>
 static int conv_first(resnet18_n16 *m, conv_call *c, const conv_size *s, Offer *p, int n,
     int only) {
     for (int i = 0; i < n; i++) {
-        if (!conv_may_take(&p[i], s, 33554432)) continue;
+        if (!conv_may_take(&p[i], s, 62284544)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
@@ -2525,16 +2511,16 @@ static const gemm_size gemm_l2_a_c_product = {"l2.a.c.product", 0, 0, 36, 128, 7
     784, 16384, 100352, 100352, 1.f};
 static const gemm_size gemm_l2_b_c_product = {"l2.b.c.product", 0, 0, 36, 128, 784, 128, 128, 784,
     784, 16384, 100352, 100352, 1.f};
-static const gemm_size gemm_l3_h_a_c_interior = {"l3.h.a.c.interior", 0, 1, 1, 256, 2704, 1152,
-    1152, 1152, 2704, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_h_a_c_interior = {"l3.h.a.c.interior", 1, 1, 1, 256, 2704, 1152, 256,
+    1152, 2704, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_h_b_c_product = {"l3.h.b.c.product", 0, 0, 36, 256, 256, 256, 256,
     256, 256, 65536, 65536, 65536, 1.f};
 static const gemm_size gemm_l3_a_c_product = {"l3.a.c.product", 0, 0, 36, 256, 256, 256, 256, 256,
     256, 65536, 65536, 65536, 1.f};
 static const gemm_size gemm_l3_b_c_product = {"l3.b.c.product", 0, 0, 36, 256, 256, 256, 256, 256,
     256, 65536, 65536, 65536, 1.f};
-static const gemm_size gemm_l4_h_a_c_part = {"l4.h.a.c.part", 0, 1, 9, 512, 784, 256, 256, 256, 784,
-    131072, 200704, 401408, 1.f};
+static const gemm_size gemm_l4_h_a_c_part = {"l4.h.a.c.part", 0, 0, 9, 512, 784, 256, 256, 7056,
+    784, 131072, 784, 401408, 1.f};
 static const gemm_size gemm_l4_h_b_c_product = {"l4.h.b.c.product", 0, 0, 36, 512, 64, 512, 512, 64,
     64, 262144, 32768, 32768, 1.f};
 static const gemm_size gemm_l4_a_c_product = {"l4.a.c.product", 0, 0, 36, 512, 64, 512, 512, 64, 64,
@@ -2589,7 +2575,7 @@ static int matmul_describe(resnet18_n16 *m, matmul_call *c, const matmul_size *s
 // What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
 // FP32 means FMA arithmetic.
 static int matmul_wish(resnet18_n16 *m, matmul_call *c, const matmul_size *s) {
-    const size_t limit = 33554432;
+    const size_t limit = 62284544;
     const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -2697,8 +2683,8 @@ static int launch(resnet18_n16 *m, int when, void (*kernel)(P...), const char *n
 static int prepare_weights_from_stem_s(resnet18_n16 *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_8e0083f4, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
-    CALL(launch(m, ORDERED, k_map_3e46c286, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
-        v_stem_c_scaled));
+    CALL(launch(m, ORDERED, k_map_857e9541, "stem.c.digits", 192, 64, stream, v_stem_k, v_stem_s,
+        v_stem_c_digits_2));
     CALL(launch(m, ORDERED, k_map_69d19039, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
     CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
@@ -2783,12 +2769,13 @@ static int prepare_weights_from_l2_h_b_c_filter(resnet18_n16 *m, cudaStream_t st
         v_l3_h_b_c_scaled, v_l3_h_b_c_filter));
     CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
         v_l3_h_a_s));
-    CALL(launch(m, ORDERED, k_map_5bedbc67, "l3.h.a.c.scaled", 288, 256, stream, v_l3_h_a_k,
+    // l3.h.a.c.scaled stored as [i1,i2,i3,i0]
+    CALL(launch(m, ORDERED, k_map_3738fb12, "l3.h.a.c.scaled", 1152, 256, stream, v_l3_h_a_k,
         v_l3_h_a_s, v_l3_h_a_c_scaled));
     // l3.h.a.c.border.lines[i0,i1,i2,i3] = l3.h.a.c.scaled[i0,i3,i1+1,i2] where i1 in 0:2
     CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.h.a.c.border.lines", 768, 256, stream,
-        v_l3_h_a_c_scaled, v_l3_h_a_c_border_lines, relay{3, 3, {256, 128, 6}, {1152, 9, 1}, {768,
-        1, 128}}));
+        v_l3_h_a_c_scaled, v_l3_h_a_c_border_lines, relay{3, 768, {256, 128, 6}, {1, 2304, 256},
+        {768, 1, 128}}));
     CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
         v_l3_h_a_s, v_l3_h_a_t));
     CALL(launch(m, ORDERED, k_map_a6a0ae4d, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
@@ -2902,7 +2889,7 @@ static int check_device(resnet18_n16 *m) {
 }
 
 static int upload(resnet18_n16 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 160768000ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 160779520ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 82512384ull));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -3032,7 +3019,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(resnet18_n16 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3095,12 +3082,18 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *out,
+static int steps_from_stem_c_digits(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_a86a4fc9, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
-        v_stem_t, v_r0));
-    CALL(launch(m, EARLY, k_stitch_23cacbab, "l1.a.a.c.data", 1024, 256, stream, v_r0,
+    CALL(launch(m, ORDERED, k_map_dfac5e1f, "stem.c.digits", 9577, 256, stream, v_x,
+        v_stem_c_digits));
+    // by digit re-layout
+    // stem.c[i0,i1,i2,i3] = sum(r0,r1,r2,r3,r4) stem.c.digits[i0,r0,r2,r4,i2+r1-1,i3+r3-1] *
+    //     stem.c.digits[i1,r0,r2,r4,r1,r3] where i2 in 0:112, i3 in 0:112, pad stem.c.digits 0
+    // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
+    CALL(conv_run(m, CONV_r0, v_stem_c_digits, v_stem_c_digits_2, v_stem_t, NULL, v_r0,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_stitch_23cacbab, "l1.a.a.c.data", 1024, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4,i5] *
@@ -3159,7 +3152,7 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
     // l3.h.a.c.interior stored as [i1,i0,i2,i3]
     CALL(gemm_run(m, &gemm_l3_h_a_c_interior, v_l3_h_a_c_scaled, v_l3_h_a_c_columns,
         v_l3_h_a_c_interior));
-    CALL(launch(m, ORDERED, k_product_9b1a0030, "l3.h.a.c.border.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_213e65c1, "l3.h.a.c.border.parts", 128, 256, stream,
         v_l3_h_a_c_scaled, v_l2, v_l3_h_a_c_border_parts));
     CALL(launch(m, EARLY, k_reduce_005419a2, "l3.h.a.c.border", 416, 128, stream,
         v_l3_h_a_c_border_parts, v_l3_h_a_c_border));
@@ -3187,7 +3180,8 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l3_a_c_product, v_l3_a_t, v_l3_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_stitch_5c985415, "l4.h.a.c.columns", 2048, dim3(128, 2), stream,
+    // l4.h.a.c.columns stored as [i5,i0,i1,i2,i3,i4]
+    CALL(launch(m, ORDERED, k_stitch_65fcbcd2, "l4.h.a.c.columns", 2048, dim3(128, 2), stream,
         v_l3_b_c_product, v_l3_h, v_l3_b_t, v_l4_h_a_c_columns, v_l3));
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.a.c.columns[i0,i1,i2,i4,i5,r0] *
@@ -3230,7 +3224,7 @@ static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *con
 }
 
 static int steps(resnet18_n16 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_r0(m, in, out, stream));
+    CALL(steps_from_stem_c_digits(m, in, out, stream));
     CALL(steps_from_l4_h_b_c(m, in, out, stream));
     return 0;
 }
@@ -3330,7 +3324,7 @@ int resnet18_n16_capture(resnet18_n16 *m, const void *const *in, void *const *ou
 void resnet18_n16_destroy(resnet18_n16 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 4; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 5; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     for (int i = 0; i < 1; i++) matmul_close(&m->matmul[i]);
@@ -3459,6 +3453,6 @@ static const resnet18_n16_tensor info_weights[] = {
 static const resnet18_n16_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_N16_ARENA_BYTES, RESNET18_N16_WEIGHT_BYTES,
-    160768000ull, 365308416ull, 0x0349b93ac5df4a66ull};
+    160779520ull, 398703104ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_n16_info *resnet18_n16_describe(void) { return &info; }

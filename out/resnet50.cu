@@ -7,12 +7,13 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
-// memory    arena 19 MB (workspace 10 MB of it), constants 112 MB, peak in create 235 MB
-// plan      82 steps, 388.6 us estimated; 433.7 us without derivation
-// libraries cuDNN (415 MB) 35 steps, without it up to 32.0 us more
-//           cuBLAS (596 MB) 11 steps, without it up to 4.0 us more
-// by        basis change 33, merging 1, summation splitting 6
-//    10.5 us est. r0               k_product_32563a6a
+// memory    arena 27 MB (workspace 18 MB of it), constants 112 MB, peak in create 242 MB
+// plan      83 steps, 394.7 us estimated; 443.8 us without derivation
+// libraries cuDNN (415 MB) 36 steps, without it up to 37.8 us more
+//           cuBLAS (596 MB) 13 steps, without it up to 12.0 us more
+// by        digit re-layout 2, basis change 33, merging 1, summation splitting 8
+//     1.5 us est. stem.c.digits    k_map_5ad442c3
+//    11.7 us est. r0               cuDNN conv 4x4, 12 to 64 + bias + relu
 //     2.0 us est. p0               k_reduce_0d108d3d
 //     2.4 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.h.b.c.data    k_basis_5750835a
@@ -30,7 +31,7 @@
 //     1.8 us est. l1.h.1.t         k_basis_c5456742
 //     4.5 us est. l1.h.1           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     7.8 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
-//     9.1 us est. l2.h.b.c.part    k_product_535d3f65
+//     9.6 us est. l2.h.b.c.part    k_product_535d3f65
 //     2.0 us est. l2.h.t           k_reduce_cc348234
 //     4.5 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -50,8 +51,8 @@
 //     1.5 us est. l2.h.2.t         k_basis_94dc1e1b
 //     4.5 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     8.8 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
-//    10.1 us est. l3.h.b.c.parts   k_product_2bd3d615
-//     1.9 us est. l3.h.t           k_reduce_d65b6a2e
+//    10.4 us est. l3.h.b.c.parts   k_product_b93950d1
+//     2.4 us est. l3.h.t           k_reduce_c2f7c7c3
 //     5.9 us est. l3.h.c.c         cuDNN conv 1x1, 256 to 1024
 //    11.1 us est. l3.h             cuDNN conv 1x1, 512 to 1024 + residual + bias + relu
 //     6.0 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
@@ -80,17 +81,17 @@
 //     1.5 us est. l3.h.4.t         k_basis_4d72e339
 //     5.9 us est. l3.h.4           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
 //     9.2 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
-//    10.8 us est. l4.h.b.c.parts   k_product_bf006ed8
+//    11.4 us est. l4.h.b.c.parts   k_product_bf006ed8
 //     1.6 us est. l4.h.t           k_reduce_8827085f
 //     6.0 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
 //    11.2 us est. l4.h             cuDNN conv 1x1, 1024 to 2048 + residual + bias + relu
 //     7.1 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//    10.8 us est. l4.h.0.b.c.parts k_product_f696398c
-//     1.6 us est. l4.h.0.t         k_reduce_8827085f
+//    11.6 us est. l4.h.0.b.c.part  cuBLAS sgemm 4608 x 49 x 512
+//     1.5 us est. l4.h.0.t         k_reduce_20cd3a50
 //     6.0 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     7.1 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//    10.8 us est. l4.h.1.b.c.parts k_product_f696398c
-//     1.6 us est. l4.h.1.t         k_reduce_8827085f
+//    11.6 us est. l4.h.1.b.c.part  cuBLAS sgemm 4608 x 49 x 512
+//     1.5 us est. l4.h.1.t         k_reduce_20cd3a50
 //     6.0 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     1.6 us est. f                k_reduce_8a1ece7b
 //     3.2 us est. y                k_reduce_5ab5fe91
@@ -105,7 +106,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET50_ARENA_BYTES 19673088ull
+#define RESNET50_ARENA_BYTES 27906048ull
 #define RESNET50_WEIGHT_BYTES 102440960ull
 
 #ifdef __cplusplus
@@ -437,253 +438,254 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_h_1_c_bias INIT(94220032)
 #define v_l4_h_1_c_mean INIT(94228224)
 #define v_l4_h_1_c_var INIT(94236416)
-#define v_p0_joined ARENA(14254080)
+#define v_p0_joined ARENA(22487040)
+#define v_stem_c_digits ARENA(22085632)
 #define v_stem_s INIT(94244608)
-#define v_stem_c_scaled CONST(8196096)
-#define v_stem_t CONST(8233728)
-#define v_r0 ARENA(0)
+#define v_stem_c_digits_2 CONST(8196096)
+#define v_stem_t CONST(8245248)
+#define v_r0 ARENA(18874368)
 #define v_l1_h_b_s INIT(94244864)
 #define v_l1_h_b_c_scaled INIT(94245120)
-#define v_l1_h_b_c_filter CONST(8233984)
+#define v_l1_h_b_c_filter CONST(8245504)
 #define v_l1_h_a_s INIT(94392576)
-#define v_l1_h_a_c_scaled CONST(8823808)
-#define v_l1_h_a_t CONST(8840192)
-#define v_l1_h_r ARENA(12447744)
-#define v_l1_h_b_c_data ARENA(10641408)
-#define v_l1_h_b_c_product ARENA(12447744)
-#define v_l1_h_b_t CONST(8840448)
+#define v_l1_h_a_c_scaled CONST(8835328)
+#define v_l1_h_a_t CONST(8851712)
+#define v_l1_h_r ARENA(20680704)
+#define v_l1_h_b_c_data ARENA(18874368)
+#define v_l1_h_b_c_product ARENA(20680704)
+#define v_l1_h_b_t CONST(8851968)
 #define v_l1_d_s INIT(94392832)
 #define v_l1_h_c_s INIT(94393856)
-#define v_l1_d_c_weights CONST(8840704)
-#define v_l1_h_const CONST(8971776)
-#define v_l1_h ARENA(10641408)
+#define v_l1_d_c_weights CONST(8852224)
+#define v_l1_h_const CONST(8983296)
+#define v_l1_h ARENA(18874368)
 #define v_l1_h_0_b_s INIT(94394880)
 #define v_l1_h_0_b_c_scaled INIT(94395136)
-#define v_l1_h_0_b_c_filter CONST(8972800)
+#define v_l1_h_0_b_c_filter CONST(8984320)
 #define v_l1_h_0_a_s INIT(94542592)
-#define v_l1_h_0_a_c_scaled CONST(9562624)
-#define v_l1_h_0_a_t CONST(9628160)
-#define v_l1_h_0_r ARENA(15659008)
-#define v_l1_h_0_b_c_data ARENA(13852672)
-#define v_l1_h_0_b_c_product ARENA(15659008)
-#define v_l1_h_0_b_t CONST(9628416)
-#define v_l1_h_0_t ARENA(17465344)
+#define v_l1_h_0_a_c_scaled CONST(9574144)
+#define v_l1_h_0_a_t CONST(9639680)
+#define v_l1_h_0_r ARENA(23891968)
+#define v_l1_h_0_b_c_data ARENA(22085632)
+#define v_l1_h_0_b_c_product ARENA(23891968)
+#define v_l1_h_0_b_t CONST(9639936)
+#define v_l1_h_0_t ARENA(25698304)
 #define v_l1_h_0_c_s INIT(94542848)
-#define v_l1_h_0_c_c_scaled CONST(9628672)
-#define v_l1_h_0_c_t CONST(9694208)
-#define v_l1_h_0 ARENA(13852672)
+#define v_l1_h_0_c_c_scaled CONST(9640192)
+#define v_l1_h_0_c_t CONST(9705728)
+#define v_l1_h_0 ARENA(22085632)
 #define v_l1_h_1_b_s INIT(94543872)
 #define v_l1_h_1_b_c_scaled INIT(94544128)
-#define v_l1_h_1_b_c_filter CONST(9695232)
+#define v_l1_h_1_b_c_filter CONST(9706752)
 #define v_l1_h_1_a_s INIT(94691584)
-#define v_l1_h_1_a_c_scaled CONST(10285056)
-#define v_l1_h_1_a_t CONST(10350592)
-#define v_l1_h_1_r ARENA(12447744)
-#define v_l1_h_1_b_c_data ARENA(10641408)
-#define v_l1_h_1_b_c_product ARENA(17063936)
-#define v_l1_h_1_b_t CONST(10350848)
-#define v_l1_h_1_t ARENA(18870272)
+#define v_l1_h_1_a_c_scaled CONST(10296576)
+#define v_l1_h_1_a_t CONST(10362112)
+#define v_l1_h_1_r ARENA(20680704)
+#define v_l1_h_1_b_c_data ARENA(18874368)
+#define v_l1_h_1_b_c_product ARENA(25296896)
+#define v_l1_h_1_b_t CONST(10362368)
+#define v_l1_h_1_t ARENA(27103232)
 #define v_l1_h_1_c_s INIT(94691840)
-#define v_l1_h_1_c_c_scaled CONST(10351104)
-#define v_l1_h_1_c_t CONST(10416640)
-#define v_l1_h_1 ARENA(10641408)
+#define v_l1_h_1_c_c_scaled CONST(10362624)
+#define v_l1_h_1_c_t CONST(10428160)
+#define v_l1_h_1 ARENA(18874368)
 #define v_l2_d_s INIT(94692864)
-#define v_l2_d_c_scaled CONST(10417664)
+#define v_l2_d_c_scaled CONST(10429184)
 #define v_l2_h_a_s INIT(94694912)
-#define v_l2_h_a_c_scaled CONST(10941952)
-#define v_l2_h_a_t CONST(11073024)
-#define v_l2_h_r ARENA(13852672)
+#define v_l2_h_a_c_scaled CONST(10953472)
+#define v_l2_h_a_t CONST(11084544)
+#define v_l2_h_r ARENA(22085632)
 #define v_l2_h_b_s INIT(94695424)
-#define v_l2_h_b_c_part_lines CONST(11073536)
+#define v_l2_h_b_c_part_lines CONST(11085056)
 #define v_l2_h_b_c_part ARENA(0)
-#define v_l2_h_b_t CONST(11663360)
-#define v_l2_h_t ARENA(15458304)
+#define v_l2_h_b_t CONST(11674880)
+#define v_l2_h_t ARENA(23691264)
 #define v_l2_h_c_s INIT(94695936)
-#define v_l2_h_c_c_scaled CONST(11663872)
-#define v_l2_h_c_c ARENA(13852672)
-#define v_l2_h_const CONST(11926016)
-#define v_l2_h ARENA(15458304)
+#define v_l2_h_c_c_scaled CONST(11675392)
+#define v_l2_h_c_c ARENA(22085632)
+#define v_l2_h_const CONST(11937536)
+#define v_l2_h ARENA(23691264)
 #define v_l2_h_0_b_s INIT(94697984)
 #define v_l2_h_0_b_c_scaled INIT(94698496)
-#define v_l2_h_0_b_c_filter CONST(11928064)
+#define v_l2_h_0_b_c_filter CONST(11939584)
 #define v_l2_h_0_a_s INIT(95288320)
-#define v_l2_h_0_a_c_scaled CONST(14287360)
-#define v_l2_h_0_a_t CONST(14549504)
-#define v_l2_h_0_r ARENA(11544576)
-#define v_l2_h_0_b_c_data ARENA(10641408)
-#define v_l2_h_0_b_c_product ARENA(11544576)
-#define v_l2_h_0_b_t CONST(14550016)
-#define v_l2_h_0_t ARENA(12447744)
+#define v_l2_h_0_a_c_scaled CONST(14298880)
+#define v_l2_h_0_a_t CONST(14561024)
+#define v_l2_h_0_r ARENA(19777536)
+#define v_l2_h_0_b_c_data ARENA(18874368)
+#define v_l2_h_0_b_c_product ARENA(19777536)
+#define v_l2_h_0_b_t CONST(14561536)
+#define v_l2_h_0_t ARENA(20680704)
 #define v_l2_h_0_c_s INIT(95288832)
-#define v_l2_h_0_c_c_scaled CONST(14550528)
-#define v_l2_h_0_c_t CONST(14812672)
-#define v_l2_h_0 ARENA(10641408)
+#define v_l2_h_0_c_c_scaled CONST(14562048)
+#define v_l2_h_0_c_t CONST(14824192)
+#define v_l2_h_0 ARENA(18874368)
 #define v_l2_h_1_b_s INIT(95290880)
 #define v_l2_h_1_b_c_scaled INIT(95291392)
-#define v_l2_h_1_b_c_filter CONST(14814720)
+#define v_l2_h_1_b_c_filter CONST(14826240)
 #define v_l2_h_1_a_s INIT(95881216)
-#define v_l2_h_1_a_c_scaled CONST(17174016)
-#define v_l2_h_1_a_t CONST(17436160)
-#define v_l2_h_1_r ARENA(13150208)
-#define v_l2_h_1_b_c_data ARENA(12247040)
-#define v_l2_h_1_b_c_product ARENA(13150208)
-#define v_l2_h_1_b_t CONST(17436672)
-#define v_l2_h_1_t ARENA(14053376)
+#define v_l2_h_1_a_c_scaled CONST(17185536)
+#define v_l2_h_1_a_t CONST(17447680)
+#define v_l2_h_1_r ARENA(21383168)
+#define v_l2_h_1_b_c_data ARENA(20480000)
+#define v_l2_h_1_b_c_product ARENA(21383168)
+#define v_l2_h_1_b_t CONST(17448192)
+#define v_l2_h_1_t ARENA(22286336)
 #define v_l2_h_1_c_s INIT(95881728)
-#define v_l2_h_1_c_c_scaled CONST(17437184)
-#define v_l2_h_1_c_t CONST(17699328)
-#define v_l2_h_1 ARENA(12247040)
+#define v_l2_h_1_c_c_scaled CONST(17448704)
+#define v_l2_h_1_c_t CONST(17710848)
+#define v_l2_h_1 ARENA(20480000)
 #define v_l2_h_2_b_s INIT(95883776)
 #define v_l2_h_2_b_c_scaled INIT(95884288)
-#define v_l2_h_2_b_c_filter CONST(17701376)
+#define v_l2_h_2_b_c_filter CONST(17712896)
 #define v_l2_h_2_a_s INIT(96474112)
-#define v_l2_h_2_a_c_scaled CONST(20060672)
-#define v_l2_h_2_a_t CONST(20322816)
-#define v_l2_h_2_r ARENA(11544576)
-#define v_l2_h_2_b_c_data ARENA(10641408)
-#define v_l2_h_2_b_c_product ARENA(13852672)
-#define v_l2_h_2_b_t CONST(20323328)
-#define v_l2_h_2_t ARENA(14755840)
+#define v_l2_h_2_a_c_scaled CONST(20072192)
+#define v_l2_h_2_a_t CONST(20334336)
+#define v_l2_h_2_r ARENA(19777536)
+#define v_l2_h_2_b_c_data ARENA(18874368)
+#define v_l2_h_2_b_c_product ARENA(22085632)
+#define v_l2_h_2_b_t CONST(20334848)
+#define v_l2_h_2_t ARENA(22988800)
 #define v_l2_h_2_c_s INIT(96474624)
-#define v_l2_h_2_c_c_scaled CONST(20323840)
-#define v_l2_h_2_c_t CONST(20585984)
-#define v_l2_h_2 ARENA(10641408)
+#define v_l2_h_2_c_c_scaled CONST(20335360)
+#define v_l2_h_2_c_t CONST(20597504)
+#define v_l2_h_2 ARENA(18874368)
 #define v_l3_d_s INIT(96476672)
-#define v_l3_d_c_scaled CONST(20588032)
+#define v_l3_d_c_scaled CONST(20599552)
 #define v_l3_h_a_s INIT(96480768)
-#define v_l3_h_a_c_scaled CONST(22685184)
-#define v_l3_h_a_t CONST(23209472)
-#define v_l3_h_r ARENA(12247040)
+#define v_l3_h_a_c_scaled CONST(22696704)
+#define v_l3_h_a_t CONST(23220992)
+#define v_l3_h_r ARENA(20480000)
 #define v_l3_h_b_s INIT(96481792)
-#define v_l3_h_b_c_lines CONST(23210496)
+#define v_l3_h_b_c_lines CONST(23222016)
 #define v_l3_h_b_c_parts ARENA(0)
-#define v_l3_h_b_t CONST(25569792)
-#define v_l3_h_t ARENA(13049856)
+#define v_l3_h_b_t CONST(25581312)
+#define v_l3_h_t ARENA(21282816)
 #define v_l3_h_c_s INIT(96482816)
-#define v_l3_h_c_c_scaled CONST(25570816)
-#define v_l3_h_c_c ARENA(12247040)
-#define v_l3_h_const CONST(26619392)
-#define v_l3_h ARENA(13049856)
+#define v_l3_h_c_c_scaled CONST(25582336)
+#define v_l3_h_c_c ARENA(20480000)
+#define v_l3_h_const CONST(26630912)
+#define v_l3_h ARENA(21282816)
 #define v_l3_h_0_b_s INIT(96486912)
 #define v_l3_h_0_b_c_scaled INIT(96487936)
-#define v_l3_h_0_b_c_filter CONST(26623488)
+#define v_l3_h_0_b_c_filter CONST(26635008)
 #define v_l3_h_0_a_s INIT(98847232)
-#define v_l3_h_0_a_c_scaled CONST(30817792)
-#define v_l3_h_0_a_t CONST(31866368)
-#define v_l3_h_0_r ARENA(11444224)
-#define v_l3_h_0_b_c_data ARENA(10641408)
-#define v_l3_h_0_b_c_product ARENA(11444224)
-#define v_l3_h_0_b_t CONST(31867392)
-#define v_l3_h_0_t ARENA(12247040)
+#define v_l3_h_0_a_c_scaled CONST(30829312)
+#define v_l3_h_0_a_t CONST(31877888)
+#define v_l3_h_0_r ARENA(19677184)
+#define v_l3_h_0_b_c_data ARENA(18874368)
+#define v_l3_h_0_b_c_product ARENA(19677184)
+#define v_l3_h_0_b_t CONST(31878912)
+#define v_l3_h_0_t ARENA(20480000)
 #define v_l3_h_0_c_s INIT(98848256)
-#define v_l3_h_0_c_c_scaled CONST(31868416)
-#define v_l3_h_0_c_t CONST(32916992)
-#define v_l3_h_0 ARENA(10641408)
+#define v_l3_h_0_c_c_scaled CONST(31879936)
+#define v_l3_h_0_c_t CONST(32928512)
+#define v_l3_h_0 ARENA(18874368)
 #define v_l3_h_1_b_s INIT(98852352)
 #define v_l3_h_1_b_c_scaled INIT(98853376)
-#define v_l3_h_1_b_c_filter CONST(32921088)
+#define v_l3_h_1_b_c_filter CONST(32932608)
 #define v_l3_h_1_a_s INIT(101212672)
-#define v_l3_h_1_a_c_scaled CONST(37115392)
-#define v_l3_h_1_a_t CONST(38163968)
-#define v_l3_h_1_r ARENA(12247040)
-#define v_l3_h_1_b_c_data ARENA(11444224)
-#define v_l3_h_1_b_c_product ARENA(12247040)
-#define v_l3_h_1_b_t CONST(38164992)
-#define v_l3_h_1_t ARENA(13049856)
+#define v_l3_h_1_a_c_scaled CONST(37126912)
+#define v_l3_h_1_a_t CONST(38175488)
+#define v_l3_h_1_r ARENA(20480000)
+#define v_l3_h_1_b_c_data ARENA(19677184)
+#define v_l3_h_1_b_c_product ARENA(20480000)
+#define v_l3_h_1_b_t CONST(38176512)
+#define v_l3_h_1_t ARENA(21282816)
 #define v_l3_h_1_c_s INIT(101213696)
-#define v_l3_h_1_c_c_scaled CONST(38166016)
-#define v_l3_h_1_c_t CONST(39214592)
-#define v_l3_h_1 ARENA(11444224)
+#define v_l3_h_1_c_c_scaled CONST(38177536)
+#define v_l3_h_1_c_t CONST(39226112)
+#define v_l3_h_1 ARENA(19677184)
 #define v_l3_h_2_b_s INIT(101217792)
 #define v_l3_h_2_b_c_scaled INIT(101218816)
-#define v_l3_h_2_b_c_filter CONST(39218688)
+#define v_l3_h_2_b_c_filter CONST(39230208)
 #define v_l3_h_2_a_s INIT(103578112)
-#define v_l3_h_2_a_c_scaled CONST(43412992)
-#define v_l3_h_2_a_t CONST(44461568)
-#define v_l3_h_2_r ARENA(12247040)
-#define v_l3_h_2_b_c_data ARENA(10641408)
-#define v_l3_h_2_b_c_product ARENA(12247040)
-#define v_l3_h_2_b_t CONST(44462592)
-#define v_l3_h_2_t ARENA(13049856)
+#define v_l3_h_2_a_c_scaled CONST(43424512)
+#define v_l3_h_2_a_t CONST(44473088)
+#define v_l3_h_2_r ARENA(20480000)
+#define v_l3_h_2_b_c_data ARENA(18874368)
+#define v_l3_h_2_b_c_product ARENA(20480000)
+#define v_l3_h_2_b_t CONST(44474112)
+#define v_l3_h_2_t ARENA(21282816)
 #define v_l3_h_2_c_s INIT(103579136)
-#define v_l3_h_2_c_c_scaled CONST(44463616)
-#define v_l3_h_2_c_t CONST(45512192)
-#define v_l3_h_2 ARENA(10641408)
+#define v_l3_h_2_c_c_scaled CONST(44475136)
+#define v_l3_h_2_c_t CONST(45523712)
+#define v_l3_h_2 ARENA(18874368)
 #define v_l3_h_3_b_s INIT(103583232)
 #define v_l3_h_3_b_c_scaled INIT(103584256)
-#define v_l3_h_3_b_c_filter CONST(45516288)
+#define v_l3_h_3_b_c_filter CONST(45527808)
 #define v_l3_h_3_a_s INIT(105943552)
-#define v_l3_h_3_a_c_scaled CONST(49710592)
-#define v_l3_h_3_a_t CONST(50759168)
-#define v_l3_h_3_r ARENA(12247040)
-#define v_l3_h_3_b_c_data ARENA(11444224)
-#define v_l3_h_3_b_c_product ARENA(12247040)
-#define v_l3_h_3_b_t CONST(50760192)
-#define v_l3_h_3_t ARENA(13049856)
+#define v_l3_h_3_a_c_scaled CONST(49722112)
+#define v_l3_h_3_a_t CONST(50770688)
+#define v_l3_h_3_r ARENA(20480000)
+#define v_l3_h_3_b_c_data ARENA(19677184)
+#define v_l3_h_3_b_c_product ARENA(20480000)
+#define v_l3_h_3_b_t CONST(50771712)
+#define v_l3_h_3_t ARENA(21282816)
 #define v_l3_h_3_c_s INIT(105944576)
-#define v_l3_h_3_c_c_scaled CONST(50761216)
-#define v_l3_h_3_c_t CONST(51809792)
-#define v_l3_h_3 ARENA(11444224)
+#define v_l3_h_3_c_c_scaled CONST(50772736)
+#define v_l3_h_3_c_t CONST(51821312)
+#define v_l3_h_3 ARENA(19677184)
 #define v_l3_h_4_b_s INIT(105948672)
 #define v_l3_h_4_b_c_scaled INIT(105949696)
-#define v_l3_h_4_b_c_filter CONST(51813888)
+#define v_l3_h_4_b_c_filter CONST(51825408)
 #define v_l3_h_4_a_s INIT(108308992)
-#define v_l3_h_4_a_c_scaled CONST(56008192)
-#define v_l3_h_4_a_t CONST(57056768)
-#define v_l3_h_4_r ARENA(12247040)
-#define v_l3_h_4_b_c_data ARENA(10641408)
-#define v_l3_h_4_b_c_product ARENA(12247040)
-#define v_l3_h_4_b_t CONST(57057792)
-#define v_l3_h_4_t ARENA(13049856)
+#define v_l3_h_4_a_c_scaled CONST(56019712)
+#define v_l3_h_4_a_t CONST(57068288)
+#define v_l3_h_4_r ARENA(20480000)
+#define v_l3_h_4_b_c_data ARENA(18874368)
+#define v_l3_h_4_b_c_product ARENA(20480000)
+#define v_l3_h_4_b_t CONST(57069312)
+#define v_l3_h_4_t ARENA(21282816)
 #define v_l3_h_4_c_s INIT(108310016)
-#define v_l3_h_4_c_c_scaled CONST(57058816)
-#define v_l3_h_4_c_t CONST(58107392)
-#define v_l3_h_4 ARENA(10641408)
+#define v_l3_h_4_c_c_scaled CONST(57070336)
+#define v_l3_h_4_c_t CONST(58118912)
+#define v_l3_h_4 ARENA(18874368)
 #define v_l4_d_s INIT(108314112)
-#define v_l4_d_c_scaled CONST(58111488)
+#define v_l4_d_c_scaled CONST(58123008)
 #define v_l4_h_a_s INIT(108322304)
-#define v_l4_h_a_c_scaled CONST(66500096)
-#define v_l4_h_a_t CONST(68597248)
-#define v_l4_h_r ARENA(11444224)
+#define v_l4_h_a_c_scaled CONST(66511616)
+#define v_l4_h_a_t CONST(68608768)
+#define v_l4_h_r ARENA(19677184)
 #define v_l4_h_b_s INIT(108324352)
-#define v_l4_h_b_c_lines CONST(68599296)
+#define v_l4_h_b_c_lines CONST(68610816)
 #define v_l4_h_b_c_parts ARENA(0)
-#define v_l4_h_b_t CONST(78036480)
-#define v_l4_h_t ARENA(11845632)
+#define v_l4_h_b_t CONST(78048000)
+#define v_l4_h_t ARENA(20078592)
 #define v_l4_h_c_s INIT(108326400)
-#define v_l4_h_c_c_scaled CONST(78038528)
-#define v_l4_h_c_c ARENA(11444224)
-#define v_l4_h_const CONST(82232832)
-#define v_l4_h ARENA(11845632)
+#define v_l4_h_c_c_scaled CONST(78050048)
+#define v_l4_h_c_c ARENA(19677184)
+#define v_l4_h_const CONST(82244352)
+#define v_l4_h ARENA(20078592)
 #define v_l4_h_0_a_s INIT(108334592)
-#define v_l4_h_0_a_c_scaled CONST(82241024)
-#define v_l4_h_0_a_t CONST(86435328)
-#define v_l4_h_0_r ARENA(10641408)
+#define v_l4_h_0_a_c_scaled CONST(82252544)
+#define v_l4_h_0_a_t CONST(86446848)
+#define v_l4_h_0_r ARENA(19777536)
 #define v_l4_h_0_b_s INIT(108336640)
-#define v_l4_h_0_b_c_lines CONST(86437376)
-#define v_l4_h_0_b_c_parts ARENA(0)
-#define v_l4_h_0_b_t CONST(95874560)
-#define v_l4_h_0_t ARENA(11042816)
+#define v_l4_h_0_b_c_part_filter CONST(86448896)
+#define v_l4_h_0_b_c_part ARENA(18874368)
+#define v_l4_h_0_b_t CONST(95886080)
+#define v_l4_h_0_t ARENA(19777536)
 #define v_l4_h_0_c_s INIT(108338688)
-#define v_l4_h_0_c_c_scaled CONST(95876608)
-#define v_l4_h_0_c_t CONST(100070912)
-#define v_l4_h_0 ARENA(10641408)
+#define v_l4_h_0_c_c_scaled CONST(95888128)
+#define v_l4_h_0_c_t CONST(100082432)
+#define v_l4_h_0 ARENA(20480000)
 #define v_l4_h_1_a_s INIT(108346880)
-#define v_l4_h_1_a_c_scaled CONST(100079104)
-#define v_l4_h_1_a_t CONST(104273408)
-#define v_l4_h_1_r ARENA(11042816)
+#define v_l4_h_1_a_c_scaled CONST(100090624)
+#define v_l4_h_1_a_t CONST(104284928)
+#define v_l4_h_1_r ARENA(19777536)
 #define v_l4_h_1_b_s INIT(108348928)
-#define v_l4_h_1_b_c_lines CONST(104275456)
-#define v_l4_h_1_b_c_parts ARENA(0)
-#define v_l4_h_1_b_t CONST(113712640)
-#define v_l4_h_1_t ARENA(11444224)
+#define v_l4_h_1_b_c_part_filter CONST(104286976)
+#define v_l4_h_1_b_c_part ARENA(18874368)
+#define v_l4_h_1_b_t CONST(113724160)
+#define v_l4_h_1_t ARENA(19777536)
 #define v_l4_h_1_c_s INIT(108350976)
-#define v_l4_h_1_c_c_scaled CONST(113714688)
-#define v_l4_h_1_c_t CONST(117908992)
-#define v_l4_h_1 ARENA(11042816)
+#define v_l4_h_1_c_c_scaled CONST(113726208)
+#define v_l4_h_1_c_t CONST(117920512)
+#define v_l4_h_1 ARENA(18874368)
 #define v_f ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
-#define WORKSPACE_BYTES 10641408
+#define WORKSPACE_BYTES 18874368
 #define WORKSPACE_AT {0}
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -705,6 +707,7 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
+    {"r0", 0, 1, 12, 64, 1, {113, 113}, {112, 112}, {4, 4}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"l1.h.r", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.h", 0, 1, 128, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.h.0.r", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
@@ -742,6 +745,7 @@ static const conv_size conv_sizes[] = {
     {"l4.h.1", 0, 1, 512, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
 };
 enum {
+    CONV_r0,
     CONV_l1_h_r,
     CONV_l1_h,
     CONV_l1_h_0_r,
@@ -950,16 +954,24 @@ static __global__ void __launch_bounds__(64) k_map_8e0083f4(const float *__restr
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
-// stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
+// by digit re-layout
+// stem.c.digits[i0,i1,i2,i3,i4,i5] = stem.s[i0] * stem.k[i0,i1,i2+2*i4,i3+2*i5] where i2 in 0:2,
+//     i3 in 0:2, i4 in 0:4, i5 in 0:4, pad stem.k 0
 // p0: stem.k, p1: stem.s
-static __global__ void __launch_bounds__(64) k_map_3e46c286(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_857e9541(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
-    if (id >= 9408u) return;
-    const int i3 = (int)(id % 147u);
-    const int i0 = (int)(id / 147u);
-    y[i0 * 147 + i3] = p0[i0 * 147 + i3] * p1[i0];
+    if (id >= 12288u) return;
+    const int i5 = (int)(id % 4u);
+    const int i4 = (int)(id / 4u % 4u);
+    const int i3 = (int)(id / 16u % 2u);
+    const int i2 = (int)(id / 32u % 2u);
+    const int i1 = (int)(id / 64u % 3u);
+    const int i0 = (int)(id / 192u);
+    const float v0 = i4 * 2 + i2 < 7 && i5 * 2 + i3 < 7 ? p0[i0 * 147 + i1 * 49 + i4 * 14 + i2 * 7
+        + i5 * 2 + i3] : 0.f;
+    y[i0 * 192 + i1 * 64 + i2 * 32 + i3 * 16 + i4 * 4 + i5] = v0 * p1[i0];
 }
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
@@ -1672,44 +1684,24 @@ static __global__ void __launch_bounds__(64) k_map_f524daa1(const float *__restr
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
-// stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
-//     where i2 in 0:112, i3 in 0:112, pad x 0
-// r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
-// p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256) k_product_32563a6a(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
-    const auto a = [&](element e, unsigned k0) {
-        const int i1 = (int)(m0 + e.line);
-        const int r2 = (int)(k0 + e.term);
-        return r2 < 147 ? p0[i1 * 147 + r2] : 0.f;
-    };
-    const auto b = [&](element e, unsigned k0) {
-        const unsigned n = n0 + e.line;
-        const int i3 = (int)(n % 112u);
-        const int i2 = (int)(n / 112u);
-        const unsigned k = k0 + e.term;
-        const int r2 = (int)(k % 7u);
-        const int r1 = (int)(k / 7u % 7u);
-        const int r0 = (int)(k / 49u);
-        const int t0 = i2 * 2 + r1 - 3;
-        const int t1 = i3 * 2 + r2 - 3;
-        return k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p1[r0 * 50176 + t0 * 224
-            + t1] : 0.f;
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 147u, a, b, acc);
-#pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
-            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
-    }
+// by digit re-layout
+// stem.c.digits[0,i1,i2,i3,i4,i5] = x[0,i1,i2+2*i4-1,i3+2*i5-1] where i2 in 0:2, i3 in 0:2, i4 in
+//     0:113, i5 in 0:113, pad x 0
+static __global__ void __launch_bounds__(256) k_map_5ad442c3(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 153228u) return;
+    const int i5 = (int)(id % 113u);
+    const int i4 = (int)(id / 113u % 113u);
+    const int i3 = (int)(id / 12769u % 2u);
+    const int i2 = (int)(id / 25538u % 2u);
+    const int i1 = (int)(id / 51076u);
+    const int t0 = i4 * 2 + i2 - 1;
+    const int t1 = i5 * 2 + i3 - 1;
+    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i1 * 50176 + t0 * 224 + t1]
+        : 0.f;
+    y[i1 * 51076 + i2 * 25538 + i3 * 12769 + i4 * 113 + i5] = v0;
 }
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
@@ -2003,36 +1995,38 @@ static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
 }
 
 // by summation splitting (parts)
-// l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
-//     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
+// l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,8*i0+r0,2*i3+r1-1,2*i4+r2-1] *
+//     l3.h.b.c.lines[i2,r1,r2,8*i0+r0] where i0 in 0:32, i3 in 0:14, i4 in 0:14, r0 in 0:8, pad
 //     l3.h.r 0
 // p0: l3.h.b.c.lines, p1: l3.h.r
-static __global__ void __launch_bounds__(256) k_product_2bd3d615(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_product_b93950d1(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    __shared__ product_tile<128, 128, 8, 1, 8, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 4u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
+    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 2u * 128u;
+    const int i0 = (int)(id / 4u % 32u);
     const auto a = [&](element e, unsigned k0) {
         const int i2 = (int)(m0 + e.line);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e.term);
-        return *reinterpret_cast<const float4 *>(p0 + i2 * 2304 + r2 * 256 + i0 * 16 + r0);
+        const unsigned k = k0 + e.term;
+        const int r2 = (int)(k % 9u);
+        const int r0 = (int)(k / 9u);
+        return p0[i2 * 2304 + r2 * 256 + i0 * 8 + r0];
     };
     const auto b = [&](element e, unsigned k0) {
         const unsigned n = n0 + e.line;
         const int i4 = (int)(n % 14u);
         const int i3 = (int)(n / 14u);
-        const int r2 = (int)(k0 / 16u % 3u);
-        const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e.term);
-        return n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1 ? p1[i0 * 12544 + r0 * 784 + i3 * 56
+        const unsigned k = k0 + e.term;
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        return n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1 ? p1[i0 * 6272 + r0 * 784 + i3 * 56
             + r1 * 28 + i4 * 2 + r2 - 29] : 0.f;
     };
-    float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 144u, a, b, acc);
+    float acc[8][8] = {};
+    tile.multiply<false, false, 1>(0u, 72u, a, b, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
+    for (int e = 0; e < 8 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
@@ -2046,7 +2040,7 @@ static __global__ void __launch_bounds__(256) k_product_2bd3d615(const float *__
 // l3.h.b.c[0,i1,i2,i3] = sum(r0) l3.h.b.c.parts[r0,0,i1,i2,i3]
 // l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
 // p0: l3.h.b.c.parts, p1: l3.h.b.t
-static __global__ void __launch_bounds__(128) k_reduce_d65b6a2e(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_c2f7c7c3(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
@@ -2054,8 +2048,7 @@ static __global__ void __launch_bounds__(128) k_reduce_d65b6a2e(const float *p0,
     const int i3 = (int)(id % 196u);
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
+    for (int r0 = 0; r0 < 32; r0++) {
         acc += p0[r0 * 50176 + i1 * 196 + i3];
     }
     y[i1 * 196 + i3] = relu(acc + p1[i1]);
@@ -2218,46 +2211,32 @@ static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
     y[i1 * 49 + i3] = relu(acc + p1[i1]);
 }
 
-// by summation splitting (parts)
-// l4.h.0.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.0.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
-//     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
-//     l4.h.0.r 0
-// p0: l4.h.0.b.c.lines, p1: l4.h.0.r
-static __global__ void __launch_bounds__(256) k_product_f696398c(const float *__restrict__ p0,
-    const float *p1, float *__restrict__ y) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
-    const auto a = [&](element e, unsigned k0) {
-        const int i2 = (int)(m0 + e.line);
-        const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e.term);
-        return *reinterpret_cast<const float4 *>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
-    };
-    const auto b = [&](element e, unsigned k0) {
-        const unsigned n = n0 + e.line;
-        const int i4 = (int)(n % 7u);
-        const int i3 = (int)(n / 7u);
-        const int r2 = (int)(k0 / 32u % 3u);
-        const int r1 = (int)(k0 / 32u / 3u);
-        const int r0 = (int)(k0 % 32u + e.term);
-        const int t0 = i3 + r1 - 1;
-        const int t1 = i4 + r2 - 1;
-        return n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p1[i0 * 1568 + r0 * 49 + t0 * 7
-            + t1] : 0.f;
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 288u, a, b, acc);
+// by summation splitting
+// l4.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l4.h.0.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7,
+//     i3 in 0:7, pad l4.h.0.b.c.part 0
+// l4.h.0.t[0,i1,i2,i3] = relu(l4.h.0.b.c[0,i1,i2,i3] + l4.h.0.b.t[i1])
+// p0: l4.h.0.b.c.part, p1: l4.h.0.b.t
+static __global__ void __launch_bounds__(64) k_reduce_20cd3a50(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t0 = i2 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t1 = i3 + r1 - 1;
+            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
+                + r1 * 49 + t0 * 7 + t1] : 0.f;
+            acc += v0;
         }
     }
+    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
 }
 
 // f.sum[0,i1] = sum(r0,r1) l4.h.1[0,i1,r0,r1]
@@ -2350,7 +2329,7 @@ struct resnet50 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[35];
+    conv_call conv[36];
     cublasHandle_t cublas;
 };
 
@@ -2454,7 +2433,7 @@ static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
 template <class Offer>
 static int conv_first(resnet50 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
-        if (!conv_may_take(&p[i], s, 10641408)) continue;
+        if (!conv_may_take(&p[i], s, 18874368)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
@@ -2555,6 +2534,10 @@ static const gemm_size gemm_l3_h_3_b_c_product = {"l3.h.3.b.c.product", 0, 0, 16
     49, 49, 65536, 12544, 12544, 1.f};
 static const gemm_size gemm_l3_h_4_b_c_product = {"l3.h.4.b.c.product", 0, 0, 16, 256, 49, 256, 256,
     49, 49, 65536, 12544, 12544, 1.f};
+static const gemm_size gemm_l4_h_0_b_c_part = {"l4.h.0.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49,
+    49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_h_1_b_c_part = {"l4.h.1.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49,
+    49, 0, 0, 0, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(resnet50 *m, int branch, cudaStream_t stream) {
@@ -2596,8 +2579,8 @@ static int launch(resnet50 *m, int when, void (*kernel)(P...), const char *name,
 static int prepare_weights_from_stem_s(resnet50 *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_8e0083f4, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
-    CALL(launch(m, ORDERED, k_map_3e46c286, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
-        v_stem_c_scaled));
+    CALL(launch(m, ORDERED, k_map_857e9541, "stem.c.digits", 192, 64, stream, v_stem_k, v_stem_s,
+        v_stem_c_digits_2));
     CALL(launch(m, ORDERED, k_map_69d19039, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
     CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.b.s", 1, 64, stream, v_l1_h_b_var, v_l1_h_b_scale,
@@ -2916,8 +2899,8 @@ static int prepare_weights_from_l4_h_b_s(resnet50 *m, cudaStream_t stream) {
         v_l4_h_0_a_mean, v_l4_h_0_a_s, v_l4_h_0_a_t));
     CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.0.b.s", 2, 64, stream, v_l4_h_0_b_var,
         v_l4_h_0_b_scale, v_l4_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.0.b.c.lines", 9216, 256, stream, v_l4_h_0_b_k,
-        v_l4_h_0_b_s, v_l4_h_0_b_c_lines));
+    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.0.b.c.part.filter", 9216, 256, stream,
+        v_l4_h_0_b_k, v_l4_h_0_b_s, v_l4_h_0_b_c_part_filter));
     CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.0.b.t", 2, 64, stream, v_l4_h_0_b_bias,
         v_l4_h_0_b_mean, v_l4_h_0_b_s, v_l4_h_0_b_t));
     CALL(launch(m, ORDERED, k_map_e05f63e9, "l4.h.0.c.s", 8, 64, stream, v_l4_h_0_c_var,
@@ -2934,8 +2917,8 @@ static int prepare_weights_from_l4_h_b_s(resnet50 *m, cudaStream_t stream) {
         v_l4_h_1_a_mean, v_l4_h_1_a_s, v_l4_h_1_a_t));
     CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.1.b.s", 2, 64, stream, v_l4_h_1_b_var,
         v_l4_h_1_b_scale, v_l4_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.1.b.c.lines", 9216, 256, stream, v_l4_h_1_b_k,
-        v_l4_h_1_b_s, v_l4_h_1_b_c_lines));
+    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.1.b.c.part.filter", 9216, 256, stream,
+        v_l4_h_1_b_k, v_l4_h_1_b_s, v_l4_h_1_b_c_part_filter));
     CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.1.b.t", 2, 64, stream, v_l4_h_1_b_bias,
         v_l4_h_1_b_mean, v_l4_h_1_b_s, v_l4_h_1_b_t));
     CALL(launch(m, ORDERED, k_map_e05f63e9, "l4.h.1.c.s", 8, 64, stream, v_l4_h_1_c_var,
@@ -3002,7 +2985,7 @@ static int check_device(resnet50 *m) {
 }
 
 static int upload(resnet50 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 117917184ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 117928704ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 108359168ull));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -3297,7 +3280,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(resnet50 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 35; i++) {
+    for (int i = 0; i < 36; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3352,12 +3335,18 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
+static int steps_from_stem_c_digits(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_32563a6a, "r0", 392, 256, stream, v_stem_c_scaled, v_x,
-        v_stem_t, v_r0));
-    CALL(launch(m, EARLY, k_reduce_0d108d3d, "p0", 392, 128, stream, v_r0, v_p0_joined));
+    CALL(launch(m, ORDERED, k_map_5ad442c3, "stem.c.digits", 599, 256, stream, v_x,
+        v_stem_c_digits));
+    // by digit re-layout
+    // stem.c[0,i1,i2,i3] = sum(r0,r1,r2,r3,r4) stem.c.digits[0,r0,r2,r4,i2+r1-1,i3+r3-1] *
+    //     stem.c.digits[i1,r0,r2,r4,r1,r3] where i2 in 0:112, i3 in 0:112, pad stem.c.digits 0
+    // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
+    CALL(conv_run(m, CONV_r0, v_stem_c_digits, v_stem_c_digits_2, v_stem_t, NULL, v_r0,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_reduce_0d108d3d, "p0", 392, 128, stream, v_r0, v_p0_joined));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
     // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.a.t[i1])
     CALL(conv_run(m, CONV_l1_h_r, v_p0_joined, v_l1_h_a_c_scaled, v_l1_h_a_t, NULL, v_l1_h_r,
@@ -3409,6 +3398,13 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_workspace));
     CALL(launch(m, ORDERED, k_product_535d3f65, "l2.h.b.c.part", 126, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
+    return 0;
+}
+
+static int steps_from_l2_h_t(resnet50 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
     CALL(launch(m, EARLY, k_reduce_cc348234, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
         v_l2_h_t));
     // l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
@@ -3442,13 +3438,6 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l2_h_1_b_c_product));
     CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
         v_l2_h_1_b_t, v_l2_h_1_t));
-    return 0;
-}
-
-static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
     // as l1.h.0
     CALL(conv_run(m, CONV_l2_h_1, v_l2_h_1_t, v_l2_h_1_c_c_scaled, v_l2_h_1_c_t, v_l2_h_0, v_l2_h_1,
         v_workspace));
@@ -3468,9 +3457,16 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_a_t, NULL, v_l3_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_2bd3d615, "l3.h.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_b93950d1, "l3.h.b.c.parts", 128, 256, stream,
         v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_d65b6a2e, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
+    return 0;
+}
+
+static int steps_from_l3_h_t(resnet50 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    CALL(launch(m, EARLY, k_reduce_c2f7c7c3, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_b_t, v_l3_h_t));
     // as l2.h.c.c
     CALL(conv_run(m, CONV_l3_h_c_c, v_l3_h_t, v_l3_h_c_c_scaled, NULL, NULL, v_l3_h_c_c,
@@ -3571,9 +3567,12 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_a_t, NULL, v_l4_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_f696398c, "l4.h.0.b.c.parts", 128, 256, stream,
-        v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
+    // by summation splitting (r0 inside), variable substitution
+    // l4.h.0.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h.0.r[0,r0,i3,i4] *
+    //     l4.h.0.b.c.part.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_l4_h_0_b_c_part, v_l4_h_0_b_c_part_filter, v_l4_h_0_r,
+        v_l4_h_0_b_c_part));
+    CALL(launch(m, ORDERED, k_reduce_20cd3a50, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_part,
         v_l4_h_0_b_t, v_l4_h_0_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l4_h_0, v_l4_h_0_t, v_l4_h_0_c_c_scaled, v_l4_h_0_c_t, v_l4_h, v_l4_h_0,
@@ -3581,9 +3580,10 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_1_r, v_l4_h_0, v_l4_h_1_a_c_scaled, v_l4_h_1_a_t, NULL, v_l4_h_1_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_f696398c, "l4.h.1.b.c.parts", 128, 256, stream,
-        v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
+    // as l4.h.0.b.c.part
+    CALL(gemm_run(m, &gemm_l4_h_1_b_c_part, v_l4_h_1_b_c_part_filter, v_l4_h_1_r,
+        v_l4_h_1_b_c_part));
+    CALL(launch(m, ORDERED, k_reduce_20cd3a50, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_part,
         v_l4_h_1_b_t, v_l4_h_1_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_c_t, v_l4_h_0, v_l4_h_1,
@@ -3594,8 +3594,9 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
 }
 
 static int steps(resnet50 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_r0(m, in, out, stream));
-    CALL(steps_from_l2_h_1(m, in, out, stream));
+    CALL(steps_from_stem_c_digits(m, in, out, stream));
+    CALL(steps_from_l2_h_t(m, in, out, stream));
+    CALL(steps_from_l3_h_t(m, in, out, stream));
     CALL(steps_from_l3_h_4_b_c_data(m, in, out, stream));
     return 0;
 }
@@ -3694,7 +3695,7 @@ int resnet50_capture(resnet50 *m, const void *const *in, void *const *out) {
 void resnet50_destroy(resnet50 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 35; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 36; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -3986,6 +3987,6 @@ static const resnet50_tensor info_weights[] = {
 static const resnet50_info info = {
     "resnet50", 1, 1, 267, info_inputs, info_outputs, info_weights,
     RESNET50_ARENA_BYTES, RESNET50_WEIGHT_BYTES,
-    117917184ull, 245949440ull, 0x2cd14148af618012ull};
+    117928704ull, 254193920ull, 0x2cd14148af618012ull};
 
 const resnet50_info *resnet50_describe(void) { return &info; }

@@ -76,18 +76,6 @@ typedef struct ein__work {
     int64_t extra_ps;             // of kernels that run before and after
 } ein__work;
 
-static int64_t ein__times(int64_t a, int64_t b) { return ein__muldiv(a, b, 1); }
-
-static int64_t ein__plus(int64_t a, int64_t b) {
-    return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
-}
-
-static int64_t ein__ceil(int64_t a, int64_t b) { return a / b + (a % b != 0); }
-
-static int64_t ein__least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-static int64_t ein__most(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static int64_t ein__bytes_of(ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];
     return ein__elements(&p->shape) * ein__element_size(ctx, v);
@@ -141,40 +129,6 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 }
 
 // ------------------------------------------------------------------------------------- kernels
-
-// How far, in elements, a subscript moves when iterator `slot` does by one: rounded up, -1 where
-// the data decide. Inside floor and mod it is the step between two wraps.
-static int64_t ein__ix_step(const ein_ctx *ctx, ein__ix ix, uint32_t slot) {
-    const ein__index *f = ein__ix_get(ctx, ix);
-    int64_t step = 0;
-    for (uint32_t t = 0; t < f->n; t++) {
-        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
-        int64_t k = f->t[t].k < 0 ? -f->t[t].k : f->t[t].k, inner = a->slot == slot;
-        if (a->kind == EIN__GATHER) {
-            if (ein__atom_uses(ctx, f->t[t].atom) >> slot & 1) return -1;
-            continue;
-        }
-        if (a->kind != EIN__ITER) {
-            inner = ein__ix_step(ctx, (ein__ix){a->ix}, slot);
-            if (inner < 0) return -1;
-            if (a->kind == EIN__FLOOR) inner = inner < a->n ? 0 : inner / a->n;
-        }
-        step = ein__plus(step, ein__times(k, inner));
-    }
-    return ein__ceil(step, f->q);
-}
-
-// The same for a read's address.
-static int64_t ein__read_step(ein_ctx *ctx, const ein__expr *e, uint32_t slot) {
-    int64_t stride[EIN__MAX_RANK], step = 0;
-    ein__strides_of(ctx, (ein__val){e->val}, stride);
-    for (uint32_t k = 0; k < e->nix; k++) {
-        int64_t by = ein__ix_step(ctx, e->ix[k], slot);
-        if (by < 0) return -1;
-        step = ein__plus(step, ein__times(by, stride[k] < 0 ? -stride[k] : stride[k]));
-    }
-    return step;
-}
 
 // Product of the extents of some iterators; at least 1.
 static int64_t ein__extent_of(const ein__scope *s, uint32_t slots) {
@@ -497,6 +451,7 @@ static void ein__turn_rows(const ein_ctx *ctx, ein__tiled *p) {
         p->read[k] = was.read[1 - k];
         p->group[k] = was.group[1 - k];
         p->extent[k] = was.extent[1 - k];
+        p->load[k] = was.load[1 - k];
     }
     p->scattered = true;
 }
@@ -515,6 +470,7 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
                  ein__product_shift(ctx, ein__scope_of(ctx, k->load[0])->body, terms, &x, &first);
     if (p->shifted) read[0] = ein__ex_get(ctx, x);
     p->direct = ein__tensor_direct(ctx, read, p->math);
+    p->load[0] = ein__factor_load_of(ctx, k->s[0], read[0], p->group[0], -1, p->math);
     p->each = ctx->value[read[0]->val].dtype == EIN__F16;
     for (int i = 1; i <= k->nrow; i++) p->each += k->s[i]->reduce != EIN__R_NONE;
 }

@@ -14,6 +14,7 @@ typedef struct ein__tiled {
     bool direct;     // both factors are of the type that these hold: several steps may be fetched
     int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
     bool shifted;  // of it, what its line begins with is subtracted first
+    ein__factor_load load[2];
 } ein__tiled;
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
@@ -90,8 +91,9 @@ static void ein__product_tile_name(const ein__product_tile *t, char name[32]) {
              type[t->math]);
 }
 
-// Of the peak, in 1/1000, as maps have it: every instruction counts as two operations.
-enum { EIN__PRODUCT_ROWS_SHARE = 600 };
+// Of the cycles in which an SM's schedulers may issue, in 1/1000, those in which they do: assumed.
+// Instructions of a thread for a step of the loop beside what the step is about.
+enum { EIN__ISSUED_SHARE = 850, EIN__PRODUCT_LOOP = 14 };
 
 // What one step of a tile's loop takes at least, from load to load, ps: assumed.
 enum { EIN__PRODUCT_STEP_PS = 300000 };
@@ -136,6 +138,24 @@ static bool ein__tensor_direct(const ein_ctx *ctx, const ein__expr *const *read,
            ctx->value[read[1]->val].dtype == t;
 }
 
+enum { EIN__PRODUCT_INNER = 16 };  // terms whose multiple the innermost iterator's extent is
+
+// The summation iterator that should count the terms innermost, so that a step of the loop stays
+// within one tap of a window: guards and the tap's digits are then known once a step. False: the
+// order does not matter, or no iterator fits.
+EIN__FN bool ein__product_inner(ein_ctx *ctx, const ein__scope *s, const ein__tiled *p,
+                                uint32_t *slot) {
+    uint32_t guarded = ein__guarded_slots(ctx, p->read[0]) | ein__guarded_slots(ctx, p->read[1]);
+    int64_t most = 0;
+    if (!(guarded >> s->nt)) return false;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        if ((guarded >> i & 1) || s->n[i] % EIN__PRODUCT_INNER || s->n[i] <= most) continue;
+        most = s->n[i];
+        *slot = i;
+    }
+    return most > 0;
+}
+
 // Contraction `s` as a product whose result has strides `out`. False: it is no contraction, or
 // has more terms than an unsigned counts.
 EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
@@ -163,36 +183,12 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
         p->group[group] |= 1u << i;
         p->extent[group] = ein__muldiv(p->extent[group], s->n[i], 1);
     }
+    uint32_t inner = 0;
+    bool steps = ein__product_inner(ctx, s, p, &inner);
+    for (int k = 0; k < 2; k++)
+        p->load[k] =
+            ein__factor_load_of(ctx, s, p->read[k], p->group[k], steps ? (int)inner : -1, p->math);
     return p->depth <= EIN__PRODUCT_DEPTH;
-}
-
-// Slots in subscripts that may leave their box, where a read needs a guard.
-static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
-    uint32_t used = 0;
-    for (uint32_t k = 0; k < read->nix; k++) {
-        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
-        bool inside = f->q == 1 && f->lo >= 0 && f->hi < ctx->value[read->val].shape.d[k];
-        if (!inside) used |= ein__ix_uses(ctx, read->ix[k]);
-    }
-    return used;
-}
-
-enum { EIN__PRODUCT_INNER = 16 };  // terms whose multiple the innermost iterator's extent is
-
-// The summation iterator that should count the terms innermost, so that a step of the loop stays
-// within one tap of a window: guards and the tap's digits are then known once a step. False: the
-// order does not matter, or no iterator fits.
-EIN__FN bool ein__product_inner(ein_ctx *ctx, const ein__scope *s, const ein__tiled *p,
-                                uint32_t *slot) {
-    uint32_t guarded = ein__guarded_slots(ctx, p->read[0]) | ein__guarded_slots(ctx, p->read[1]);
-    int64_t most = 0;
-    if (!(guarded >> s->nt)) return false;
-    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
-        if ((guarded >> i & 1) || s->n[i] % EIN__PRODUCT_INNER || s->n[i] <= most) continue;
-        most = s->n[i];
-        *slot = i;
-    }
-    return most > 0;
 }
 
 static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile *t) {
@@ -205,6 +201,35 @@ static int64_t ein__product_blocks(const ein__tiled *p, const ein__product_tile 
 // its own limit: 60 % of the peak where that is wgmma's (compute capability 9.0 and up), 95 % of a
 // library's before (reference, section 7).
 static int64_t ein__tensor_share(const ein__gpu *g) { return g->cc >= 90 ? 420 : 660; }
+
+// What `ops` instructions of threads in each step take on one SM, ps: each counts as two
+// operations.
+static int64_t ein__issued_ps(const ein__gpu *g, int64_t ops, int64_t steps) {
+    return ein__muldiv(2 * ops * steps, 1000 * 1000 * g->sms, g->fp32 * EIN__ISSUED_SHARE);
+}
+
+// Instructions of all threads of a block for the loads of one step.
+static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
+    int64_t ops = 0;
+    for (int k = 0; k < 2; k++)
+        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * p->load[k].issued / p->load[k].words;
+    return ops;
+}
+
+// The same of a step of a tensor cores' tile: products and loads of their operands from shared
+// memory (of f32 lines side by side, word by word), which are rounded if they were copied there as
+// they are: by one instruction on compute capability 9.0, by two before. With the loop itself these
+// numbers are within a tenth of what nvcc 13 makes of the tiles for sm_90.
+static int64_t ein__tensor_ops(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t) {
+    bool half = t->math == EIN__MATH_FP16;
+    int64_t rows = t->rm / 16, cols = t->rn / 16, steps = t->terms / t->parts / (half ? 16 : 8);
+    int64_t each = rows * cols * 2, fragments[2] = {rows, cols};
+    for (int k = 0; k < 2; k++) {
+        each += fragments[k] * (half || p->load[k].along ? 1 : 4);
+        if (!half && p->load[k].copied) each += 4 * fragments[k] * (g->cc >= 90 ? 1 : 2);
+    }
+    return (each * steps + EIN__PRODUCT_LOOP) * EIN__PRODUCT_THREADS + ein__load_ops(p, t);
+}
 
 // What a block of a tensor cores' tile takes for `terms` of its product, ps: arithmetic at the rate
 // of one SM, or the words that its warps store to and load from shared memory, 128 bytes a clock.
@@ -220,18 +245,16 @@ static int64_t ein__product_tensor_ps(const ein__gpu *g, const ein__product_tile
     return math > shared ? math : shared;
 }
 
-// What the sums along a block's rows take, ps: the instructions that maps reach of an SM, beside
-// whatever its tensor cores do. There warps that have the same rows share the sums: each of them
-// shifts all words of its fragments and takes some to add up.
-static int64_t ein__product_rows_ps(const ein__gpu *g, const ein__tiled *p,
-                                    const ein__product_tile *t, int64_t terms) {
+// Instructions of a block for the sums along its rows, for each term. On tensor cores warps that
+// have the same rows share the sums: each of them shifts all words of its fragments and takes some
+// to add up.
+static int64_t ein__rows_ops(const ein__tiled *p, const ein__product_tile *t) {
+    if (!p->each) return 0;
     int64_t words = t->rows / (t->math == EIN__MATH_FP16 ? 2 : 1), warps = t->cols / t->rn;
     bool tensor = t->math != EIN__MATH_FP32, copies = tensor && ein__product_copies(p, t);
     int64_t ops = t->rows * (p->each + (p->shifted && !copies));
     if (tensor) ops += words * (warps - 1 + (p->shifted && copies ? warps : 0));
-    if (!p->each) return 0;
-    int64_t flop = ein__muldiv(2 * ops, terms, 1);
-    return ein__muldiv(flop, 1000 * 1000 * g->sms, g->fp32 * EIN__PRODUCT_ROWS_SHARE);
+    return ops;
 }
 
 // Steps of a tile's loop that are on their way while one is multiplied.
@@ -254,16 +277,21 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
     int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
     int64_t terms = ein__muldiv(steps, t->terms, 1), slots = ein__product_slots(g, p, t);
     int64_t turns = steps / ein__product_ahead(p, t),
-            waves = blocks / g->sms + (blocks % g->sms != 0), ps;
+            waves = blocks / g->sms + (blocks % g->sms != 0), ps,
+            rows = ein__rows_ops(p, t) * t->terms;
     if (t->math == EIN__MATH_FP32) {
         int64_t flop = ein__muldiv(ein__muldiv(waves, g->sms, 1),
                                    ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
+        // The tile's share is that of factors that are loaded four words at a time.
+        int64_t plain = (t->rows + t->cols) * t->terms * EIN__LOAD_WORDS / 4,
+                more = ein__load_ops(p, t) - plain;
         ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
-        ps += ein__muldiv(waves, ein__product_rows_ps(g, p, t, terms), 1);
+        if (more > 0 || rows)
+            ps += ein__muldiv(waves, ein__issued_ps(g, (more > 0 ? more : 0) + rows, steps), 1);
     } else {
-        int64_t rows = ein__product_rows_ps(g, p, t, terms),
+        int64_t issued = ein__issued_ps(g, ein__tensor_ops(g, p, t) + rows, steps),
                 one = ein__product_tensor_ps(g, t, terms);
-        ps = ein__muldiv(waves, rows > one ? rows : one, 1);
+        ps = ein__muldiv(waves, issued > one ? issued : one, 1);
     }
     int64_t bytes = ein__muldiv(
         ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);

@@ -8,10 +8,10 @@
 // outputs   y: f32[1,512,7,7]
 // weights   1 tensors, blob of 9216 kB
 // memory    arena 1568 kB (workspace 0 B of it), constants 9216 kB, peak in create 20 MB
-// plan      2 steps, 12.4 us estimated; nothing derived is cheaper
+// plan      2 steps, 13.0 us estimated; nothing derived is cheaper
 // libraries none
 // by        summation splitting 1
-//    10.8 us est. y.parts          k_product_f696398c
+//    11.4 us est. y.parts          k_product_f696398c
 //     1.6 us est. y                k_reduce_b5291b22
 
 // ---- includes -----------------------------------------------------------------------------------

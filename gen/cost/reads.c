@@ -1,0 +1,134 @@
+// How reads lie in memory, and what a product's loads of a factor take for that.
+
+// How far, in elements, a subscript moves when iterator `slot` does by one: rounded up, -1 where
+// the data decide. Inside floor and mod it is the step between two wraps.
+static int64_t ein__ix_step(const ein_ctx *ctx, ein__ix ix, uint32_t slot) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    int64_t step = 0;
+    for (uint32_t t = 0; t < f->n; t++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+        int64_t k = f->t[t].k < 0 ? -f->t[t].k : f->t[t].k, inner = a->slot == slot;
+        if (a->kind == EIN__GATHER) {
+            if (ein__atom_uses(ctx, f->t[t].atom) >> slot & 1) return -1;
+            continue;
+        }
+        if (a->kind != EIN__ITER) {
+            inner = ein__ix_step(ctx, (ein__ix){a->ix}, slot);
+            if (inner < 0) return -1;
+            if (a->kind == EIN__FLOOR) inner = inner < a->n ? 0 : inner / a->n;
+        }
+        step = ein__plus(step, ein__times(k, inner));
+    }
+    return ein__ceil(step, f->q);
+}
+
+// The same for a read's address.
+static int64_t ein__read_step(ein_ctx *ctx, const ein__expr *e, uint32_t slot) {
+    int64_t stride[EIN__MAX_RANK], step = 0;
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    for (uint32_t k = 0; k < e->nix; k++) {
+        int64_t by = ein__ix_step(ctx, e->ix[k], slot);
+        if (by < 0) return -1;
+        step = ein__plus(step, ein__times(by, stride[k] < 0 ? -stride[k] : stride[k]));
+    }
+    return step;
+}
+
+// The same for the first n slots at once.
+static void ein__read_steps(ein_ctx *ctx, const ein__expr *e, uint32_t n, int64_t *step) {
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    bool affine = ein__address(ctx, e, stride, &f);
+    for (uint32_t i = 0; i < n; i++)
+        step[i] = !affine ? ein__read_step(ctx, e, i) : f.coef[i] < 0 ? -f.coef[i] : f.coef[i];
+}
+
+// Slots in subscripts that may leave their box, where a read needs a guard.
+static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
+    uint32_t used = 0;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        bool inside = f->q == 1 && f->lo >= 0 && f->hi < ctx->value[read->val].shape.d[k];
+        if (!inside) used |= ein__ix_uses(ctx, read->ix[k]);
+    }
+    return used;
+}
+
+// How a product's threads load one factor.
+typedef struct ein__factor_load {
+    bool along;   // neighbours are terms of a line, not lines of a term
+    bool copied;  // it is copied as it is
+    int words;    // elements at once
+    int issued;   // instructions for them
+} ein__factor_load;
+
+// Instructions of a load, with their addresses and what stores the elements: counted in what nvcc
+// 13 makes of products and convolutions for sm_90. `turning`: the taps of a window change with
+// every term.
+enum {
+    EIN__LOAD_COPY = 2,
+    EIN__LOAD_WORDS = 8,
+    EIN__LOAD_WORD = 5,
+    EIN__LOAD_GUARD = 4,
+    EIN__LOAD_TURN = 20
+};
+
+// Slots of a factor along which its elements follow each other.
+typedef struct ein__run {
+    int slot;        // along which neighbours are nearest; -1: none moves
+    int64_t step;    // how far apart they are
+    int64_t length;  // how many follow each other so, along it and those behind it
+    uint32_t slots;  // all of these
+} ein__run;
+
+static ein__run ein__nearest(const ein__scope *s, const int64_t *step, uint32_t mask) {
+    ein__run r = {.slot = -1, .length = 1};
+    uint32_t all = s->nt + s->ns;
+    for (uint32_t i = 0; i < all; i++) {
+        if (!(mask >> i & 1) || s->n[i] <= 1 || step[i] <= 0) continue;
+        if (r.slot >= 0 && step[i] >= r.step) continue;
+        r.slot = (int)i;
+        r.step = step[i];
+    }
+    for (uint32_t turn = 0; r.slot >= 0 && turn < all; turn++)
+        for (uint32_t i = 0; i < all; i++) {
+            if (!(mask >> i & 1) || (r.slots >> i & 1) || s->n[i] <= 1) continue;
+            if (step[i] != ein__times(r.step, r.length)) continue;
+            r.length = ein__times(r.length, s->n[i]);
+            r.slots |= 1u << i;
+        }
+    return r;
+}
+
+// Loads of `read` as the factor of a product on tensor cores (FP32: without them). `lines`: slots
+// of its rows or columns; `inner`: the slot that counts the terms of a step, -1: those of all.
+static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
+                                            const ein__expr *read, uint32_t lines, int inner,
+                                            ein__math math) {
+    int64_t step[EIN__MAX_ITERS];
+    uint32_t all = s->nt + s->ns, terms = ~((1u << s->nt) - 1) & ((1u << all) - 1);
+    uint32_t guarded = ein__guarded_slots(ctx, read);
+    bool half = ein__element_size(ctx, (ein__val){read->val}) == 2, gathers = false;
+    bool tensor = math != EIN__MATH_FP32, wanted = half == (math == EIN__MATH_FP16);
+    ein__read_steps(ctx, read, all, step);
+    for (uint32_t i = 0; i < all; i++) gathers |= step[i] < 0;
+    ein__run line = ein__nearest(s, step, lines),
+             term = ein__nearest(s, step, inner < 0 ? terms : 1u << inner);
+    ein__factor_load l = {.words = half && math == EIN__MATH_FP16 ? 8 : 4};
+    if (term.slot >= 0)
+        l.along = line.slot < 0 || ein__times(ein__least(s->n[term.slot], 32), line.step) >
+                                       ein__times(ein__least(s->n[line.slot], 32), term.step);
+    ein__run lane = l.along ? term : line;
+    bool vector = lane.step == 1 && lane.length % l.words == 0 && !gathers;
+    for (uint32_t i = 0; i < all; i++) {
+        bool moves = !(lane.slots >> i & 1) && s->n[i] > 1 && step[i] % l.words;
+        vector = vector && !moves && !(guarded & lane.slots);
+    }
+    if (!vector) l.words = 1;
+    l.copied = tensor && wanted && (vector || !half);
+    l.issued = !vector ? EIN__LOAD_WORD : l.copied ? EIN__LOAD_COPY : EIN__LOAD_WORDS;
+    if (guarded && !half) l.issued += EIN__LOAD_GUARD;
+    if (gathers || ((guarded & terms) && inner < 0)) l.issued += EIN__LOAD_TURN;
+    return l;
+}
