@@ -23,6 +23,10 @@ MODELS = [
     ("tests/unseen/norm_products.ein", [], 5, None),
     ("tests/unseen/norm_products.ein", ["--math", "tf32", "--libs", "none"], 5, None),
     ("tests/unseen/norm_means.ein", ["--math", "fp16"], 2, None),
+    ("tests/unseen/norm_flat.ein", [], 3, 5),
+    ("tests/unseen/norm_flat.ein", ["--math", "tf32"], 3, 5),
+    ("tests/unseen/norm_flat.ein", ["--math", "fp16"], 2, 9),
+    ("tests/unseen/flat_rows.ein", ["--math", "tf32"], 2, 4),
 ]
 
 HEAD = """ein 1

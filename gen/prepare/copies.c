@@ -18,6 +18,22 @@ static const ein__expr *ein__copy_of(ein_ctx *ctx, ein__val v) {
     return e->op == EIN__X_READ ? e : NULL;
 }
 
+// Whether the read goes through all of its value in the order of the map's elements: at the map's
+// own place, or a reshape of that.
+static bool ein__reads_whole(ein_ctx *ctx, const ein__expr *x, const ein__scope *m) {
+    const ein__shape *s = &ctx->value[x->val].shape;
+    int64_t stride[EIN__MAX_RANK], want[EIN__MAX_RANK], n = 1;
+    ein__factor f;
+    ein__dense_strides(s, stride);
+    ein__dense_result(m, want);
+    if (!ein__address(ctx, x, stride, &f) || f.offset) return false;
+    for (uint32_t k = 0; k < m->nt; k++) {
+        if (m->n[k] > 1 && f.coef[k] != want[k]) return false;
+        n *= m->n[k];
+    }
+    return n == ein__elements(s);
+}
+
 // A map whose body is one read times a constant, which is 1 for a copy.
 static const ein__expr *ein__multiple_of(ein_ctx *ctx, ein__val v, double *factor) {
     const ein__expr *e = ein__copy_of(ctx, v);

@@ -228,7 +228,9 @@ static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
     if (ein__ex_size(ctx, ein__scope_of(ctx, p)->body) <= EIN__SMALL_BODY &&
         its * EIN__SMALL_SHARE <= volume)
         return ein__ex_reads_reduction(ctx, ein__scope_of(ctx, p)->body);
-    if (volume > its || ein__copy_of(ctx, p)) return false;
+    const ein__expr *copy = ein__copy_of(ctx, p);
+    if (copy) return ein__reads_whole(ctx, copy, ein__scope_of(ctx, p));
+    if (volume > its) return false;
     ein__operands_of(z, p, &large, &statistic, &behind);
     if (z->uses[old.i] == 2 && !statistic && ein__rule_on(ctx, EIN__RULE_FUSE) &&
         ein__in_place(ctx, z->order, z->self))

@@ -129,23 +129,6 @@ typedef struct ein__sum_form {
     ein__term_of_sum term[2];
 } ein__sum_form;
 
-// Whether the read goes through all of its value in the order of the map's elements: at the map's
-// own place, or a reshape of that.
-static bool ein__reads_whole(ein_ctx *ctx, const ein__expr *x, const ein__scope *m) {
-    const ein__shape *s = &ctx->value[x->val].shape;
-    int64_t stride[EIN__MAX_RANK], want[EIN__MAX_RANK], n = 1;
-    ein__factor f;
-    if (ein__reads_in_place(ctx, x, m)) return true;
-    ein__dense_strides(s, stride);
-    ein__dense_result(m, want);
-    if (!ein__address(ctx, x, stride, &f) || f.offset) return false;
-    for (uint32_t k = 0; k < m->nt; k++) {
-        if (m->n[k] > 1 && f.coef[k] != want[k]) return false;
-        n *= m->n[k];
-    }
-    return n == ein__elements(s);
-}
-
 static bool ein__flatten_sum(ein_ctx *ctx, ein__ex ex, ein__sum_form *z) {
     const ein__expr *x = ein__ex_get(ctx, ex);
     int64_t stride[EIN__MAX_RANK];

@@ -66,12 +66,13 @@ static ein__ex ein__norm_shifted(ein__normer *z) {
     return z->shifted ? ein__ex_binary(z->ctx, EIN__SUB, z->x, z->first) : z->x;
 }
 
-// What sums and product read of a row: x, or a map that loads compute.
+// What sums and product read of a row: x, where that has the row operation's dimensions, or a map
+// that loads compute.
 static ein__ex ein__norm_operand(ein__normer *z) {
-    if (!z->shifted) return z->x;
+    if (!z->shifted && ein__reads_in_place(z->ctx, ein__ex_get(z->ctx, z->x), z->m)) return z->x;
     if (!z->made.load.i)
-        z->made.load = ein__norm_value(z, "shifted", EIN__R_NONE, (int)z->m->nt, 0, z->m->n,
-                                       ein__norm_shifted(z));
+        z->made.load = ein__norm_value(z, z->shifted ? "shifted" : "terms", EIN__R_NONE,
+                                       (int)z->m->nt, 0, z->m->n, ein__norm_shifted(z));
     return ein__norm_read(z, z->made.load, z->m->nt);
 }
 
@@ -175,7 +176,7 @@ static ein__norm_sum ein__norm_leaf(ein__normer *z, ein__ex ex) {
     ein__ex one = ein__ex_const(ctx, 1);
     const ein__expr *e = ein__ex_get(ctx, ex);
     bool fits = e->op == EIN__X_READ && !ctx->value[e->val].weight_only && !e->bits &&
-                ein__is_real(ctx, (ein__val){e->val}) && ein__reads_in_place(ctx, e, z->m);
+                ein__is_real(ctx, (ein__val){e->val}) && ein__reads_whole(ctx, e, z->m);
     if (!fits || (z->x.i && z->x.i != ex.i)) return (ein__norm_sum){.ok = false};
     if (!z->x.i) {
         ein__ix map[EIN__MAX_ITERS];
@@ -261,6 +262,7 @@ static bool ein__norm_match(ein_ctx *ctx, ein__val v, uint32_t rows, ein__normer
 typedef struct ein__norm_product {
     const ein__scope *s;
     const ein__expr *y, *w;
+    ein__val read;  // what is read as y: itself, or a copy of it
     double alpha;
     ein__ix map[EIN__MAX_ITERS];  // by iterator of the row operation
     uint32_t rows;
@@ -281,6 +283,18 @@ static bool ein__norm_bare(ein_ctx *ctx, const ein__scope *s, const ein__expr *r
     return true;
 }
 
+// `read`, or what it reads by way of copies that have the type of what they copy.
+static const ein__expr *ein__norm_source(ein_ctx *ctx, const ein__expr *read) {
+    for (const ein__expr *of = ein__copy_of(ctx, (ein__val){read->val}); of;
+         of = ein__copy_of(ctx, (ein__val){read->val})) {
+        if (ctx->value[of->val].dtype != ctx->value[read->val].dtype) break;
+        ein__ex ex = ein__rule_inline(ctx, (ein__val){read->val}, read);
+        if (!ex.i || ein__ex_get(ctx, ex)->op != EIN__X_READ) break;
+        read = ein__ex_get(ctx, ex);
+    }
+    return read;
+}
+
 // Product `v` whose first factor is a map of rows, all of which it sums over.
 static bool ein__norm_product_of(ein_ctx *ctx, ein__val v, ein__norm_product *p) {
     const ein__expr *read[2];
@@ -292,7 +306,8 @@ static bool ein__norm_product_of(ein_ctx *ctx, ein__val v, ein__norm_product *p)
         return false;
     ein__dense_result(p->s, out);
     if (read[0]->val == read[1]->val || !ein__match_tiles(ctx, p->s, out, &tiled)) return false;
-    p->y = tiled.read[0];
+    p->read = (ein__val){tiled.read[0]->val};
+    p->y = ein__norm_source(ctx, tiled.read[0]);
     p->w = tiled.read[1];
     uint32_t sums = ((1u << (p->s->nt + p->s->ns)) - 1) & ~((1u << p->s->nt) - 1);
     if (ctx->value[p->y->val].weight_only || !ctx->value[p->w->val].weight_only ||
@@ -573,6 +588,8 @@ static bool ein__norm_choose(ein__selector *z, ptrdiff_t at, ein__norm_choice *c
         return false;
     c->map = ein__norm_map(z, c->product, at, &read);
     c->also = z->root[c->y.i] || z->uses[c->y.i] > 1;
+    for (ein__val v = p.read; v.i != c->y.i; v.i = ein__copy_of(ctx, v)->val)
+        c->also |= z->root[v.i] || z->uses[v.i] > 1;
     if (c->also && c->map.i && !ein__norm_reads_early(ctx, c->map, c->product, c->y)) return false;
     if (!ein__rule_norm(ctx, c->product, c->map, read, c->also, &made)) return false;
     ein__kernel k = ein__norm_kernel(ctx, &made, out);
