@@ -672,6 +672,11 @@ static ein__val ein__fold_one_scale(ein__pass *z, ein__val v) {
         if (!p || p->reduce != EIN__R_SUM || ctx->value[r->val].weight_only) continue;
         if (r->val >= (uint32_t)arrlen(z->uses) || z->uses[r->val] != 1) continue;
         if (ein__occurrences(ctx, s->body, reads[i]) != 1) continue;
+        // Read elsewhere too, it would be computed twice.
+        bool twice = false;
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            twice |= k != i && ein__ex_get(ctx, reads[k])->val == r->val;
+        if (twice) continue;
         if (!ein__invert_read(ctx, r, s, p, map)) continue;
         ein__ex body = ein__fold_linear(z, s, s->body, reads[i], map, &scaled);
         if (body.i && scaled.i) result = ein__with_body(z, v, body);
