@@ -60,11 +60,12 @@
 #include "cost/estimate_calls.c"
 // which call or kernel computes which values
 #include "select/epilogue.c"
+#include "select/prologue.c"
 #include "select/attention.c"
+#include "select/attention_loads.c"
 #include "select/attention_mask.c"
 #include "select/attention_tiles.c"
 #include "select/split.c"
-#include "select/prologue.c"
 #include "select/select.c"
 #include "select/calls.c"
 #include "select/norm.c"

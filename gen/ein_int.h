@@ -414,6 +414,8 @@ typedef struct ein__slice {
     uint8_t at[EIN__MAX_RANK];
 } ein__slice;
 
+enum { EIN__STEP_VALUES = 14 };  // that one kernel computes
+
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
 // (reductions), the last one is stored; a ROW step may have several reductions.
 typedef struct ein__step {
@@ -421,7 +423,7 @@ typedef struct ein__step {
     const char *name;  // unique, content-derived, a C identifier
     ein__val out;
     int nval;
-    ein__val val[8];
+    ein__val val[EIN__STEP_VALUES];
     ein__val load[2];   // PRODUCT: maps that its loads compute, or none ...
     ein__ex loaded[2];  // ... and the factors as they are then
     ein__conv conv;

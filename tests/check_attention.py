@@ -29,6 +29,16 @@ COUNTS = [
     ("tests/unseen/online_forms.ein", 10, None, []),
     ("tests/unseen/online_bands.ein", 6, 6, []),
     ("tests/unseen/online_not.ein", 0, None, []),
+    # Maps in front of an attention are part of its loads, unless others need them.
+    ("tests/unseen/rotary.ein", 1, 2, []),
+    ("tests/unseen/rotary.ein", 1, 2, ["--math", "tf32"]),
+    ("tests/unseen/rotary.ein", 1, 2, ["--math", "fp16"]),
+    ("tests/unseen/rotary.ein", 1, 4, ["--rules=-fuse"]),
+    ("tests/unseen/rotary_forms.ein", 6, 9, []),
+    ("tests/unseen/rotary_forms.ein", 6, 9, ["--math", "tf32"]),
+    ("tests/unseen/rotary_forms.ein", 6, 10, ["--math", "fp16"]),
+    ("tests/unseen/rotary_decode.ein", 1, 5, []),
+    ("tests/unseen/rotary_decode.ein", 1, 5, ["--math", "fp16"]),
     ("models/longformer.ein", 1, 5, []),
     ("models/longformer.ein", 1, 5, ["--gpu", "orin-nx"]),
     ("models/longformer.ein", 1, None, ["--math", "tf32"]),
@@ -36,7 +46,7 @@ COUNTS = [
     ("tests/unseen/attention_causal.ein", 2, 12, []),
     ("tests/unseen/attention_causal.ein", 2, 12, ["--math", "tf32"]),
     ("tests/unseen/attention_grouped.ein", 1, 2, []),
-    ("tests/unseen/causal_added.ein", 3, 5, []),
+    ("tests/unseen/causal_added.ein", 3, 4, []),
     ("tests/unseen/safe_softmax.ein", 2, 2, []),
     ("tests/unseen/safe_softmax.ein", 2, None, ["--math", "fp16"]),
     ("tests/unseen/attention_grouped.ein", 1, None, ["--math", "fp16"]),
@@ -53,8 +63,8 @@ COUNTS = [
 # batches, rows, keys, depth, columns, kind. `late`: every score of the first tiles is -inf; `none`:
 # of some rows all of them are; `sums`: they are made of no product; `swapped`: dimensions in memory
 # the other way round; `huge`: scores in the thousands; `causal`, `ahead`, `added`: keys behind the
-# row are masked out; `soft`: as well, but with a score that counts; bands are (dilation, keys to
-# each side).
+# row are masked out; `soft`: as well, but with a score that counts; `turned`: maps stand in front
+# of queries, keys and values; bands are (dilation, keys to each side).
 MODELS = {
     "small": [
         (2, 1, 2, 2, 1, "plain"), (2, 3, 7, 3, 5, "plain"), (2, 7, 3, 4, 4, "none"),
@@ -64,7 +74,8 @@ MODELS = {
         (2, 9, 70, 1, 12, "sums"), (2, 37, 199, 8, 12, "causal"), (2, 40, 150, 20, 24, "soft"),
         (2, 33, 190, 16, 16, "ahead"), (4, 50, 150, 32, 40, "added"),
         (2, 6, 6, 3, 2, (7, 1)), (1, 150, 150, 20, 64, (-1, 33)),
-        (265, 3, 40, 8, 64, "plain"),
+        (265, 3, 40, 8, 64, "plain"), (2, 37, 50, 8, 12, "turned"), (2, 5, 131, 33, 20, "turned"),
+        (3, 66, 33, 20, 7, "turned"),
     ],
     "large": [
         (2, 70, 65, 64, 64, "plain"), (1, 130, 40, 200, 40, "plain"), (2, 17, 40, 36, 256, "none"),
@@ -75,6 +86,8 @@ MODELS = {
         (9, 70, 300, 32, 40, "soft"),
         (66, 70, 65, 20, 64, "plain"),
         (132, 50, 64, 8, 128, "swapped"), (40, 140, 140, 16, 32, (3, 2)),
+        (4, 70, 130, 64, 64, "turned"), (1, 64, 200, 132, 48, "turned"),
+        (1, 33, 70, 12, 256, "turned"),
     ],
 }
 MASKS = {"causal": "select(idx(j) <= idx(i), %s, -1e9)",
@@ -92,6 +105,13 @@ NVCC = [("nano", 75, "fp32"), ("h200", 90, "fp32"), ("orin-nx", 87, "fp32"), ("h
         ("h200", 90, "tf32"), ("h200", 90, "fp16"), ("orin-nx", 87, "fp16")]
 TENSOR_TILES = {"RW": {1, 2, 4}, "RM": {1, 2}, "NK": {16, 32, 64}}  # on tensor cores
 TILES = {"RM": {1, 3, 4, 5, 7, 8}, "RN": {2, 4}, "VC": {1, 2, 4}}  # all of which must occur
+
+
+def turn(name, first, at, size):
+    """A map tNAME that reads NAME, whose last dimension has `size` elements, at two places."""
+    return ("t%(x)s[%(i)s,%(r)s,%(e)s] = 0.8 * %(x)s[%(i)s,%(r)s,%(e)s] - "
+            "%(x)s[%(i)s,%(r)s,(%(e)s+%(half)d)%%%(n)d] / (2 + idx(%(e)s))\n"
+            % {"x": name, "i": first, "r": at[0], "e": at[1], "n": size, "half": (size + 1) // 2})
 
 
 def instance(n, batch, rows, keys, depth, cols, kind):
@@ -124,6 +144,11 @@ def instance(n, batch, rows, keys, depth, cols, kind):
     if kind == "none":
         dot = "select(idx(j) > idx(i) - 2, %s, %s)" % (never, dot)
     body = "%s[b,i,j] = %s%s\n" % (s, dot, ranges % k if ranges else "")
+    if kind == "turned":
+        turned = [turn(x, "b", at, size) for x, at, size in ((q, "ip", depth), (k, "jp", depth),
+                                                             (v, "jc", cols))]
+        body = "".join(turned) + re.sub(r"\b(%s|%s)\[" % (q, k), r"t\1[", body)
+        v = "t" + v
     body += "%s = Softmax(%s)\n" % (a, s)
     body += "%s[b,i,c] = sum(j) %s[b,i,j] * %s[%s]%s\n" % (y, a, v, reads[2],
                                                          " where pad %s 0" % v if ranges else "")
@@ -174,6 +199,13 @@ def check_masks(text, cases):
         raise run_models.Failure("%d kernels of %d look" % (found, len(want)))
 
 
+def check_loads(text, most):
+    """Maps in front of attentions that are kernels of their own."""
+    found = re.findall(r"^// +[\d.]+ us \S+ (t[qkv]\d+) ", text, re.M)
+    if len(found) > most:
+        raise run_models.Failure("%s are not loaded" % " ".join(found))
+
+
 def check_run(path, gpu, mode, math, cases):
     """All attentions of the model are one kernel each where the GPU is large, some elsewhere."""
     options = ["--gpu", gpu, "--math", math]
@@ -217,13 +249,13 @@ def check_nvcc(path, gpu, arch, math):
 # groups of heads, heads of a group, rows, keys, depth, columns, kind, type of keys and values.
 # `expanded`: heads are one dimension, keys and values repeated for those of a group; `end`: the
 # rows are the last ones of a causal attention; `prefix`: the first ones, whose tiles have fewer
-# keys than blocks that share them; `late`, `none` as above.
+# keys than blocks that share them; `late`, `none`, `turned` as above, of the last alone a key.
 FEW = [
     (2, 3, 1, 503, 64, 64, "plain", "f32"), (2, 5, 1, 500, 80, 80, "expanded", "f32"),
     (1, 1, 4, 500, 128, 128, "end", "f32"), (1, 1, 3, 500, 64, 48, "late", "f32"),
     (1, 40, 1, 390, 64, 64, "plain", "f32"), (1, 1, 200, 900, 32, 32, "prefix", "f32"),
     (1, 2, 2, 500, 7, 5, "none", "f32"), (1, 4, 1, 1001, 128, 128, "plain", "f16"),
-    (2, 7, 1, 700, 96, 64, "expanded", "f32"),
+    (2, 7, 1, 700, 96, 64, "expanded", "f32"), (1, 3, 2, 600, 64, 32, "turned", "f32"),
 ]
 FEW_COUNTS = [("tests/unseen/attention_decode.ein", 1, 1, []),
               ("tests/unseen/attention_decode.ein", 1, 1, ["--math", "tf32"]),
@@ -272,6 +304,9 @@ def few_instance(n, groups, heads, rows, keys, depth, cols, kind, dtype):
                 "input k%(n)d: %(type)s[%(keys)d,%(groups)d,%(depth)d]\n"
                 "input v%(n)d: %(type)s[%(keys)d,%(groups)d,%(cols)d]\n" % values)
         body, at, key, value = "", "g,h", "j,g,p", "j,g,c"
+    if kind == "turned":
+        dot = dot.replace("k%d[", "tk%d[")
+        body += turn("k%d" % n, "j", "gp", depth)
     score = FEW_SCORES.get(kind, "%(dot)s") % {"ahead": keys - rows, "last": keys - 3,
                                                "dot": dot % (n, at, n, key)}
     body += "s%d[%s,i,j] = %s\na%d = Softmax(s%d)\n" % (n, at, score, n, n)
@@ -361,7 +396,10 @@ def main():
                 out.write(model(cases))
             texts.append(emit(path, []))
             jobs.append(("masks of " + name, check_masks, (texts[-1], cases)))
+            jobs.append(("loads of " + name, check_loads, (texts[-1], name == "large")))
             tensor_texts += [emit(path, ["--math", math]) for math in ("tf32", "fp16")]
+            jobs.append(("loads of tensors, " + name, check_loads,
+                         (tensor_texts[-1], name == "large")))
             for gpu, mode, math in RUNS[name]:
                 jobs.append(("%s for %s, %s, %s" % (name, gpu, mode, math), check_run,
                              (path, gpu, mode, math, cases)))

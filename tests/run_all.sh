@@ -25,17 +25,18 @@ own='tests/unseen/conv*.ein tests/unseen/deconv_odd.ein tests/unseen/matmul_rank
 own="$own tests/unseen/attention.ein tests/unseen/eq_phases.ein tests/unseen/gemm_forms.ein"
 own="$own tests/unseen/preactivation.ein"
 own="$own tests/unseen/tail.ein tests/unseen/norm_products.ein tests/unseen/norm_means.ein"
-own="$own tests/unseen/norm_flat.ein"
+own="$own tests/unseen/norm_flat.ein tests/unseen/rotary_forms.ein"
 own_too="models/cases/*.ein $own"
 tensor='tests/unseen/tensor_tiles.ein tests/unseen/tail.ein tests/unseen/preactivation.ein'
 tensor="$tensor tests/unseen/conv_groups.ein models/dcgan.ein tests/unseen/norm_products.ein"
 tensor="$tensor tests/unseen/norm_means.ein tests/unseen/norm_flat.ein"
+tensor="$tensor tests/unseen/rotary_forms.ein"
 # What is run as nvcc translates it: tensor cores, attention, early launches, stitched kernels, long
 # sums shared by blocks, gathers; and what has forms of its own without tensor cores.
 ptx='tests/unseen/tensor_tiles.ein tests/unseen/attention.ein tests/unseen/attention_causal.ein'
 ptx="$ptx tests/unseen/norm_products.ein tests/unseen/norm_means.ein tests/unseen/tail.ein"
 ptx="$ptx tests/unseen/preactivation.ein tests/unseen/conv_groups.ein tests/unseen/stitched.ein"
-ptx="$ptx models/resnet18.ein models/longformer_short.ein"
+ptx="$ptx models/resnet18.ein models/longformer_short.ein tests/unseen/rotary_forms.ein"
 ptx32="$ptx tests/unseen/eq_reduce.ein tests/unseen/eq_gather.ein tests/unseen/reduces.ein"
 ptx32="$ptx32 tests/unseen/reduces_whole.ein tests/unseen/norms.ein tests/unseen/pools.ein"
 ptx32="$ptx32 tests/unseen/half_bf16.ein tests/unseen/positions.ein tests/unseen/places.ein"

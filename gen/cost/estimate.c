@@ -221,8 +221,8 @@ static bool ein__is_transpose(ein_ctx *ctx, const ein__scope *s, const int64_t *
 typedef struct ein__kernel {
     ein__skind2 kind;
     int n;
-    const ein__scope *s[8];
-    ein__val inner[8];
+    const ein__scope *s[EIN__STEP_VALUES];
+    ein__val inner[EIN__STEP_VALUES];
     ein__val load[2];    // maps that the loads of a product compute
     int nrow;            // definitions behind a product's that are of its rows ...
     ein__val also;       // ... and the map of its rows that it stores too, or none

@@ -188,25 +188,44 @@ static const char *ein__kaxes_test(ein__kgen *g, const ein__kaxes *a, const ein_
     return ein__namef(g->ctx, "%s%s%s", x, *x && *y ? " && " : "", y);
 }
 
+// Whether `vec` neighbours of `read` along `slot` are one vector.
+static bool ein__kattention_lies(ein__kgen *g, ein__ex read, int vec, int slot) {
+    int nindex = g->nindex;
+    g->vec = vec;
+    g->vec_slot = slot;
+    ein__kaccess at = ein__kaccess_of(g, read, 0);
+    ein__kattention_reset(g);
+    g->nindex = nindex;
+    g->vec = 1;
+    g->vec_slot = -1;
+    return at.vector;
+}
+
+// Whether four neighbours of what loads compute read vectors.
+static bool ein__kattention_four(ein__kgen *g, const ein__kattention_form *f, ein__ex ex,
+                                 int slot) {
+    bool four = g->slot[slot].n % 4 == 0;
+    for (ptrdiff_t k = 0; k < arrlen(f->scan.read) && four; k++) {
+        ein__ex read = f->scan.read[k];
+        if (!read.i || !ein__ex_contains(g->ctx, ex, read)) continue;
+        if (ein__ex_uses(g->ctx, read) >> slot & 1) four = ein__kattention_lies(g, read, 4, slot);
+    }
+    return four;
+}
+
 // How many neighbours along `inner` `read` gives at once: as they are (eight halves), converted (4)
 // or one.
 static int ein__kattention_vector(ein__kgen *g, const ein__kattention_form *f, ein__ex read,
                                   const ein__kaxes *inner, bool later) {
     if (inner->n != 1) return 1;
     const ein__expr *e = ein__ex_get(g->ctx, read);
+    if (e->op != EIN__X_READ) return ein__kattention_four(g, f, read, inner->slot[0]) ? 4 : 1;
     bool halves = (f->t.math == EIN__MATH_FP16 || (f->t.lanes && later)) && !e->bits &&
                   ein__kdtype(g, (ein__val){e->val}) == EIN__F16;
     for (int vec = halves ? 8 : 4; vec > 1; vec /= 2) {
         if (g->slot[inner->slot[0]].n % vec) continue;
-        int nindex = g->nindex;
-        g->vec = vec;
-        g->vec_slot = inner->slot[0];
-        ein__kaccess at = ein__kaccess_of(g, read, 0);
-        ein__kattention_reset(g);
-        g->nindex = nindex;
-        g->vec = 1;
-        g->vec_slot = -1;
-        if (at.vector) return vec == 8 || vec == 4 ? vec : 1;
+        if (ein__kattention_lies(g, read, vec, inner->slot[0]))
+            return vec == 8 || vec == 4 ? vec : 1;
     }
     return 1;
 }
@@ -240,7 +259,11 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     const char *value;
     g->vec = vec;
     g->vec_slot = slot;
-    if (vec == 8 || copy) {
+    if (ein__ex_get(g->ctx, read)->op != EIN__X_READ) {
+        const char *of[4];
+        for (int i = 0; i < 4; i++) of[i] = ein__kvalue(g, read, i).s;
+        value = ein__namef(g->ctx, "make_float4(%s, %s, %s, %s)", of[0], of[1], of[2], of[3]);
+    } else if (vec == 8 || copy) {
         ein__kaccess at = ein__kaccess_of(g, read, 0);
         const char *from =
             ein__namef(g->ctx, "%s + %s", at.param, ein__kparen(g, at.at, EIN__TERM));
@@ -260,6 +283,19 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     return value;
 }
 
+// Whether it is elements of different rows that lie together, in some of what is read.
+static bool ein__kattention_across(const ein__kgen *g, const ein__kattention_form *f, ein__ex ex,
+                                   const ein__kaxes *outer, const ein__kaxes *inner) {
+    bool across = false;
+    for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read) && outer->n; k++) {
+        if (!ein__ex_contains(g->ctx, ex, f->scan.read[k])) continue;
+        const int64_t *step = f->scan.near[k].k;
+        if (inner->n && step[inner->slot[inner->n - 1]] == 1) return false;
+        across |= step[outer->slot[outer->n - 1]] == 1;
+    }
+    return across;
+}
+
 // `to`: where the element goes; NULL: it stays in the thread's register own[i]. `later`: of a key
 // or a value, whose copies may still be on their way when the kernel goes on.
 static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
@@ -269,11 +305,7 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     ein_ctx *ctx = g->ctx;
     ein__kload_text l = {0};
     int vec = vectors ? ein__kattention_vector(g, f, read, inner, later) : 1;
-    bool across = false;
-    for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read); k++)
-        if (f->scan.read[k].i == read.i && outer->n && vec == 1)
-            across = f->scan.near[k].k[outer->slot[outer->n - 1]] == 1 &&
-                     !(inner->n && f->scan.near[k].k[inner->slot[inner->n - 1]] == 1);
+    bool across = vec == 1 && ein__kattention_across(g, f, read, outer, inner);
     const char *test = ein__kaxes_test(g, outer, inner);
     l.copy = later && ein__kattention_copies(g, f, read, vec);
     const char *value =

@@ -251,7 +251,7 @@ static void ein__place_step(ein_ctx *ctx, ein__step *step) {
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
     *step = (ein__step){.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
-        if (sel->home[sel->order[i].i].i == v.i && step->nval < 8)
+        if (sel->home[sel->order[i].i].i == v.i && step->nval < EIN__STEP_VALUES)
             step->val[step->nval++] = sel->order[i];
     if (step->kind == EIN__K_PLACE) ein__place_step(ctx, step);
     const ein__norm *norm = ein__norm_of(ctx, v, false);

@@ -19,7 +19,8 @@
 // kernel begins with x.
 
 enum {
-    EIN__ATTENTION_VALUES = 7,     // a step has one more, which it stores
+    EIN__ATTENTION_VALUES = 7,  // a step has one more, which it stores, and loads
+    EIN__ATTENTION_LOADS = EIN__STEP_VALUES - EIN__ATTENTION_VALUES - 1,
     EIN__ATTENTION_MAPS = 4,       // maps between the first product and x
     EIN__ATTENTION_KEYS = 3,       // dimensions that the softmax runs over
     EIN__ATTENTION_GROUPS = 4096,  // of heads that share a key
@@ -30,7 +31,7 @@ enum {
 typedef struct ein__attention {
     ein__scope box;
     uint32_t nt, slots;           // traversal slots, all of them
-    ein__ex query, key, value;    // reads: the factors of both products
+    ein__ex query, key, value;    // factors of both products: reads, or what loads compute
     double alpha;                 // constant factor of the first product
     ein__ex score;                // x, which reads `dot`
     ein__ex result;               // what is stored; reads `out`, and perhaps `sum` and `max`
@@ -48,6 +49,8 @@ typedef struct ein__attention {
     int64_t each;
     int n;  // values that only live inside the kernel, `out` among them when a map is behind it
     ein__val inner[EIN__ATTENTION_VALUES];
+    int nload;  // maps, and copies of them, that its loads compute (attention_loads.c)
+    ein__val load[EIN__ATTENTION_LOADS];
     int looks;
 } ein__attention;
 
@@ -485,22 +488,18 @@ EIN__FN bool ein__attention_grouped(ein_ctx *ctx, ein__attention *a) {
     if (a->band || a->each > 1 || a->slots == EIN__MAX_ITERS || !a->dot.i) return false;
     for (int head = 0; head < (int)a->nt; head++) {
         bool whole = !(a->batch >> head & 1);
-        const ein__expr *e = ein__ex_get(ctx, a->key);
-        for (uint32_t i = 0; i < e->nix; i++)
-            whole |= ein__ix_coef(ctx, e->ix[i], (uint32_t)head) != 0;
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, a->key, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            const ein__expr *e = ein__ex_get(ctx, reads[k]);
+            for (uint32_t i = 0; i < e->nix; i++)
+                whole |= ein__ix_coef(ctx, e->ix[i], (uint32_t)head) != 0;
+        }
+        arrfree(reads);
         int64_t n = a->box.n[head], most = ein__least(n / 2, EIN__ATTENTION_GROUPS);
         for (int64_t groups = 2; !whole && groups <= most; groups++)
             if (n % groups == 0 && ein__attention_group(ctx, a, head, n / groups)) return true;
     }
-    return false;
-}
-
-// The attention that `step` computes.
-EIN__FN bool ein__attention_of(ein_ctx *ctx, const ein__step *step, ein__attention *a) {
-    ein__val last = step->val[step->nval - 1];
-    if (!ein__is_map(ctx, last)) return ein__match_attention(ctx, last, (ein__val){0}, a);
-    for (int k = step->nval - 1; k-- > 0;)
-        if (ein__match_attention(ctx, step->val[k], last, a)) return true;
     return false;
 }
 

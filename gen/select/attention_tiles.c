@@ -160,6 +160,24 @@ static bool ein__attention_fits(ein__attention_tile *t, int rm, int rn) {
     return (int64_t)t->kv * 16 * t->rc <= free;
 }
 
+// Instructions that `n` elements of a factor take that is computed as it is loaded; 0: it is not.
+static int64_t ein__attention_issued(ein_ctx *ctx, const ein__attention *a, ein__ex factor,
+                                     uint32_t slots, int64_t n) {
+    if (!a->nload) return 0;
+    ein__attention_work w = ein__attention_loading(ctx, a, factor, slots);
+    if (!w.computed) return 0;
+    int64_t loads = ein__times(ein__times(n, w.reads), EIN__ATTENTION_COPY);
+    return ein__plus(ein__times(n, w.operations), loads / w.width);
+}
+
+// Those of a query, for all tiles that one multiprocessor has.
+static int64_t ein__attention_query(ein_ctx *ctx, const ein__attention *a,
+                                    const ein__attention_tile *t) {
+    int64_t n = ein__times(t->rows, t->depth);
+    int64_t tiles = ein__ceil(ein__attention_blocks(t), ein__gpu_of(ctx)->sms);
+    return ein__times(ein__attention_issued(ctx, a, a->query, a->depth, n), tiles);
+}
+
 // Arithmetic of all tiles: two products, and what a score costs apart from them. Blocks run in
 // waves; smaller tiles load more for a multiply-add.
 static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
@@ -169,7 +187,13 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
     int64_t depth = ein__up(t->depth, t->kc);
     int64_t each = ein__ex_operations(ctx, a->score) + 14;  // exp, maximum, sum
     int64_t flop = ein__plus(2 * ((a->dot.i ? depth : 0) + 16 * t->rc), each);
-    flop = ein__times(ein__times(8 * t->rm, ein__attention_span(g, t)), flop);
+    int64_t span = ein__attention_span(g, t);
+    flop = ein__times(ein__times(8 * t->rm, span), flop);
+    int64_t loads = ein__attention_issued(ctx, a, a->key, a->depth, ein__times(span, t->depth));
+    loads = ein__plus(loads,
+                      ein__attention_issued(ctx, a, a->value, a->cols, ein__times(span, t->cols)));
+    loads = ein__plus(loads, ein__times(ein__attention_query(ctx, a, t), g->sms));
+    flop = ein__plus(flop, ein__times(2, loads));
     int64_t share = EIN__ATTENTION_SHARE * relative[t->rm] / 1000;
     return ein__math_ps(g, flop, t->rn == 4 ? share : share * 9 / 10);
 }
@@ -215,8 +239,8 @@ static bool ein__tensor_fits(ein__attention_tile *t, int rw, int rm, int nk) {
 static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
                                     const ein__attention_tile *t) {
     int64_t tiles = ein__attention_count_tiles(t);
-    int64_t key = a->dot.i ? ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->key)->val}) : 0;
-    int64_t value = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->value)->val});
+    int64_t key = a->dot.i ? ein__attention_loading(ctx, a, a->key, a->depth).bytes : 0;
+    int64_t value = ein__attention_loading(ctx, a, a->value, a->cols).bytes;
     int64_t bytes = ein__times(ein__times(tiles, t->met), key * t->depth + value * t->cols);
     return ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[EIN__BY_WINDOW], true);
 }
@@ -233,7 +257,10 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t wide = steps * (t->rm + t->nk / 16) + half * blocks, narrow = (1 - half) * 8 * blocks;
     int64_t scores =
         ein__times(t->rm * t->nk / 2, ein__ex_operations(ctx, a->score) + EIN__ATTENTION_SCORE);
-    int64_t copies = t->keys * (depth + t->width) * size / 16 / 128 * EIN__ATTENTION_COPY;
+    int64_t key = ein__attention_issued(ctx, a, a->key, a->depth, t->keys * depth);
+    int64_t value = ein__attention_issued(ctx, a, a->value, a->cols, t->keys * t->width);
+    int64_t copied = (key ? 0 : depth) + (value ? 0 : t->width);
+    int64_t copies = t->keys * copied * size / 16 / 128 * EIN__ATTENTION_COPY + (key + value) / 128;
     int64_t issued = products + wide + narrow + t->rm * t->width / 2 + copies;
     issued = ein__plus(scores, issued + EIN__ATTENTION_TURN);
     int64_t flop = 4 * products * 16 * 8 * step * 2, lanes = g->cc == 80 ? 64 : 128;
@@ -252,12 +279,16 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     int64_t lanes = g->cc == 80 ? 64 : 128;
     int64_t span = ein__attention_span(g, t) / (g->sms * t->keys);
     int64_t cycles = ein__times(ein__attend_cycles(ctx, a, t), span);
+    cycles = ein__plus(cycles, ein__attention_query(ctx, a, t) / 128);
     cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
     int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
     int64_t registers = t->rm * (t->width + t->nk) / 2 + EIN__ATTENTION_KEPT;
     int64_t resident = ein__least(EIN__ATTENTION_RESIDENT, ein__most(1, 512 / registers));
     int64_t rounds = ein__ceil(blocks, ein__times(g->sms, resident));
-    int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1), 2);
+    // What is computed is waited for, not on its way meanwhile.
+    int64_t waits = ein__attention_issued(ctx, a, a->key, a->depth, 1) > 0;
+    waits += ein__attention_issued(ctx, a, a->value, a->cols, 1) > 0;
+    int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1 + waits), 2);
     int64_t chain = ein__times(steps, EIN__PRODUCT_STEP_PS);
     chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->terms));
     return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
@@ -279,24 +310,11 @@ static int64_t ein__attend_plain_ps(ein_ctx *ctx, const ein__attention *a,
     return ein__most(ps, ein__attention_again(ctx, a, t));
 }
 
-// The number of neighbours along the only one of `slots` that a lane loads of `read` at once, 16
-// bytes at most; 0: they do not lie together.
-static int ein__few_width(ein_ctx *ctx, const ein__attention *a, ein__ex read, uint32_t slots) {
-    const ein__expr *e = ein__ex_get(ctx, read);
-    uint32_t slot = 0;
-    if (!slots) return 1;
-    while (!(slots >> slot & 1)) slot++;
-    if (e->op != EIN__X_READ || slots != 1u << slot || ein__read_step(ctx, e, slot) != 1) return 0;
-    int width = ein__element_size(ctx, (ein__val){e->val}) == 2 ? 8 : 4;
-    while (a->box.n[slot] % width) width = width == 8 ? 4 : 1;
-    return width;
-}
-
 // Sizes of tiles of few rows; false when there are none.
 static bool ein__few_sizes(ein_ctx *ctx, const ein__attention *a, ein__attention_tile *t) {
     (void)ein__attention_sizes(ctx, a, t);
-    t->kw = a->dot.i ? ein__few_width(ctx, a, a->key, a->depth) : 1;
-    t->vw = ein__few_width(ctx, a, a->value, a->cols);
+    t->kw = a->dot.i ? ein__attention_loading(ctx, a, a->key, a->depth).width : 1;
+    t->vw = ein__attention_loading(ctx, a, a->value, a->cols).width;
     t->rows = (int)ein__ceil(t->nrow, ein__ceil(t->nrow, EIN__ATTENTION_ROWS));
     t->math = EIN__MATH_FP32;
     return t->kw && t->vw && t->depth <= EIN__ATTENTION_SHARED / 4;
@@ -340,8 +358,11 @@ static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
     int64_t copies = t->ahead * (t->ke / t->kw + t->ve / t->vw) * EIN__ATTENTION_COPY;
     int64_t spread = t->ahead * ((t->kw == 8) * t->ke + (t->vw == 8) * t->ve);
     int64_t issued = ein__plus(scores, copies + spread + EIN__ATTENTION_TURN);
-    int64_t cycles = ein__times(issued, EIN__ATTENTION_THREADS / lanes);
-    cycles = ein__times(cycles, ein__attention_span(g, t) / (g->sms * t->keys));
+    issued = ein__plus(issued, ein__attention_issued(ctx, a, a->key, a->depth, t->ahead * t->ke));
+    issued = ein__plus(issued, ein__attention_issued(ctx, a, a->value, a->cols, t->ahead * t->ve));
+    int64_t cycles = ein__times(issued, ein__attention_span(g, t) / (g->sms * t->keys));
+    cycles = ein__plus(cycles, ein__attention_query(ctx, a, t) / EIN__ATTENTION_THREADS);
+    cycles = ein__times(cycles, EIN__ATTENTION_THREADS / lanes);
     cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
     int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
     int64_t resident = 65536 / EIN__ATTENTION_THREADS / ein__few_registers(t);

@@ -292,6 +292,93 @@ static int64_t ein__attention_together(ein_ctx *ctx, const ein__attention *a, in
     return ein__tried(ctx, attempt) ? ps : EIN__PS_LIMIT;
 }
 
+// Whether a kernel that computes what map `m` reads computes `m` as well: a product behind whose
+// sums it stands, or a row whose statistics it finishes.
+static bool ein__is_behind(ein__selector *z, ein__val m) {
+    ein_ctx *ctx = z->ctx;
+    ein__val members[EIN__MAX_ROW_VALS];
+    ein__ex *reads = NULL, body = ein__scope_of(ctx, m)->body;
+    bool behind = ein__row_members(z, m, members) > 0;
+    ein__ex_reads(ctx, body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val v = {ein__ex_get(ctx, reads[i])->val};
+        const ein__scope *s = ein__scope_of(ctx, v);
+        int64_t n = ein__elements(&ctx->value[v.i].shape);
+        behind |= s && s->reduce != EIN__R_NONE && !ctx->value[v.i].weight_only &&
+                  n == ein__elements(&ctx->value[m.i].shape) && z->uses[v.i] == 1 &&
+                  ein__attention_only(ctx, body, v).i;
+    }
+    arrfree(reads);
+    return behind;
+}
+
+// Takes the map that `part` of `a` reads, perhaps by way of copies, into its loads; false: there is
+// none, or others need it too.
+static bool ein__attention_take(ein__selector *z, ein__attention *a, int part) {
+    ein_ctx *ctx = z->ctx;
+    for (bool copy = true; copy;) {
+        const ein__expr *e = ein__attention_factor(ctx, a, part);
+        ein__val v = {e ? e->val : 0};
+        if (!e || !ein__is_map(ctx, v) || z->uses[v.i] != 1 || z->root[v.i] ||
+            z->home[v.i].i != v.i || ctx->value[v.i].weight_only || ein__joins(ctx, v))
+            return false;
+        copy = ein__copy_of(ctx, v) != NULL;
+        bool fits = copy ? ein__sees_through(ctx, v, e) : !ein__is_behind(z, v);
+        // What types were given for is settled.
+        if (!fits || (ctx->typed && !ein__is_kept(ctx, v)) || !ein__attention_inline(ctx, a, part))
+            return false;
+    }
+    return true;
+}
+
+// Whether none of what loads compute is read by anything else in the kernel.
+static bool ein__attention_loads_closed(ein_ctx *ctx, const ein__attention *a) {
+    const ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
+    bool closed = true;
+    for (int p = 0; p < 5; p++) {
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, part[p], &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+            for (int k = 0; k < a->nload; k++)
+                closed &= ein__ex_get(ctx, reads[i])->val != a->load[k].i;
+        arrfree(reads);
+    }
+    return closed;
+}
+
+// Gives `a` the loads that are best, and what it costs then with maps in front as kernels of their
+// own; `*maps`: what all of these cost.
+static int64_t ein__attention_with_loads(ein__selector *z, ein__attention *a, int64_t bytes_out,
+                                         int64_t *maps) {
+    ein_ctx *ctx = z->ctx;
+    int64_t cost[EIN__ATTENTION_PARTS] = {0};
+    const ein__attention plain = *a;
+    int can = 0;
+    *maps = 0;
+    for (int p = 0; p < EIN__ATTENTION_PARTS && ein__rule_on(ctx, EIN__RULE_FUSE); p++) {
+        ein__attention one = plain;
+        if (plain.band || !ein__attention_take(z, &one, p)) continue;
+        can |= 1 << p;
+        cost[p] = ein__kernel_cost(ctx, one.load[one.nload - 1]);
+        *maps = ein__cost_sum(*maps, cost[p]);
+    }
+    int64_t least = ein__cost_sum(ein__attention_together(ctx, a, bytes_out), *maps);
+    for (int set = 1; set <= can; set++) {
+        ein__attention with = plain;
+        int64_t ps = 0;
+        bool fits = !(set & ~can) && (!ctx->typed || set == can);
+        for (int p = 0; p < EIN__ATTENTION_PARTS && fits; p++)
+            if (set >> p & 1) fits = ein__attention_take(z, &with, p);
+            else ps = ein__cost_sum(ps, cost[p]);
+        if (!fits || !ein__attention_loads_closed(ctx, &with)) continue;
+        ps = ein__cost_sum(ps, ein__attention_together(ctx, &with, bytes_out));
+        if (ps >= least && !ctx->typed) continue;
+        least = ps;
+        *a = with;
+    }
+    return least;
+}
+
 // Attentions that are cheaper as one kernel than apart.
 static void ein__select_attention(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
@@ -310,11 +397,13 @@ static void ein__select_attention(ein__selector *z) {
             map = (ein__val){0};
         }
         if (!ein__attention_closed(z, &a, last)) continue;
-        int64_t ps = ein__attention_together(ctx, &a, ein__bytes_of(ctx, last));
+        int64_t maps, ps = ein__attention_with_loads(z, &a, ein__bytes_of(ctx, last), &maps);
         // What types were given for is settled: the values inside are f32.
         bool settled = ctx->typed && ein__is_kept(ctx, v);
-        if (!settled && ps >= ein__attention_apart(z, &a, map, read)) continue;
+        int64_t apart = ein__cost_sum(ein__attention_apart(z, &a, map, read), maps);
+        if (!settled && ps >= apart) continue;
         for (int k = 0; k < a.n; k++) z->home[a.inner[k].i] = last;
+        for (int k = 0; k < a.nload; k++) z->home[a.load[k].i] = last;
         z->kind[last.i] = EIN__K_ATTENTION;
     }
 }

@@ -102,7 +102,8 @@ c[i,r] = 0.5 * x[i,r]
 w[i,j] = sum(r) c[i,r] * b[j,r]
 END
 for model in "$work/factors.ein" tests/unseen/safe_softmax.ein tests/unseen/causal_added.ein \
-    tests/unseen/flat_rows.ein tests/unseen/norm_flat.ein tests/unseen/norm_strided.ein; do
+    tests/unseen/flat_rows.ein tests/unseen/norm_flat.ein tests/unseen/norm_strided.ein \
+    tests/unseen/rotary_forms.ein tests/unseen/rotary_decode.ein; do
     check "$(basename "$model") is proved" build/einnet verify --small "$model"
 done
 if plant 'factors that round' prepare/fold.c 's/bool exact = fma(.*;/bool exact = true;/'; then
