@@ -27,6 +27,8 @@ MODELS = [
     ("tests/unseen/norm_flat.ein", ["--math", "tf32"], 3, 5),
     ("tests/unseen/norm_flat.ein", ["--math", "fp16"], 2, 9),
     ("tests/unseen/flat_rows.ein", ["--math", "tf32"], 2, 4),
+    ("tests/unseen/norm_batches.ein", [], 2, 6),
+    ("tests/unseen/norm_batches.ein", ["--math", "fp16"], 2, 8),
 ]
 
 HEAD = """ein 1

@@ -27,6 +27,8 @@ static ein__val ein__with_product(ein__pass *z, ein__val v, ein__ex x, ein__ex w
 
 // ------------------------------------------------------------------------------------ maps
 
+enum { EIN__FLAT_DEPTH = 4 };  // of statistics made of statistics
+
 // Map `v` as a copy of one over another box, of body `body`, which it reads at `back`; layouts make
 // the copy a view.
 static ein__val ein__over_box(ein__pass *z, ein__val v, const char *suffix, int n,
@@ -185,6 +187,82 @@ static ein__val ein__drop_kept_dims(ein__pass *z, ein__val v, ein__val old) {
                         ein__ex_read(ctx, w, 0, back, (int)t.nt));
 }
 
+// Whether `e`, a read in scope `s`, goes through all of a value of `n` elements by one iterator.
+static bool ein__is_flat(ein_ctx *ctx, const ein__expr *e, const ein__scope *s, int64_t n) {
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    int slots = 0;
+    bool whole = false;
+    ein__dense_strides(&ctx->value[e->val].shape, stride);
+    if (!ein__address(ctx, e, stride, &f) || f.offset) return false;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        if (!f.coef[i] || s->n[i] == 1) continue;
+        slots++;
+        whole = f.coef[i] == 1 && s->n[i] == n;
+    }
+    return slots == 1 && whole;
+}
+
+// Whether all that reads statistic `old` counts its rows by one iterator, as maps do that were
+// flattened, but for statistics of the same rows of which this is true as well.
+static bool ein__is_flattened(const ein__pass *z, ein__val old, int depth) {
+    ein_ctx *ctx = z->ctx;
+    const ein__shape shape = ctx->value[old.i].shape;
+    int64_t n = ein__elements(&shape);
+    int readers = 0, wide = 0;
+    bool flat = depth < EIN__FLAT_DEPTH;
+    for (int k = 0; k < shape.rank; k++) wide += shape.d[k] > 1;
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && flat && wide > 1; i++) {
+        const ein__scope *s = ein__scope_of(ctx, z->order[i]);
+        ein__ex *reads = NULL;
+        bool does = false, rows = false;
+        if (s) ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            const ein__expr *e = ein__ex_get(ctx, reads[k]);
+            if (e->val != old.i) continue;
+            does = true;
+            bool same = s->reduce != EIN__R_NONE && ein__reads_in_place(ctx, e, s);
+            flat = flat && (same || (s->reduce == EIN__R_NONE && ein__is_flat(ctx, e, s, n)));
+            rows |= same;
+        }
+        arrfree(reads);
+        if (rows) flat = flat && ein__is_flattened(z, z->order[i], depth + 1);
+        readers += does;
+    }
+    return flat && wide > 1 && readers && readers == z->uses[old.i];
+}
+
+// Statistic `v` with its rows counted by one iterator; a copy takes them apart again, which readers
+// see through.
+static ein__val ein__flatten_rows(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value was = ctx->value[v.i];
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__scope t = {.reduce = s->reduce, .nt = 1, .ns = s->ns};
+    ein__ix map[EIN__MAX_ITERS], back = ein__ix_const(ctx, 0);
+    int64_t below = 1, rows = ein__elements(&was.shape);
+    ein__shape shape = {.rank = 1, .d = {rows}};
+    t.n[0] = rows;
+    for (uint32_t i = s->nt; i-- > 0; below *= s->n[i]) {
+        ein__ix at = ein__ix_floordiv(ctx, ein__ix_iter(ctx, 0, rows), below);
+        map[i] = ein__ix_mod(ctx, at, s->n[i]);
+        back = ein__ix_add(ctx, back, ein__ix_scale(ctx, ein__ix_iter(ctx, i, s->n[i]), below));
+    }
+    for (uint32_t i = 0; i < s->ns; i++) {
+        t.n[1 + i] = s->n[s->nt + i];
+        map[s->nt + i] = ein__ix_iter(ctx, 1 + i, t.n[1 + i]);
+    }
+    t.body = ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns));
+    ein__sc sc = t.body.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    ein__val w =
+        ein__val_new(ctx, was.name, EIN__V_SCOPE, was.tensor, sc, &shape, was.dtype, was.node);
+    ctx->value[w.i].why = was.why;
+    z->self = v;
+    return ein__new_map(z, was.name, was.shape.rank, was.shape.d,
+                        ein__ex_read(ctx, w, 0, &back, 1));
+}
+
 // Gives maps over reductions the traversal that lets one kernel compute both.
 static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
@@ -196,7 +274,9 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     v = ein__with_body(z, v, body);
     const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
     if (s && s->reduce != EIN__R_NONE && !kept && !ein__is_contraction(ctx, s))
-        return ein__drop_kept_dims(z, v, old);
+        return !ctx->value[v.i].weight_only && ein__is_flattened(z, old, 0)
+                   ? ein__flatten_rows(z, v)
+                   : ein__drop_kept_dims(z, v, old);
     if (!s || s->reduce != EIN__R_NONE || s->nt == 0 || kept) return v;
     if (ein__ex_get(ctx, s->body)->op == EIN__X_READ) return v;
     ein__ex *reads = NULL;

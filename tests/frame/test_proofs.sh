@@ -103,7 +103,7 @@ w[i,j] = sum(r) c[i,r] * b[j,r]
 END
 for model in "$work/factors.ein" tests/unseen/safe_softmax.ein tests/unseen/causal_added.ein \
     tests/unseen/flat_rows.ein tests/unseen/norm_flat.ein tests/unseen/norm_strided.ein \
-    tests/unseen/rotary_forms.ein tests/unseen/rotary_decode.ein; do
+    tests/unseen/rotary_forms.ein tests/unseen/rotary_decode.ein tests/unseen/norm_batches.ein; do
     check "$(basename "$model") is proved" build/einnet verify --small "$model"
 done
 if plant 'factors that round' prepare/fold.c 's/bool exact = fma(.*;/bool exact = true;/'; then
