@@ -3,8 +3,8 @@
 // as they are by maps and converted for products; statistics (the reductions of norms and softmax),
 // what a softmax is taken of and what --keep-fp32 names stay f32. Everything is computed in f32.
 
-// A statistic, and what a maximum is taken of.
-enum { EIN__IS_STATISTIC = 1, EIN__IS_SOURCE = 2 };
+// A statistic, what a maximum is taken of, and what an output is a copy of.
+enum { EIN__IS_STATISTIC = 1, EIN__IS_SOURCE = 2, EIN__IS_OUTPUT = 4 };
 
 typedef struct ein__storer {
     ein_ctx *ctx;
@@ -76,12 +76,35 @@ static void ein__mark_sources(ein__storer *z, ein__val v) {
     arrfree(reads);
 }
 
+// Whether copy `v` may become a view on what it reads: then it has its type.
+static bool ein__is_renaming(ein_ctx *ctx, ein__val v, const ein__expr *read) {
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    const ein__shape *from = &ctx->value[read->val].shape;
+    ein__dense_strides(from, stride);
+    return ein__elements(&ctx->value[v.i].shape) <= ein__elements(from) &&
+           ein__address(ctx, read, stride, &f);
+}
+
+// What an f32 output is a copy of: stored as f32 it is that output, as halves it takes a kernel to
+// be made one. Calls that read it as halves take a kernel too, but no more than that.
+static void ein__mark_outputs(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read = ein__copy_of(ctx, v);
+    bool output = z->root[v.i] || (z->is[v.i] & EIN__IS_OUTPUT);
+    if (output && read && ctx->value[v.i].dtype == EIN__F32 && ein__is_renaming(ctx, v, read))
+        z->is[read->val] |= EIN__IS_OUTPUT;
+}
+
 static void ein__mark(ein__storer *z) {
     // Twice: a statistic may be known as one only by a map behind a later one.
     for (int pass = 0; pass < 2; pass++)
         for (ptrdiff_t i = 0; i < arrlen(z->order); i++)
             if (ein__scope_of(z->ctx, z->order[i])) ein__mark_statistics(z, z->order[i]);
-    for (ptrdiff_t i = arrlen(z->order); i-- > 0;) ein__mark_sources(z, z->order[i]);
+    for (ptrdiff_t i = arrlen(z->order); i-- > 0;) {
+        ein__mark_sources(z, z->order[i]);
+        ein__mark_outputs(z, z->order[i]);
+    }
 }
 
 // ------------------------------------------------------------------------------------ types
@@ -174,7 +197,9 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
     bool inside;
     if (!ein__two_factors(ctx, s, read, &alpha) || ctx->value[v.i].weight_only) return EIN__NDTYPE;
     if (ein__is_attended(z, v, &inside)) return EIN__NDTYPE;
-    if (ein__keeps_fp32(ctx, v) || ein__is_square(ctx, s)) return EIN__F32;
+    if (ein__keeps_fp32(ctx, v)) return EIN__F32;
+    // A sum of squares is a statistic: it reads what is there.
+    if (ein__is_square(ctx, s)) return EIN__NDTYPE;
     if (ein__is_called(z, v, at, read, &kind)) return EIN__F16;
     // A kernel converts what it loads, but bands are told by equal types.
     if (kind != EIN__K_BAND) return EIN__NDTYPE;
@@ -202,16 +227,6 @@ static void ein__mark_addends(ein__storer *z, ein__val v) {
     arrfree(reads);
 }
 
-// Whether copy `v` may become a view on what it reads: then it has its type.
-static bool ein__is_renaming(ein_ctx *ctx, ein__val v, const ein__expr *read) {
-    int64_t stride[EIN__MAX_RANK];
-    ein__factor f;
-    const ein__shape *from = &ctx->value[read->val].shape;
-    ein__dense_strides(from, stride);
-    return ein__elements(&ctx->value[v.i].shape) <= ein__elements(from) &&
-           ein__address(ctx, read, stride, &f);
-}
-
 // The type of old value `v`, whose operands have theirs.
 static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
@@ -227,7 +242,7 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     if (ein__is_attended(z, v, &inside))
         return inside || z->root[v.i] || z->is[v.i] ? EIN__F32 : EIN__F16;
     if (s->reduce != EIN__R_NONE && ein__is_contraction(ctx, s) && !ein__is_square(ctx, s)) {
-        bool wide = z->root[v.i] || (z->is[v.i] & (EIN__IS_SOURCE | EIN__IS_STATISTIC));
+        bool wide = z->root[v.i] || z->is[v.i];
         // No convolution has an f32 result.
         bool free = !z->root[v.i];
         if (!wide) return EIN__F16;
