@@ -578,6 +578,7 @@ struct ein_ctx {
     bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array
     unsigned *counted;    // by expression: the last count of operations that met it; stb_ds array
     unsigned counts;      // made so far
+    ein_math asked;       // ein_desc.math as it was; now it is what the plan is in
     bool strict;          // kernels are priced for a value that is
     bool typed;           // values have the types they are stored in (storage.c)
     int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes

@@ -242,6 +242,9 @@ static void ein__put_plan_steps(const ein__emitter *z, ein__buf *out) {
 static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     ein__putf(out, "//\n// for %s, %s\n", ein__gpu_of(ctx)->title, ein__math_title(ctx));
+    if (ctx->asked != ctx->desc.math)
+        ein__putf(out, "// cheaper   than any plan in %s, which was asked for\n",
+                  ein__math_name(ctx->asked));
     ein__put_kept(ctx, out);
     ein__put_tensors(ctx, out, "inputs", ctx->graph.input, NULL);
     ein__put_tensors(ctx, out, "outputs", NULL, ctx->graph.output);

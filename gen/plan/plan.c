@@ -653,15 +653,16 @@ static bool ein__may_reorder(const ein_ctx *ctx) {
     return priced && ctx->desc.libs == EIN_LIBS_ALL && ein__rule_on(ctx, EIN__RULE_MATCH);
 }
 
-// The plan of a lowered model: with convolutions in declared order, and where calls may have either
-// order with these as well, since what derivation takes for granted layouts may not give.
-static bool ein__cheapest_plan(ein_ctx *ctx) {
+// The plan of a lowered model in arithmetic `ctx->desc.math`: with convolutions in declared order,
+// and where calls may have either order with these as well, since what derivation takes for granted
+// layouts may not give.
+static bool ein__plan_math(ein_ctx *ctx) {
     int nroot = (int)arrlen(ctx->graph.output);
     int64_t baseline = INT64_MAX;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    ctx->channels_last = ctx->rereading = false;
+    ctx->channels_last = ctx->rereading = ctx->rereads = false;
     bool ok = ein__try_ways(ctx, root, nroot, &baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
@@ -670,6 +671,54 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     }
     if (!ok) return false;
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
+    return !ctx->status;
+}
+
+// A plan with what it was made by: what is explained is priced as it was.
+typedef struct ein__planned {
+    ein__plan plan;
+    ein__search *search;
+    ein_math math;
+    bool channels_last;
+} ein__planned;
+
+static ein__planned ein__planned_now(const ein_ctx *ctx) {
+    return (ein__planned){ctx->plan, ctx->search, ctx->desc.math, ctx->channels_last};
+}
+
+static void ein__plan_again(ein_ctx *ctx, const ein__planned *p) {
+    ctx->plan = p->plan;
+    ctx->search = p->search;
+    ctx->desc.math = p->math;
+    ctx->channels_last = p->channels_last;
+}
+
+// Plans in arithmetic `math`, which is more exact than what the context's plan is in; that stays
+// unless the other one is cheaper.
+static bool ein__try_math(ein_ctx *ctx, ein_math math) {
+    ein__planned best = ein__planned_now(ctx), other = {.math = math};
+    ein__plan_again(ctx, &other);
+    bool ok = ein__plan_math(ctx);
+    other = ein__planned_now(ctx);
+    if (ok && ein__plan_cost(&other.plan) < ein__plan_cost(&best.plan)) {
+        other = best;
+    } else {
+        ein__plan_again(ctx, &best);
+    }
+    ein__plan_free(&other.plan);
+    ein__search_free(other.search);
+    return ok;
+}
+
+// The cheapest plan in the arithmetic that was asked for or in a more exact one: to multiply in
+// fewer bits takes conversions, calls that want addresses of 16 bytes and other orders of tensors,
+// and forbids basis changes. What is asked for is what a mode's calls cost, or one definition, is
+// planned in that mode alone.
+static bool ein__cheapest_plan(ein_ctx *ctx) {
+    bool ok = ein__plan_math(ctx);
+    for (int m = (int)ctx->asked - 1; ok && m >= 0 && !ctx->desc.probe && !ctx->desc.form; m--)
+        if (m != EIN_MATH_TF32 || ein__gpu_of(ctx)->tf32) ok = ein__try_math(ctx, (ein_math)m);
+    if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;
     return !ctx->status;

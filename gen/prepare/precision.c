@@ -10,6 +10,11 @@ static const char *ein__math_title(const ein_ctx *ctx) {
     return titles[ctx->desc.math];
 }
 
+static const char *ein__math_name(ein_math math) {
+    static const char *const names[] = {"FP32", "TF32", "FP16"};
+    return names[math];
+}
+
 // Whether calls carry the types of their tensors: in every mode but FP32.
 static bool ein__is_typed(const ein_ctx *ctx) { return ctx->desc.math != EIN_MATH_FP32; }
 
