@@ -86,14 +86,25 @@ static bool ein__is_renaming(ein_ctx *ctx, ein__val v, const ein__expr *read) {
            ein__address(ctx, read, stride, &f);
 }
 
-// What an f32 output is a copy of: stored as f32 it is that output, as halves it takes a kernel to
-// be made one. Calls that read it as halves take a kernel too, but no more than that.
+// What an f32 output is a copy of, or made of side by side: stored as f32 it may be that output, as
+// halves it takes a kernel to become one. Calls that read what is renamed as halves take a kernel
+// too, but no more than that; what is stored in another order, or in pieces, nothing else must read.
 static void ein__mark_outputs(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
+    ein__pieces pc = {.n = 0};
     const ein__expr *read = ein__copy_of(ctx, v);
-    bool output = z->root[v.i] || (z->is[v.i] & EIN__IS_OUTPUT);
-    if (output && read && ctx->value[v.i].dtype == EIN__F32 && ein__is_renaming(ctx, v, read))
-        z->is[read->val] |= EIN__IS_OUTPUT;
+    bool output = z->root[v.i] || (z->is[v.i] & EIN__IS_OUTPUT), sole = true;
+    if (!output || ctx->value[v.i].dtype != EIN__F32) return;
+    if (read) pc = (ein__pieces){.n = 1, .read = {read}};
+    else if (!ein__is_concat(ctx, v, &pc)) return;
+    int64_t elements = 0;
+    for (int i = 0; i < pc.n; i++) {
+        elements += ein__elements(&ctx->value[pc.read[i]->val].shape);
+        sole &= z->with.uses[pc.read[i]->val] == 1;
+    }
+    sole &= elements == ein__elements(&ctx->value[v.i].shape);
+    if (!sole && !(read && ein__is_renaming(ctx, v, read))) return;
+    for (int i = 0; i < pc.n; i++) z->is[pc.read[i]->val] |= EIN__IS_OUTPUT;
 }
 
 static void ein__mark(ein__storer *z) {
