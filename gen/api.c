@@ -186,6 +186,9 @@ EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples) {
 
 EIN_DEF ein_status ein_verify_candidate(ein_ctx *ctx, const char *value, int id, int samples) {
     if (!ein__need_values(ctx)) return ctx->status;
+    // Its number is one of those in the plan's arithmetic.
+    if (ctx->asked != EIN_MATH_FP32 && ein_plan(ctx)) return ctx->status;
+    ctx->typed = false;
     if (id < 0)
         return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "ids of candidates begin with 0");
     bool equal = id < EIN__MERGE_ID ? ein__verify_candidate(ctx, value, id, samples)

@@ -175,6 +175,7 @@ EIN__FN bool ein__explain(ein_ctx *ctx, const char *name, bool all, bool json, e
     int nroot = (int)arrlen(ctx->graph.output);
     ein_stats before = ctx->stats;
     if (!ctx->plan.step && !ein__make_plan(ctx)) return false;
+    ctx->typed = false;
     ctx->stats = before;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     ein__contraction *list = ein__contractions(ctx, name, root);

@@ -509,6 +509,7 @@ static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
 
 // The plan for the values under `root`, which are made ready for it first.
 static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
+    ctx->typed = false;
     ein__keep_attentions(ctx, root, nroot);
     if (!ein__prepare_calls(ctx, root, nroot) ||
         !ein__run_pass(ctx, root, nroot, ein__rebuild_product) ||
@@ -522,7 +523,6 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
     if (ctx->taking && !ein__join_sums(ctx, root, nroot)) return false;
     ein__plan_orders(ctx, root, nroot);
     ein__plan_norms(ctx, root, nroot);
-    ctx->typed = false;
     return !ctx->status;
 }
 
@@ -568,6 +568,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     if (ok) ein__group_products(ctx);
     if (ok) ein__stitch_steps(ctx);
+    ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
     ctx->plan.baseline_ps = best.baseline_ps;
@@ -631,6 +632,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     memcpy(plain, root, (size_t)nroot * sizeof *root);
     bool ok = ein__build_plan(ctx, plain, nroot);
     if (ok) ein__stitch_steps(ctx);
+    ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ein__keep_better(ctx, &best, ok);
@@ -661,6 +663,7 @@ static bool ein__plan_math(ein_ctx *ctx) {
     int64_t baseline = INT64_MAX;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
+    ctx->typed = false;
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
     ctx->channels_last = ctx->rereading = ctx->rereads = false;
     bool ok = ein__try_ways(ctx, root, nroot, &baseline);
@@ -721,6 +724,8 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;
+    // What is emitted has its types; what is derived from here on (explain.c) has not.
+    ctx->typed = ctx->desc.math == EIN_MATH_FP16;
     return !ctx->status;
 }
 
