@@ -10,8 +10,9 @@ typedef struct ein__tiled {
     uint32_t group[3];  // traversal iterators of the rows, of the columns, of the batch
     int64_t extent[3], depth;
     bool scattered;  // the result's neighbours belong to different batches
-    ein__math math;  // of the tensor cores' tiles that may compute it; FP32: none
-    bool direct;     // both factors are of the type that these hold: several steps may be fetched
+    ein__math math;   // of the tensor cores' tiles that may compute it; FP32: none
+    ein__dtype held;  // type of both factors: tiles that hold it may fetch several steps
+    bool floats;      // it is f32 in FP16 mode: TF32's tiles may compute it too
     int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
     bool shifted;  // of it, what its line begins with is subtracted first
     ein__factor_load load[2];
@@ -29,7 +30,7 @@ typedef struct ein__tiled {
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
     int64_t share;
-    int resident;  // blocks that share an SM; tensor cores: where `direct`, else one
+    int resident;  // blocks that share an SM; tensor cores: where it copies, else one
     ein__math math;
     int stages;  // tensor cores: steps in shared memory where factors are copied there directly
 } ein__product_tile;
@@ -60,15 +61,18 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},
 };
 
-// Whether both factors are copied to the tile as they lie. Zeros behind the last term that are
-// shifted are none, so there loads compute what is.
+// Whether both factors are copied to the tensor cores' tile as they lie. Zeros behind the last term
+// that are shifted are none, so there loads compute what is.
 static bool ein__product_copies(const ein__tiled *p, const ein__product_tile *t) {
-    return p->direct && !(p->shifted && p->depth % t->terms);
+    ein__dtype holds = t->math == EIN__MATH_FP16 ? EIN__F16 : EIN__F32;
+    return p->held == holds && !(p->shifted && p->depth % t->terms);
 }
 
-// Whether a tile may compute product `p`.
+// Whether a tile may compute product `p`. Factors that are f32 in FP16 mode may stay as they are in
+// TF32's tiles, which round them to as many bits.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     if (t->stages == 1 && ein__product_copies(p, t)) return false;
+    if (t->math == EIN__MATH_TF32 && p->math == EIN__MATH_FP16) return p->floats;
     return t->math == EIN__MATH_FP32 || t->math == p->math;
 }
 
@@ -131,11 +135,11 @@ EIN__FN bool ein__product_shift(const ein_ctx *ctx, ein__ex ex, uint32_t terms, 
     return true;
 }
 
-// Whether both factors lie in memory as tensor cores' tiles hold them.
-static bool ein__tensor_direct(const ein_ctx *ctx, const ein__expr *const *read, ein__math math) {
-    ein__dtype t = math == EIN__MATH_FP16 ? EIN__F16 : EIN__F32;
-    return math != EIN__MATH_FP32 && ctx->value[read[0]->val].dtype == t &&
-           ctx->value[read[1]->val].dtype == t;
+// What tensor cores' tiles may do with the factors as they are in memory.
+static void ein__tensor_held(const ein_ctx *ctx, const ein__expr *const *read, ein__tiled *p) {
+    ein__dtype t = ctx->value[read[0]->val].dtype;
+    p->held = ctx->value[read[1]->val].dtype == t ? t : EIN__NDTYPE;
+    p->floats = p->held == EIN__F32 && ctx->typed && ein__gpu_of(ctx)->tf32 > 0;
 }
 
 enum { EIN__PRODUCT_INNER = 16 };  // terms whose multiple the innermost iterator's extent is
@@ -168,7 +172,7 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
     p->math = ein__tensor_math(ctx, read);
-    p->direct = ein__tensor_direct(ctx, read, p->math);
+    ein__tensor_held(ctx, read, p);
     int col = lane >= 0 && (in[0] >> lane & 1) && !(in[1] >> lane & 1) ? 0 : 1;
     p->scattered = lane >= 0 && (in[0] >> lane & 1) == (in[1] >> lane & 1);
     p->read[0] = read[1 - col];
@@ -208,11 +212,22 @@ static int64_t ein__issued_ps(const ein__gpu *g, int64_t ops, int64_t steps) {
     return ein__muldiv(2 * ops * steps, 1000 * 1000 * g->sms, g->fp32 * EIN__ISSUED_SHARE);
 }
 
+// Whether tile `t` has the elements of load `l` as they are in memory.
+static bool ein__load_copies(const ein__factor_load *l, const ein__product_tile *t) {
+    if (t->math == EIN__MATH_FP32) return false;
+    return l->half == (t->math == EIN__MATH_FP16) && (l->words > 1 || !l->half);
+}
+
 // Instructions of all threads of a block for the loads of one step.
 static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
     int64_t ops = 0;
-    for (int k = 0; k < 2; k++)
-        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * p->load[k].issued / p->load[k].words;
+    for (int k = 0; k < 2; k++) {
+        const ein__factor_load *l = &p->load[k];
+        int64_t each = l->words == 1            ? EIN__LOAD_WORD
+                       : ein__load_copies(l, t) ? EIN__LOAD_COPY
+                                                : EIN__LOAD_WORDS;
+        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * (each + l->more) / l->words;
+    }
     return ops;
 }
 
@@ -226,7 +241,7 @@ static int64_t ein__tensor_ops(const ein__gpu *g, const ein__tiled *p, const ein
     int64_t each = rows * cols * 2, fragments[2] = {rows, cols};
     for (int k = 0; k < 2; k++) {
         each += fragments[k] * (half || p->load[k].along ? 1 : 4);
-        if (!half && p->load[k].copied) each += 4 * fragments[k] * (g->cc >= 90 ? 1 : 2);
+        if (!half && ein__load_copies(&p->load[k], t)) each += 4 * fragments[k] * (g->cc >= 90 ? 1 : 2);
     }
     return (each * steps + EIN__PRODUCT_LOOP) * EIN__PRODUCT_THREADS + ein__load_ops(p, t);
 }

@@ -57,10 +57,10 @@ static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
 
 // How a product's threads load one factor.
 typedef struct ein__factor_load {
-    bool along;   // neighbours are terms of a line, not lines of a term
-    bool copied;  // it is copied as it is
-    int words;    // elements at once
-    int issued;   // instructions for them
+    bool along;  // neighbours are terms of a line, not lines of a term
+    bool half;   // they are halves
+    int words;   // elements at once
+    int more;    // instructions for guards and places beside those of the load
 } ein__factor_load;
 
 // Instructions of a load, with their addresses and what stores the elements: counted in what nvcc
@@ -110,12 +110,11 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     uint32_t all = s->nt + s->ns, terms = ~((1u << s->nt) - 1) & ((1u << all) - 1);
     uint32_t guarded = ein__guarded_slots(ctx, read);
     bool half = ein__element_size(ctx, (ein__val){read->val}) == 2, gathers = false;
-    bool tensor = math != EIN__MATH_FP32, wanted = half == (math == EIN__MATH_FP16);
     ein__read_steps(ctx, read, all, step);
     for (uint32_t i = 0; i < all; i++) gathers |= step[i] < 0;
     ein__run line = ein__nearest(s, step, lines),
              term = ein__nearest(s, step, inner < 0 ? terms : 1u << inner);
-    ein__factor_load l = {.words = half && math == EIN__MATH_FP16 ? 8 : 4};
+    ein__factor_load l = {.half = half, .words = half && math == EIN__MATH_FP16 ? 8 : 4};
     if (term.slot >= 0)
         l.along = line.slot < 0 || ein__times(ein__least(s->n[term.slot], 32), line.step) >
                                        ein__times(ein__least(s->n[line.slot], 32), term.step);
@@ -126,9 +125,7 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
         vector = vector && !moves && !(guarded & lane.slots);
     }
     if (!vector) l.words = 1;
-    l.copied = tensor && wanted && (vector || !half);
-    l.issued = !vector ? EIN__LOAD_WORD : l.copied ? EIN__LOAD_COPY : EIN__LOAD_WORDS;
-    if (guarded && !half) l.issued += EIN__LOAD_GUARD;
-    if (gathers || ((guarded & terms) && inner < 0)) l.issued += EIN__LOAD_TURN;
+    if (guarded && !half) l.more += EIN__LOAD_GUARD;
+    if (gathers || ((guarded & terms) && inner < 0)) l.more += EIN__LOAD_TURN;
     return l;
 }

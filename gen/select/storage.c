@@ -266,6 +266,40 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     return EIN__F16;
 }
 
+// What a kernel takes for contraction `s` of old values, the weights among them as halves or not;
+// INT64_MAX: a call is cheaper.
+static int64_t ein__stored_cost(ein__storer *z, const ein__scope *s, bool halves) {
+    ein_ctx *ctx = z->ctx;
+    ein__scope now = *s;
+    int64_t ps = 0;
+    z->half_weights = halves;
+    now.body = ein__ex_replace_reads(ctx, s->body, ein__read_stored, z);
+    if (!now.body.i) return INT64_MAX;
+    ctx->typed = true;
+    bool called = ein__is_call(ein__choose(ctx, &now, (ein__val){0}, (ein__ex){0}, true, &ps));
+    ctx->typed = false;
+    return called ? INT64_MAX : ps;
+}
+
+// Whether a kernel is to read the weights of contraction `s` as halves: they are converted for
+// nothing, but where the other factor is f32 tiles that hold f32 may load both as they are.
+static bool ein__halves_weights(ein__storer *z, const ein__scope *s) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read[2];
+    double alpha;
+    bool floats = false, weight = false;
+    if (z->operand != EIN__NDTYPE || !ein__is_contraction(ctx, s)) return false;
+    if (!ein__two_factors(ctx, s, read, &alpha)) return true;
+    for (int k = 0; k < 2; k++) {
+        const ein__value *now = &ctx->value[z->now[read[k]->val].i];
+        weight |= now->weight_only;
+        floats |= !now->weight_only && now->dtype == EIN__F32;
+    }
+    if (!floats || !weight) return true;
+    int64_t halves = ein__stored_cost(z, s, true);
+    return ein__stored_cost(z, s, false) >= halves;
+}
+
 // Old value `v` with its type; a convolution that is an output is stored as f16 and copied.
 static ein__val ein__store_value(ein__storer *z, ein__val v, ptrdiff_t at) {
     ein_ctx *ctx = z->ctx;
@@ -274,8 +308,8 @@ static ein__val ein__store_value(ein__storer *z, ein__val v, ptrdiff_t at) {
     ein__dtype type = ein__stored_type(z, v);
     ein__scope s = *ein__scope_of(ctx, v);
     z->operand = ein__operand_type(z, v, at);
-    z->half_weights = z->operand == EIN__NDTYPE && ein__is_contraction(ctx, &s);
     memset(z->also_half, 0, sizeof z->also_half);
+    z->half_weights = ein__halves_weights(z, &s);
     if (type == EIN__F16) ein__mark_addends(z, v);
     s.body = ein__ex_replace_reads(ctx, s.body, ein__read_stored, z);
     ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
