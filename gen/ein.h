@@ -250,8 +250,9 @@ typedef struct {
     bool explain_all;    // EIN_EXPLAIN: every candidate, not only the best two and the original one
     const char *prefer;  // where tables of costs differ: "first", "last", "fastest"; NULL: an error
     ein_libs libs;       // what the program may link
-    bool probe;     // planning remembers calls that it priced and plans, for EIN_CALLS, EIN_PROBE
-    ein_math math;  // EIN_MATH_TF32 needs a GPU that has it
+    bool probe;      // planning remembers calls that it priced and plans, for EIN_CALLS, EIN_PROBE
+    ein_math math;   // EIN_MATH_TF32 needs a GPU that has it
+    bool only_math;  // no plan in more exact arithmetic, even where one is cheaper
     int form;  // 1, 2, ..: contractions by their best, second best, .. definitions, for comparison
     int part, parts;  // EIN_PROBE: which part of the kernels, from 1, of how many; 0: one part
     int kernels;      // EIN_PROBE: at most so many kernels; 0: 120; -1: none

@@ -118,6 +118,7 @@ parts=(
     'fit      -    python3 tests/check_fit.py'
     'figures  -    python3 tests/check_figures.py'
     'estimate -    python3 tests/check_estimates.py'
+    'modes    -    python3 tests/check_modes.py'
     "peers    -    $python tests/peers/test_peers.py"
     'cuda11   -    sh tests/frame/test_cuda11.sh'
     "demo     cuda $python tests/demo/test_classifier.py"

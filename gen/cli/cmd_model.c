@@ -21,6 +21,7 @@ const cmd_option cmd_plan_options[] = {
     {"prefix", "NAME", "prefix of the symbols; default: the model's name"},
     {"license", "SPDX", "license named in the files; default MIT-0"},
     {"math", "MODE", "arithmetic of products: fp32 (default), tf32 or fp16"},
+    {"only-math", NULL, "no more exact arithmetic than that, even where it is cheaper"},
     {"inspect", NULL, "keep every value, so that the test program can report errors"},
     {"keep-fp32", "NODE,...", "tensors or blocks that keep FP32 whatever the mode"},
     {NULL, NULL, NULL},
@@ -242,6 +243,7 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
             !strcmp(args->command->name, "explain") && args->operands > 1 ? args->operand[1] : NULL,
         .explain_all = cmd_get(args, "all") != NULL,
         .prefer = cmd_get(args, "prefer"),
+        .only_math = cmd_get(args, "only-math") != NULL,
         .inspect = cmd_get(args, "inspect") != NULL,
         .probe = !strcmp(args->command->name, "probe"),
     };

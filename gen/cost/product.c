@@ -9,7 +9,7 @@ typedef struct ein__tiled {
     double alpha;
     uint32_t group[3];  // traversal iterators of the rows, of the columns, of the batch
     int64_t extent[3], depth;
-    bool scattered;  // the result's neighbours belong to different batches
+    bool scattered;   // the result's neighbours belong to different batches
     ein__math math;   // of the tensor cores' tiles that may compute it; FP32: none
     ein__dtype held;  // type of both factors: tiles that hold it may fetch several steps
     bool floats;      // it is f32 in FP16 mode: TF32's tiles may compute it too

@@ -719,7 +719,8 @@ static bool ein__try_math(ein_ctx *ctx, ein_math math) {
 // planned in that mode alone.
 static bool ein__cheapest_plan(ein_ctx *ctx) {
     bool ok = ein__plan_math(ctx);
-    for (int m = (int)ctx->asked - 1; ok && m >= 0 && !ctx->desc.probe && !ctx->desc.form; m--)
+    bool alone = ctx->desc.only_math || ctx->desc.probe || ctx->desc.form;
+    for (int m = (int)ctx->asked - 1; ok && m >= 0 && !alone; m--)
         if (m != EIN_MATH_TF32 || ein__gpu_of(ctx)->tf32) ok = ein__try_math(ctx, (ein_math)m);
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);

@@ -88,7 +88,8 @@ static bool ein__is_renaming(ein_ctx *ctx, ein__val v, const ein__expr *read) {
 
 // What an f32 output is a copy of, or made of side by side: stored as f32 it may be that output, as
 // halves it takes a kernel to become one. Calls that read what is renamed as halves take a kernel
-// too, but no more than that; what is stored in another order, or in pieces, nothing else must read.
+// too, but no more than that; what is stored in another order, or in pieces, nothing else must
+// read.
 static void ein__mark_outputs(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__pieces pc = {.n = 0};
