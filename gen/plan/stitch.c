@@ -27,10 +27,10 @@ typedef struct ein__stitcher {
 
 // What is to be one kernel.
 typedef struct ein__seam {
-    const ein__step *first, *second;
-    ein__val v;                // between them
-    bool also;                 // others read it too
-    int64_t slices, elements;  // of v; of a slice
+    const ein__step *first, *second;  // as kernels
+    ein__val v;                       // between them
+    bool also;                        // others read it too
+    int64_t slices, elements;         // of v; of a slice
     int groups;
     ein__slice cut[2];
     int64_t ps;
@@ -235,14 +235,29 @@ static bool ein__cut_slices(ein_ctx *ctx, ein__seam *z) {
     return true;
 }
 
+// Step `i` as a kernel. A call may be cheaper than one by itself and dearer than half of one, since
+// it takes a launch of its own.
+static const ein__step *ein__as_kernel(const ein__stitcher *s, int i) {
+    ein_ctx *ctx = s->ctx;
+    const ein__step *step = &s->step[i];
+    if (!ein__is_call(step->kind) || step->npeer) return step;
+    ein__step *loops = EIN__NEW(&ctx->arena, ein__step, 1);
+    *loops = (ein__step){.kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step->val[0])),
+                         .name = step->name,
+                         .out = step->out,
+                         .nval = step->nval};
+    memcpy(loops->val, step->val, sizeof loops->val);
+    return loops;
+}
+
 // Whether step `j` may do what step `i` does, whose result `v` it reads.
 static bool ein__may_stitch(const ein__stitcher *s, int i, int j, ein__seam *z) {
     ein_ctx *ctx = s->ctx;
     const ein__layout *l = ctx->plan.layout;
     const int *readers = s->readers[l[z->v.i].buffer];
     ein__bkind kind = ctx->plan.buffer[l[z->v.i].buffer].kind;
-    z->first = &s->step[i];
-    z->second = &s->step[j];
+    z->first = ein__as_kernel(s, i);
+    z->second = ein__as_kernel(s, j);
     z->also = kind == EIN__B_OUTPUT;
     if (arrlen(s->writers[l[z->v.i].buffer]) != 1 || z->first->out.i != z->v.i || s->gone[i] ||
         (kind != EIN__B_ARENA && kind != EIN__B_OUTPUT))
@@ -259,10 +274,10 @@ static bool ein__may_stitch(const ein__stitcher *s, int i, int j, ein__seam *z) 
 // Makes the two one step, in the second one's place, where that is cheaper.
 static void ein__try_stitch(ein__stitcher *s, int i, int j, const ein__seam *z) {
     ein_ctx *ctx = s->ctx;
-    ein__step both = s->step[j];
+    ein__step both = *z->second;
     char key[EIN__KEY_LENGTH];
     both.ahead = EIN__NEW(&ctx->arena, ein__step, 1);
-    *both.ahead = s->step[i];
+    *both.ahead = *z->first;
     both.also = z->also ? z->v : (ein__val){0};
     both.slices = z->slices;
     both.groups = z->groups;
