@@ -125,6 +125,8 @@ EIN_DEF ein_status ein_keep_fp32(ein_ctx *ctx, const char *node) {
 
 EIN_DEF ein_status ein_plan(ein_ctx *ctx) {
     if (ein__need_values(ctx) && !ctx->plan.step) ein__make_plan(ctx);
+    // What is emitted has its types; what is derived (explain.c) has not.
+    ctx->typed = ctx->desc.math == EIN_MATH_FP16;
     return ctx->status;
 }
 

@@ -375,12 +375,6 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     *p = (ein__plan){0};
 }
 
-static int64_t ein__plan_cost(const ein__plan *p) {
-    int64_t ps = 0;
-    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) ps = ein__cost_sum(ps, p->step[i].ps);
-    return ps;
-}
-
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
@@ -725,7 +719,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;
-    // What is emitted has its types; what is derived from here on (explain.c) has not.
+    // Kernels to be measured are emitted at once.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;
     return !ctx->status;
 }

@@ -21,6 +21,7 @@ typedef struct ein__stitcher {
     ein_ctx *ctx;
     ein__step *step;  // the plan's
     int n;
+    bool apart;                // calls too, as the kernels that they could be
     bool *gone;                // by step: it is part of another one
     int **readers, **writers;  // by buffer: steps; stb_ds arrays
 } ein__stitcher;
@@ -240,7 +241,7 @@ static bool ein__cut_slices(ein_ctx *ctx, ein__seam *z) {
 static const ein__step *ein__as_kernel(const ein__stitcher *s, int i) {
     ein_ctx *ctx = s->ctx;
     const ein__step *step = &s->step[i];
-    if (!ein__is_call(step->kind) || step->npeer) return step;
+    if (!s->apart || !ein__is_call(step->kind) || step->npeer) return step;
     ein__step *loops = EIN__NEW(&ctx->arena, ein__step, 1);
     *loops = (ein__step){.kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step->val[0])),
                          .name = step->name,
@@ -303,10 +304,22 @@ static void ein__try_stitch(ein__stitcher *s, int i, int j, const ein__seam *z) 
     s->gone[i] = true;
 }
 
-// Stitches the plan's kernels, each with one that it reads from at most.
-EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
+// Stitches step `j` with one that writes what it reads.
+static void ein__stitch_step(ein__stitcher *s, int j, ein__val *const *all) {
+    const ein__val *reads = all[j];
+    for (ptrdiff_t k = 0; k < arrlen(reads) && !s->step[j].ahead && !s->gone[j]; k++) {
+        ein__seam z = {.v = reads[k]};
+        const int *w = s->writers[s->ctx->plan.layout[z.v.i].buffer];
+        if (arrlen(w) != 1 || w[0] >= j) continue;
+        bool fits = arrlen(reads) + arrlen(all[w[0]]) < EIN__MAX_ARGS - 3;
+        if (fits && ein__may_stitch(s, w[0], j, &z)) ein__try_stitch(s, w[0], j, &z);
+    }
+}
+
+// Stitches the plan's kernels, each with one that it reads from at most; calls with them or, where
+// they are `late`, what is left of the kernels with calls.
+static void ein__stitch_plan(ein_ctx *ctx, bool late) {
     ein__stitcher s = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
-    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
     ptrdiff_t buffers = arrlen(ctx->plan.buffer);
     for (ptrdiff_t i = 0; i < buffers; i++) {
         arrput(s.readers, NULL);
@@ -321,14 +334,9 @@ EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
         for (ptrdiff_t k = 0; k < arrlen(reads[i]); k++)
             arrput(s.readers[ctx->plan.layout[reads[i][k].i].buffer], i);
     }
-    for (int j = 0; j < s.n; j++)
-        for (ptrdiff_t k = 0; k < arrlen(reads[j]) && !s.step[j].ahead; k++) {
-            ein__seam z = {.v = reads[j][k]};
-            const int *w = s.writers[ctx->plan.layout[z.v.i].buffer];
-            if (arrlen(w) != 1 || w[0] >= j) continue;
-            bool fits = arrlen(reads[j]) + arrlen(reads[w[0]]) < EIN__MAX_ARGS - 3;
-            if (fits && ein__may_stitch(&s, w[0], j, &z)) ein__try_stitch(&s, w[0], j, &z);
-        }
+    for (int j = 0; j < s.n && late; j++) ein__stitch_step(&s, j, reads);
+    s.apart = true;
+    for (int j = 0; j < s.n; j++) ein__stitch_step(&s, j, reads);
     ptrdiff_t kept = 0;
     for (int i = 0; i < s.n; i++)
         if (!s.gone[i]) s.step[kept++] = s.step[i];
@@ -342,4 +350,27 @@ EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
     arrfree(s.readers);
     arrfree(s.writers);
     arrfree(s.gone);
+}
+
+static int64_t ein__plan_cost(const ein__plan *p) {
+    int64_t ps = 0;
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) ps = ein__cost_sum(ps, p->step[i].ps);
+    return ps;
+}
+
+// Stitches what makes the cheaper plan first.
+EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
+    ein__step *apart = NULL;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) arrput(apart, ctx->plan.step[i]);
+    ein__stitch_plan(ctx, true);
+    ein__plan late = ctx->plan;
+    ctx->plan.step = apart;
+    ein__stitch_plan(ctx, false);
+    if (ein__plan_cost(&ctx->plan) < ein__plan_cost(&late)) {
+        arrfree(late.step);
+    } else {
+        arrfree(ctx->plan.step);
+        ctx->plan.step = late.step;
+    }
 }
