@@ -254,8 +254,9 @@ typedef struct {
     bool explain_all;    // EIN_EXPLAIN: every candidate, not only the best two and the original one
     const char *prefer;  // where tables of costs differ: "first", "last", "fastest"; NULL: an error
     ein_libs libs;       // what the program may link
-    bool probe;     // planning remembers calls that it priced and plans, for EIN_CALLS, EIN_PROBE
-    ein_math math;  // EIN_MATH_TF32 needs a GPU that has it
+    bool probe;      // planning remembers calls that it priced and plans, for EIN_CALLS, EIN_PROBE
+    ein_math math;   // EIN_MATH_TF32 needs a GPU that has it
+    bool only_math;  // no plan in more exact arithmetic, even where one is cheaper
     int form;  // 1, 2, ..: contractions by their best, second best, .. definitions, for comparison
     int part, parts;  // EIN_PROBE: which part of the kernels, from 1, of how many; 0: one part
     int kernels;      // EIN_PROBE: at most so many kernels; 0: 120; -1: none
@@ -749,6 +750,8 @@ typedef struct ein__slice {
     uint8_t at[EIN__MAX_RANK];
 } ein__slice;
 
+enum { EIN__STEP_VALUES = 14 };  // that one kernel computes
+
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
 // (reductions), the last one is stored; a ROW step may have several reductions.
 typedef struct ein__step {
@@ -756,7 +759,7 @@ typedef struct ein__step {
     const char *name;  // unique, content-derived, a C identifier
     ein__val out;
     int nval;
-    ein__val val[8];
+    ein__val val[EIN__STEP_VALUES];
     ein__val load[2];   // PRODUCT: maps that its loads compute, or none ...
     ein__ex loaded[2];  // ... and the factors as they are then
     ein__conv conv;
@@ -911,6 +914,7 @@ struct ein_ctx {
     bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array
     unsigned *counted;    // by expression: the last count of operations that met it; stb_ds array
     unsigned counts;      // made so far
+    ein_math asked;       // ein_desc.math as it was; now it is what the plan is in
     bool strict;          // kernels are priced for a value that is
     bool typed;           // values have the types they are stored in (storage.c)
     int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes
@@ -11477,6 +11481,11 @@ static const char *ein__math_title(const ein_ctx *ctx) {
     return titles[ctx->desc.math];
 }
 
+static const char *ein__math_name(ein_math math) {
+    static const char *const names[] = {"FP32", "TF32", "FP16"};
+    return names[math];
+}
+
 // Whether calls carry the types of their tensors: in every mode but FP32.
 static bool ein__is_typed(const ein_ctx *ctx) { return ctx->desc.math != EIN_MATH_FP32; }
 
@@ -12571,6 +12580,22 @@ static const ein__expr *ein__copy_of(ein_ctx *ctx, ein__val v) {
     return e->op == EIN__X_READ ? e : NULL;
 }
 
+// Whether the read goes through all of its value in the order of the map's elements: at the map's
+// own place, or a reshape of that.
+static bool ein__reads_whole(ein_ctx *ctx, const ein__expr *x, const ein__scope *m) {
+    const ein__shape *s = &ctx->value[x->val].shape;
+    int64_t stride[EIN__MAX_RANK], want[EIN__MAX_RANK], n = 1;
+    ein__factor f;
+    ein__dense_strides(s, stride);
+    ein__dense_result(m, want);
+    if (!ein__address(ctx, x, stride, &f) || f.offset) return false;
+    for (uint32_t k = 0; k < m->nt; k++) {
+        if (m->n[k] > 1 && f.coef[k] != want[k]) return false;
+        n *= m->n[k];
+    }
+    return n == ein__elements(s);
+}
+
 // A map whose body is one read times a constant, which is 1 for a copy.
 static const ein__expr *ein__multiple_of(ein_ctx *ctx, ein__val v, double *factor) {
     const ein__expr *e = ein__copy_of(ctx, v);
@@ -12907,7 +12932,9 @@ static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
     if (ein__ex_size(ctx, ein__scope_of(ctx, p)->body) <= EIN__SMALL_BODY &&
         its * EIN__SMALL_SHARE <= volume)
         return ein__ex_reads_reduction(ctx, ein__scope_of(ctx, p)->body);
-    if (volume > its || ein__copy_of(ctx, p)) return false;
+    const ein__expr *copy = ein__copy_of(ctx, p);
+    if (copy) return ein__reads_whole(ctx, copy, ein__scope_of(ctx, p));
+    if (volume > its) return false;
     ein__operands_of(z, p, &large, &statistic, &behind);
     if (z->uses[old.i] == 2 && !statistic && ein__rule_on(ctx, EIN__RULE_FUSE) &&
         ein__in_place(ctx, z->order, z->self))
@@ -13349,6 +13376,11 @@ static ein__val ein__fold_one_scale(ein__pass *z, ein__val v) {
         if (!p || p->reduce != EIN__R_SUM || ctx->value[r->val].weight_only) continue;
         if (r->val >= (uint32_t)arrlen(z->uses) || z->uses[r->val] != 1) continue;
         if (ein__occurrences(ctx, s->body, reads[i]) != 1) continue;
+        // Read elsewhere too, it would be computed twice.
+        bool twice = false;
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
+            twice |= k != i && ein__ex_get(ctx, reads[k])->val == r->val;
+        if (twice) continue;
         if (!ein__invert_read(ctx, r, s, p, map)) continue;
         ein__ex body = ein__fold_linear(z, s, s->body, reads[i], map, &scaled);
         if (body.i && scaled.i) result = ein__with_body(z, v, body);
@@ -13549,6 +13581,8 @@ static ein__val ein__with_product(ein__pass *z, ein__val v, ein__ex x, ein__ex w
 
 // ------------------------------------------------------------------------------------ maps
 
+enum { EIN__FLAT_DEPTH = 4 };  // of statistics made of statistics
+
 // Map `v` as a copy of one over another box, of body `body`, which it reads at `back`; layouts make
 // the copy a view.
 static ein__val ein__over_box(ein__pass *z, ein__val v, const char *suffix, int n,
@@ -13707,6 +13741,82 @@ static ein__val ein__drop_kept_dims(ein__pass *z, ein__val v, ein__val old) {
                         ein__ex_read(ctx, w, 0, back, (int)t.nt));
 }
 
+// Whether `e`, a read in scope `s`, goes through all of a value of `n` elements by one iterator.
+static bool ein__is_flat(ein_ctx *ctx, const ein__expr *e, const ein__scope *s, int64_t n) {
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    int slots = 0;
+    bool whole = false;
+    ein__dense_strides(&ctx->value[e->val].shape, stride);
+    if (!ein__address(ctx, e, stride, &f) || f.offset) return false;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+        if (!f.coef[i] || s->n[i] == 1) continue;
+        slots++;
+        whole = f.coef[i] == 1 && s->n[i] == n;
+    }
+    return slots == 1 && whole;
+}
+
+// Whether all that reads statistic `old` counts its rows by one iterator, as maps do that were
+// flattened, but for statistics of the same rows of which this is true as well.
+static bool ein__is_flattened(const ein__pass *z, ein__val old, int depth) {
+    ein_ctx *ctx = z->ctx;
+    const ein__shape shape = ctx->value[old.i].shape;
+    int64_t n = ein__elements(&shape);
+    int readers = 0, wide = 0;
+    bool flat = depth < EIN__FLAT_DEPTH;
+    for (int k = 0; k < shape.rank; k++) wide += shape.d[k] > 1;
+    for (ptrdiff_t i = 0; i < arrlen(z->order) && flat && wide > 1; i++) {
+        const ein__scope *s = ein__scope_of(ctx, z->order[i]);
+        ein__ex *reads = NULL;
+        bool does = false, rows = false;
+        if (s) ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            const ein__expr *e = ein__ex_get(ctx, reads[k]);
+            if (e->val != old.i) continue;
+            does = true;
+            bool same = s->reduce != EIN__R_NONE && ein__reads_in_place(ctx, e, s);
+            flat = flat && (same || (s->reduce == EIN__R_NONE && ein__is_flat(ctx, e, s, n)));
+            rows |= same;
+        }
+        arrfree(reads);
+        if (rows) flat = flat && ein__is_flattened(z, z->order[i], depth + 1);
+        readers += does;
+    }
+    return flat && wide > 1 && readers && readers == z->uses[old.i];
+}
+
+// Statistic `v` with its rows counted by one iterator; a copy takes them apart again, which readers
+// see through.
+static ein__val ein__flatten_rows(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value was = ctx->value[v.i];
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__scope t = {.reduce = s->reduce, .nt = 1, .ns = s->ns};
+    ein__ix map[EIN__MAX_ITERS], back = ein__ix_const(ctx, 0);
+    int64_t below = 1, rows = ein__elements(&was.shape);
+    ein__shape shape = {.rank = 1, .d = {rows}};
+    t.n[0] = rows;
+    for (uint32_t i = s->nt; i-- > 0; below *= s->n[i]) {
+        ein__ix at = ein__ix_floordiv(ctx, ein__ix_iter(ctx, 0, rows), below);
+        map[i] = ein__ix_mod(ctx, at, s->n[i]);
+        back = ein__ix_add(ctx, back, ein__ix_scale(ctx, ein__ix_iter(ctx, i, s->n[i]), below));
+    }
+    for (uint32_t i = 0; i < s->ns; i++) {
+        t.n[1 + i] = s->n[s->nt + i];
+        map[s->nt + i] = ein__ix_iter(ctx, 1 + i, t.n[1 + i]);
+    }
+    t.body = ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns));
+    ein__sc sc = t.body.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    ein__val w =
+        ein__val_new(ctx, was.name, EIN__V_SCOPE, was.tensor, sc, &shape, was.dtype, was.node);
+    ctx->value[w.i].why = was.why;
+    z->self = v;
+    return ein__new_map(z, was.name, was.shape.rank, was.shape.d,
+                        ein__ex_read(ctx, w, 0, &back, 1));
+}
+
 // Gives maps over reductions the traversal that lets one kernel compute both.
 static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
@@ -13718,7 +13828,9 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     v = ein__with_body(z, v, body);
     const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
     if (s && s->reduce != EIN__R_NONE && !kept && !ein__is_contraction(ctx, s))
-        return ein__drop_kept_dims(z, v, old);
+        return !ctx->value[v.i].weight_only && ein__is_flattened(z, old, 0)
+                   ? ein__flatten_rows(z, v)
+                   : ein__drop_kept_dims(z, v, old);
     if (!s || s->reduce != EIN__R_NONE || s->nt == 0 || kept) return v;
     if (ein__ex_get(ctx, s->body)->op == EIN__X_READ) return v;
     ein__ex *reads = NULL;
@@ -14568,10 +14680,10 @@ static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
 
 // How a product's threads load one factor.
 typedef struct ein__factor_load {
-    bool along;   // neighbours are terms of a line, not lines of a term
-    bool copied;  // it is copied as it is
-    int words;    // elements at once
-    int issued;   // instructions for them
+    bool along;  // neighbours are terms of a line, not lines of a term
+    bool half;   // they are halves
+    int words;   // elements at once
+    int more;    // instructions for guards and places beside those of the load
 } ein__factor_load;
 
 // Instructions of a load, with their addresses and what stores the elements: counted in what nvcc
@@ -14621,12 +14733,11 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     uint32_t all = s->nt + s->ns, terms = ~((1u << s->nt) - 1) & ((1u << all) - 1);
     uint32_t guarded = ein__guarded_slots(ctx, read);
     bool half = ein__element_size(ctx, (ein__val){read->val}) == 2, gathers = false;
-    bool tensor = math != EIN__MATH_FP32, wanted = half == (math == EIN__MATH_FP16);
     ein__read_steps(ctx, read, all, step);
     for (uint32_t i = 0; i < all; i++) gathers |= step[i] < 0;
     ein__run line = ein__nearest(s, step, lines),
              term = ein__nearest(s, step, inner < 0 ? terms : 1u << inner);
-    ein__factor_load l = {.words = half && math == EIN__MATH_FP16 ? 8 : 4};
+    ein__factor_load l = {.half = half, .words = half && math == EIN__MATH_FP16 ? 8 : 4};
     if (term.slot >= 0)
         l.along = line.slot < 0 || ein__times(ein__least(s->n[term.slot], 32), line.step) >
                                        ein__times(ein__least(s->n[line.slot], 32), term.step);
@@ -14637,10 +14748,8 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
         vector = vector && !moves && !(guarded & lane.slots);
     }
     if (!vector) l.words = 1;
-    l.copied = tensor && wanted && (vector || !half);
-    l.issued = !vector ? EIN__LOAD_WORD : l.copied ? EIN__LOAD_COPY : EIN__LOAD_WORDS;
-    if (guarded && !half) l.issued += EIN__LOAD_GUARD;
-    if (gathers || ((guarded & terms) && inner < 0)) l.issued += EIN__LOAD_TURN;
+    if (guarded && !half) l.more += EIN__LOAD_GUARD;
+    if (gathers || ((guarded & terms) && inner < 0)) l.more += EIN__LOAD_TURN;
     return l;
 }
 /* ---- product.c ---- */
@@ -14655,9 +14764,10 @@ typedef struct ein__tiled {
     double alpha;
     uint32_t group[3];  // traversal iterators of the rows, of the columns, of the batch
     int64_t extent[3], depth;
-    bool scattered;  // the result's neighbours belong to different batches
-    ein__math math;  // of the tensor cores' tiles that may compute it; FP32: none
-    bool direct;     // both factors are of the type that these hold: several steps may be fetched
+    bool scattered;   // the result's neighbours belong to different batches
+    ein__math math;   // of the tensor cores' tiles that may compute it; FP32: none
+    ein__dtype held;  // type of both factors: tiles that hold it may fetch several steps
+    bool floats;      // it is f32 in FP16 mode: TF32's tiles may compute it too
     int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
     bool shifted;  // of it, what its line begins with is subtracted first
     ein__factor_load load[2];
@@ -14675,7 +14785,7 @@ typedef struct ein__tiled {
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
     int64_t share;
-    int resident;  // blocks that share an SM; tensor cores: where `direct`, else one
+    int resident;  // blocks that share an SM; tensor cores: where it copies, else one
     ein__math math;
     int stages;  // tensor cores: steps in shared memory where factors are copied there directly
 } ein__product_tile;
@@ -14706,15 +14816,18 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},
 };
 
-// Whether both factors are copied to the tile as they lie. Zeros behind the last term that are
-// shifted are none, so there loads compute what is.
+// Whether both factors are copied to the tensor cores' tile as they lie. Zeros behind the last term
+// that are shifted are none, so there loads compute what is.
 static bool ein__product_copies(const ein__tiled *p, const ein__product_tile *t) {
-    return p->direct && !(p->shifted && p->depth % t->terms);
+    ein__dtype holds = t->math == EIN__MATH_FP16 ? EIN__F16 : EIN__F32;
+    return p->held == holds && !(p->shifted && p->depth % t->terms);
 }
 
-// Whether a tile may compute product `p`.
+// Whether a tile may compute product `p`. Factors that are f32 in FP16 mode may stay as they are in
+// TF32's tiles, which round them to as many bits.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     if (t->stages == 1 && ein__product_copies(p, t)) return false;
+    if (t->math == EIN__MATH_TF32 && p->math == EIN__MATH_FP16) return p->floats;
     return t->math == EIN__MATH_FP32 || t->math == p->math;
 }
 
@@ -14777,11 +14890,11 @@ EIN__FN bool ein__product_shift(const ein_ctx *ctx, ein__ex ex, uint32_t terms, 
     return true;
 }
 
-// Whether both factors lie in memory as tensor cores' tiles hold them.
-static bool ein__tensor_direct(const ein_ctx *ctx, const ein__expr *const *read, ein__math math) {
-    ein__dtype t = math == EIN__MATH_FP16 ? EIN__F16 : EIN__F32;
-    return math != EIN__MATH_FP32 && ctx->value[read[0]->val].dtype == t &&
-           ctx->value[read[1]->val].dtype == t;
+// What tensor cores' tiles may do with the factors as they are in memory.
+static void ein__tensor_held(const ein_ctx *ctx, const ein__expr *const *read, ein__tiled *p) {
+    ein__dtype t = ctx->value[read[0]->val].dtype;
+    p->held = ctx->value[read[1]->val].dtype == t ? t : EIN__NDTYPE;
+    p->floats = p->held == EIN__F32 && ctx->typed && ein__gpu_of(ctx)->tf32 > 0;
 }
 
 enum { EIN__PRODUCT_INNER = 16 };  // terms whose multiple the innermost iterator's extent is
@@ -14814,7 +14927,7 @@ EIN__FN bool ein__match_tiles(ein_ctx *ctx, const ein__scope *s, const int64_t *
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1 && (lane < 0 || out[i] < out[lane])) lane = (int)i;
     p->math = ein__tensor_math(ctx, read);
-    p->direct = ein__tensor_direct(ctx, read, p->math);
+    ein__tensor_held(ctx, read, p);
     int col = lane >= 0 && (in[0] >> lane & 1) && !(in[1] >> lane & 1) ? 0 : 1;
     p->scattered = lane >= 0 && (in[0] >> lane & 1) == (in[1] >> lane & 1);
     p->read[0] = read[1 - col];
@@ -14854,11 +14967,22 @@ static int64_t ein__issued_ps(const ein__gpu *g, int64_t ops, int64_t steps) {
     return ein__muldiv(2 * ops * steps, 1000 * 1000 * g->sms, g->fp32 * EIN__ISSUED_SHARE);
 }
 
+// Whether tile `t` has the elements of load `l` as they are in memory.
+static bool ein__load_copies(const ein__factor_load *l, const ein__product_tile *t) {
+    if (t->math == EIN__MATH_FP32) return false;
+    return l->half == (t->math == EIN__MATH_FP16) && (l->words > 1 || !l->half);
+}
+
 // Instructions of all threads of a block for the loads of one step.
 static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
     int64_t ops = 0;
-    for (int k = 0; k < 2; k++)
-        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * p->load[k].issued / p->load[k].words;
+    for (int k = 0; k < 2; k++) {
+        const ein__factor_load *l = &p->load[k];
+        int64_t each = l->words == 1            ? EIN__LOAD_WORD
+                       : ein__load_copies(l, t) ? EIN__LOAD_COPY
+                                                : EIN__LOAD_WORDS;
+        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * (each + l->more) / l->words;
+    }
     return ops;
 }
 
@@ -14872,7 +14996,8 @@ static int64_t ein__tensor_ops(const ein__gpu *g, const ein__tiled *p, const ein
     int64_t each = rows * cols * 2, fragments[2] = {rows, cols};
     for (int k = 0; k < 2; k++) {
         each += fragments[k] * (half || p->load[k].along ? 1 : 4);
-        if (!half && p->load[k].copied) each += 4 * fragments[k] * (g->cc >= 90 ? 1 : 2);
+        if (!half && ein__load_copies(&p->load[k], t))
+            each += 4 * fragments[k] * (g->cc >= 90 ? 1 : 2);
     }
     return (each * steps + EIN__PRODUCT_LOOP) * EIN__PRODUCT_THREADS + ein__load_ops(p, t);
 }
@@ -15638,8 +15763,8 @@ static bool ein__is_transpose(ein_ctx *ctx, const ein__scope *s, const int64_t *
 typedef struct ein__kernel {
     ein__skind2 kind;
     int n;
-    const ein__scope *s[8];
-    ein__val inner[8];
+    const ein__scope *s[EIN__STEP_VALUES];
+    ein__val inner[EIN__STEP_VALUES];
     ein__val load[2];    // maps that the loads of a product compute
     int nrow;            // definitions behind a product's that are of its rows ...
     ein__val also;       // ... and the map of its rows that it stores too, or none
@@ -15886,7 +16011,7 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     p->shifted = k->load[0].i &&
                  ein__product_shift(ctx, ein__scope_of(ctx, k->load[0])->body, terms, &x, &first);
     if (p->shifted) read[0] = ein__ex_get(ctx, x);
-    p->direct = ein__tensor_direct(ctx, read, p->math);
+    ein__tensor_held(ctx, read, p);
     p->load[0] = ein__factor_load_of(ctx, k->s[0], read[0], p->group[0], -1, p->math);
     p->each = ctx->value[read[0]->val].dtype == EIN__F16;
     for (int i = 1; i <= k->nrow; i++) p->each += k->s[i]->reduce != EIN__R_NONE;
@@ -16405,23 +16530,6 @@ typedef struct ein__sum_form {
     ein__term_of_sum term[2];
 } ein__sum_form;
 
-// Whether the read goes through all of its value in the order of the map's elements: at the map's
-// own place, or a reshape of that.
-static bool ein__reads_whole(ein_ctx *ctx, const ein__expr *x, const ein__scope *m) {
-    const ein__shape *s = &ctx->value[x->val].shape;
-    int64_t stride[EIN__MAX_RANK], want[EIN__MAX_RANK], n = 1;
-    ein__factor f;
-    if (ein__reads_in_place(ctx, x, m)) return true;
-    ein__dense_strides(s, stride);
-    ein__dense_result(m, want);
-    if (!ein__address(ctx, x, stride, &f) || f.offset) return false;
-    for (uint32_t k = 0; k < m->nt; k++) {
-        if (m->n[k] > 1 && f.coef[k] != want[k]) return false;
-        n *= m->n[k];
-    }
-    return n == ein__elements(s);
-}
-
 static bool ein__flatten_sum(ein_ctx *ctx, ein__ex ex, ein__sum_form *z) {
     const ein__expr *x = ein__ex_get(ctx, ex);
     int64_t stride[EIN__MAX_RANK];
@@ -16630,6 +16738,39 @@ static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read) {
     return ein__find_conv(ctx, s, out, &f) && ein__conv_sizes(&f) &&
            ein__conv_and_map(ctx, &f, m, read, &ps);
 }
+/* ---- prologue.c ---- */
+// What a tiled product computes while it loads a factor: a map that nothing else reads, such as a
+// normalization and its activation before a convolution. Instead of one kernel that stores the map,
+// every load of the product computes it, as often as tiles and windows load an element: decided by
+// cost.
+
+// Whether `v` only lays values side by side, which may cost nothing (layout.c).
+
+// Maps that the loads of a product compute, in no order.
+typedef struct ein__prologue {
+    int n;
+    ein__val v[2];
+} ein__prologue;
+
+// What product `s`, map `m` behind it that reads it by `read` (or none), and its loads cost as a
+// kernel of our own, and whether that is `known` from a measurement.
+static int64_t ein__cost_loading(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
+                                 const ein__prologue *p, bool *known) {
+    int64_t out[EIN__MAX_RANK];
+    ein__kernel k = ein__scope_kernel(ctx, EIN__K_PRODUCT, s, m, read, out);
+    memcpy(k.load, p->v, sizeof k.load);
+    *known = ein__kernel_row(ctx, &k) != NULL;
+    return ein__cost_kernel(ctx, &k);
+}
+
+// The factor of product `s` that is read as `v`, as its loads compute it: none when its expression
+// grows too large.
+EIN__FN ein__ex ein__load_of(ein_ctx *ctx, const ein__expr *read, ein__val v) {
+    ein__attempt attempt = ein__try(ctx);
+    ein__ex ex = ein__rule_inline(ctx, v, read);
+    bool fits = ein__tried(ctx, attempt) && ex.i && ein__ex_size(ctx, ex) <= EIN__MAX_INLINE;
+    return fits ? ex : (ein__ex){0};
+}
 /* ---- attention.c ---- */
 // Online softmax (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"; Dao et
 // al. 2022, FlashAttention, section 3.1): a product, a softmax along one of its dimensions and a
@@ -16652,7 +16793,8 @@ static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read) {
 // kernel begins with x.
 
 enum {
-    EIN__ATTENTION_VALUES = 7,     // a step has one more, which it stores
+    EIN__ATTENTION_VALUES = 7,  // a step has one more, which it stores, and loads
+    EIN__ATTENTION_LOADS = EIN__STEP_VALUES - EIN__ATTENTION_VALUES - 1,
     EIN__ATTENTION_MAPS = 4,       // maps between the first product and x
     EIN__ATTENTION_KEYS = 3,       // dimensions that the softmax runs over
     EIN__ATTENTION_GROUPS = 4096,  // of heads that share a key
@@ -16663,7 +16805,7 @@ enum {
 typedef struct ein__attention {
     ein__scope box;
     uint32_t nt, slots;           // traversal slots, all of them
-    ein__ex query, key, value;    // reads: the factors of both products
+    ein__ex query, key, value;    // factors of both products: reads, or what loads compute
     double alpha;                 // constant factor of the first product
     ein__ex score;                // x, which reads `dot`
     ein__ex result;               // what is stored; reads `out`, and perhaps `sum` and `max`
@@ -16681,6 +16823,8 @@ typedef struct ein__attention {
     int64_t each;
     int n;  // values that only live inside the kernel, `out` among them when a map is behind it
     ein__val inner[EIN__ATTENTION_VALUES];
+    int nload;  // maps, and copies of them, that its loads compute (attention_loads.c)
+    ein__val load[EIN__ATTENTION_LOADS];
     int looks;
 } ein__attention;
 
@@ -17118,22 +17262,18 @@ EIN__FN bool ein__attention_grouped(ein_ctx *ctx, ein__attention *a) {
     if (a->band || a->each > 1 || a->slots == EIN__MAX_ITERS || !a->dot.i) return false;
     for (int head = 0; head < (int)a->nt; head++) {
         bool whole = !(a->batch >> head & 1);
-        const ein__expr *e = ein__ex_get(ctx, a->key);
-        for (uint32_t i = 0; i < e->nix; i++)
-            whole |= ein__ix_coef(ctx, e->ix[i], (uint32_t)head) != 0;
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, a->key, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            const ein__expr *e = ein__ex_get(ctx, reads[k]);
+            for (uint32_t i = 0; i < e->nix; i++)
+                whole |= ein__ix_coef(ctx, e->ix[i], (uint32_t)head) != 0;
+        }
+        arrfree(reads);
         int64_t n = a->box.n[head], most = ein__least(n / 2, EIN__ATTENTION_GROUPS);
         for (int64_t groups = 2; !whole && groups <= most; groups++)
             if (n % groups == 0 && ein__attention_group(ctx, a, head, n / groups)) return true;
     }
-    return false;
-}
-
-// The attention that `step` computes.
-EIN__FN bool ein__attention_of(ein_ctx *ctx, const ein__step *step, ein__attention *a) {
-    ein__val last = step->val[step->nval - 1];
-    if (!ein__is_map(ctx, last)) return ein__match_attention(ctx, last, (ein__val){0}, a);
-    for (int k = step->nval - 1; k-- > 0;)
-        if (ein__match_attention(ctx, step->val[k], last, a)) return true;
     return false;
 }
 
@@ -17202,6 +17342,102 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
     if (a->sum.i) body = ein__attention_put(ctx, body, a->sum, sum);
     ein__ex read = ein__attention_define(ctx, a, "result", EIN__R_NONE, nt, 0, body);
     return read.i ? (ein__val){ein__ex_get(ctx, read)->val} : (ein__val){0};
+}
+/* ---- attention_loads.c ---- */
+// What an attention's kernel computes while it loads queries, keys or values: a map that nothing
+// else reads, as prologue.c has it of products. A rotation by position (Su et al. 2021, RoFormer)
+// between a projection and its attention is one, a scale, a bias behind a reshape. A query is
+// loaded once for a tile of rows; keys and values are computed again for every tile that meets
+// them, instead of being copied while others are multiplied: decided by cost.
+
+enum { EIN__ATTENTION_PARTS = 3 };
+
+static ein__ex *ein__attention_part(ein__attention *a, int part) {
+    return part == 0 ? &a->query : part == 1 ? &a->key : &a->value;
+}
+
+// What `part` reads as a whole; none where it is computed.
+static const ein__expr *ein__attention_factor(ein_ctx *ctx, ein__attention *a, int part) {
+    const ein__expr *e = ein__ex_get(ctx, *ein__attention_part(a, part));
+    return e->op == EIN__X_READ ? e : NULL;
+}
+
+// Puts the definition of what `part` reads in its place; false: there is no room for it.
+static bool ein__attention_inline(ein_ctx *ctx, ein__attention *a, int part) {
+    const ein__expr *e = ein__attention_factor(ctx, a, part);
+    if (!e || a->nload == EIN__ATTENTION_LOADS || !ein__is_map(ctx, (ein__val){e->val}))
+        return false;
+    ein__ex body = ein__load_of(ctx, e, (ein__val){e->val});
+    if (!body.i) return false;
+    a->load[a->nload++] = (ein__val){e->val};
+    *ein__attention_part(a, part) = body;
+    return true;
+}
+
+static bool ein__is_in_step(const ein__step *step, uint32_t v) {
+    bool found = false;
+    for (int k = 0; k < step->nval; k++) found |= step->val[k].i == v;
+    return found;
+}
+
+// The attention that `step` computes.
+EIN__FN bool ein__attention_of(ein_ctx *ctx, const ein__step *step, ein__attention *a) {
+    ein__val last = step->val[step->nval - 1];
+    bool found = false;
+    if (!ein__is_map(ctx, last)) found = ein__match_attention(ctx, last, (ein__val){0}, a);
+    for (int k = step->nval - 1; k-- > 0 && !found && ein__is_map(ctx, last);)
+        found = ein__match_attention(ctx, step->val[k], last, a);
+    for (int part = 0; part < EIN__ATTENTION_PARTS && found; part++)
+        for (const ein__expr *e = ein__attention_factor(ctx, a, part);
+             e && found && ein__is_in_step(step, e->val); e = ein__attention_factor(ctx, a, part))
+            found = ein__attention_inline(ctx, a, part);
+    return found;
+}
+
+// ------------------------------------------------------------------------------------ cost
+
+// What a factor that is computed takes beside a plain copy: reads, bytes of an element of all of
+// them, operations of an element, and how many neighbours along `slots` are loaded at once (0: they
+// do not lie together).
+typedef struct ein__attention_work {
+    bool computed;
+    int64_t reads, bytes, operations;
+    int width;
+} ein__attention_work;
+
+// The number of neighbours along the only one of `slots` that `read` gives at once, 16 bytes at
+// most; 0: they do not lie together.
+static int ein__attention_width(ein_ctx *ctx, const ein__attention *a, const ein__expr *read,
+                                uint32_t slots) {
+    uint32_t slot = 0;
+    if (!slots) return 1;
+    while (!(slots >> slot & 1)) slot++;
+    if (slots != 1u << slot || ein__read_step(ctx, read, slot) != 1) return 0;
+    int width = ein__element_size(ctx, (ein__val){read->val}) == 2 ? 8 : 4;
+    while (a->box.n[slot] % width) width = width == 8 ? 4 : 1;
+    return width;
+}
+
+static ein__attention_work ein__attention_loading(ein_ctx *ctx, const ein__attention *a,
+                                                  ein__ex factor, uint32_t slots) {
+    ein__attention_work w = {.computed = ein__ex_get(ctx, factor)->op != EIN__X_READ, .width = 8};
+    ein__ex *reads = NULL;
+    ein__ex_reads(ctx, factor, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        bool digits = false;
+        w.reads++;
+        w.bytes += ein__element_size(ctx, (ein__val){e->val});
+        for (uint32_t k = 0; k < e->nix; k++) digits |= !ein__ix_affine(ctx, e->ix[k]);
+        w.operations += digits;
+        if (!w.computed || ein__ex_uses(ctx, reads[i]) & slots)
+            w.width = (int)ein__least(w.width, ein__attention_width(ctx, a, e, slots));
+    }
+    arrfree(reads);
+    // What is computed is converted one by one, and stored four at a time.
+    if (w.computed) w.operations += ein__ex_operations(ctx, factor) + 1;
+    if (w.computed) w.width = (int)ein__most(ein__least(w.width, 4), 1);
+    return w;
 }
 /* ---- attention_mask.c ---- */
 // Keys that no row of a tile attends to: where the score is
@@ -17479,6 +17715,24 @@ static bool ein__attention_fits(ein__attention_tile *t, int rm, int rn) {
     return (int64_t)t->kv * 16 * t->rc <= free;
 }
 
+// Instructions that `n` elements of a factor take that is computed as it is loaded; 0: it is not.
+static int64_t ein__attention_issued(ein_ctx *ctx, const ein__attention *a, ein__ex factor,
+                                     uint32_t slots, int64_t n) {
+    if (!a->nload) return 0;
+    ein__attention_work w = ein__attention_loading(ctx, a, factor, slots);
+    if (!w.computed) return 0;
+    int64_t loads = ein__times(ein__times(n, w.reads), EIN__ATTENTION_COPY);
+    return ein__plus(ein__times(n, w.operations), loads / w.width);
+}
+
+// Those of a query, for all tiles that one multiprocessor has.
+static int64_t ein__attention_query(ein_ctx *ctx, const ein__attention *a,
+                                    const ein__attention_tile *t) {
+    int64_t n = ein__times(t->rows, t->depth);
+    int64_t tiles = ein__ceil(ein__attention_blocks(t), ein__gpu_of(ctx)->sms);
+    return ein__times(ein__attention_issued(ctx, a, a->query, a->depth, n), tiles);
+}
+
 // Arithmetic of all tiles: two products, and what a score costs apart from them. Blocks run in
 // waves; smaller tiles load more for a multiply-add.
 static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
@@ -17488,7 +17742,13 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
     int64_t depth = ein__up(t->depth, t->kc);
     int64_t each = ein__ex_operations(ctx, a->score) + 14;  // exp, maximum, sum
     int64_t flop = ein__plus(2 * ((a->dot.i ? depth : 0) + 16 * t->rc), each);
-    flop = ein__times(ein__times(8 * t->rm, ein__attention_span(g, t)), flop);
+    int64_t span = ein__attention_span(g, t);
+    flop = ein__times(ein__times(8 * t->rm, span), flop);
+    int64_t loads = ein__attention_issued(ctx, a, a->key, a->depth, ein__times(span, t->depth));
+    loads = ein__plus(loads,
+                      ein__attention_issued(ctx, a, a->value, a->cols, ein__times(span, t->cols)));
+    loads = ein__plus(loads, ein__times(ein__attention_query(ctx, a, t), g->sms));
+    flop = ein__plus(flop, ein__times(2, loads));
     int64_t share = EIN__ATTENTION_SHARE * relative[t->rm] / 1000;
     return ein__math_ps(g, flop, t->rn == 4 ? share : share * 9 / 10);
 }
@@ -17534,8 +17794,8 @@ static bool ein__tensor_fits(ein__attention_tile *t, int rw, int rm, int nk) {
 static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
                                     const ein__attention_tile *t) {
     int64_t tiles = ein__attention_count_tiles(t);
-    int64_t key = a->dot.i ? ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->key)->val}) : 0;
-    int64_t value = ein__element_size(ctx, (ein__val){ein__ex_get(ctx, a->value)->val});
+    int64_t key = a->dot.i ? ein__attention_loading(ctx, a, a->key, a->depth).bytes : 0;
+    int64_t value = ein__attention_loading(ctx, a, a->value, a->cols).bytes;
     int64_t bytes = ein__times(ein__times(tiles, t->met), key * t->depth + value * t->cols);
     return ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[EIN__BY_WINDOW], true);
 }
@@ -17552,7 +17812,10 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t wide = steps * (t->rm + t->nk / 16) + half * blocks, narrow = (1 - half) * 8 * blocks;
     int64_t scores =
         ein__times(t->rm * t->nk / 2, ein__ex_operations(ctx, a->score) + EIN__ATTENTION_SCORE);
-    int64_t copies = t->keys * (depth + t->width) * size / 16 / 128 * EIN__ATTENTION_COPY;
+    int64_t key = ein__attention_issued(ctx, a, a->key, a->depth, t->keys * depth);
+    int64_t value = ein__attention_issued(ctx, a, a->value, a->cols, t->keys * t->width);
+    int64_t copied = (key ? 0 : depth) + (value ? 0 : t->width);
+    int64_t copies = t->keys * copied * size / 16 / 128 * EIN__ATTENTION_COPY + (key + value) / 128;
     int64_t issued = products + wide + narrow + t->rm * t->width / 2 + copies;
     issued = ein__plus(scores, issued + EIN__ATTENTION_TURN);
     int64_t flop = 4 * products * 16 * 8 * step * 2, lanes = g->cc == 80 ? 64 : 128;
@@ -17571,12 +17834,16 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     int64_t lanes = g->cc == 80 ? 64 : 128;
     int64_t span = ein__attention_span(g, t) / (g->sms * t->keys);
     int64_t cycles = ein__times(ein__attend_cycles(ctx, a, t), span);
+    cycles = ein__plus(cycles, ein__attention_query(ctx, a, t) / 128);
     cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
     int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
     int64_t registers = t->rm * (t->width + t->nk) / 2 + EIN__ATTENTION_KEPT;
     int64_t resident = ein__least(EIN__ATTENTION_RESIDENT, ein__most(1, 512 / registers));
     int64_t rounds = ein__ceil(blocks, ein__times(g->sms, resident));
-    int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1), 2);
+    // What is computed is waited for, not on its way meanwhile.
+    int64_t waits = ein__attention_issued(ctx, a, a->key, a->depth, 1) > 0;
+    waits += ein__attention_issued(ctx, a, a->value, a->cols, 1) > 0;
+    int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1 + waits), 2);
     int64_t chain = ein__times(steps, EIN__PRODUCT_STEP_PS);
     chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->terms));
     return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
@@ -17598,24 +17865,11 @@ static int64_t ein__attend_plain_ps(ein_ctx *ctx, const ein__attention *a,
     return ein__most(ps, ein__attention_again(ctx, a, t));
 }
 
-// The number of neighbours along the only one of `slots` that a lane loads of `read` at once, 16
-// bytes at most; 0: they do not lie together.
-static int ein__few_width(ein_ctx *ctx, const ein__attention *a, ein__ex read, uint32_t slots) {
-    const ein__expr *e = ein__ex_get(ctx, read);
-    uint32_t slot = 0;
-    if (!slots) return 1;
-    while (!(slots >> slot & 1)) slot++;
-    if (e->op != EIN__X_READ || slots != 1u << slot || ein__read_step(ctx, e, slot) != 1) return 0;
-    int width = ein__element_size(ctx, (ein__val){e->val}) == 2 ? 8 : 4;
-    while (a->box.n[slot] % width) width = width == 8 ? 4 : 1;
-    return width;
-}
-
 // Sizes of tiles of few rows; false when there are none.
 static bool ein__few_sizes(ein_ctx *ctx, const ein__attention *a, ein__attention_tile *t) {
     (void)ein__attention_sizes(ctx, a, t);
-    t->kw = a->dot.i ? ein__few_width(ctx, a, a->key, a->depth) : 1;
-    t->vw = ein__few_width(ctx, a, a->value, a->cols);
+    t->kw = a->dot.i ? ein__attention_loading(ctx, a, a->key, a->depth).width : 1;
+    t->vw = ein__attention_loading(ctx, a, a->value, a->cols).width;
     t->rows = (int)ein__ceil(t->nrow, ein__ceil(t->nrow, EIN__ATTENTION_ROWS));
     t->math = EIN__MATH_FP32;
     return t->kw && t->vw && t->depth <= EIN__ATTENTION_SHARED / 4;
@@ -17659,8 +17913,11 @@ static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
     int64_t copies = t->ahead * (t->ke / t->kw + t->ve / t->vw) * EIN__ATTENTION_COPY;
     int64_t spread = t->ahead * ((t->kw == 8) * t->ke + (t->vw == 8) * t->ve);
     int64_t issued = ein__plus(scores, copies + spread + EIN__ATTENTION_TURN);
-    int64_t cycles = ein__times(issued, EIN__ATTENTION_THREADS / lanes);
-    cycles = ein__times(cycles, ein__attention_span(g, t) / (g->sms * t->keys));
+    issued = ein__plus(issued, ein__attention_issued(ctx, a, a->key, a->depth, t->ahead * t->ke));
+    issued = ein__plus(issued, ein__attention_issued(ctx, a, a->value, a->cols, t->ahead * t->ve));
+    int64_t cycles = ein__times(issued, ein__attention_span(g, t) / (g->sms * t->keys));
+    cycles = ein__plus(cycles, ein__attention_query(ctx, a, t) / EIN__ATTENTION_THREADS);
+    cycles = ein__times(cycles, EIN__ATTENTION_THREADS / lanes);
     cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
     int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
     int64_t resident = 65536 / EIN__ATTENTION_THREADS / ein__few_registers(t);
@@ -17978,39 +18235,6 @@ static ein__val ein__split_value(ein__pass *z, ein__val v, const ein__split *spl
     return ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype,
                         old.node);
 }
-/* ---- prologue.c ---- */
-// What a tiled product computes while it loads a factor: a map that nothing else reads, such as a
-// normalization and its activation before a convolution. Instead of one kernel that stores the map,
-// every load of the product computes it, as often as tiles and windows load an element: decided by
-// cost.
-
-// Whether `v` only lays values side by side, which may cost nothing (layout.c).
-
-// Maps that the loads of a product compute, in no order.
-typedef struct ein__prologue {
-    int n;
-    ein__val v[2];
-} ein__prologue;
-
-// What product `s`, map `m` behind it that reads it by `read` (or none), and its loads cost as a
-// kernel of our own, and whether that is `known` from a measurement.
-static int64_t ein__cost_loading(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__ex read,
-                                 const ein__prologue *p, bool *known) {
-    int64_t out[EIN__MAX_RANK];
-    ein__kernel k = ein__scope_kernel(ctx, EIN__K_PRODUCT, s, m, read, out);
-    memcpy(k.load, p->v, sizeof k.load);
-    *known = ein__kernel_row(ctx, &k) != NULL;
-    return ein__cost_kernel(ctx, &k);
-}
-
-// The factor of product `s` that is read as `v`, as its loads compute it: none when its expression
-// grows too large.
-EIN__FN ein__ex ein__load_of(ein_ctx *ctx, const ein__expr *read, ein__val v) {
-    ein__attempt attempt = ein__try(ctx);
-    ein__ex ex = ein__rule_inline(ctx, v, read);
-    bool fits = ein__tried(ctx, attempt) && ex.i && ein__ex_size(ctx, ex) <= EIN__MAX_INLINE;
-    return fits ? ex : (ein__ex){0};
-}
 /* ---- select.c ---- */
 // Which step computes which values: library call or kernel, and what is fused into it.
 
@@ -18306,6 +18530,93 @@ static int64_t ein__attention_together(ein_ctx *ctx, const ein__attention *a, in
     return ein__tried(ctx, attempt) ? ps : EIN__PS_LIMIT;
 }
 
+// Whether a kernel that computes what map `m` reads computes `m` as well: a product behind whose
+// sums it stands, or a row whose statistics it finishes.
+static bool ein__is_behind(ein__selector *z, ein__val m) {
+    ein_ctx *ctx = z->ctx;
+    ein__val members[EIN__MAX_ROW_VALS];
+    ein__ex *reads = NULL, body = ein__scope_of(ctx, m)->body;
+    bool behind = ein__row_members(z, m, members) > 0;
+    ein__ex_reads(ctx, body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__val v = {ein__ex_get(ctx, reads[i])->val};
+        const ein__scope *s = ein__scope_of(ctx, v);
+        int64_t n = ein__elements(&ctx->value[v.i].shape);
+        behind |= s && s->reduce != EIN__R_NONE && !ctx->value[v.i].weight_only &&
+                  n == ein__elements(&ctx->value[m.i].shape) && z->uses[v.i] == 1 &&
+                  ein__attention_only(ctx, body, v).i;
+    }
+    arrfree(reads);
+    return behind;
+}
+
+// Takes the map that `part` of `a` reads, perhaps by way of copies, into its loads; false: there is
+// none, or others need it too.
+static bool ein__attention_take(ein__selector *z, ein__attention *a, int part) {
+    ein_ctx *ctx = z->ctx;
+    for (bool copy = true; copy;) {
+        const ein__expr *e = ein__attention_factor(ctx, a, part);
+        ein__val v = {e ? e->val : 0};
+        if (!e || !ein__is_map(ctx, v) || z->uses[v.i] != 1 || z->root[v.i] ||
+            z->home[v.i].i != v.i || ctx->value[v.i].weight_only || ein__joins(ctx, v))
+            return false;
+        copy = ein__copy_of(ctx, v) != NULL;
+        bool fits = copy ? ein__sees_through(ctx, v, e) : !ein__is_behind(z, v);
+        // What types were given for is settled.
+        if (!fits || (ctx->typed && !ein__is_kept(ctx, v)) || !ein__attention_inline(ctx, a, part))
+            return false;
+    }
+    return true;
+}
+
+// Whether none of what loads compute is read by anything else in the kernel.
+static bool ein__attention_loads_closed(ein_ctx *ctx, const ein__attention *a) {
+    const ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
+    bool closed = true;
+    for (int p = 0; p < 5; p++) {
+        ein__ex *reads = NULL;
+        ein__ex_reads(ctx, part[p], &reads);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+            for (int k = 0; k < a->nload; k++)
+                closed &= ein__ex_get(ctx, reads[i])->val != a->load[k].i;
+        arrfree(reads);
+    }
+    return closed;
+}
+
+// Gives `a` the loads that are best, and what it costs then with maps in front as kernels of their
+// own; `*maps`: what all of these cost.
+static int64_t ein__attention_with_loads(ein__selector *z, ein__attention *a, int64_t bytes_out,
+                                         int64_t *maps) {
+    ein_ctx *ctx = z->ctx;
+    int64_t cost[EIN__ATTENTION_PARTS] = {0};
+    const ein__attention plain = *a;
+    int can = 0;
+    *maps = 0;
+    for (int p = 0; p < EIN__ATTENTION_PARTS && ein__rule_on(ctx, EIN__RULE_FUSE); p++) {
+        ein__attention one = plain;
+        if (plain.band || !ein__attention_take(z, &one, p)) continue;
+        can |= 1 << p;
+        cost[p] = ein__kernel_cost(ctx, one.load[one.nload - 1]);
+        *maps = ein__cost_sum(*maps, cost[p]);
+    }
+    int64_t least = ein__cost_sum(ein__attention_together(ctx, a, bytes_out), *maps);
+    for (int set = 1; set <= can; set++) {
+        ein__attention with = plain;
+        int64_t ps = 0;
+        bool fits = !(set & ~can) && (!ctx->typed || set == can);
+        for (int p = 0; p < EIN__ATTENTION_PARTS && fits; p++)
+            if (set >> p & 1) fits = ein__attention_take(z, &with, p);
+            else ps = ein__cost_sum(ps, cost[p]);
+        if (!fits || !ein__attention_loads_closed(ctx, &with)) continue;
+        ps = ein__cost_sum(ps, ein__attention_together(ctx, &with, bytes_out));
+        if (ps >= least && !ctx->typed) continue;
+        least = ps;
+        *a = with;
+    }
+    return least;
+}
+
 // Attentions that are cheaper as one kernel than apart.
 static void ein__select_attention(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
@@ -18324,11 +18635,13 @@ static void ein__select_attention(ein__selector *z) {
             map = (ein__val){0};
         }
         if (!ein__attention_closed(z, &a, last)) continue;
-        int64_t ps = ein__attention_together(ctx, &a, ein__bytes_of(ctx, last));
+        int64_t maps, ps = ein__attention_with_loads(z, &a, ein__bytes_of(ctx, last), &maps);
         // What types were given for is settled: the values inside are f32.
         bool settled = ctx->typed && ein__is_kept(ctx, v);
-        if (!settled && ps >= ein__attention_apart(z, &a, map, read)) continue;
+        int64_t apart = ein__cost_sum(ein__attention_apart(z, &a, map, read), maps);
+        if (!settled && ps >= apart) continue;
         for (int k = 0; k < a.n; k++) z->home[a.inner[k].i] = last;
+        for (int k = 0; k < a.nload; k++) z->home[a.load[k].i] = last;
         z->kind[last.i] = EIN__K_ATTENTION;
     }
 }
@@ -18819,12 +19132,13 @@ static ein__ex ein__norm_shifted(ein__normer *z) {
     return z->shifted ? ein__ex_binary(z->ctx, EIN__SUB, z->x, z->first) : z->x;
 }
 
-// What sums and product read of a row: x, or a map that loads compute.
+// What sums and product read of a row: x, where that has the row operation's dimensions, or a map
+// that loads compute.
 static ein__ex ein__norm_operand(ein__normer *z) {
-    if (!z->shifted) return z->x;
+    if (!z->shifted && ein__reads_in_place(z->ctx, ein__ex_get(z->ctx, z->x), z->m)) return z->x;
     if (!z->made.load.i)
-        z->made.load = ein__norm_value(z, "shifted", EIN__R_NONE, (int)z->m->nt, 0, z->m->n,
-                                       ein__norm_shifted(z));
+        z->made.load = ein__norm_value(z, z->shifted ? "shifted" : "terms", EIN__R_NONE,
+                                       (int)z->m->nt, 0, z->m->n, ein__norm_shifted(z));
     return ein__norm_read(z, z->made.load, z->m->nt);
 }
 
@@ -18928,7 +19242,7 @@ static ein__norm_sum ein__norm_leaf(ein__normer *z, ein__ex ex) {
     ein__ex one = ein__ex_const(ctx, 1);
     const ein__expr *e = ein__ex_get(ctx, ex);
     bool fits = e->op == EIN__X_READ && !ctx->value[e->val].weight_only && !e->bits &&
-                ein__is_real(ctx, (ein__val){e->val}) && ein__reads_in_place(ctx, e, z->m);
+                ein__is_real(ctx, (ein__val){e->val}) && ein__reads_whole(ctx, e, z->m);
     if (!fits || (z->x.i && z->x.i != ex.i)) return (ein__norm_sum){.ok = false};
     if (!z->x.i) {
         ein__ix map[EIN__MAX_ITERS];
@@ -19014,6 +19328,7 @@ static bool ein__norm_match(ein_ctx *ctx, ein__val v, uint32_t rows, ein__normer
 typedef struct ein__norm_product {
     const ein__scope *s;
     const ein__expr *y, *w;
+    ein__val read;  // what is read as y: itself, or a copy of it
     double alpha;
     ein__ix map[EIN__MAX_ITERS];  // by iterator of the row operation
     uint32_t rows;
@@ -19034,6 +19349,18 @@ static bool ein__norm_bare(ein_ctx *ctx, const ein__scope *s, const ein__expr *r
     return true;
 }
 
+// `read`, or what it reads by way of copies that have the type of what they copy.
+static const ein__expr *ein__norm_source(ein_ctx *ctx, const ein__expr *read) {
+    for (const ein__expr *of = ein__copy_of(ctx, (ein__val){read->val}); of;
+         of = ein__copy_of(ctx, (ein__val){read->val})) {
+        if (ctx->value[of->val].dtype != ctx->value[read->val].dtype) break;
+        ein__ex ex = ein__rule_inline(ctx, (ein__val){read->val}, read);
+        if (!ex.i || ein__ex_get(ctx, ex)->op != EIN__X_READ) break;
+        read = ein__ex_get(ctx, ex);
+    }
+    return read;
+}
+
 // Product `v` whose first factor is a map of rows, all of which it sums over.
 static bool ein__norm_product_of(ein_ctx *ctx, ein__val v, ein__norm_product *p) {
     const ein__expr *read[2];
@@ -19045,7 +19372,8 @@ static bool ein__norm_product_of(ein_ctx *ctx, ein__val v, ein__norm_product *p)
         return false;
     ein__dense_result(p->s, out);
     if (read[0]->val == read[1]->val || !ein__match_tiles(ctx, p->s, out, &tiled)) return false;
-    p->y = tiled.read[0];
+    p->read = (ein__val){tiled.read[0]->val};
+    p->y = ein__norm_source(ctx, tiled.read[0]);
     p->w = tiled.read[1];
     uint32_t sums = ((1u << (p->s->nt + p->s->ns)) - 1) & ~((1u << p->s->nt) - 1);
     if (ctx->value[p->y->val].weight_only || !ctx->value[p->w->val].weight_only ||
@@ -19326,6 +19654,8 @@ static bool ein__norm_choose(ein__selector *z, ptrdiff_t at, ein__norm_choice *c
         return false;
     c->map = ein__norm_map(z, c->product, at, &read);
     c->also = z->root[c->y.i] || z->uses[c->y.i] > 1;
+    for (ein__val v = p.read; v.i != c->y.i; v.i = ein__copy_of(ctx, v)->val)
+        c->also |= z->root[v.i] || z->uses[v.i] > 1;
     if (c->also && c->map.i && !ein__norm_reads_early(ctx, c->map, c->product, c->y)) return false;
     if (!ein__rule_norm(ctx, c->product, c->map, read, c->also, &made)) return false;
     ein__kernel k = ein__norm_kernel(ctx, &made, out);
@@ -19779,8 +20109,8 @@ EIN__FN bool ein__join_sums(ein_ctx *ctx, ein__val *root, int nroot) {
 // as they are by maps and converted for products; statistics (the reductions of norms and softmax),
 // what a softmax is taken of and what --keep-fp32 names stay f32. Everything is computed in f32.
 
-// A statistic, and what a maximum is taken of.
-enum { EIN__IS_STATISTIC = 1, EIN__IS_SOURCE = 2 };
+// A statistic, what a maximum is taken of, and what an output is a copy of.
+enum { EIN__IS_STATISTIC = 1, EIN__IS_SOURCE = 2, EIN__IS_OUTPUT = 4 };
 
 typedef struct ein__storer {
     ein_ctx *ctx;
@@ -19852,12 +20182,47 @@ static void ein__mark_sources(ein__storer *z, ein__val v) {
     arrfree(reads);
 }
 
+// Whether copy `v` may become a view on what it reads: then it has its type.
+static bool ein__is_renaming(ein_ctx *ctx, ein__val v, const ein__expr *read) {
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    const ein__shape *from = &ctx->value[read->val].shape;
+    ein__dense_strides(from, stride);
+    return ein__elements(&ctx->value[v.i].shape) <= ein__elements(from) &&
+           ein__address(ctx, read, stride, &f);
+}
+
+// What an f32 output is a copy of, or made of side by side: stored as f32 it may be that output, as
+// halves it takes a kernel to become one. Calls that read what is renamed as halves take a kernel
+// too, but no more than that; what is stored in another order, or in pieces, nothing else must
+// read.
+static void ein__mark_outputs(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__pieces pc = {.n = 0};
+    const ein__expr *read = ein__copy_of(ctx, v);
+    bool output = z->root[v.i] || (z->is[v.i] & EIN__IS_OUTPUT), sole = true;
+    if (!output || ctx->value[v.i].dtype != EIN__F32) return;
+    if (read) pc = (ein__pieces){.n = 1, .read = {read}};
+    else if (!ein__is_concat(ctx, v, &pc)) return;
+    int64_t elements = 0;
+    for (int i = 0; i < pc.n; i++) {
+        elements += ein__elements(&ctx->value[pc.read[i]->val].shape);
+        sole &= z->with.uses[pc.read[i]->val] == 1;
+    }
+    sole &= elements == ein__elements(&ctx->value[v.i].shape);
+    if (!sole && !(read && ein__is_renaming(ctx, v, read))) return;
+    for (int i = 0; i < pc.n; i++) z->is[pc.read[i]->val] |= EIN__IS_OUTPUT;
+}
+
 static void ein__mark(ein__storer *z) {
     // Twice: a statistic may be known as one only by a map behind a later one.
     for (int pass = 0; pass < 2; pass++)
         for (ptrdiff_t i = 0; i < arrlen(z->order); i++)
             if (ein__scope_of(z->ctx, z->order[i])) ein__mark_statistics(z, z->order[i]);
-    for (ptrdiff_t i = arrlen(z->order); i-- > 0;) ein__mark_sources(z, z->order[i]);
+    for (ptrdiff_t i = arrlen(z->order); i-- > 0;) {
+        ein__mark_sources(z, z->order[i]);
+        ein__mark_outputs(z, z->order[i]);
+    }
 }
 
 // ------------------------------------------------------------------------------------ types
@@ -19950,7 +20315,9 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
     bool inside;
     if (!ein__two_factors(ctx, s, read, &alpha) || ctx->value[v.i].weight_only) return EIN__NDTYPE;
     if (ein__is_attended(z, v, &inside)) return EIN__NDTYPE;
-    if (ein__keeps_fp32(ctx, v) || ein__is_square(ctx, s)) return EIN__F32;
+    if (ein__keeps_fp32(ctx, v)) return EIN__F32;
+    // A sum of squares is a statistic: it reads what is there.
+    if (ein__is_square(ctx, s)) return EIN__NDTYPE;
     if (ein__is_called(z, v, at, read, &kind)) return EIN__F16;
     // A kernel converts what it loads, but bands are told by equal types.
     if (kind != EIN__K_BAND) return EIN__NDTYPE;
@@ -19978,16 +20345,6 @@ static void ein__mark_addends(ein__storer *z, ein__val v) {
     arrfree(reads);
 }
 
-// Whether copy `v` may become a view on what it reads: then it has its type.
-static bool ein__is_renaming(ein_ctx *ctx, ein__val v, const ein__expr *read) {
-    int64_t stride[EIN__MAX_RANK];
-    ein__factor f;
-    const ein__shape *from = &ctx->value[read->val].shape;
-    ein__dense_strides(from, stride);
-    return ein__elements(&ctx->value[v.i].shape) <= ein__elements(from) &&
-           ein__address(ctx, read, stride, &f);
-}
-
 // The type of old value `v`, whose operands have theirs.
 static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
@@ -20003,7 +20360,7 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     if (ein__is_attended(z, v, &inside))
         return inside || z->root[v.i] || z->is[v.i] ? EIN__F32 : EIN__F16;
     if (s->reduce != EIN__R_NONE && ein__is_contraction(ctx, s) && !ein__is_square(ctx, s)) {
-        bool wide = z->root[v.i] || (z->is[v.i] & (EIN__IS_SOURCE | EIN__IS_STATISTIC));
+        bool wide = z->root[v.i] || z->is[v.i];
         // No convolution has an f32 result.
         bool free = !z->root[v.i];
         if (!wide) return EIN__F16;
@@ -20016,6 +20373,40 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     return EIN__F16;
 }
 
+// What a kernel takes for contraction `s` of old values, the weights among them as halves or not;
+// INT64_MAX: a call is cheaper.
+static int64_t ein__stored_cost(ein__storer *z, const ein__scope *s, bool halves) {
+    ein_ctx *ctx = z->ctx;
+    ein__scope now = *s;
+    int64_t ps = 0;
+    z->half_weights = halves;
+    now.body = ein__ex_replace_reads(ctx, s->body, ein__read_stored, z);
+    if (!now.body.i) return INT64_MAX;
+    ctx->typed = true;
+    bool called = ein__is_call(ein__choose(ctx, &now, (ein__val){0}, (ein__ex){0}, true, &ps));
+    ctx->typed = false;
+    return called ? INT64_MAX : ps;
+}
+
+// Whether a kernel is to read the weights of contraction `s` as halves: they are converted for
+// nothing, but where the other factor is f32 tiles that hold f32 may load both as they are.
+static bool ein__halves_weights(ein__storer *z, const ein__scope *s) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read[2];
+    double alpha;
+    bool floats = false, weight = false;
+    if (z->operand != EIN__NDTYPE || !ein__is_contraction(ctx, s)) return false;
+    if (!ein__two_factors(ctx, s, read, &alpha)) return true;
+    for (int k = 0; k < 2; k++) {
+        const ein__value *now = &ctx->value[z->now[read[k]->val].i];
+        weight |= now->weight_only;
+        floats |= !now->weight_only && now->dtype == EIN__F32;
+    }
+    if (!floats || !weight) return true;
+    int64_t halves = ein__stored_cost(z, s, true);
+    return ein__stored_cost(z, s, false) >= halves;
+}
+
 // Old value `v` with its type; a convolution that is an output is stored as f16 and copied.
 static ein__val ein__store_value(ein__storer *z, ein__val v, ptrdiff_t at) {
     ein_ctx *ctx = z->ctx;
@@ -20024,8 +20415,8 @@ static ein__val ein__store_value(ein__storer *z, ein__val v, ptrdiff_t at) {
     ein__dtype type = ein__stored_type(z, v);
     ein__scope s = *ein__scope_of(ctx, v);
     z->operand = ein__operand_type(z, v, at);
-    z->half_weights = z->operand == EIN__NDTYPE && ein__is_contraction(ctx, &s);
     memset(z->also_half, 0, sizeof z->also_half);
+    z->half_weights = ein__halves_weights(z, &s);
     if (type == EIN__F16) ein__mark_addends(z, v);
     s.body = ein__ex_replace_reads(ctx, s.body, ein__read_stored, z);
     ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
@@ -27029,16 +27420,17 @@ typedef struct ein__stitcher {
     ein_ctx *ctx;
     ein__step *step;  // the plan's
     int n;
+    bool apart;                // calls too, as the kernels that they could be
     bool *gone;                // by step: it is part of another one
     int **readers, **writers;  // by buffer: steps; stb_ds arrays
 } ein__stitcher;
 
 // What is to be one kernel.
 typedef struct ein__seam {
-    const ein__step *first, *second;
-    ein__val v;                // between them
-    bool also;                 // others read it too
-    int64_t slices, elements;  // of v; of a slice
+    const ein__step *first, *second;  // as kernels
+    ein__val v;                       // between them
+    bool also;                        // others read it too
+    int64_t slices, elements;         // of v; of a slice
     int groups;
     ein__slice cut[2];
     int64_t ps;
@@ -27243,14 +27635,29 @@ static bool ein__cut_slices(ein_ctx *ctx, ein__seam *z) {
     return true;
 }
 
+// Step `i` as a kernel. A call may be cheaper than one by itself and dearer than half of one, since
+// it takes a launch of its own.
+static const ein__step *ein__as_kernel(const ein__stitcher *s, int i) {
+    ein_ctx *ctx = s->ctx;
+    const ein__step *step = &s->step[i];
+    if (!s->apart || !ein__is_call(step->kind) || step->npeer) return step;
+    ein__step *loops = EIN__NEW(&ctx->arena, ein__step, 1);
+    *loops = (ein__step){.kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step->val[0])),
+                         .name = step->name,
+                         .out = step->out,
+                         .nval = step->nval};
+    memcpy(loops->val, step->val, sizeof loops->val);
+    return loops;
+}
+
 // Whether step `j` may do what step `i` does, whose result `v` it reads.
 static bool ein__may_stitch(const ein__stitcher *s, int i, int j, ein__seam *z) {
     ein_ctx *ctx = s->ctx;
     const ein__layout *l = ctx->plan.layout;
     const int *readers = s->readers[l[z->v.i].buffer];
     ein__bkind kind = ctx->plan.buffer[l[z->v.i].buffer].kind;
-    z->first = &s->step[i];
-    z->second = &s->step[j];
+    z->first = ein__as_kernel(s, i);
+    z->second = ein__as_kernel(s, j);
     z->also = kind == EIN__B_OUTPUT;
     if (arrlen(s->writers[l[z->v.i].buffer]) != 1 || z->first->out.i != z->v.i || s->gone[i] ||
         (kind != EIN__B_ARENA && kind != EIN__B_OUTPUT))
@@ -27267,10 +27674,10 @@ static bool ein__may_stitch(const ein__stitcher *s, int i, int j, ein__seam *z) 
 // Makes the two one step, in the second one's place, where that is cheaper.
 static void ein__try_stitch(ein__stitcher *s, int i, int j, const ein__seam *z) {
     ein_ctx *ctx = s->ctx;
-    ein__step both = s->step[j];
+    ein__step both = *z->second;
     char key[EIN__KEY_LENGTH];
     both.ahead = EIN__NEW(&ctx->arena, ein__step, 1);
-    *both.ahead = s->step[i];
+    *both.ahead = *z->first;
     both.also = z->also ? z->v : (ein__val){0};
     both.slices = z->slices;
     both.groups = z->groups;
@@ -27296,10 +27703,22 @@ static void ein__try_stitch(ein__stitcher *s, int i, int j, const ein__seam *z) 
     s->gone[i] = true;
 }
 
-// Stitches the plan's kernels, each with one that it reads from at most.
-EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
+// Stitches step `j` with one that writes what it reads.
+static void ein__stitch_step(ein__stitcher *s, int j, ein__val *const *all) {
+    const ein__val *reads = all[j];
+    for (ptrdiff_t k = 0; k < arrlen(reads) && !s->step[j].ahead && !s->gone[j]; k++) {
+        ein__seam z = {.v = reads[k]};
+        const int *w = s->writers[s->ctx->plan.layout[z.v.i].buffer];
+        if (arrlen(w) != 1 || w[0] >= j) continue;
+        bool fits = arrlen(reads) + arrlen(all[w[0]]) < EIN__MAX_ARGS - 3;
+        if (fits && ein__may_stitch(s, w[0], j, &z)) ein__try_stitch(s, w[0], j, &z);
+    }
+}
+
+// Stitches the plan's kernels, each with one that it reads from at most; calls with them or, where
+// they are `late`, what is left of the kernels with calls.
+static void ein__stitch_plan(ein_ctx *ctx, bool late) {
     ein__stitcher s = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
-    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
     ptrdiff_t buffers = arrlen(ctx->plan.buffer);
     for (ptrdiff_t i = 0; i < buffers; i++) {
         arrput(s.readers, NULL);
@@ -27314,14 +27733,9 @@ EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
         for (ptrdiff_t k = 0; k < arrlen(reads[i]); k++)
             arrput(s.readers[ctx->plan.layout[reads[i][k].i].buffer], i);
     }
-    for (int j = 0; j < s.n; j++)
-        for (ptrdiff_t k = 0; k < arrlen(reads[j]) && !s.step[j].ahead; k++) {
-            ein__seam z = {.v = reads[j][k]};
-            const int *w = s.writers[ctx->plan.layout[z.v.i].buffer];
-            if (arrlen(w) != 1 || w[0] >= j) continue;
-            bool fits = arrlen(reads[j]) + arrlen(reads[w[0]]) < EIN__MAX_ARGS - 3;
-            if (fits && ein__may_stitch(&s, w[0], j, &z)) ein__try_stitch(&s, w[0], j, &z);
-        }
+    for (int j = 0; j < s.n && late; j++) ein__stitch_step(&s, j, reads);
+    s.apart = true;
+    for (int j = 0; j < s.n; j++) ein__stitch_step(&s, j, reads);
     ptrdiff_t kept = 0;
     for (int i = 0; i < s.n; i++)
         if (!s.gone[i]) s.step[kept++] = s.step[i];
@@ -27335,6 +27749,29 @@ EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
     arrfree(s.readers);
     arrfree(s.writers);
     arrfree(s.gone);
+}
+
+static int64_t ein__plan_cost(const ein__plan *p) {
+    int64_t ps = 0;
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) ps = ein__cost_sum(ps, p->step[i].ps);
+    return ps;
+}
+
+// Stitches what makes the cheaper plan first.
+EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
+    ein__step *apart = NULL;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) arrput(apart, ctx->plan.step[i]);
+    ein__stitch_plan(ctx, true);
+    ein__plan late = ctx->plan;
+    ctx->plan.step = apart;
+    ein__stitch_plan(ctx, false);
+    if (ein__plan_cost(&ctx->plan) < ein__plan_cost(&late)) {
+        arrfree(late.step);
+    } else {
+        arrfree(ctx->plan.step);
+        ctx->plan.step = late.step;
+    }
 }
 /* ---- memory.c ---- */
 // Memory of a plan: one arena for activations, by liveness; constants; workspaces.
@@ -27758,7 +28195,7 @@ static void ein__place_step(ein_ctx *ctx, ein__step *step) {
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
     *step = (ein__step){.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
     for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
-        if (sel->home[sel->order[i].i].i == v.i && step->nval < 8)
+        if (sel->home[sel->order[i].i].i == v.i && step->nval < EIN__STEP_VALUES)
             step->val[step->nval++] = sel->order[i];
     if (step->kind == EIN__K_PLACE) ein__place_step(ctx, step);
     const ein__norm *norm = ein__norm_of(ctx, v, false);
@@ -27880,12 +28317,6 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     }
     arrput(ctx->passed, *p);
     *p = (ein__plan){0};
-}
-
-static int64_t ein__plan_cost(const ein__plan *p) {
-    int64_t ps = 0;
-    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) ps = ein__cost_sum(ps, p->step[i].ps);
-    return ps;
 }
 
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
@@ -28016,6 +28447,7 @@ static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
 
 // The plan for the values under `root`, which are made ready for it first.
 static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
+    ctx->typed = false;
     ein__keep_attentions(ctx, root, nroot);
     if (!ein__prepare_calls(ctx, root, nroot) ||
         !ein__run_pass(ctx, root, nroot, ein__rebuild_product) ||
@@ -28029,7 +28461,6 @@ static bool ein__build_ready(ein_ctx *ctx, ein__val *root, int nroot) {
     if (ctx->taking && !ein__join_sums(ctx, root, nroot)) return false;
     ein__plan_orders(ctx, root, nroot);
     ein__plan_norms(ctx, root, nroot);
-    ctx->typed = false;
     return !ctx->status;
 }
 
@@ -28075,6 +28506,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     if (ok) ein__group_products(ctx);
     if (ok) ein__stitch_steps(ctx);
+    ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
     ctx->plan.baseline_ps = best.baseline_ps;
@@ -28138,6 +28570,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     memcpy(plain, root, (size_t)nroot * sizeof *root);
     bool ok = ein__build_plan(ctx, plain, nroot);
     if (ok) ein__stitch_steps(ctx);
+    ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ein__keep_better(ctx, &best, ok);
@@ -28160,15 +28593,17 @@ static bool ein__may_reorder(const ein_ctx *ctx) {
     return priced && ctx->desc.libs == EIN_LIBS_ALL && ein__rule_on(ctx, EIN__RULE_MATCH);
 }
 
-// The plan of a lowered model: with convolutions in declared order, and where calls may have either
-// order with these as well, since what derivation takes for granted layouts may not give.
-static bool ein__cheapest_plan(ein_ctx *ctx) {
+// The plan of a lowered model in arithmetic `ctx->desc.math`: with convolutions in declared order,
+// and where calls may have either order with these as well, since what derivation takes for granted
+// layouts may not give.
+static bool ein__plan_math(ein_ctx *ctx) {
     int nroot = (int)arrlen(ctx->graph.output);
     int64_t baseline = INT64_MAX;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
+    ctx->typed = false;
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    ctx->channels_last = ctx->rereading = false;
+    ctx->channels_last = ctx->rereading = ctx->rereads = false;
     bool ok = ein__try_ways(ctx, root, nroot, &baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
@@ -28177,8 +28612,59 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     }
     if (!ok) return false;
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
+    return !ctx->status;
+}
+
+// A plan with what it was made by: what is explained is priced as it was.
+typedef struct ein__planned {
+    ein__plan plan;
+    ein__search *search;
+    ein_math math;
+    bool channels_last;
+} ein__planned;
+
+static ein__planned ein__planned_now(const ein_ctx *ctx) {
+    return (ein__planned){ctx->plan, ctx->search, ctx->desc.math, ctx->channels_last};
+}
+
+static void ein__plan_again(ein_ctx *ctx, const ein__planned *p) {
+    ctx->plan = p->plan;
+    ctx->search = p->search;
+    ctx->desc.math = p->math;
+    ctx->channels_last = p->channels_last;
+}
+
+// Plans in arithmetic `math`, which is more exact than what the context's plan is in; that stays
+// unless the other one is cheaper.
+static bool ein__try_math(ein_ctx *ctx, ein_math math) {
+    ein__planned best = ein__planned_now(ctx), other = {.math = math};
+    ein__plan_again(ctx, &other);
+    bool ok = ein__plan_math(ctx);
+    other = ein__planned_now(ctx);
+    if (ok && ein__plan_cost(&other.plan) < ein__plan_cost(&best.plan)) {
+        other = best;
+    } else {
+        ein__plan_again(ctx, &best);
+    }
+    ein__plan_free(&other.plan);
+    ein__search_free(other.search);
+    return ok;
+}
+
+// The cheapest plan in the arithmetic that was asked for or in a more exact one: to multiply in
+// fewer bits takes conversions, calls that want addresses of 16 bytes and other orders of tensors,
+// and forbids basis changes. What is asked for is what a mode's calls cost, or one definition, is
+// planned in that mode alone.
+static bool ein__cheapest_plan(ein_ctx *ctx) {
+    bool ok = ein__plan_math(ctx);
+    bool alone = ctx->desc.only_math || ctx->desc.probe || ctx->desc.form;
+    for (int m = (int)ctx->asked - 1; ok && m >= 0 && !alone; m--)
+        if (m != EIN_MATH_TF32 || ein__gpu_of(ctx)->tf32) ok = ein__try_math(ctx, (ein_math)m);
+    if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;
+    // Kernels to be measured are emitted at once.
+    ctx->typed = ctx->desc.math == EIN_MATH_FP16;
     return !ctx->status;
 }
 
@@ -40944,25 +41430,44 @@ static const char *ein__kaxes_test(ein__kgen *g, const ein__kaxes *a, const ein_
     return ein__namef(g->ctx, "%s%s%s", x, *x && *y ? " && " : "", y);
 }
 
+// Whether `vec` neighbours of `read` along `slot` are one vector.
+static bool ein__kattention_lies(ein__kgen *g, ein__ex read, int vec, int slot) {
+    int nindex = g->nindex;
+    g->vec = vec;
+    g->vec_slot = slot;
+    ein__kaccess at = ein__kaccess_of(g, read, 0);
+    ein__kattention_reset(g);
+    g->nindex = nindex;
+    g->vec = 1;
+    g->vec_slot = -1;
+    return at.vector;
+}
+
+// Whether four neighbours of what loads compute read vectors.
+static bool ein__kattention_four(ein__kgen *g, const ein__kattention_form *f, ein__ex ex,
+                                 int slot) {
+    bool four = g->slot[slot].n % 4 == 0;
+    for (ptrdiff_t k = 0; k < arrlen(f->scan.read) && four; k++) {
+        ein__ex read = f->scan.read[k];
+        if (!read.i || !ein__ex_contains(g->ctx, ex, read)) continue;
+        if (ein__ex_uses(g->ctx, read) >> slot & 1) four = ein__kattention_lies(g, read, 4, slot);
+    }
+    return four;
+}
+
 // How many neighbours along `inner` `read` gives at once: as they are (eight halves), converted (4)
 // or one.
 static int ein__kattention_vector(ein__kgen *g, const ein__kattention_form *f, ein__ex read,
                                   const ein__kaxes *inner, bool later) {
     if (inner->n != 1) return 1;
     const ein__expr *e = ein__ex_get(g->ctx, read);
+    if (e->op != EIN__X_READ) return ein__kattention_four(g, f, read, inner->slot[0]) ? 4 : 1;
     bool halves = (f->t.math == EIN__MATH_FP16 || (f->t.lanes && later)) && !e->bits &&
                   ein__kdtype(g, (ein__val){e->val}) == EIN__F16;
     for (int vec = halves ? 8 : 4; vec > 1; vec /= 2) {
         if (g->slot[inner->slot[0]].n % vec) continue;
-        int nindex = g->nindex;
-        g->vec = vec;
-        g->vec_slot = inner->slot[0];
-        ein__kaccess at = ein__kaccess_of(g, read, 0);
-        ein__kattention_reset(g);
-        g->nindex = nindex;
-        g->vec = 1;
-        g->vec_slot = -1;
-        if (at.vector) return vec == 8 || vec == 4 ? vec : 1;
+        if (ein__kattention_lies(g, read, vec, inner->slot[0]))
+            return vec == 8 || vec == 4 ? vec : 1;
     }
     return 1;
 }
@@ -40996,7 +41501,11 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     const char *value;
     g->vec = vec;
     g->vec_slot = slot;
-    if (vec == 8 || copy) {
+    if (ein__ex_get(g->ctx, read)->op != EIN__X_READ) {
+        const char *of[4];
+        for (int i = 0; i < 4; i++) of[i] = ein__kvalue(g, read, i).s;
+        value = ein__namef(g->ctx, "make_float4(%s, %s, %s, %s)", of[0], of[1], of[2], of[3]);
+    } else if (vec == 8 || copy) {
         ein__kaccess at = ein__kaccess_of(g, read, 0);
         const char *from =
             ein__namef(g->ctx, "%s + %s", at.param, ein__kparen(g, at.at, EIN__TERM));
@@ -41016,6 +41525,19 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     return value;
 }
 
+// Whether it is elements of different rows that lie together, in some of what is read.
+static bool ein__kattention_across(const ein__kgen *g, const ein__kattention_form *f, ein__ex ex,
+                                   const ein__kaxes *outer, const ein__kaxes *inner) {
+    bool across = false;
+    for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read) && outer->n; k++) {
+        if (!ein__ex_contains(g->ctx, ex, f->scan.read[k])) continue;
+        const int64_t *step = f->scan.near[k].k;
+        if (inner->n && step[inner->slot[inner->n - 1]] == 1) return false;
+        across |= step[outer->slot[outer->n - 1]] == 1;
+    }
+    return across;
+}
+
 // `to`: where the element goes; NULL: it stays in the thread's register own[i]. `later`: of a key
 // or a value, whose copies may still be on their way when the kernel goes on.
 static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
@@ -41025,11 +41547,7 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     ein_ctx *ctx = g->ctx;
     ein__kload_text l = {0};
     int vec = vectors ? ein__kattention_vector(g, f, read, inner, later) : 1;
-    bool across = false;
-    for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read); k++)
-        if (f->scan.read[k].i == read.i && outer->n && vec == 1)
-            across = f->scan.near[k].k[outer->slot[outer->n - 1]] == 1 &&
-                     !(inner->n && f->scan.near[k].k[inner->slot[inner->n - 1]] == 1);
+    bool across = vec == 1 && ein__kattention_across(g, f, read, outer, inner);
     const char *test = ein__kaxes_test(g, outer, inner);
     l.copy = later && ein__kattention_copies(g, f, read, vec);
     const char *value =
@@ -41585,8 +42103,10 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
 EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *hint, ein__buf *out,
                               ein__launch *launch) {
     if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
+    ctx->typed = true;  // as when it was planned: what is estimated best then is so again
     if (step->ahead) ein__emit_stitch(ctx, step, out, launch);
     else ein__emit_family(ctx, step, ein__kfamily_of(ctx, step), hint, out, launch);
+    ctx->typed = false;
 }
 
 // One thread an output element, plain loops, double accumulators; operands and result dense. Inputs
@@ -42697,6 +43217,9 @@ static void ein__put_plan_steps(const ein__emitter *z, ein__buf *out) {
 static void ein__put_summary(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     ein__putf(out, "//\n// for %s, %s\n", ein__gpu_of(ctx)->title, ein__math_title(ctx));
+    if (ctx->asked != ctx->desc.math)
+        ein__putf(out, "// cheaper   than any plan in %s, which was asked for\n",
+                  ein__math_name(ctx->asked));
     ein__put_kept(ctx, out);
     ein__put_tensors(ctx, out, "inputs", ctx->graph.input, NULL);
     ein__put_tensors(ctx, out, "outputs", NULL, ctx->graph.output);
@@ -45714,6 +46237,7 @@ EIN__FN bool ein__explain(ein_ctx *ctx, const char *name, bool all, bool json, e
     int nroot = (int)arrlen(ctx->graph.output);
     ein_stats before = ctx->stats;
     if (!ctx->plan.step && !ein__make_plan(ctx)) return false;
+    ctx->typed = false;
     ctx->stats = before;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     ein__contraction *list = ein__contractions(ctx, name, root);
@@ -45906,6 +46430,7 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     if (!ctx) return NULL;
     memset(ctx, 0, sizeof *ctx);
     if (desc) ctx->desc = *desc;
+    ctx->asked = ctx->desc.math;
     const char **text[] = {&ctx->desc.gpu,     &ctx->desc.prefix, &ctx->desc.license,
                            &ctx->desc.explain, &ctx->desc.rules,  &ctx->desc.prefer};
     for (int i = 0; i < 6; i++)
@@ -46019,6 +46544,8 @@ EIN_DEF ein_status ein_keep_fp32(ein_ctx *ctx, const char *node) {
 
 EIN_DEF ein_status ein_plan(ein_ctx *ctx) {
     if (ein__need_values(ctx) && !ctx->plan.step) ein__make_plan(ctx);
+    // What is emitted has its types; what is derived (explain.c) has not.
+    ctx->typed = ctx->desc.math == EIN_MATH_FP16;
     return ctx->status;
 }
 
@@ -46080,6 +46607,9 @@ EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples) {
 
 EIN_DEF ein_status ein_verify_candidate(ein_ctx *ctx, const char *value, int id, int samples) {
     if (!ein__need_values(ctx)) return ctx->status;
+    // Its number is one of those in the plan's arithmetic.
+    if (ctx->asked != EIN_MATH_FP32 && ein_plan(ctx)) return ctx->status;
+    ctx->typed = false;
     if (id < 0)
         return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "ids of candidates begin with 0");
     bool equal = id < EIN__MERGE_ID ? ein__verify_candidate(ctx, value, id, samples)

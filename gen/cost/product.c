@@ -241,7 +241,8 @@ static int64_t ein__tensor_ops(const ein__gpu *g, const ein__tiled *p, const ein
     int64_t each = rows * cols * 2, fragments[2] = {rows, cols};
     for (int k = 0; k < 2; k++) {
         each += fragments[k] * (half || p->load[k].along ? 1 : 4);
-        if (!half && ein__load_copies(&p->load[k], t)) each += 4 * fragments[k] * (g->cc >= 90 ? 1 : 2);
+        if (!half && ein__load_copies(&p->load[k], t))
+            each += 4 * fragments[k] * (g->cc >= 90 ? 1 : 2);
     }
     return (each * steps + EIN__PRODUCT_LOOP) * EIN__PRODUCT_THREADS + ein__load_ops(p, t);
 }
