@@ -42103,10 +42103,8 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
 EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *hint, ein__buf *out,
                               ein__launch *launch) {
     if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
-    ctx->typed = true;  // as when it was planned: what is estimated best then is so again
     if (step->ahead) ein__emit_stitch(ctx, step, out, launch);
     else ein__emit_family(ctx, step, ein__kfamily_of(ctx, step), hint, out, launch);
-    ctx->typed = false;
 }
 
 // One thread an output element, plain loops, double accumulators; operands and result dense. Inputs
