@@ -1,10 +1,10 @@
-// onnx.c - `einnet import`: the command, its memory and messages, and the order of the steps.
+// onnx.c - what every file of the import stands on: its memory, text that grows, and messages, with
+// the jumps that leave a node or the import.
 #define _POSIX_C_SOURCE 200809L
 #define _XOPEN_SOURCE 700
 
 #include "onnx.h"
 
-#include <math.h>
 #include <stdarg.h>
 
 // ---- memory: one arena an import ----
@@ -40,6 +40,14 @@ void *ox_alloc(ox *o, size_t size) {
     return memory;
 }
 
+void ox_release(ox *o) {
+    while (o->blocks) {
+        ox_block *next = o->blocks->next;
+        free(o->blocks);
+        o->blocks = next;
+    }
+}
+
 char *ox_copy(ox *o, const char *text) {
     size_t size = strlen(text) + 1;
     return memcpy(ox_alloc(o, size), text, size);
@@ -56,6 +64,8 @@ char *ox_format(ox *o, const char *format, ...) {
     va_end(list);
     return text;
 }
+
+const char *ox_or_empty(const char *s) { return s ? s : ""; }
 
 // ---- text ----
 
@@ -81,24 +91,6 @@ const char *ox_take(ox *o, char **text) {
     const char *copy = ox_copy(o, *text);
     arrfree(*text);
     return copy;
-}
-
-void ox_put_float(char **text, double value) {
-    char number[32];
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(number, sizeof number, "%.*g", digits, value);
-        if (strtof(number, NULL) == (float)value) {
-            break;
-        }
-    }
-    char *e = strchr(number, 'e');
-    if (e) {  // 1e-05 becomes 1e-5
-        char *digits = e + 2;
-        digits += strspn(digits, "0");
-        ox_put(text, "%.*s%s%s", (int)(e + 1 - number), number, e[1] == '-' ? "-" : "", digits);
-        return;
-    }
-    ox_put(text, "%s", number);
 }
 
 // ---- messages ----
@@ -178,113 +170,16 @@ void ox_note(ox *o, const char *format, ...) {
     ox_put(&o->notes, "%s: note: %s\n", cli_escape(shown, sizeof shown, o->path), text);
 }
 
-// ---- conversion ----
-
-static void check_opset(ox *o) {
-    for (size_t i = 0; i < o->model->n_opset_import; i++) {
-        const Onnx__OperatorSetIdProto *set = o->model->opset_import[i];
-        const char *domain = set->domain ? set->domain : "";
-        if (*domain && strcmp(domain, "ai.onnx")) {
-            continue;
-        }
-        if (set->version < OX_MIN_OPSET) {
-            ox_die(o, NULL, "opset %lld is older than %d, the oldest that is read",
-                   (long long)set->version, OX_MIN_OPSET);
-        }
-        if (set->version > OX_MAX_OPSET) {
-            ox_note(o, "opset %lld is newer than %d, the newest known", (long long)set->version,
-                    OX_MAX_OPSET);
-        }
-    }
-}
-
-static void convert(ox *o) {
-    const Onnx__GraphProto *g = o->model->graph;
-    if (!g) {
-        ox_die(o, NULL, "not an ONNX model: it has no graph");
-    }
-    if (g->n_sparse_initializer) {
-        ox_die(o, NULL, "sparse initializers are not supported");
-    }
-    check_opset(o);
-    o->main = ox_alloc(o, sizeof *o->main);
-    o->main->prefix = "";
-    o->main->imports = o->model->opset_import;
-    o->main->n_imports = o->model->n_opset_import;
-    arrput(o->scopes, o->main);
-    ox_load_functions(o);
-    ox_graph(o, g);
-    ox_sweep(o);
-}
-
-bool ox_convert(ox *o, const uint8_t *data, size_t size) {
-    char shown[200];
-    cli_error error = {0, ""};
-    cli_escape(shown, sizeof shown, o->path);
-    if (!ox_scan(data, size, &onnx__model_proto__descriptor, &error)) {
-        return cli_fail(&o->error, error.code, "%s: %s", shown, error.text);
-    }
-    o->model = onnx__model_proto__unpack(&ox_allocator, size, data);
-    if (!o->model) {
-        return cli_fail(&o->error, CLI_BAD_INPUT, "%s: not an ONNX model", shown);
-    }
-    if (setjmp(o->fail)) {
+// False when `what` met something unsupported, which ends it by a jump.
+bool ox_attempt(ox *o, void (*what)(ox *, void *), void *argument) {
+    jmp_buf here;
+    jmp_buf *volatile outer = o->node_fail;
+    if (setjmp(here)) {
+        o->node_fail = outer;
         return false;
     }
-    convert(o);
-    return arrlen(o->refusals) == 0;
-}
-
-static void free_functions(ox *o) {
-    for (ptrdiff_t i = 0; i < arrlen(o->functions); i++) {
-        for (ptrdiff_t k = 0; k < arrlen(o->functions[i].defaults); k++) {
-            onnx__attribute_proto__free_unpacked(o->functions[i].defaults[k], &ox_allocator);
-        }
-        arrfree(o->functions[i].defaults);
-    }
-    arrfree(o->functions);
-}
-
-void ox_free(ox *o) {
-    for (ptrdiff_t i = 0; i < arrlen(o->stmts); i++) {
-        arrfree(o->stmts[i]->outs);
-        arrfree(o->stmts[i]->args);
-    }
-    for (ptrdiff_t i = 0; i < arrlen(o->scopes); i++) {
-        shfree(o->scopes[i]->values);
-        shfree(o->scopes[i]->results);
-    }
-    for (ptrdiff_t i = 0; i < arrlen(o->maps); i++) {
-        cli_file_release(&o->maps[i].bytes);
-    }
-    for (ptrdiff_t i = 0; i < arrlen(o->givens); i++) {
-        cli_tensor_free(&o->givens[i].tensor);
-    }
-    free_functions(o);
-    if (o->model) {
-        onnx__model_proto__free_unpacked(o->model, &ox_allocator);
-    }
-    shfree(o->taken);
-    shfree(o->wanted);
-    shfree(o->counted);
-    arrfree(o->pins);
-    arrfree(o->givens);
-    arrfree(o->ends);
-    arrfree(o->scopes);
-    arrfree(o->dims);
-    arrfree(o->inputs);
-    arrfree(o->outputs);
-    arrfree(o->values);
-    arrfree(o->stmts);
-    arrfree(o->maps);
-    arrfree(o->attrs);
-    arrfree(o->args);
-    arrfree(o->refusals);
-    arrfree(o->notes);
-    while (o->blocks) {
-        ox_block *next = o->blocks->next;
-        free(o->blocks);
-        o->blocks = next;
-    }
-    memset(o, 0, sizeof *o);
+    o->node_fail = &here;
+    what(o, argument);
+    o->node_fail = outer;
+    return true;
 }

@@ -1,6 +1,16 @@
-// onnx.h - the inside of the ONNX importer, shared by the onnx*.c files.
+// onnx.h - the inside of the ONNX importer, shared by the onnx*.c files. Each calls only files that
+// stand above its line here, and prototypes below stand in the same order:
 //
-//     bytes -wire-> messages -graph-> statements (ops, fold) -> .ein text and a list of weights
+//     onnx wire scalar   memory and messages; the file's bytes; arithmetic of single elements
+//     tensor data        what is known at import time: elements, decoding
+//     text const print   the model as .ein text
+//     value              values, statements, shapes (which are asked for with the text so far)
+//     node build fold    a node as its operator sees it; statements in its place, or a known value
+//     math reduce ops pick nn norm resize sample quant rnn flow   operators, each with its table
+//     table              all operators, and why others are not read
+//     walk graph         nodes and functions; the model. Then import.c, the command
+//
+// The one way up: an operator that holds graphs (flow) has their nodes walked through `ox.walk`.
 //
 // A value of the ONNX graph is either known at import time (an initializer, a Constant, whatever
 // folds) or computed by a statement. Statements, weights and inputs are printed at the end, those
@@ -29,9 +39,10 @@ enum {
     OX_FOLD_LIMIT = 1 << 20,  // elements of one folded result
     OX_SYM_LIMIT = 64,        // elements up to which symbolic sizes are followed
     OX_MIN_OPSET = 1,
-    OX_MAX_OPSET = 26,  // newest read without a note
-    OX_MAX_CALLS = 32,  // nesting of model-local functions
-    OX_MAX_ARGS = 64    // operands and results of one statement
+    OX_MAX_OPSET = 26,       // newest read without a note
+    OX_MAX_CALLS = 32,       // nesting of model-local functions
+    OX_MAX_STEPS = 1 << 18,  // nodes, each as often as it is visited
+    OX_MAX_ARGS = 64         // operands and results of one statement
 };
 
 // A tensor known at import time. `splat`: one element stands for all. `sym[i]`, where there is one,
@@ -175,7 +186,8 @@ typedef struct {
     bool used;
 } ox_given;
 
-typedef struct ox {
+typedef struct ox ox;
+struct ox {
     // given
     const char *path;  // of the model, "-" for standard input
     const char *model_name;
@@ -207,6 +219,8 @@ typedef struct ox {
     int64_t steps;        // nodes visited so far, functions unrolled
     int64_t scanned;      // nodes looked at for being needed
     bool told_positions;  // the note about positions computed at run time
+    // Converts the nodes that `wanted` needs and frees it: ox_walk.
+    void (*walk)(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted);
     // messages
     const char *cut;       // tensor in front of the first refused node that another made
     ox_refusal *refusals;  // arr
@@ -214,32 +228,22 @@ typedef struct ox {
     cli_error error;
     jmp_buf fail;
     jmp_buf *node_fail;
-} ox;
+};
 
 // ---- onnx.c: memory, text, messages ----
 void *ox_alloc(ox *o, size_t size);  // zeroed, freed with the import
+void ox_release(ox *o);              // all of it
 char *ox_copy(ox *o, const char *text);
 char *ox_format(ox *o, const char *format, ...) CLI_PRINTF(2, 3);
-// Marks in the text of a statement: spaces in the end, at which a long line may (BREAK) or will
-// (BREAK_FIRST) be broken.
-#define OX_BREAK "\x01"
-#define OX_COMMA "," OX_BREAK
-#define OX_BREAK_FIRST "\x02"
-
+const char *ox_or_empty(const char *s);  // the file's texts may be absent
 void ox_put(char **text, const char *format, ...) CLI_PRINTF(2, 3);  // appends to an arr
 const char *ox_take(ox *o, char **text);  // a copy that lives as long as the import; frees the arr
-void ox_put_name(char **text, const char *name);  // bare where the language allows it, else quoted
-void ox_put_quoted(char **text, const char *name);
-void ox_put_type(char **text, cli_dtype dtype, int rank, const int64_t *dims,
-                 const char *const *sym);
-void ox_put_float(char **text, double value);  // shortest text that reads back as the same f32
 CLI_NORETURN void ox_die(ox *o, const ox_node *n, const char *format, ...) CLI_PRINTF(3, 4);
 CLI_NORETURN void ox_unsupported(ox *o, const ox_node *n, const char *format, ...) CLI_PRINTF(3, 4);
 CLI_NORETURN void ox_lose(ox *o);  // as ox_unsupported, for a node whose input is lost already
+// False when `what` met something unsupported.
+bool ox_attempt(ox *o, void (*what)(ox *, void *), void *argument);
 void ox_note(ox *o, const char *format, ...) CLI_PRINTF(2, 3);
-// Reads a model and fills in statements, inputs and outputs; false leaves o->error and o->refusals.
-bool ox_convert(ox *o, const uint8_t *data, size_t size);
-void ox_free(ox *o);
 
 // ---- onnx_wire.c ----
 // Checks the wire format against a message's description without recursion: lengths, wire types,
@@ -251,75 +255,6 @@ extern ProtobufCAllocator ox_allocator;
 // field `*at` on; false when there is none left.
 bool ox_unknown(const ProtobufCMessage *m, unsigned tag, size_t *at, const uint8_t **data,
                 size_t *size);
-
-// ---- onnx_tensor.c ----
-cli_dtype ox_dtype(int32_t onnx_type);
-const char *ox_type_name(int32_t onnx_type);
-const ox_const *ox_decode(ox *o, const ox_tensor *t, const char *name);
-ox_const *ox_make(ox *o, cli_dtype dtype, int rank, const int64_t *dims);  // dense, zero
-const ox_const *ox_from_tensor(ox *o, const cli_tensor *t);
-int64_t ox_geti(const ox_const *c, int64_t i);
-double ox_getf(const ox_const *c, int64_t i);
-void ox_seti(ox_const *c, int64_t i, int64_t value);
-void ox_setf(ox_const *c, int64_t i, double value);
-bool ox_is_float(cli_dtype dtype);
-const char *ox_sym(const ox_const *c, int64_t i);  // NULL when element i is a plain number
-void ox_set_sym(ox *o, ox_const *c, int64_t i, const char *sym);
-
-// ---- onnx_const.c ----
-// A constant that statements read; true when it stands in the file of weights.
-bool ox_put_constant(ox *o, char **text, const ox_value *v);
-
-// ---- onnx_graph.c: names, values, statements, shapes ----
-ox_value *ox_new_value(ox *o, const char *name, cli_dtype dtype);
-const char *ox_fresh(ox *o, const char *base, const char *suffix);  // a name nobody has
-void ox_bind(ox *o, ox_node *n, int output, ox_value *v);  // output of a node is this value
-void ox_bind_known(ox *o, ox_node *n, int output, const ox_const *c);
-const ox_const *ox_known(ox *o, ox_value *v);  // NULL when computed
-ox_value *ox_constant(ox *o, const char *base, const char *suffix, const ox_const *c);
-void ox_begin(ox *o);  // a statement: ox_arg and ox_set_* calls, then ox_end
-void ox_arg(ox *o, ox_value *v);
-void ox_set_int(ox *o, const char *name, int64_t value);
-void ox_set_float(ox *o, const char *name, double value);
-void ox_set_word(ox *o, const char *name, const char *word);
-void ox_set_list(ox *o, const char *name, ox_list list);
-void ox_set_floats(ox *o, const char *name, const double *v, int n);
-ox_value *ox_end(ox *o, const char *op, const char *name, cli_dtype dtype);
-void ox_end_node(ox *o, ox_node *n, const char *op);  // the node's only output
-void ox_finish(ox *o, const char *op, ox_value **outs, int n);
-bool ox_shape(ox *o, ox_value *v);  // fills v->rank and v->dims
-void ox_need_shape(ox *o, ox_node *n, ox_value *v);
-void ox_need_sym(ox *o, ox_node *n, ox_value *v);  // and v->sym
-const char *ox_free_name(ox *o,
-                         const char *letter);  // nobody's name, with and without a digit behind
-char *ox_text(ox *o, ox_value *want, int probed, int64_t value);  // arr; the model so far
-void ox_sweep(ox *o);                                             // marks what the outputs need
-
-// ---- onnx_node.c: walking nodes, functions, attributes ----
-void ox_graph(ox *o, const Onnx__GraphProto *g);
-void ox_load_functions(ox *o);
-bool ox_has(const ox_node *n, const char *name);
-int64_t ox_int(ox *o, ox_node *n, const char *name, int64_t otherwise);
-double ox_float(ox *o, ox_node *n, const char *name, double otherwise);
-const char *ox_string(ox *o, ox_node *n, const char *name, const char *otherwise);
-bool ox_ints(ox *o, ox_node *n, const char *name, ox_list *list);
-const ox_attr *ox_find(ox *o, ox_node *n, const char *name);   // marks it as used
-bool ox_look_up(ox_scope *s, const char *name, ox_value **v);  // false: it is not defined
-void ox_step(ox *o, ox_node *n);  // counts a node, or a round; there are not too many
-// Converts the nodes that `wanted` needs and frees it.
-void ox_walk(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted);
-// An attribute in old opsets, a constant input in new ones. False when absent.
-bool ox_int_input(ox *o, ox_node *n, const char *name, int input, ox_list *list);
-ox_list ox_list_of(ox *o, ox_node *n, const char *name, const ox_const *c);
-ox_value *ox_in(ox *o, ox_node *n, int input);   // must be there
-ox_value *ox_opt(ox *o, ox_node *n, int input);  // NULL when omitted
-bool ox_wants(const ox_node *n, int output);
-int64_t ox_axis(ox *o, ox_node *n, int64_t axis, int rank);
-
-// ---- onnx_sym.c ----
-bool ox_is_symbolic(ox_list list);  // whether any number depends on a dim
-// `a op b` as an expression, where a NULL side is a number. NULL when it gets out of hand.
-const char *ox_join(ox *o, char op, const char *a, int64_t x, const char *b, int64_t y);
 
 // ---- onnx_scalar.c ----
 // Up to DIV with sizes for operands, from NEG on of one operand, from EQ to GE of type bool.
@@ -351,19 +286,100 @@ typedef enum {
 
 int64_t ox_compute_int(ox *o, ox_node *n, ox_scalar op, int64_t a, int64_t b);
 double ox_compute_float(ox_scalar op, double a, double b);
+bool ox_is_symbolic(ox_list list);  // whether any number depends on a dim
+// `a op b` as an expression, where a NULL side is a number. NULL when it gets out of hand.
+const char *ox_join(ox *o, char op, const char *a, int64_t x, const char *b, int64_t y);
 
-// ---- onnx_fold.c ----
-bool ox_fold(ox *o, ox_node *n);  // true when the outputs are bound to known values
-bool ox_folds(const char *op);    // an operator of ONNX that only folding knows
-const ox_const *ox_reshaped(ox *o, const ox_const *c, int rank, const int64_t *dims);
+// ---- onnx_tensor.c ----
+cli_dtype ox_dtype(int32_t onnx_type);
+const char *ox_type_name(int32_t onnx_type);
+bool ox_is_float(cli_dtype dtype);
+ox_const *ox_make(ox *o, cli_dtype dtype, int rank, const int64_t *dims);  // dense, zero
+const ox_const *ox_from_tensor(ox *o, const cli_tensor *t);
 const ox_const *ox_splat(ox *o, cli_dtype dtype, int rank, const int64_t *dims,
                          const uint8_t *element);
+const ox_const *ox_reshaped(ox *o, const ox_const *c, int rank, const int64_t *dims);
 const ox_const *ox_cast(ox *o, const ox_const *c, cli_dtype to);
+int64_t ox_geti(const ox_const *c, int64_t i);
+double ox_getf(const ox_const *c, int64_t i);
+void ox_seti(ox_const *c, int64_t i, int64_t value);
+void ox_setf(ox_const *c, int64_t i, double value);
+const char *ox_sym(const ox_const *c, int64_t i);  // NULL when element i is a plain number
+void ox_set_sym(ox *o, ox_const *c, int64_t i, const char *sym);
+
+// ---- onnx_data.c ----
+const ox_const *ox_decode(ox *o, const ox_tensor *t, const char *name);
+
+// ---- onnx_text.c ----
+// Marks in the text of a statement: spaces in the end, at which a long line may (BREAK) or will
+// (BREAK_FIRST) be broken.
+#define OX_BREAK "\x01"
+#define OX_COMMA "," OX_BREAK
+#define OX_BREAK_FIRST "\x02"
+
+void ox_put_name(char **text, const char *name);  // bare where the language allows it, else quoted
+void ox_put_quoted(char **text, const char *name);
+void ox_put_type(char **text, cli_dtype dtype, int rank, const int64_t *dims,
+                 const char *const *sym);
+void ox_put_float(char **text, double value);  // shortest text that reads back as the same f32
+// Nobody's name, with and without a digit behind.
+const char *ox_free_name(ox *o, const char *letter);
+char *ox_lay_out(char *marked);  // breaks lines; frees the arr and gives another
+
+// ---- onnx_const.c ----
+// A constant that statements read; true when it stands in the file of weights.
+bool ox_put_constant(ox *o, char **text, const ox_value *v);
+
+// ---- onnx_print.c ----
+char *ox_text(ox *o, ox_value *want, int probed, int64_t value);  // arr; the model so far
+
+// ---- onnx_value.c: values, statements, shapes ----
+ox_value *ox_new_value(ox *o, const char *name, cli_dtype dtype);
+const char *ox_fresh(ox *o, const char *base, const char *suffix);  // a name nobody has
+const ox_const *ox_known(ox *o, ox_value *v);                       // NULL when computed
+ox_value *ox_constant(ox *o, const char *base, const char *suffix, const ox_const *c);
+void ox_begin(ox *o);  // a statement: ox_arg and ox_set_* calls, then ox_end
+void ox_arg(ox *o, ox_value *v);
+void ox_set_int(ox *o, const char *name, int64_t value);
+void ox_set_float(ox *o, const char *name, double value);
+void ox_set_word(ox *o, const char *name, const char *word);
+void ox_set_list(ox *o, const char *name, ox_list list);
+void ox_set_floats(ox *o, const char *name, const double *v, int n);
+ox_value *ox_end(ox *o, const char *op, const char *name, cli_dtype dtype);
+void ox_finish(ox *o, const char *op, ox_value **outs, int n);
+bool ox_is_truth(const char *op);   // whether the results of an operator are bool
+bool ox_shape(ox *o, ox_value *v);  // fills v->rank and v->dims
+void ox_need_shape(ox *o, ox_node *n, ox_value *v);
+void ox_need_sym(ox *o, ox_node *n, ox_value *v);  // and v->sym
+
+// ---- onnx_node.c: attributes, inputs, outputs of a node ----
+void ox_step(ox *o, ox_node *n);  // counts a node, or a round; there are not too many
+void ox_check_lost(ox *o, ox_node *n, ox_value *v);            // leaves the node when it is
+bool ox_look_up(ox_scope *s, const char *name, ox_value **v);  // false: it is not defined
+ox_value *ox_opt(ox *o, ox_node *n, int input);                // NULL when omitted
+ox_value *ox_in(ox *o, ox_node *n, int input);                 // must be there
+int64_t ox_axis(ox *o, ox_node *n, int64_t axis, int rank);
+const ox_attr *ox_attr_of(const ox_attr *attrs, int n, const char *name);
+bool ox_has(const ox_node *n, const char *name);
+const ox_attr *ox_find(ox *o, ox_node *n, const char *name);  // marks it as used
+int64_t ox_int(ox *o, ox_node *n, const char *name, int64_t otherwise);
+double ox_float(ox *o, ox_node *n, const char *name, double otherwise);
+const char *ox_string(ox *o, ox_node *n, const char *name, const char *otherwise);
+bool ox_ints(ox *o, ox_node *n, const char *name, ox_list *list);
+ox_list ox_list_of(ox *o, ox_node *n, const char *name, const ox_const *c);
+// An attribute in old opsets, a constant input in new ones. False when absent.
+bool ox_int_input(ox *o, ox_node *n, const char *name, int input, ox_list *list);
 // Starts, ends, axes and steps of a Slice; the last two may be empty.
 void ox_slice_lists(ox *o, ox_node *n, ox_list lists[4]);
+void ox_check_broadcast(ox *o, ox_node *n);
+bool ox_wants(const ox_node *n, int output);
+const char *ox_first(ox *o, ox_node *n);                   // name of the first output
+const char *ox_base(ox *o, ox_node *n);                    // of the first that is used
+void ox_bind(ox *o, ox_node *n, int output, ox_value *v);  // output of a node is this value
+void ox_bind_known(ox *o, ox_node *n, int output, const ox_const *c);
+void ox_end_node(ox *o, ox_node *n, const char *op);  // ox_end for the node's only output
 
 // ---- onnx_build.c: statements that an operator is written out with ----
-const char *ox_base(ox *o, ox_node *n);  // name of the first output that is used
 ox_value *ox_unary(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *x);
 ox_value *ox_binary(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *a,
                     ox_value *b);
@@ -379,6 +395,8 @@ ox_value *ox_slice_of(ox *o, ox_node *n, const char *suffix, ox_value *x, int64_
 ox_value *ox_clip_to(ox *o, ox_node *n, const char *suffix, ox_value *x, double low, double high);
 ox_value *ox_cast_to(ox *o, ox_node *n, const char *suffix, ox_value *x, cli_dtype to);
 ox_value *ox_number(ox *o, ox_node *n, const char *suffix, cli_dtype dtype, double value);
+ox_value *ox_by_number(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *v,
+                       double number);
 ox_value *ox_concat(ox *o, ox_node *n, const char *suffix, ox_value **parts, int count,
                     int64_t axis);  // overwrites `parts`
 void ox_split_into(ox *o, ox_node *n, const char *suffix, ox_value *x, int64_t axis, int64_t size,
@@ -386,38 +404,48 @@ void ox_split_into(ox *o, ox_node *n, const char *suffix, ox_value *x, int64_t a
 void ox_bind_as(ox *o, ox_node *n, int output, const char *op, ox_value *x, const char *attr,
                 ox_list list);        // `attr` may be NULL
 bool ox_is_zero(ox *o, ox_value *v);  // known to be 0 everywhere
+// The node's only output:
+void ox_plain(ox *o, ox_node *n);  // by the operator of its name, every input an argument
+void ox_end_binary(ox *o, ox_node *n, const char *op, ox_value *a, ox_value *b);
+void ox_end_list(ox *o, ox_node *n, const char *op, ox_value *x, const char *attr, ox_list list);
 
-// ---- onnx_image.c ----
-// What a Resize asks for, all axes listed; `scales` where it is not `sized`.
-typedef struct {
-    const char *mode, *coordinates, *nearest;
-    int n;
-    double scales[CLI_MAX_RANK];
-    bool sized;
-    ox_list sizes;
-    double cubic;  // coefficient of cubic weights
-    bool exclude;  // what lies outside has no weight
-} ox_resize;
+// ---- onnx_fold.c ----
+bool ox_fold(ox *o, ox_node *n);  // true when the outputs are bound to known values
+bool ox_folds(const char *op);    // an operator of ONNX that only folding knows
 
-void ox_resize_cubic(ox *o, ox_node *n, const ox_resize *r);
-
-// ---- onnx_ops.c, onnx_nn.c, onnx_pick.c, onnx_rnn.c ----
+// ---- operators: tables that end with a NULL op ----
 typedef struct {
     const char *op;
     int min_in, max_in;  // max_in -1: any number
     void (*convert)(ox *o, ox_node *n);
 } ox_row;
 
-const ox_row *ox_row_of(const char *op);
-const char *ox_nearest(const char *op);  // NULL when nothing is near
-extern const ox_row ox_nn_rows[];        // ends with a NULL op, as does
+extern const ox_row ox_math_rows[];
+extern const ox_row ox_reduce_rows[];
+extern const ox_row ox_shape_rows[];  // onnx_ops.c
 extern const ox_row ox_pick_rows[];
+extern const ox_row ox_nn_rows[];
+extern const ox_row ox_norm_rows[];
+extern const ox_row ox_resize_rows[];
+extern const ox_row ox_sample_rows[];
+extern const ox_row ox_quant_rows[];
 extern const ox_row ox_rnn_rows[];
 extern const ox_row ox_flow_rows[];
-extern const ox_row ox_quant_rows[];
-extern const ox_row ox_more_rows[];
-extern const ox_row ox_image_rows[];
-const char *ox_reason(const char *op);  // why one is not imported; NULL: no such operator is known
-bool ox_has_graph(const char *op);      // among ox_flow_rows
+bool ox_has_graph(const char *op);  // among ox_flow_rows
+
+// ---- onnx_table.c ----
+bool ox_is_standard(const char *domain);  // ONNX's own
+const ox_row *ox_row_of(const char *op);
+const char *ox_nearest(const char *op);  // NULL when nothing is near
+const char *ox_reason(const char *op);   // why one is not imported; NULL: no such operator is known
+
+// ---- onnx_walk.c ----
+void ox_load_functions(ox *o);
+void ox_walk(ox *o, ox_scope *s, ox_proto *const *nodes, size_t count, ox_index *wanted);
+
+// ---- onnx_graph.c ----
+// Reads a model and fills in statements, inputs and outputs; false leaves o->error and o->refusals.
+bool ox_convert(ox *o, const uint8_t *data, size_t size);
+void ox_free(ox *o);
 
 #endif  // CLI_ONNX_H

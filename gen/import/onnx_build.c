@@ -2,15 +2,6 @@
 // begin with that of the node's first output that is used.
 #include "onnx.h"
 
-const char *ox_base(ox *o, ox_node *n) {
-    for (int i = 0; i < n->n_out; i++) {
-        if (n->out[i]) {
-            return n->out[i];
-        }
-    }
-    ox_die(o, n, "none of its outputs has a name");
-}
-
 static ox_value *end(ox *o, ox_node *n, const char *op, const char *suffix, cli_dtype dtype) {
     return ox_end(o, op, ox_fresh(o, ox_base(o, n), suffix), dtype);
 }
@@ -90,6 +81,11 @@ ox_value *ox_number(ox *o, ox_node *n, const char *suffix, cli_dtype dtype, doub
     ox_setf(c, 0, value);
     c->splat = value > -1e38 && value < 1e38;  // then it is written in the text
     return ox_constant(o, ox_base(o, n), suffix, c);
+}
+
+ox_value *ox_by_number(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *v,
+                       double number) {
+    return ox_binary(o, n, op, suffix, v, ox_number(o, n, ".number", v->dtype, number));
 }
 
 // An operator takes so many operands at most; more of them go through parts.
@@ -175,4 +171,26 @@ bool ox_is_zero(ox *o, ox_value *v) {
         }
     }
     return true;
+}
+
+void ox_plain(ox *o, ox_node *n) {
+    ox_begin(o);
+    for (int i = 0; i < n->n_in; i++) {
+        ox_arg(o, ox_opt(o, n, i));
+    }
+    ox_end_node(o, n, n->op);
+}
+
+void ox_end_binary(ox *o, ox_node *n, const char *op, ox_value *a, ox_value *b) {
+    ox_begin(o);
+    ox_arg(o, a);
+    ox_arg(o, b);
+    ox_end_node(o, n, op);
+}
+
+void ox_end_list(ox *o, ox_node *n, const char *op, ox_value *x, const char *attr, ox_list list) {
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_list(o, attr, list);
+    ox_end_node(o, n, op);
 }

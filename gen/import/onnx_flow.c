@@ -29,7 +29,7 @@ static ox_scope *enter(ox *o, ox_node *n, const Onnx__GraphProto *g, const char 
     arrput(o->scopes, s);
     for (size_t i = 0; i < g->n_initializer; i++) {
         ox_tensor *t = g->initializer[i];
-        const char *name = t->name ? t->name : "";
+        const char *name = ox_or_empty(t->name);
         ox_value *v = ox_new_value(o, ox_fresh(o, s->prefix, name), ox_dtype(t->data_type));
         v->initializer = t;
         if (shgeti(s->values, name) >= 0) {
@@ -40,13 +40,9 @@ static ox_scope *enter(ox *o, ox_node *n, const Onnx__GraphProto *g, const char 
     return s;
 }
 
-static const char *name_of(const Onnx__ValueInfoProto *info) {
-    return info->name ? info->name : "";
-}
-
 static void give(ox *o, ox_node *n, ox_scope *s, const Onnx__GraphProto *g, size_t input,
                  ox_value *v) {
-    const char *name = name_of(g->input[input]);
+    const char *name = ox_or_empty(g->input[input]->name);
     if (shgeti(s->values, name) >= 0) {
         ox_die(o, n, "input \"%s\" of a graph is there twice", name);
     }
@@ -58,20 +54,15 @@ static void run(ox *o, ox_scope *s, const Onnx__GraphProto *g) {
     for (size_t i = 0; i < g->n_output; i++) {
         shput(wanted, g->output[i]->name, 1);
     }
-    ox_walk(o, s, g->node, g->n_node, wanted);
+    o->walk(o, s, g->node, g->n_node, wanted);
 }
 
 static ox_value *result(ox *o, ox_node *n, ox_scope *s, const Onnx__GraphProto *g, size_t output) {
     ox_value *v = NULL;
-    if (!ox_look_up(s, name_of(g->output[output]), &v) || !v) {
+    if (!ox_look_up(s, ox_or_empty(g->output[output]->name), &v) || !v) {
         ox_die(o, n, "a graph of '%s' does not define its output %zu", n->op, output);
     }
-    if (v->lost && v->why) {
-        ox_unsupported(o, n, "%s", v->why);
-    }
-    if (v->lost) {
-        ox_lose(o);
-    }
+    ox_check_lost(o, n, v);
     return v;
 }
 

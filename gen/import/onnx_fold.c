@@ -21,34 +21,6 @@ static bool is_small(ox *o, int rank, const int64_t *dims) {
     return true;
 }
 
-const ox_const *ox_splat(ox *o, cli_dtype dtype, int rank, const int64_t *dims,
-                         const uint8_t *element) {
-    int64_t one = 1;
-    ox_const *c = ox_make(o, dtype, 1, &one);
-    memcpy((uint8_t *)(uintptr_t)c->data, element, cli_dtype_size(dtype));
-    c->rank = rank;
-    memset(c->dims, 0, sizeof c->dims);
-    for (int i = 0; i < rank; i++) {
-        c->dims[i] = dims[i];
-    }
-    c->splat = true;
-    if (!cli_count(rank, dims, &c->count)) {
-        ox_die(o, NULL, "a constant has too many elements");
-    }
-    return c;
-}
-
-const ox_const *ox_reshaped(ox *o, const ox_const *c, int rank, const int64_t *dims) {
-    ox_const *r = ox_alloc(o, sizeof *r);
-    *r = *c;
-    r->rank = rank;
-    memset(r->dims, 0, sizeof r->dims);
-    if (rank) {
-        memcpy(r->dims, dims, (size_t)rank * sizeof *dims);
-    }
-    return r;
-}
-
 static void dense_strides(const ox_const *c, int64_t *strides) {
     int64_t step = 1;
     for (int a = c->rank - 1; a >= 0; a--) {
@@ -331,21 +303,6 @@ static bool fold_transpose(ox *o, ox_node *n) {
     return bind(o, n, view(o, c, c->rank, dims, strides, 0));
 }
 
-void ox_slice_lists(ox *o, ox_node *n, ox_list lists[4]) {
-    static const char *const names[] = {"starts", "ends", "axes", "steps"};
-    for (int i = 0; i < 4; i++) {
-        lists[i] = (ox_list){0};
-        bool given = n->opset < 10 ? i < 3 && ox_ints(o, n, names[i], &lists[i])
-                                   : ox_int_input(o, n, names[i], i + 1, &lists[i]);
-        if (i < 2 && !given) {
-            ox_die(o, n, "Slice without %s", names[i]);
-        }
-        if (given && lists[i].n != lists[0].n) {
-            ox_die(o, n, "Slice with lists of different lengths");
-        }
-    }
-}
-
 // ONNX's clamping: a negative position counts from the end, then both are forced into the axis.
 static int64_t slice_length(int64_t *start, int64_t end, int64_t step, int64_t dim) {
     int64_t low = step < 0 ? -1 : 0, high = step < 0 ? dim - 1 : dim;
@@ -606,25 +563,6 @@ static bool fold_expand(ox *o, ox_node *n) {
         return bind(o, n, ox_splat(o, c->dtype, rank, dims, c->data));
     }
     return bind(o, n, view(o, c, rank, dims, strides[0], 0));
-}
-
-const ox_const *ox_cast(ox *o, const ox_const *c, cli_dtype to) {
-    int64_t one = 1;
-    ox_const *r = ox_make(o, to, c->splat ? 1 : c->rank, c->splat ? &one : c->dims);
-    for (int64_t i = 0; i < r->count; i++) {
-        if (ox_is_float(c->dtype)) {
-            double value = ox_getf(c, i);
-            if (to == CLI_BOOL || ox_is_float(to)) {
-                ox_setf(r, i, value);
-            } else {
-                ox_setf(r, i, trunc(value));
-            }
-        } else {
-            ox_seti(r, i, ox_geti(c, i));
-            ox_set_sym(o, r, i, to == CLI_I64 || to == CLI_I32 ? ox_sym(c, i) : NULL);
-        }
-    }
-    return c->splat ? ox_splat(o, to, c->rank, c->dims, r->data) : r;
 }
 
 static bool fold_cast(ox *o, ox_node *n) {

@@ -1,54 +1,8 @@
-// onnx_ops.c - one function an operator: ONNX of any opset in, a statement of opset 21 meaning
-// with attributes for constant inputs out. Convolution, pooling, normalisation and resizing are in
-// onnx_nn.c, what reads at positions in onnx_pick.c.
+// onnx_ops.c - types and shapes: ONNX of any opset in, a statement of opset 21 meaning with
+// attributes for constant inputs out.
 #include "onnx.h"
 
-#include <float.h>
 #include <math.h>
-
-static void end_as(ox *o, ox_node *n, const char *op) { ox_end_node(o, n, op); }
-
-// Every input an argument, no attributes.
-static void convert_plain(ox *o, ox_node *n) {
-    ox_begin(o);
-    for (int i = 0; i < n->n_in; i++) {
-        ox_arg(o, ox_opt(o, n, i));
-    }
-    end_as(o, n, n->op);
-}
-
-// Before opset 7 a node had to ask for broadcasting. Without an axis it meant what it means now.
-static void check_broadcast(ox *o, ox_node *n) {
-    if (n->opset < 7 && ox_int(o, n, "broadcast", 0) && ox_has(n, "axis")) {
-        ox_unsupported(o, n, "operator '%s' of opset %lld with an axis to broadcast along", n->op,
-                       (long long)n->opset);
-    }
-}
-
-static void convert_binary(ox *o, ox_node *n) {
-    check_broadcast(o, n);
-    convert_plain(o, n);
-}
-
-// Before opset 7 a vector of slopes meant the channels, as in later ones it means the last axis.
-static void convert_prelu(ox *o, ox_node *n) {
-    ox_value *slope = ox_in(o, n, 1), *x = ox_in(o, n, 0);
-    const ox_const *c = n->opset < 7 ? ox_known(o, slope) : NULL;
-    if (n->opset < 7 && (!c || c->rank != 1)) {
-        ox_unsupported(o, n, "PRelu of opset %lld whose slope is not a known vector",
-                       (long long)n->opset);
-    }
-    if (c && c->count > 1) {
-        ox_need_shape(o, n, x);
-        int64_t dims[CLI_MAX_RANK] = {c->count, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-        int rank = x->rank > 1 ? x->rank - 1 : 1;
-        slope = ox_constant(o, slope->name, ".column", ox_reshaped(o, c, rank, dims));
-    }
-    ox_begin(o);
-    ox_arg(o, x);
-    ox_arg(o, slope);
-    ox_end_node(o, n, "PRelu");
-}
 
 static void convert_alias(ox *o, ox_node *n) { ox_bind(o, n, 0, ox_in(o, n, 0)); }
 
@@ -64,219 +18,41 @@ static void convert_dropout(ox *o, ox_node *n) {
     convert_alias(o, n);
 }
 
-// Max, Min, Sum and Mean take any number of inputs; the language's operators take two.
-static ox_value *chain(ox *o, ox_node *n, const char *op, const char *last) {
+// ---- types ----
+
+// Doubles are computed as f32, as their constants are. `shown` is what the file calls the type.
+static void cast_to(ox *o, ox_node *n, cli_dtype to, const char *shown) {
     ox_value *v = ox_in(o, n, 0);
-    for (int i = 1; i < n->n_in; i++) {
-        bool ends = i + 1 == n->n_in;
-        ox_begin(o);
-        ox_arg(o, v);
-        ox_arg(o, ox_in(o, n, i));
-        v = ox_end(o, op, ends ? last : ox_fresh(o, last, ".part"), v->dtype);
-    }
-    return v;
-}
-
-static void need_name(ox *o, ox_node *n) {
-    if (!ox_wants(n, 0)) {
-        ox_die(o, n, "its first output has no name");
-    }
-}
-
-static void convert_many(ox *o, ox_node *n) {
-    need_name(o, n);
-    ox_bind(o, n, 0, chain(o, n, strcmp(n->op, "Sum") ? n->op : "Add", n->out[0]));
-}
-
-static void convert_mean(ox *o, ox_node *n) {
-    need_name(o, n);
-    if (n->n_in == 1) {
-        convert_alias(o, n);
+    ox_find(o, n, "saturate");
+    to = to == CLI_F64 ? CLI_F32 : to;
+    if (to == v->dtype) {
+        ox_bind(o, n, 0, v);
         return;
     }
-    ox_value *sum = chain(o, n, "Add", ox_fresh(o, n->out[0], ".sum"));
-    ox_const *count = ox_make(o, sum->dtype, 0, NULL);
-    ox_seti(count, 0, n->n_in);
+    if (to == CLI_NONE || to == CLI_U8 || to == CLI_U16 || to == CLI_I16 || to == CLI_U32 ||
+        to == CLI_U64) {
+        ox_unsupported(o, n, "Cast from %s to %s of a value computed at run time",
+                       cli_dtype_name(v->dtype), shown);
+    }
+    const char *name = ox_first(o, n);
     ox_begin(o);
-    ox_arg(o, sum);
-    ox_arg(o, ox_constant(o, n->out[0], ".count", count));
-    end_as(o, n, "Div");
+    ox_arg(o, v);
+    ox_set_word(o, "to", cli_dtype_name(to));
+    ox_bind(o, n, 0, ox_end(o, "Cast", name, to));
 }
 
-// The exponent may have another type than the base.
-static void convert_pow(ox *o, ox_node *n) {
-    ox_value *base = ox_in(o, n, 0), *exponent = ox_in(o, n, 1);
-    check_broadcast(o, n);
-    need_name(o, n);
-    if (base->dtype != exponent->dtype) {
-        const ox_const *c = ox_known(o, exponent);
-        if (!c || c->count > OX_FOLD_LIMIT) {
-            ox_unsupported(o, n, "Pow of %s by %s", cli_dtype_name(base->dtype),
-                           cli_dtype_name(exponent->dtype));
-        }
-        exponent = ox_constant(o, n->out[0], ".exponent", ox_cast(o, c, base->dtype));
-    }
-    ox_begin(o);
-    ox_arg(o, base);
-    ox_arg(o, exponent);
-    end_as(o, n, "Pow");
+static void convert_cast(ox *o, ox_node *n) {
+    int64_t code = ox_int(o, n, "to", 0);
+    int32_t type = code >= 0 && code < 100 ? (int32_t)code : 0;
+    cast_to(o, n, ox_dtype(type), ox_type_name(type));
 }
 
-// Attributes are always printed, so that no reader needs the defaults.
-static void convert_alpha(ox *o, ox_node *n) {
-    ox_begin(o);
-    ox_arg(o, ox_in(o, n, 0));
-    ox_set_float(o, "alpha", ox_float(o, n, "alpha", strcmp(n->op, "LeakyRelu") ? 1 : 0.01));
-    end_as(o, n, n->op);
-}
-
-static void convert_selu(ox *o, ox_node *n) {
-    ox_begin(o);
-    ox_arg(o, ox_in(o, n, 0));
-    ox_set_float(o, "alpha", ox_float(o, n, "alpha", n->opset < 6 ? 1.6732 : 1.6732631921768188));
-    ox_set_float(o, "gamma", ox_float(o, n, "gamma", n->opset < 6 ? 1.0507 : 1.0507010221481323));
-    end_as(o, n, "Selu");
-}
-
-static void convert_hard_sigmoid(ox *o, ox_node *n) {
-    ox_begin(o);
-    ox_arg(o, ox_in(o, n, 0));
-    ox_set_float(o, "alpha", ox_float(o, n, "alpha", 0.2));
-    ox_set_float(o, "beta", ox_float(o, n, "beta", 0.5));
-    end_as(o, n, n->op);
-}
-
-static void convert_gelu(ox *o, ox_node *n) {
-    const char *how = ox_string(o, n, "approximate", "none");
-    if (strcmp(how, "none") && strcmp(how, "tanh")) {
-        ox_die(o, n, "Gelu with an unknown approximation");
-    }
-    ox_begin(o);
-    ox_arg(o, ox_in(o, n, 0));
-    ox_set_word(o, "approximate", how);
-    end_as(o, n, n->op);
-}
-
-// ---- Clip ----
-
-// A bound that is known, or computed (then `*v` is set), or absent or infinite (then neither).
-typedef struct {
-    bool known;
-    double value;
-    ox_value *v;
-} bound;
-
-static bound clip_bound(ox *o, ox_node *n, const char *name, int input, double none) {
-    bound b = {0};
-    if (n->opset < 11) {
-        b.value = ox_float(o, n, name, none);
-        b.known = fabs(b.value) < (double)FLT_MAX;
-        return b;
-    }
-    ox_value *v = ox_opt(o, n, input);
-    const ox_const *c = v ? ox_known(o, v) : NULL;
-    if (c && c->count != 1) {
-        ox_die(o, n, "input '%s' of Clip is not a scalar", name);
-    }
-    // Integers are cut by Max and Min: attributes are of floats.
-    if (c && ox_is_float(c->dtype)) {
-        b.value = ox_getf(c, 0);
-        b.known = !isinf(b.value);
-        if (isnan(b.value) || (isinf(b.value) && (b.value > 0) == (none < 0))) {
-            ox_unsupported(o, n, "Clip with %s = %g", name, b.value);
-        }
-    } else {
-        b.v = v;
-    }
-    return b;
-}
-
-static void clip(ox *o, ox_node *n, bound low, bound high) {
-    ox_value *x = ox_in(o, n, 0);
-    need_name(o, n);
-    if (low.known || high.known) {
-        ox_begin(o);
-        ox_arg(o, x);
-        if (low.known) {
-            ox_set_float(o, "min", low.value);
-        }
-        if (high.known) {
-            ox_set_float(o, "max", high.value);
-        }
-        bool ends = !low.v && !high.v;
-        x = ox_end(o, "Clip", ends ? n->out[0] : ox_fresh(o, n->out[0], ".clip"), x->dtype);
-    }
-    if (low.v) {
-        ox_begin(o);
-        ox_arg(o, x);
-        ox_arg(o, low.v);
-        x = ox_end(o, "Max", high.v ? ox_fresh(o, n->out[0], ".max") : n->out[0], x->dtype);
-    }
-    if (high.v) {
-        ox_begin(o);
-        ox_arg(o, x);
-        ox_arg(o, high.v);
-        x = ox_end(o, "Min", n->out[0], x->dtype);
-    }
-    ox_bind(o, n, 0, x);
-}
-
-static void convert_clip(ox *o, ox_node *n) {
-    bound low = clip_bound(o, n, "min", 1, -(double)FLT_MAX);
-    bound high = clip_bound(o, n, "max", 2, (double)FLT_MAX);
-    // A computed lower bound must act before a known upper one: the upper one wins in ONNX.
-    if (low.v && high.known) {
-        ox_const *c = ox_make(o, n->in[0]->dtype, 0, NULL);
-        ox_setf(c, 0, high.value);
-        need_name(o, n);
-        high = (bound){.v = ox_constant(o, n->out[0], ".high", c)};
-    }
-    clip(o, n, low, high);
-}
-
-static void convert_relu6(ox *o, ox_node *n) {
-    clip(o, n, (bound){.known = true, .value = 0}, (bound){.known = true, .value = 6});
+static void convert_cast_like(ox *o, ox_node *n) {
+    cli_dtype to = ox_in(o, n, 1)->dtype;
+    cast_to(o, n, to, cli_dtype_name(to));
 }
 
 // ---- shapes ----
-
-static void set_shape_of(ox *o, const ox_value *v) {
-    ox_list dims = {v->rank, v->dims, (const char **)(uintptr_t)v->sym};
-    ox_set_list(o, "shape", dims);
-}
-
-// Before opset 13 Softmax works on the matrix that its axis splits the tensor into.
-static void convert_softmax(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0);
-    int64_t axis = ox_int(o, n, "axis", n->opset < 13 ? 1 : -1);
-    bool last = n->opset >= 13;
-    if (!last) {
-        ox_need_sym(o, n, x);
-        axis = ox_axis(o, n, axis, x->rank);
-        last = true;
-        for (int a = (int)axis + 1; a < x->rank; a++) {
-            last = last && x->dims[a] == 1 && !x->sym[a];
-        }
-        axis = last && axis == x->rank - 1 ? -1 : axis;
-    }
-    need_name(o, n);
-    ox_begin(o);
-    ox_arg(o, x);
-    ox_set_int(o, "axis", axis);
-    if (last) {
-        end_as(o, n, n->op);
-        return;
-    }
-    ox_value *flat = ox_end(o, "Flatten", ox_fresh(o, n->out[0], ".flat"), x->dtype);
-    ox_begin(o);
-    ox_arg(o, flat);
-    ox_set_int(o, "axis", -1);
-    ox_value *soft = ox_end(o, n->op, ox_fresh(o, n->out[0], ".rows"), x->dtype);
-    ox_begin(o);
-    ox_arg(o, soft);
-    set_shape_of(o, x);
-    end_as(o, n, "Reshape");
-}
 
 static void convert_reshape(ox *o, ox_node *n) {
     ox_list shape;
@@ -292,17 +68,14 @@ static void convert_reshape(ox *o, ox_node *n) {
             ox_die(o, n, "Reshape to a size of %lld", (long long)shape.v[i]);
         }
     }
-    ox_begin(o);
-    ox_arg(o, ox_in(o, n, 0));
-    ox_set_list(o, "shape", shape);
-    end_as(o, n, "Reshape");
+    ox_end_list(o, n, "Reshape", ox_in(o, n, 0), "shape", shape);
 }
 
 static void convert_flatten(ox *o, ox_node *n) {
     ox_begin(o);
     ox_arg(o, ox_in(o, n, 0));
     ox_set_int(o, "axis", ox_int(o, n, "axis", 1));
-    end_as(o, n, "Flatten");
+    ox_end_node(o, n, "Flatten");
 }
 
 static void convert_squeeze(ox *o, ox_node *n) {
@@ -318,10 +91,7 @@ static void convert_squeeze(ox *o, ox_node *n) {
             }
         }
     }
-    ox_begin(o);
-    ox_arg(o, x);
-    ox_set_list(o, "axes", axes);
-    end_as(o, n, "Squeeze");
+    ox_end_list(o, n, "Squeeze", x, "axes", axes);
 }
 
 static void convert_unsqueeze(ox *o, ox_node *n) {
@@ -329,20 +99,16 @@ static void convert_unsqueeze(ox *o, ox_node *n) {
     if (!ox_int_input(o, n, "axes", 1, &axes)) {
         ox_die(o, n, "Unsqueeze without axes");
     }
-    ox_begin(o);
-    ox_arg(o, ox_in(o, n, 0));
-    ox_set_list(o, "axes", axes);
-    end_as(o, n, "Unsqueeze");
+    ox_end_list(o, n, "Unsqueeze", ox_in(o, n, 0), "axes", axes);
 }
 
 static void convert_transpose(ox *o, ox_node *n) {
     ox_list perm;
-    ox_begin(o);
-    ox_arg(o, ox_in(o, n, 0));
     if (ox_ints(o, n, "perm", &perm)) {
-        ox_set_list(o, "perm", perm);
+        ox_end_list(o, n, "Transpose", ox_in(o, n, 0), "perm", perm);
+    } else {
+        ox_plain(o, n);
     }
-    end_as(o, n, "Transpose");
 }
 
 static void convert_expand(ox *o, ox_node *n) {
@@ -350,11 +116,55 @@ static void convert_expand(ox *o, ox_node *n) {
     if (!ox_int_input(o, n, "shape", 1, &shape)) {
         ox_die(o, n, "Expand without shape");
     }
+    ox_end_list(o, n, "Expand", ox_in(o, n, 0), "shape", shape);
+}
+
+// A constant of a shape that depends on a dim: a number, spread.
+static void convert_constant_of_shape(ox *o, ox_node *n) {
+    ox_list shape;
+    const ox_attr *a = ox_find(o, n, "value");
+    const ox_const *c =
+        a && a->a->t ? ox_decode(o, a->a->t, "value") : ox_make(o, CLI_F32, 0, NULL);
+    if (!ox_int_input(o, n, "input", 0, &shape) || c->count != 1 || !ox_wants(n, 0)) {
+        ox_die(o, n, "ConstantOfShape without a usable shape, value or output");
+    }
+    ox_end_list(o, n, "Expand", ox_constant(o, n->out[0], ".value", ox_reshaped(o, c, 0, NULL)),
+                "shape", shape);
+}
+
+static void convert_tile(ox *o, ox_node *n) {
+    ox_list repeats;
+    if (n->opset < 6) {
+        ox_unsupported(o, n, "Tile of opset %lld, which repeats one axis", (long long)n->opset);
+    }
+    if (!ox_int_input(o, n, "repeats", 1, &repeats)) {
+        ox_die(o, n, "Tile without repeats");
+    }
+    for (int i = 0; i < repeats.n; i++) {
+        if (repeats.v[i] < 1) {
+            ox_unsupported(o, n, "Tile with %lld repeats", (long long)repeats.v[i]);
+        }
+    }
+    ox_end_list(o, n, "Tile", ox_in(o, n, 0), "repeats", repeats);
+}
+
+static void convert_blocks(ox *o, ox_node *n) {
+    int64_t size = ox_int(o, n, "blocksize", 0);
+    bool spreads = !strcmp(n->op, "DepthToSpace");
+    const char *mode = spreads ? ox_string(o, n, "mode", "DCR") : "DCR";
+    if (size < 1 || size > OX_MAX_DIM || (strcmp(mode, "DCR") && strcmp(mode, "CRD"))) {
+        ox_die(o, n, "operator '%s' without a usable blocksize or mode", n->op);
+    }
     ox_begin(o);
     ox_arg(o, ox_in(o, n, 0));
-    ox_set_list(o, "shape", shape);
-    end_as(o, n, "Expand");
+    ox_set_int(o, "blocksize", size);
+    if (spreads) {
+        ox_set_word(o, "mode", mode);
+    }
+    ox_end_node(o, n, n->op);
 }
+
+// ---- parts ----
 
 static void convert_concat(ox *o, ox_node *n) {
     if (!ox_has(n, "axis")) {
@@ -370,7 +180,7 @@ static void convert_concat(ox *o, ox_node *n) {
         ox_arg(o, ox_in(o, n, i));
     }
     ox_set_int(o, "axis", axis);
-    end_as(o, n, "Concat");
+    ox_end_node(o, n, "Concat");
 }
 
 static void convert_split(ox *o, ox_node *n) {
@@ -430,7 +240,7 @@ static void convert_slice(ox *o, ox_node *n) {
     if (steps) {
         ox_set_list(o, "steps", clamp(o, l[3]));
     }
-    end_as(o, n, "Slice");
+    ox_end_node(o, n, "Slice");
 }
 
 // Opset 18 may name the axes; here every axis has its two numbers.
@@ -481,204 +291,42 @@ static void convert_pad(ox *o, ox_node *n) {
     if (!constant) {
         ox_set_word(o, "mode", mode);
     }
-    end_as(o, n, "Pad");
+    ox_end_node(o, n, "Pad");
 }
 
-// ---- reductions and products ----
-
-static void convert_reduce(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0);
-    ox_list axes;
-    int64_t all[CLI_MAX_RANK];
-    bool keep = ox_int(o, n, "keepdims", 1) != 0;
-    bool noop = ox_int(o, n, "noop_with_empty_axes", 0) != 0;
-    if (!ox_int_input(o, n, "axes", 1, &axes) || !axes.n) {
-        if (noop) {
-            convert_alias(o, n);
-            return;
-        }
-        ox_need_shape(o, n, x);
-        axes = (ox_list){x->rank, all, NULL};
-        for (int a = 0; a < x->rank; a++) {
-            all[a] = a;
-        }
-    }
-    ox_begin(o);
-    ox_arg(o, x);
-    ox_set_list(o, "axes", axes);
-    ox_set_int(o, "keepdims", keep);
-    end_as(o, n, n->op);
-}
-
-static void convert_place(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0);
-    int64_t axis = ox_int(o, n, "axis", 0);
-    bool keep = ox_int(o, n, "keepdims", 1) != 0;
-    bool last = ox_int(o, n, "select_last_index", 0) != 0;
-    need_name(o, n);
-    ox_begin(o);
-    ox_arg(o, x);
-    ox_set_int(o, "axis", axis);
-    ox_set_int(o, "keepdims", keep);
-    ox_set_int(o, "select_last_index", last);
-    ox_bind(o, n, 0, ox_end(o, n->op, n->out[0], CLI_I64));
-}
-
-static void convert_gemm(ox *o, ox_node *n) {
-    double alpha = ox_float(o, n, "alpha", 1), beta = ox_float(o, n, "beta", 1);
-    int64_t a = ox_int(o, n, "transA", 0), b = ox_int(o, n, "transB", 0);
-    check_broadcast(o, n);
+static void convert_trilu(ox *o, ox_node *n) {
+    ox_list k;
+    bool upper = ox_int(o, n, "upper", 1) != 0;
+    bool given = ox_int_input(o, n, "k", 1, &k) && k.n == 1;
+    int64_t most = OX_MAX_DIM, at = given ? k.v[0] : 0;
     ox_begin(o);
     ox_arg(o, ox_in(o, n, 0));
-    ox_arg(o, ox_in(o, n, 1));
-    ox_arg(o, ox_opt(o, n, 2));
-    if (a) {
-        ox_set_int(o, "transA", 1);
-    }
-    if (b) {
-        ox_set_int(o, "transB", 1);
-    }
-    if (alpha != 1) {
-        ox_set_float(o, "alpha", alpha);
-    }
-    if (beta != 1) {
-        ox_set_float(o, "beta", beta);
-    }
-    end_as(o, n, "Gemm");
+    ox_set_int(o, "k", at > most ? most : at < -most ? -most : at);
+    ox_set_int(o, "upper", upper);
+    ox_end_node(o, n, "Trilu");
 }
 
 // ---- the table ----
 
-static const ox_row rows[] = {
-    {"MatMul", 2, 2, convert_plain},
-    {"Gemm", 2, 3, convert_gemm},
-    {"Add", 2, 2, convert_binary},
-    {"Sub", 2, 2, convert_binary},
-    {"Mul", 2, 2, convert_binary},
-    {"Div", 2, 2, convert_binary},
-    {"Max", 1, -1, convert_many},
-    {"Min", 1, -1, convert_many},
-    {"Sum", 1, -1, convert_many},
-    {"Mean", 1, -1, convert_mean},
-    {"Pow", 2, 2, convert_pow},
-    {"Neg", 1, 1, convert_plain},
-    {"Abs", 1, 1, convert_plain},
-    {"Relu", 1, 1, convert_plain},
-    {"LeakyRelu", 1, 1, convert_alpha},
-    {"Elu", 1, 1, convert_alpha},
-    {"Celu", 1, 1, convert_alpha},
-    {"Selu", 1, 1, convert_selu},
-    {"ThresholdedRelu", 1, 1, convert_alpha},
-    {"Softplus", 1, 1, convert_plain},
-    {"Softsign", 1, 1, convert_plain},
-    {"Mish", 1, 1, convert_plain},
-    {"Sign", 1, 1, convert_plain},
-    {"Round", 1, 1, convert_plain},
-    {"Sin", 1, 1, convert_plain},
-    {"Cos", 1, 1, convert_plain},
-    {"IsNaN", 1, 1, convert_plain},
-    {"Equal", 2, 2, convert_binary},
-    {"Less", 2, 2, convert_binary},
-    {"LessOrEqual", 2, 2, convert_plain},
-    {"Greater", 2, 2, convert_binary},
-    {"GreaterOrEqual", 2, 2, convert_plain},
-    {"Not", 1, 1, convert_plain},
-    {"And", 2, 2, convert_binary},
-    {"Or", 2, 2, convert_binary},
-    {"Xor", 2, 2, convert_binary},
-    {"Where", 3, 3, convert_plain},
-    {"PRelu", 2, 2, convert_prelu},
-    {"Clip", 1, 3, convert_clip},
-    {"Relu6", 1, 1, convert_relu6},
-    {"Sigmoid", 1, 1, convert_plain},
-    {"HardSigmoid", 1, 1, convert_hard_sigmoid},
-    {"HardSwish", 1, 1, convert_plain},
-    {"Tanh", 1, 1, convert_plain},
-    {"Exp", 1, 1, convert_plain},
-    {"Log", 1, 1, convert_plain},
-    {"Sqrt", 1, 1, convert_plain},
-    {"Reciprocal", 1, 1, convert_plain},
-    {"Floor", 1, 1, convert_plain},
-    {"Ceil", 1, 1, convert_plain},
-    {"Erf", 1, 1, convert_plain},
-    {"Gelu", 1, 1, convert_gelu},
-    {"Softmax", 1, 1, convert_softmax},
-    {"LogSoftmax", 1, 1, convert_softmax},
-    {"ReduceMean", 1, 2, convert_reduce},
-    {"ReduceSum", 1, 2, convert_reduce},
-    {"ReduceMax", 1, 2, convert_reduce},
-    {"ReduceMin", 1, 2, convert_reduce},
-    {"ReduceProd", 1, 2, convert_reduce},
-    {"ReduceSumSquare", 1, 2, convert_reduce},
-    {"ReduceL1", 1, 2, convert_reduce},
-    {"ReduceL2", 1, 2, convert_reduce},
-    {"ReduceLogSum", 1, 2, convert_reduce},
-    {"ReduceLogSumExp", 1, 2, convert_reduce},
-    {"ArgMax", 1, 1, convert_place},
-    {"ArgMin", 1, 1, convert_place},
-    {"Concat", 1, -1, convert_concat},
-    {"Split", 1, 2, convert_split},
-    {"Slice", 1, 5, convert_slice},
-    {"Pad", 1, 4, convert_pad},
-    {"Transpose", 1, 1, convert_transpose},
+const ox_row ox_shape_rows[] = {
+    {"Identity", 1, 1, convert_alias},
+    {"Dropout", 1, 3, convert_dropout},
+    {"Cast", 1, 1, convert_cast},
+    {"CastLike", 2, 2, convert_cast_like},
     {"Reshape", 1, 2, convert_reshape},
     {"Flatten", 1, 1, convert_flatten},
     {"Squeeze", 1, 2, convert_squeeze},
     {"Unsqueeze", 1, 2, convert_unsqueeze},
+    {"Transpose", 1, 1, convert_transpose},
     {"Expand", 2, 2, convert_expand},
-    {"Identity", 1, 1, convert_alias},
-    {"Dropout", 1, 3, convert_dropout},
+    {"ConstantOfShape", 1, 1, convert_constant_of_shape},
+    {"Tile", 2, 2, convert_tile},
+    {"DepthToSpace", 1, 1, convert_blocks},
+    {"SpaceToDepth", 1, 1, convert_blocks},
+    {"Concat", 1, -1, convert_concat},
+    {"Split", 1, 2, convert_split},
+    {"Slice", 1, 5, convert_slice},
+    {"Pad", 1, 4, convert_pad},
+    {"Trilu", 1, 2, convert_trilu},
     {NULL, 0, 0, NULL},
 };
-
-static const ox_row *const tables[] = {rows,         ox_nn_rows,    ox_pick_rows, ox_rnn_rows,
-                                       ox_flow_rows, ox_quant_rows, ox_more_rows, ox_image_rows};
-
-const ox_row *ox_row_of(const char *op) {
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
-        for (const ox_row *row = tables[t]; row->op; row++) {
-            if (!strcmp(row->op, op)) {
-                return row;
-            }
-        }
-    }
-    return NULL;
-}
-
-// Edit distance of two names, letter case apart.
-static int distance(const char *a, const char *b) {
-    enum { MOST = 40 };
-    int row[MOST + 1], n = (int)strlen(b);
-    if (n > MOST || strlen(a) > MOST) {
-        return MOST;
-    }
-    for (int j = 0; j <= n; j++) {
-        row[j] = j;
-    }
-    for (int i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= n; j++) {
-            int change = diagonal + ((a[i - 1] | 32) != (b[j - 1] | 32));
-            diagonal = row[j];
-            int edit = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            row[j] = change < edit ? change : edit;
-        }
-    }
-    return row[n];
-}
-
-const char *ox_nearest(const char *op) {
-    const char *best = NULL;
-    int least = (int)strlen(op) / 3 + 1;
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
-        for (const ox_row *row = tables[t]; row->op; row++) {
-            int d = distance(op, row->op);
-            if (d < least) {
-                least = d;
-                best = row->op;
-            }
-        }
-    }
-    return best;
-}

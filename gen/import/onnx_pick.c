@@ -1,58 +1,7 @@
-// onnx_pick.c - operators that convert types, read at positions or sum products by letters.
+// onnx_pick.c - what reads or stores at positions, and where the largest elements stand.
 #include "onnx.h"
 
-#include <ctype.h>
-
-// Doubles are computed as f32, as their constants are. `shown` is what the file calls the type.
-static void cast_to(ox *o, ox_node *n, cli_dtype to, const char *shown) {
-    ox_value *v = ox_in(o, n, 0);
-    ox_find(o, n, "saturate");
-    to = to == CLI_F64 ? CLI_F32 : to;
-    if (to == v->dtype) {
-        ox_bind(o, n, 0, v);
-        return;
-    }
-    if (to == CLI_NONE || to == CLI_U8 || to == CLI_U16 || to == CLI_I16 || to == CLI_U32 ||
-        to == CLI_U64) {
-        ox_unsupported(o, n, "Cast from %s to %s of a value computed at run time",
-                       cli_dtype_name(v->dtype), shown);
-    }
-    if (!ox_wants(n, 0)) {
-        ox_die(o, n, "its first output has no name");
-    }
-    ox_begin(o);
-    ox_arg(o, v);
-    ox_set_word(o, "to", cli_dtype_name(to));
-    ox_bind(o, n, 0, ox_end(o, "Cast", n->out[0], to));
-}
-
-static void convert_cast(ox *o, ox_node *n) {
-    int64_t code = ox_int(o, n, "to", 0);
-    int32_t type = code >= 0 && code < 100 ? (int32_t)code : 0;
-    cast_to(o, n, ox_dtype(type), ox_type_name(type));
-}
-
-static void convert_cast_like(ox *o, ox_node *n) {
-    cli_dtype to = ox_in(o, n, 1)->dtype;
-    cast_to(o, n, to, cli_dtype_name(to));
-}
-
-// A constant of a shape that depends on a dim: a number, spread.
-static void convert_constant_of_shape(ox *o, ox_node *n) {
-    ox_list shape;
-    const ox_attr *a = ox_find(o, n, "value");
-    const ox_const *c =
-        a && a->a->t ? ox_decode(o, a->a->t, "value") : ox_make(o, CLI_F32, 0, NULL);
-    if (!ox_int_input(o, n, "input", 0, &shape) || c->count != 1 || !ox_wants(n, 0)) {
-        ox_die(o, n, "ConstantOfShape without a usable shape, value or output");
-    }
-    ox_begin(o);
-    ox_arg(o, ox_constant(o, n->out[0], ".value", ox_reshaped(o, c, 0, NULL)));
-    ox_set_list(o, "shape", shape);
-    ox_end_node(o, n, "Expand");
-}
-
-// ---- positions ----
+#include <math.h>
 
 // Known positions with those from the end counted from 0; in range.
 static ox_value *known_positions(ox *o, ox_node *n, ox_value *at, const ox_const *c, int64_t size) {
@@ -78,9 +27,7 @@ static void gather(ox *o, ox_node *n, int64_t axis) {
     if (at->dtype != CLI_I32 && at->dtype != CLI_I64) {
         ox_die(o, n, "%s with positions of type %s", n->op, cli_dtype_name(at->dtype));
     }
-    if (!ox_wants(n, 0)) {
-        ox_die(o, n, "its first output has no name");
-    }
+    const char *name = ox_first(o, n);
     if (c) {
         at = known_positions(o, n, at, c, x->dims[axis]);
     } else if (!o->told_positions) {
@@ -91,7 +38,7 @@ static void gather(ox *o, ox_node *n, int64_t axis) {
     ox_arg(o, x);
     ox_arg(o, at);
     ox_set_int(o, "axis", axis);
-    ox_bind(o, n, 0, ox_end(o, n->op, n->out[0], x->dtype));
+    ox_bind(o, n, 0, ox_end(o, n->op, name, x->dtype));
 }
 
 // Consecutive known positions are a Slice.
@@ -115,9 +62,7 @@ static void convert_gather(ox *o, ox_node *n) {
     if (start < 0 || end > x->dims[axis]) {
         ox_die(o, n, "Gather index outside an axis of size %lld", (long long)x->dims[axis]);
     }
-    if (!ox_wants(n, 0)) {
-        ox_die(o, n, "its first output has no name");
-    }
+    const char *name = ox_first(o, n);
     ox_begin(o);
     ox_arg(o, x);
     ox_set_list(o, "starts", (ox_list){1, &start, NULL});
@@ -127,11 +72,8 @@ static void convert_gather(ox *o, ox_node *n) {
         ox_end_node(o, n, "Slice");
         return;
     }
-    ox_value *row = ox_end(o, "Slice", ox_fresh(o, n->out[0], ".row"), x->dtype);
-    ox_begin(o);
-    ox_arg(o, row);
-    ox_set_list(o, "axes", (ox_list){1, &axis, NULL});
-    ox_end_node(o, n, "Squeeze");
+    ox_value *row = ox_end(o, "Slice", ox_fresh(o, name, ".row"), x->dtype);
+    ox_end_list(o, n, "Squeeze", row, "axes", (ox_list){1, &axis, NULL});
 }
 
 static void convert_gather_elements(ox *o, ox_node *n) {
@@ -140,149 +82,388 @@ static void convert_gather_elements(ox *o, ox_node *n) {
     gather(o, n, ox_axis(o, n, ox_int(o, n, "axis", 0), x->rank));
 }
 
-static void convert_tile(ox *o, ox_node *n) {
-    ox_list repeats;
-    if (n->opset < 6) {
-        ox_unsupported(o, n, "Tile of opset %lld, which repeats one axis", (long long)n->opset);
+// ---- positions that name several axes ----
+
+// x with its first `k` axes as one: [P,..].
+static ox_value *joined(ox *o, ox_node *n, const char *suffix, ox_value *x, int k) {
+    int64_t dims[CLI_MAX_RANK], first = 1;
+    ox_need_shape(o, n, x);
+    for (int a = 0; a < k; a++) {
+        first *= x->dims[a];
     }
-    if (!ox_int_input(o, n, "repeats", 1, &repeats)) {
-        ox_die(o, n, "Tile without repeats");
+    dims[0] = first;
+    for (int a = k; a < x->rank; a++) {
+        dims[a - k + 1] = x->dims[a];
     }
-    for (int i = 0; i < repeats.n; i++) {
-        if (repeats.v[i] < 1) {
-            ox_unsupported(o, n, "Tile with %lld repeats", (long long)repeats.v[i]);
+    return ox_with_list(o, n, "Reshape", suffix, x, "shape",
+                        (ox_list){x->rank - k + 1, dims, NULL});
+}
+
+// The places that rows of k numbers name, counted over the first k axes together.
+static ox_value *row_places(ox *o, ox_node *n, ox_value *at, const ox_value *x, int k) {
+    int64_t size = k, step = 1;
+    ox_const *steps = ox_make(o, CLI_I64, 1, &size);
+    for (int a = k - 1; a >= 0; a--) {
+        ox_seti(steps, a, step);
+        step *= x->dims[a];
+    }
+    at = ox_cast_to(o, n, ".whole", at, CLI_I64);
+    at = ox_binary(o, n, "Mul", ".steps", at, ox_constant(o, ox_base(o, n), ".strides", steps));
+    int64_t last = -1;
+    ox_begin(o);
+    ox_arg(o, at);
+    ox_set_list(o, "axes", (ox_list){1, &last, NULL});
+    ox_set_int(o, "keepdims", 0);
+    return ox_end(o, "ReduceSum", ox_fresh(o, ox_base(o, n), ".places"), CLI_I64);
+}
+
+// Known rows of k numbers as places, those from the end counted from 0.
+static ox_const *known_places(ox *o, ox_node *n, const ox_const *c, const ox_value *x, int k) {
+    int rank = c->rank - 1;
+    ox_const *r = ox_make(o, CLI_I64, rank, c->dims);
+    for (int64_t i = 0; i < r->count; i++) {
+        int64_t place = 0;
+        for (int a = 0; a < k; a++) {
+            int64_t p = ox_geti(c, i * k + a);
+            if (p < -x->dims[a] || p >= x->dims[a]) {
+                ox_die(o, n, "%s index outside an axis of size %lld", n->op, (long long)x->dims[a]);
+            }
+            place = place * x->dims[a] + (p < 0 ? p + x->dims[a] : p);
         }
+        ox_seti(r, i, place);
+    }
+    return r;
+}
+
+static int row_length(ox *o, ox_node *n, ox_value *x, ox_value *at) {
+    ox_need_shape(o, n, x);
+    ox_need_shape(o, n, at);
+    int64_t k = at->rank ? at->dims[at->rank - 1] : 0;
+    if (k < 1 || k > x->rank || at->dtype == CLI_F32) {
+        ox_die(o, n, "operator '%s' with positions that do not fit", n->op);
+    }
+    return (int)k;
+}
+
+static void convert_gather_nd(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1);
+    int k = row_length(o, n, x, at);
+    if (ox_int(o, n, "batch_dims", 0)) {
+        ox_unsupported(o, n, "GatherND with batch_dims");
+    }
+    const ox_const *c = ox_known(o, at);
+    if (c && c->count <= OX_FOLD_LIMIT) {
+        at = ox_constant(o, ox_base(o, n), ".places", known_places(o, n, c, x, k));
+    } else {
+        at = row_places(o, n, at, x, k);
+    }
+    x = joined(o, n, ".rows", x, k);
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_arg(o, at);
+    ox_set_int(o, "axis", 0);
+    ox_end_node(o, n, "Gather");
+}
+
+// What place `p` of the result takes: an update's number, or -1. Later updates win, as they do in
+// every runtime.
+static int64_t *sources(ox *o, ox_node *n, const ox_const *to, int64_t size, bool twice) {
+    int64_t *from = ox_alloc(o, (size_t)size * sizeof *from);
+    for (int64_t p = 0; p < size; p++) {
+        from[p] = -1;
+    }
+    for (int64_t i = 0; i < to->count; i++) {
+        int64_t p = ox_geti(to, i);
+        if (from[p] >= 0 && !twice) {
+            ox_unsupported(o, n, "operator '%s' that combines several updates of one place", n->op);
+        }
+        from[p] = i;
+    }
+    return from;
+}
+
+// Rows x [P,..] with rows u [M,..] where `to` says, then in the shape of `like`.
+static void scatter_rows(ox *o, ox_node *n, ox_value *x, ox_value *u, const ox_const *to,
+                         const ox_value *like) {
+    static const struct {
+        const char *name, *op;
+    } ways[] = {{"none", NULL}, {"add", "Add"}, {"mul", "Mul"}, {"max", "Max"}, {"min", "Min"}};
+    const char *way = ox_string(o, n, "reduction", "none");
+    size_t w = 0;
+    while (w < sizeof ways / sizeof *ways && strcmp(ways[w].name, way)) {
+        w++;
+    }
+    if (w == sizeof ways / sizeof *ways) {
+        ox_die(o, n, "operator '%s' with an unknown reduction", n->op);
+    }
+    ox_need_shape(o, n, x);
+    int64_t size = x->dims[0], dims[CLI_MAX_RANK], *from = sources(o, n, to, size, w == 0);
+    for (int a = 0; a < x->rank; a++) {
+        dims[a] = a ? 1 : size;
+    }
+    ox_const *at = ox_make(o, CLI_I64, 1, &size), *is = ox_make(o, CLI_BOOL, x->rank, dims);
+    for (int64_t p = 0; p < size; p++) {
+        ox_seti(at, p, from[p] < 0 ? 0 : from[p]);
+        ox_seti(is, p, from[p] >= 0);
     }
     ox_begin(o);
-    ox_arg(o, ox_in(o, n, 0));
-    ox_set_list(o, "repeats", repeats);
-    ox_end_node(o, n, "Tile");
+    ox_arg(o, u);
+    ox_arg(o, ox_constant(o, ox_base(o, n), ".sources", at));
+    ox_set_int(o, "axis", 0);
+    ox_value *taken = ox_end(o, "Gather", ox_fresh(o, ox_base(o, n), ".taken"), u->dtype);
+    if (w) {
+        taken = ox_binary(o, n, ways[w].op, ".combined", x, taken);
+    }
+    ox_value *mask = ox_constant(o, ox_base(o, n), ".stored", is);
+    ox_value *all = ox_where(o, n, ".rows", mask, taken, x);
+    ox_end_list(o, n, "Reshape", all, "shape", (ox_list){like->rank, like->dims, NULL});
 }
 
-static void convert_trilu(ox *o, ox_node *n) {
-    ox_list k;
-    bool upper = ox_int(o, n, "upper", 1) != 0;
-    bool given = ox_int_input(o, n, "k", 1, &k) && k.n == 1;
-    int64_t most = OX_MAX_DIM, at = given ? k.v[0] : 0;
+static const ox_const *need_known(ox *o, ox_node *n, ox_value *at) {
+    const ox_const *c = ox_known(o, at);
+    if (!c) {
+        ox_unsupported(o, n,
+                       "operator '%s' with positions computed at run time: two of them may be "
+                       "one",
+                       n->op);
+    }
+    if (c->count > OX_FOLD_LIMIT) {
+        ox_unsupported(o, n, "operator '%s' with %lld positions", n->op, (long long)c->count);
+    }
+    return c;
+}
+
+static void convert_scatter_nd(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1), *u = ox_in(o, n, 2);
+    const ox_const *c = need_known(o, n, at);
+    int k = row_length(o, n, x, at);
+    const ox_const *to = known_places(o, n, c, x, k);
+    ox_need_shape(o, n, u);
+    bool fits = u->rank == at->rank - 1 + x->rank - k;
+    for (int a = 0; fits && a < u->rank; a++) {
+        fits = u->dims[a] == (a < at->rank - 1 ? at->dims[a] : x->dims[a - at->rank + 1 + k]);
+    }
+    if (!fits) {
+        ox_die(o, n, "ScatterND with updates whose shape does not fit");
+    }
+    int rows = at->rank - 1;
+    scatter_rows(o, n, joined(o, n, ".data", x, k), joined(o, n, ".updates", u, rows), to, x);
+}
+
+static void convert_scatter_elements(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1), *u = ox_in(o, n, 2);
+    const ox_const *c = need_known(o, n, at);
+    ox_need_shape(o, n, x);
+    ox_need_shape(o, n, u);
+    int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", 0), x->rank), size = 1;
+    bool fits = c->rank == x->rank && u->rank == x->rank;
+    for (int a = 0; fits && a < x->rank; a++) {
+        size *= x->dims[a];
+        fits = u->dims[a] == c->dims[a] && (a == axis || c->dims[a] <= x->dims[a]) &&
+               size <= OX_FOLD_LIMIT;
+    }
+    if (!fits) {
+        ox_unsupported(o, n, "operator '%s' whose shapes do not fit or are too large", n->op);
+    }
+    ox_const *to = ox_make(o, CLI_I64, 1, &c->count);
+    for (int64_t i = 0; i < c->count; i++) {
+        int64_t rest = i, place = 0, step = 1;
+        for (int a = x->rank - 1; a >= 0; a--) {
+            int64_t p = rest % c->dims[a];
+            rest /= c->dims[a];
+            p = a == axis ? ox_geti(c, i) : p;
+            if (p < -x->dims[a] || p >= x->dims[a]) {
+                ox_die(o, n, "%s index outside an axis of size %lld", n->op, (long long)x->dims[a]);
+            }
+            place += (p < 0 ? p + x->dims[a] : p) * step;
+            step *= x->dims[a];
+        }
+        ox_seti(to, i, place);
+    }
+    scatter_rows(o, n, joined(o, n, ".data", x, x->rank), joined(o, n, ".updates", u, u->rank), to,
+                 x);
+}
+
+// ---- one of an axis ----
+
+// 0, 1 .. along `axis` of a tensor of `rank` axes, as a constant that broadcasts.
+static ox_value *places(ox *o, ox_node *n, int rank, int64_t axis, int64_t count) {
+    int64_t dims[CLI_MAX_RANK];
+    for (int a = 0; a < rank; a++) {
+        dims[a] = a == axis ? count : 1;
+    }
+    ox_const *c = ox_make(o, CLI_I64, rank, dims);
+    for (int64_t i = 0; i < count; i++) {
+        ox_seti(c, i, i);
+    }
+    return ox_constant(o, ox_base(o, n), ".places", c);
+}
+
+static void convert_one_hot(ox *o, ox_node *n) {
+    ox_value *at = ox_in(o, n, 0), *both = ox_in(o, n, 2);
+    const ox_const *depth = ox_known(o, ox_in(o, n, 1)), *values = ox_known(o, both);
+    if (!depth || depth->count != 1 || !values || values->count != 2) {
+        ox_unsupported(o, n, "OneHot with a depth or values that are not known");
+    }
+    ox_need_shape(o, n, at);
+    int64_t size = ox_geti(depth, 0);
+    int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", -1), at->rank + 1);
+    if (size < 1 || size > OX_FOLD_LIMIT || at->rank + 1 > CLI_MAX_RANK) {
+        ox_die(o, n, "OneHot with a depth of %lld", (long long)size);
+    }
+    at = ox_with_int(o, n, "Unsqueeze", ".column", ox_cast_to(o, n, ".whole", at, CLI_I64), "axes",
+                     axis);
+    ox_value *count = ox_number(o, n, ".depth", CLI_I64, (double)size);
+    ox_value *negative =
+        ox_truth(o, n, "Less", ".negative", at, ox_number(o, n, ".zero", CLI_I64, 0));
+    at = ox_where(o, n, ".counted", negative, ox_binary(o, n, "Add", ".from_end", at, count), at);
+    ox_value *number[2];
+    for (int i = 0; i < 2; i++) {
+        ox_const *c = ox_make(o, values->dtype, 0, NULL);
+        ox_setf(c, 0, ox_getf(values, i));
+        number[i] = ox_constant(o, ox_base(o, n), i ? ".on" : ".off", c);
+    }
+    int rank = ox_shape(o, at) ? at->rank : 0;
+    ox_value *is = ox_truth(o, n, "Equal", ".is", places(o, n, rank, axis, size), at);
     ox_begin(o);
-    ox_arg(o, ox_in(o, n, 0));
-    ox_set_int(o, "k", at > most ? most : at < -most ? -most : at);
-    ox_set_int(o, "upper", upper);
-    ox_end_node(o, n, "Trilu");
+    ox_arg(o, is);
+    ox_arg(o, number[1]);
+    ox_arg(o, number[0]);
+    ox_end_node(o, n, "Where");
 }
 
-static void convert_cum_sum(ox *o, ox_node *n) {
-    ox_list axis;
-    bool exclusive = ox_int(o, n, "exclusive", 0) != 0, reverse = ox_int(o, n, "reverse", 0) != 0;
-    if (!ox_int_input(o, n, "axis", 1, &axis) || axis.n != 1) {
-        ox_die(o, n, "CumSum without a usable axis");
+static void convert_hardmax(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    int64_t axis = ox_int(o, n, "axis", n->opset < 13 ? 1 : -1);
+    ox_need_shape(o, n, x);
+    axis = ox_axis(o, n, axis, x->rank);
+    if (n->opset < 13 && axis != x->rank - 1) {
+        ox_unsupported(o, n, "Hardmax of opset %lld over several axes", (long long)n->opset);
     }
     ox_begin(o);
-    ox_arg(o, ox_in(o, n, 0));
-    ox_set_int(o, "axis", axis.v[0]);
-    ox_set_int(o, "exclusive", exclusive);
-    ox_set_int(o, "reverse", reverse);
-    ox_end_node(o, n, "CumSum");
+    ox_arg(o, x);
+    ox_set_int(o, "axis", axis);
+    ox_set_int(o, "keepdims", 1);
+    ox_set_int(o, "select_last_index", 0);
+    ox_value *at = ox_end(o, "ArgMax", ox_fresh(o, ox_base(o, n), ".place"), CLI_I64);
+    ox_value *is = ox_truth(o, n, "Equal", ".is", places(o, n, x->rank, axis, x->dims[axis]), at);
+    ox_begin(o);
+    ox_arg(o, is);
+    ox_set_word(o, "to", cli_dtype_name(x->dtype));
+    ox_bind(o, n, 0, ox_end(o, "Cast", n->out[0], x->dtype));
 }
 
-// ---- Einsum ----
+// ---- TopK ----
+
+enum { MAX_TOP = 64 };
+
+static ox_value *reduced(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *x,
+                         int64_t axis) {
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_list(o, "axes", (ox_list){1, &axis, NULL});
+    ox_set_int(o, "keepdims", 1);
+    return ox_end(o, op, ox_fresh(o, ox_base(o, n), suffix), x->dtype);
+}
+
+// A number that none that is looked for goes beyond.
+static ox_value *beyond(ox *o, ox_node *n, const ox_value *x, bool largest) {
+    ox_const *c = ox_make(o, x->dtype, 0, NULL);
+    if (ox_is_float(x->dtype)) {
+        ox_setf(c, 0, largest ? -HUGE_VAL : HUGE_VAL);
+    } else {
+        int64_t most = x->dtype == CLI_I64 ? INT64_MAX : x->dtype == CLI_I32 ? INT32_MAX : INT8_MAX;
+        ox_seti(c, 0, largest ? -most - 1 : most);
+    }
+    return ox_constant(o, ox_base(o, n), ".beyond", c);
+}
 
 typedef struct {
-    char of[128];   // letter in the text of a letter in the file; 0 where it has none yet
-    char dots[10];  // letters of `...`, the last axis first
-    bool taken[26];
-    int uses[128];
-    int broadcast;  // axes that `...` stands for, at most
-} letters;
+    ox_value *x, *at;      // values; their places
+    ox_value *none, *low;  // a place and a value beyond all
+    int64_t axis;
+    bool largest;
+} top;
 
-static char free_letter(ox *o, ox_node *n, letters *l) {
-    for (int i = 0; i < 26; i++) {
-        if (!l->taken[i]) {
-            l->taken[i] = true;
-            return (char)('a' + i);
-        }
-    }
-    ox_unsupported(o, n, "Einsum of more than 26 letters");
+// What comes behind value `v` at place `p`, by value and then by place; the others are beyond.
+static ox_value *behind(ox *o, ox_node *n, const top *t, ox_value *v, ox_value *p) {
+    ox_value *same = ox_truth(o, n, "Equal", ".same", t->x, v);
+    ox_value *right = ox_truth(o, n, "Greater", ".right", t->at, p);
+    ox_value *tie = ox_truth(o, n, "And", ".tie", same, right);
+    ox_value *less = ox_truth(o, n, t->largest ? "Less" : "Greater", ".less", t->x, v);
+    ox_value *is = ox_truth(o, n, "Or", ".behind", less, tie);
+    return ox_where(o, n, ".rest", is, t->x, t->low);
 }
 
-// Puts one operand's subscripts, or the result's (rank -1), up to `,`, `-` or the end.
-static const char *put_letters(ox *o, ox_node *n, letters *l, char **text, const char *s,
-                               int rank) {
-    int count = 0;
-    for (const char *c = s; *c && *c != ',' && *c != '-'; c++) {
-        count += isalpha((unsigned char)*c) != 0;
+// The first place of value `v`; behind `p` where the value before, `u`, is the same.
+static ox_value *first_place(ox *o, ox_node *n, const top *t, ox_value *v, ox_value *u,
+                             ox_value *p) {
+    ox_value *is = ox_truth(o, n, "Equal", ".is", t->x, v);
+    if (u) {
+        ox_value *next = ox_truth(o, n, t->largest ? "Less" : "Greater", ".next", v, u);
+        ox_value *right = ox_truth(o, n, "Greater", ".right", t->at, p);
+        is = ox_truth(o, n, "And", ".found", is, ox_truth(o, n, "Or", ".open", next, right));
     }
-    for (; *s && *s != ',' && *s != '-'; s++) {
-        if (!strncmp(s, "...", 3)) {
-            int axes = rank < 0 ? l->broadcast : rank - count;
-            l->broadcast = axes > l->broadcast ? axes : l->broadcast;
-            for (int a = axes; a-- > 0 && axes <= CLI_MAX_RANK;) {
-                l->dots[a] = l->dots[a] ? l->dots[a] : free_letter(o, n, l);
-                ox_put(text, "%c", l->dots[a]);
-            }
-            s += 2;
-        } else if (isalpha((unsigned char)*s)) {
-            char *letter = &l->of[(unsigned char)*s];
-            *letter = *letter ? *letter : free_letter(o, n, l);
-            l->uses[(unsigned char)*s] += rank >= 0;
-            ox_put(text, "%c", *letter);
-        } else if (*s != ' ') {
-            char shown[20], bad[2] = {*s, 0};
-            ox_die(o, n, "Einsum with '%s' in its equation", cli_escape(shown, sizeof shown, bad));
-        }
-    }
-    return s;
+    return reduced(o, n, "ReduceMin", ".place", ox_where(o, n, ".at", is, t->at, t->none), t->axis);
 }
 
-// The language's has small letters alone, and always a result.
-static void convert_einsum(ox *o, ox_node *n) {
-    const char *s = ox_string(o, n, "equation", "");
-    letters l = {.broadcast = 0};
-    char *text = NULL, *implied = NULL;
-    ox_put(&text, "\"");
-    for (const char *c = s; *c; c++) {  // small ones keep their names
-        if (*c >= 'a' && *c <= 'z') {
-            l.of[(unsigned char)*c] = *c;
-            l.taken[*c - 'a'] = true;
-        }
+static int64_t take_k(ox *o, ox_node *n, int64_t size) {
+    ox_list k = {0};
+    if (n->opset >= 10 && (!ox_int_input(o, n, "K", 1, &k) || k.n != 1)) {
+        ox_die(o, n, "TopK without a usable K");
     }
-    for (int i = 0; i < n->n_in; i++) {
-        ox_value *x = ox_in(o, n, i);
-        ox_need_shape(o, n, x);
-        s = put_letters(o, n, &l, &text, s, x->rank);
-        s += *s == ',';
-        ox_put(&text, i + 1 < n->n_in ? "," : "->");
+    int64_t count = n->opset < 10 ? ox_int(o, n, "k", 0) : k.v[0];
+    if (count < 1 || count > size) {
+        ox_die(o, n, "TopK of %lld from an axis of size %lld", (long long)count, (long long)size);
     }
-    if (!strncmp(s, "->", 2)) {
-        put_letters(o, n, &l, &text, s + 2, -1);
-    } else {  // letters that stand once, in the order of the alphabet
-        ox_put(&implied, "...");
-        for (int c = 'A'; c <= 'z'; c++) {
-            if (l.uses[c] == 1) {
-                ox_put(&implied, "%c", c);
-            }
-        }
-        put_letters(o, n, &l, &text, ox_take(o, &implied), -1);
+    if (count > MAX_TOP) {
+        ox_unsupported(o, n,
+                       "TopK of %lld: one is found after the other, %d at most; what comes "
+                       "behind it is the caller's",
+                       (long long)count, MAX_TOP);
     }
-    ox_put(&text, "\"");
-    const char *equation = ox_take(o, &text);
-    ox_begin(o);
-    for (int i = 0; i < n->n_in; i++) {
-        ox_arg(o, ox_in(o, n, i));
-    }
-    ox_set_word(o, "equation", equation);
-    ox_end_node(o, n, "Einsum");
+    return count;
 }
+
+// Round by round: the extremum among what comes behind the one before, and the first place that has
+// it.
+static void convert_top_k(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *all[2][MAX_TOP];
+    top t = {.x = x, .largest = ox_int(o, n, "largest", 1) != 0};
+    ox_int(o, n, "sorted", 1);  // any order is right where none is asked for
+    ox_need_shape(o, n, x);
+    t.axis = ox_axis(o, n, ox_int(o, n, "axis", -1), x->rank);
+    int64_t size = x->dims[t.axis], count = take_k(o, n, size);
+    t.at = places(o, n, x->rank, t.axis, size);
+    t.none = ox_number(o, n, ".none", CLI_I64, (double)size);
+    if (count > 1) {
+        t.low = beyond(o, n, x, t.largest);
+    }
+    for (int i = 0; i < (int)count; i++) {
+        ox_value *u = i ? all[0][i - 1] : NULL, *p = i ? all[1][i - 1] : NULL;
+        ox_value *rest = i ? behind(o, n, &t, u, p) : x;
+        all[0][i] = reduced(o, n, t.largest ? "ReduceMax" : "ReduceMin", ".value", rest, t.axis);
+        all[1][i] = first_place(o, n, &t, all[0][i], u, p);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (ox_wants(n, i)) {
+            ox_bind(o, n, i,
+                    ox_concat(o, n, i ? ".places" : ".values", all[i], (int)count, t.axis));
+        }
+    }
+}
+
+// ---- the table ----
 
 const ox_row ox_pick_rows[] = {
-    {"Cast", 1, 1, convert_cast},
-    {"CastLike", 2, 2, convert_cast_like},
     {"Gather", 2, 2, convert_gather},
     {"GatherElements", 2, 2, convert_gather_elements},
-    {"ConstantOfShape", 1, 1, convert_constant_of_shape},
-    {"Tile", 2, 2, convert_tile},
-    {"Trilu", 1, 2, convert_trilu},
-    {"CumSum", 2, 2, convert_cum_sum},
-    {"Einsum", 1, -1, convert_einsum},
+    {"GatherND", 2, 2, convert_gather_nd},
+    {"ScatterND", 3, 3, convert_scatter_nd},
+    {"ScatterElements", 3, 3, convert_scatter_elements},
+    {"Scatter", 3, 3, convert_scatter_elements},
+    {"OneHot", 3, 3, convert_one_hot},
+    {"Hardmax", 1, 1, convert_hardmax},
+    {"TopK", 1, 2, convert_top_k},
     {NULL, 0, 0, NULL},
 };

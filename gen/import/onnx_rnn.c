@@ -110,7 +110,7 @@ static void take_activations(rnn *q, const char *const *usual) {
 }
 
 static ox_value *scaled(rnn *q, const char *suffix, ox_value *v, const char *op, double by) {
-    return ox_binary(q->o, q->n, op, suffix, v, ox_number(q->o, q->n, ".number", v->dtype, by));
+    return ox_by_number(q->o, q->n, op, suffix, v, by);
 }
 
 static ox_value *activate(rnn *q, int d, int which, const char *suffix, ox_value *v) {

@@ -1,10 +1,6 @@
-// onnx_tensor.c - TensorProto to constants: raw and typed data, data in other files; elements.
-#define _POSIX_C_SOURCE 200809L
-#define _XOPEN_SOURCE 700
-
+// onnx_tensor.c - tensors known at import time: their types, making them, their elements.
 #include "onnx.h"
 
-#include <limits.h>
 #include <math.h>
 
 static const struct {
@@ -54,7 +50,7 @@ bool ox_is_float(cli_dtype dtype) {
     return dtype == CLI_F32 || dtype == CLI_F16 || dtype == CLI_BF16 || dtype == CLI_F64;
 }
 
-// ---- elements ----
+// ---- making ----
 
 ox_const *ox_make(ox *o, cli_dtype dtype, int rank, const int64_t *dims) {
     ox_const *c = ox_alloc(o, sizeof *c);
@@ -79,6 +75,36 @@ const ox_const *ox_from_tensor(ox *o, const cli_tensor *t) {
     c->data = t->data;
     return c;
 }
+
+const ox_const *ox_splat(ox *o, cli_dtype dtype, int rank, const int64_t *dims,
+                         const uint8_t *element) {
+    int64_t one = 1;
+    ox_const *c = ox_make(o, dtype, 1, &one);
+    memcpy((uint8_t *)(uintptr_t)c->data, element, cli_dtype_size(dtype));
+    c->rank = rank;
+    memset(c->dims, 0, sizeof c->dims);
+    for (int i = 0; i < rank; i++) {
+        c->dims[i] = dims[i];
+    }
+    c->splat = true;
+    if (!cli_count(rank, dims, &c->count)) {
+        ox_die(o, NULL, "a constant has too many elements");
+    }
+    return c;
+}
+
+const ox_const *ox_reshaped(ox *o, const ox_const *c, int rank, const int64_t *dims) {
+    ox_const *r = ox_alloc(o, sizeof *r);
+    *r = *c;
+    r->rank = rank;
+    memset(r->dims, 0, sizeof r->dims);
+    if (rank) {
+        memcpy(r->dims, dims, (size_t)rank * sizeof *dims);
+    }
+    return r;
+}
+
+// ---- elements ----
 
 static const uint8_t *element(const ox_const *c, int64_t i) {
     return c->data + (c->splat ? 0 : (size_t)i * cli_dtype_size(c->dtype));
@@ -129,205 +155,21 @@ void ox_set_sym(ox *o, ox_const *c, int64_t i, const char *sym) {
     c->sym[i] = sym;
 }
 
-// ---- decoding ----
-
-static int64_t fits_in(const ox_tensor *t, cli_dtype dtype) {
-    switch (dtype) {
-    case CLI_F32: return (int64_t)t->n_float_data;
-    case CLI_F64: return (int64_t)t->n_double_data;
-    case CLI_I64: return (int64_t)t->n_int64_data;
-    case CLI_U32:
-    case CLI_U64: return (int64_t)t->n_uint64_data;
-    case CLI_F16:
-    case CLI_BF16:
-    case CLI_I8:
-    case CLI_U8:
-    case CLI_I16:
-    case CLI_U16:
-    case CLI_I32:
-    case CLI_BOOL: return (int64_t)t->n_int32_data;
-    case CLI_NONE: break;
-    }
-    return 0;
-}
-
-static size_t typed_elements(const ox_tensor *t) {
-    return t->n_float_data + t->n_double_data + t->n_int64_data + t->n_uint64_data +
-           t->n_int32_data;
-}
-
-// Typed data is wider than the element for the small types: f16 and bf16 are bits in an int32.
-static const uint8_t *typed_data(ox *o, const ox_tensor *t, cli_dtype dtype, int64_t count) {
-    size_t size = cli_dtype_size(dtype);
-    switch (dtype) {
-    case CLI_F32: return (const uint8_t *)t->float_data;
-    case CLI_F64: return (const uint8_t *)t->double_data;
-    case CLI_I64: return (const uint8_t *)t->int64_data;
-    case CLI_U64: return (const uint8_t *)t->uint64_data;
-    case CLI_I32: return (const uint8_t *)t->int32_data;
-    case CLI_U32:
-    case CLI_F16:
-    case CLI_BF16:
-    case CLI_I8:
-    case CLI_U8:
-    case CLI_I16:
-    case CLI_U16:
-    case CLI_BOOL: break;
-    case CLI_NONE: return NULL;
-    }
-    uint8_t *data = ox_alloc(o, (size_t)count * size);
-    for (int64_t i = 0; i < count; i++) {
-        uint64_t wide = dtype == CLI_U32 ? t->uint64_data[i] : (uint64_t)t->int32_data[i];
-        memcpy(data + (size_t)i * size, &wide, size);
-    }
-    return data;
-}
-
-static bool parse_size(const char *text, uint64_t *value) {
-    *value = 0;
-    for (const char *s = text; *s; s++) {
-        if (*s < '0' || *s > '9' || s - text > 17) {
-            return false;
-        }
-        *value = *value * 10 + (uint64_t)(*s - '0');
-    }
-    return *text != 0;
-}
-
-// A relative path whose parts are all plain names.
-static bool is_inside(const char *path) {
-    if (!*path || *path == '/' || strlen(path) > 1000) {
-        return false;
-    }
-    for (const char *s = path; *s; s += strcspn(s, "/"), s += *s == '/') {
-        size_t size = strcspn(s, "/");
-        if ((size == 2 && s[0] == '.' && s[1] == '.') || memchr(s, '\\', size)) {
-            return false;
+const ox_const *ox_cast(ox *o, const ox_const *c, cli_dtype to) {
+    int64_t one = 1;
+    ox_const *r = ox_make(o, to, c->splat ? 1 : c->rank, c->splat ? &one : c->dims);
+    for (int64_t i = 0; i < r->count; i++) {
+        if (ox_is_float(c->dtype)) {
+            double value = ox_getf(c, i);
+            if (to == CLI_BOOL || ox_is_float(to)) {
+                ox_setf(r, i, value);
+            } else {
+                ox_setf(r, i, trunc(value));
+            }
+        } else {
+            ox_seti(r, i, ox_geti(c, i));
+            ox_set_sym(o, r, i, to == CLI_I64 || to == CLI_I32 ? ox_sym(c, i) : NULL);
         }
     }
-    return true;
-}
-
-// Opens a data file beside the model. Symbolic links are resolved and must not lead out of the
-// model's directory. Each file is mapped once.
-static const cli_bytes *open_data(ox *o, const char *name, const char *location) {
-    char shown[200];
-    cli_escape(shown, sizeof shown, location);
-    if (!strcmp(o->path, "-") || !is_inside(location)) {
-        ox_die(o, NULL, "tensor \"%s\": data file \"%s\" is not inside the model's directory", name,
-               shown);
-    }
-    const char *slash = strrchr(o->path, '/');
-    int size = slash ? (int)(slash - o->path) + 1 : 0;
-    char *dir = ox_format(o, "%.*s.", size, o->path);
-    char *path = ox_format(o, "%.*s%s", size, o->path, location);
-    for (ptrdiff_t i = 0; i < arrlen(o->maps); i++) {
-        if (!strcmp(o->maps[i].path, path)) {
-            return &o->maps[i].bytes;
-        }
-    }
-    char *real_dir = realpath(dir, NULL);
-    char *real = realpath(path, NULL);
-    size_t length = real_dir ? strlen(real_dir) : 0;
-    bool missing = !real_dir || !real;
-    bool inside = !missing && !strncmp(real, real_dir, length) &&
-                  (real[length] == '/' || !strcmp(real_dir, "/"));
-    free(real_dir);
-    free(real);
-    if (missing) {
-        ox_die(o, NULL, "tensor \"%s\": there is no data file \"%s\"", name, shown);
-    }
-    if (!inside) {
-        ox_die(o, NULL, "tensor \"%s\": data file \"%s\" leads out of the model's directory", name,
-               shown);
-    }
-    ox_mapping map = {path, {0}};
-    cli_error error;
-    if (!cli_file_read_regular(path, &map.bytes, &error)) {
-        ox_die(o, NULL, "tensor \"%s\": data file %s", name, error.text);
-    }
-    arrput(o->maps, map);
-    return &o->maps[arrlen(o->maps) - 1].bytes;
-}
-
-static const uint8_t *external_data(ox *o, const ox_tensor *t, const char *name, size_t need) {
-    const char *location = NULL;
-    uint64_t offset = 0, length = need;
-    for (size_t i = 0; i < t->n_external_data; i++) {
-        const char *key = t->external_data[i]->key ? t->external_data[i]->key : "";
-        const char *value = t->external_data[i]->value ? t->external_data[i]->value : "";
-        bool good = true;
-        if (!strcmp(key, "location")) {
-            location = value;
-        } else if (!strcmp(key, "offset")) {
-            good = parse_size(value, &offset);
-        } else if (!strcmp(key, "length")) {
-            good = parse_size(value, &length);
-        }
-        if (!good) {
-            ox_die(o, NULL, "tensor \"%s\": external data has a bad %s", name, key);
-        }
-    }
-    if (!location) {
-        ox_die(o, NULL, "tensor \"%s\": external data without location", name);
-    }
-    const cli_bytes *file = open_data(o, name, location);
-    if (length != need) {
-        ox_die(o, NULL, "tensor \"%s\": external length %llu, but the shape needs %zu bytes", name,
-               (unsigned long long)length, need);
-    }
-    if (offset > file->size || need > file->size - offset) {
-        ox_die(o, NULL, "tensor \"%s\": external data ends behind its file of %zu bytes", name,
-               file->size);
-    }
-    return file->data + offset;
-}
-
-const ox_const *ox_decode(ox *o, const ox_tensor *t, const char *full_name) {
-    char name[120];
-    cli_escape(name, sizeof name, full_name);
-    ox_const *c = ox_alloc(o, sizeof *c);
-    c->dtype = t->has_data_type ? ox_dtype(t->data_type) : CLI_NONE;
-    if (c->dtype == CLI_NONE) {
-        ox_unsupported(o, NULL, "tensor \"%s\" has the unsupported element type %s", name,
-                       ox_type_name(t->data_type));
-    }
-    if (t->n_dims > CLI_MAX_RANK || t->segment) {
-        ox_unsupported(o, NULL, "tensor \"%s\" has %zu axes%s", name, t->n_dims,
-                       t->segment ? " and comes in segments" : "");
-    }
-    c->rank = (int)t->n_dims;
-    for (int i = 0; i < c->rank; i++) {
-        c->dims[i] = t->dims[i];
-        if (t->dims[i] < 0 || t->dims[i] > OX_MAX_DIM) {
-            ox_die(o, NULL, "tensor \"%s\": axis %d has size %lld", name, i, (long long)t->dims[i]);
-        }
-    }
-    size_t size = cli_dtype_size(c->dtype);
-    if (!cli_count(c->rank, c->dims, &c->count) || c->count > ((int64_t)1 << 40) / (int64_t)size) {
-        ox_die(o, NULL, "tensor \"%s\" is too big", name);
-    }
-    size_t need = (size_t)c->count * size;
-    size_t typed = typed_elements(t);
-    bool external =
-        t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
-    if ((t->has_raw_data && t->raw_data.len) + (typed != 0) + external > 1) {
-        ox_die(o, NULL, "tensor \"%s\" has its data twice", name);
-    }
-    if (external) {
-        c->data = external_data(o, t, name, need);
-    } else if (t->has_raw_data && !typed) {
-        if (t->raw_data.len != need) {
-            ox_die(o, NULL, "tensor \"%s\": %zu bytes of raw data, but the shape needs %zu", name,
-                   t->raw_data.len, need);
-        }
-        c->data = t->raw_data.data;
-    } else {
-        if (fits_in(t, c->dtype) != c->count || typed != (size_t)c->count) {
-            ox_die(o, NULL, "tensor \"%s\": %zu elements of data, but the shape needs %lld", name,
-                   typed, (long long)c->count);
-        }
-        c->data = typed_data(o, t, c->dtype, c->count);
-    }
-    return c;
+    return c->splat ? ox_splat(o, to, c->rank, c->dims, r->data) : r;
 }

@@ -1,5 +1,63 @@
-// onnx_refuse.c - operators of the standard that are not imported, and why.
+// onnx_table.c - which operators are read, and why others are not.
 #include "onnx.h"
+
+// Operators of ONNX itself, in either spelling.
+bool ox_is_standard(const char *domain) { return !*domain || !strcmp(domain, "ai.onnx"); }
+
+static const ox_row *const tables[] = {
+    ox_math_rows,   ox_reduce_rows, ox_shape_rows, ox_pick_rows, ox_nn_rows,  ox_norm_rows,
+    ox_resize_rows, ox_sample_rows, ox_quant_rows, ox_rnn_rows,  ox_flow_rows};
+
+const ox_row *ox_row_of(const char *op) {
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (const ox_row *row = tables[t]; row->op; row++) {
+            if (!strcmp(row->op, op)) {
+                return row;
+            }
+        }
+    }
+    return NULL;
+}
+
+// Edit distance of two names, letter case apart.
+static int distance(const char *a, const char *b) {
+    enum { MOST = 40 };
+    int row[MOST + 1], n = (int)strlen(b);
+    if (n > MOST || strlen(a) > MOST) {
+        return MOST;
+    }
+    for (int j = 0; j <= n; j++) {
+        row[j] = j;
+    }
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int change = diagonal + ((a[i - 1] | 32) != (b[j - 1] | 32));
+            diagonal = row[j];
+            int edit = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            row[j] = change < edit ? change : edit;
+        }
+    }
+    return row[n];
+}
+
+const char *ox_nearest(const char *op) {
+    const char *best = NULL;
+    int least = (int)strlen(op) / 3 + 1;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        for (const ox_row *row = tables[t]; row->op; row++) {
+            int d = distance(op, row->op);
+            if (d < least) {
+                least = d;
+                best = row->op;
+            }
+        }
+    }
+    return best;
+}
+
+// ---- refusals ----
 
 static const struct {
     const char *why;

@@ -1,103 +1,5 @@
-// onnx_image.c - images read between their pixels: cubic resizing, whose positions and weights
-// are known, and sampling at positions that a tensor holds.
+// onnx_sample.c - images read between their pixels, at positions that a tensor holds.
 #include "onnx.h"
-
-#include <math.h>
-
-// ---- cubic resizing ----
-
-// Where in an axis of `in` pixels pixel `i` of `out` lies.
-static double position(const ox_resize *r, int64_t i, int64_t in, int64_t out, double scale) {
-    double at = (double)i;
-    if (!strcmp(r->coordinates, "asymmetric")) {
-        return at / scale;
-    }
-    if (!strcmp(r->coordinates, "align_corners")) {
-        // Of the size that the scale says, as the standard's reference has it.
-        return out > 1 ? at * (double)(in - 1) / ((double)in * scale - 1) : 0;
-    }
-    if (!strcmp(r->coordinates, "pytorch_half_pixel") && out == 1) {
-        return 0;
-    }
-    return (at + 0.5) / scale - 0.5;
-}
-
-// Keys (1981): weight of a pixel `d` away.
-static double cubic(double d, double a) {
-    d = fabs(d);
-    if (d <= 1) {
-        return ((a + 2) * d - (a + 3)) * d * d + 1;
-    }
-    return d < 2 ? a * (((d - 5) * d + 8) * d - 4) : 0;
-}
-
-// One axis: sum over 4 neighbours of weight * pixel, both known for every result.
-static ox_value *resize_axis(ox *o, ox_node *n, const ox_resize *r, ox_value *x, int axis,
-                             int64_t out, double scale) {
-    enum { TAPS = 4 };
-    int64_t in = x->dims[axis], dims[CLI_MAX_RANK];
-    ox_const *pixel[TAPS], *weight[TAPS];
-    for (int a = 0; a < x->rank; a++) {
-        dims[a] = a == axis ? out : 1;
-    }
-    for (int t = 0; t < TAPS; t++) {
-        pixel[t] = ox_make(o, CLI_I64, 1, &out);
-        weight[t] = ox_make(o, x->dtype, x->rank, dims);
-    }
-    for (int64_t i = 0; i < out; i++) {
-        double at = position(r, i, in, out, scale), w[TAPS], sum = 0;
-        int64_t first = (int64_t)floor(at) - 1;
-        for (int t = 0; t < TAPS; t++) {
-            bool outside = first + t < 0 || first + t >= in;
-            w[t] = outside && r->exclude ? 0 : cubic(at - (double)(first + t), r->cubic);
-            sum += w[t];
-        }
-        for (int t = 0; t < TAPS; t++) {
-            int64_t p = first + t;
-            ox_setf(weight[t], i, r->exclude ? w[t] / sum : w[t]);
-            ox_seti(pixel[t], i, p < 0 ? 0 : p >= in ? in - 1 : p);
-        }
-    }
-    ox_value *all = NULL;
-    for (int t = 0; t < TAPS; t++) {
-        ox_begin(o);
-        ox_arg(o, x);
-        ox_arg(o, ox_constant(o, ox_base(o, n), ".pixels", pixel[t]));
-        ox_set_int(o, "axis", axis);
-        ox_value *v = ox_end(o, "Gather", ox_fresh(o, ox_base(o, n), ".pixel"), x->dtype);
-        v = ox_binary(o, n, "Mul", ".weighted", v,
-                      ox_constant(o, ox_base(o, n), ".weights", weight[t]));
-        all = all ? ox_binary(o, n, "Add", ".sum", all, v) : v;
-    }
-    return all;
-}
-
-void ox_resize_cubic(ox *o, ox_node *n, const ox_resize *r) {
-    ox_value *x = ox_in(o, n, 0);
-    ox_need_shape(o, n, x);
-    int listed = r->sized ? r->sizes.n : r->n;
-    if (listed != x->rank) {
-        ox_die(o, n, "Resize of %d axes with %d numbers", x->rank, listed);
-    }
-    for (int a = 0; a < listed; a++) {
-        double grown = (double)x->dims[a] * r->scales[a];
-        int64_t out = r->sized ? r->sizes.v[a] : (int64_t)(grown < OX_MAX_DIM ? grown : OX_MAX_DIM);
-        if (out < 1 || out > OX_FOLD_LIMIT) {
-            ox_die(o, n, "Resize to a size of %lld", (long long)out);
-        }
-        double scale = r->sized ? (double)out / (double)x->dims[a] : r->scales[a];
-        bool same = r->sized ? out == x->dims[a] : scale == 1;
-        if (!same) {
-            x = resize_axis(o, n, r, x, a, out, scale);
-            ox_need_shape(o, n, x);
-        }
-    }
-    ox_begin(o);
-    ox_arg(o, x);
-    ox_end_node(o, n, "Identity");
-}
-
-// ---- sampling ----
 
 typedef struct {
     ox *o;
@@ -109,7 +11,7 @@ typedef struct {
 } sampler;
 
 static ox_value *scaled(sampler *s, const char *op, const char *suffix, ox_value *v, double by) {
-    return ox_binary(s->o, s->n, op, suffix, v, ox_number(s->o, s->n, ".number", v->dtype, by));
+    return ox_by_number(s->o, s->n, op, suffix, v, by);
 }
 
 // Coordinate number `k` of the grid, which goes from -1 to 1, in pixels.
@@ -206,10 +108,7 @@ static void convert_grid_sample(ox *o, ox_node *n) {
     } else {
         all = between(&s, u, v, w, h);
     }
-    ox_begin(o);
-    ox_arg(o, all);
-    ox_set_list(o, "shape", (ox_list){4, whole, sym});
-    ox_end_node(o, n, "Reshape");
+    ox_end_list(o, n, "Reshape", all, "shape", (ox_list){4, whole, sym});
 }
 
 // Positions of pixels, one a row with a 1 behind them, times the transposed matrices.
@@ -240,13 +139,10 @@ static void convert_affine_grid(ox *o, ox_node *n) {
     theta = ox_with_list(o, n, "Transpose", ".turned", theta, "perm", (ox_list){3, perm, NULL});
     ox_value *all =
         ox_binary(o, n, "MatMul", ".rows", ox_constant(o, ox_base(o, n), ".base", base), theta);
-    ox_begin(o);
-    ox_arg(o, all);
-    ox_set_list(o, "shape", (ox_list){4, shape, sym});
-    ox_end_node(o, n, "Reshape");
+    ox_end_list(o, n, "Reshape", all, "shape", (ox_list){4, shape, sym});
 }
 
-const ox_row ox_image_rows[] = {
+const ox_row ox_sample_rows[] = {
     {"GridSample", 2, 2, convert_grid_sample},
     {"AffineGrid", 2, 2, convert_affine_grid},
     {NULL, 0, 0, NULL},

@@ -1,0 +1,307 @@
+// onnx_math.c - operators element by element: arithmetic, comparisons, activations.
+#include "onnx.h"
+
+#include <float.h>
+#include <math.h>
+
+static void convert_binary(ox *o, ox_node *n) {
+    ox_check_broadcast(o, n);
+    ox_plain(o, n);
+}
+
+// Before opset 7 a vector of slopes meant the channels, as in later ones it means the last axis.
+static void convert_prelu(ox *o, ox_node *n) {
+    ox_value *slope = ox_in(o, n, 1), *x = ox_in(o, n, 0);
+    const ox_const *c = n->opset < 7 ? ox_known(o, slope) : NULL;
+    if (n->opset < 7 && (!c || c->rank != 1)) {
+        ox_unsupported(o, n, "PRelu of opset %lld whose slope is not a known vector",
+                       (long long)n->opset);
+    }
+    if (c && c->count > 1) {
+        ox_need_shape(o, n, x);
+        int64_t dims[CLI_MAX_RANK] = {c->count, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+        int rank = x->rank > 1 ? x->rank - 1 : 1;
+        slope = ox_constant(o, slope->name, ".column", ox_reshaped(o, c, rank, dims));
+    }
+    ox_end_binary(o, n, "PRelu", x, slope);
+}
+
+// Max, Min, Sum and Mean take any number of inputs; the language's operators take two.
+static ox_value *chain(ox *o, ox_node *n, const char *op, const char *last) {
+    ox_value *v = ox_in(o, n, 0);
+    for (int i = 1; i < n->n_in; i++) {
+        bool ends = i + 1 == n->n_in;
+        ox_begin(o);
+        ox_arg(o, v);
+        ox_arg(o, ox_in(o, n, i));
+        v = ox_end(o, op, ends ? last : ox_fresh(o, last, ".part"), v->dtype);
+    }
+    return v;
+}
+
+static void convert_many(ox *o, ox_node *n) {
+    ox_bind(o, n, 0, chain(o, n, strcmp(n->op, "Sum") ? n->op : "Add", ox_first(o, n)));
+}
+
+static void convert_mean(ox *o, ox_node *n) {
+    const char *name = ox_first(o, n);
+    if (n->n_in == 1) {
+        ox_bind(o, n, 0, ox_in(o, n, 0));
+        return;
+    }
+    ox_value *sum = chain(o, n, "Add", ox_fresh(o, name, ".sum"));
+    ox_const *count = ox_make(o, sum->dtype, 0, NULL);
+    ox_seti(count, 0, n->n_in);
+    ox_end_binary(o, n, "Div", sum, ox_constant(o, name, ".count", count));
+}
+
+// The exponent may have another type than the base.
+static void convert_pow(ox *o, ox_node *n) {
+    ox_value *base = ox_in(o, n, 0), *exponent = ox_in(o, n, 1);
+    const char *name = ox_first(o, n);
+    ox_check_broadcast(o, n);
+    if (base->dtype != exponent->dtype) {
+        const ox_const *c = ox_known(o, exponent);
+        if (!c || c->count > OX_FOLD_LIMIT) {
+            ox_unsupported(o, n, "Pow of %s by %s", cli_dtype_name(base->dtype),
+                           cli_dtype_name(exponent->dtype));
+        }
+        exponent = ox_constant(o, name, ".exponent", ox_cast(o, c, base->dtype));
+    }
+    ox_end_binary(o, n, "Pow", base, exponent);
+}
+
+// ---- activations ----
+
+// Attributes are always printed, so that no reader needs the defaults.
+static void convert_alpha(ox *o, ox_node *n) {
+    ox_begin(o);
+    ox_arg(o, ox_in(o, n, 0));
+    ox_set_float(o, "alpha", ox_float(o, n, "alpha", strcmp(n->op, "LeakyRelu") ? 1 : 0.01));
+    ox_end_node(o, n, n->op);
+}
+
+static void convert_selu(ox *o, ox_node *n) {
+    ox_begin(o);
+    ox_arg(o, ox_in(o, n, 0));
+    ox_set_float(o, "alpha", ox_float(o, n, "alpha", n->opset < 6 ? 1.6732 : 1.6732631921768188));
+    ox_set_float(o, "gamma", ox_float(o, n, "gamma", n->opset < 6 ? 1.0507 : 1.0507010221481323));
+    ox_end_node(o, n, "Selu");
+}
+
+static void convert_hard_sigmoid(ox *o, ox_node *n) {
+    ox_begin(o);
+    ox_arg(o, ox_in(o, n, 0));
+    ox_set_float(o, "alpha", ox_float(o, n, "alpha", 0.2));
+    ox_set_float(o, "beta", ox_float(o, n, "beta", 0.5));
+    ox_end_node(o, n, n->op);
+}
+
+static void convert_gelu(ox *o, ox_node *n) {
+    const char *how = ox_string(o, n, "approximate", "none");
+    if (strcmp(how, "none") && strcmp(how, "tanh")) {
+        ox_die(o, n, "Gelu with an unknown approximation");
+    }
+    ox_begin(o);
+    ox_arg(o, ox_in(o, n, 0));
+    ox_set_word(o, "approximate", how);
+    ox_end_node(o, n, n->op);
+}
+
+static ox_value *number(ox *o, ox_node *n, const char *suffix, const ox_value *like, double value) {
+    return ox_number(o, n, suffix, like->dtype, value);
+}
+
+// x + bias below -lambd, x - bias above lambd, 0 between.
+static void convert_shrink(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    double bias = ox_float(o, n, "bias", 0), lambd = ox_float(o, n, "lambd", 0.5);
+    ox_value *b = number(o, n, ".bias", x, bias), *zero = number(o, n, ".zero", x, 0);
+    ox_value *low = ox_truth(o, n, "Less", ".low", x, number(o, n, ".least", x, -lambd));
+    ox_value *high = ox_truth(o, n, "Greater", ".high", x, number(o, n, ".most", x, lambd));
+    ox_value *up = ox_where(o, n, ".up", high, ox_binary(o, n, "Sub", ".less", x, b), zero);
+    ox_value *more = ox_binary(o, n, "Add", ".more", x, b);
+    ox_begin(o);
+    ox_arg(o, low);
+    ox_arg(o, more);
+    ox_arg(o, up);
+    ox_end_node(o, n, "Where");
+}
+
+static void convert_swish(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *v = x;
+    double alpha = ox_float(o, n, "alpha", 1);
+    if (alpha != 1) {
+        v = ox_binary(o, n, "Mul", ".scaled", x, number(o, n, ".alpha", x, alpha));
+    }
+    ox_end_binary(o, n, "Mul", x, ox_unary(o, n, "Sigmoid", ".gate", v));
+}
+
+static void convert_tan(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    ox_end_binary(o, n, "Div", ox_unary(o, n, "Sin", ".sin", x), ox_unary(o, n, "Cos", ".cos", x));
+}
+
+// (exp(x) + exp(-x)) / 2
+static void convert_cosh(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *minus = ox_unary(o, n, "Neg", ".minus", x);
+    ox_value *sum = ox_binary(o, n, "Add", ".sum", ox_unary(o, n, "Exp", ".up", x),
+                              ox_unary(o, n, "Exp", ".down", minus));
+    ox_end_binary(o, n, "Mul", sum, number(o, n, ".half", x, 0.5));
+}
+
+// An infinity is beyond the largest finite number.
+static void convert_is_inf(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    bool up = ox_int(o, n, "detect_positive", 1) != 0;
+    bool down = ox_int(o, n, "detect_negative", 1) != 0;
+    double most = x->dtype == CLI_F16    ? 65504
+                  : x->dtype == CLI_BF16 ? 3.3895314e38
+                                         : (double)FLT_MAX;
+    if (!up && !down) {
+        ox_unsupported(o, n, "IsInf that detects nothing");
+    }
+    ox_value *v = up && down ? ox_unary(o, n, "Abs", ".size", x) : x;
+    ox_end_binary(o, n, up ? "Greater" : "Less", v, number(o, n, ".most", x, up ? most : -most));
+}
+
+// ---- Clip ----
+
+// A bound that is known, or computed (then `*v` is set), or absent or infinite (then neither).
+typedef struct {
+    bool known;
+    double value;
+    ox_value *v;
+} bound;
+
+static bound clip_bound(ox *o, ox_node *n, const char *name, int input, double none) {
+    bound b = {0};
+    if (n->opset < 11) {
+        b.value = ox_float(o, n, name, none);
+        b.known = fabs(b.value) < (double)FLT_MAX;
+        return b;
+    }
+    ox_value *v = ox_opt(o, n, input);
+    const ox_const *c = v ? ox_known(o, v) : NULL;
+    if (c && c->count != 1) {
+        ox_die(o, n, "input '%s' of Clip is not a scalar", name);
+    }
+    // Integers are cut by Max and Min: attributes are of floats.
+    if (c && ox_is_float(c->dtype)) {
+        b.value = ox_getf(c, 0);
+        b.known = !isinf(b.value);
+        if (isnan(b.value) || (isinf(b.value) && (b.value > 0) == (none < 0))) {
+            ox_unsupported(o, n, "Clip with %s = %g", name, b.value);
+        }
+    } else {
+        b.v = v;
+    }
+    return b;
+}
+
+static void clip(ox *o, ox_node *n, bound low, bound high) {
+    ox_value *x = ox_in(o, n, 0);
+    const char *name = ox_first(o, n);
+    if (low.known || high.known) {
+        ox_begin(o);
+        ox_arg(o, x);
+        if (low.known) {
+            ox_set_float(o, "min", low.value);
+        }
+        if (high.known) {
+            ox_set_float(o, "max", high.value);
+        }
+        bool ends = !low.v && !high.v;
+        x = ox_end(o, "Clip", ends ? name : ox_fresh(o, name, ".clip"), x->dtype);
+    }
+    if (low.v) {
+        ox_begin(o);
+        ox_arg(o, x);
+        ox_arg(o, low.v);
+        x = ox_end(o, "Max", high.v ? ox_fresh(o, name, ".max") : name, x->dtype);
+    }
+    if (high.v) {
+        ox_begin(o);
+        ox_arg(o, x);
+        ox_arg(o, high.v);
+        x = ox_end(o, "Min", name, x->dtype);
+    }
+    ox_bind(o, n, 0, x);
+}
+
+static void convert_clip(ox *o, ox_node *n) {
+    bound low = clip_bound(o, n, "min", 1, -(double)FLT_MAX);
+    bound high = clip_bound(o, n, "max", 2, (double)FLT_MAX);
+    // A computed lower bound must act before a known upper one: the upper one wins in ONNX.
+    if (low.v && high.known) {
+        ox_const *c = ox_make(o, n->in[0]->dtype, 0, NULL);
+        ox_setf(c, 0, high.value);
+        high = (bound){.v = ox_constant(o, ox_first(o, n), ".high", c)};
+    }
+    clip(o, n, low, high);
+}
+
+static void convert_relu6(ox *o, ox_node *n) {
+    clip(o, n, (bound){.known = true, .value = 0}, (bound){.known = true, .value = 6});
+}
+
+// ---- the table ----
+
+const ox_row ox_math_rows[] = {
+    {"Add", 2, 2, convert_binary},
+    {"Sub", 2, 2, convert_binary},
+    {"Mul", 2, 2, convert_binary},
+    {"Div", 2, 2, convert_binary},
+    {"Max", 1, -1, convert_many},
+    {"Min", 1, -1, convert_many},
+    {"Sum", 1, -1, convert_many},
+    {"Mean", 1, -1, convert_mean},
+    {"Pow", 2, 2, convert_pow},
+    {"Neg", 1, 1, ox_plain},
+    {"Abs", 1, 1, ox_plain},
+    {"Relu", 1, 1, ox_plain},
+    {"LeakyRelu", 1, 1, convert_alpha},
+    {"Elu", 1, 1, convert_alpha},
+    {"Celu", 1, 1, convert_alpha},
+    {"Selu", 1, 1, convert_selu},
+    {"ThresholdedRelu", 1, 1, convert_alpha},
+    {"Softplus", 1, 1, ox_plain},
+    {"Softsign", 1, 1, ox_plain},
+    {"Mish", 1, 1, ox_plain},
+    {"Sign", 1, 1, ox_plain},
+    {"Round", 1, 1, ox_plain},
+    {"Sin", 1, 1, ox_plain},
+    {"Cos", 1, 1, ox_plain},
+    {"Tan", 1, 1, convert_tan},
+    {"Cosh", 1, 1, convert_cosh},
+    {"IsNaN", 1, 1, ox_plain},
+    {"IsInf", 1, 1, convert_is_inf},
+    {"Equal", 2, 2, convert_binary},
+    {"Less", 2, 2, convert_binary},
+    {"LessOrEqual", 2, 2, ox_plain},
+    {"Greater", 2, 2, convert_binary},
+    {"GreaterOrEqual", 2, 2, ox_plain},
+    {"Not", 1, 1, ox_plain},
+    {"And", 2, 2, convert_binary},
+    {"Or", 2, 2, convert_binary},
+    {"Xor", 2, 2, convert_binary},
+    {"Where", 3, 3, ox_plain},
+    {"PRelu", 2, 2, convert_prelu},
+    {"Clip", 1, 3, convert_clip},
+    {"Relu6", 1, 1, convert_relu6},
+    {"Sigmoid", 1, 1, ox_plain},
+    {"HardSigmoid", 1, 1, convert_hard_sigmoid},
+    {"HardSwish", 1, 1, ox_plain},
+    {"Swish", 1, 1, convert_swish},
+    {"Shrink", 1, 1, convert_shrink},
+    {"Tanh", 1, 1, ox_plain},
+    {"Exp", 1, 1, ox_plain},
+    {"Log", 1, 1, ox_plain},
+    {"Sqrt", 1, 1, ox_plain},
+    {"Reciprocal", 1, 1, ox_plain},
+    {"Floor", 1, 1, ox_plain},
+    {"Ceil", 1, 1, ox_plain},
+    {"Erf", 1, 1, ox_plain},
+    {"Gelu", 1, 1, convert_gelu},
+    {NULL, 0, 0, NULL},
+};

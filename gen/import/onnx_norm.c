@@ -1,0 +1,150 @@
+// onnx_norm.c - normalisation.
+#include "onnx.h"
+
+static void convert_batch_norm(ox *o, ox_node *n) {
+    double epsilon = ox_float(o, n, "epsilon", 1e-5);
+    ox_find(o, n, "momentum");
+    bool training = n->opset < 7 ? !ox_int(o, n, "is_test", 0) : ox_int(o, n, "training_mode", 0);
+    if (training || !ox_int(o, n, "spatial", 1)) {
+        ox_unsupported(o, n, "BatchNormalization in training mode or not per channel");
+    }
+    ox_begin(o);
+    for (int i = 0; i < 5; i++) {
+        ox_arg(o, ox_in(o, n, i));
+    }
+    ox_set_float(o, "epsilon", epsilon);
+    ox_end_node(o, n, n->op);
+}
+
+static void convert_layer_norm(ox *o, ox_node *n) {
+    int64_t axis = ox_int(o, n, "axis", -1);
+    double epsilon = ox_float(o, n, "epsilon", 1e-5);
+    ox_find(o, n, "stash_type");
+    ox_begin(o);
+    ox_arg(o, ox_in(o, n, 0));
+    ox_arg(o, ox_in(o, n, 1));
+    ox_arg(o, ox_opt(o, n, 2));
+    ox_set_int(o, "axis", axis);
+    ox_set_float(o, "epsilon", epsilon);
+    ox_end_node(o, n, n->op);
+}
+
+static void convert_instance_norm(ox *o, ox_node *n) {
+    ox_begin(o);
+    for (int i = 0; i < 3; i++) {
+        ox_arg(o, ox_in(o, n, i));
+    }
+    ox_set_float(o, "epsilon", ox_float(o, n, "epsilon", 1e-5));
+    ox_find(o, n, "consumed_inputs");  // opset 1
+    ox_end_node(o, n, n->op);
+}
+
+// Each of `groups` numbers for all channels of its group: [G] -> [G,1] -> [G,C/G] -> [C].
+static ox_value *per_channel(ox *o, ox_node *n, ox_value *v, int64_t groups, int64_t channels) {
+    int64_t spread[2] = {groups, channels / groups};
+    v = ox_with_int(o, n, "Unsqueeze", ".column", v, "axes", 1);
+    v = ox_with_list(o, n, "Expand", ".spread", v, "shape", (ox_list){2, spread, NULL});
+    return ox_with_int(o, n, "Reshape", ".channels", v, "shape", channels);
+}
+
+// Scale and bias are per group before opset 21.
+static void convert_group_norm(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *in[2] = {ox_in(o, n, 1), ox_in(o, n, 2)};
+    int64_t groups = ox_int(o, n, "num_groups", 0);
+    double epsilon = ox_float(o, n, "epsilon", 1e-5);
+    ox_find(o, n, "stash_type");
+    ox_need_shape(o, n, x);
+    if (groups < 1 || x->rank < 2 || x->dims[1] % groups || !ox_wants(n, 0)) {
+        ox_die(o, n, "GroupNormalization without a usable num_groups, input or output");
+    }
+    for (int i = 0; i < 2 && n->opset < 21; i++) {
+        in[i] = per_channel(o, n, in[i], groups, x->dims[1]);
+    }
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_arg(o, in[0]);
+    ox_arg(o, in[1]);
+    ox_set_int(o, "num_groups", groups);
+    ox_set_float(o, "epsilon", epsilon);
+    ox_end_node(o, n, n->op);
+}
+
+// Opset 23: y = x / sqrt(mean(x * x) + epsilon) * scale, over the axes from `axis` on. No operator
+// of opset 21, so it is written out.
+static void convert_rms_norm(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *scale = ox_in(o, n, 1);
+    ox_need_shape(o, n, x);
+    int64_t from = ox_axis(o, n, ox_int(o, n, "axis", -1), x->rank), axes[CLI_MAX_RANK];
+    ox_list reduced = {x->rank - (int)from, axes, NULL};
+    ox_find(o, n, "stash_type");
+    const char *name = ox_first(o, n);
+    ox_const *epsilon = ox_make(o, x->dtype, 0, NULL);
+    ox_setf(epsilon, 0, ox_float(o, n, "epsilon", 1e-5));
+    for (int i = 0; i < reduced.n; i++) {
+        axes[i] = from + i;
+    }
+    ox_value *square = ox_binary(o, n, "Mul", ".square", x, x);
+    ox_begin(o);
+    ox_arg(o, square);
+    ox_set_list(o, "axes", reduced);
+    ox_set_int(o, "keepdims", 1);
+    ox_value *mean = ox_end(o, "ReduceMean", ox_fresh(o, name, ".mean"), x->dtype);
+    ox_value *sum = ox_binary(o, n, "Add", ".sum", mean, ox_constant(o, name, ".epsilon", epsilon));
+    ox_value *norm = ox_binary(o, n, "Div", ".norm", x, ox_unary(o, n, "Sqrt", ".root", sum));
+    ox_end_binary(o, n, "Mul", norm, scale);
+}
+
+static void convert_lp_norm(ox *o, ox_node *n) {
+    ox_begin(o);
+    ox_arg(o, ox_in(o, n, 0));
+    ox_set_int(o, "axis", ox_int(o, n, "axis", -1));
+    ox_set_int(o, "p", ox_int(o, n, "p", 2));
+    ox_end_node(o, n, n->op);
+}
+
+// No operator of the language, so it is written out:
+//     y[i] = x[i] / pow(bias + alpha/size * sum(j) square(x[i with channel + j]), beta)
+// with j over a window of `size` channels, the odd one behind.
+static void convert_lrn(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    int64_t size = ox_int(o, n, "size", 0);
+    double alpha = ox_float(o, n, "alpha", 1e-4), beta = ox_float(o, n, "beta", 0.75);
+    double bias = ox_float(o, n, "bias", 1);
+    ox_need_shape(o, n, x);
+    if (size < 1 || size > OX_MAX_DIM || x->rank < 3 || !ox_wants(n, 0)) {
+        ox_die(o, n, "LRN without a usable size, input or output");
+    }
+    char *index = NULL, *reads = NULL, *name = NULL;
+    const char *prefix = ox_free_name(o, "i"), *j = ox_free_name(o, "j");
+    for (int a = 0; a < x->rank; a++) {
+        ox_put(&index, "%s%s%d", a ? "," : "", prefix, a);
+        ox_put(&reads, "%s%s%d", a ? "," : "", prefix, a);
+        if (a == 1) {
+            ox_put(&reads, "+%s", j);
+        }
+    }
+    ox_put_name(&name, x->name);
+    const char *i = ox_take(o, &index), *w = ox_take(o, &reads), *from = ox_take(o, &name);
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_put(&o->attrs, "[%s] = %s[%s]" OX_BREAK "/ pow(", i, from, i);
+    ox_put_float(&o->attrs, bias);
+    ox_put(&o->attrs, OX_BREAK "+ ");
+    ox_put_float(&o->attrs, alpha / (double)size);
+    ox_put(&o->attrs, OX_BREAK "* sum(%s) square(%s[%s])," OX_BREAK, j, from, w);
+    ox_put_float(&o->attrs, beta);
+    ox_put(&o->attrs, ")" OX_BREAK_FIRST "where %s in %lld:%lld," OX_BREAK "pad %s 0", j,
+           -(long long)((size - 1) / 2), (long long)(size / 2) + 1, from);
+    ox_end_node(o, n, NULL);
+}
+
+const ox_row ox_norm_rows[] = {
+    {"BatchNormalization", 5, 5, convert_batch_norm},
+    {"LayerNormalization", 2, 3, convert_layer_norm},
+    {"InstanceNormalization", 3, 3, convert_instance_norm},
+    {"GroupNormalization", 3, 3, convert_group_norm},
+    {"LpNormalization", 1, 1, convert_lp_norm},
+    {"RMSNormalization", 2, 2, convert_rms_norm},
+    {"LRN", 1, 1, convert_lrn},
+    {NULL, 0, 0, NULL},
+};

@@ -1,0 +1,96 @@
+// onnx_print.c - the model as text: dims, weights, inputs, outputs and statements.
+#include "onnx.h"
+
+static void put_dims(ox *o, char **text, int probed, int64_t value) {
+    for (ptrdiff_t i = 0; i < arrlen(o->dims); i++) {
+        long long shown = (long long)(i == probed ? value : o->dims[i].value);
+        ox_put(text, "%s%s = %lld", i ? OX_COMMA : "dim ", o->dims[i].name, shown);
+    }
+    if (arrlen(o->dims)) {
+        ox_put(text, "\n");
+    }
+}
+
+// Weights in the order of first use: at the end only those of live statements are asked for. True
+// when one of them is in the weights file.
+static bool put_weights(ox *o, char **text, bool live_only) {
+    bool in_file = false;
+    for (ptrdiff_t i = 0; i < arrlen(o->values); i++) {
+        o->values[i]->declared = false;
+    }
+    for (ptrdiff_t i = 0; i < arrlen(o->stmts); i++) {
+        const ox_stmt *s = o->stmts[i];
+        for (ptrdiff_t k = 0; (s->live || !live_only) && k < arrlen(s->args); k++) {
+            ox_value *v = s->args[k];
+            if (v && v->known && !v->declared) {
+                v->declared = true;
+                in_file |= ox_put_constant(o, text, v);
+            }
+        }
+    }
+    return in_file;
+}
+
+static void put_statement(char **text, const ox_stmt *s) {
+    for (ptrdiff_t i = 0; i < arrlen(s->outs); i++) {
+        ox_put(text, "%s", i ? OX_COMMA : "");
+        ox_put_name(text, s->outs[i]->name);
+    }
+    if (!s->op) {
+        ox_put(text, "%s\n", s->attrs);
+        return;
+    }
+    ox_put(text, " = %s(", s->op);
+    for (ptrdiff_t i = 0; i < arrlen(s->args); i++) {
+        ox_put(text, "%s", i ? OX_COMMA : "");
+        if (s->args[i]) {
+            ox_put_name(text, s->args[i]->name);
+        } else {
+            ox_put(text, "_");
+        }
+    }
+    ox_put(text, "%s%s)\n", *s->attrs ? ";" OX_BREAK : "", s->attrs);
+}
+
+static void put_outputs(ox *o, char **text, ox_value *want) {
+    ox_put(text, "output ");
+    for (ptrdiff_t i = 0; !want && i < arrlen(o->outputs); i++) {
+        ox_put(text, "%s", i ? OX_COMMA : "");
+        ox_put_name(text, o->outputs[i]->name);
+    }
+    if (want) {
+        ox_put_name(text, want->name);
+    }
+    ox_put(text, "\n\n");
+}
+
+// With `want` all statements so far and that value as the output, with dim number `probed` at
+// `value`; without it the finished model.
+char *ox_text(ox *o, ox_value *want, int probed, int64_t value) {
+    char *text = NULL;
+    ox_put(&text, "ein 1\nmodel %s\n", o->model_name);
+    put_dims(o, &text, probed, value);
+    char *weights = NULL;
+    if (put_weights(o, &weights, !want)) {
+        ox_put(&text, "blob W = ");
+        ox_put_quoted(&text, o->blob);
+        ox_put(&text, "\n");
+    }
+    ox_put(&text, "\n");
+    for (ptrdiff_t i = 0; i < arrlen(o->inputs); i++) {
+        const ox_value *v = o->inputs[i];
+        ox_put(&text, "input ");
+        ox_put_name(&text, v->name);
+        ox_put_type(&text, v->dtype, v->rank, v->dims, v->sym);
+        ox_put(&text, "\n");
+    }
+    ox_put(&text, "%.*s", (int)arrlen(weights), arrlen(weights) ? weights : "");
+    arrfree(weights);
+    put_outputs(o, &text, want);
+    for (ptrdiff_t i = 0; i < arrlen(o->stmts); i++) {
+        if (want || o->stmts[i]->live) {
+            put_statement(&text, o->stmts[i]);
+        }
+    }
+    return ox_lay_out(text);
+}
