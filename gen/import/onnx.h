@@ -70,7 +70,10 @@ typedef struct {
     const ox_tensor *initializer;
     ox_stmt *maker;
     bool lost;
-    const char *why;  // of a lost value that nobody has complained about yet
+    const char *why;                  // of a lost value that nobody has complained about yet
+    const struct ox_diagonals *mask;  // of a constant that is one, once `asked`
+    bool asked;
+    const char *numbers;  // name of what a mask of bools is cast from, once it has one
     bool live, declared, listed;
     int rank;
     int64_t dims[CLI_MAX_RANK];
@@ -322,21 +325,21 @@ void ox_put_quoted(char **text, const char *name);
 void ox_put_type(char **text, cli_dtype dtype, int rank, const int64_t *dims,
                  const char *const *sym);
 void ox_put_float(char **text, double value);  // shortest text that reads back as the same f32
+const char *ox_fresh(ox *o, const char *base, const char *suffix);  // a name nobody has
 // Nobody's name, with and without a digit behind.
 const char *ox_free_name(ox *o, const char *letter);
 char *ox_lay_out(char *marked);  // breaks lines; frees the arr and gives another
 
 // ---- onnx_const.c ----
 // A constant that statements read; true when it stands in the file of weights.
-bool ox_put_constant(ox *o, char **text, const ox_value *v);
+bool ox_put_constant(ox *o, char **text, ox_value *v);
 
 // ---- onnx_print.c ----
 char *ox_text(ox *o, ox_value *want, int probed, int64_t value);  // arr; the model so far
 
 // ---- onnx_value.c: values, statements, shapes ----
 ox_value *ox_new_value(ox *o, const char *name, cli_dtype dtype);
-const char *ox_fresh(ox *o, const char *base, const char *suffix);  // a name nobody has
-const ox_const *ox_known(ox *o, ox_value *v);                       // NULL when computed
+const ox_const *ox_known(ox *o, ox_value *v);  // NULL when computed
 ox_value *ox_constant(ox *o, const char *base, const char *suffix, const ox_const *c);
 void ox_begin(ox *o);  // a statement: ox_arg and ox_set_* calls, then ox_end
 void ox_arg(ox *o, ox_value *v);

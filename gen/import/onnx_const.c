@@ -1,7 +1,6 @@
 // onnx_const.c - constants as text: weights, and numbers and masks that are part of the program.
 #include "onnx.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -70,7 +69,7 @@ static bool is_number(const ox *o, const ox_value *v) {
 
 // A matrix whose elements depend on how far right of the diagonal they stand alone, of at most
 // three values: value[0] up to diagonal end[0], value[1] up to end[1], then value[2].
-typedef struct {
+typedef struct ox_diagonals {
     int n;
     double value[3];
     int64_t end[2];
@@ -102,26 +101,62 @@ static bool find_diagonals(const ox_const *c, diagonals *d) {
     return d->n > 0;
 }
 
-// Whether a constant is a mask of scores, the same for all batches and heads, that an expression
-// can be: of elements 0 and others so low that nothing is left of what they are added to. Zeros
-// alone may be embeddings of positions before training, but not with two dimensions of one element.
-static bool is_mask(const ox_value *v, diagonals *d) {
-    const ox_const *c = v->known;
-    if (c->dtype != CLI_F32 || c->rank < 2 || c->dims[c->rank - 2] < 2 || c->splat) {
-        return false;
+// Whether every matrix of a constant is the first one.
+static bool repeats(const ox_const *c) {
+    size_t size = cli_dtype_size(c->dtype);
+    for (int a = c->rank - 2; a < c->rank; a++) {
+        size *= (size_t)c->dims[a];
     }
-    for (int a = 0; a < c->rank - 2; a++) {
-        if (c->dims[a] != 1) {
+    for (size_t at = size; at < (size_t)c->count * cli_dtype_size(c->dtype); at += size) {
+        if (memcmp(c->data + at, c->data, size)) {
             return false;
         }
     }
+    return true;
+}
+
+// Whether elements are those of a mask that is added to scores (0 and others so low that nothing is
+// left of what they are added to) or, of what was not read from the file, multiplied with (0 and
+// 1).
+static bool masks_scores(const ox_value *v) {
+    enum { LOW = -10000 };
+    const ox_const *c = v->known;
+    bool added = true, factor = !v->initializer;
     for (int64_t i = 0; i < c->count; i++) {
         double value = ox_getf(c, i);
-        if (value != 0 && !(value <= -(double)FLT_MAX / 4)) {
-            return false;
-        }
+        added = added && (value == 0 || value <= LOW);
+        factor = factor && (value == 0 || value == 1);
     }
-    return find_diagonals(c, d) && (d->n > 1 || c->rank > 3);
+    return added || factor;
+}
+
+// Whether a constant is a mask, the same for all batches and heads, that an expression can be.
+// Bools cannot have been trained. Zeros alone may be embeddings of positions before training, but
+// not with two dimensions of one element.
+static bool is_mask(const ox_value *v, diagonals *d) {
+    const ox_const *c = v->known;
+    bool truth = c->dtype == CLI_BOOL;
+    if ((c->dtype != CLI_F32 && !truth) || c->rank < 2 || c->splat ||
+        (!truth && c->dims[c->rank - 2] < 2) || !repeats(c) || !find_diagonals(c, d)) {
+        return false;
+    }
+    bool batched = false;
+    for (int a = 0; a < c->rank - 2; a++) {
+        batched = batched || c->dims[a] != 1;
+    }
+    return truth || (masks_scores(v) && (d->n > 1 || (c->rank > 3 && !batched)));
+}
+
+// NULL where it is none. The text is asked for again and again, so it is found out once.
+static const diagonals *mask_of(ox *o, ox_value *v) {
+    diagonals d;
+    if (!v->asked && is_mask(v, &d)) {
+        diagonals *kept = ox_alloc(o, sizeof *kept);
+        *kept = d;
+        v->mask = kept;
+    }
+    v->asked = true;
+    return v->mask;
 }
 
 static void put_value(char **text, double value) {
@@ -133,10 +168,10 @@ static void put_value(char **text, double value) {
 }
 
 // The head of an equation, all of whose indices are `index` and a number.
-static void put_head(char **text, const ox_value *v, const char *index) {
-    ox_put_name(text, v->name);
+static void put_head(char **text, const char *name, int rank, const char *index) {
+    ox_put_name(text, name);
     ox_put(text, "[");
-    for (int a = 0; a < v->known->rank; a++) {
+    for (int a = 0; a < rank; a++) {
         ox_put(text, "%s%s%d", a ? "," : "", index, a);
     }
     ox_put(text, "] = ");
@@ -150,10 +185,15 @@ static void put_ranges(char **text, const ox_const *c, const char *index) {
     ox_put(text, "\n");
 }
 
-static void put_mask(ox *o, char **text, const ox_value *v, const diagonals *d) {
+// Equations are of numbers: bools are cast from one.
+static void put_mask(ox *o, char **text, ox_value *v, const diagonals *d) {
     const char *index = ox_free_name(o, "i");
     int row = v->known->rank - 2, col = row + 1;
-    put_head(text, v, index);
+    bool truth = v->known->dtype == CLI_BOOL;
+    if (truth && !v->numbers) {
+        v->numbers = ox_fresh(o, v->name, ".numbers");
+    }
+    put_head(text, truth ? v->numbers : v->name, v->known->rank, index);
     for (int k = 0; k < d->n; k++) {
         if (k + 1 < d->n) {
             ox_put(text, "select(idx(%s%d) <= idx(%s%d)", index, col, index, row);
@@ -169,19 +209,25 @@ static void put_mask(ox *o, char **text, const ox_value *v, const diagonals *d) 
         ox_put(text, ")");
     }
     put_ranges(text, v->known, index);
+    if (truth) {
+        ox_put_name(text, v->name);
+        ox_put(text, " = Cast(");
+        ox_put_name(text, v->numbers);
+        ox_put(text, ";" OX_BREAK "to=bool)\n");
+    }
 }
 
-bool ox_put_constant(ox *o, char **text, const ox_value *v) {
-    diagonals d;
+bool ox_put_constant(ox *o, char **text, ox_value *v) {
     if (is_number(o, v)) {
         const char *index = v->known->rank ? ox_free_name(o, "i") : "";
-        put_head(text, v, index);
+        put_head(text, v->name, v->known->rank, index);
         put_value(text, ox_getf(v->known, 0));
         put_ranges(text, v->known, index);
         return false;
     }
-    if (is_mask(v, &d)) {
-        put_mask(o, text, v, &d);
+    const diagonals *d = mask_of(o, v);
+    if (d) {
+        put_mask(o, text, v, d);
         return false;
     }
     put_weight(text, v);

@@ -60,6 +60,20 @@ const char *ox_free_name(ox *o, const char *letter) {
     return name;
 }
 
+// The counter is kept per base, so that a thousand collisions cost a thousand look-ups.
+const char *ox_fresh(ox *o, const char *base, const char *suffix) {
+    char *name = ox_format(o, "%s%s", base, suffix);
+    ptrdiff_t known = shgeti(o->counted, name);
+    int number = known >= 0 ? o->counted[known].value : 1;
+    char *tried = name;
+    while (shgeti(o->taken, tried) >= 0) {
+        tried = ox_format(o, "%s.%d", name, ++number);
+    }
+    shput(o->counted, name, number);
+    shput(o->taken, tried, 1);
+    return tried;
+}
+
 // ---- types and numbers ----
 
 void ox_put_type(char **text, cli_dtype dtype, int rank, const int64_t *dims,

@@ -12,7 +12,8 @@ def masks_are_part_of_the_program():
     masks = {"causal": np.where(j <= i, 0, low), "behind": np.where(j <= i + 2, -np.inf, 0),
              "window": np.where((j <= i) & (j > i - 3), 0, low), "none": np.zeros((5, 7)),
              "spot": np.where((j <= i) | ((i == 1) & (j == 6)), 0, low),
-             "soft": np.where(j <= i, 0, -2.0), "twice": np.where(abs(i - j) % 4 < 2, 0, low)}
+             "soft": np.where(j <= i, 0, -2.0),
+             "lower": np.where(j <= i, 0, -1e4), "twice": np.where(abs(i - j) % 4 < 2, 0, low)}
     nodes, last = [], "x"
     for name in masks:
         nodes.append(node("Add", [last, name], "with_" + name))
@@ -26,6 +27,7 @@ def masks_are_part_of_the_program():
         "causal[i0,i1,i2,i3] = select(idx(i3) <= idx(i2), 0, -3.4028235e38)",
         "behind[i0,i1,i2,i3] = select(idx(i3) <= idx(i2) + 2, log(0), 0)", "none[i0,i1,i2,i3] = 0",
         "window[i0,i1,i2,i3] = select(idx(i3) <= idx(i2) - 3, -3.4028235e38, select(",
+        "lower[i0,i1,i2,i3] = select(idx(i3) <= idx(i2), 0, -1e4)",
         "weight spot:", "weight soft:", "weight twice:", "weight bias:",
         "weight places:"])
 
@@ -45,3 +47,23 @@ def sizes_by_powers_and_clips():
              const("depth", np.float32([0, -1.5, 2, 0, 0, 1]))]
     return Case(model(nodes, {"x": [2, 9]}, "y", inits),
                 text=["Reshape(x; shape=[-1,3,3])", "pads=[0,0,3,0,4,1]"])
+
+
+@case
+def masks_of_bools():
+    """Bools by diagonals are cast from an expression; what is no expression of places is data."""
+    i, j = np.ogrid[0:6, 0:6]
+    masks = {"tril": j <= i, "band": abs(i - j) < 2, "all": i + j >= 0,
+             "odd": (i + j) % 3 == 1, "lower": np.broadcast_to(j < i - 1, (2, 3, 6, 6))}
+    nodes, last = [], "x"
+    for name in masks:
+        nodes.append(node("Where", [name, last, "low"], "with_" + name))
+        last = "with_" + name
+    nodes += [node("Not", "tril", "behind"), node("Cast", "behind", "number", to=1),
+              node("Mul", [last, "number"], "m"), node("Softmax", "m", "y", axis=-1)]
+    consts = [const(k, v) for k, v in masks.items()] + [const("low", np.float32(-9))]
+    made = model(nodes, {"x": [2, 3, 6, 6]}, "y", consts)
+    return Case(made, text=[
+        "tril = Cast(tril.numbers; to=bool)", "= select(idx(i1) <= idx(i0) - 2, 0, select(",
+        "all.numbers[i0,i1] = 1 where", "weight odd: bool", "lower = Cast(lower.numbers; to=bool)",
+        "number[i0,i1] = select(idx(i1) <= idx(i0), 0, 1)"])
