@@ -6,9 +6,9 @@
 //     text const print   the model as .ein text
 //     value              values, statements, shapes (which are asked for with the text so far)
 //     node build fold    a node as its operator sees it; statements in its place, or a known value
-//     math reduce ops pick nn norm resize sample quant rnn flow   operators, each with its table
-//     table              all operators, and why others are not read
-//     walk graph         nodes and functions; the model. Then import.c, the command
+//     math reduce ops pick nn norm resize sample fourier quant rnn flow   operators, each with its
+//     table table              all operators, and why others are not read walk graph         nodes
+//     and functions; the model. Then import.c, the command
 //
 // The one way up: an operator that holds graphs (flow) has their nodes walked through `ox.walk`.
 //
@@ -431,6 +431,7 @@ extern const ox_row ox_nn_rows[];
 extern const ox_row ox_norm_rows[];
 extern const ox_row ox_resize_rows[];
 extern const ox_row ox_sample_rows[];
+extern const ox_row ox_fourier_rows[];
 extern const ox_row ox_quant_rows[];
 extern const ox_row ox_rnn_rows[];
 extern const ox_row ox_flow_rows[];

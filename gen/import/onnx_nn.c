@@ -1,5 +1,5 @@
-// onnx_nn.c - convolution and pooling. Whatever pads automatically in ONNX gets its pads in numbers
-// here.
+// onnx_nn.c - convolution, pooling and sums of blocks that overlap. Whatever pads automatically in
+// ONNX gets its pads in numbers here.
 #include "onnx.h"
 
 // The spatial attributes of one node: `n` axes, pads first the begins and then the ends.
@@ -206,12 +206,95 @@ static void convert_pool(ox *o, ox_node *n) {
     ox_end_node(o, n, n->op);
 }
 
+// ---- blocks that overlap ----
+
+// A list that is an input.
+static void known_list(ox *o, ox_node *n, const char *name, int input, int64_t *to, int count) {
+    ox_list list;
+    if (!ox_int_input(o, n, name, input, &list) || list.n != count) {
+        ox_die(o, n, "operator '%s' without a usable %s", n->op, name);
+    }
+    for (int i = 0; i < count; i++) {
+        if (list.v[i] < 1 || list.v[i] > OX_MAX_DIM || (list.sym && list.sym[i])) {
+            ox_unsupported(o, n, "operator '%s' whose %s is not known or not usable", n->op, name);
+        }
+        to[i] = list.v[i];
+    }
+}
+
+// x [N,C*K..,L..] as [N,C,K..,L..]: the blocks' elements, and where blocks stand.
+static ox_value *split_blocks(ox *o, ox_node *n, ox_value *x, const window *w,
+                              const int64_t *image) {
+    int64_t dims[CLI_MAX_RANK], inside = 1, places = 1;
+    const char *sym[CLI_MAX_RANK] = {x->sym[0]};
+    for (int a = 0; a < w->n; a++) {
+        int64_t room = image[a] + w->pads[a] + w->pads[a + w->n] - extent(w, a);
+        dims[2 + a] = w->kernel[a];
+        dims[2 + w->n + a] = room < 0 ? 0 : room / w->strides[a] + 1;
+        inside *= inside <= OX_MAX_DIM ? w->kernel[a] : 1;
+        places *= places <= OX_MAX_DIM ? dims[2 + w->n + a] : 1;
+    }
+    if (x->rank != 3 || x->dims[1] % inside || x->dims[2] != places || x->sym[1] || x->sym[2]) {
+        ox_die(o, n, "operator 'Col2Im' whose blocks do not make up its input");
+    }
+    dims[0] = x->dims[0];
+    dims[1] = x->dims[1] / inside;
+    return ox_with_list(o, n, "Reshape", ".blocks", x, "shape", (ox_list){2 + 2 * w->n, dims, sym});
+}
+
+// The place of a block along an axis of the image, times its stride.
+static const char *place_of(ox *o, const window *w, int a, const char *i, const char *r) {
+    const char *by = w->dilations[a] == 1 ? "" : ox_format(o, "%lld*", (long long)w->dilations[a]);
+    const char *pad = w->pads[a] ? ox_format(o, "+%lld", (long long)w->pads[a]) : "";
+    return ox_format(o, "%s%d%s-%s%s%d", i, a + 2, pad, by, r, a);
+}
+
+// No operator of the language, so it is written out: a pixel is the sum of the elements of blocks
+// that lie on it,
+//     y[n,c,i..] = sum(r..) x[n,c,r..,(i+pad-dilation*r)/stride..] where the division is exact
+static void convert_col2im(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    ox_list shape;
+    window w = {0};
+    int64_t image[CLI_MAX_RANK];
+    if (!ox_int_input(o, n, "block_shape", 2, &shape) || shape.n < 1 || shape.n > 3) {
+        ox_die(o, n, "operator 'Col2Im' without a usable block_shape");
+    }
+    take_window(o, n, &w, shape.n + 2);
+    known_list(o, n, "image_shape", 1, image, w.n);
+    known_list(o, n, "block_shape", 2, w.kernel, w.n);
+    ox_need_sym(o, n, x);
+    x = split_blocks(o, n, x, &w, image);
+    const char *i = ox_free_name(o, "i"), *r = ox_free_name(o, "r");
+    char *name = NULL, *head = NULL, *sums = NULL, *reads = NULL, *exact = NULL, *ranges = NULL;
+    ox_put_name(&name, x->name);
+    for (int a = 0; a < w.n; a++) {
+        const char *at = place_of(o, &w, a, i, r);
+        ox_put(&head, ",%s%d", i, a + 2);
+        ox_put(&sums, "%s%s%d", a ? "," : "", r, a);
+        ox_put(&reads, ",%s%d", r, a);
+        ox_put(&ranges, "%s%s%d in 0:%lld", a ? OX_COMMA : "", i, a + 2, (long long)image[a]);
+        if (w.strides[a] > 1) {
+            ox_put(&exact, OX_BREAK "* [(%s)%%%lld == 0]", at, (long long)w.strides[a]);
+        }
+    }
+    for (int a = 0; a < w.n; a++) {
+        const char *at = place_of(o, &w, a, i, r);
+        ox_put(&reads, w.strides[a] > 1 ? ",(%s)/%lld" : ",%s", at, (long long)w.strides[a]);
+    }
+    const char *from = ox_take(o, &name);
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_put(&o->attrs,
+           "[%s0,%s1%s] = sum(%s) %s[%s0,%s1%s]%s" OX_BREAK_FIRST "where %s" OX_COMMA "pad %s 0", i,
+           i, ox_take(o, &head), ox_take(o, &sums), from, i, i, ox_take(o, &reads),
+           ox_take(o, &exact), ox_take(o, &ranges), from);
+    ox_end_node(o, n, NULL);
+}
+
 const ox_row ox_nn_rows[] = {
-    {"Conv", 2, 3, convert_conv},
-    {"ConvTranspose", 2, 3, convert_conv_transpose},
-    {"MaxPool", 1, 1, convert_pool},
-    {"AveragePool", 1, 1, convert_pool},
-    {"GlobalAveragePool", 1, 1, ox_plain},
-    {"GlobalMaxPool", 1, 1, ox_plain},
-    {NULL, 0, 0, NULL},
+    {"Conv", 2, 3, convert_conv},      {"ConvTranspose", 2, 3, convert_conv_transpose},
+    {"MaxPool", 1, 1, convert_pool},   {"AveragePool", 1, 1, convert_pool},
+    {"Col2Im", 3, 3, convert_col2im},  {"GlobalAveragePool", 1, 1, ox_plain},
+    {"GlobalMaxPool", 1, 1, ox_plain}, {NULL, 0, 0, NULL},
 };

@@ -5,8 +5,8 @@
 bool ox_is_standard(const char *domain) { return !*domain || !strcmp(domain, "ai.onnx"); }
 
 static const ox_row *const tables[] = {
-    ox_math_rows,   ox_reduce_rows, ox_shape_rows, ox_pick_rows, ox_nn_rows,  ox_norm_rows,
-    ox_resize_rows, ox_sample_rows, ox_quant_rows, ox_rnn_rows,  ox_flow_rows};
+    ox_math_rows,   ox_reduce_rows, ox_shape_rows,   ox_pick_rows,  ox_nn_rows,  ox_norm_rows,
+    ox_resize_rows, ox_sample_rows, ox_fourier_rows, ox_quant_rows, ox_rnn_rows, ox_flow_rows};
 
 const ox_row *ox_row_of(const char *op) {
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
@@ -84,9 +84,9 @@ static const struct {
      " BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor "},
     {"the language has no such function", " Acos Acosh Asin Asinh Atan Atanh Det Sinh "},
     {"the language has no transform of this kind; a product with a constant matrix does the same",
-     " BlackmanWindow DFT HammingWindow HannWindow MelWeightMatrix STFT "},
+     " BlackmanWindow HammingWindow HannWindow MelWeightMatrix "},
     {"positions that add up or overlap where they are computed are not supported",
-     " Col2Im DeformConv MaxRoiPool MaxUnpool RoiAlign TensorScatter "},
+     " DeformConv MaxRoiPool MaxUnpool RoiAlign TensorScatter "},
     {"its scale is computed at run time; export the model with static quantisation or without",
      " DynamicQuantizeLinear "},
     {"it is not among those that are read; onnx.inliner or an older opset may write it out as "

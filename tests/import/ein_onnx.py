@@ -2,7 +2,8 @@
 
 It shares nothing with the importer: numbers that the importer made attributes become constant
 inputs again, so running both models on the same inputs compares the two directions of the
-conversion. Operators and the one equation that comes out of an import, a local response norm.
+conversion. Operators and the equations that come out of an import: a local response norm, sums of
+blocks that overlap, and constants.
 """
 import json
 import math
@@ -22,7 +23,7 @@ DTYPES = {
 NUMPY = {"f32": np.float32, "f16": np.float16, "i8": np.int8, "i32": np.int32, "i64": np.int64,
          "bool": np.bool_}
 TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[A-Za-z_]\w*(?:\.\w+)*|'
-                   r'\d+\.?\d*(?:[eE][+-]?\d+)?|<=|[-+*/%()\[\],;:=])')
+                   r'\d+\.?\d*(?:[eE][+-]?\d+)?|<=|==|[-+*/%()\[\],;:=])')
 
 
 def tokens(line):
@@ -144,6 +145,8 @@ class Model:
                 self.outputs += r.names()
             elif "pow(" in line and re.search(r"sum\(j+\) square\(", line):
                 self.read_lrn(r)
+            elif len(r.t) > 1 and r.t[1] == "[" and "sum" in r.t:
+                self.read_blocks(r)
             elif len(r.t) > 1 and r.t[1] == "[":
                 self.read_number(r)
             else:
@@ -187,6 +190,27 @@ class Model:
         assert set(t[where + 1]) == {"j"} and t[where + 2] == "in" and t[at + 6] == "sum"
         self.nodes.append(([name], "LRN", [source],
                            {"size": size, "bias": bias, "beta": beta, "alpha": scale * size}))
+
+    def read_blocks(self, r):
+        """y[n,c,i..] = sum(r..) x[n,c,r..,(i+pad-dilation*r)/stride..] .. where i in 0:size, .."""
+        t = "".join(r.t[r.t.index("="):])
+        source = unquote(r.t[r.t.index(")", r.t.index("sum")) + 1])
+        shape = next(n for n in self.nodes if n[0] == [source])[3]["shape"]
+        n = len(shape) // 2 - 1
+        image = [int(s) for s in re.findall(r" ?in0:(\d+)", t[t.index("where"):])]
+        reads = re.findall(r",\(?i+\d(?:\+(\d+))?-(?:(\d+)\*)?r+\d(?:\)/(\d+))?", t)
+        assert len(image) == len(reads) == n
+        pads, dilations, strides = zip(*[(int(p or 0), int(d or 1), int(s or 1))
+                                         for p, d, s in reads])
+        block, places = shape[2:2 + n], shape[2 + n:]
+        ends = [max(0, (places[a] - 1) * strides[a] + dilations[a] * (block[a] - 1) + 1 -
+                    image[a] - pads[a]) for a in range(n)]
+        columns = source + ".columns"
+        self.nodes.append(([columns], "Reshape", [source],
+                           {"shape": [shape[0], -1, int(np.prod(places))]}))
+        self.nodes.append(([unquote(r.t[0])], "Col2Im", [columns], {
+            "image_shape": image, "block_shape": block, "strides": list(strides),
+            "dilations": list(dilations), "pads": list(pads) + ends}))
 
     def read_number(self, r):
         """name[i0,..] = number or select(..) of numbers by places, where i0 in 0:1, .."""
@@ -249,6 +273,7 @@ AS_INPUT = {
     "Slice": [("starts", 1, np.int64), ("ends", 2, np.int64), ("axes", 3, np.int64),
               ("steps", 4, np.int64)],
     "Pad": [("pads", 1, np.int64), ("value", 2, None)],
+    "Col2Im": [("image_shape", 1, np.int64), ("block_shape", 2, np.int64)],
     "Resize": [("scales", 2, np.float32), ("sizes", 3, np.int64)],
 }
 TRUTHS = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor", "Not",
@@ -341,6 +366,8 @@ class Builder:
             return rank - count
         if op == "Flatten":
             return 2
+        if op in ("Add", "Sub", "Mul", "Div", "Max", "Min"):
+            return max(rank, self.rank.get(args[1], 0))
         return rank
 
     def build(self, outputs):
