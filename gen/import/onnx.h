@@ -6,9 +6,10 @@
 //     text const print   the model as .ein text
 //     value              values, statements, shapes (which are asked for with the text so far)
 //     node build fold    a node as its operator sees it; statements in its place, or a known value
-//     math reduce ops pick nn norm resize sample fourier quant rnn flow   operators, each with its
-//     table table              all operators, and why others are not read walk graph         nodes
-//     and functions; the model. Then import.c, the command
+//     math reduce ops pick scatter nn norm resize sample fourier quant rnn flow
+//                        operators, each file with its table
+//     table              all operators, and why others are not read
+//     walk graph         nodes and functions; the model. Then import.c, the command
 //
 // The one way up: an operator that holds graphs (flow) has their nodes walked through `ox.walk`.
 //
@@ -400,6 +401,7 @@ ox_value *ox_cast_to(ox *o, ox_node *n, const char *suffix, ox_value *x, cli_dty
 ox_value *ox_number(ox *o, ox_node *n, const char *suffix, cli_dtype dtype, double value);
 ox_value *ox_by_number(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *v,
                        double number);
+ox_value *ox_places(ox *o, ox_node *n, int rank, int64_t axis, int64_t count);
 ox_value *ox_concat(ox *o, ox_node *n, const char *suffix, ox_value **parts, int count,
                     int64_t axis);  // overwrites `parts`
 void ox_split_into(ox *o, ox_node *n, const char *suffix, ox_value *x, int64_t axis, int64_t size,
@@ -427,6 +429,7 @@ extern const ox_row ox_math_rows[];
 extern const ox_row ox_reduce_rows[];
 extern const ox_row ox_shape_rows[];  // onnx_ops.c
 extern const ox_row ox_pick_rows[];
+extern const ox_row ox_scatter_rows[];
 extern const ox_row ox_nn_rows[];
 extern const ox_row ox_norm_rows[];
 extern const ox_row ox_resize_rows[];

@@ -88,6 +88,19 @@ ox_value *ox_by_number(ox *o, ox_node *n, const char *op, const char *suffix, ox
     return ox_binary(o, n, op, suffix, v, ox_number(o, n, ".number", v->dtype, number));
 }
 
+// 0, 1 .. along `axis` of a tensor of `rank` axes, as a constant that broadcasts.
+ox_value *ox_places(ox *o, ox_node *n, int rank, int64_t axis, int64_t count) {
+    int64_t dims[CLI_MAX_RANK];
+    for (int a = 0; a < rank; a++) {
+        dims[a] = a == axis ? count : 1;
+    }
+    ox_const *c = ox_make(o, CLI_I64, rank, dims);
+    for (int64_t i = 0; i < count; i++) {
+        ox_seti(c, i, i);
+    }
+    return ox_constant(o, ox_base(o, n), ".places", c);
+}
+
 // An operator takes so many operands at most; more of them go through parts.
 ox_value *ox_concat(ox *o, ox_node *n, const char *suffix, ox_value **parts, int count,
                     int64_t axis) {
