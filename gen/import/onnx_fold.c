@@ -438,6 +438,43 @@ static bool fold_concat(ox *o, ox_node *n) {
     return bind(o, n, r);
 }
 
+// Rows of an index name places along the first axes, at which updates take the place of what is
+// there.
+static bool fold_scatter_nd(ox *o, ox_node *n) {
+    const ox_const *c = known(o, n, 0), *index = known(o, n, 1), *u = known(o, n, 2);
+    int64_t k = index->rank ? index->dims[index->rank - 1] : 0, inner = 1, rows = 1;
+    if (strcmp(ox_string(o, n, "reduction", "none"), "none") || !is_small(o, c->rank, c->dims)) {
+        return false;
+    }
+    for (int a = (int)k; k >= 1 && a < c->rank; a++) {
+        inner *= c->dims[a];
+    }
+    for (int a = 0; a < index->rank - 1; a++) {
+        rows *= index->dims[a];
+    }
+    if (k < 1 || k > c->rank || u->count != rows * inner || u->dtype != c->dtype) {
+        ox_die(o, n, "ScatterND whose inputs do not fit");
+    }
+    ox_const *r = ox_make(o, c->dtype, c->rank, c->dims);
+    for (int64_t i = 0; i < c->count; i++) {
+        copy_element(o, r, i, c, i);
+    }
+    for (int64_t row = 0; row < rows && u->count; row++) {
+        int64_t place = 0;
+        for (int a = 0; a < k; a++) {
+            int64_t p = ox_geti(index, row * k + a);
+            if (p < -c->dims[a] || p >= c->dims[a]) {
+                ox_die(o, n, "ScatterND index outside an axis of size %lld", (long long)c->dims[a]);
+            }
+            place = place * c->dims[a] + (p < 0 ? p + c->dims[a] : p);
+        }
+        for (int64_t i = 0; i < inner; i++) {
+            copy_element(o, r, place * inner + i, u, row * inner + i);
+        }
+    }
+    return bind(o, n, r);
+}
+
 // ---- computing ----
 
 // Shape that the inputs broadcast to, and each input's strides in it (0 along broadcast axes).
@@ -680,6 +717,7 @@ static const struct {
     {"Split", 1, fold_split, NULL, OX_ADD},
     {"Gather", 2, fold_gather, NULL, OX_ADD},
     {"Concat", 1, fold_concat, NULL, OX_ADD},
+    {"ScatterND", 3, fold_scatter_nd, NULL, OX_ADD},
     {"Where", 3, fold_where, NULL, OX_ADD},
     {"Expand", 2, fold_expand, NULL, OX_ADD},
     {"Cast", 1, fold_cast, NULL, OX_ADD},

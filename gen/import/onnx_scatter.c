@@ -1,6 +1,10 @@
 // onnx_scatter.c - what stores at positions, and what reads where rows of them name several axes.
 #include "onnx.h"
 
+#include <math.h>
+
+enum { MAX_PAIRS = 1 << 24 };  // of places and updates, each of which are compared
+
 // x with its first `k` axes as one: [P,..].
 static ox_value *joined(ox *o, ox_node *n, const char *suffix, ox_value *x, int k) {
     int64_t dims[CLI_MAX_RANK], first = 1;
@@ -82,6 +86,28 @@ static void convert_gather_nd(ox *o, ox_node *n) {
     ox_end_node(o, n, "Gather");
 }
 
+// How updates are combined with what is there: by `op`, several of them before by `several`, which
+// `none` changes nothing in.
+typedef struct {
+    const char *name, *op, *several;
+    double none;
+} way;
+
+static const way *take_way(ox *o, ox_node *n) {
+    static const way ways[] = {{"none", NULL, NULL, 0},
+                               {"add", "Add", "ReduceSum", 0},
+                               {"mul", "Mul", "ReduceProd", 1},
+                               {"max", "Max", "ReduceMax", -HUGE_VAL},
+                               {"min", "Min", "ReduceMin", HUGE_VAL}};
+    const char *name = ox_string(o, n, "reduction", "none");
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (!strcmp(ways[i].name, name)) {
+            return &ways[i];
+        }
+    }
+    ox_die(o, n, "operator '%s' with an unknown reduction", n->op);
+}
+
 // What place `p` of the result takes: an update's number, or -1. Later updates win, as they do in
 // every runtime.
 static int64_t *sources(ox *o, ox_node *n, const ox_const *to, int64_t size, bool twice) {
@@ -99,22 +125,68 @@ static int64_t *sources(ox *o, ox_node *n, const ox_const *to, int64_t size, boo
     return from;
 }
 
-// Rows x [P,..] with rows u [M,..] where `to` says, then in the shape of `like`.
-static void scatter_rows(ox *o, ox_node *n, ox_value *x, ox_value *u, const ox_const *to,
-                         const ox_value *like) {
-    static const struct {
-        const char *name, *op;
-    } ways[] = {{"none", NULL}, {"add", "Add"}, {"mul", "Mul"}, {"max", "Max"}, {"min", "Min"}};
-    const char *way = ox_string(o, n, "reduction", "none");
-    size_t w = 0;
-    while (w < sizeof ways / sizeof *ways && strcmp(ways[w].name, way)) {
-        w++;
+// Updates that follow each other, as slices of one axis do: it is the first of x's first k axes
+// that is larger than 1. -1 when the places are no such slice.
+static int sliced_axis(const ox_value *x, int k, const ox_const *to, int64_t *first,
+                       int64_t *count) {
+    int axis = 0;
+    int64_t inner = 1;
+    while (axis + 1 < k && x->dims[axis] == 1) {
+        axis++;
     }
-    if (w == sizeof ways / sizeof *ways) {
-        ox_die(o, n, "operator '%s' with an unknown reduction", n->op);
+    for (int a = axis + 1; a < k; a++) {
+        inner *= x->dims[a];
     }
+    for (int64_t i = 0; i < to->count; i++) {
+        if (ox_geti(to, i) != ox_geti(to, 0) + i) {
+            return -1;
+        }
+    }
+    *first = to->count ? ox_geti(to, 0) / inner : 0;
+    *count = to->count / inner;
+    return to->count && ox_geti(to, 0) % inner == 0 && to->count % inner == 0 ? axis : -1;
+}
+
+// x in front of `count` places of an axis from `first` on, updates, what of x is behind.
+static void splice(ox *o, ox_node *n, const way *w, ox_value *x, ox_value *u, int axis,
+                   int64_t first, int64_t count) {
+    int64_t size = x->dims[axis], dims[CLI_MAX_RANK];
+    ox_value *parts[3];
+    int all = 0;
+    for (int a = 0; a < x->rank; a++) {
+        dims[a] = a == axis ? count : x->dims[a];
+    }
+    u = ox_with_list(o, n, "Reshape", ".updates", u, "shape", (ox_list){x->rank, dims, NULL});
+    if (first > 0) {
+        parts[all++] = ox_slice_of(o, n, ".front", x, axis, 0, first);
+    }
+    if (w->op) {
+        ox_value *there = ox_slice_of(o, n, ".there", x, axis, first, first + count);
+        u = ox_binary(o, n, w->op, ".combined", there, u);
+    }
+    parts[all++] = u;
+    if (first + count < size) {
+        parts[all++] = ox_slice_of(o, n, ".behind", x, axis, first + count, size);
+    }
+    u = ox_concat(o, n, ".rows", parts, all, axis);
+    ox_bind_as(o, n, 0, "Identity", u, NULL, (ox_list){0});
+}
+
+// Updates u, of `rows` axes that count them, where `to` says among the first k axes of x.
+static void scatter_rows(ox *o, ox_node *n, ox_value *x, int k, ox_value *u, int rows,
+                         const ox_const *to) {
+    const way *w = take_way(o, n);
+    const ox_value *like = x;
+    int64_t first, count;
+    int axis = sliced_axis(x, k, to, &first, &count);
+    if (axis >= 0) {
+        splice(o, n, w, x, u, axis, first, count);
+        return;
+    }
+    x = joined(o, n, ".data", x, k);
+    u = joined(o, n, ".updates", u, rows);
     ox_need_shape(o, n, x);
-    int64_t size = x->dims[0], dims[CLI_MAX_RANK], *from = sources(o, n, to, size, w == 0);
+    int64_t size = x->dims[0], dims[CLI_MAX_RANK], *from = sources(o, n, to, size, !w->op);
     for (int a = 0; a < x->rank; a++) {
         dims[a] = a ? 1 : size;
     }
@@ -128,33 +200,120 @@ static void scatter_rows(ox *o, ox_node *n, ox_value *x, ox_value *u, const ox_c
     ox_arg(o, ox_constant(o, ox_base(o, n), ".sources", at));
     ox_set_int(o, "axis", 0);
     ox_value *taken = ox_end(o, "Gather", ox_fresh(o, ox_base(o, n), ".taken"), u->dtype);
-    if (w) {
-        taken = ox_binary(o, n, ways[w].op, ".combined", x, taken);
+    if (w->op) {
+        taken = ox_binary(o, n, w->op, ".combined", x, taken);
     }
-    ox_value *mask = ox_constant(o, ox_base(o, n), ".stored", is);
-    ox_value *all = ox_where(o, n, ".rows", mask, taken, x);
-    ox_end_list(o, n, "Reshape", all, "shape", (ox_list){like->rank, like->dims, NULL});
+    x = ox_where(o, n, ".rows", ox_constant(o, ox_base(o, n), ".stored", is), taken, x);
+    ox_end_list(o, n, "Reshape", x, "shape", (ox_list){like->rank, like->dims, NULL});
 }
 
-static const ox_const *need_known(ox *o, ox_node *n, ox_value *at) {
-    const ox_const *c = ox_known(o, at);
-    if (!c) {
-        ox_unsupported(o, n,
-                       "operator '%s' with positions computed at run time: two of them may be "
-                       "one",
-                       n->op);
+// ---- positions computed at run time ----
+
+// x, updates of which stand along `axis` of u at positions `at`; `at` has 1 for sizes of the other
+// axes or u's. Every place looks at every update: the last one that names it counts, as in every
+// runtime.
+typedef struct {
+    ox_value *x, *u, *at;
+    int64_t axis;
+} stores;
+
+static ox_value *reduced(ox *o, ox_node *n, const char *op, ox_value *x, int64_t axis) {
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_list(o, "axes", (ox_list){1, &axis, NULL});
+    ox_set_int(o, "keepdims", 0);
+    return ox_end(o, op, ox_fresh(o, ox_base(o, n), ".found"), x->dtype);
+}
+
+static ox_value *store_computed(ox *o, ox_node *n, const stores *s) {
+    const way *w = take_way(o, n);
+    int rank = s->x->rank;
+    int64_t size = s->x->dims[s->axis], count = s->u->dims[s->axis];
+    if (rank + 1 > CLI_MAX_RANK || size > MAX_PAIRS / count || count > MAX_PAIRS ||
+        (w->op && !ox_is_float(s->x->dtype))) {
+        ox_unsupported(
+            o, n, "operator '%s' at positions computed at run time, of this size or type", n->op);
     }
+    ox_value *at = ox_with_int(o, n, "Unsqueeze", ".column", s->at, "axes", s->axis);
+    ox_value *is = ox_truth(o, n, "Equal", ".is", at, ox_places(o, n, rank + 1, s->axis, size));
+    if (w->op) {
+        ox_value *u = ox_with_int(o, n, "Unsqueeze", ".updates", s->u, "axes", s->axis);
+        ox_value *none = ox_number(o, n, ".none", u->dtype, w->none);
+        u = reduced(o, n, w->several, ox_where(o, n, ".stored", is, u, none), s->axis + 1);
+        return ox_binary(o, n, w->op, ".combined", s->x, u);
+    }
+    ox_value *which = ox_places(o, n, rank + 1, s->axis + 1, count);
+    ox_value *none = ox_number(o, n, ".none", CLI_I64, -1);
+    ox_value *zero = ox_number(o, n, ".zero", CLI_I64, 0);
+    which = ox_where(o, n, ".stored", is, which, none);
+    which = reduced(o, n, "ReduceMax", which, s->axis + 1);
+    ox_value *found = ox_truth(o, n, "GreaterOrEqual", ".any", which, zero);
+    which = ox_binary(o, n, "Max", ".source", which, zero);
+    ox_need_shape(o, n, which);
+    bool spread = false;
+    for (int a = 0; a < rank; a++) {
+        spread = spread || which->dims[a] != (a == s->axis ? size : s->x->dims[a]);
+    }
+    if (spread) {
+        ox_need_sym(o, n, s->x);
+        ox_list shape = {rank, s->x->dims, s->x->sym};
+        which = ox_with_list(o, n, "Expand", ".sources", which, "shape", shape);
+    }
+    ox_begin(o);
+    ox_arg(o, s->u);
+    ox_arg(o, which);
+    ox_set_int(o, "axis", s->axis);
+    ox_value *taken =
+        ox_end(o, "GatherElements", ox_fresh(o, ox_base(o, n), ".taken"), s->u->dtype);
+    return ox_where(o, n, ".rows", found, taken, s->x);
+}
+
+// Positions of an axis of the given size, those from the end counted from 0.
+static ox_value *from_start(ox *o, ox_node *n, ox_value *at, ox_value *size) {
+    at = ox_cast_to(o, n, ".whole", at, CLI_I64);
+    ox_value *zero = ox_number(o, n, ".zero", CLI_I64, 0);
+    ox_value *negative = ox_truth(o, n, "Less", ".negative", at, zero);
+    return ox_where(o, n, ".counted", negative, ox_binary(o, n, "Add", ".from_end", at, size), at);
+}
+
+static void check_positions(ox *o, ox_node *n, const ox_const *c) {
     if (c->count > OX_FOLD_LIMIT) {
         ox_unsupported(o, n, "operator '%s' with %lld positions", n->op, (long long)c->count);
     }
-    return c;
+}
+
+// Rows of positions as the places of rows of x [P,..] and u [M,..].
+static void scatter_computed_rows(ox *o, ox_node *n, ox_value *x, ox_value *at, ox_value *u,
+                                  int k) {
+    int64_t size = k, ones[CLI_MAX_RANK];
+    ox_const *sizes = ox_make(o, CLI_I64, 1, &size);
+    for (int a = 0; a < k; a++) {
+        ox_seti(sizes, a, x->dims[a]);
+    }
+    at = from_start(o, n, at, ox_constant(o, ox_base(o, n), ".sizes", sizes));
+    at = row_places(o, n, at, x, k);
+    stores s = {.x = joined(o, n, ".data", x, k), .axis = 0};
+    s.u = joined(o, n, ".updates", u, u->rank - (x->rank - k));
+    ox_need_shape(o, n, s.x);
+    ox_need_shape(o, n, s.u);
+    for (int a = 0; a < s.x->rank; a++) {
+        ones[a] = a ? 1 : s.u->dims[0];
+    }
+    ox_list column = {s.x->rank, ones, NULL};
+    s.at = ox_with_list(o, n, "Reshape", ".rows", at, "shape", column);
+    ox_list shape = {x->rank, x->dims, NULL};
+    ox_end_list(o, n, "Reshape", store_computed(o, n, &s), "shape", shape);
 }
 
 static void convert_scatter_nd(ox *o, ox_node *n) {
     ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1), *u = ox_in(o, n, 2);
-    const ox_const *c = need_known(o, n, at);
+    const ox_const *c = ox_known(o, at);
     int k = row_length(o, n, x, at);
-    const ox_const *to = known_places(o, n, c, x, k);
+    if (c && !c->count) {
+        take_way(o, n);
+        ox_bind(o, n, 0, x);  // nothing is stored
+        return;
+    }
     ox_need_shape(o, n, u);
     bool fits = u->rank == at->rank - 1 + x->rank - k;
     for (int a = 0; fits && a < u->rank; a++) {
@@ -164,24 +323,38 @@ static void convert_scatter_nd(ox *o, ox_node *n) {
         ox_die(o, n, "ScatterND with updates whose shape does not fit");
     }
     int rows = at->rank - 1;
-    scatter_rows(o, n, joined(o, n, ".data", x, k), joined(o, n, ".updates", u, rows), to, x);
+    if (!c) {
+        scatter_computed_rows(o, n, x, at, u, k);
+        return;
+    }
+    check_positions(o, n, c);
+    const ox_const *to = known_places(o, n, c, x, k);
+    scatter_rows(o, n, x, k, u, rows, to);
 }
 
 static void convert_scatter_elements(ox *o, ox_node *n) {
     ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1), *u = ox_in(o, n, 2);
-    const ox_const *c = need_known(o, n, at);
+    const ox_const *c = ox_known(o, at);
     ox_need_shape(o, n, x);
     ox_need_shape(o, n, u);
+    ox_need_shape(o, n, at);
     int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", 0), x->rank), size = 1;
-    bool fits = c->rank == x->rank && u->rank == x->rank;
+    bool fits = at->rank == x->rank && u->rank == x->rank;
     for (int a = 0; fits && a < x->rank; a++) {
-        size *= x->dims[a];
-        fits = u->dims[a] == c->dims[a] && (a == axis || c->dims[a] <= x->dims[a]) &&
-               size <= OX_FOLD_LIMIT;
+        size *= c ? x->dims[a] : 1;
+        fits = u->dims[a] == at->dims[a] && size <= OX_FOLD_LIMIT &&
+               (a == axis || (c ? at->dims[a] <= x->dims[a] : at->dims[a] == x->dims[a]));
     }
     if (!fits) {
         ox_unsupported(o, n, "operator '%s' whose shapes do not fit or are too large", n->op);
     }
+    if (!c) {
+        ox_value *length = ox_number(o, n, ".size", CLI_I64, (double)x->dims[axis]);
+        stores s = {x, u, from_start(o, n, at, length), axis};
+        ox_bind_as(o, n, 0, "Identity", store_computed(o, n, &s), NULL, (ox_list){0});
+        return;
+    }
+    check_positions(o, n, c);
     ox_const *to = ox_make(o, CLI_I64, 1, &c->count);
     for (int64_t i = 0; i < c->count; i++) {
         int64_t rest = i, place = 0, step = 1;
@@ -197,8 +370,7 @@ static void convert_scatter_elements(ox *o, ox_node *n) {
         }
         ox_seti(to, i, place);
     }
-    scatter_rows(o, n, joined(o, n, ".data", x, x->rank), joined(o, n, ".updates", u, u->rank), to,
-                 x);
+    scatter_rows(o, n, x, x->rank, u, u->rank, to);
 }
 
 const ox_row ox_scatter_rows[] = {

@@ -71,10 +71,38 @@ each("scatter_nd_outside", lambda: Case(scatter("ScatterND", [[3]], [3], [1]), c
                                         text="index outside an axis of size 3"))
 each("scatter_nd_wrong", lambda: Case(scatter("ScatterND", [[1]], [3], [2]), code=3,
                                       text="updates whose shape does not fit"))
-each("scatter_at_run_time", lambda: Case(
-    model([node("ScatterND", "x at u", "y")],
-          {"x": [3], "at": value("at", [1, 1], I64), "u": [1]}, "y"), code=4,
-    text="positions computed at run time"))
+def stored(op, at, x, u, **attrs):
+    """Positions that are an input."""
+    at = np.array(at, np.int64)
+    return Case(model([node(op, "x at u", "y", **attrs)],
+                      {"x": x, "at": value("at", list(at.shape), I64), "u": u}, "y", opset=18),
+                inputs={"at": at})
+
+
+for way in ("none", "add", "mul", "max", "min"):
+    each("scatter_nd_computed_" + way, lambda w=way: stored(
+        "ScatterND", [[[0, 1], [-1, 2]], [[1, 0], [2, 1]]], [3, 3, 2], [2, 2, 2], reduction=w))
+    each("scatter_elements_computed_" + way, lambda w=way: stored(
+        "ScatterElements", [[1, -1], [0, 2]], [2, 4], [2, 2], axis=1, reduction=w))
+each("scatter_nd_computed_row", lambda: stored("ScatterND", [[2]], [4, 3], [1, 3]))
+each("scatter_nd_computed_twice", lambda: stored("ScatterND", [[1], [0], [1]], [3, 2], [3, 2]))
+each("scatter_elements_computed_one", lambda: stored("ScatterElements", [[2, 0]], [3, 2], [1, 2]))
+each("scatter_nd_nothing", lambda: Case(model(
+    [node("ScatterND", "x at u", "s"), node("Relu", "s", "y")], {"x": [3, 2]}, "y",
+    [const("at", np.zeros((0, 1), np.int64)), const("u", np.zeros((0, 2), np.float32))]),
+    not_text="Where"))
+each("scatter_nd_known", lambda: Case(model(
+    [node("ScatterND", "c at u", "s"), node("ScatterND", "s none nothing", "t"),
+     node("Add", "x t", "y")], {"x": [3, 2]}, "y",
+    [const("at", np.int64([[0], [-1]])), const("u", np.float32([[1, 2], [3, 4]])),
+     const("c", np.ones((3, 2), np.float32)), const("none", np.zeros((0, 2), np.int64)),
+     const("nothing", np.zeros(0, np.float32))]), not_text=["Where", "Gather"]))
+each("scatter_nd_following", lambda: Case(
+    scatter("ScatterND", [[1], [2]], [4, 3], [2, 3]), text="Concat(", not_text="Gather"))
+each("scatter_nd_following_add", lambda: Case(
+    scatter("ScatterND", [[0], [1]], [4, 3], [2, 3], reduction="add"), not_text="Gather"))
+each("scatter_computed_too_many", lambda: Case(
+    stored("ScatterND", [[0]] * 5000, [5000], [5000]).model, code=4, text="of this size or type"))
 
 
 @case
