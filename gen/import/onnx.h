@@ -6,7 +6,7 @@
 //     text const print   the model as .ein text
 //     value              values, statements, shapes (which are asked for with the text so far)
 //     node build fold    a node as its operator sees it; statements in its place, or a known value
-//     math reduce ops pick scatter nn norm resize sample fourier quant rnn flow
+//     math reduce ops pick scatter nn norm resize sample fourier attention quant rnn flow
 //                        operators, each file with its table
 //     table              all operators, and why others are not read
 //     walk graph         nodes and functions; the model. Then import.c, the command
@@ -435,6 +435,7 @@ extern const ox_row ox_norm_rows[];
 extern const ox_row ox_resize_rows[];
 extern const ox_row ox_sample_rows[];
 extern const ox_row ox_fourier_rows[];
+extern const ox_row ox_attention_rows[];
 extern const ox_row ox_quant_rows[];
 extern const ox_row ox_rnn_rows[];
 extern const ox_row ox_flow_rows[];

@@ -166,18 +166,31 @@ static void convert_blocks(ox *o, ox_node *n) {
 
 // ---- parts ----
 
+static bool is_empty(ox *o, ox_value *v) {
+    const ox_const *c = ox_known(o, v);
+    return c && !c->count;
+}
+
+// Operands without elements are left out.
 static void convert_concat(ox *o, ox_node *n) {
     if (!ox_has(n, "axis")) {
         ox_die(o, n, "Concat without axis");
     }
     int64_t axis = ox_int(o, n, "axis", 0);
-    if (n->n_in == 1) {
-        convert_alias(o, n);
-        return;
-    }
+    ox_value *last = NULL;
+    int count = 0;
     ox_begin(o);
     for (int i = 0; i < n->n_in; i++) {
-        ox_arg(o, ox_in(o, n, i));
+        ox_value *v = ox_in(o, n, i);
+        if (n->n_in == 1 || !is_empty(o, v)) {
+            ox_arg(o, v);
+            last = v;
+            count++;
+        }
+    }
+    if (count == 1) {
+        ox_bind(o, n, 0, last);
+        return;
     }
     ox_set_int(o, "axis", axis);
     ox_end_node(o, n, "Concat");
@@ -223,12 +236,36 @@ static ox_list clamp(ox *o, ox_list list) {
     return (ox_list){list.n, v, list.sym};
 }
 
+// Slices that end where they begin have no elements, and so are known.
+static bool bind_empty(ox *o, ox_node *n, const ox_list l[4]) {
+    ox_value *x = ox_in(o, n, 0);
+    int64_t dims[CLI_MAX_RANK];
+    bool empty = false;
+    for (int i = 0; i < l[0].n; i++) {
+        empty = empty || l[0].v[i] == l[1].v[i];
+    }
+    if (!empty || ox_is_symbolic(l[0]) || ox_is_symbolic(l[1])) {
+        return false;
+    }
+    ox_need_shape(o, n, x);
+    memcpy(dims, x->dims, sizeof dims);
+    for (int i = 0; i < l[0].n; i++) {
+        int64_t axis = ox_axis(o, n, l[2].n ? l[2].v[i] : i, x->rank);
+        dims[axis] = l[0].v[i] == l[1].v[i] ? 0 : dims[axis];
+    }
+    ox_bind_known(o, n, 0, ox_make(o, x->dtype, x->rank, dims));
+    return true;
+}
+
 static void convert_slice(ox *o, ox_node *n) {
     ox_list l[4];
     ox_slice_lists(o, n, l);
     bool steps = false;
     for (int i = 0; i < l[3].n; i++) {
         steps = steps || l[3].v[i] != 1;
+    }
+    if (bind_empty(o, n, l)) {
+        return;
     }
     ox_begin(o);
     ox_arg(o, ox_in(o, n, 0));
