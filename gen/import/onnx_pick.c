@@ -21,6 +21,77 @@ static ox_value *known_positions(ox *o, ox_node *n, ox_value *at, const ox_const
     return negative ? ox_constant(o, n->out[0], ".positions", r) : at;
 }
 
+// Positions that are base + sum step * index.
+typedef struct {
+    int rank;
+    int64_t base, step[CLI_MAX_RANK], dims[CLI_MAX_RANK];
+} affine;
+
+static bool find_affine(const ox_const *c, affine *f) {
+    int64_t stride = 1;
+    *f = (affine){.rank = c->rank, .base = ox_geti(c, 0)};
+    for (int a = c->rank - 1; a >= 0; a--) {
+        f->dims[a] = c->dims[a];
+        f->step[a] = c->dims[a] > 1 ? ox_geti(c, stride) - f->base : 0;
+        stride *= c->dims[a];
+    }
+    for (int64_t i = 0; i < c->count; i++) {
+        int64_t rest = i, p = f->base;
+        for (int a = c->rank - 1; a >= 0; a--) {
+            p += rest % c->dims[a] * f->step[a];
+            rest /= c->dims[a];
+        }
+        if (p != ox_geti(c, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char *affine_text(ox *o, const affine *f, const char *index, int from) {
+    char *text = NULL;
+    for (int a = 0; a < f->rank; a++) {
+        int64_t by = f->step[a] < 0 ? -f->step[a] : f->step[a];
+        if (by) {
+            ox_put(&text, "%s", f->step[a] < 0 ? "-" : arrlen(text) ? "+" : "");
+            ox_put(&text, by > 1 ? "%lld*" : "", (long long)by);
+            ox_put(&text, "%s%d", index, from + a);
+        }
+    }
+    if (f->base || !arrlen(text)) {
+        ox_put(&text, arrlen(text) ? "%+lld" : "%lld", (long long)f->base);
+    }
+    return ox_take(o, &text);
+}
+
+// Windows, strided or mirrored elements: where they stand is part of the program.
+static void read_affine(ox *o, ox_node *n, ox_value *x, int axis, const affine *f) {
+    const char *index = ox_free_name(o, "i");
+    char *head = NULL, *reads = NULL, *ranges = NULL, *name = NULL;
+    ox_put_name(&name, x->name);
+    for (int a = 0, at = 0; a < x->rank; a++) {
+        int count = a == axis ? f->rank : 1;
+        ox_put(&reads, "%s", a ? "," : "");
+        if (a == axis) {
+            ox_put(&reads, "%s", affine_text(o, f, index, at));
+        } else {
+            ox_put(&reads, "%s%d", index, at);
+        }
+        for (int k = 0; k < count; k++, at++) {
+            ox_put(&head, "%s%s%d", at ? "," : "", index, at);
+            if (a == axis) {
+                ox_put(&ranges, "%s%s%d in 0:%lld", k ? OX_COMMA : "", index, at,
+                       (long long)f->dims[k]);
+            }
+        }
+    }
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_put(&o->attrs, "[%s] = %s[%s]" OX_BREAK_FIRST "where %s", ox_take(o, &head),
+           ox_take(o, &name), ox_take(o, &reads), ox_take(o, &ranges));
+    ox_end_node(o, n, NULL);
+}
+
 static void gather(ox *o, ox_node *n, int64_t axis) {
     ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1);
     const ox_const *c = ox_known(o, at);
@@ -30,6 +101,12 @@ static void gather(ox *o, ox_node *n, int64_t axis) {
     const char *name = ox_first(o, n);
     if (c) {
         at = known_positions(o, n, at, c, x->dims[axis]);
+        affine f;
+        bool reads = !strcmp(n->op, "Gather") && c->rank && c->count > 1 && ox_is_float(x->dtype);
+        if (reads && x->rank - 1 + c->rank <= CLI_MAX_RANK && find_affine(ox_known(o, at), &f)) {
+            read_affine(o, n, x, (int)axis, &f);
+            return;
+        }
     } else if (!o->told_positions) {
         o->told_positions = true;
         ox_note(o, "positions that are computed at run time count from 0: a negative one gives 0");

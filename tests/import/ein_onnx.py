@@ -147,6 +147,8 @@ class Model:
                 self.read_lrn(r)
             elif len(r.t) > 1 and r.t[1] == "[" and "sum" in r.t:
                 self.read_blocks(r)
+            elif len(r.t) > 1 and r.t[1] == "[" and "[" in r.t[2:]:
+                self.read_places(r)
             elif len(r.t) > 1 and r.t[1] == "[":
                 self.read_number(r)
             else:
@@ -212,6 +214,19 @@ class Model:
             "image_shape": image, "block_shape": block, "strides": list(strides),
             "dilations": list(dilations), "pads": list(pads) + ends}))
 
+    def read_places(self, r):
+        """y[i0,j0,j1,i2] = x[i0,base+step*j0+..,i2] where j0 in 0:size, .."""
+        t, equal, where = r.t, r.t.index("="), r.t.index("where")
+        sizes = {t[k - 3]: int(t[k + 1]) for k in range(where, len(t)) if t[k] == ":"}
+        reads = "".join(t[equal + 3:where - 1]).split(",")
+        index = [i for i in t[2:equal] if i not in (",", "]")]
+        axis = next(a for a, i in enumerate(reads) if i != index[a] or i in sizes)
+        grid = dict(zip(sizes, np.ogrid[tuple(slice(0, n) for n in sizes.values())]))
+        places = np.broadcast_to(eval(reads[axis], {"__builtins__": {}}, grid),
+                                 list(sizes.values()))
+        self.nodes.append(([unquote(t[0])], "Gather", [unquote(t[equal + 1])],
+                           {"axis": axis, "places": places}))
+
     def read_number(self, r):
         """name[i0,..] = number or select(..) of numbers by places, where i0 in 0:1, .."""
         t, equal = r.t, r.t.index("=")
@@ -274,6 +289,7 @@ AS_INPUT = {
               ("steps", 4, np.int64)],
     "Pad": [("pads", 1, np.int64), ("value", 2, None)],
     "Col2Im": [("image_shape", 1, np.int64), ("block_shape", 2, np.int64)],
+    "Gather": [("places", 1, np.int64)],
     "Resize": [("scales", 2, np.float32), ("sizes", 3, np.int64)],
 }
 TRUTHS = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor", "Not",

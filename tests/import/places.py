@@ -136,6 +136,19 @@ def gather_nd_forms():
                       [const("c", np.int64([[[-1]], [[0]]]))]), inputs={"at": at})
 
 
+def gather(places, x, axis, **more):
+    return Case(model([node("Gather", "x at", "y", axis=axis)], {"x": x}, "y",
+                      [const("at", np.int64(places))]), **more)
+
+
+each("gather_windows", lambda: gather([[0, 2, 4], [1, 3, 5], [2, 4, 6]], [2, 3, 7, 2], 2,
+                                      text="y[i0,i1,i2,i3,i4] = x[i0,i1,i2+2*i3,i4]"))
+each("gather_mirrored", lambda: gather([-1, -2, -3, -4], [4, 3], 0, text="x[-i0+3,i1]"))
+each("gather_every_other", lambda: gather([1, 3, 5], [2, 7], 1, text="x[i0,2*i1+1]"))
+each("gather_same", lambda: gather([[4, 4]], [2, 7], 1, text="x[i0,4]"))
+each("gather_by_no_rule", lambda: gather([0, 1, 3], [2, 7], 1, text="Gather("))
+
+
 @case
 def activations_written_out():
     nodes = [node("Shrink", "x", "a", lambd=0.4, bias=0.1), node("Tan", "a", "b"),
