@@ -161,6 +161,23 @@ static bool fold_shape(ox *o, ox_node *n) {
     return bind(o, n, c);
 }
 
+// Ones on a diagonal, in the shape of the input.
+static bool fold_eye_like(ox *o, ox_node *n) {
+    ox_value *v = ox_in(o, n, 0);
+    int64_t k = ox_int(o, n, "k", 0), code = ox_int(o, n, "dtype", 0);
+    cli_dtype dtype = code ? ox_dtype(code > 0 && code < 100 ? (int32_t)code : 0) : v->dtype;
+    ox_need_sym(o, n, v);
+    if (v->rank != 2 || dtype == CLI_NONE || v->sym[0] || v->sym[1] ||
+        !is_small(o, v->rank, v->dims)) {
+        ox_unsupported(o, n, "EyeLike of another shape than a matrix of known size, or this type");
+    }
+    ox_const *c = ox_make(o, dtype, 2, v->dims);
+    for (int64_t i = 0; i < c->count; i++) {
+        ox_setf(c, i, i % v->dims[1] - i / v->dims[1] == k);
+    }
+    return bind(o, n, c);
+}
+
 static bool fold_size(ox *o, ox_node *n) {
     ox_value *v = ox_in(o, n, 0);
     ox_need_sym(o, n, v);
@@ -707,6 +724,7 @@ static const struct {
     {"ConstantOfShape", 1, fold_constant_of_shape, NULL, OX_ADD},
     {"Shape", 1, fold_shape, NULL, OX_ADD},
     {"Size", 1, fold_size, NULL, OX_ADD},
+    {"EyeLike", 1, fold_eye_like, NULL, OX_ADD},
     {"Range", 3, fold_range, NULL, OX_ADD},
     {"Reshape", 1, fold_reshape, NULL, OX_ADD},
     {"Flatten", 1, fold_flatten, NULL, OX_ADD},
@@ -769,7 +787,8 @@ bool ox_fold(ox *o, ox_node *n) {
     if (i == count) {
         return false;
     }
-    bool asks_shape = folds[i].function == fold_shape || folds[i].function == fold_size;
+    bool asks_shape = folds[i].function == fold_shape || folds[i].function == fold_size ||
+                      folds[i].function == fold_eye_like;
     if (n->n_in < folds[i].min_in) {
         ox_die(o, n, "operator '%s' with %d inputs", n->op, n->n_in);
     }

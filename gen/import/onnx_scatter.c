@@ -109,8 +109,8 @@ static const way *take_way(ox *o, ox_node *n) {
 }
 
 // What place `p` of the result takes: an update's number, or -1. Later updates win, as they do in
-// every runtime.
-static int64_t *sources(ox *o, ox_node *n, const ox_const *to, int64_t size, bool twice) {
+// every runtime; NULL when there are any and not one of them is to win.
+static int64_t *sources(ox *o, const ox_const *to, int64_t size, bool twice) {
     int64_t *from = ox_alloc(o, (size_t)size * sizeof *from);
     for (int64_t p = 0; p < size; p++) {
         from[p] = -1;
@@ -118,12 +118,76 @@ static int64_t *sources(ox *o, ox_node *n, const ox_const *to, int64_t size, boo
     for (int64_t i = 0; i < to->count; i++) {
         int64_t p = ox_geti(to, i);
         if (from[p] >= 0 && !twice) {
-            ox_unsupported(o, n, "operator '%s' that combines several updates of one place", n->op);
+            return NULL;
         }
         from[p] = i;
     }
     return from;
 }
+
+// ---- every place looks at every update ----
+
+// x, updates of which stand along `axis` of u at positions `at`; `at` has 1 for sizes of the other
+// axes or u's. Every place looks at every update: the last one that names it counts, as in every
+// runtime.
+typedef struct {
+    ox_value *x, *u, *at;
+    int64_t axis;
+} stores;
+
+static ox_value *reduced(ox *o, ox_node *n, const char *op, ox_value *x, int64_t axis) {
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_list(o, "axes", (ox_list){1, &axis, NULL});
+    ox_set_int(o, "keepdims", 0);
+    return ox_end(o, op, ox_fresh(o, ox_base(o, n), ".found"), x->dtype);
+}
+
+static ox_value *store_computed(ox *o, ox_node *n, const stores *s) {
+    const way *w = take_way(o, n);
+    int rank = s->x->rank;
+    int64_t size = s->x->dims[s->axis], count = s->u->dims[s->axis];
+    if (rank + 1 > CLI_MAX_RANK || size > MAX_PAIRS / count || count > MAX_PAIRS ||
+        (w->op && !ox_is_float(s->x->dtype))) {
+        ox_unsupported(
+            o, n, "operator '%s' whose places and updates are too many to compare, or of this type",
+            n->op);
+    }
+    ox_value *at = ox_with_int(o, n, "Unsqueeze", ".column", s->at, "axes", s->axis);
+    ox_value *is = ox_truth(o, n, "Equal", ".is", at, ox_places(o, n, rank + 1, s->axis, size));
+    if (w->op) {
+        ox_value *u = ox_with_int(o, n, "Unsqueeze", ".updates", s->u, "axes", s->axis);
+        ox_value *none = ox_number(o, n, ".none", u->dtype, w->none);
+        u = reduced(o, n, w->several, ox_where(o, n, ".stored", is, u, none), s->axis + 1);
+        return ox_binary(o, n, w->op, ".combined", s->x, u);
+    }
+    ox_value *which = ox_places(o, n, rank + 1, s->axis + 1, count);
+    ox_value *none = ox_number(o, n, ".none", CLI_I64, -1);
+    ox_value *zero = ox_number(o, n, ".zero", CLI_I64, 0);
+    which = ox_where(o, n, ".stored", is, which, none);
+    which = reduced(o, n, "ReduceMax", which, s->axis + 1);
+    ox_value *found = ox_truth(o, n, "GreaterOrEqual", ".any", which, zero);
+    which = ox_binary(o, n, "Max", ".source", which, zero);
+    ox_need_shape(o, n, which);
+    bool spread = false;
+    for (int a = 0; a < rank; a++) {
+        spread = spread || which->dims[a] != (a == s->axis ? size : s->x->dims[a]);
+    }
+    if (spread) {
+        ox_need_sym(o, n, s->x);
+        ox_list shape = {rank, s->x->dims, s->x->sym};
+        which = ox_with_list(o, n, "Expand", ".sources", which, "shape", shape);
+    }
+    ox_begin(o);
+    ox_arg(o, s->u);
+    ox_arg(o, which);
+    ox_set_int(o, "axis", s->axis);
+    ox_value *taken =
+        ox_end(o, "GatherElements", ox_fresh(o, ox_base(o, n), ".taken"), s->u->dtype);
+    return ox_where(o, n, ".rows", found, taken, s->x);
+}
+
+// ---- known positions ----
 
 // Updates that follow each other, as slices of one axis do: it is the first of x's first k axes
 // that is larger than 1. -1 when the places are no such slice.
@@ -172,21 +236,10 @@ static void splice(ox *o, ox_node *n, const way *w, ox_value *x, ox_value *u, in
     ox_bind_as(o, n, 0, "Identity", u, NULL, (ox_list){0});
 }
 
-// Updates u, of `rows` axes that count them, where `to` says among the first k axes of x.
-static void scatter_rows(ox *o, ox_node *n, ox_value *x, int k, ox_value *u, int rows,
-                         const ox_const *to) {
-    const way *w = take_way(o, n);
-    const ox_value *like = x;
-    int64_t first, count;
-    int axis = sliced_axis(x, k, to, &first, &count);
-    if (axis >= 0) {
-        splice(o, n, w, x, u, axis, first, count);
-        return;
-    }
-    x = joined(o, n, ".data", x, k);
-    u = joined(o, n, ".updates", u, rows);
-    ox_need_shape(o, n, x);
-    int64_t size = x->dims[0], dims[CLI_MAX_RANK], *from = sources(o, n, to, size, !w->op);
+// Rows x [P,..]: update from[p] in place p, or none.
+static ox_value *store_known(ox *o, ox_node *n, const way *w, ox_value *x, ox_value *u,
+                             const int64_t *from) {
+    int64_t size = x->dims[0], dims[CLI_MAX_RANK];
     for (int a = 0; a < x->rank; a++) {
         dims[a] = a ? 1 : size;
     }
@@ -203,70 +256,39 @@ static void scatter_rows(ox *o, ox_node *n, ox_value *x, int k, ox_value *u, int
     if (w->op) {
         taken = ox_binary(o, n, w->op, ".combined", x, taken);
     }
-    x = ox_where(o, n, ".rows", ox_constant(o, ox_base(o, n), ".stored", is), taken, x);
+    return ox_where(o, n, ".rows", ox_constant(o, ox_base(o, n), ".stored", is), taken, x);
+}
+
+// Updates u, of `rows` axes that count them, where `to` says among the first k axes of x.
+static void scatter_rows(ox *o, ox_node *n, ox_value *x, int k, ox_value *u, int rows,
+                         const ox_const *to) {
+    const way *w = take_way(o, n);
+    const ox_value *like = x;
+    int64_t first, count, dims[CLI_MAX_RANK];
+    int axis = sliced_axis(x, k, to, &first, &count);
+    if (axis >= 0) {
+        splice(o, n, w, x, u, axis, first, count);
+        return;
+    }
+    x = joined(o, n, ".data", x, k);
+    u = joined(o, n, ".updates", u, rows);
+    ox_need_shape(o, n, x);
+    ox_need_shape(o, n, u);
+    int64_t *from = sources(o, to, x->dims[0], !w->op);
+    if (from) {
+        x = store_known(o, n, w, x, u, from);
+    } else {
+        for (int a = 0; a < x->rank; a++) {
+            dims[a] = a ? 1 : to->count;
+        }
+        to = ox_reshaped(o, to, x->rank, dims);
+        stores s = {x, u, ox_constant(o, ox_base(o, n), ".places", to), 0};
+        x = store_computed(o, n, &s);
+    }
     ox_end_list(o, n, "Reshape", x, "shape", (ox_list){like->rank, like->dims, NULL});
 }
 
-// ---- positions computed at run time ----
-
-// x, updates of which stand along `axis` of u at positions `at`; `at` has 1 for sizes of the other
-// axes or u's. Every place looks at every update: the last one that names it counts, as in every
-// runtime.
-typedef struct {
-    ox_value *x, *u, *at;
-    int64_t axis;
-} stores;
-
-static ox_value *reduced(ox *o, ox_node *n, const char *op, ox_value *x, int64_t axis) {
-    ox_begin(o);
-    ox_arg(o, x);
-    ox_set_list(o, "axes", (ox_list){1, &axis, NULL});
-    ox_set_int(o, "keepdims", 0);
-    return ox_end(o, op, ox_fresh(o, ox_base(o, n), ".found"), x->dtype);
-}
-
-static ox_value *store_computed(ox *o, ox_node *n, const stores *s) {
-    const way *w = take_way(o, n);
-    int rank = s->x->rank;
-    int64_t size = s->x->dims[s->axis], count = s->u->dims[s->axis];
-    if (rank + 1 > CLI_MAX_RANK || size > MAX_PAIRS / count || count > MAX_PAIRS ||
-        (w->op && !ox_is_float(s->x->dtype))) {
-        ox_unsupported(
-            o, n, "operator '%s' at positions computed at run time, of this size or type", n->op);
-    }
-    ox_value *at = ox_with_int(o, n, "Unsqueeze", ".column", s->at, "axes", s->axis);
-    ox_value *is = ox_truth(o, n, "Equal", ".is", at, ox_places(o, n, rank + 1, s->axis, size));
-    if (w->op) {
-        ox_value *u = ox_with_int(o, n, "Unsqueeze", ".updates", s->u, "axes", s->axis);
-        ox_value *none = ox_number(o, n, ".none", u->dtype, w->none);
-        u = reduced(o, n, w->several, ox_where(o, n, ".stored", is, u, none), s->axis + 1);
-        return ox_binary(o, n, w->op, ".combined", s->x, u);
-    }
-    ox_value *which = ox_places(o, n, rank + 1, s->axis + 1, count);
-    ox_value *none = ox_number(o, n, ".none", CLI_I64, -1);
-    ox_value *zero = ox_number(o, n, ".zero", CLI_I64, 0);
-    which = ox_where(o, n, ".stored", is, which, none);
-    which = reduced(o, n, "ReduceMax", which, s->axis + 1);
-    ox_value *found = ox_truth(o, n, "GreaterOrEqual", ".any", which, zero);
-    which = ox_binary(o, n, "Max", ".source", which, zero);
-    ox_need_shape(o, n, which);
-    bool spread = false;
-    for (int a = 0; a < rank; a++) {
-        spread = spread || which->dims[a] != (a == s->axis ? size : s->x->dims[a]);
-    }
-    if (spread) {
-        ox_need_sym(o, n, s->x);
-        ox_list shape = {rank, s->x->dims, s->x->sym};
-        which = ox_with_list(o, n, "Expand", ".sources", which, "shape", shape);
-    }
-    ox_begin(o);
-    ox_arg(o, s->u);
-    ox_arg(o, which);
-    ox_set_int(o, "axis", s->axis);
-    ox_value *taken =
-        ox_end(o, "GatherElements", ox_fresh(o, ox_base(o, n), ".taken"), s->u->dtype);
-    return ox_where(o, n, ".rows", found, taken, s->x);
-}
+// ---- the operators ----
 
 // Positions of an axis of the given size, those from the end counted from 0.
 static ox_value *from_start(ox *o, ox_node *n, ox_value *at, ox_value *size) {

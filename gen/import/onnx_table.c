@@ -93,7 +93,7 @@ static const struct {
     {"it is not among those that are read; onnx.inliner or an older opset may write it out as "
      "simpler "
      "operators",
-     " CausalConvWithState CenterCropPad CumProd EyeLike GlobalLpPool LinearAttention "
+     " CausalConvWithState CenterCropPad CumProd GlobalLpPool LinearAttention "
      "LpPool MeanVarianceNormalization ReverseSequence RotaryEmbedding SwiGLU "},
     {"only what is known when the model is imported is computed by it", " Mod Range "},
 };

@@ -382,6 +382,8 @@ class Builder:
             return rank - count
         if op == "Flatten":
             return 2
+        if op == "Einsum":
+            return len(attrs["equation"].split("->")[1])
         if op in ("Add", "Sub", "Mul", "Div", "Max", "Min"):
             return max(rank, self.rank.get(args[1], 0))
         return rank

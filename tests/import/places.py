@@ -65,8 +65,9 @@ for way in ("add", "mul", "max", "min"):
     each("scatter_elements_" + way, lambda w=way: Case(
         scatter("ScatterElements", [[2, 0, 1]], [3, 3], [1, 3], reduction=w)))
 each("scatter_nd_twice", lambda: Case(
-    scatter("ScatterND", [[1], [1]], [3], [2], reduction="add"), code=4,
-    text="combines several updates of one place"))
+    scatter("ScatterND", [[1], [0], [1]], [3, 2], [3, 2], reduction="add")))
+each("scatter_elements_twice", lambda: Case(
+    scatter("ScatterElements", [[2, 0, 2, 2]], [2, 3], [1, 4], axis=1, reduction="mul")))
 each("scatter_nd_outside", lambda: Case(scatter("ScatterND", [[3]], [3], [1]), code=3,
                                         text="index outside an axis of size 3"))
 each("scatter_nd_wrong", lambda: Case(scatter("ScatterND", [[1]], [3], [2]), code=3,
@@ -102,7 +103,7 @@ each("scatter_nd_following", lambda: Case(
 each("scatter_nd_following_add", lambda: Case(
     scatter("ScatterND", [[0], [1]], [4, 3], [2, 3], reduction="add"), not_text="Gather"))
 each("scatter_computed_too_many", lambda: Case(
-    stored("ScatterND", [[0]] * 5000, [5000], [5000]).model, code=4, text="of this size or type"))
+    stored("ScatterND", [[0]] * 5000, [5000], [5000]).model, code=4, text="too many to compare"))
 
 
 @case
@@ -147,6 +148,14 @@ each("gather_mirrored", lambda: gather([-1, -2, -3, -4], [4, 3], 0, text="x[-i0+
 each("gather_every_other", lambda: gather([1, 3, 5], [2, 7], 1, text="x[i0,2*i1+1]"))
 each("gather_same", lambda: gather([[4, 4]], [2, 7], 1, text="x[i0,4]"))
 each("gather_by_no_rule", lambda: gather([0, 1, 3], [2, 7], 1, text="Gather("))
+
+
+@case
+def eyes():
+    """Ones on a diagonal of what is computed; the identity is part of the program."""
+    nodes = [node("EyeLike", "x", "e"), node("EyeLike", "x", "f", k=-1, dtype=1),
+             node("Sub", "x e", "s"), node("Sub", "s f", "y")]
+    return Case(model(nodes, {"x": value("x", [4, 5])}), text="e[i0,i1] = select(")
 
 
 @case
