@@ -59,6 +59,7 @@ static ox_value *after_past(heads *h, ox_value *x, int input, int output, const 
     ox_value *past = ox_opt(h->o, h->n, input);
     if (past) {
         ox_value *parts[2] = {past, x};
+        ox_need_shape(h->o, h->n, past);
         x = ox_concat(h->o, h->n, suffix, parts, 2, 2);
         ox_need_shape(h->o, h->n, x);
     }
@@ -82,8 +83,8 @@ static ox_value *repeated(heads *h, const char *suffix, ox_value *x) {
     return ox_with_list(h->o, h->n, "Reshape", suffix, x, "shape", (ox_list){4, whole, sym_whole});
 }
 
-// 0 where a query may look, lowest where the key is behind it.
-static ox_value *causal_mask(heads *h, int64_t rows, int64_t columns) {
+// 0 where a query may look, lowest where the key is behind it; queries begin after the past.
+static ox_value *causal_mask(heads *h, int64_t rows, int64_t columns, int64_t past) {
     int64_t dims[2] = {rows, columns}, count;
     if (!cli_count(2, dims, &count) || count > OX_FOLD_LIMIT) {
         ox_unsupported(h->o, h->n, "operator 'Attention' with is_causal over %lld x %lld",
@@ -91,7 +92,7 @@ static ox_value *causal_mask(heads *h, int64_t rows, int64_t columns) {
     }
     ox_const *c = ox_make(h->o, h->q->dtype, 2, dims);
     for (int64_t i = 0; i < count; i++) {
-        ox_setf(c, i, i % columns > i / columns ? -HUGE_VAL : 0);
+        ox_setf(c, i, i % columns > i / columns + past ? -HUGE_VAL : 0);
     }
     return ox_constant(h->o, ox_base(h->o, h->n), ".causal", c);
 }
@@ -114,7 +115,8 @@ static ox_value *masked(heads *h, ox_value *scores, bool causal) {
         }
     }
     if (causal) {
-        mask = causal_mask(h, h->q->dims[2], keys);
+        ox_value *past = ox_opt(o, n, 4);
+        mask = causal_mask(h, h->q->dims[2], keys, past ? past->dims[2] : 0);
         scores = ox_binary(o, n, "Add", ".seen", scores, mask);
     }
     return scores;
@@ -145,10 +147,8 @@ static void convert_attention(ox *o, ox_node *n) {
     ox_find(o, n, "softmax_precision");
     ox_find(o, n, "qk_matmul_output_mode");
     take_heads(&h);
-    if (ox_wants(n, 3) || ox_opt(o, n, 6) || (causal && ox_opt(o, n, 4))) {
-        ox_unsupported(o, n,
-                       "operator 'Attention' whose scores are an output, of padded keys, or "
-                       "with is_causal behind a past");
+    if (ox_wants(n, 3) || ox_opt(o, n, 6)) {
+        ox_unsupported(o, n, "operator 'Attention' whose scores are an output, or of padded keys");
     }
     h.k = after_past(&h, h.k, 4, 1, ".keys");
     h.v = after_past(&h, h.v, 5, 2, ".values");
@@ -157,6 +157,11 @@ static void convert_attention(ox *o, ox_node *n) {
     ox_arg(o, s);
     ox_set_int(o, "axis", -1);
     s = ox_end(o, "Softmax", ox_fresh(o, ox_base(o, n), ".weights"), s->dtype);
+    if (ox_opt(o, n, 3)) {  // a query that sees no key gives 0
+        ox_value *none = ox_unary(o, n, "IsNaN", ".none", s);
+        none->dtype = CLI_BOOL;
+        s = ox_where(o, n, ".found", none, ox_number(o, n, ".zero", s->dtype, 0), s);
+    }
     ox_value *v = repeated(&h, ".values", h.v);
     if (!h.flat) {
         ox_end_binary(o, n, "MatMul", s, v);

@@ -1,19 +1,28 @@
 // onnx_norm.c - normalisation.
 #include "onnx.h"
 
+// Whether a batch is one instance, whatever the model's dims are: then its statistics are the
+// instance's. Weights are standardised so.
+static bool is_alone(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    ox_need_sym(o, n, x);
+    return x->rank > 2 && x->dims[0] == 1 && !x->sym[0];
+}
+
 static void convert_batch_norm(ox *o, ox_node *n) {
     double epsilon = ox_float(o, n, "epsilon", 1e-5);
     ox_find(o, n, "momentum");
     bool training = n->opset < 7 ? !ox_int(o, n, "is_test", 0) : ox_int(o, n, "training_mode", 0);
-    if (training || !ox_int(o, n, "spatial", 1)) {
+    bool alone = training && is_alone(o, n);
+    if ((training && !alone) || !ox_int(o, n, "spatial", 1)) {
         ox_unsupported(o, n, "BatchNormalization in training mode or not per channel");
     }
     ox_begin(o);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < (alone ? 3 : 5); i++) {
         ox_arg(o, ox_in(o, n, i));
     }
     ox_set_float(o, "epsilon", epsilon);
-    ox_end_node(o, n, n->op);
+    ox_end_node(o, n, alone ? "InstanceNormalization" : n->op);
 }
 
 static void convert_layer_norm(ox *o, ox_node *n) {

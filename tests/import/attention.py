@@ -35,6 +35,12 @@ each("attention_flat", lambda: Case(
 each("attention_past", lambda: Case(
     attention([1, 4, 1, 8], [1, 2, 1, 8], [1, 2, 1, 8], past=([1, 2, 9, 8], [1, 2, 9, 8]),
               outputs="y presentk presentv"), tolerance=1e-4, text="presentk = "))
+each("attention_causal_past", lambda: Case(
+    attention([1, 2, 3, 8], [1, 2, 3, 8], [1, 2, 3, 8], past=([1, 2, 4, 8], [1, 2, 4, 8]),
+              outputs="y pk2 pv2", is_causal=1), tolerance=1e-4, text="<= idx(i0) + 4"))
+each("attention_blind", lambda: Case(
+    attention(*PLAIN, mask=([5, 6], B)), tolerance=1e-4,
+    inputs={"mask": np.tri(5, 6, -1, dtype=bool)}))
 each("attention_wrong_heads", lambda: Case(
     attention([1, 5, 12], [1, 5, 12], [1, 5, 12], q_num_heads=5, kv_num_heads=5), code=3,
     text="without a usable number of heads"))

@@ -4,7 +4,7 @@ and activations spelled out, masks as constants, index arithmetic with casts aro
 import numpy as np
 from onnx import TensorProto
 
-from cases import Case, const, each, model, node, value
+from cases import Case, case, const, each, model, node, value
 
 F, I64, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 END = 2 ** 63 - 1
@@ -593,3 +593,29 @@ def end_that_is_not_there(_):
     net, shapes, outputs = detector()
     return net.case(shapes, outputs, args=["--end", "nope"], code=3,
                     text='output "nope" is not defined')
+
+
+def standardised(batch):
+    """A convolution whose weights are normalised by a BatchNormalization that is training."""
+    net = Net()
+    w = net("Reshape", net.const(np.random.default_rng(1).normal(size=(6, 4, 3, 3))),
+            [batch, 6, -1])
+    inits = [const(n, np.full(6, v, np.float32)) for n, v in
+             (("one", 1.5), ("none", 0.25), ("mean", 9), ("var", 9))]
+    w = net("BatchNormalization", w, "one", "none", "mean", "var", outputs=3, training_mode=1,
+            epsilon=1e-6)[0]
+    net("Conv", "x", net("Reshape", w, [6, 4, 3, 3] if batch == 1 else [12, 2, 3, 3]), name="y")
+    return net.nodes, inits
+
+
+@case
+def weights_standardised():
+    nodes, inits = standardised(1)
+    return Case(model(nodes, {"x": [2, 4, 7, 7]}, "y", inits), text="InstanceNormalization(",
+                tolerance=1e-4)
+
+
+@case
+def statistics_of_a_batch():
+    nodes, inits = standardised(2)
+    return Case(model(nodes, {"x": [2, 2, 7, 7]}, "y", inits), code=4, text="in training mode")
