@@ -75,6 +75,9 @@ void ox_put(char **text, const char *format, ...) {
     va_start(list, format);
     int size = vsnprintf(small, sizeof small, format, list);
     va_end(list);
+    if (size <= 0) {
+        return;  // an empty list has no memory yet
+    }
     if (size < (int)sizeof small) {
         memcpy(arraddnptr(*text, size), small, (size_t)size);
         return;
