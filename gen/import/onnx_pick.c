@@ -64,6 +64,15 @@ static const char *affine_text(ox *o, const affine *f, const char *index, int fr
     return ox_take(o, &text);
 }
 
+// The result's indices, the name of x, the places that are read, the ranges.
+static void put_reads(ox *o, ox_node *n, ox_value *x, const char *const part[4]) {
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_put(&o->attrs, "[%s] = %s[%s]" OX_BREAK_FIRST "where %s", part[0], part[1], part[2],
+           part[3]);
+    ox_end_node(o, n, NULL);
+}
+
 // Windows, strided or mirrored elements: where they stand is part of the program.
 static void read_affine(ox *o, ox_node *n, ox_value *x, int axis, const affine *f) {
     const char *index = ox_free_name(o, "i");
@@ -85,11 +94,45 @@ static void read_affine(ox *o, ox_node *n, ox_value *x, int axis, const affine *
             }
         }
     }
-    ox_begin(o);
-    ox_arg(o, x);
-    ox_put(&o->attrs, "[%s] = %s[%s]" OX_BREAK_FIRST "where %s", ox_take(o, &head),
-           ox_take(o, &name), ox_take(o, &reads), ox_take(o, &ranges));
-    ox_end_node(o, n, NULL);
+    put_reads(o, n, x,
+              (const char *[]){ox_take(o, &head), ox_take(o, &name), ox_take(o, &reads),
+                               ox_take(o, &ranges)});
+}
+
+// As read_affine for GatherElements, whose positions have the result's axes.
+static void read_elements(ox *o, ox_node *n, ox_value *x, int axis, const affine *f) {
+    const char *index = ox_free_name(o, "i");
+    char *head = NULL, *reads = NULL, *ranges = NULL, *name = NULL;
+    ox_put_name(&name, x->name);
+    for (int a = 0; a < f->rank; a++) {
+        ox_put(&head, "%s%s%d", a ? "," : "", index, a);
+        ox_put(&ranges, "%s%s%d in 0:%lld", a ? OX_COMMA : "", index, a, (long long)f->dims[a]);
+        if (a == axis) {
+            ox_put(&reads, "%s%s", a ? "," : "", affine_text(o, f, index, 0));
+        } else {
+            ox_put(&reads, "%s%s%d", a ? "," : "", index, a);
+        }
+    }
+    put_reads(o, n, x,
+              (const char *[]){ox_take(o, &head), ox_take(o, &name), ox_take(o, &reads),
+                               ox_take(o, &ranges)});
+}
+
+// Positions that follow a rule; those out of range were refused before.
+static bool read_in_place(ox *o, ox_node *n, ox_value *x, const ox_const *c, int axis) {
+    affine f;
+    bool elements = !strcmp(n->op, "GatherElements");
+    int rank = elements ? c->rank : x->rank - 1 + c->rank;
+    if (!c->rank || c->count < 2 || !ox_is_float(x->dtype) || rank > CLI_MAX_RANK ||
+        (elements && c->rank != x->rank) || !find_affine(c, &f)) {
+        return false;
+    }
+    if (elements) {
+        read_elements(o, n, x, axis, &f);
+    } else {
+        read_affine(o, n, x, axis, &f);
+    }
+    return true;
 }
 
 static void gather(ox *o, ox_node *n, int64_t axis) {
@@ -101,10 +144,7 @@ static void gather(ox *o, ox_node *n, int64_t axis) {
     const char *name = ox_first(o, n);
     if (c) {
         at = known_positions(o, n, at, c, x->dims[axis]);
-        affine f;
-        bool reads = !strcmp(n->op, "Gather") && c->rank && c->count > 1 && ox_is_float(x->dtype);
-        if (reads && x->rank - 1 + c->rank <= CLI_MAX_RANK && find_affine(ox_known(o, at), &f)) {
-            read_affine(o, n, x, (int)axis, &f);
+        if (read_in_place(o, n, x, ox_known(o, at), (int)axis)) {
             return;
         }
     } else if (!o->told_positions) {

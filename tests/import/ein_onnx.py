@@ -220,12 +220,14 @@ class Model:
         sizes = {t[k - 3]: int(t[k + 1]) for k in range(where, len(t)) if t[k] == ":"}
         reads = "".join(t[equal + 3:where - 1]).split(",")
         index = [i for i in t[2:equal] if i not in (",", "]")]
-        axis = next(a for a, i in enumerate(reads) if i != index[a] or i in sizes)
+        elements = len(sizes) == len(index) == len(reads) > 1
+        axis = next(a for a, i in enumerate(reads)
+                    if i != index[a] or (i in sizes and not elements))
         grid = dict(zip(sizes, np.ogrid[tuple(slice(0, n) for n in sizes.values())]))
         places = np.broadcast_to(eval(reads[axis], {"__builtins__": {}}, grid),
                                  list(sizes.values()))
-        self.nodes.append(([unquote(t[0])], "Gather", [unquote(t[equal + 1])],
-                           {"axis": axis, "places": places}))
+        self.nodes.append(([unquote(t[0])], "GatherElements" if elements else "Gather",
+                           [unquote(t[equal + 1])], {"axis": axis, "places": places}))
 
     def read_number(self, r):
         """name[i0,..] = number or select(..) of numbers by places, where i0 in 0:1, .."""
@@ -289,7 +291,7 @@ AS_INPUT = {
               ("steps", 4, np.int64)],
     "Pad": [("pads", 1, np.int64), ("value", 2, None)],
     "Col2Im": [("image_shape", 1, np.int64), ("block_shape", 2, np.int64)],
-    "Gather": [("places", 1, np.int64)],
+    "Gather": [("places", 1, np.int64)], "GatherElements": [("places", 1, np.int64)],
     "Resize": [("scales", 2, np.float32), ("sizes", 3, np.int64)],
 }
 TRUTHS = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor", "Not",

@@ -147,6 +147,13 @@ each("gather_windows", lambda: gather([[0, 2, 4], [1, 3, 5], [2, 4, 6]], [2, 3, 
 each("gather_mirrored", lambda: gather([-1, -2, -3, -4], [4, 3], 0, text="x[-i0+3,i1]"))
 each("gather_every_other", lambda: gather([1, 3, 5], [2, 7], 1, text="x[i0,2*i1+1]"))
 each("gather_same", lambda: gather([[4, 4]], [2, 7], 1, text="x[i0,4]"))
+each("gather_elements_skewed", lambda: Case(model(
+    [node("GatherElements", "x at", "y", axis=2)], {"x": [2, 5, 9]}, "y",
+    [const("at", np.broadcast_to(np.arange(4) - np.arange(5)[:, None] + 4, (2, 5, 4)))]),
+    text="x[i0,i1,-i1+i2+4]"))
+each("gather_elements_by_no_rule", lambda: Case(model(
+    [node("GatherElements", "x at", "y", axis=1)], {"x": [2, 9]}, "y",
+    [const("at", np.int64([[0, 1, 3], [2, 2, 2]]))]), text="GatherElements("))
 each("gather_by_no_rule", lambda: gather([0, 1, 3], [2, 7], 1, text="Gather("))
 
 
