@@ -221,8 +221,8 @@ class Model:
         reads = "".join(t[equal + 3:where - 1]).split(",")
         index = [i for i in t[2:equal] if i not in (",", "]")]
         elements = len(sizes) == len(index) == len(reads) > 1
-        axis = next(a for a, i in enumerate(reads)
-                    if i != index[a] or (i in sizes and not elements))
+        axis = next((a for a, i in enumerate(reads)
+                     if i != index[a] or (i in sizes and not elements)), 0)
         grid = dict(zip(sizes, np.ogrid[tuple(slice(0, n) for n in sizes.values())]))
         places = np.broadcast_to(eval(reads[axis], {"__builtins__": {}}, grid),
                                  list(sizes.values()))
