@@ -20107,10 +20107,11 @@ EIN__FN bool ein__join_sums(ein_ctx *ctx, ein__val *root, int nroot) {
 // FP16 mode: the type that each value is stored in, decided on a program that is ready to be
 // planned. Products read halves and add up in f32. Outputs keep the model's types, inputs are read
 // as they are by maps and converted for products; statistics (the reductions of norms and softmax),
-// what a softmax is taken of and what --keep-fp32 names stay f32. Everything is computed in f32.
+// what a softmax is taken of, numbers that are integers and what --keep-fp32 names stay f32.
+// Everything is computed in f32.
 
-// A statistic, what a maximum is taken of, and what an output is a copy of.
-enum { EIN__IS_STATISTIC = 1, EIN__IS_SOURCE = 2, EIN__IS_OUTPUT = 4 };
+// A statistic, what a maximum is taken of, what an output is a copy of, and an integer as a number.
+enum { EIN__IS_STATISTIC = 1, EIN__IS_SOURCE = 2, EIN__IS_OUTPUT = 4, EIN__IS_COUNT = 8 };
 
 typedef struct ein__storer {
     ein_ctx *ctx;
@@ -20214,7 +20215,32 @@ static void ein__mark_outputs(ein__storer *z, ein__val v) {
     for (int i = 0; i < pc.n; i++) z->is[pc.read[i]->val] |= EIN__IS_OUTPUT;
 }
 
+static bool ein__is_integer(const ein_ctx *ctx, uint32_t v) {
+    return ctx->value[v].dtype == EIN__I32 || ctx->value[v].dtype == EIN__I64;
+}
+
+// What only integers make, positions and counts, and what an integer is made of: halves do not hold
+// all that are above 2048.
+static void ein__mark_counts(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ex *reads = NULL;
+    if (!s || (s->reduce != EIN__R_NONE && !ein__is_plain_reduction(ctx, s))) return;
+    ein__ex_reads(ctx, s->body, &reads);
+    bool all = true, some = false;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        uint32_t r = ein__ex_get(ctx, reads[i])->val;
+        bool counts = ein__is_integer(ctx, r) || (z->is[r] & EIN__IS_COUNT);
+        some |= counts;
+        all &= counts || ctx->value[r].weight_only;
+        if (s->reduce == EIN__R_NONE && ein__is_integer(ctx, v.i)) z->is[r] |= EIN__IS_COUNT;
+    }
+    arrfree(reads);
+    if (all && some) z->is[v.i] |= EIN__IS_COUNT;
+}
+
 static void ein__mark(ein__storer *z) {
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) ein__mark_counts(z, z->order[i]);
     // Twice: a statistic may be known as one only by a map behind a later one.
     for (int pass = 0; pass < 2; pass++)
         for (ptrdiff_t i = 0; i < arrlen(z->order); i++)
