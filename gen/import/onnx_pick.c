@@ -54,7 +54,9 @@ static const char *affine_text(ox *o, const affine *f, const char *index, int fr
         int64_t by = f->step[a] < 0 ? -f->step[a] : f->step[a];
         if (by) {
             ox_put(&text, "%s", f->step[a] < 0 ? "-" : arrlen(text) ? "+" : "");
-            ox_put(&text, by > 1 ? "%lld*" : "", (long long)by);
+            if (by > 1) {
+                ox_put(&text, "%lld*", (long long)by);
+            }
             ox_put(&text, "%s%d", index, from + a);
         }
     }
