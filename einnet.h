@@ -31833,8 +31833,6 @@ static const char *const ein__tmpl_mma[] = {
     "            \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"",
     "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
     "            : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));",
-    "#elif TENSOR_CORES",
-    "        asm volatile(\"trap;\");  // a program in TF32 does not start on such a device",
     "#else",
     "        multiply_add_words<tensor_type>(c, a, b0, b1);",
     "#endif",
