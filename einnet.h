@@ -39651,13 +39651,12 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
     ein__kscan_free(&scan);
     return ok;
 }
-/* ---- emit_product.c ---- */
-// Products by tiles (product.c says what rows, columns and terms are). A block's threads fetch the
-// tiles of both factors to shared memory as their index forms have them, guards included, and each
-// thread multiplies its share, or its warp does on tensor cores; whatever map is fused runs on the
-// accumulators before the store. The factors, the result and the epilogue each see the iterators
-// merged as far as they alone allow: a filter is read along one long row of terms although the
-// image needs channel and tap apart.
+/* ---- emit_factor.c ---- */
+// What kernels of products by tiles have in common (emit_product.c), and how they load a factor. A
+// block's threads fetch the tiles of both factors to shared memory as their index forms have them,
+// guards included. The factors, the result and the epilogue each see the iterators merged as far as
+// they alone allow: a filter is read along one long row of terms although the image needs channel
+// and tap apart.
 
 typedef struct ein__kprod {
     ein__tiled p;
@@ -40013,115 +40012,9 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein__buf_free(&guard);
     ein__kscan_free(&scan);
 }
-
-// The epilogue and the store at (m, n). False: not with this many lanes.
-static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r) {
-    static const char *const acc[4] = {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]",
-                                       "acc[i][j + 3]"};
-    ein__kscan scan = ein__kscan_make(g);
-    int order[2 * EIN__MAX_ITERS], rows[EIN__MAX_ITERS], cols[EIN__MAX_ITERS], n = 0;
-    memcpy(g->slot, r->slot, sizeof r->slot);
-    memcpy(rows, r->order[0], sizeof rows);
-    memcpy(cols, r->order[1], sizeof cols);
-    if (step->nval > 1) ein__kscan_expr(g, &scan, ein__kbody(g, step->out));
-    ein__kscan_out(g, &scan, step->out);
-    int nrow = ein__kmerge(g, &scan, rows, r->n[0]), ncol = ein__kmerge(g, &scan, cols, r->n[1]);
-    for (int i = 0; i < r->n[2]; i++) order[n++] = r->order[2][i];
-    for (int i = 0; i < nrow; i++) order[n++] = rows[i];
-    for (int i = 0; i < ncol; i++) order[n++] = cols[i];
-    bool ok = g->vec == 1 || (ncol && ein__kvector_out(g, step->out, order, n, &scan));
-    if (ok && g->vec > 1) g->vec_slot = cols[ncol - 1];
-    if (ok) {
-        if (r->p.alpha != 1)
-            for (int i = 0; i < g->vec; i++)
-                ein__putf(&r->store, "%s *= %s;\n", acc[i], ein__kliteral(g, r->p.alpha).s);
-        ein__ktext value[4];
-        ein__ex body = {0};
-        g->post = &r->store;
-        if (step->nval > 1) {
-            body = ein__kbody(g, step->out);
-            ein__kcount(g, body);
-        }
-        for (int i = 0; i < g->vec; i++) {
-            value[i] = (ein__ktext){acc[i], EIN__PRIMARY, 0};
-            if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
-        }
-        ein__kstore(g, &r->store, step->out, &scan, value);
-        g->post = NULL;
-        ok = !g->scattered;
-    }
-    const char *m = ein__kprod_flat(g, rows, nrow, "m"), *at = ein__kprod_flat(g, cols, ncol, "n");
-    ein__buf in = {0}, body = {0}, head = {0};
-    ein__put(&in, "");
-    if (r->p.extent[0] % r->t->rows) ein__put(&in, ein__kprod_below(g, m, nrow, r->p.extent[0]));
-    if (r->p.extent[1] % r->t->cols)
-        ein__putf(&in, "%s%s", in.n ? " && " : "", ein__kprod_below(g, at, ncol, r->p.extent[1]));
-    if (in.n) ein__putf(&body, "if (%s) {\n", in.s);
-    if (r->store.s) ein__kindent(&body, r->store.s, in.n ? 4 : 0);
-    if (in.n) ein__put(&body, "}\n");
-    if (body.s) {
-        ein__kprod_declare(g, &head, rows, nrow, m, "m0 + tile.row(i)", body.s);
-        ein__kprod_declare(g, &head, cols, ncol, at, "n0 + tile.column(j)", body.s);
-    }
-    ein__buf_free(&r->store);
-    ein__putf(&r->store, "%s%s", head.s ? head.s : "", body.s ? body.s : "");
-    ein__buf_free(&in);
-    ein__buf_free(&body);
-    ein__buf_free(&head);
-    ein__kscan_free(&scan);
-    return ok;
-}
-
-// First element of the tile that digit `id / *below % n` counts; `*below` grows.
-static const char *ein__kprod_first(ein__kgen *g, int64_t *below, int64_t n, int size) {
-    const char *u = g->wide ? "ull" : "u", *s = "id";
-    if (n == 1) return ein__namef(g->ctx, "0%s", u);
-    if (*below > 1) s = ein__namef(g->ctx, "%s / %lld%s", s, (long long)*below, u);
-    *below *= n;
-    return ein__namef(g->ctx, "%s %% %lld%s * %d%s", s, (long long)n, u, size, u);
-}
-
-// Part, column tile, row tile and batch of a block: id counts them, the part fastest.
-static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
-    const char *u = ein__kunsigned(g), *type = ein__kint(g);
-    int64_t below = r->parts, across = (r->p.extent[1] + r->t->cols - 1) / r->t->cols,
-            down = (r->p.extent[0] + r->t->rows - 1) / r->t->rows;
-    memcpy(g->slot, r->slot, sizeof r->slot);
-    const char *column = ein__kprod_first(g, &below, across, r->t->cols);
-    ein__putf(&r->index, "const %s n0 = %s, m0 = %s;\n", u, column,
-              ein__kprod_first(g, &below, down, r->t->rows));
-    for (int i = r->n[2] - 1; i >= 0; i--) {
-        const ein__kslot *s = &g->slot[r->order[2][i]];
-        const char *digit = ein__kdigit(g, &below, s->n, 1);
-        if (r->used >> r->order[2][i] & 1)
-            ein__putf(&r->index, "const %s %s = %s;\n", type, s->name, digit);
-    }
-    ein__put(&r->index, g->code[0].s);
-    return below;
-}
-
-// The tile's type, and how many rows and columns of it a thread stores.
-static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows, int *cols) {
-    const ein__product_tile *t = r->t;
-    if (r->math == EIN__MATH_FP32) {
-        *rows = t->rm / t->parts;
-        *cols = t->rn;
-        ein__kneed(g, EIN__NEED_TILES);
-        return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
-                          t->terms, t->parts, t->rm, t->rn, g->vec);
-    }
-    bool half = r->math == EIN__MATH_FP16, shared = t->parts > 1, four = g->vec > 1;
-    *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
-    *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
-    ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
-    if (half) ein__kneed(g, EIN__NEED_HALF);
-    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t) : t->stages == 1 ? 1 : 2;
-    return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
-                      half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
-                      stages, g->vec);
-}
-
-// ------------------------------------------------------------------------------- rows
+/* ---- emit_norm.c ---- */
+// Row operations in a product by tiles (norm.c): sums along the rows of its first factor, what is
+// made of them for each row, and a share of the rows' own map.
 
 // Their type: sums of what threads load, or of the fragments that warps multiply.
 static const char *ein__kprod_sums(ein__kgen *g, const ein__kprod *r) {
@@ -40369,7 +40262,117 @@ static void ein__kprod_norm(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     ein__kuncount(g);
     g->vec = vec;
 }
+/* ---- emit_product.c ---- */
+// Products by tiles (product.c says what rows, columns and terms are): each thread multiplies its
+// share of what a block's threads have fetched (emit_factor.c), or its warp does on tensor cores;
+// whatever map is fused runs on the accumulators before the store.
 
+// The epilogue and the store at (m, n). False: not with this many lanes.
+static bool ein__kprod_store(ein__kgen *g, const ein__step *step, ein__kprod *r) {
+    static const char *const acc[4] = {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]",
+                                       "acc[i][j + 3]"};
+    ein__kscan scan = ein__kscan_make(g);
+    int order[2 * EIN__MAX_ITERS], rows[EIN__MAX_ITERS], cols[EIN__MAX_ITERS], n = 0;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(rows, r->order[0], sizeof rows);
+    memcpy(cols, r->order[1], sizeof cols);
+    if (step->nval > 1) ein__kscan_expr(g, &scan, ein__kbody(g, step->out));
+    ein__kscan_out(g, &scan, step->out);
+    int nrow = ein__kmerge(g, &scan, rows, r->n[0]), ncol = ein__kmerge(g, &scan, cols, r->n[1]);
+    for (int i = 0; i < r->n[2]; i++) order[n++] = r->order[2][i];
+    for (int i = 0; i < nrow; i++) order[n++] = rows[i];
+    for (int i = 0; i < ncol; i++) order[n++] = cols[i];
+    bool ok = g->vec == 1 || (ncol && ein__kvector_out(g, step->out, order, n, &scan));
+    if (ok && g->vec > 1) g->vec_slot = cols[ncol - 1];
+    if (ok) {
+        if (r->p.alpha != 1)
+            for (int i = 0; i < g->vec; i++)
+                ein__putf(&r->store, "%s *= %s;\n", acc[i], ein__kliteral(g, r->p.alpha).s);
+        ein__ktext value[4];
+        ein__ex body = {0};
+        g->post = &r->store;
+        if (step->nval > 1) {
+            body = ein__kbody(g, step->out);
+            ein__kcount(g, body);
+        }
+        for (int i = 0; i < g->vec; i++) {
+            value[i] = (ein__ktext){acc[i], EIN__PRIMARY, 0};
+            if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
+        }
+        ein__kstore(g, &r->store, step->out, &scan, value);
+        g->post = NULL;
+        ok = !g->scattered;
+    }
+    const char *m = ein__kprod_flat(g, rows, nrow, "m"), *at = ein__kprod_flat(g, cols, ncol, "n");
+    ein__buf in = {0}, body = {0}, head = {0};
+    ein__put(&in, "");
+    if (r->p.extent[0] % r->t->rows) ein__put(&in, ein__kprod_below(g, m, nrow, r->p.extent[0]));
+    if (r->p.extent[1] % r->t->cols)
+        ein__putf(&in, "%s%s", in.n ? " && " : "", ein__kprod_below(g, at, ncol, r->p.extent[1]));
+    if (in.n) ein__putf(&body, "if (%s) {\n", in.s);
+    if (r->store.s) ein__kindent(&body, r->store.s, in.n ? 4 : 0);
+    if (in.n) ein__put(&body, "}\n");
+    if (body.s) {
+        ein__kprod_declare(g, &head, rows, nrow, m, "m0 + tile.row(i)", body.s);
+        ein__kprod_declare(g, &head, cols, ncol, at, "n0 + tile.column(j)", body.s);
+    }
+    ein__buf_free(&r->store);
+    ein__putf(&r->store, "%s%s", head.s ? head.s : "", body.s ? body.s : "");
+    ein__buf_free(&in);
+    ein__buf_free(&body);
+    ein__buf_free(&head);
+    ein__kscan_free(&scan);
+    return ok;
+}
+
+// First element of the tile that digit `id / *below % n` counts; `*below` grows.
+static const char *ein__kprod_first(ein__kgen *g, int64_t *below, int64_t n, int size) {
+    const char *u = g->wide ? "ull" : "u", *s = "id";
+    if (n == 1) return ein__namef(g->ctx, "0%s", u);
+    if (*below > 1) s = ein__namef(g->ctx, "%s / %lld%s", s, (long long)*below, u);
+    *below *= n;
+    return ein__namef(g->ctx, "%s %% %lld%s * %d%s", s, (long long)n, u, size, u);
+}
+
+// Part, column tile, row tile and batch of a block: id counts them, the part fastest.
+static int64_t ein__kprod_index(ein__kgen *g, ein__kprod *r) {
+    const char *u = ein__kunsigned(g), *type = ein__kint(g);
+    int64_t below = r->parts, across = (r->p.extent[1] + r->t->cols - 1) / r->t->cols,
+            down = (r->p.extent[0] + r->t->rows - 1) / r->t->rows;
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    const char *column = ein__kprod_first(g, &below, across, r->t->cols);
+    ein__putf(&r->index, "const %s n0 = %s, m0 = %s;\n", u, column,
+              ein__kprod_first(g, &below, down, r->t->rows));
+    for (int i = r->n[2] - 1; i >= 0; i--) {
+        const ein__kslot *s = &g->slot[r->order[2][i]];
+        const char *digit = ein__kdigit(g, &below, s->n, 1);
+        if (r->used >> r->order[2][i] & 1)
+            ein__putf(&r->index, "const %s %s = %s;\n", type, s->name, digit);
+    }
+    ein__put(&r->index, g->code[0].s);
+    return below;
+}
+
+// The tile's type, and how many rows and columns of it a thread stores.
+static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows, int *cols) {
+    const ein__product_tile *t = r->t;
+    if (r->math == EIN__MATH_FP32) {
+        *rows = t->rm / t->parts;
+        *cols = t->rn;
+        ein__kneed(g, EIN__NEED_TILES);
+        return ein__namef(g->ctx, "product_tile<%d, %d, %d, %d, %d, %d, %d>", t->rows, t->cols,
+                          t->terms, t->parts, t->rm, t->rn, g->vec);
+    }
+    bool half = r->math == EIN__MATH_FP16, shared = t->parts > 1, four = g->vec > 1;
+    *rows = shared ? t->rows * t->cols / EIN__PRODUCT_THREADS / g->vec : t->rm / (four ? 16 : 8);
+    *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
+    ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
+    if (half) ein__kneed(g, EIN__NEED_HALF);
+    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t) : t->stages == 1 ? 1 : 2;
+    return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
+                      half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
+                      stages, g->vec);
+}
 // Whether a factor is read as a kernel of the run finds it, since weights alone are: then its loads
 // need not wait for the kernel before. On tensor cores only what is fetched is loaded by itself.
 static bool ein__kprod_constant(ein__kgen *g, const ein__kprod *r, int side) {

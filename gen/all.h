@@ -114,6 +114,8 @@
 #include "emit/emit_window.c"
 #include "emit/emit_row.c"
 #include "emit/emit_band.c"
+#include "emit/emit_factor.c"
+#include "emit/emit_norm.c"
 #include "emit/emit_product.c"
 #include "emit/emit_skinny.c"
 #include "emit/emit_relay.c"

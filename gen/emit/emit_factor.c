@@ -1,0 +1,360 @@
+// What kernels of products by tiles have in common (emit_product.c), and how they load a factor. A
+// block's threads fetch the tiles of both factors to shared memory as their index forms have them,
+// guards included. The factors, the result and the epilogue each see the iterators merged as far as
+// they alone allow: a filter is read along one long row of terms although the image needs channel
+// and tap apart.
+
+typedef struct ein__kprod {
+    ein__tiled p;
+    const ein__product_tile *t;
+    int parts;                           // blocks that share the terms of a tile
+    int64_t share;                       // terms of each, the last one no more than those
+    ein__math math;                      // of the tile
+    int order[3][EIN__MAX_ITERS], n[3];  // rows, columns, batch: slots, outermost first
+    int sum[EIN__MAX_ITERS], nsum;
+    uint32_t used;                    // slots of the batch that some address needs
+    ein__ex factor[2];                // what loads compute: reads, or maps in front of the product
+    ein__ex main[2];                  // the largest read of each
+    ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
+    ein__buf index, load[2], store;
+    const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
+    bool fetched[2], wide[2];  // loads say where a factor lies (tiles_async.cu); several elements
+    int width;                 // neighbours that a load of the rows' factor gives
+    ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
+    ein__buf start, room, totals, factors, also;  // of a row operation, or empty
+    ein__ex made[EIN__NORM_ROWS], stored;         // definitions in the product's iterators
+    bool sums;
+    int kinds, first;  // of sums; the row operation's first value of those that the step computes
+    int64_t shared;
+} ein__kprod;
+
+static void ein__kprod_free(ein__kprod *r) {
+    ein__buf_free(&r->index);
+    for (int k = 0; k < 2; k++) ein__buf_free(&r->load[k]);
+    ein__buf_free(&r->store);
+    ein__buf_free(&r->start);
+    ein__buf_free(&r->room);
+    ein__buf_free(&r->totals);
+    ein__buf_free(&r->factors);
+    ein__buf_free(&r->also);
+}
+
+// Appends the slots of `mask` to `order`, those with the largest coefficient in `row` first.
+static int ein__kprod_order(uint32_t mask, const ein__krow *row, int *order) {
+    int n = 0;
+    for (int i = 0; i < EIN__MAX_ITERS; i++) {
+        if (!(mask >> i & 1)) continue;
+        int at = n++;
+        for (; at > 0 && row->k[order[at - 1]] < row->k[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    return n;
+}
+
+// The orders in which flat numbers count: the result's for columns and batch, so that neighbouring
+// threads store neighbours; the first factor's for rows; for terms that of the longer steps.
+static void ein__kprod_orders(ein__kgen *g, const ein__scope *s, ein__kprod *r,
+                              const ein__kscan *all) {
+    ein__kscan one = ein__kscan_make(g);
+    ein__krow steps = {{0}};
+    for (int k = 0; k < 2; k++) {
+        ein__kscan_row(g, &one, r->main[k]);
+        for (int i = 0; i < EIN__MAX_ITERS; i++) {
+            int64_t step = one.near[k].k[i] < 0 ? -one.near[k].k[i] : one.near[k].k[i];
+            if (steps.k[i] < step) steps.k[i] = step;
+        }
+    }
+    const ein__krow *out = &all->row[arrlen(all->row) - 1];
+    r->n[0] = ein__kprod_order(r->p.group[0], &one.near[0], r->order[0]);
+    r->n[1] = ein__kprod_order(r->p.group[1], out, r->order[1]);
+    r->n[2] = ein__kprod_order(r->p.group[2], out, r->order[2]);
+    uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1);
+    r->nsum = ein__kprod_order(sums, &steps, r->sum);
+    uint32_t inner;
+    if (ein__product_inner(g->ctx, s, &r->p, &inner)) {
+        int n = 0;
+        for (int i = 0; i < r->nsum; i++)
+            if (r->sum[i] != (int)inner) r->sum[n++] = r->sum[i];
+        r->sum[n] = (int)inner;
+    }
+    r->n[2] = ein__kmerge(g, all, r->order[2], r->n[2]);
+    r->used = all->used;
+    memcpy(r->slot, g->slot, sizeof r->slot);
+    ein__kscan_free(&one);
+}
+
+// Name of the flat number that counts an order's slots: the slot itself where it is one.
+static const char *ein__kprod_flat(const ein__kgen *g, const int *order, int n, const char *name) {
+    return n == 1 ? g->slot[order[0]].name : name;
+}
+
+static const char *ein__kprod_below(const ein__kgen *g, const char *flat, int n, int64_t end) {
+    if (n == 1) return ein__namef(g->ctx, "%s < %lld", flat, (long long)end);
+    return ein__namef(g->ctx, "%s < %s", flat, ein__knumber(g, end));
+}
+
+// Declares what `body` mentions of the slots that count terms, of which the innermost one's extent
+// is a multiple of a step: the others are those of the whole step.
+static void ein__kprod_declare_step(ein__kgen *g, ein__buf *b, const int *order, int n,
+                                    const char *term, const char *body) {
+    const char *type = ein__kint(g), *last = g->slot[order[n - 1]].name;
+    ein__buf digits = {0};
+    uint32_t used = 0;
+    ein__put(&digits, "");
+    for (int i = 0; i + 1 < n; i++)
+        if (ein__kmentions(body, g->slot[order[i]].name)) used |= 1u << order[i];
+    const char *inner = ein__knumber(g, g->slot[order[n - 1]].n);
+    ein__kdecompose(g, &digits, order, n - 1, used, ein__namef(g->ctx, "k0 / %s", inner));
+    ein__put(b, digits.s);
+    if (ein__kmentions(body, last))
+        ein__putf(b, "const %s %s = (%s)(k0 %% %s + %s);\n", type, last, type, inner, term);
+    ein__buf_free(&digits);
+}
+
+// Declares what `body` mentions of an order's slots, and of their flat number `flat`, which is
+// `from`, in front of it.
+static void ein__kprod_declare(ein__kgen *g, ein__buf *b, const int *order, int n, const char *flat,
+                               const char *from, const char *body) {
+    const char *u = ein__kunsigned(g), *type = ein__kint(g);
+    ein__buf digits = {0};
+    uint32_t used = 0;
+    ein__put(&digits, "");
+    for (int i = 0; i < n; i++)
+        if (ein__kmentions(body, g->slot[order[i]].name)) used |= 1u << order[i];
+    if (n == 1) {
+        if (used) ein__putf(b, "const %s %s = (%s)(%s);\n", type, flat, type, from);
+        ein__buf_free(&digits);
+        return;
+    }
+    int vec = g->vec;
+    g->vec = 1;
+    ein__kdecompose(g, &digits, order, n, used, flat);
+    g->vec = vec;
+    if (used || ein__kmentions(body, flat)) ein__putf(b, "const %s %s = %s;\n", u, flat, from);
+    ein__put(b, digits.s);
+    ein__buf_free(&digits);
+}
+
+// How well a warp's lanes along an order's last slot read what lies side by side: elements of the
+// run, at most a warp's, in 1/16 by the step between them.
+static int64_t ein__kprod_run(const ein__kgen *g, const ein__kscan *s, const int *order, int n) {
+    int64_t step = n ? s->near[0].k[order[n - 1]] : 0, run = n ? g->slot[order[n - 1]].n : 0;
+    if (step < 0) step = -step;
+    return step ? 16 * (run < 32 ? run : 32) / step : 0;
+}
+
+// The factor's address with `width` lanes along `slot`, or with one where they are no vector.
+static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, int width,
+                                      bool *vector) {
+    size_t mark[2] = {g->code[0].n, g->code[1].n};
+    int nindex = g->nindex;
+    g->vec = width;
+    g->vec_slot = slot;
+    ein__kaccess at = slot >= 0 ? ein__kaccess_of(g, read, 0) : (ein__kaccess){0};
+    *vector = at.vector;
+    if (!at.vector) {
+        // What was named for it is taken back.
+        ein__kforget(g, 0);
+        for (int k = 0; k < 2; k++) g->code[k].s[g->code[k].n = mark[k]] = 0;
+        g->nindex = nindex;
+        g->vec = 1;
+        g->vec_slot = -1;
+        at = ein__kaccess_of(g, read, 0);
+    }
+    g->vec = 1;
+    g->vec_slot = -1;
+    return at;
+}
+
+// The text of a factor that its loads compute, four lanes along `slot` at once where its reads
+// allow.
+static const char *ein__kprod_compute(ein__kgen *g, ein__ex ex, int slot, bool *vector) {
+    size_t mark[2] = {g->code[0].n, g->code[1].n};
+    int nindex = g->nindex, nvalue = g->nvalue, scattered = g->scattered;
+    ein__kcount(g, ex);
+    *vector = slot >= 0;
+    if (!*vector) return ein__kvalue(g, ex, 0).s;
+    const char *v[4];
+    g->vec = 4;
+    g->vec_slot = slot;
+    for (int i = 0; i < 4; i++) v[i] = ein__kvalue(g, ex, i).s;
+    g->vec = 1;
+    g->vec_slot = -1;
+    *vector = g->scattered == scattered;
+    if (*vector) return ein__namef(g->ctx, "make_float4(%s, %s, %s, %s)", v[0], v[1], v[2], v[3]);
+    ein__kforget(g, 0);
+    for (int k = 0; k < 2; k++) g->code[k].s[g->code[k].n = mark[k]] = 0;
+    g->nindex = nindex;
+    g->nvalue = nvalue;
+    g->scattered = scattered;
+    return ein__kvalue(g, ex, 0).s;
+}
+
+// What a load gives: as many elements as 16 bytes hold, one after the other or all at once; halves
+// for tiles of halves are left as they are.
+static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein__kaccess *at,
+                                    int width, const char **zero) {
+    bool half = r->math == EIN__MATH_FP16 && at->dtype == EIN__F16;
+    *zero = half ? "__float2half_rn(0.f)" : "0.f";
+    if (width == 1)
+        return half ? ein__namef(g->ctx, "%s[%s]", at->param, at->at.s) : ein__kload(g, at, 1).s;
+    *zero = half ? "make_uint4(0u, 0u, 0u, 0u)" : "make_float4(0.f, 0.f, 0.f, 0.f)";
+    if (!half) return ein__kload4(g, at);
+    return ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s + %s)", at->param,
+                      ein__kparen(g, at->at, EIN__TERM));
+}
+
+// Whether a load may say where it finds its elements: they are 16 or 4 bytes and of the type that
+// the tile holds.
+static bool ein__kprod_fetches(const ein__kprod *r, const ein__kaccess *at, int width) {
+    if (r->math == EIN__MATH_FP32 || r->t->stages == 1) return false;
+    return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
+}
+
+// How far apart a read's addresses are for neighbours along `slot`; 0: that differs or is more than
+// an unsigned counts bytes, or what it reads depends on the slot in other ways too. `s` has scanned
+// the read first.
+static int64_t ein__kprod_stride(const ein__kscan *s, int slot) {
+    int64_t k = s->row[0].k[slot];
+    return s->pinned >> slot & 1 || k < 0 || k > INT32_MAX / 8 ? 0 : k;
+}
+
+// Such a load.
+static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kaccess *at, int width,
+                             const char *guard, ein__buf *body) {
+    const char *type = width == 8                  ? "uint4"
+                       : width == 4                ? "float4"
+                       : r->math == EIN__MATH_FP16 ? "__half"
+                                                   : "float";
+    ein__putf(body, "return fetch<%s>(%s", type, at->param);
+    if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", ein__kparen(g, at->at, EIN__TERM));
+    ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
+}
+
+// Line and term that a thread loads as its element `e`: `wide` neighbours, or vectors of `width`,
+// along the terms or along the lines.
+static void ein__kprod_element(ein_ctx *c, const ein__kprod *r, bool along, int wide, int width,
+                               const char **across, const char **term) {
+    const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
+               *slow = ein__namef(c, "e / %du", wide);
+    if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
+    *across = along ? slow : fast;
+    *term = along ? fast : slow;
+    if (r->math == EIN__MATH_FP32) *across = "e.line", *term = "e.term";
+}
+
+// The names of the sum's slots at term `term` of a step, which begins at k0 unless the address has
+// that by itself.
+static void ein__kprod_declare_term(ein__kgen *g, ein__buf *load, const int *sum, int nsum,
+                                    int terms, const char *term, bool moves, const char *body) {
+    if (nsum > 1 && g->slot[sum[nsum - 1]].n % terms == 0)
+        ein__kprod_declare_step(g, load, sum, nsum, term, body);
+    else
+        ein__kprod_declare(g, load, sum, nsum, ein__kprod_flat(g, sum, nsum, "k"),
+                           moves ? term : ein__namef(g->ctx, "k0 + %s", term), body);
+}
+
+// How a factor is read, with the slots of its lines and terms merged as its reads allow.
+static ein__kscan ein__kprod_scan(ein__kgen *g, const ein__kprod *r, int side, int *line_slot,
+                                  int *nline, int *sum, int *nsum) {
+    ein__kscan scan = ein__kscan_make(g);
+    memcpy(g->slot, r->slot, sizeof r->slot);
+    memcpy(line_slot, r->order[side], sizeof r->order[side]);
+    memcpy(sum, r->sum, sizeof r->sum);
+    ein__kscan_row(g, &scan, r->main[side]);
+    if (r->factor[side].i != r->main[side].i) ein__kscan_expr(g, &scan, r->factor[side]);
+    *nline = ein__kmerge(g, &scan, line_slot, r->n[side]);
+    *nsum = ein__kmerge(g, &scan, sum, r->nsum);
+    for (int i = 0; i < *nline; i++) g->slot[line_slot[i]].level = 1;
+    for (int i = 0; i < *nsum; i++) g->slot[sum[i]].level = 1;
+    return scan;
+}
+
+// How loads that say where a factor lies go on: a thread's in one step are as far from each other
+// everywhere, and as far from those in the next one, so the rest of the address is known before the
+// step, or before the loop. Its lines are counted by slot `line` or several (-1), its terms, or
+// those of one step, by `term`; `steps`: all terms are. True: the loop's position is no part of the
+// load.
+static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
+                             const ein__kscan *scan, int line, int term, bool steps, int wide) {
+    const char *name = side ? "b" : "a";
+    int64_t size = ein__dtype_size(at->dtype), stride = 0, apart = 0;
+    if (term >= 0) stride = ein__kprod_stride(scan, term) * size;
+    if (!strcmp(r->along[side], "false")) apart = stride;
+    else if (line >= 0) apart = ein__kprod_stride(scan, line) * size;
+    apart *= EIN__PRODUCT_THREADS / wide;
+    if (apart > INT32_MAX) apart = 0;
+    bool moves = r->fetched[side] && steps && stride && r->p.depth % r->t->terms == 0;
+    r->call[side] = name;
+    if (moves)
+        r->call[side] =
+            ein__namef(g->ctx, "moving<%lld, %lld>(%s)", (long long)stride, (long long)apart, name);
+    else if (apart) r->call[side] = ein__namef(g->ctx, "spaced<%lld>(%s)", (long long)apart, name);
+    return moves;
+}
+
+// One factor's part of the loop: loads into registers, stores into the tile.
+static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
+    ein_ctx *c = g->ctx;
+    ein__ex read = r->factor[side];
+    bool computed = read.i != r->main[side].i;
+    int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS], nline, nsum;
+    ein__kscan scan = ein__kprod_scan(g, r, side, line_slot, &nline, sum, &nsum);
+    int64_t extent = r->p.extent[side], depth = r->p.depth;
+    int tile = side ? r->t->cols : r->t->rows, terms = r->t->terms;
+    bool along = ein__kprod_run(g, &scan, sum, nsum) > ein__kprod_run(g, &scan, line_slot, nline);
+    // Sums along a line are those of threads that load it, or of warps that multiply it.
+    along |= !side && r->sums && r->math == EIN__MATH_FP32;
+    int lane = along ? sum[nsum - 1] : nline ? line_slot[nline - 1] : -1;
+    ein__val of = {ein__ex_get(c, r->main[side])->val};
+    bool vector, half = !computed && ein__kdtype(g, of) == EIN__F16;
+    int width = r->math == EIN__MATH_FP16 && half ? 8 : 4;
+    if (lane >= 0 && (g->slot[lane].n % width || scan.near[0].k[lane] != 1)) lane = -1;
+    ein__kaccess at = {0};
+    const char *value = computed ? ein__kprod_compute(g, read, lane, &vector) : NULL, *zero;
+    if (!computed) at = ein__kprod_access(g, read, lane, width, &vector);
+    if (!vector) width = 1;
+    int wide = along ? terms / width : tile / width;
+    const char *across, *term;
+    ein__kprod_element(c, r, along, wide, width, &across, &term);
+    r->along[side] = along ? "true" : "false";
+    if (!side) r->width = width;
+    ein__buf body = {0}, guard = {0};
+    const char *at_line = ein__kprod_flat(g, line_slot, nline, side ? "n" : "m"),
+               *at_term = ein__kprod_flat(g, sum, nsum, "k");
+    if (!computed) ein__put(&body, g->code[1].s);
+    if (extent % tile) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_line, nline, extent));
+    if (depth % terms) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_term, nsum, depth));
+    if (at.guard) ein__putf(&guard, "%s && ", at.guard);
+    if (!computed) value = ein__kprod_value(g, r, &at, width, &zero);
+    else zero = vector ? "make_float4(0.f, 0.f, 0.f, 0.f)" : "0.f";
+    if (guard.n) guard.s[guard.n -= 4] = 0;
+    if (guard.n && computed) ein__putf(&body, "if (!(%s)) return %s;\n", guard.s, zero);
+    if (computed) ein__put(&body, g->code[1].s);
+    r->wide[side] = width > 1;
+    r->fetched[side] = !computed && ein__kprod_fetches(r, &at, width);
+    bool half_one = r->math == EIN__MATH_FP16 && half && width == 1, moves = false;
+    r->call[side] = side ? "b" : "a";
+    if (r->fetched[side] || half_one) {
+        bool inner = nsum == 1 || (nsum && g->slot[sum[nsum - 1]].n % terms == 0);
+        moves = ein__kprod_calls(g, r, side, &at, &scan, nline == 1 ? line_slot[0] : -1,
+                                 inner ? sum[nsum - 1] : -1, nsum == 1, wide);
+        ein__kprod_fetch(g, r, &at, width, guard.n ? guard.s : NULL, &body);
+    } else if (guard.n && !computed) {
+        ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
+    } else {
+        ein__putf(&body, "return %s;\n", value);
+    }
+    const char *which = r->math == EIN__MATH_FP32 ? "element" : "unsigned";
+    r->args[side] = ein__namef(c, moves ? "%s e" : "%s e, unsigned k0", which);
+    ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
+                       ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
+    ein__kprod_declare_term(g, &r->load[side], sum, nsum, terms, term, moves, body.s);
+    ein__put(&r->load[side], body.s);
+    ein__kforget(g, 1);
+    ein__buf_free(&g->code[1]);
+    ein__put(&g->code[1], "");
+    ein__buf_free(&body);
+    ein__buf_free(&guard);
+    ein__kscan_free(&scan);
+}
