@@ -31679,6 +31679,7 @@ static const char *const ein__tmpl_mma[] = {
     "//@key tf32  whether products of f32 values rounded to TF32 are wanted",
     "//@key half  whether products of f16 values are wanted",
     "//@key rows  whether sums along rows are taken of fragments (tiles_mma.cu)",
+    "//@key older  whether devices run the program whose tensor cores do not multiply TF32",
     "#ifdef __CUDA_ARCH__",
     "#define TENSOR_CORES __CUDA_ARCH__",
     "#else",
@@ -31833,6 +31834,12 @@ static const char *const ein__tmpl_mma[] = {
     "            \"{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"",
     "            : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3])",
     "            : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));",
+    "        //@if older",
+    "        //@else",
+    "#elif TENSOR_CORES",
+    "        // A program in TF32 does not start on such a device.",
+    "        asm volatile(\"trap;\");",
+    "        //@end",
     "#else",
     "        multiply_add_words<tensor_type>(c, a, b0, b1);",
     "#endif",
@@ -42238,7 +42245,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                          {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)}};
     ein__key mma[] = {{"tf32", *tf32 ? tf32 : attend[0].text},
                       {"half", *fp16 ? fp16 : attend[1].text},
-                      {"rows", warps}};
+                      {"rows", warps},
+                      {"older", ctx->desc.math == EIN_MATH_FP16 ? "1" : ""}};
     ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
                        {"store", ein__need_text(needs, EIN__NEED_STORE4)}};
     ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
@@ -42254,7 +42262,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_TILES), ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
                     tail, 1);
-    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 3);
+    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 4);
     ein__put_helper(out, tensor || attends, ein__tmpl_tiles_async, NULL, 0);
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);

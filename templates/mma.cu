@@ -1,6 +1,7 @@
 //@key tf32  whether products of f32 values rounded to TF32 are wanted
 //@key half  whether products of f16 values are wanted
 //@key rows  whether sums along rows are taken of fragments (tiles_mma.cu)
+//@key older  whether devices run the program whose tensor cores do not multiply TF32
 #ifdef __CUDA_ARCH__
 #define TENSOR_CORES __CUDA_ARCH__
 #else
@@ -155,6 +156,12 @@ struct tensor_type<float> {
             "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        //@if older
+        //@else
+#elif TENSOR_CORES
+        // A program in TF32 does not start on such a device.
+        asm volatile("trap;");
+        //@end
 #else
         multiply_add_words<tensor_type>(c, a, b0, b1);
 #endif

@@ -221,7 +221,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                          {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)}};
     ein__key mma[] = {{"tf32", *tf32 ? tf32 : attend[0].text},
                       {"half", *fp16 ? fp16 : attend[1].text},
-                      {"rows", warps}};
+                      {"rows", warps},
+                      {"older", ctx->desc.math == EIN_MATH_FP16 ? "1" : ""}};
     ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
                        {"store", ein__need_text(needs, EIN__NEED_STORE4)}};
     ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
@@ -237,7 +238,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_TILES), ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
                     tail, 1);
-    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 3);
+    ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 4);
     ein__put_helper(out, tensor || attends, ein__tmpl_tiles_async, NULL, 0);
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
