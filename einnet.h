@@ -13711,6 +13711,22 @@ static bool ein__is_statistic(const ein__pass *z, ein__val old) {
     return large && readers == z->uses[old.i];
 }
 
+// Statistic `v` as a copy of one with another box of rows, `t` of shape `shape`, which it reads at
+// `back`.
+static ein__val ein__over_rows(ein__pass *z, ein__val v, const ein__scope *t,
+                               const ein__shape *shape, const ein__ix *back) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value was = ctx->value[v.i];
+    ein__sc sc = t->body.i ? ein__sc_make(ctx, t) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    ein__val w =
+        ein__val_new(ctx, was.name, EIN__V_SCOPE, was.tensor, sc, shape, was.dtype, was.node);
+    ctx->value[w.i].why = was.why;
+    z->self = v;
+    return ein__new_map(z, was.name, was.shape.rank, was.shape.d,
+                        ein__ex_read(ctx, w, 0, back, (int)t->nt));
+}
+
 // Statistic `v`, which was `old`, without the dimensions that it keeps: as rows are counted. A copy
 // puts them back, which its readers see through.
 static ein__val ein__drop_kept_dims(ein__pass *z, ein__val v, ein__val old) {
@@ -13731,14 +13747,7 @@ static ein__val ein__drop_kept_dims(ein__pass *z, ein__val v, ein__val old) {
         t.n[at] = s->n[i];
     }
     t.body = ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns));
-    ein__sc sc = t.body.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
-    if (!sc.i) return (ein__val){0};
-    ein__val w =
-        ein__val_new(ctx, was.name, EIN__V_SCOPE, was.tensor, sc, &shape, was.dtype, was.node);
-    ctx->value[w.i].why = was.why;
-    z->self = v;
-    return ein__new_map(z, was.name, was.shape.rank, was.shape.d,
-                        ein__ex_read(ctx, w, 0, back, (int)t.nt));
+    return ein__over_rows(z, v, &t, &shape, back);
 }
 
 // Whether `e`, a read in scope `s`, goes through all of a value of `n` elements by one iterator.
@@ -13807,14 +13816,7 @@ static ein__val ein__flatten_rows(ein__pass *z, ein__val v) {
         map[s->nt + i] = ein__ix_iter(ctx, 1 + i, t.n[1 + i]);
     }
     t.body = ein__ex_subst(ctx, s->body, map, (int)(s->nt + s->ns));
-    ein__sc sc = t.body.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
-    if (!sc.i) return (ein__val){0};
-    ein__val w =
-        ein__val_new(ctx, was.name, EIN__V_SCOPE, was.tensor, sc, &shape, was.dtype, was.node);
-    ctx->value[w.i].why = was.why;
-    z->self = v;
-    return ein__new_map(z, was.name, was.shape.rank, was.shape.d,
-                        ein__ex_read(ctx, w, 0, &back, 1));
+    return ein__over_rows(z, v, &t, &shape, &back);
 }
 
 // Gives maps over reductions the traversal that lets one kernel compute both.
