@@ -35016,18 +35016,29 @@ static const char *const ein__tmpl_test_stored[] = {
     0};
 static const char *const ein__tmpl_tiles[] = {
     "//@key rows  whether some loads are added up along their rows",
-    "// What a load gives, or the first of four: an element of a step, of which row or column of the",
-    "// tile.",
-    "struct element {",
-    "    unsigned line, term;",
+    "// Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their",
+    "// line are exchanged by some of the bits in MASK. What is known before the loop of term and line",
+    "// and what is known as it is compiled have no bit in common, so only these bits need a number each.",
+    "template <int B, unsigned MASK>",
+    "struct word_places {",
+    "    unsigned at[MASK / 4 + 1];",
+    "",
+    "    __device__ __forceinline__ word_places(unsigned term, unsigned line) {",
+    "#pragma unroll",
+    "        for (unsigned i = 0; i <= MASK / 4; i++) at[i] = kept(term * (B + 4) + (line ^ i * 4u));",
+    "    }",
+    "    __device__ __forceinline__ unsigned operator()(unsigned term, unsigned line) const {",
+    "        return at[(line & MASK) / 4u] + (line & ~MASK) + term * (B + 4);",
+    "    }",
     "};",
     "",
     "// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the",
     "// terms. A thread has RM rows, and RN columns of which V lie together.",
     "template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>",
     "struct product_tile {",
-    "    __align__(16) float a[2][KC][BM + 4];",
-    "    __align__(16) float b[2][KC][BN + 4];",
+    "    static const int SIZE = KC * (BM + BN + 8);  // of a step",
+    "    static const int SUMS = PARTS > 1 \? 256 * RM * 4 : 0;",
+    "    __align__(16) float words[2 * SIZE > SUMS \? 2 * SIZE : SUMS];",
     "",
     "    static const unsigned ACROSS = BN / RN;  // threads along a row",
     "",
@@ -35050,104 +35061,147 @@ static const char *const ein__tmpl_tiles[] = {
     "    }",
     "",
     "    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.",
-    "    static __device__ unsigned turned(unsigned k) { return KC > 16 \? k / 8u * 4u % 16u : 0u; }",
+    "    static const unsigned TURN = KC > 16 \? 4 : 8, MASK = KC > 16 \? 12 : KC == 16 \? 8 : 0;",
+    "    static __device__ unsigned turned(unsigned k) { return k / 8u * TURN & MASK; }",
     "",
-    "    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.",
-    "    // Lines are rows or (COLUMNS) columns.",
-    "    template <bool ALONG, bool COLUMNS, int B>",
-    "    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float v) {",
-    "        const unsigned k = ALONG \? e % KC : e / B, line = ALONG \? e / KC : e % B;",
-    "        (&to[0][0])[k * (B + 4) + ((COLUMNS \? place(line) : line) ^ turned(k))] = v;",
-    "    }",
-    "    template <bool ALONG, bool COLUMNS, int B>",
-    "    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float4 v) {",
-    "        const float w[4] = {v.x, v.y, v.z, v.w};",
-    "#pragma unroll",
-    "        for (unsigned i = 0; i < 4u; i++) put<ALONG, COLUMNS, B>(to, e * 4u + i, w[i]);",
-    "    }",
+    "    __device__ float *factor(int turn, int b) { return words + turn * SIZE + b * (KC * (BM + 4)); }",
     "",
-    "    // The thread's elements (or fours) threadIdx.x + 256 i of the step from term k0 on, by `get`.",
-    "    template <bool ALONG, int B, typename L, typename T, int N>",
-    "    static __device__ __forceinline__ void load(const L &get, unsigned k0, T (&v)[N]) {",
-    "        const unsigned wide = sizeof(T) / 4, run = (ALONG \? KC : B) / wide;",
-    "        const unsigned near = threadIdx.x % run * wide, far = threadIdx.x / run;",
-    "#pragma unroll",
-    "        for (unsigned i = 0; i < N; i++) {",
-    "            const unsigned next = far + i * (256u / run);",
-    "            v[i] = get(ALONG \? element{next, near} : element{near, next}, k0);",
+    "    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step",
+    "    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line",
+    "    // e % B of term e / B. Lines are rows or (COLUMNS) columns.",
+    "    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>",
+    "    struct feed {",
+    "        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;",
+    "        L load_from;",
+    "        load_places<N, KC, T, L> from;",
+    "        word_places<B, MASK> place;",
+    "        T v[N];",
+    "",
+    "        static __device__ unsigned term(unsigned e) { return ALONG \? e % KC : e / B; }",
+    "        static __device__ unsigned line(unsigned e) {",
+    "            const unsigned n = ALONG \? e / KC : e % B;",
+    "            return (COLUMNS \? product_tile::place(n) : n) ^ turned(term(e));",
     "        }",
-    "    }",
-    "    template <bool ALONG, bool COLUMNS, int B, typename T, int N>",
-    "    static __device__ __forceinline__ void put(float (&to)[KC][B + 4], const T (&v)[N]) {",
+    "",
+    "        __device__ __forceinline__ explicit feed(L l)",
+    "            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}",
+    "        __device__ __forceinline__ void load(unsigned k0) {",
     "#pragma unroll",
-    "        for (unsigned i = 0; i < N; i++)",
-    "            put<ALONG, COLUMNS, B>(to, threadIdx.x % 256u + 256u * i, v[i]);",
+    "            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);",
+    "        }",
+    "        __device__ __forceinline__ void begin(unsigned k0) {",
+    "            from.begin(load_from, k0);",
+    "            load(k0);",
+    "        }",
+    "        // The loads of the next step, if any.",
+    "        __device__ __forceinline__ void next(unsigned k0, bool more) {",
+    "            from.move();",
+    "            if (more) load(k0);",
+    "        }",
+    "        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {",
+    "            to[place(term(e), line(e))] = v;",
+    "        }",
+    "        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {",
+    "            if (!ALONG && (V == 4 || !COLUMNS)) {",
+    "                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;",
+    "                return;",
+    "            }",
+    "            const float w[4] = {v.x, v.y, v.z, v.w};",
+    "#pragma unroll",
+    "            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);",
+    "        }",
+    "        __device__ __forceinline__ void store(float *to) {",
+    "#pragma unroll",
+    "            for (unsigned i = 0; i < N; i++) {",
+    "                //@if rows",
+    "                loaded(load_from, int(i), v[i]);",
+    "                //@end",
+    "                put(to, 256u * W * i, v[i]);",
+    "            }",
+    "        }",
+    "    };",
+    "",
+    "    static __device__ __forceinline__ void four(float *v, const float *from) {",
+    "        const float4 w = *reinterpret_cast<const float4 *>(from);",
+    "        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;",
     "    }",
     "",
     "    // acc += the product of what was put at `turn`, over the thread's part of the terms.",
-    "    __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {",
+    "    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,",
+    "                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {",
+    "        const float *a = factor(turn, 0), *b = factor(turn, 1);",
     "#pragma unroll",
-    "        for (int k = 0; k < KC / PARTS; k++) {",
-    "            const unsigned t = part() * (KC / PARTS) + k, other = turned(t);",
+    "        for (unsigned k = 0; k < KC / PARTS; k++) {",
     "            float x[RM], y[RN];",
     "#pragma unroll",
-    "            for (int i = 0; i < RM; i++) x[i] = a[turn][t][((top() + i / 4 * 4) ^ other) + i % 4];",
+    "            for (unsigned i = 0; i < RM; i += 4) four(x + i, a + at_a(k, i ^ turned(k)));",
     "#pragma unroll",
-    "            for (int j = 0; j < RN; j++)",
-    "                y[j] = b[turn][t][((across() + j / 4 * ACROSS) * 4u ^ other) + j % 4];",
+    "            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));",
     "#pragma unroll",
     "            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];",
     "        }",
     "    }",
     "",
-    "    // Adds up the groups' sums in order; a thread keeps the rows that it stores.",
+    "    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the",
+    "    // rows that it stores.",
     "    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {",
-    "        float *sums = &a[0][0][0];",
-    "        __syncthreads();",
+    "        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;",
     "#pragma unroll",
-    "        for (int i = 0; i < RM * RN; i++)",
-    "            sums[(part() * BM + top() + i / RN) * BN + column(i % RN)] = acc[i / RN][i % RN];",
-    "        __syncthreads();",
+    "        for (int j = 0; j < RN; j += 4) {",
+    "            __syncthreads();",
     "#pragma unroll",
-    "        for (int i = 0; i < RM * RN / PARTS; i++) {",
-    "            float v = 0.f;",
+    "            for (int i = 0; i < RM; i++)",
+    "                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =",
+    "                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);",
+    "            __syncthreads();",
     "#pragma unroll",
-    "            for (int p = 0; p < PARTS; p++) v += sums[(p * BM + row(i / RN)) * BN + column(i % RN)];",
-    "            acc[i / RN][i % RN] = v;",
+    "            for (int i = 0; i < RM / PARTS; i++) {",
+    "                float v[4] = {};",
+    "#pragma unroll",
+    "                for (int p = 0; p < PARTS; p++) {",
+    "                    float w[4];",
+    "                    four(w, words + across() * 4u + (p * BM + row(i)) * pitch);",
+    "#pragma unroll",
+    "                    for (int k = 0; k < 4; k++) v[k] += w[k];",
+    "                }",
+    "#pragma unroll",
+    "                for (int k = 0; k < 4; k++) acc[i][j + k] = v[k];",
+    "            }",
     "        }",
     "    }",
     "",
     "    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from",
-    "    // term k0 on. While a step is multiplied, the next one's are on their way. What the kernel",
-    "    // before cannot have written, the first (EARLY 1) or the second factor (2), is before that one",
-    "    // is over.",
+    "    // term k0 on, or where it lies. While a step is multiplied, the next one's are on their way.",
+    "    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is",
+    "    // before that one is over.",
     "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>",
     "    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,",
     "                                             float (&acc)[RM][RN]) {",
-    "        typedef decltype(load_a(element(), from)) of_a;",
-    "        typedef decltype(load_b(element(), from)) of_b;",
-    "        of_a va[BM * KC / 64 / sizeof(of_a)];",
-    "        of_b vb[BN * KC / 64 / sizeof(of_b)];",
-    "        if (EARLY == 1) load<ALONG_A, BM>(load_a, from, va);",
-    "        if (EARLY == 2) load<ALONG_B, BN>(load_b, from, vb);",
+    "        feed<BM, ALONG_A, false, decltype(value_of(load_a(0u, from))), A> a(load_a);",
+    "        feed<BN, ALONG_B, true, decltype(value_of(load_b(0u, from))), B> b(load_b);",
+    "        const unsigned own = part() * (KC / PARTS);",
+    "        const word_places<BM, MASK> at_a(own, top() ^ turned(own));",
+    "        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));",
+    "        if (EARLY == 1) a.begin(from);",
+    "        if (EARLY == 2) b.begin(from);",
     "        await_previous();",
-    "        if (EARLY != 1) load<ALONG_A, BM>(load_a, from, va);",
-    "        if (EARLY != 2) load<ALONG_B, BN>(load_b, from, vb);",
-    "        int turn = 0;",
-    "        for (unsigned k0 = from; k0 < until; k0 += KC, turn ^= 1) {",
-    "            //@if rows",
+    "        if (EARLY != 1) a.begin(from);",
+    "        if (EARLY != 2) b.begin(from);",
+    "        for (unsigned k0 = from; k0 < until;) {",
+    "            // Where a step lies is then part of the instructions.",
     "#pragma unroll",
-    "            for (int i = 0; i < BM * KC / 64 / int(sizeof(of_a)); i++) loaded(load_a, i, va[i]);",
-    "            //@end",
-    "            put<ALONG_A, false, BM>(a[turn], va);",
-    "            put<ALONG_B, true, BN>(b[turn], vb);",
-    "            // Begun before the barrier, where no compiler puts them behind the step.",
-    "            if (k0 + KC < until) {",
-    "                load<ALONG_A, BM>(load_a, k0 + KC, va);",
-    "                load<ALONG_B, BN>(load_b, k0 + KC, vb);",
+    "            for (int turn = 0; turn < 2; turn++) {",
+    "                a.store(factor(turn, 0));",
+    "                b.store(factor(turn, 1));",
+    "                k0 += KC;",
+    "                const bool more = k0 < until;",
+    "                // Begun before the barrier, where no compiler puts them behind the step.",
+    "                a.next(k0, more);",
+    "                b.next(k0, more);",
+    "                __syncthreads();",
+    "                step(turn, at_a, at_b, acc);",
+    "                if (!more) break;",
     "            }",
-    "            __syncthreads();",
-    "            step(turn, acc);",
     "        }",
     "        if (PARTS > 1) sum(acc);",
     "    }",
@@ -35161,6 +35215,33 @@ static const char *const ein__tmpl_tiles_async[] = {
     "#else",
     "#define ASYNC_COPIES 0",
     "#endif",
+    "",
+    "// Begins a copy of what a load finds (tiles_loads.cu), to where V is aligned.",
+    "template <typename V, typename T>",
+    "static __device__ __forceinline__ void copy_async(T *to, fetched<V> v) {",
+    "#if ASYNC_COPIES",
+    "    __pipeline_memcpy_async(to, v.from, sizeof(V), v.inside \? 0 : sizeof(V));",
+    "#else",
+    "    *reinterpret_cast<V *>(to) = v.value();",
+    "#endif",
+    "}",
+    "// The copies begun since the last time are one step's.",
+    "static __device__ __forceinline__ void end_step() {",
+    "#if ASYNC_COPIES",
+    "    __pipeline_commit();",
+    "#endif",
+    "}",
+    "// Waits until the thread's copies have arrived but those of the last N steps.",
+    "template <int N>",
+    "static __device__ __forceinline__ void await_steps() {",
+    "#if ASYNC_COPIES",
+    "    __pipeline_wait_prior(N);",
+    "#endif",
+    "}",
+    0};
+static const char *const ein__tmpl_tiles_loads[] = {
+    "// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or",
+    "// says where they lie.",
     "",
     "// What a load finds in memory: V at `from`, or zeros where it is not `inside`.",
     "template <typename V>",
@@ -35221,27 +35302,60 @@ static const char *const ein__tmpl_tiles_async[] = {
     "            load(threadIdx.x + 256u * i, k0).inside};",
     "}",
     "",
-    "// Begins such a copy, to where V is aligned.",
-    "template <typename V, typename T>",
-    "static __device__ __forceinline__ void copy_async(T *to, fetched<V> v) {",
-    "#if ASYNC_COPIES",
-    "    __pipeline_memcpy_async(to, v.from, sizeof(V), v.inside \? 0 : sizeof(V));",
-    "#else",
-    "    *reinterpret_cast<V *>(to) = v.value();",
-    "#endif",
+    "// A load's elements.",
+    "template <typename V>",
+    "static __device__ __forceinline__ V value_of(const V &v) {",
+    "    return v;",
     "}",
-    "// The copies begun since the last time are one step's.",
-    "static __device__ __forceinline__ void end_step() {",
-    "#if ASYNC_COPIES",
-    "    __pipeline_commit();",
-    "#endif",
+    "template <typename V>",
+    "static __device__ __forceinline__ V value_of(const fetched<V> &v) {",
+    "    return v.value();",
     "}",
-    "// Waits until the thread's copies have arrived but those of the last N steps.",
-    "template <int N>",
-    "static __device__ __forceinline__ void await_steps() {",
-    "#if ASYNC_COPIES",
-    "    __pipeline_wait_prior(N);",
+    "",
+    "// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;",
+    "// one that moves says it once, and what lies outside stays so.",
+    "template <int N, int KC, typename V, typename L>",
+    "struct load_places {",
+    "    __device__ __forceinline__ void begin(const L &, unsigned) {}",
+    "    __device__ __forceinline__ auto get(const L &load, unsigned i, unsigned k0) const",
+    "        -> decltype(nth_load(load, i, k0)) {",
+    "        return nth_load(load, i, k0);",
+    "    }",
+    "    __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {",
+    "        v = value_of(get(load, i, k0));",
+    "    }",
+    "    __device__ __forceinline__ void move() {}",
+    "};",
+    "template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>",
+    "struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {",
+    "    typedef moving_load<BYTES, APART, L> load_type;",
+    "    fetched<V> at[N];",
+    "    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {",
+    "#pragma unroll",
+    "        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);",
+    "    }",
+    "    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {",
+    "        if (!APART) return at[i];",
+    "        return {moved(at[0].from, size_t(i) * APART), at[i].inside};",
+    "    }",
+    "    // Into what is zero at first.",
+    "    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {",
+    "        const fetched<V> found = get(load, i, 0u);",
+    "        if (found.inside) v = *found.from;",
+    "    }",
+    "    __device__ __forceinline__ void move() {",
+    "#pragma unroll",
+    "        for (unsigned i = 0; i < (APART \? 1u : N); i++)",
+    "            at[i].from = moved(at[i].from, size_t(KC) * BYTES);",
+    "    }",
+    "};",
+    "",
+    "// Makes a number known before a loop, where the compiler would make it anew in every turn.",
+    "static __device__ __forceinline__ unsigned kept(unsigned v) {",
+    "#ifdef __CUDA_ARCH__",
+    "    asm volatile(\"\" : \"+r\"(v));",
     "#endif",
+    "    return v;",
     "}",
     0};
 static const char *const ein__tmpl_tiles_mma[] = {
@@ -35265,14 +35379,6 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        return r * C + ((c / E) ^ (r / SAME % TURNS * W)) * E + c % E;",
     "    }",
     "};",
-    "",
-    "// Makes a number known before a loop, where the compiler would make it anew in every turn.",
-    "static __device__ __forceinline__ unsigned kept(unsigned v) {",
-    "#ifdef __CUDA_ARCH__",
-    "    asm volatile(\"\" : \"+r\"(v));",
-    "#endif",
-    "    return v;",
-    "}",
     "",
     "// Where a lane finds the fragments of LINES lines of a factor from (line, term) on, in every STEP",
     "// terms. Eight rows further on elements lie as they do here.",
@@ -35358,55 +35464,11 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "    return nth_load(a.load, i, k0).value();",
     "}",
     "",
-    "// Where a thread's N fetches of a step of KC terms find what they copy: the load says it each time;",
-    "// one that moves says it once.",
-    "template <int N, int KC, typename V, typename L>",
-    "struct copied_from {",
-    "    __device__ __forceinline__ void begin(const L &, unsigned) {}",
-    "    __device__ __forceinline__ fetched<V> get(const L &load, unsigned i, unsigned k0) const {",
-    "        return nth_load(load, i, k0);",
-    "    }",
-    "    __device__ __forceinline__ void move() {}",
-    "};",
-    "template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>",
-    "struct copied_from<N, KC, V, moving_load<BYTES, APART, L> > {",
-    "    typedef moving_load<BYTES, APART, L> load_type;",
-    "    fetched<V> at[N];",
-    "    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {",
-    "#pragma unroll",
-    "        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);",
-    "    }",
-    "    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {",
-    "        if (!APART) return at[i];",
-    "        return {moved(at[0].from, size_t(i) * APART), at[i].inside};",
-    "    }",
-    "    __device__ __forceinline__ void move() {",
-    "#pragma unroll",
-    "        for (unsigned i = 0; i < (APART \? 1u : N); i++)",
-    "            at[i].from = moved(at[i].from, size_t(KC) * BYTES);",
-    "    }",
-    "};",
     "//@if rows",
-    "template <typename L, typename S>",
-    "static __device__ __forceinline__ auto nth_load(const summed_load<L, S> &a, unsigned i, unsigned k0)",
-    "    -> decltype(a.load(0u, 0u)) {",
-    "    return nth_load(a.load, i, k0);",
-    "}",
     "template <typename L, int N>",
     "static __device__ __forceinline__ void take_rows(const fetched_value<L> &a, unsigned (&x)[N][4]) {",
     "    take_rows(a.load, x);",
     "}",
-    "template <int N, int KC, typename V, typename L, typename S>",
-    "struct copied_from<N, KC, V, summed_load<L, S> > : copied_from<N, KC, V, L> {",
-    "    typedef copied_from<N, KC, V, L> plain;",
-    "    __device__ __forceinline__ void begin(const summed_load<L, S> &a, unsigned k0) {",
-    "        plain::begin(a.load, k0);",
-    "    }",
-    "    __device__ __forceinline__ fetched<V> get(const summed_load<L, S> &a, unsigned i,",
-    "                                              unsigned k0) const {",
-    "        return plain::get(a.load, i, k0);",
-    "    }",
-    "};",
     "//@end",
     "template <typename T, int B, int KC, bool ALONG, typename V, typename L, bool COPIES>",
     "struct fetched_feed {",
@@ -35414,7 +35476,7 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "    typedef vector_places<T, B, KC, ALONG, sizeof(V) / sizeof(T)> places;",
     "    L load_from;",
     "    places place;",
-    "    copied_from<places::N, KC, V, L> copies;",
+    "    load_places<places::N, KC, V, L> copies;",
     "",
     "    __device__ __forceinline__ explicit fetched_feed(L l) : load_from(l), copies() {}",
     "    __device__ __forceinline__ void begin(unsigned k0) { copies.begin(load_from, k0); }",
@@ -35752,6 +35814,26 @@ static const char *const ein__tmpl_tiles_rows[] = {
     "static __device__ __forceinline__ summed_load<L, S> summing(L load, S *sums) {",
     "    return {load, sums};",
     "}",
+    "template <typename L, typename S>",
+    "static __device__ __forceinline__ auto nth_load(const summed_load<L, S> &a, unsigned i, unsigned k0)",
+    "    -> decltype(a.load(0u, 0u)) {",
+    "    return nth_load(a.load, i, k0);",
+    "}",
+    "template <int N, int KC, typename V, typename L, typename S>",
+    "struct load_places<N, KC, V, summed_load<L, S> > : load_places<N, KC, V, L> {",
+    "    typedef load_places<N, KC, V, L> plain;",
+    "    __device__ __forceinline__ void begin(const summed_load<L, S> &a, unsigned k0) {",
+    "        plain::begin(a.load, k0);",
+    "    }",
+    "    __device__ __forceinline__ auto get(const summed_load<L, S> &a, unsigned i, unsigned k0) const",
+    "        -> decltype(nth_load(a.load, i, k0)) {",
+    "        return plain::get(a.load, i, k0);",
+    "    }",
+    "    __device__ __forceinline__ void take(V &v, const summed_load<L, S> &a, unsigned i,",
+    "                                         unsigned k0) const {",
+    "        plain::take(v, a.load, i, k0);",
+    "    }",
+    "};",
     "//@if threads",
     "template <typename L, typename V>",
     "static __device__ __forceinline__ void loaded(const L &, int, const V &) {}",
@@ -39681,7 +39763,7 @@ typedef struct ein__kprod {
     ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
     ein__buf index, load[2], store;
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
-    bool fetched[2], wide[2];  // loads say where a factor lies (tiles_async.cu); several elements
+    bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
     int width;                 // neighbours that a load of the rows' factor gives
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
     ein__buf start, room, totals, factors, also;  // of a row operation, or empty
@@ -39870,7 +39952,7 @@ static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein
 // Whether a load may say where it finds its elements: they are 16 or 4 bytes and of the type that
 // the tile holds.
 static bool ein__kprod_fetches(const ein__kprod *r, const ein__kaccess *at, int width) {
-    if (r->math == EIN__MATH_FP32 || r->t->stages == 1) return false;
+    if (r->math != EIN__MATH_FP32 && r->t->stages == 1) return false;
     return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
 }
 
@@ -39896,14 +39978,13 @@ static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kacce
 
 // Line and term that a thread loads as its element `e`: `wide` neighbours, or vectors of `width`,
 // along the terms or along the lines.
-static void ein__kprod_element(ein_ctx *c, const ein__kprod *r, bool along, int wide, int width,
-                               const char **across, const char **term) {
+static void ein__kprod_element(ein_ctx *c, bool along, int wide, int width, const char **across,
+                               const char **term) {
     const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
                *slow = ein__namef(c, "e / %du", wide);
     if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
     *across = along ? slow : fast;
     *term = along ? fast : slow;
-    if (r->math == EIN__MATH_FP32) *across = "e.line", *term = "e.term";
 }
 
 // The names of the sum's slots at term `term` of a step, which begins at k0 unless the address has
@@ -39979,7 +40060,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (!vector) width = 1;
     int wide = along ? terms / width : tile / width;
     const char *across, *term;
-    ein__kprod_element(c, r, along, wide, width, &across, &term);
+    ein__kprod_element(c, along, wide, width, &across, &term);
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
     ein__buf body = {0}, guard = {0};
@@ -40008,8 +40089,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     } else {
         ein__putf(&body, "return %s;\n", value);
     }
-    const char *which = r->math == EIN__MATH_FP32 ? "element" : "unsigned";
-    r->args[side] = ein__namef(c, moves ? "%s e" : "%s e, unsigned k0", which);
+    r->args[side] = moves ? "unsigned e" : "unsigned e, unsigned k0";
     ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
                        ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
     ein__kprod_declare_term(g, &r->load[side], sum, nsum, terms, term, moves, body.s);
@@ -40403,11 +40483,11 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
     return ein__kprod_constant(g, r, 1) ? "2" : ein__kprod_constant(g, r, 0) ? "1" : "0";
 }
 
-// What the compiler is to keep registers for: where factors do not pass through them, blocks enough
-// for what the estimate has beside each other.
+// What the compiler is to keep registers for: two blocks on an SM, unless factors pass through
+// registers to tensor cores or blocks that share terms need them for that.
 static const char *ein__kprod_bounds(const ein__kprod *r) {
-    bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1];
-    return few && r->parts == 1 && r->t->resident > 1 ? "256, 2" : "256";
+    bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1] && r->t->resident > 1;
+    return (few || r->math == EIN__MATH_FP32) && r->parts == 1 ? "256, 2" : "256";
 }
 
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
@@ -42053,7 +42133,7 @@ static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
     return h;
 }
 
-enum { EIN__SEEDED = 9 };  // templates of a kind, at most
+enum { EIN__SEEDED = 10 };  // templates of a kind, at most
 
 // Hashes of the templates that kernels of each kind may be made of, for the keys of their rows in
 // tables of costs.
@@ -42075,11 +42155,11 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
               {EIN__K_ATTENTION,
                {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_tiles_async,
-                ein__tmpl_attend, ein__tmpl_softmax, ein__tmpl_attention_few,
+                ein__tmpl_tiles_loads, ein__tmpl_attend, ein__tmpl_softmax, ein__tmpl_attention_few,
                 ein__tmpl_attention_parts, ein__tmpl_tail}},
               {EIN__K_PRODUCT,
                {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
-                ein__tmpl_tiles_mma, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
+                ein__tmpl_tiles_loads, ein__tmpl_tiles_mma, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
@@ -42257,11 +42337,13 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                         {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
     ein__key spread[] = {{"few", ein__need_text(needs, EIN__NEED_KEYS_FEW)},
                          {"half", ein__need_text(needs, EIN__NEED_KEYS_HALF)}};
-    bool tensor = *tf32 || *fp16, attends = *attend[0].text || *attend[1].text;
+    bool plain = ein__is_needed(needs, EIN__NEED_TILES), tensor = *tf32 || *fp16,
+         attends = *attend[0].text || *attend[1].text;
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
+    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, NULL, 0);
     ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_TILES), ein__tmpl_tiles, tile, 1);
+    ein__put_helper(out, plain, ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
                     tail, 1);
     ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 4);
@@ -42666,9 +42748,9 @@ static bool ein__is_taken(const char *name) {
         " KS fetched fetch copy_async end_step await_steps ASYNC_COPIES tensor_feed"
         " fetched_value spread tile_place pitched_fragment fragment_rows fragment_columns"
         " lane_places vector_places STEP TURN fetched_feed moved kept moving moving_load spaced "
-        "spaced_load nth_load copied_from"
+        "spaced_load nth_load load_places value_of feed word_places"
         " summing ROUNDS_TF32"
-        " shared_address begin_rows take_rows unshifted element KC PAD WORKSPACE_AT"
+        " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
         " multiply_part largest total weight_of key_part joined_keys join_keys"
         " spread_keys ";

@@ -12,55 +12,55 @@
 // libraries cuDNN (415 MB) 11 steps, without it up to 1.8 us more
 //           cuBLAS (596 MB) 1 step, without it up to 0.4 us more
 // by        summation splitting 1
-//     2.8 us est. stem             k_product_2338e6d2
+//     2.8 us est. stem             k_product_6be7f107
 //     1.9 us est. b1.d             k_reduce_a06f64ad
 //     2.5 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
-//     2.9 us est. b2.h.e           k_product_098f8926
+//     2.9 us est. b2.h.e           k_product_fa2b2569
 //     2.4 us est. b2.h.d           k_reduce_ede02e60
 //     2.5 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
-//     2.5 us est. b2.b.0.e         k_product_1a2a7a17
+//     2.5 us est. b2.b.0.e         k_product_d975e5ba
 //     1.9 us est. b2.b.0.d         k_reduce_2b4871cd
 //     3.1 us est. b2.h.0           cuDNN conv 1x1, 144 to 24 + residual + bias
-//     2.5 us est. b3.h.e           k_product_1a2a7a17
+//     2.5 us est. b3.h.e           k_product_d975e5ba
 //     1.7 us est. b3.h.d           k_reduce_ebbb25ee
 //     2.7 us est. b3.h             k_reduce_80e64419
-//     1.9 us est. b3.b.0.e         k_product_3caf4d27
+//     1.9 us est. b3.b.0.e         k_product_dd177960
 //     1.5 us est. b3.b.0.d         k_reduce_6d472bcd
 //     3.2 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b3.b.1.e         k_product_3caf4d27
+//     1.9 us est. b3.b.1.e         k_product_dd177960
 //     1.5 us est. b3.b.1.d         k_reduce_6d472bcd
 //     3.2 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b4.h.e           k_product_3caf4d27
+//     1.9 us est. b4.h.e           k_product_dd177960
 //     1.4 us est. b4.h.d           k_reduce_8fb1d2cc
 //     2.1 us est. b4.h             k_reduce_c80e68f0
-//     2.1 us est. b4.b.0.e         k_product_2fa91ad6
+//     2.1 us est. b4.b.0.e         k_product_4ad2b328
 //     1.4 us est. b4.b.0.d         k_reduce_fe314186
 //     2.9 us est. b4.h.0           k_reduce_7d91e7ff
-//     2.1 us est. b4.b.1.e         k_product_2fa91ad6
+//     2.1 us est. b4.b.1.e         k_product_4ad2b328
 //     1.4 us est. b4.b.1.d         k_reduce_fe314186
 //     2.9 us est. b4.h.1           k_reduce_7d91e7ff
-//     2.1 us est. b4.b.2.e         k_product_2fa91ad6
+//     2.1 us est. b4.b.2.e         k_product_4ad2b328
 //     1.4 us est. b4.b.2.d         k_reduce_fe314186
 //     2.9 us est. b4.h.2           k_reduce_7d91e7ff
-//     2.1 us est. b5.h.e           k_product_2fa91ad6
+//     2.1 us est. b5.h.e           k_product_4ad2b328
 //     1.4 us est. b5.h.d           k_reduce_fe314186
 //     3.3 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
-//     2.5 us est. b5.b.0.e         k_product_4a178f7f
+//     2.5 us est. b5.b.0.e         k_product_1c86a3b8
 //     1.5 us est. b5.b.0.d         k_reduce_aa4767c4
 //     3.6 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b5.b.1.e         k_product_4a178f7f
+//     2.5 us est. b5.b.1.e         k_product_1c86a3b8
 //     1.5 us est. b5.b.1.d         k_reduce_aa4767c4
 //     3.6 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b6.h.e           k_product_4a178f7f
+//     2.5 us est. b6.h.e           k_product_1c86a3b8
 //     1.4 us est. b6.h.d           k_reduce_56b3fb8d
 //     2.8 us est. b6.h             k_reduce_88d3466c
-//     3.3 us est. b6.b.0.e         k_product_53fbe3a8
+//     3.3 us est. b6.b.0.e         k_product_62ea5503
 //     1.4 us est. b6.b.0.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.3 us est. b6.b.1.e         k_product_53fbe3a8
+//     3.3 us est. b6.b.1.e         k_product_62ea5503
 //     1.4 us est. b6.b.1.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.3 us est. b7.e             k_product_53fbe3a8
+//     3.3 us est. b7.e             k_product_62ea5503
 //     1.4 us est. b7.d             k_reduce_a2ee086c
 //     4.1 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
 //     3.0 us est. head.n.c.parts   cuBLAS sgemm 1280 x 49 x 64, batch 5
@@ -676,18 +676,147 @@ static __device__ __forceinline__ void await_previous() {
 #endif
 }
 
-// What a load gives, or the first of four: an element of a step, of which row or column of the
-// tile.
-struct element {
-    unsigned line, term;
+// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
+// says where they lie.
+
+// What a load finds in memory: V at `from`, or zeros where it is not `inside`.
+template <typename V>
+struct fetched {
+    const V *from;
+    bool inside;
+    __device__ __forceinline__ V value() const { return inside ? *from : V(); }
+};
+template <typename V, typename T>
+static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = true) {
+    return {reinterpret_cast<const V *>(from), inside};
+}
+
+template <typename V>
+static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
+    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
+}
+
+// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
+template <unsigned APART, typename L>
+struct spaced_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned APART, typename L>
+static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
+    return {load};
+}
+
+// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
+// load says where.
+template <unsigned BYTES, unsigned APART, typename L>
+struct moving_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
+        const auto v = load(e);
+        return {moved(v.from, size_t(k0) * BYTES), v.inside};
+    }
+};
+template <unsigned BYTES, unsigned APART, typename L>
+static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
+    return {load};
+}
+
+// The thread's load number i of the step from term k0 on.
+template <typename L>
+static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
+    -> decltype(load(0u, 0u)) {
+    return load(threadIdx.x + 256u * i, k0);
+}
+template <unsigned APART, typename L>
+static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,
+                                                unsigned k0) -> decltype(load(0u, 0u)) {
+    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
+            load(threadIdx.x + 256u * i, k0).inside};
+}
+
+// A load's elements.
+template <typename V>
+static __device__ __forceinline__ V value_of(const V &v) {
+    return v;
+}
+template <typename V>
+static __device__ __forceinline__ V value_of(const fetched<V> &v) {
+    return v.value();
+}
+
+// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
+// one that moves says it once, and what lies outside stays so.
+template <int N, int KC, typename V, typename L>
+struct load_places {
+    __device__ __forceinline__ void begin(const L &, unsigned) {}
+    __device__ __forceinline__ auto get(const L &load, unsigned i, unsigned k0) const
+        -> decltype(nth_load(load, i, k0)) {
+        return nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {
+        v = value_of(get(load, i, k0));
+    }
+    __device__ __forceinline__ void move() {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    // Into what is zero at first.
+    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
+        const fetched<V> found = get(load, i, 0u);
+        if (found.inside) v = *found.from;
+    }
+    __device__ __forceinline__ void move() {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+};
+
+// Makes a number known before a loop, where the compiler would make it anew in every turn.
+static __device__ __forceinline__ unsigned kept(unsigned v) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
+// Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their
+// line are exchanged by some of the bits in MASK. What is known before the loop of term and line
+// and what is known as it is compiled have no bit in common, so only these bits need a number each.
+template <int B, unsigned MASK>
+struct word_places {
+    unsigned at[MASK / 4 + 1];
+
+    __device__ __forceinline__ word_places(unsigned term, unsigned line) {
+#pragma unroll
+        for (unsigned i = 0; i <= MASK / 4; i++) at[i] = kept(term * (B + 4) + (line ^ i * 4u));
+    }
+    __device__ __forceinline__ unsigned operator()(unsigned term, unsigned line) const {
+        return at[(line & MASK) / 4u] + (line & ~MASK) + term * (B + 4);
+    }
 };
 
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
 struct product_tile {
-    __align__(16) float a[2][KC][BM + 4];
-    __align__(16) float b[2][KC][BN + 4];
+    static const int SIZE = KC * (BM + BN + 8);  // of a step
+    static const int SUMS = PARTS > 1 ? 256 * RM * 4 : 0;
+    __align__(16) float words[2 * SIZE > SUMS ? 2 * SIZE : SUMS];
 
     static const unsigned ACROSS = BN / RN;  // threads along a row
 
@@ -710,100 +839,144 @@ struct product_tile {
     }
 
     // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
-    static __device__ unsigned turned(unsigned k) { return KC > 16 ? k / 8u * 4u % 16u : 0u; }
+    static const unsigned TURN = KC > 16 ? 4 : 8, MASK = KC > 16 ? 12 : KC == 16 ? 8 : 0;
+    static __device__ unsigned turned(unsigned k) { return k / 8u * TURN & MASK; }
 
-    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
-    // Lines are rows or (COLUMNS) columns.
-    template <bool ALONG, bool COLUMNS, int B>
-    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float v) {
-        const unsigned k = ALONG ? e % KC : e / B, line = ALONG ? e / KC : e % B;
-        (&to[0][0])[k * (B + 4) + ((COLUMNS ? place(line) : line) ^ turned(k))] = v;
-    }
-    template <bool ALONG, bool COLUMNS, int B>
-    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float4 v) {
-        const float w[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (unsigned i = 0; i < 4u; i++) put<ALONG, COLUMNS, B>(to, e * 4u + i, w[i]);
-    }
+    __device__ float *factor(int turn, int b) { return words + turn * SIZE + b * (KC * (BM + 4)); }
 
-    // The thread's elements (or fours) threadIdx.x + 256 i of the step from term k0 on, by `get`.
-    template <bool ALONG, int B, typename L, typename T, int N>
-    static __device__ __forceinline__ void load(const L &get, unsigned k0, T (&v)[N]) {
-        const unsigned wide = sizeof(T) / 4, run = (ALONG ? KC : B) / wide;
-        const unsigned near = threadIdx.x % run * wide, far = threadIdx.x / run;
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) {
-            const unsigned next = far + i * (256u / run);
-            v[i] = get(ALONG ? element{next, near} : element{near, next}, k0);
+    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
+    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
+    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
+    struct feed {
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        L load_from;
+        load_places<N, KC, T, L> from;
+        word_places<B, MASK> place;
+        T v[N];
+
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned line(unsigned e) {
+            const unsigned n = ALONG ? e / KC : e % B;
+            return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
         }
-    }
-    template <bool ALONG, bool COLUMNS, int B, typename T, int N>
-    static __device__ __forceinline__ void put(float (&to)[KC][B + 4], const T (&v)[N]) {
+
+        __device__ __forceinline__ explicit feed(L l)
+            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}
+        __device__ __forceinline__ void load(unsigned k0) {
 #pragma unroll
-        for (unsigned i = 0; i < N; i++)
-            put<ALONG, COLUMNS, B>(to, threadIdx.x % 256u + 256u * i, v[i]);
+            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
+        }
+        __device__ __forceinline__ void begin(unsigned k0) {
+            from.begin(load_from, k0);
+            load(k0);
+        }
+        // The loads of the next step, if any.
+        __device__ __forceinline__ void next(unsigned k0, bool more) {
+            from.move();
+            if (more) load(k0);
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
+            to[place(term(e), line(e))] = v;
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {
+            if (!ALONG && (V == 4 || !COLUMNS)) {
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;
+                return;
+            }
+            const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
+        }
+        __device__ __forceinline__ void store(float *to) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) {
+                put(to, 256u * W * i, v[i]);
+            }
+        }
+    };
+
+    static __device__ __forceinline__ void four(float *v, const float *from) {
+        const float4 w = *reinterpret_cast<const float4 *>(from);
+        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
     // acc += the product of what was put at `turn`, over the thread's part of the terms.
-    __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {
+    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
+                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+        const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
-        for (int k = 0; k < KC / PARTS; k++) {
-            const unsigned t = part() * (KC / PARTS) + k, other = turned(t);
+        for (unsigned k = 0; k < KC / PARTS; k++) {
             float x[RM], y[RN];
 #pragma unroll
-            for (int i = 0; i < RM; i++) x[i] = a[turn][t][((top() + i / 4 * 4) ^ other) + i % 4];
+            for (unsigned i = 0; i < RM; i += 4) four(x + i, a + at_a(k, i ^ turned(k)));
 #pragma unroll
-            for (int j = 0; j < RN; j++)
-                y[j] = b[turn][t][((across() + j / 4 * ACROSS) * 4u ^ other) + j % 4];
+            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
             for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order; a thread keeps the rows that it stores.
+    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
+    // rows that it stores.
     __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        float *sums = &a[0][0][0];
-        __syncthreads();
+        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int i = 0; i < RM * RN; i++)
-            sums[(part() * BM + top() + i / RN) * BN + column(i % RN)] = acc[i / RN][i % RN];
-        __syncthreads();
+        for (int j = 0; j < RN; j += 4) {
+            __syncthreads();
 #pragma unroll
-        for (int i = 0; i < RM * RN / PARTS; i++) {
-            float v = 0.f;
+            for (int i = 0; i < RM; i++)
+                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
+                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            __syncthreads();
 #pragma unroll
-            for (int p = 0; p < PARTS; p++) v += sums[(p * BM + row(i / RN)) * BN + column(i % RN)];
-            acc[i / RN][i % RN] = v;
+            for (int i = 0; i < RM / PARTS; i++) {
+                float v[4] = {};
+#pragma unroll
+                for (int p = 0; p < PARTS; p++) {
+                    float w[4];
+                    four(w, words + across() * 4u + (p * BM + row(i)) * pitch);
+#pragma unroll
+                    for (int k = 0; k < 4; k++) v[k] += w[k];
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++) acc[i][j + k] = v[k];
+            }
         }
     }
 
     // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
-    // term k0 on. While a step is multiplied, the next one's are on their way. What the kernel
-    // before cannot have written, the first (EARLY 1) or the second factor (2), is before that one
-    // is over.
+    // term k0 on, or where it lies. While a step is multiplied, the next one's are on their way.
+    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
+    // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        typedef decltype(load_a(element(), from)) of_a;
-        typedef decltype(load_b(element(), from)) of_b;
-        of_a va[BM * KC / 64 / sizeof(of_a)];
-        of_b vb[BN * KC / 64 / sizeof(of_b)];
-        if (EARLY == 1) load<ALONG_A, BM>(load_a, from, va);
-        if (EARLY == 2) load<ALONG_B, BN>(load_b, from, vb);
+        feed<BM, ALONG_A, false, decltype(value_of(load_a(0u, from))), A> a(load_a);
+        feed<BN, ALONG_B, true, decltype(value_of(load_b(0u, from))), B> b(load_b);
+        const unsigned own = part() * (KC / PARTS);
+        const word_places<BM, MASK> at_a(own, top() ^ turned(own));
+        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
+        if (EARLY == 1) a.begin(from);
+        if (EARLY == 2) b.begin(from);
         await_previous();
-        if (EARLY != 1) load<ALONG_A, BM>(load_a, from, va);
-        if (EARLY != 2) load<ALONG_B, BN>(load_b, from, vb);
-        int turn = 0;
-        for (unsigned k0 = from; k0 < until; k0 += KC, turn ^= 1) {
-            put<ALONG_A, false, BM>(a[turn], va);
-            put<ALONG_B, true, BN>(b[turn], vb);
-            // Begun before the barrier, where no compiler puts them behind the step.
-            if (k0 + KC < until) {
-                load<ALONG_A, BM>(load_a, k0 + KC, va);
-                load<ALONG_B, BN>(load_b, k0 + KC, vb);
+        if (EARLY != 1) a.begin(from);
+        if (EARLY != 2) b.begin(from);
+        for (unsigned k0 = from; k0 < until;) {
+            // Where a step lies is then part of the instructions.
+#pragma unroll
+            for (int turn = 0; turn < 2; turn++) {
+                a.store(factor(turn, 0));
+                b.store(factor(turn, 1));
+                k0 += KC;
+                const bool more = k0 < until;
+                // Begun before the barrier, where no compiler puts them behind the step.
+                a.next(k0, more);
+                b.next(k0, more);
+                __syncthreads();
+                step(turn, at_a, at_b, acc);
+                if (!more) break;
             }
-            __syncthreads();
-            step(turn, acc);
         }
         if (PARTS > 1) sum(acc);
     }
@@ -1593,30 +1766,29 @@ static __global__ void __launch_bounds__(64) k_map_c1f969c8(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.n.t[i1], 0), 6)
 // p0: stem.n.c.scaled, p1: x, p2: stem.n.t
-static __global__ void __launch_bounds__(256) k_product_2338e6d2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_6be7f107(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 392u * 32u, m0 = 0u;
-    const auto a = [&](element e, unsigned k0) {
-        const int i1 = (int)(m0 + e.line);
-        const int r2 = (int)(k0 + e.term);
-        return r2 < 27 ? *reinterpret_cast<const float4 *>(p0 + r2 * 32 + i1) : make_float4(0.f,
-            0.f, 0.f, 0.f);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e % 8u * 4u);
+        const int r2 = (int)(k0 + e / 8u);
+        return fetch<float4>(p0 + r2 * 32 + i1, r2 < 27);
     };
-    const auto b = [&](element e, unsigned k0) {
-        const unsigned n = n0 + e.line;
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 32u;
         const int i3 = (int)(n % 112u);
         const int i2 = (int)(n / 112u);
-        const unsigned k = k0 + e.term;
+        const unsigned k = k0 + e / 32u;
         const int r2 = (int)(k % 3u);
         const int r1 = (int)(k / 3u % 3u);
         const int r0 = (int)(k / 9u);
-        return k < 27u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1 ? p1[r0 * 50176 + i2 * 448 + r1 * 224
-            + i3 * 2 + r2 - 225] : 0.f;
+        return fetch<float>(p1 + r0 * 50176 + i2 * 448 + r1 * 224 + i3 * 2 + r2 - 225,
+            k < 27u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
     float acc[4][4] = {};
-    tile.multiply<false, false, 1>(0u, 27u, a, b, acc);
+    tile.multiply<false, false, 1>(0u, 27u, spaced<4096>(a), b, acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1678,24 +1850,23 @@ static __global__ void __launch_bounds__(256) k_reduce_a06f64ad(const float *p0,
 // b2.h.e.n.c[0,i1,i2,i3] = sum(r0) b1[0,r0,i2,i3] * b2.h.e.n.c.scaled[i1,r0]
 // b2.h.e[0,i1,i2,i3] = min(max(b2.h.e.n.c[0,i1,i2,i3] + b2.h.e.n.t[i1], 0), 6)
 // p0: b2.h.e.n.c.scaled, p1: b1, p2: b2.h.e.n.t
-static __global__ void __launch_bounds__(256) k_product_098f8926(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_fa2b2569(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 64u;
-    const auto a = [&](element e, unsigned k0) {
-        const int i1 = (int)(m0 + e.line);
-        const int r0 = (int)(k0 + e.term);
-        return i1 < 96 ? *reinterpret_cast<const float4 *>(p0 + i1 * 16 + r0) : make_float4(0.f,
-            0.f, 0.f, 0.f);
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(p0 + i1 * 16 + r0, i1 < 96);
     };
-    const auto b = [&](element e, unsigned k0) {
-        const int i3 = (int)(n0 + e.line);
-        const int r0 = (int)(k0 + e.term);
-        return *reinterpret_cast<const float4 *>(p1 + r0 * 12544 + i3);
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p1 + r0 * 12544 + i3);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 16u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 16u, moving<4, 4096>(a), moving<50176, 802816>(b), acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1759,25 +1930,23 @@ static __global__ void __launch_bounds__(256) k_reduce_ede02e60(const float *p0,
 // b2.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b2.h[0,r0,i2,i3] * b2.b.0.e.n.c.scaled[i1,r0]
 // b2.b.0.e[0,i1,i2,i3] = min(max(b2.b.0.e.n.c[0,i1,i2,i3] + b2.b.0.e.n.t[i1], 0), 6)
 // p0: b2.b.0.e.n.c.scaled, p1: b2.h, p2: b2.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_1a2a7a17(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_d975e5ba(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 5u * 32u;
-    const auto a = [&](element e, unsigned k0) {
-        const int i1 = (int)(m0 + e.line);
-        const int r0 = (int)(k0 + e.term);
-        return i1 < 144 && r0 < 24 ? *reinterpret_cast<const float4 *>(p0 + i1 * 24 + r0)
-            : make_float4(0.f, 0.f, 0.f, 0.f);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(k0 + e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 24 + r0, i1 < 144 && r0 < 24);
     };
-    const auto b = [&](element e, unsigned k0) {
-        const int i3 = (int)(n0 + e.line);
-        const int r0 = (int)(k0 + e.term);
-        return r0 < 24 ? *reinterpret_cast<const float4 *>(p1 + r0 * 3136 + i3) : make_float4(0.f,
-            0.f, 0.f, 0.f);
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(k0 + e / 16u);
+        return fetch<float4>(p1 + r0 * 3136 + i3, r0 < 24);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 24u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 24u, spaced<3072>(a), spaced<200704>(b), acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -1904,24 +2073,23 @@ static __global__ void __launch_bounds__(64) k_reduce_80e64419(const float *p0,
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
 // b3.b.0.e[0,i1,i2,i3] = min(max(b3.b.0.e.n.c[0,i1,i2,i3] + b3.b.0.e.n.t[i1], 0), 6)
 // p0: b3.b.0.e.n.c.scaled, p1: b3.h, p2: b3.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_3caf4d27(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_dd177960(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 6u * 32u;
-    const auto a = [&](element e, unsigned k0) {
-        const int i1 = (int)(m0 + e.line);
-        const int r0 = (int)(k0 + e.term);
-        return *reinterpret_cast<const float4 *>(p0 + i1 * 32 + r0);
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 32 + r0);
     };
-    const auto b = [&](element e, unsigned k0) {
-        const int i3 = (int)(n0 + e.line);
-        const int r0 = (int)(k0 + e.term);
-        return i3 < 784 ? *reinterpret_cast<const float4 *>(p1 + r0 * 784 + i3) : make_float4(0.f,
-            0.f, 0.f, 0.f);
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p1 + r0 * 784 + i3, i3 < 784);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 32u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 32u, moving<4, 4096>(a), moving<3136, 50176>(b), acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2054,24 +2222,23 @@ static __global__ void __launch_bounds__(256) k_reduce_c80e68f0(const float *p0,
 // b4.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b4.h[0,r0,i2,i3] * b4.b.0.e.n.c.scaled[i1,r0]
 // b4.b.0.e[0,i1,i2,i3] = min(max(b4.b.0.e.n.c[0,i1,i2,i3] + b4.b.0.e.n.t[i1], 0), 6)
 // p0: b4.b.0.e.n.c.scaled, p1: b4.h, p2: b4.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_2fa91ad6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_4ad2b328(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 24u * 16u;
-    const auto a = [&](element e, unsigned k0) {
-        const int i1 = (int)(m0 + e.line);
-        const int r0 = (int)(k0 + e.term);
-        return *reinterpret_cast<const float4 *>(p0 + i1 * 64 + r0);
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(p0 + i1 * 64 + r0);
     };
-    const auto b = [&](element e, unsigned k0) {
-        const int i3 = (int)(n0 + e.line);
-        const int r0 = (int)(k0 + e.term);
-        return i3 < 196 ? *reinterpret_cast<const float4 *>(p1 + r0 * 196 + i3) : make_float4(0.f,
-            0.f, 0.f, 0.f);
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p1 + r0 * 196 + i3, i3 < 196);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 64u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 4096>(a), moving<784, 12544>(b), acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2160,24 +2327,23 @@ static __global__ void __launch_bounds__(256) k_reduce_7d91e7ff(const float *p0,
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
 // b5.b.0.e[0,i1,i2,i3] = min(max(b5.b.0.e.n.c[0,i1,i2,i3] + b5.b.0.e.n.t[i1], 0), 6)
 // p0: b5.b.0.e.n.c.scaled, p1: b5.h, p2: b5.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_4a178f7f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_1c86a3b8(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 18u * 32u;
-    const auto a = [&](element e, unsigned k0) {
-        const int i1 = (int)(m0 + e.line);
-        const int r0 = (int)(k0 + e.term);
-        return *reinterpret_cast<const float4 *>(p0 + i1 * 96 + r0);
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 96 + r0);
     };
-    const auto b = [&](element e, unsigned k0) {
-        const int i3 = (int)(n0 + e.line);
-        const int r0 = (int)(k0 + e.term);
-        return i3 < 196 ? *reinterpret_cast<const float4 *>(p1 + r0 * 196 + i3) : make_float4(0.f,
-            0.f, 0.f, 0.f);
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(p1 + r0 * 196 + i3, i3 < 196);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 96u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 96u, moving<4, 12288>(a), moving<784, 25088>(b), acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2285,23 +2451,23 @@ static __global__ void __launch_bounds__(128) k_reduce_88d3466c(const float *p0,
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.n.t[i1], 0), 6)
 // p0: b6.b.0.e.n.c.scaled, p1: b6.h, p2: b6.b.0.e.n.t
-static __global__ void __launch_bounds__(256) k_product_53fbe3a8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_62ea5503(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 30u * 32u;
-    const auto a = [&](element e, unsigned k0) {
-        const int i1 = (int)(m0 + e.line);
-        const int r0 = (int)(k0 + e.term);
-        return *reinterpret_cast<const float4 *>(p0 + i1 * 160 + r0);
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 160 + r0);
     };
-    const auto b = [&](element e, unsigned k0) {
-        const int i3 = (int)(n0 + e.line);
-        const int r0 = (int)(k0 + e.term);
-        return i3 < 49 ? p1[r0 * 49 + i3] : 0.f;
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 32u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float>(p1 + r0 * 49 + i3, i3 < 49);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 160u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 160u, moving<4, 20480>(a), moving<196, 1568>(b), acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3406,20 +3572,20 @@ int mobilenet_v2_create(mobilenet_v2 **out, const void *weights, size_t bytes,
 static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_2338e6d2, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_6be7f107, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
         v_stem_n_t, v_stem));
     CALL(launch(m, EARLY, k_reduce_a06f64ad, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
         v_b1_d_n_t, v_b1_d));
     // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
     // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.t[i1]
     CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_t, NULL, v_b1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_098f8926, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_fa2b2569, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled,
         v_b1, v_b2_h_e_n_t, v_b2_h_e));
     CALL(launch(m, EARLY, k_reduce_ede02e60, "b2.h.d", 294, 256, stream, v_b2_h_e,
         v_b2_h_d_n_c_scaled, v_b2_h_d_n_t, v_b2_h_d));
     // as b1
     CALL(conv_run(m, CONV_b2_h, v_b2_h_d, v_b2_h_c_scaled, v_b2_h_t, NULL, v_b2_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1a2a7a17, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_d975e5ba, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
         v_b2_h, v_b2_b_0_e_n_t, v_b2_b_0_e));
     CALL(launch(m, EARLY, k_reduce_2b4871cd, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
         v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_n_t, v_b2_b_0_d));
@@ -3427,57 +3593,57 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
     // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.b.0.t[i1]
     CALL(conv_run(m, CONV_b2_h_0, v_b2_b_0_d, v_b2_b_0_c_scaled, v_b2_b_0_t, v_b2_h, v_b2_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_1a2a7a17, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_d975e5ba, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
     CALL(launch(m, EARLY, k_reduce_ebbb25ee, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
     CALL(launch(m, EARLY, k_reduce_80e64419, "b3.h", 392, 64, stream, v_b3_h_d, v_b3_h_c_scaled,
         v_b3_h_t, v_b3_h));
-    CALL(launch(m, EARLY, k_product_3caf4d27, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_dd177960, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
     CALL(launch(m, EARLY, k_reduce_6d472bcd, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_0, v_b3_b_0_d, v_b3_b_0_c_scaled, v_b3_b_0_t, v_b3_h, v_b3_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_3caf4d27, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_dd177960, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
     CALL(launch(m, EARLY, k_reduce_6d472bcd, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_1, v_b3_b_1_d, v_b3_b_1_c_scaled, v_b3_b_1_t, v_b3_h_0, v_b3_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_3caf4d27, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_dd177960, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
     CALL(launch(m, EARLY, k_reduce_8fb1d2cc, "b4.h.d", 294, 64, stream, v_b4_h_e,
         v_b4_h_d_n_c_scaled, v_b4_h_d_n_t, v_b4_h_d));
     CALL(launch(m, EARLY, k_reduce_c80e68f0, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
         v_b4_h_c_scaled, v_b4_h_t, v_b4_h));
-    CALL(launch(m, EARLY, k_product_2fa91ad6, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_4ad2b328, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
     CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.0", 392, dim3(32, 8), stream, v_b4_b_0_d,
         v_b4_b_0_c_scaled, v_b4_h, v_b4_b_0_t, v_b4_h_0));
-    CALL(launch(m, EARLY, k_product_2fa91ad6, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_4ad2b328, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
     CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.1", 392, dim3(32, 8), stream, v_b4_b_1_d,
         v_b4_b_1_c_scaled, v_b4_h_0, v_b4_b_1_t, v_b4_h_1));
-    CALL(launch(m, EARLY, k_product_2fa91ad6, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_4ad2b328, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
     CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.2", 392, dim3(32, 8), stream, v_b4_b_2_d,
         v_b4_b_2_c_scaled, v_b4_h_1, v_b4_b_2_t, v_b4_h_2));
-    CALL(launch(m, EARLY, k_product_2fa91ad6, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_4ad2b328, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
     // as b1
     CALL(conv_run(m, CONV_b5_h, v_b5_h_d, v_b5_h_c_scaled, v_b5_h_t, NULL, v_b5_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_4a178f7f, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_1c86a3b8, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
     CALL(launch(m, EARLY, k_reduce_aa4767c4, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
         v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_n_t, v_b5_b_0_d));
@@ -3490,34 +3656,34 @@ static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const
     // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_0, v_b5_b_0_d, v_b5_b_0_c_scaled, v_b5_b_0_t, v_b5_h, v_b5_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_4a178f7f, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_1c86a3b8, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
     CALL(launch(m, EARLY, k_reduce_aa4767c4, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_1, v_b5_b_1_d, v_b5_b_1_c_scaled, v_b5_b_1_t, v_b5_h_0, v_b5_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_4a178f7f, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_1c86a3b8, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
     CALL(launch(m, EARLY, k_reduce_56b3fb8d, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
     CALL(launch(m, EARLY, k_reduce_88d3466c, "b6.h", 1960, 128, stream, v_b6_h_d, v_b6_h_c_scaled,
         v_b6_h_t, v_b6_h));
-    CALL(launch(m, EARLY, k_product_53fbe3a8, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_62ea5503, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_0, v_b6_b_0_d, v_b6_b_0_c_scaled, v_b6_b_0_t, v_b6_h, v_b6_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_53fbe3a8, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_62ea5503, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
         v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_1, v_b6_b_1_d, v_b6_b_1_c_scaled, v_b6_b_1_t, v_b6_h_0, v_b6_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_53fbe3a8, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_62ea5503, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
         v_b6_h_1, v_b7_e_n_t, v_b7_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));

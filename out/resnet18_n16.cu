@@ -35,9 +35,9 @@
 //     6.2 us est. l2               k_basis_85872f02
 //     4.5 us est. l3.h.a.c.columns k_map_18b7ce8d
 //    38.1 us est. l3.h.a.c.interior cuBLAS sgemm 256 x 2704 x 1152
-//     4.5 us est. l3.h.a.c.border.parts k_product_213e65c1
+//     4.5 us est. l3.h.a.c.border.parts k_product_5887ad82
 //     1.6 us est. l3.h.a.c.border  k_reduce_005419a2
-//     4.7 us est. l3.h.a.c.border.parts k_product_30500be1
+//     4.7 us est. l3.h.a.c.border.parts k_product_d35a1f74
 //     1.6 us est. l3.h.a.c.border  k_reduce_1a6c2da5
 //     4.5 us est. l3.h.b.c.data    k_stitch_8aa66bec
 //    36.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
@@ -445,18 +445,147 @@ static __device__ __forceinline__ void await_previous() {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
-// What a load gives, or the first of four: an element of a step, of which row or column of the
-// tile.
-struct element {
-    unsigned line, term;
+// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
+// says where they lie.
+
+// What a load finds in memory: V at `from`, or zeros where it is not `inside`.
+template <typename V>
+struct fetched {
+    const V *from;
+    bool inside;
+    __device__ __forceinline__ V value() const { return inside ? *from : V(); }
+};
+template <typename V, typename T>
+static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = true) {
+    return {reinterpret_cast<const V *>(from), inside};
+}
+
+template <typename V>
+static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
+    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
+}
+
+// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
+template <unsigned APART, typename L>
+struct spaced_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned APART, typename L>
+static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
+    return {load};
+}
+
+// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
+// load says where.
+template <unsigned BYTES, unsigned APART, typename L>
+struct moving_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
+        const auto v = load(e);
+        return {moved(v.from, size_t(k0) * BYTES), v.inside};
+    }
+};
+template <unsigned BYTES, unsigned APART, typename L>
+static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
+    return {load};
+}
+
+// The thread's load number i of the step from term k0 on.
+template <typename L>
+static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
+    -> decltype(load(0u, 0u)) {
+    return load(threadIdx.x + 256u * i, k0);
+}
+template <unsigned APART, typename L>
+static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,
+                                                unsigned k0) -> decltype(load(0u, 0u)) {
+    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
+            load(threadIdx.x + 256u * i, k0).inside};
+}
+
+// A load's elements.
+template <typename V>
+static __device__ __forceinline__ V value_of(const V &v) {
+    return v;
+}
+template <typename V>
+static __device__ __forceinline__ V value_of(const fetched<V> &v) {
+    return v.value();
+}
+
+// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
+// one that moves says it once, and what lies outside stays so.
+template <int N, int KC, typename V, typename L>
+struct load_places {
+    __device__ __forceinline__ void begin(const L &, unsigned) {}
+    __device__ __forceinline__ auto get(const L &load, unsigned i, unsigned k0) const
+        -> decltype(nth_load(load, i, k0)) {
+        return nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {
+        v = value_of(get(load, i, k0));
+    }
+    __device__ __forceinline__ void move() {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    // Into what is zero at first.
+    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
+        const fetched<V> found = get(load, i, 0u);
+        if (found.inside) v = *found.from;
+    }
+    __device__ __forceinline__ void move() {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+};
+
+// Makes a number known before a loop, where the compiler would make it anew in every turn.
+static __device__ __forceinline__ unsigned kept(unsigned v) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
+// Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their
+// line are exchanged by some of the bits in MASK. What is known before the loop of term and line
+// and what is known as it is compiled have no bit in common, so only these bits need a number each.
+template <int B, unsigned MASK>
+struct word_places {
+    unsigned at[MASK / 4 + 1];
+
+    __device__ __forceinline__ word_places(unsigned term, unsigned line) {
+#pragma unroll
+        for (unsigned i = 0; i <= MASK / 4; i++) at[i] = kept(term * (B + 4) + (line ^ i * 4u));
+    }
+    __device__ __forceinline__ unsigned operator()(unsigned term, unsigned line) const {
+        return at[(line & MASK) / 4u] + (line & ~MASK) + term * (B + 4);
+    }
 };
 
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
 // terms. A thread has RM rows, and RN columns of which V lie together.
 template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
 struct product_tile {
-    __align__(16) float a[2][KC][BM + 4];
-    __align__(16) float b[2][KC][BN + 4];
+    static const int SIZE = KC * (BM + BN + 8);  // of a step
+    static const int SUMS = PARTS > 1 ? 256 * RM * 4 : 0;
+    __align__(16) float words[2 * SIZE > SUMS ? 2 * SIZE : SUMS];
 
     static const unsigned ACROSS = BN / RN;  // threads along a row
 
@@ -479,100 +608,144 @@ struct product_tile {
     }
 
     // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
-    static __device__ unsigned turned(unsigned k) { return KC > 16 ? k / 8u * 4u % 16u : 0u; }
+    static const unsigned TURN = KC > 16 ? 4 : 8, MASK = KC > 16 ? 12 : KC == 16 ? 8 : 0;
+    static __device__ unsigned turned(unsigned k) { return k / 8u * TURN & MASK; }
 
-    // Element e of a step is term e % KC of line e / KC, or (not ALONG) line e % B of term e / B.
-    // Lines are rows or (COLUMNS) columns.
-    template <bool ALONG, bool COLUMNS, int B>
-    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float v) {
-        const unsigned k = ALONG ? e % KC : e / B, line = ALONG ? e / KC : e % B;
-        (&to[0][0])[k * (B + 4) + ((COLUMNS ? place(line) : line) ^ turned(k))] = v;
-    }
-    template <bool ALONG, bool COLUMNS, int B>
-    static __device__ void put(float (&to)[KC][B + 4], unsigned e, float4 v) {
-        const float w[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (unsigned i = 0; i < 4u; i++) put<ALONG, COLUMNS, B>(to, e * 4u + i, w[i]);
-    }
+    __device__ float *factor(int turn, int b) { return words + turn * SIZE + b * (KC * (BM + 4)); }
 
-    // The thread's elements (or fours) threadIdx.x + 256 i of the step from term k0 on, by `get`.
-    template <bool ALONG, int B, typename L, typename T, int N>
-    static __device__ __forceinline__ void load(const L &get, unsigned k0, T (&v)[N]) {
-        const unsigned wide = sizeof(T) / 4, run = (ALONG ? KC : B) / wide;
-        const unsigned near = threadIdx.x % run * wide, far = threadIdx.x / run;
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) {
-            const unsigned next = far + i * (256u / run);
-            v[i] = get(ALONG ? element{next, near} : element{near, next}, k0);
+    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
+    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
+    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
+    struct feed {
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        L load_from;
+        load_places<N, KC, T, L> from;
+        word_places<B, MASK> place;
+        T v[N];
+
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned line(unsigned e) {
+            const unsigned n = ALONG ? e / KC : e % B;
+            return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
         }
-    }
-    template <bool ALONG, bool COLUMNS, int B, typename T, int N>
-    static __device__ __forceinline__ void put(float (&to)[KC][B + 4], const T (&v)[N]) {
+
+        __device__ __forceinline__ explicit feed(L l)
+            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}
+        __device__ __forceinline__ void load(unsigned k0) {
 #pragma unroll
-        for (unsigned i = 0; i < N; i++)
-            put<ALONG, COLUMNS, B>(to, threadIdx.x % 256u + 256u * i, v[i]);
+            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
+        }
+        __device__ __forceinline__ void begin(unsigned k0) {
+            from.begin(load_from, k0);
+            load(k0);
+        }
+        // The loads of the next step, if any.
+        __device__ __forceinline__ void next(unsigned k0, bool more) {
+            from.move();
+            if (more) load(k0);
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
+            to[place(term(e), line(e))] = v;
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {
+            if (!ALONG && (V == 4 || !COLUMNS)) {
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;
+                return;
+            }
+            const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
+        }
+        __device__ __forceinline__ void store(float *to) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) {
+                put(to, 256u * W * i, v[i]);
+            }
+        }
+    };
+
+    static __device__ __forceinline__ void four(float *v, const float *from) {
+        const float4 w = *reinterpret_cast<const float4 *>(from);
+        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
     }
 
     // acc += the product of what was put at `turn`, over the thread's part of the terms.
-    __device__ __forceinline__ void step(int turn, float (&acc)[RM][RN]) const {
+    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
+                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+        const float *a = factor(turn, 0), *b = factor(turn, 1);
 #pragma unroll
-        for (int k = 0; k < KC / PARTS; k++) {
-            const unsigned t = part() * (KC / PARTS) + k, other = turned(t);
+        for (unsigned k = 0; k < KC / PARTS; k++) {
             float x[RM], y[RN];
 #pragma unroll
-            for (int i = 0; i < RM; i++) x[i] = a[turn][t][((top() + i / 4 * 4) ^ other) + i % 4];
+            for (unsigned i = 0; i < RM; i += 4) four(x + i, a + at_a(k, i ^ turned(k)));
 #pragma unroll
-            for (int j = 0; j < RN; j++)
-                y[j] = b[turn][t][((across() + j / 4 * ACROSS) * 4u ^ other) + j % 4];
+            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
 #pragma unroll
             for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
         }
     }
 
-    // Adds up the groups' sums in order; a thread keeps the rows that it stores.
+    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
+    // rows that it stores.
     __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
-        float *sums = &a[0][0][0];
-        __syncthreads();
+        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
 #pragma unroll
-        for (int i = 0; i < RM * RN; i++)
-            sums[(part() * BM + top() + i / RN) * BN + column(i % RN)] = acc[i / RN][i % RN];
-        __syncthreads();
+        for (int j = 0; j < RN; j += 4) {
+            __syncthreads();
 #pragma unroll
-        for (int i = 0; i < RM * RN / PARTS; i++) {
-            float v = 0.f;
+            for (int i = 0; i < RM; i++)
+                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
+                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            __syncthreads();
 #pragma unroll
-            for (int p = 0; p < PARTS; p++) v += sums[(p * BM + row(i / RN)) * BN + column(i % RN)];
-            acc[i / RN][i % RN] = v;
+            for (int i = 0; i < RM / PARTS; i++) {
+                float v[4] = {};
+#pragma unroll
+                for (int p = 0; p < PARTS; p++) {
+                    float w[4];
+                    four(w, words + across() * 4u + (p * BM + row(i)) * pitch);
+#pragma unroll
+                    for (int k = 0; k < 4; k++) v[k] += w[k];
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++) acc[i][j + k] = v[k];
+            }
         }
     }
 
     // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
-    // term k0 on. While a step is multiplied, the next one's are on their way. What the kernel
-    // before cannot have written, the first (EARLY 1) or the second factor (2), is before that one
-    // is over.
+    // term k0 on, or where it lies. While a step is multiplied, the next one's are on their way.
+    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
+    // before that one is over.
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        typedef decltype(load_a(element(), from)) of_a;
-        typedef decltype(load_b(element(), from)) of_b;
-        of_a va[BM * KC / 64 / sizeof(of_a)];
-        of_b vb[BN * KC / 64 / sizeof(of_b)];
-        if (EARLY == 1) load<ALONG_A, BM>(load_a, from, va);
-        if (EARLY == 2) load<ALONG_B, BN>(load_b, from, vb);
+        feed<BM, ALONG_A, false, decltype(value_of(load_a(0u, from))), A> a(load_a);
+        feed<BN, ALONG_B, true, decltype(value_of(load_b(0u, from))), B> b(load_b);
+        const unsigned own = part() * (KC / PARTS);
+        const word_places<BM, MASK> at_a(own, top() ^ turned(own));
+        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
+        if (EARLY == 1) a.begin(from);
+        if (EARLY == 2) b.begin(from);
         await_previous();
-        if (EARLY != 1) load<ALONG_A, BM>(load_a, from, va);
-        if (EARLY != 2) load<ALONG_B, BN>(load_b, from, vb);
-        int turn = 0;
-        for (unsigned k0 = from; k0 < until; k0 += KC, turn ^= 1) {
-            put<ALONG_A, false, BM>(a[turn], va);
-            put<ALONG_B, true, BN>(b[turn], vb);
-            // Begun before the barrier, where no compiler puts them behind the step.
-            if (k0 + KC < until) {
-                load<ALONG_A, BM>(load_a, k0 + KC, va);
-                load<ALONG_B, BN>(load_b, k0 + KC, vb);
+        if (EARLY != 1) a.begin(from);
+        if (EARLY != 2) b.begin(from);
+        for (unsigned k0 = from; k0 < until;) {
+            // Where a step lies is then part of the instructions.
+#pragma unroll
+            for (int turn = 0; turn < 2; turn++) {
+                a.store(factor(turn, 0));
+                b.store(factor(turn, 1));
+                k0 += KC;
+                const bool more = k0 < until;
+                // Begun before the barrier, where no compiler puts them behind the step.
+                a.next(k0, more);
+                b.next(k0, more);
+                __syncthreads();
+                step(turn, at_a, at_b, acc);
+                if (!more) break;
             }
-            __syncthreads();
-            step(turn, acc);
         }
         if (PARTS > 1) sum(acc);
     }
@@ -1632,29 +1805,29 @@ static __global__ void __launch_bounds__(256) k_map_18b7ce8d(const float *p0,
 // l3.h.a.c.border.parts[i0,i1,i2,i3,0] = sum(r0,r1,r2) l2[i1,16*i0+r0,2*i3+r1+1,r2] *
 //     l3.h.a.c.scaled[i2,16*i0+r0,r1,r2+1] where i0 in 0:8, i3 in 0:13, r0 in 0:16, r2 in 0:2
 // p0: l3.h.a.c.scaled, p1: l2
-static __global__ void __launch_bounds__(256) k_product_213e65c1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_5887ad82(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
     const int i0 = (int)(id / 16u % 8u);
-    const auto a = [&](element e, unsigned k0) {
-        const int i2 = (int)(m0 + e.line);
-        const unsigned k = k0 + e.term;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e % 16u * 4u);
+        const unsigned k = k0 + e / 16u;
         const int r2 = (int)(k % 2u);
         const int r1 = (int)(k / 2u);
-        return *reinterpret_cast<const float4 *>(p0 + i0 * 36864 + r1 * 768 + r2 * 256 + i2 + 256);
+        return fetch<float4>(p0 + i0 * 36864 + r1 * 768 + r2 * 256 + i2 + 256);
     };
-    const auto b = [&](element e, unsigned k0) {
-        const unsigned n = n0 + e.line;
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e / 16u;
         const int i3 = (int)(n % 13u);
         const int i1 = (int)(n / 13u);
-        const unsigned k = k0 + e.term;
+        const unsigned k = k0 + e % 16u;
         const int r2 = (int)(k % 2u);
         const int r1 = (int)(k / 2u % 3u);
         const int r0 = (int)(k / 6u);
-        return n < 208u ? p1[i1 * 100352 + i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + r2 + 28]
-            : 0.f;
+        return fetch<float>(p1 + i1 * 100352 + i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + r2 + 28,
+            n < 208u);
     };
     float acc[4][4] = {};
     tile.multiply<false, true, 1>(0u, 96u, a, b, acc);
@@ -1691,30 +1864,30 @@ static __global__ void __launch_bounds__(128) k_reduce_005419a2(const float *p0,
 //     l3.h.a.c.border.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:14, r0 in 0:16, r1 in 0:2,
 //     pad l2 0
 // p0: l3.h.a.c.border.lines, p1: l2
-static __global__ void __launch_bounds__(256) k_product_30500be1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_d35a1f74(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
     const int i0 = (int)(id / 16u % 8u);
-    const auto a = [&](element e, unsigned k0) {
-        const int i2 = (int)(m0 + e.line);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 4u);
         const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e.term);
-        return *reinterpret_cast<const float4 *>(p0 + i2 * 768 + r2 * 128 + i0 * 16 + r0);
+        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(p0 + i2 * 768 + r2 * 128 + i0 * 16 + r0);
     };
-    const auto b = [&](element e, unsigned k0) {
-        const unsigned n = n0 + e.line;
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
         const int i4 = (int)(n % 14u);
         const int i1 = (int)(n / 14u);
         const int r2 = (int)(k0 / 16u % 3u);
         const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e.term);
-        return n < 224u && i4 * 2 + r2 >= 1 ? p1[i1 * 100352 + i0 * 12544 + r0 * 784 + r1 * 28
-            + i4 * 2 + r2 - 1] : 0.f;
+        const int r0 = (int)(k0 % 16u + e / 64u);
+        return fetch<float>(p1 + i1 * 100352 + i0 * 12544 + r0 * 784 + r1 * 28 + i4 * 2 + r2 - 1,
+            n < 224u && i4 * 2 + r2 >= 1);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 96u, a, b, acc);
+    tile.multiply<true, false, 1>(0u, 96u, spaced<196608>(a), spaced<12544>(b), acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3152,11 +3325,11 @@ static int steps_from_stem_c_digits(resnet18_n16 *m, const void *const *in, void
     // l3.h.a.c.interior stored as [i1,i0,i2,i3]
     CALL(gemm_run(m, &gemm_l3_h_a_c_interior, v_l3_h_a_c_scaled, v_l3_h_a_c_columns,
         v_l3_h_a_c_interior));
-    CALL(launch(m, ORDERED, k_product_213e65c1, "l3.h.a.c.border.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_5887ad82, "l3.h.a.c.border.parts", 128, 256, stream,
         v_l3_h_a_c_scaled, v_l2, v_l3_h_a_c_border_parts));
     CALL(launch(m, EARLY, k_reduce_005419a2, "l3.h.a.c.border", 416, 128, stream,
         v_l3_h_a_c_border_parts, v_l3_h_a_c_border));
-    CALL(launch(m, EARLY, k_product_30500be1, "l3.h.a.c.border.parts", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_d35a1f74, "l3.h.a.c.border.parts", 128, 256, stream,
         v_l3_h_a_c_border_lines, v_l2, v_l3_h_a_c_border_parts_2));
     CALL(launch(m, EARLY, k_reduce_1a6c2da5, "l3.h.a.c.border", 448, 128, stream,
         v_l3_h_a_c_border_parts_2, v_l3_h_a_c_border_2));

@@ -264,6 +264,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #include <cuda_fp16.h>
 #include <cuda_pipeline_primitives.h>
 #include "mma.cu"
+#include "tiles_loads.cu"
 #include "tiles_async.cu"
 #undef $params
 #define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
@@ -358,6 +359,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $params const float *__restrict__ p0, float *__restrict__ y, float4 *parts, unsigned *arrived
 #include "tail.cu"
 #include <cuda_fp16.h>
+#include "tiles_loads.cu"
 #include "tiles_rows.cu"
 #include "tiles.cu"
 #define $tile product_tile<64, 64, 16, 1, 4, 4, 1>
@@ -380,17 +382,27 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $also y[e] = factor[0][e]
 #define $along true, false
 #define $early 2
-#define $argsA element e, unsigned k0
-#define $argsB element e, unsigned k0
-#define $a a
+#define $argsA unsigned e
+#define $argsB unsigned e, unsigned k0
+#define $a moving<4, 0>(a)
 #define $b b
-#define $loadA return *reinterpret_cast<const float4 *>(p0 + (m0 + e.line) * 96u + k0 + e.term)
-#define $loadB return p0[(k0 + e.term) * 96u + n0 + e.line]
+#define $loadA return fetch<float4>(p0 + (m0 + e / 4u) * 96u + e % 4u * 4u)
+#define $loadB return p0[(k0 + e / 64u) * 96u + n0 + e % 64u]
 #define $store y[(m0 + tile.row(i)) * 64u + n0 + tile.column(j)] = acc[i][j]
+#endif
+
+#ifdef LINT_tiles
+#include "tiles_loads.cu"
+#include "tiles_rows.cu"
+#endif
+
+#ifdef LINT_tiles_rows
+#include "tiles_loads.cu"
 #endif
 
 #ifdef LINT_tiles_async
 #include <cuda_pipeline_primitives.h>
+#include "tiles_loads.cu"
 #endif
 
 #ifdef LINT_mma
@@ -401,6 +413,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #include <cuda_fp16.h>
 #include <cuda_pipeline_primitives.h>
 #include "mma.cu"
+#include "tiles_loads.cu"
 #include "tiles_async.cu"
 #include "tiles_rows.cu"
 #endif

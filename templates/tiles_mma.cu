@@ -19,14 +19,6 @@ struct tile_place {
     }
 };
 
-// Makes a number known before a loop, where the compiler would make it anew in every turn.
-static __device__ __forceinline__ unsigned kept(unsigned v) {
-#ifdef __CUDA_ARCH__
-    asm volatile("" : "+r"(v));
-#endif
-    return v;
-}
-
 // Where a lane finds the fragments of LINES lines of a factor from (line, term) on, in every STEP
 // terms. Eight rows further on elements lie as they do here.
 template <typename T, int B, int KC, bool ALONG, bool SECOND, int LINES, int TERMS>
@@ -111,55 +103,11 @@ static __device__ __forceinline__ auto nth_load(const fetched_value<L> &a, unsig
     return nth_load(a.load, i, k0).value();
 }
 
-// Where a thread's N fetches of a step of KC terms find what they copy: the load says it each time;
-// one that moves says it once.
-template <int N, int KC, typename V, typename L>
-struct copied_from {
-    __device__ __forceinline__ void begin(const L &, unsigned) {}
-    __device__ __forceinline__ fetched<V> get(const L &load, unsigned i, unsigned k0) const {
-        return nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ void move() {}
-};
-template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
-struct copied_from<N, KC, V, moving_load<BYTES, APART, L> > {
-    typedef moving_load<BYTES, APART, L> load_type;
-    fetched<V> at[N];
-    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
-        if (!APART) return at[i];
-        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
-    }
-    __device__ __forceinline__ void move() {
-#pragma unroll
-        for (unsigned i = 0; i < (APART ? 1u : N); i++)
-            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
-    }
-};
 //@if rows
-template <typename L, typename S>
-static __device__ __forceinline__ auto nth_load(const summed_load<L, S> &a, unsigned i, unsigned k0)
-    -> decltype(a.load(0u, 0u)) {
-    return nth_load(a.load, i, k0);
-}
 template <typename L, int N>
 static __device__ __forceinline__ void take_rows(const fetched_value<L> &a, unsigned (&x)[N][4]) {
     take_rows(a.load, x);
 }
-template <int N, int KC, typename V, typename L, typename S>
-struct copied_from<N, KC, V, summed_load<L, S> > : copied_from<N, KC, V, L> {
-    typedef copied_from<N, KC, V, L> plain;
-    __device__ __forceinline__ void begin(const summed_load<L, S> &a, unsigned k0) {
-        plain::begin(a.load, k0);
-    }
-    __device__ __forceinline__ fetched<V> get(const summed_load<L, S> &a, unsigned i,
-                                              unsigned k0) const {
-        return plain::get(a.load, i, k0);
-    }
-};
 //@end
 template <typename T, int B, int KC, bool ALONG, typename V, typename L, bool COPIES>
 struct fetched_feed {
@@ -167,7 +115,7 @@ struct fetched_feed {
     typedef vector_places<T, B, KC, ALONG, sizeof(V) / sizeof(T)> places;
     L load_from;
     places place;
-    copied_from<places::N, KC, V, L> copies;
+    load_places<places::N, KC, V, L> copies;
 
     __device__ __forceinline__ explicit fetched_feed(L l) : load_from(l), copies() {}
     __device__ __forceinline__ void begin(unsigned k0) { copies.begin(load_from, k0); }

@@ -54,6 +54,26 @@ template <typename L, typename S>
 static __device__ __forceinline__ summed_load<L, S> summing(L load, S *sums) {
     return {load, sums};
 }
+template <typename L, typename S>
+static __device__ __forceinline__ auto nth_load(const summed_load<L, S> &a, unsigned i, unsigned k0)
+    -> decltype(a.load(0u, 0u)) {
+    return nth_load(a.load, i, k0);
+}
+template <int N, int KC, typename V, typename L, typename S>
+struct load_places<N, KC, V, summed_load<L, S> > : load_places<N, KC, V, L> {
+    typedef load_places<N, KC, V, L> plain;
+    __device__ __forceinline__ void begin(const summed_load<L, S> &a, unsigned k0) {
+        plain::begin(a.load, k0);
+    }
+    __device__ __forceinline__ auto get(const summed_load<L, S> &a, unsigned i, unsigned k0) const
+        -> decltype(nth_load(a.load, i, k0)) {
+        return plain::get(a.load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const summed_load<L, S> &a, unsigned i,
+                                         unsigned k0) const {
+        plain::take(v, a.load, i, k0);
+    }
+};
 //@if threads
 template <typename L, typename V>
 static __device__ __forceinline__ void loaded(const L &, int, const V &) {}

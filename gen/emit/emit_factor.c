@@ -18,7 +18,7 @@ typedef struct ein__kprod {
     ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
     ein__buf index, load[2], store;
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
-    bool fetched[2], wide[2];  // loads say where a factor lies (tiles_async.cu); several elements
+    bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
     int width;                 // neighbours that a load of the rows' factor gives
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
     ein__buf start, room, totals, factors, also;  // of a row operation, or empty
@@ -207,7 +207,7 @@ static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein
 // Whether a load may say where it finds its elements: they are 16 or 4 bytes and of the type that
 // the tile holds.
 static bool ein__kprod_fetches(const ein__kprod *r, const ein__kaccess *at, int width) {
-    if (r->math == EIN__MATH_FP32 || r->t->stages == 1) return false;
+    if (r->math != EIN__MATH_FP32 && r->t->stages == 1) return false;
     return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
 }
 
@@ -233,14 +233,13 @@ static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kacce
 
 // Line and term that a thread loads as its element `e`: `wide` neighbours, or vectors of `width`,
 // along the terms or along the lines.
-static void ein__kprod_element(ein_ctx *c, const ein__kprod *r, bool along, int wide, int width,
-                               const char **across, const char **term) {
+static void ein__kprod_element(ein_ctx *c, bool along, int wide, int width, const char **across,
+                               const char **term) {
     const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
                *slow = ein__namef(c, "e / %du", wide);
     if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
     *across = along ? slow : fast;
     *term = along ? fast : slow;
-    if (r->math == EIN__MATH_FP32) *across = "e.line", *term = "e.term";
 }
 
 // The names of the sum's slots at term `term` of a step, which begins at k0 unless the address has
@@ -316,7 +315,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     if (!vector) width = 1;
     int wide = along ? terms / width : tile / width;
     const char *across, *term;
-    ein__kprod_element(c, r, along, wide, width, &across, &term);
+    ein__kprod_element(c, along, wide, width, &across, &term);
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
     ein__buf body = {0}, guard = {0};
@@ -345,8 +344,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     } else {
         ein__putf(&body, "return %s;\n", value);
     }
-    const char *which = r->math == EIN__MATH_FP32 ? "element" : "unsigned";
-    r->args[side] = ein__namef(c, moves ? "%s e" : "%s e, unsigned k0", which);
+    r->args[side] = moves ? "unsigned e" : "unsigned e, unsigned k0";
     ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
                        ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
     ein__kprod_declare_term(g, &r->load[side], sum, nsum, terms, term, moves, body.s);

@@ -27,7 +27,7 @@ static uint64_t ein__hash_template(uint64_t h, const char *const *line) {
     return h;
 }
 
-enum { EIN__SEEDED = 9 };  // templates of a kind, at most
+enum { EIN__SEEDED = 10 };  // templates of a kind, at most
 
 // Hashes of the templates that kernels of each kind may be made of, for the keys of their rows in
 // tables of costs.
@@ -49,11 +49,11 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
               {EIN__K_ATTENTION,
                {ein__tmpl_attention, ein__tmpl_attention_mma, ein__tmpl_mma, ein__tmpl_tiles_async,
-                ein__tmpl_attend, ein__tmpl_softmax, ein__tmpl_attention_few,
+                ein__tmpl_tiles_loads, ein__tmpl_attend, ein__tmpl_softmax, ein__tmpl_attention_few,
                 ein__tmpl_attention_parts, ein__tmpl_tail}},
               {EIN__K_PRODUCT,
                {ein__tmpl_product, ein__tmpl_tiles, ein__tmpl_mma, ein__tmpl_tiles_async,
-                ein__tmpl_tiles_mma, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
+                ein__tmpl_tiles_loads, ein__tmpl_tiles_mma, ein__tmpl_tail, ein__tmpl_tiles_rows}}};
     if (ctx->kernel_seed[EIN__K_MAP]) return;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         uint64_t h = EIN__FNV_START;
@@ -231,11 +231,13 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                         {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
     ein__key spread[] = {{"few", ein__need_text(needs, EIN__NEED_KEYS_FEW)},
                          {"half", ein__need_text(needs, EIN__NEED_KEYS_HALF)}};
-    bool tensor = *tf32 || *fp16, attends = *attend[0].text || *attend[1].text;
+    bool plain = ein__is_needed(needs, EIN__NEED_TILES), tensor = *tf32 || *fp16,
+         attends = *attend[0].text || *attend[1].text;
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
+    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, NULL, 0);
     ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_TILES), ein__tmpl_tiles, tile, 1);
+    ein__put_helper(out, plain, ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
                     tail, 1);
     ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 4);

@@ -67,9 +67,9 @@ static bool ein__is_taken(const char *name) {
         " KS fetched fetch copy_async end_step await_steps ASYNC_COPIES tensor_feed"
         " fetched_value spread tile_place pitched_fragment fragment_rows fragment_columns"
         " lane_places vector_places STEP TURN fetched_feed moved kept moving moving_load spaced "
-        "spaced_load nth_load copied_from"
+        "spaced_load nth_load load_places value_of feed word_places"
         " summing ROUNDS_TF32"
-        " shared_address begin_rows take_rows unshifted element KC PAD WORKSPACE_AT"
+        " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
         " multiply_part largest total weight_of key_part joined_keys join_keys"
         " spread_keys ";

@@ -129,11 +129,11 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
     return ein__kprod_constant(g, r, 1) ? "2" : ein__kprod_constant(g, r, 0) ? "1" : "0";
 }
 
-// What the compiler is to keep registers for: where factors do not pass through them, blocks enough
-// for what the estimate has beside each other.
+// What the compiler is to keep registers for: two blocks on an SM, unless factors pass through
+// registers to tensor cores or blocks that share terms need them for that.
 static const char *ein__kprod_bounds(const ein__kprod *r) {
-    bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1];
-    return few && r->parts == 1 && r->t->resident > 1 ? "256, 2" : "256";
+    bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1] && r->t->resident > 1;
+    return (few || r->math == EIN__MATH_FP32) && r->parts == 1 ? "256, 2" : "256";
 }
 
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,

@@ -11,9 +11,10 @@
 
 #include "../../templates/await.cu"
 #include "../../templates/mma.cu"
+#include "../../templates/tiles_loads.cu"
+#include "../../templates/tiles_rows.cu"
 #include "../../templates/tiles.cu"
 #include "../../templates/tiles_async.cu"
-#include "../../templates/tiles_rows.cu"
 #include "../../templates/tiles_mma.cu"
 
 enum { TERMS = 16 };  // of halves; TF32 has the first 8
@@ -333,22 +334,34 @@ static void check_banks(const char *name) {
 }
 
 // Of products without tensor cores: lanes that have four neighbouring terms each of some lines of B
-// store one after the other. No more than `most` want different words of a bank.
-template <int B, int KC, int V>
-static void check_terms(const char *name, int most) {
+// store one after the other, or 16 bytes at once where they have neighbouring lines. No more than
+// `most` want different words of a bank, and all lies where the tile has it.
+struct four_loads {
+    float4 operator()(unsigned, unsigned) const { return make_float4(0.f, 0.f, 0.f, 0.f); }
+};
+template <int B, int KC, bool ALONG, int V>
+static void check_words(const char *name, int most) {
     typedef product_tile<B, B, KC, 1, 4, 4, V> tile;
-    static float to[KC][B + 4];
+    typedef typename tile::template feed<B, ALONG, true, float4, four_loads> feed;
+    const uint3 before = threadIdx;
+    const unsigned each = ALONG || V < 4 ? 1u : 4u, lanes = 32u / each;
     unsigned at[32];
-    for (unsigned first = 0; first < B * KC / 4u && first < 256u; first += 32u)
-        for (unsigned i = 0; i < 4u; i++) {
-            for (unsigned l = 0; l < 32u; l++) {
-                memset(to, 0, sizeof to);
-                tile::template put<true, true, B>(to, (first + l) * 4u + i, 1.f);
-                at[l] = 0u;
-                while ((&to[0][0])[at[l]] == 0.f) at[l]++;
+    for (unsigned first = 0; first < 256u; first += lanes)
+        for (unsigned i = 0; i < 4u; i += each) {
+            for (unsigned l = 0; l < lanes; l++) {
+                threadIdx.x = first + l;
+                const feed f((four_loads()));
+                at[l] = f.place(feed::term(i), feed::line(i));
+                for (unsigned n = 0; n < feed::N; n++) {
+                    const unsigned own = 1024u * n + i, e = threadIdx.x * 4u + own;
+                    expect(f.place(feed::term(own), feed::line(own)) ==
+                               feed::term(e) * (B + 4) + feed::line(e),
+                           name, (int)threadIdx.x, (int)own);
+                }
             }
-            expect(times(at, 32, 1) <= most, name, (int)first, (int)i);
+            expect(times(at, (int)lanes, (int)each) <= most, name, (int)first, (int)i);
         }
+    threadIdx = before;
 }
 
 static void check_stores() {
@@ -367,17 +380,19 @@ static void check_stores() {
     BANKS(__half, 32, 64);
     BANKS(__half, 32, 128);
     BANKS(__half, 16, 128);
-    check_terms<128, 8, 4>("terms of 128x8", 1);
-    check_terms<64, 16, 4>("terms of 64x16", 2);
-    check_terms<64, 32, 4>("terms of 64x32", 1);
-    check_terms<32, 32, 4>("terms of 32x32", 1);
-    check_terms<64, 64, 4>("terms of 64x64", 2);
-    check_terms<16, 64, 4>("terms of 16x64", 2);
-    check_terms<128, 8, 1>("terms of 128x8, columns apart", 4);
-    check_terms<64, 16, 1>("terms of 64x16, columns apart", 4);
-    check_terms<64, 32, 1>("terms of 64x32, columns apart", 4);
-    check_terms<32, 32, 1>("terms of 32x32, columns apart", 4);
-    check_terms<64, 64, 1>("terms of 64x64, columns apart", 4);
+#define WORDS(B, KC, most, apart)                                                 \
+    check_words<B, KC, true, 4>("terms of " #B "x" #KC, most);                    \
+    check_words<B, KC, true, 1>("terms of " #B "x" #KC ", columns apart", apart); \
+    check_words<B, KC, false, 4>("lines of " #KC "x" #B, B < 32 ? 2 : 1);         \
+    check_words<B, KC, false, 1>("lines of " #KC "x" #B ", columns apart", 4)
+    WORDS(128, 8, 1, 4);
+    WORDS(128, 16, 1, 4);
+    WORDS(64, 16, 1, 4);
+    WORDS(64, 32, 1, 4);
+    WORDS(32, 32, 1, 4);
+    WORDS(64, 64, 2, 4);
+    WORDS(32, 64, 2, 4);
+    WORDS(16, 64, 2, 4);
 }
 #endif
 
@@ -397,7 +412,9 @@ int main(int argc, char **) {
     READS(128, 128, 8, 1, 8, 8);
     READS(64, 128, 16, 1, 4, 8);
     READS(64, 64, 16, 1, 4, 4);
+    READS(64, 64, 32, 2, 8, 4);
     READS(32, 64, 32, 2, 4, 4);
+    READS(32, 64, 32, 4, 8, 4);
     READS(32, 32, 32, 4, 4, 4);
     READS(16, 64, 64, 4, 4, 4);
     if (argc == 1) check_product<float>("product of TF32");
