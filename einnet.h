@@ -14684,20 +14684,10 @@ static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
 typedef struct ein__factor_load {
     bool along;  // neighbours are terms of a line, not lines of a term
     bool half;   // they are halves
-    int words;   // elements at once
-    int more;    // instructions for guards and places beside those of the load
+    bool guarded;
+    int words;      // elements at once
+    int64_t steps;  // places change with every term unless this is a multiple of a step's; 0: never
 } ein__factor_load;
-
-// Instructions of a load, with their addresses and what stores the elements: counted in what nvcc
-// 13 makes of products and convolutions for sm_90. `turning`: the taps of a window change with
-// every term.
-enum {
-    EIN__LOAD_COPY = 2,
-    EIN__LOAD_WORDS = 8,
-    EIN__LOAD_WORD = 5,
-    EIN__LOAD_GUARD = 4,
-    EIN__LOAD_TURN = 20
-};
 
 // Slots of a factor along which its elements follow each other.
 typedef struct ein__run {
@@ -14750,8 +14740,9 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
         vector = vector && !moves && !(guarded & lane.slots);
     }
     if (!vector) l.words = 1;
-    if (guarded && !half) l.more += EIN__LOAD_GUARD;
-    if (gathers || ((guarded & terms) && inner < 0)) l.more += EIN__LOAD_TURN;
+    l.guarded = guarded != 0;
+    if (gathers) l.steps = 1;
+    else if (guarded & terms) l.steps = inner < 0 ? 1 : s->n[inner];
     return l;
 }
 /* ---- product.c ---- */
@@ -14777,13 +14768,14 @@ typedef struct ein__tiled {
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
 // a thread, or (tensor cores) a warp. `parts` groups of threads share the terms of one tile and add
-// up in order. `share`: of the peak arithmetic that a full machine reaches, in 1/1000; assumed at
-// 0.78 of what is assumed of a library at the same tile (reference: 85-94 % for good SIMT kernels),
-// until measured; for tensor cores see ein__tensor_share. The loops bound it. Of what nvcc 13
-// issues for sm_90 in a step 0.87, 0.83, 0.78, 0.73, 0.69 and 0.67 are multiplications (in the
-// table's order; 0.84 to 0.54 where columns are stored one by one). In the time of these shared
-// memory is read and written for 0.56, 0.84, 1.13, 1.19, 1.25 and 1.31 of it, two cycles for four
-// words a thread: counted, not measured. So half to two thirds of what the loops allow is assumed.
+// up in order. `share`: of the peak arithmetic that a full machine reaches, in 1/1000, assumed
+// until it is measured; for tensor cores see ein__tensor_share. The loops bound it. Of what nvcc 13
+// issues for sm_90 in a step of plain matrices 0.90, 0.88, 0.83, 0.83, 0.77, 0.81, and for the last
+// two 0.88 and 0.85 are multiplications (in the table's order; 0.02 to 0.07 less where columns are
+// stored one by one). In the time of these shared memory is read and written for 0.56, 0.84, 1.13,
+// 1.19, 1.25, 1.31, and 0.88 and 0.94 of it, two cycles for four words a thread: counted, not
+// measured. So two thirds of what the loops allow is assumed, and down to half where shared memory
+// takes longer.
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
     int64_t share;
@@ -14792,15 +14784,15 @@ typedef struct ein__product_tile {
     int stages;  // tensor cores: steps in shared memory where factors are copied there directly
 } ein__product_tile;
 
-enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 20, EIN__PRODUCT_DEPTH = 1 << 30 };
+enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 22, EIN__PRODUCT_DEPTH = 1 << 30 };
 
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
-    {128, 128, 8, 8, 8, 1, 585, 1, EIN__MATH_FP32, 2},  // large on both sides
-    {64, 128, 4, 8, 16, 1, 530, 2, EIN__MATH_FP32, 2},  // few rows
-    {64, 64, 4, 4, 16, 1, 490, 3, EIN__MATH_FP32, 2},   // ... and columns
-    {32, 64, 4, 4, 32, 2, 420, 3, EIN__MATH_FP32, 2},
-    {32, 32, 4, 4, 32, 4, 340, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
-    {16, 64, 4, 4, 64, 4, 330, 2, EIN__MATH_FP32, 2},
+    {128, 128, 8, 8, 8, 1, 600, 1, EIN__MATH_FP32, 2},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 570, 2, EIN__MATH_FP32, 2},  // few rows
+    {64, 64, 4, 4, 16, 1, 500, 3, EIN__MATH_FP32, 2},   // ... and columns
+    {32, 64, 4, 4, 32, 2, 460, 3, EIN__MATH_FP32, 2},
+    {32, 32, 4, 4, 32, 4, 420, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
+    {16, 64, 4, 4, 64, 4, 400, 2, EIN__MATH_FP32, 2},
     {128, 128, 64, 32, 16, 1, 0, 1, EIN__MATH_TF32, 3},
     {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4},
     {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3},
@@ -14816,6 +14808,9 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     // Half as many steps where these pass through registers, one after the other.
     {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1},
     {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},
+    // More for a thread of each word that it reads, and more sums to add up.
+    {64, 64, 8, 4, 32, 2, 580, 2, EIN__MATH_FP32, 2},
+    {32, 64, 8, 4, 32, 4, 560, 2, EIN__MATH_FP32, 2},
 };
 
 // Whether both factors are copied to the tensor cores' tile as they lie. Zeros behind the last term
@@ -14899,7 +14894,7 @@ static void ein__tensor_held(const ein_ctx *ctx, const ein__expr *const *read, e
     p->floats = p->held == EIN__F32 && ctx->typed && ein__gpu_of(ctx)->tf32 > 0;
 }
 
-enum { EIN__PRODUCT_INNER = 16 };  // terms whose multiple the innermost iterator's extent is
+enum { EIN__PRODUCT_INNER = 8 };  // terms whose multiple the innermost iterator's extent is
 
 // The summation iterator that should count the terms innermost, so that a step of the loop stays
 // within one tap of a window: guards and the tap's digits are then known once a step. False: the
@@ -14975,16 +14970,23 @@ static bool ein__load_copies(const ein__factor_load *l, const ein__product_tile 
     return l->half == (t->math == EIN__MATH_FP16) && (l->words > 1 || !l->half);
 }
 
+// Instructions of a load, with their addresses and what stores the elements, counted in what nvcc
+// 13 makes of products and convolutions for sm_90. Tiles without tensor cores store four terms of a
+// line one by one. Taps of a window that change with every term are counted out each time.
+static int64_t ein__load_each(const ein__factor_load *l, const ein__product_tile *t) {
+    bool plain = t->math == EIN__MATH_FP32, turns = l->steps % t->terms != 0;
+    int64_t each = plain ? 3 : 5;
+    if (l->words > 1) each = plain ? l->along ? 6 : 3 : ein__load_copies(l, t) ? 2 : 8;
+    if (l->guarded && (plain || !l->half)) each += plain ? 2 : 4;
+    return each + (turns ? plain ? 26 : 20 : 0);
+}
+
 // Instructions of all threads of a block for the loads of one step.
 static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
     int64_t ops = 0;
-    for (int k = 0; k < 2; k++) {
-        const ein__factor_load *l = &p->load[k];
-        int64_t each = l->words == 1            ? EIN__LOAD_WORD
-                       : ein__load_copies(l, t) ? EIN__LOAD_COPY
-                                                : EIN__LOAD_WORDS;
-        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * (each + l->more) / l->words;
-    }
+    for (int k = 0; k < 2; k++)
+        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * ein__load_each(&p->load[k], t) /
+               p->load[k].words;
     return ops;
 }
 
@@ -15043,6 +15045,25 @@ static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
     return g->sms * (tensor && !ein__product_copies(p, t) ? 1 : t->resident);
 }
 
+// What a tile without tensor cores takes for `waves` of blocks: its share of the peak, of which
+// factors are a part that are loaded four words at a time, the first's terms, the second's columns;
+// other loads, and `rows` instructions of a step; what the groups that share terms leave in shared
+// memory and take from it, 128 bytes a clock (see ein__product_tensor_ps).
+static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
+                                     const ein__product_tile *t, int64_t waves, int64_t rows) {
+    static const ein__factor_load four[2] = {{.along = true, .words = 4}, {.words = 4}};
+    const ein__tiled plain = {.load = {four[0], four[1]}};
+    int64_t steps = (p->depth + t->terms - 1) / t->terms, size = t->rows * t->cols;
+    int64_t flop =
+        ein__muldiv(ein__muldiv(waves, g->sms, 1), ein__muldiv(2 * size, steps * t->terms, 1), 1);
+    int64_t more = ein__load_ops(p, t) - ein__load_ops(&plain, t),
+            sums = t->parts > 1 ? 2 * t->parts * size * 4 : 0;
+    int64_t ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
+    int64_t each = ein__muldiv(sums, 2 * 1000 * g->sms, g->fp32);
+    if (more > 0 || rows) each += ein__issued_ps(g, (more > 0 ? more : 0) + rows, steps);
+    return ps + ein__muldiv(waves, each, 1);
+}
+
 // Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch
 // from the L2 cache; and one block's steps, when those of others do not hide their latency.
 static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
@@ -15053,14 +15074,7 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
             waves = blocks / g->sms + (blocks % g->sms != 0), ps,
             rows = ein__rows_ops(p, t) * t->terms;
     if (t->math == EIN__MATH_FP32) {
-        int64_t flop = ein__muldiv(ein__muldiv(waves, g->sms, 1),
-                                   ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
-        // The tile's share is that of factors that are loaded four words at a time.
-        int64_t plain = (t->rows + t->cols) * t->terms * EIN__LOAD_WORDS / 4,
-                more = ein__load_ops(p, t) - plain;
-        ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
-        if (more > 0 || rows)
-            ps += ein__muldiv(waves, ein__issued_ps(g, (more > 0 ? more : 0) + rows, steps), 1);
+        ps = ein__product_plain_ps(g, p, t, waves, rows);
     } else {
         int64_t issued = ein__issued_ps(g, ein__tensor_ops(g, p, t) + rows, steps),
                 one = ein__product_tensor_ps(g, t, terms);
@@ -39764,6 +39778,7 @@ typedef struct ein__kprod {
     ein__buf index, load[2], store;
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
+    bool spaced[2];            // a thread's in one step are as far from each other everywhere
     int width;                 // neighbours that a load of the rows' factor gives
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
     ein__buf start, room, totals, factors, also;  // of a row operation, or empty
@@ -40028,6 +40043,7 @@ static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__k
     else if (line >= 0) apart = ein__kprod_stride(scan, line) * size;
     apart *= EIN__PRODUCT_THREADS / wide;
     if (apart > INT32_MAX) apart = 0;
+    r->spaced[side] = apart != 0;
     bool moves = r->fetched[side] && steps && stride && r->p.depth % r->t->terms == 0;
     r->call[side] = name;
     if (moves)
@@ -40484,10 +40500,12 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
 }
 
 // What the compiler is to keep registers for: two blocks on an SM, unless factors pass through
-// registers to tensor cores or blocks that share terms need them for that.
+// registers to tensor cores, or sums and addresses need more than the half of them.
 static const char *ein__kprod_bounds(const ein__kprod *r) {
-    bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1] && r->t->resident > 1;
-    return (few || r->math == EIN__MATH_FP32) && r->parts == 1 ? "256, 2" : "256";
+    bool large = r->t->resident == 1, few = r->fetched[0] && r->fetched[1];
+    if (r->math == EIN__MATH_FP32) few = !large || (r->spaced[0] && r->spaced[1]);
+    else few = few && r->wide[0] && r->wide[1] && !large;
+    return few && r->parts == 1 ? "256, 2" : "256";
 }
 
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,

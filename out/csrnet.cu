@@ -8,10 +8,10 @@
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
 // memory    arena 87 MB (workspace 32 MB of it), constants 247 MB, peak in create 396 MB
-// plan      43 steps, 517.2 us estimated; 1367.0 us without derivation
-// libraries cuBLAS (596 MB) 15 steps, without it up to 66.0 us more
+// plan      43 steps, 517.0 us estimated; 1310.9 us without derivation
+// libraries cuBLAS (596 MB) 15 steps, without it up to 17.9 us more
 // by        basis change 37, summation splitting 2
-//     8.8 us est. v1.a             k_product_8ddeea21
+//     8.5 us est. v1.a             k_product_8ddeea21
 //    11.5 us est. v1.b.c.sum.data  k_basis_b53c446b
 //    25.6 us est. v1.b.c.sum.product cuBLAS sgemm 64 x 3136 x 64, batch 36
 //    11.9 us est. v1.b             k_basis_24ac75ba

@@ -8,8 +8,8 @@
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
 // memory    arena 36 MB (workspace 32 MB of it), constants 57 MB, peak in create 126 MB
-// plan      16 steps, 80.7 us estimated; 143.2 us without derivation
-// libraries cuBLAS (596 MB) 6 steps, without it up to 11.7 us more
+// plan      16 steps, 79.8 us estimated; 138.9 us without derivation
+// libraries cuBLAS (596 MB) 5 steps, without it up to 2.4 us more
 // by        basis change 12, summation splitting 4
 //     1.7 us est. d1.c.data        k_basis_ccf09643
 //    15.2 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
@@ -21,7 +21,7 @@
 //    15.2 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
 //     1.8 us est. d4.c.digits.split k_basis_4a2ccb26
 //     1.7 us est. d4.c.data        k_basis_0ce61401
-//     9.9 us est. d4.c.product     cuBLAS sgemm 256 x 64 x 512, batch 16
+//     8.9 us est. d4.c.product     k_product_f5aaa805
 //     1.5 us est. d4.split         k_basis_8d8dc26c
 //     5.9 us est. d5.c.part        cuBLAS sgemm 1152 x 196 x 256
 //     1.5 us est. d5               k_reduce_55ecc0a1
@@ -111,7 +111,7 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d5_k INIT(33030144)
 #define v_y_k INIT(34209792)
 #define v_d4 ARENA(34457600)
-#define v_d4_c_digits ARENA(0)
+#define v_d4_c_digits ARENA(2097152)
 #define v_d3_c_digits ARENA(0)
 #define v_d2_c_digits ARENA(0)
 #define v_d4_c_filter CONST(0)
@@ -124,8 +124,8 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d2_c_product ARENA(35651584)
 #define v_d3_c_data ARENA(33554432)
 #define v_d3_c_product ARENA(35651584)
-#define v_d4_c_data ARENA(33554432)
-#define v_d4_c_product ARENA(35651584)
+#define v_d4_c_data ARENA(0)
+#define v_d4_c_product ARENA(2097152)
 #define v_d5_c_part_filter CONST(58720256)
 #define v_d5_c_part ARENA(33554432)
 #define v_d5 ARENA(34457600)
@@ -147,6 +147,312 @@ static __device__ __forceinline__ void await_previous() {
 
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
+
+// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
+// says where they lie.
+
+// What a load finds in memory: V at `from`, or zeros where it is not `inside`.
+template <typename V>
+struct fetched {
+    const V *from;
+    bool inside;
+    __device__ __forceinline__ V value() const { return inside ? *from : V(); }
+};
+template <typename V, typename T>
+static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = true) {
+    return {reinterpret_cast<const V *>(from), inside};
+}
+
+template <typename V>
+static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
+    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
+}
+
+// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
+template <unsigned APART, typename L>
+struct spaced_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned APART, typename L>
+static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
+    return {load};
+}
+
+// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
+// load says where.
+template <unsigned BYTES, unsigned APART, typename L>
+struct moving_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
+        const auto v = load(e);
+        return {moved(v.from, size_t(k0) * BYTES), v.inside};
+    }
+};
+template <unsigned BYTES, unsigned APART, typename L>
+static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
+    return {load};
+}
+
+// The thread's load number i of the step from term k0 on.
+template <typename L>
+static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
+    -> decltype(load(0u, 0u)) {
+    return load(threadIdx.x + 256u * i, k0);
+}
+template <unsigned APART, typename L>
+static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,
+                                                unsigned k0) -> decltype(load(0u, 0u)) {
+    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
+            load(threadIdx.x + 256u * i, k0).inside};
+}
+
+// A load's elements.
+template <typename V>
+static __device__ __forceinline__ V value_of(const V &v) {
+    return v;
+}
+template <typename V>
+static __device__ __forceinline__ V value_of(const fetched<V> &v) {
+    return v.value();
+}
+
+// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
+// one that moves says it once, and what lies outside stays so.
+template <int N, int KC, typename V, typename L>
+struct load_places {
+    __device__ __forceinline__ void begin(const L &, unsigned) {}
+    __device__ __forceinline__ auto get(const L &load, unsigned i, unsigned k0) const
+        -> decltype(nth_load(load, i, k0)) {
+        return nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {
+        v = value_of(get(load, i, k0));
+    }
+    __device__ __forceinline__ void move() {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    // Into what is zero at first.
+    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
+        const fetched<V> found = get(load, i, 0u);
+        if (found.inside) v = *found.from;
+    }
+    __device__ __forceinline__ void move() {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+};
+
+// Makes a number known before a loop, where the compiler would make it anew in every turn.
+static __device__ __forceinline__ unsigned kept(unsigned v) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
+// Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their
+// line are exchanged by some of the bits in MASK. What is known before the loop of term and line
+// and what is known as it is compiled have no bit in common, so only these bits need a number each.
+template <int B, unsigned MASK>
+struct word_places {
+    unsigned at[MASK / 4 + 1];
+
+    __device__ __forceinline__ word_places(unsigned term, unsigned line) {
+#pragma unroll
+        for (unsigned i = 0; i <= MASK / 4; i++) at[i] = kept(term * (B + 4) + (line ^ i * 4u));
+    }
+    __device__ __forceinline__ unsigned operator()(unsigned term, unsigned line) const {
+        return at[(line & MASK) / 4u] + (line & ~MASK) + term * (B + 4);
+    }
+};
+
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    static const int SIZE = KC * (BM + BN + 8);  // of a step
+    static const int SUMS = PARTS > 1 ? 256 * RM * 4 : 0;
+    __align__(16) float words[2 * SIZE > SUMS ? 2 * SIZE : SUMS];
+
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
+    }
+
+    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
+    static const unsigned TURN = KC > 16 ? 4 : 8, MASK = KC > 16 ? 12 : KC == 16 ? 8 : 0;
+    static __device__ unsigned turned(unsigned k) { return k / 8u * TURN & MASK; }
+
+    __device__ float *factor(int turn, int b) { return words + turn * SIZE + b * (KC * (BM + 4)); }
+
+    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
+    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
+    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
+    struct feed {
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        L load_from;
+        load_places<N, KC, T, L> from;
+        word_places<B, MASK> place;
+        T v[N];
+
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned line(unsigned e) {
+            const unsigned n = ALONG ? e / KC : e % B;
+            return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
+        }
+
+        __device__ __forceinline__ explicit feed(L l)
+            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}
+        __device__ __forceinline__ void load(unsigned k0) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
+        }
+        __device__ __forceinline__ void begin(unsigned k0) {
+            from.begin(load_from, k0);
+            load(k0);
+        }
+        // The loads of the next step, if any.
+        __device__ __forceinline__ void next(unsigned k0, bool more) {
+            from.move();
+            if (more) load(k0);
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
+            to[place(term(e), line(e))] = v;
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {
+            if (!ALONG && (V == 4 || !COLUMNS)) {
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;
+                return;
+            }
+            const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
+        }
+        __device__ __forceinline__ void store(float *to) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) {
+                put(to, 256u * W * i, v[i]);
+            }
+        }
+    };
+
+    static __device__ __forceinline__ void four(float *v, const float *from) {
+        const float4 w = *reinterpret_cast<const float4 *>(from);
+        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
+                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+        const float *a = factor(turn, 0), *b = factor(turn, 1);
+#pragma unroll
+        for (unsigned k = 0; k < KC / PARTS; k++) {
+            float x[RM], y[RN];
+#pragma unroll
+            for (unsigned i = 0; i < RM; i += 4) four(x + i, a + at_a(k, i ^ turned(k)));
+#pragma unroll
+            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
+    // rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+#pragma unroll
+        for (int j = 0; j < RN; j += 4) {
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM; i++)
+                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
+                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM / PARTS; i++) {
+                float v[4] = {};
+#pragma unroll
+                for (int p = 0; p < PARTS; p++) {
+                    float w[4];
+                    four(w, words + across() * 4u + (p * BM + row(i)) * pitch);
+#pragma unroll
+                    for (int k = 0; k < 4; k++) v[k] += w[k];
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++) acc[i][j + k] = v[k];
+            }
+        }
+    }
+
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on, or where it lies. While a step is multiplied, the next one's are on their way.
+    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
+    // before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        feed<BM, ALONG_A, false, decltype(value_of(load_a(0u, from))), A> a(load_a);
+        feed<BN, ALONG_B, true, decltype(value_of(load_b(0u, from))), B> b(load_b);
+        const unsigned own = part() * (KC / PARTS);
+        const word_places<BM, MASK> at_a(own, top() ^ turned(own));
+        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
+        if (EARLY == 1) a.begin(from);
+        if (EARLY == 2) b.begin(from);
+        await_previous();
+        if (EARLY != 1) a.begin(from);
+        if (EARLY != 2) b.begin(from);
+        for (unsigned k0 = from; k0 < until;) {
+            // Where a step lies is then part of the instructions.
+#pragma unroll
+            for (int turn = 0; turn < 2; turn++) {
+                a.store(factor(turn, 0));
+                b.store(factor(turn, 1));
+                k0 += KC;
+                const bool more = k0 < until;
+                // Begun before the barrier, where no compiler puts them behind the step.
+                a.next(k0, more);
+                b.next(k0, more);
+                __syncthreads();
+                step(turn, at_a, at_b, acc);
+                if (!more) break;
+            }
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
 
 // d1.c.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
 static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
@@ -396,6 +702,38 @@ static __global__ void __launch_bounds__(64) k_basis_0ce61401(const float *p0,
 }
 
 // by digit re-layout; basis change F(2x2,3x3)
+// d4.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.data[i0,i1,r0,i3,i4,i5,i6] *
+//     d4.c.filter[i0,i1,i2,r0]
+// p0: d4.c.filter, p1: d4.c.data
+static __global__ void __launch_bounds__(256, 2) k_product_f5aaa805(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 32u;
+    const int i1 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 131072 + i2 * 512 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i6 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p1 + i1 * 32768 + r0 * 64 + i6);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i6 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(y + i1 * 16384 + i2 * 64 + i6) = make_float4(acc[i][j],
+            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    }
+}
+
+// by digit re-layout; basis change F(2x2,3x3)
 // d4.c.phases[i0,i1,0,i3,i4,i5] = sum(r0,r1) d4.c.product[r0,r1,i3,i0,i1,i4/2,i5/2] *
 //     d1.c.at[i4%2,r0] * d1.c.at[i5%2,r1] where i4 in 0:7, i5 in 0:7
 // d4.split[i0,i1,0,i3,i4,i5] = relu(d4.c.phases[i0,i1,0,i3,i4,i5])
@@ -585,8 +923,6 @@ static const gemm_size gemm_d2_c_product = {"d2.c.product", 0, 0, 16, 512, 64, 5
     262144, 32768, 32768, 1.f};
 static const gemm_size gemm_d3_c_product = {"d3.c.product", 0, 0, 16, 512, 64, 512, 512, 64, 64,
     262144, 32768, 32768, 1.f};
-static const gemm_size gemm_d4_c_product = {"d4.c.product", 0, 0, 16, 256, 64, 512, 512, 64, 64,
-    131072, 32768, 16384, 1.f};
 static const gemm_size gemm_d5_c_part = {"d5.c.part", 0, 0, 1, 1152, 196, 256, 256, 196, 196, 0, 0,
     0, 1.f};
 static const gemm_size gemm_y_c_part = {"y.c.part", 0, 0, 1, 576, 196, 128, 128, 196, 196, 0, 0, 0,
@@ -780,10 +1116,10 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out, cud
         v_d4_c_digits));
     CALL(launch(m, EARLY, k_basis_0ce61401, "d4.c.data", 512, 64, stream, v_d4_c_digits,
         v_d4_c_data));
-    // as d1.c.product
-    CALL(gemm_run(m, &gemm_d4_c_product, v_d4_c_filter, v_d4_c_data, v_d4_c_product));
+    CALL(launch(m, EARLY, k_product_f5aaa805, "d4.c.product", 128, 256, stream, v_d4_c_filter,
+        v_d4_c_data, v_d4_c_product));
     // d4.split stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, ORDERED, k_basis_8d8dc26c, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
+    CALL(launch(m, EARLY, k_basis_8d8dc26c, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
     // by summation splitting (r0 inside), variable substitution
     // d5.c.part[i0,i1,i2,i3,i4] = sum(r0) d4[0,r0,i3,i4] * d5.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d5_c_part, v_d5_c_part_filter, v_d4, v_d5_c_part));

@@ -7,25 +7,25 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
-// memory    arena 52 MB (workspace 32 MB of it), constants 60 MB, peak in create 162 MB
-// plan      155 steps, 661.1 us estimated; 890.8 us without derivation
-// libraries cuDNN (415 MB) 35 steps, without it up to 36.6 us more
-//           cuBLAS (596 MB) 36 steps, without it up to 73.1 us more
-// by        digit re-layout 2, basis change 18, merging 77, summation splitting 18
-//     1.5 us est. stem.c.sum.digits k_map_5ad442c3
-//    11.7 us est. stem             cuDNN conv 4x4, 12 to 64 + bias + relu
+// memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 162 MB
+// plan      155 steps, 654.5 us estimated; 817.9 us without derivation
+// libraries cuDNN (415 MB) 30 steps, without it up to 19.4 us more
+//           cuBLAS (596 MB) 35 steps, without it up to 37.2 us more
+// by        operand re-laid 2, basis change 21, merging 77, summation splitting 16
+//     2.7 us est. stem.c.sum.columns k_map_25a827d2
+//     9.1 us est. stem             k_product_12d20150
 //     2.0 us est. p                k_reduce_0d108d3d
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.b.c.sum.data  k_basis_5750835a
 //     3.8 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.b             k_basis_c5456742
 //     7.8 us est. l1               cuDNN conv 1x1, 128 to 256 + bias + relu
-//     5.9 us est. l1.0.a           cuDNN conv 1x1, 256 to 64 + bias + relu
+//     5.2 us est. l1.0.a           k_product_c1407f12
 //     1.8 us est. l1.0.b.c.sum.data k_basis_5750835a
 //     3.8 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.0.b           k_basis_c5456742
 //     4.5 us est. l1.0             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     5.9 us est. l1.1.a           cuDNN conv 1x1, 256 to 64 + bias + relu
+//     5.2 us est. l1.1.a           k_product_c1407f12
 //     1.8 us est. l1.1.b.c.sum.data k_basis_5750835a
 //     3.8 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.1.b           k_basis_c5456742
@@ -37,7 +37,7 @@
 //     2.7 us est. g1.s             k_stitch_a8d1d2f3
 //     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     2.4 us est. g1.b.sum.part    cuBLAS sgemm 189 x 3136 x 21
-//     9.8 us est. l2.b.c.sum.part  k_product_6ce958ef
+//     9.0 us est. l2.b.c.sum.part  k_product_a1e44f82
 //     2.0 us est. l2.b             k_reduce_cc348234
 //     4.5 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -56,20 +56,21 @@
 //     4.8 us est. l2.2.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
 //     1.5 us est. l2.2.b           k_basis_94dc1e1b
 //     4.5 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//    26.5 us est. g2.l1.sum.merged cuBLAS sgemm 1081 x 784 x 512
+//    23.5 us est. g2.l1.sum.merged cuBLAS sgemm 887 x 784 x 512
 //     1.4 us est. g2.l1            k_reduce_518a300f
-//     8.6 us est. g2.r1.sum.part   cuBLAS sgemm 231 x 784 x 512
-//     1.4 us est. g2.r1            k_reduce_fe329310
+//     1.4 us est. g2.r1            k_reduce_3c73fb18
 //     1.9 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
 //     2.0 us est. g2.s             k_stitch_158ad5bc
 //     1.6 us est. g2.a.c.sum.part  k_reduce_0d977150
 //     1.5 us est. g2.a             k_reduce_434052ae
 //     1.6 us est. g2.b.sum.part    k_reduce_0d977150
-//     1.6 us est. l3.l1            k_reduce_8fba455f
-//     1.6 us est. l3.r1            k_reduce_3e8fb22e
+//     2.4 us est. l3.l1.c.sum.data k_basis_19c3ec0c
+//     8.9 us est. l3.l1.c.sum.product k_product_d4cfe4cd
+//     1.5 us est. l3.l1            k_basis_9b4cd84d
+//     1.6 us est. l3.r1            k_reduce_abcd3736
 //     5.9 us est. l3.l2.c.sum.merged cuBLAS sgemm 425 x 784 x 85, batch 2
 //     2.2 us est. l3.m             k_stitch_e337f606
-//    12.8 us est. l3.d.0           cuDNN conv 1x1, 597 to 1024 + bias
+//    10.7 us est. l3.d.0           k_product_09d145c8
 //    15.0 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.4 us est. l3.t1.0          k_reduce_c43a14be
 //     1.4 us est. l3.t3.0          k_reduce_37ab06b2
@@ -158,8 +159,7 @@
 //     1.8 us est. s1               k_reduce_2bb32676
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
-//     1.4 us est. f1               k_map_efc13bac
-//     3.4 us est. f0.a             cuDNN conv 3x3, 21 to 21 + bias + relu
+//     4.2 us est. f0.a             k_product_9c8b2a09
 //     3.4 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
 //     6.0 us est. u0               k_map_5555e745
 //    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
@@ -243,168 +243,168 @@ const gcn_info *gcn_describe(void);
 #define INIT(at) INIT_OF(float, at)
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
-#define v_stem_c_k INIT(0)
-#define v_stem_c_b CONST(0)
-#define v_l1_d_k INIT(37632)
-#define v_l1_d_b INIT(103168)
-#define v_l1_a_c_k CONST(256)
-#define v_l1_a_c_b CONST(16640)
-#define v_l1_b_c_k INIT(104192)
-#define v_l1_b_c_b CONST(16896)
-#define v_l1_c_k INIT(251648)
-#define v_l1_c_b INIT(317184)
-#define v_l1_0_a_c_k CONST(17152)
-#define v_l1_0_a_c_b CONST(82688)
-#define v_l1_0_b_c_k INIT(318208)
-#define v_l1_0_b_c_b CONST(82944)
-#define v_l1_0_c_k CONST(83200)
-#define v_l1_0_c_b CONST(148736)
-#define v_l1_1_a_c_k CONST(149760)
-#define v_l1_1_a_c_b CONST(215296)
-#define v_l1_1_b_c_k INIT(465664)
-#define v_l1_1_b_c_b CONST(215552)
-#define v_l1_1_c_k CONST(215808)
-#define v_l1_1_c_b CONST(281344)
-#define v_l2_d_k CONST(282368)
-#define v_l2_d_b INIT(613120)
-#define v_l2_a_c_k INIT(615168)
-#define v_l2_a_c_b CONST(806656)
-#define v_l2_b_c_k INIT(746240)
-#define v_l2_b_c_b CONST(807168)
-#define v_l2_c_k CONST(807680)
-#define v_l2_c_b INIT(1336064)
-#define v_l2_0_a_c_k CONST(1069824)
-#define v_l2_0_a_c_b CONST(1331968)
-#define v_l2_0_b_c_k INIT(1338112)
-#define v_l2_0_b_c_b CONST(1332480)
-#define v_l2_0_c_k CONST(1332992)
-#define v_l2_0_c_b CONST(1595136)
-#define v_l2_1_a_c_k CONST(1597184)
-#define v_l2_1_a_c_b CONST(1859328)
-#define v_l2_1_b_c_k INIT(1927936)
-#define v_l2_1_b_c_b CONST(1859840)
-#define v_l2_1_c_k CONST(1860352)
-#define v_l2_1_c_b CONST(2122496)
-#define v_l2_2_a_c_k CONST(2124544)
-#define v_l2_2_a_c_b CONST(2386688)
-#define v_l2_2_b_c_k INIT(2517760)
-#define v_l2_2_b_c_b CONST(2387200)
-#define v_l2_2_c_k CONST(2387712)
-#define v_l2_2_c_b CONST(2649856)
-#define v_l3_l1_c_k INIT(3107584)
-#define v_l3_l1_c_b CONST(2651904)
-#define v_l3_l2_c_k INIT(3977984)
-#define v_l3_l2_c_b CONST(2652416)
-#define v_l3_r1_c_k INIT(4122624)
-#define v_l3_r1_c_b CONST(2652928)
-#define v_l3_r2_c_k INIT(4993024)
-#define v_l3_r2_c_b CONST(2653440)
-#define v_l3_f_k INIT(5137664)
-#define v_l3_f_b INIT(5485824)
-#define v_l3_d_k INIT(5489920)
-#define v_l3_d_b INIT(7587072)
-#define v_l3_k1 INIT(7591168)
-#define v_l3_k2 INIT(9331968)
-#define v_l3_k3 INIT(9476608)
-#define v_l3_k4 INIT(11217408)
-#define v_l3_k5 CONST(2653952)
-#define v_l3_b1 CONST(3002112)
-#define v_l3_b2 CONST(3002624)
-#define v_l3_b3 CONST(3003136)
-#define v_l3_b4 CONST(3003648)
-#define v_l3_b5 CONST(3004160)
-#define v_l4_l1_c_k INIT(11362048)
-#define v_l4_l1_c_b CONST(3008256)
-#define v_l4_l2_c_k INIT(15032064)
-#define v_l4_l2_c_b CONST(3008768)
-#define v_l4_r1_c_k INIT(15490816)
-#define v_l4_r1_c_b CONST(3009280)
-#define v_l4_r2_c_k INIT(19160832)
-#define v_l4_r2_c_b CONST(3009792)
-#define v_l4_f_k INIT(19619584)
-#define v_l4_f_b INIT(20668160)
-#define v_l4_d_k INIT(20676352)
-#define v_l4_d_b INIT(29064960)
-#define v_l4_k1 INIT(29073152)
-#define v_l4_k2 INIT(36413184)
-#define v_l4_k3 INIT(36871936)
-#define v_l4_k4 INIT(44211968)
-#define v_l4_k5 CONST(3010304)
-#define v_l4_b1 CONST(4058880)
-#define v_l4_b2 CONST(4059392)
-#define v_l4_b3 CONST(4059904)
-#define v_l4_b4 CONST(4060416)
-#define v_l4_b5 CONST(4060928)
-#define v_g1_l1_k INIT(44670720)
-#define v_g1_l1_b CONST(4069120)
-#define v_g1_l2_k INIT(44907264)
-#define v_g1_l2_b INIT(44926720)
-#define v_g1_r1_k INIT(44926976)
-#define v_g1_r1_b CONST(4069376)
-#define v_g1_r2_k INIT(45163520)
-#define v_g1_r2_b INIT(45182976)
-#define v_g1_a_c_k CONST(4069632)
-#define v_g1_a_c_b CONST(4085760)
-#define v_g1_b_k INIT(45183232)
-#define v_g1_b_b CONST(4086016)
-#define v_g2_l1_k INIT(45199360)
-#define v_g2_l1_b CONST(4086272)
-#define v_g2_l2_k INIT(45672448)
-#define v_g2_l2_b INIT(45691904)
-#define v_g2_r1_k INIT(45692160)
-#define v_g2_r1_b CONST(4086528)
-#define v_g2_r2_k INIT(46165248)
-#define v_g2_r2_b INIT(46184704)
-#define v_g2_a_c_k CONST(4086784)
-#define v_g2_a_c_b CONST(4102912)
-#define v_g2_b_k CONST(4103168)
-#define v_g2_b_b CONST(4119296)
-#define v_g3_l1_k INIT(46184960)
-#define v_g3_l1_b CONST(4119552)
-#define v_g3_l2_k CONST(4119808)
-#define v_g3_l2_b INIT(47131136)
-#define v_g3_r1_k INIT(47131392)
-#define v_g3_r1_b CONST(4139264)
-#define v_g3_r2_k CONST(4139520)
-#define v_g3_r2_b INIT(48077568)
-#define v_g3_a_c_k CONST(4158976)
-#define v_g3_a_c_b CONST(4175104)
-#define v_g3_b_k CONST(4175360)
-#define v_g3_b_b CONST(4191488)
-#define v_g4_l1_k INIT(48077824)
-#define v_g4_l1_b CONST(4191744)
-#define v_g4_l2_k INIT(49970176)
-#define v_g4_l2_b INIT(49989632)
-#define v_g4_r1_k INIT(49989888)
-#define v_g4_r1_b CONST(4192000)
-#define v_g4_r2_k INIT(51882240)
-#define v_g4_r2_b INIT(51901696)
-#define v_g4_a_c_k CONST(4192256)
-#define v_g4_a_c_b CONST(4208384)
-#define v_g4_b_k CONST(4208640)
-#define v_g4_b_b CONST(4224768)
-#define v_f3_a_c_k CONST(4225024)
-#define v_f3_a_c_b CONST(4241152)
-#define v_f3_b_k CONST(4241408)
-#define v_f3_b_b CONST(4257536)
-#define v_f2_a_c_k CONST(4257792)
-#define v_f2_a_c_b CONST(4273920)
-#define v_f2_b_k CONST(4274176)
-#define v_f2_b_b CONST(4290304)
-#define v_f1_a_c_k CONST(4290560)
-#define v_f1_a_c_b CONST(4306688)
-#define v_f1_b_k CONST(4306944)
-#define v_f1_b_b CONST(4323072)
-#define v_f0_a_c_k CONST(4323328)
-#define v_f0_a_c_b CONST(4339456)
-#define v_f0_b_k CONST(4339712)
-#define v_f0_b_b INIT(51901952)
-#define v_e0_a_c_k INIT(51902208)
-#define v_e0_a_c_b CONST(4355840)
-#define v_e0_b_k INIT(51918336)
-#define v_e0_b_b CONST(4356096)
-#define v_y_k CONST(4356352)
-#define v_y_b CONST(4358144)
+#define v_stem_c_k CONST(0)
+#define v_stem_c_b CONST(37632)
+#define v_l1_d_k INIT(0)
+#define v_l1_d_b INIT(65536)
+#define v_l1_a_c_k CONST(37888)
+#define v_l1_a_c_b CONST(54272)
+#define v_l1_b_c_k INIT(66560)
+#define v_l1_b_c_b CONST(54528)
+#define v_l1_c_k INIT(214016)
+#define v_l1_c_b INIT(279552)
+#define v_l1_0_a_c_k CONST(54784)
+#define v_l1_0_a_c_b CONST(120320)
+#define v_l1_0_b_c_k INIT(280576)
+#define v_l1_0_b_c_b CONST(120576)
+#define v_l1_0_c_k CONST(120832)
+#define v_l1_0_c_b CONST(186368)
+#define v_l1_1_a_c_k CONST(187392)
+#define v_l1_1_a_c_b CONST(252928)
+#define v_l1_1_b_c_k INIT(428032)
+#define v_l1_1_b_c_b CONST(253184)
+#define v_l1_1_c_k CONST(253440)
+#define v_l1_1_c_b CONST(318976)
+#define v_l2_d_k CONST(320000)
+#define v_l2_d_b INIT(575488)
+#define v_l2_a_c_k INIT(577536)
+#define v_l2_a_c_b CONST(844288)
+#define v_l2_b_c_k INIT(708608)
+#define v_l2_b_c_b CONST(844800)
+#define v_l2_c_k CONST(845312)
+#define v_l2_c_b INIT(1298432)
+#define v_l2_0_a_c_k CONST(1107456)
+#define v_l2_0_a_c_b CONST(1369600)
+#define v_l2_0_b_c_k INIT(1300480)
+#define v_l2_0_b_c_b CONST(1370112)
+#define v_l2_0_c_k CONST(1370624)
+#define v_l2_0_c_b CONST(1632768)
+#define v_l2_1_a_c_k CONST(1634816)
+#define v_l2_1_a_c_b CONST(1896960)
+#define v_l2_1_b_c_k INIT(1890304)
+#define v_l2_1_b_c_b CONST(1897472)
+#define v_l2_1_c_k CONST(1897984)
+#define v_l2_1_c_b CONST(2160128)
+#define v_l2_2_a_c_k CONST(2162176)
+#define v_l2_2_a_c_b CONST(2424320)
+#define v_l2_2_b_c_k INIT(2480128)
+#define v_l2_2_b_c_b CONST(2424832)
+#define v_l2_2_c_k CONST(2425344)
+#define v_l2_2_c_b CONST(2687488)
+#define v_l3_l1_c_k INIT(3069952)
+#define v_l3_l1_c_b CONST(2689536)
+#define v_l3_l2_c_k INIT(3940352)
+#define v_l3_l2_c_b CONST(2690048)
+#define v_l3_r1_c_k INIT(4084992)
+#define v_l3_r1_c_b CONST(2690560)
+#define v_l3_r2_c_k INIT(4955392)
+#define v_l3_r2_c_b CONST(2691072)
+#define v_l3_f_k INIT(5100032)
+#define v_l3_f_b INIT(5448192)
+#define v_l3_d_k INIT(5452288)
+#define v_l3_d_b INIT(7549440)
+#define v_l3_k1 INIT(7553536)
+#define v_l3_k2 INIT(9294336)
+#define v_l3_k3 INIT(9438976)
+#define v_l3_k4 INIT(11179776)
+#define v_l3_k5 CONST(2691584)
+#define v_l3_b1 CONST(3039744)
+#define v_l3_b2 CONST(3040256)
+#define v_l3_b3 CONST(3040768)
+#define v_l3_b4 CONST(3041280)
+#define v_l3_b5 CONST(3041792)
+#define v_l4_l1_c_k INIT(11324416)
+#define v_l4_l1_c_b CONST(3045888)
+#define v_l4_l2_c_k INIT(14994432)
+#define v_l4_l2_c_b CONST(3046400)
+#define v_l4_r1_c_k INIT(15453184)
+#define v_l4_r1_c_b CONST(3046912)
+#define v_l4_r2_c_k INIT(19123200)
+#define v_l4_r2_c_b CONST(3047424)
+#define v_l4_f_k INIT(19581952)
+#define v_l4_f_b INIT(20630528)
+#define v_l4_d_k INIT(20638720)
+#define v_l4_d_b INIT(29027328)
+#define v_l4_k1 INIT(29035520)
+#define v_l4_k2 INIT(36375552)
+#define v_l4_k3 INIT(36834304)
+#define v_l4_k4 INIT(44174336)
+#define v_l4_k5 CONST(3047936)
+#define v_l4_b1 CONST(4096512)
+#define v_l4_b2 CONST(4097024)
+#define v_l4_b3 CONST(4097536)
+#define v_l4_b4 CONST(4098048)
+#define v_l4_b5 CONST(4098560)
+#define v_g1_l1_k INIT(44633088)
+#define v_g1_l1_b CONST(4106752)
+#define v_g1_l2_k INIT(44869632)
+#define v_g1_l2_b INIT(44889088)
+#define v_g1_r1_k INIT(44889344)
+#define v_g1_r1_b CONST(4107008)
+#define v_g1_r2_k INIT(45125888)
+#define v_g1_r2_b INIT(45145344)
+#define v_g1_a_c_k CONST(4107264)
+#define v_g1_a_c_b CONST(4123392)
+#define v_g1_b_k INIT(45145600)
+#define v_g1_b_b CONST(4123648)
+#define v_g2_l1_k INIT(45161728)
+#define v_g2_l1_b CONST(4123904)
+#define v_g2_l2_k INIT(45634816)
+#define v_g2_l2_b INIT(45654272)
+#define v_g2_r1_k INIT(45654528)
+#define v_g2_r1_b CONST(4124160)
+#define v_g2_r2_k INIT(46127616)
+#define v_g2_r2_b INIT(46147072)
+#define v_g2_a_c_k CONST(4124416)
+#define v_g2_a_c_b CONST(4140544)
+#define v_g2_b_k CONST(4140800)
+#define v_g2_b_b CONST(4156928)
+#define v_g3_l1_k INIT(46147328)
+#define v_g3_l1_b CONST(4157184)
+#define v_g3_l2_k CONST(4157440)
+#define v_g3_l2_b INIT(47093504)
+#define v_g3_r1_k INIT(47093760)
+#define v_g3_r1_b CONST(4176896)
+#define v_g3_r2_k CONST(4177152)
+#define v_g3_r2_b INIT(48039936)
+#define v_g3_a_c_k CONST(4196608)
+#define v_g3_a_c_b CONST(4212736)
+#define v_g3_b_k CONST(4212992)
+#define v_g3_b_b CONST(4229120)
+#define v_g4_l1_k INIT(48040192)
+#define v_g4_l1_b CONST(4229376)
+#define v_g4_l2_k INIT(49932544)
+#define v_g4_l2_b INIT(49952000)
+#define v_g4_r1_k INIT(49952256)
+#define v_g4_r1_b CONST(4229632)
+#define v_g4_r2_k INIT(51844608)
+#define v_g4_r2_b INIT(51864064)
+#define v_g4_a_c_k CONST(4229888)
+#define v_g4_a_c_b CONST(4246016)
+#define v_g4_b_k CONST(4246272)
+#define v_g4_b_b CONST(4262400)
+#define v_f3_a_c_k CONST(4262656)
+#define v_f3_a_c_b CONST(4278784)
+#define v_f3_b_k CONST(4279040)
+#define v_f3_b_b CONST(4295168)
+#define v_f2_a_c_k CONST(4295424)
+#define v_f2_a_c_b CONST(4311552)
+#define v_f2_b_k CONST(4311808)
+#define v_f2_b_b CONST(4327936)
+#define v_f1_a_c_k CONST(4328192)
+#define v_f1_a_c_b CONST(4344320)
+#define v_f1_b_k CONST(4344576)
+#define v_f1_b_b CONST(4360704)
+#define v_f0_a_c_k CONST(4360960)
+#define v_f0_a_c_b CONST(4377088)
+#define v_f0_b_k CONST(4377344)
+#define v_f0_b_b INIT(51864320)
+#define v_e0_a_c_k INIT(51864576)
+#define v_e0_a_c_b CONST(4393472)
+#define v_e0_b_k INIT(51880704)
+#define v_e0_b_b CONST(4393728)
+#define v_y_k CONST(4393984)
+#define v_y_b CONST(4395776)
 #define v_g4_l1_joined ARENA(0)
 #define v_l4_t1_4_joined ARENA(34307072)
 #define v_l4_t1_3_joined ARENA(33905664)
@@ -418,84 +418,81 @@ const gcn_info *gcn_describe(void);
 #define v_l3_t1_2_joined ARENA(35023872)
 #define v_l3_t1_1_joined ARENA(34221056)
 #define v_l3_t1_0_joined ARENA(35023872)
-#define v_l3_m_joined ARENA(36944640)
-#define v_l3_l1_joined ARENA(40200192)
-#define v_g2_l1_joined ARENA(40265984)
+#define v_l3_m_joined ARENA(36336128)
+#define v_l3_l1_joined ARENA(39591680)
+#define v_g2_l1_joined ARENA(39657472)
 #define v_g1_l1_joined ARENA(49961984)
 #define v_l1_b_joined ARENA(37167104)
-#define v_stem_c_sum_digits ARENA(36765696)
-#define v_stem_c_sum_digits_2 CONST(4358400)
-#define v_stem ARENA(33554432)
-#define v_l1_b_c_sum_filter CONST(4407552)
+#define v_stem ARENA(7375872)
+#define v_l1_b_c_sum_filter CONST(4396032)
 #define v_l1_a ARENA(35360768)
 #define v_l1_b_c_sum_data ARENA(33554432)
 #define v_l1_b_c_sum_product ARENA(35360768)
-#define v_l1_c_sum_weights CONST(4997376)
-#define v_l1_const CONST(5128448)
+#define v_l1_c_sum_weights CONST(4985856)
+#define v_l1_const CONST(5116928)
 #define v_l1 ARENA(33554432)
-#define v_l1_0_b_c_sum_filter CONST(5129472)
-#define v_l1_0_a ARENA(38572032)
+#define v_l1_0_b_c_sum_filter CONST(5117952)
+#define v_l1_0_a ARENA(0)
 #define v_l1_0_b_c_sum_data ARENA(36765696)
 #define v_l1_0_b_c_sum_product ARENA(38572032)
 #define v_l1_0_b ARENA(40378368)
 #define v_l1_0 ARENA(36765696)
-#define v_l1_1_b_c_sum_filter CONST(5719296)
-#define v_l1_1_a ARENA(35360768)
+#define v_l1_1_b_c_sum_filter CONST(5707776)
+#define v_l1_1_a ARENA(0)
 #define v_l1_1_b_c_sum_data ARENA(33554432)
 #define v_l1_1_b_c_sum_product ARENA(39976960)
 #define v_l1_1_b ARENA(33554432)
 #define v_l1_1 ARENA(46750720)
-#define v_l2_a_c_sum_weights CONST(6309120)
+#define v_l2_a_c_sum_weights CONST(6297600)
 #define v_l2_a_c_sum_merged ARENA(33554432)
-#define v_g1_l2_sum_weights CONST(6913280)
+#define v_g1_l2_sum_weights CONST(6901760)
 #define v_g1_l2_sum_merged ARENA(40955392)
-#define v_g1_s_const CONST(6952192)
+#define v_g1_s_const CONST(6940672)
 #define v_g1_s ARENA(49961984)
 #define v_g1_a ARENA(43326208)
-#define v_g1_b_sum_part_filter CONST(6952448)
+#define v_g1_b_sum_part_filter CONST(6940928)
 #define v_g1_b_sum_part ARENA(40955392)
-#define v_l2_b_c_sum_part_lines CONST(6968576)
 #define v_l2_b_c_sum_part ARENA(0)
 #define v_l2_b ARENA(35160064)
 #define v_l2_c_sum ARENA(33554432)
-#define v_l2_const CONST(7558400)
+#define v_l2_const CONST(6957056)
 #define v_l2 ARENA(35160064)
-#define v_l2_0_b_c_sum_filter CONST(7560448)
+#define v_l2_0_b_c_sum_filter CONST(6959104)
 #define v_l2_0_a ARENA(34457600)
 #define v_l2_0_b_c_sum_data ARENA(33554432)
 #define v_l2_0_b_c_sum_product ARENA(36765696)
 #define v_l2_0_b ARENA(37668864)
 #define v_l2_0 ARENA(33554432)
-#define v_l2_1_b_c_sum_filter CONST(9919744)
+#define v_l2_1_b_c_sum_filter CONST(9318400)
 #define v_l2_1_a ARENA(36063232)
 #define v_l2_1_b_c_sum_data ARENA(35160064)
 #define v_l2_1_b_c_sum_product ARENA(36063232)
-#define v_l2_1_b ARENA(36966400)
-#define v_l2_1 ARENA(35160064)
-#define v_l2_2_b_c_sum_filter CONST(12279040)
+#define v_l2_1_b ARENA(35160064)
+#define v_l2_1 ARENA(38208512)
+#define v_l2_2_b_c_sum_filter CONST(11677696)
 #define v_l2_2_a ARENA(34457600)
 #define v_l2_2_b_c_sum_data ARENA(33554432)
-#define v_l2_2_b_c_sum_product ARENA(36765696)
+#define v_l2_2_b_c_sum_product ARENA(34457600)
 #define v_l2_2_b ARENA(33554432)
-#define v_g2_l1_sum_weights CONST(14638336)
+#define v_g2_l1_sum_weights CONST(14036992)
 #define v_g2_l1_sum_merged ARENA(33554432)
-#define v_g2_r1_sum_part_filter CONST(16852224)
-#define v_g2_r1_sum_part ARENA(38817024)
-#define v_g2_l2_sum_weights CONST(17325312)
-#define v_g2_l2_sum_merged ARENA(38817024)
-#define v_g2_s_const CONST(17364224)
-#define v_g2_s ARENA(40733440)
+#define v_g2_l2_sum_weights CONST(15853568)
+#define v_g2_l2_sum_merged ARENA(38208512)
+#define v_g2_s_const CONST(15892480)
+#define v_g2_s ARENA(40124928)
 #define v_g2_a_c_sum_part ARENA(0)
 #define v_g2_a ARENA(1383168)
-#define v_g2_b_sum_part ARENA(38817024)
-#define v_l3_l2_c_sum_weights CONST(17364480)
+#define v_g2_b_sum_part ARENA(38208512)
+#define v_l3_l1_c_sum_filter CONST(15892736)
+#define v_l3_l1_c_sum_data ARENA(0)
+#define v_l3_l1_c_sum_product ARENA(4816896)
+#define v_l3_l2_c_sum_weights CONST(16937216)
 #define v_l3_l2_c_sum_merged ARENA(33554432)
-#define v_l3_f_sum_weights CONST(17653504)
-#define v_l3_d_0_const CONST(20098816)
+#define v_l3_d_0_const CONST(17226240)
 #define v_l3_d_0 ARENA(33554432)
-#define v_l3_c1_0_sum_weights CONST(20102912)
+#define v_l3_c1_0_sum_weights CONST(17230336)
 #define v_l3_c1_0_sum_merged ARENA(34357248)
-#define v_l3_c2_0_sum_weights CONST(23584512)
+#define v_l3_c2_0_sum_weights CONST(20711936)
 #define v_l3_c2_0_sum_merged ARENA(34357248)
 #define v_l3_u_0 ARENA(35160064)
 #define v_l3_d_1 ARENA(34357248)
@@ -514,22 +511,22 @@ const gcn_info *gcn_describe(void);
 #define v_l3_c1_4_sum_merged ARENA(34357248)
 #define v_l3_c2_4_sum_merged ARENA(34357248)
 #define v_l3_u_4 ARENA(35023872)
-#define v_g3_l1_sum_weights CONST(23873536)
+#define v_g3_l1_sum_weights CONST(21000960)
 #define v_g3_l1_sum_merged ARENA(33554432)
 #define v_g3_l1 ARENA(0)
 #define v_g3_r1 ARENA(16640)
 #define v_g3_r2_sum ARENA(33280)
-#define v_g3_s_const CONST(33105920)
+#define v_g3_s_const CONST(30233344)
 #define v_g3_s ARENA(36425472)
 #define v_g3_a ARENA(36442112)
-#define v_l4_l2_c_sum_weights CONST(33106176)
+#define v_l4_l2_c_sum_weights CONST(30233600)
 #define v_l4_l2_c_sum_merged ARENA(33554432)
-#define v_l4_f_sum_weights CONST(34023680)
-#define v_l4_d_0_const CONST(43460864)
+#define v_l4_f_sum_weights CONST(31151104)
+#define v_l4_d_0_const CONST(40588288)
 #define v_l4_d_0 ARENA(33554432)
-#define v_l4_c1_0_sum_weights CONST(43469056)
+#define v_l4_c1_0_sum_weights CONST(40596480)
 #define v_l4_c1_0_sum_merged ARENA(33955840)
-#define v_l4_c2_0_sum_weights CONST(58149120)
+#define v_l4_c2_0_sum_weights CONST(55276544)
 #define v_l4_c2_0_sum_merged ARENA(33955840)
 #define v_l4_u_0 ARENA(34357248)
 #define v_l4_d_1 ARENA(33955840)
@@ -549,10 +546,10 @@ const gcn_info *gcn_describe(void);
 #define v_l4_c2_4_sum_merged ARENA(33955840)
 #define v_l4_u_4 ARENA(34357248)
 #define v_l4 ARENA(33955840)
-#define v_g4_l1_sum_weights CONST(59066624)
+#define v_g4_l1_sum_weights CONST(56194048)
 #define v_g4_l1_sum_merged ARENA(33554432)
-#define v_g4_l2_sum_weights CONST(62851328)
-#define v_g4_s_const CONST(63278336)
+#define v_g4_l2_sum_weights CONST(59978752)
+#define v_g4_s_const CONST(60405760)
 #define v_g4_s ARENA(8448)
 #define v_g4_a ARENA(0)
 #define v_g4 ARENA(16640)
@@ -567,17 +564,19 @@ const gcn_info *gcn_describe(void);
 #define v_s1 ARENA(33554432)
 #define v_f1_a ARENA(33817856)
 #define v_f1_b_sum ARENA(34081280)
-#define v_f1 ARENA(33817856)
-#define v_f0_a ARENA(34344704)
-#define v_f0_b_sum ARENA(33817856)
-#define v_u0_const CONST(63278592)
+#define v_f0_a ARENA(33817856)
+#define v_f0_b_sum ARENA(34344704)
+#define v_u0_const CONST(60406016)
 #define v_u0 ARENA(46198784)
-#define v_e0_a_c_sum_part_filter CONST(63278848)
+#define v_e0_a_c_sum_part_filter CONST(60406272)
 #define v_e0_a_c_sum_part ARENA(33554432)
 #define v_e0_a ARENA(50413568)
-#define v_e0_b_sum_part_filter CONST(63294976)
+#define v_e0_b_sum_part_filter CONST(60422400)
 #define v_e0_b_sum_part ARENA(33554432)
 #define v_e0 ARENA(50413568)
+#define v_stem_c_sum_columns ARENA(0)
+#define v_l2_b_c_sum_part_lines CONST(60438528)
+#define v_l3_f_sum_weights CONST(61028352)
 #define v_workspace ARENA_OF(char, 0)
 #define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
@@ -601,12 +600,9 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"stem", 0, 1, 12, 64, 1, {113, 113}, {112, 112}, {4, 4}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"l1.a", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1", 0, 1, 128, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.0.a", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.0", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.1.a", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.1", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"g1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"l2.c.sum", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
@@ -617,7 +613,6 @@ static const conv_size conv_sizes[] = {
     {"l2.1", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.2.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.2", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.d.0", 0, 1, 597, 1024, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
     {"l3.d.1", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l3.d.2", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l3.d.3", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
@@ -631,7 +626,6 @@ static const conv_size conv_sizes[] = {
     {"l4", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"f1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"f1.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
-    {"f0.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"f0.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
     {"e0.a.c.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
         0},
@@ -640,12 +634,9 @@ static const conv_size conv_sizes[] = {
     {"y", 0, 1, 21, 21, 1, {224, 224}, {224, 224}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
 };
 enum {
-    CONV_stem,
     CONV_l1_a,
     CONV_l1,
-    CONV_l1_0_a,
     CONV_l1_0,
-    CONV_l1_1_a,
     CONV_l1_1,
     CONV_g1_a,
     CONV_l2_c_sum,
@@ -656,7 +647,6 @@ enum {
     CONV_l2_1,
     CONV_l2_2_a,
     CONV_l2_2,
-    CONV_l3_d_0,
     CONV_l3_d_1,
     CONV_l3_d_2,
     CONV_l3_d_3,
@@ -670,7 +660,6 @@ enum {
     CONV_l4,
     CONV_f1_a,
     CONV_f1_b_sum,
-    CONV_f0_a,
     CONV_f0_b_sum,
     CONV_e0_a_c_sum_part,
     CONV_e0_b_sum_part,
@@ -1006,24 +995,6 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
     return v;
 }
 
-// by digit re-layout
-// stem.c.sum.digits[i0,i1,i2,i3,i4,i5] = stem.c.k[i0,i1,i2+2*i4,i3+2*i5] where i2 in 0:2, i3 in
-//     0:2, i4 in 0:4, i5 in 0:4, pad stem.c.k 0
-static __global__ void __launch_bounds__(64) k_map_1ce86888(const float *__restrict__ p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 12288u) return;
-    const int i5 = (int)(id % 4u);
-    const int i4 = (int)(id / 4u % 4u);
-    const int i3 = (int)(id / 16u % 2u);
-    const int i2 = (int)(id / 32u % 2u);
-    const int i1 = (int)(id / 64u);
-    const float v0 = i4 * 2 + i2 < 7 && i5 * 2 + i3 < 7 ? p0[i1 * 49 + i4 * 14 + i2 * 7 + i5 * 2
-        + i3] : 0.f;
-    y[i1 * 64 + i2 * 32 + i3 * 16 + i4 * 4 + i5] = v0;
-}
-
 // l1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
 //     [1/30, -1/15, 2/15], [0, 0, 1/2]]
 static __device__ __forceinline__ void basis_20628242(float *d, int step) {
@@ -1225,28 +1196,69 @@ static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__res
 }
 
 // by merging: laid side by side
-// g2.l1.sum.weights[i0,i1] = l3.l1.c.k[(i0+4)/5-47,i1,(i0+4)%5,0] * [i0 <= 655] * [i0 >= 231] +
-//     g2.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l3.r1.c.k[(i0+4)/5-132,i1,0,(i0+4)%5] * [i0 >=
-//     656] where i0 in 0:1081, pad g2.l1.k 0, pad l3.l1.c.k 0, pad l3.r1.c.k 0
-// p0: l3.r1.c.k, p1: g2.l1.k, p2: l3.l1.c.k
-static __global__ void __launch_bounds__(256) k_map_32721a91(const float *__restrict__ p0,
+// g2.l1.sum.weights[i0,i1] = g2.r1.k[i0/11-21,i1,0,i0%11] * [i0 <= 461] * [i0 >= 231] +
+//     g2.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l3.r1.c.k[(i0+3)/5-93,i1,0,(i0+3)%5] * [i0 >= 462]
+//     where i0 in 0:887, pad g2.l1.k 0, pad g2.r1.k 0, pad l3.r1.c.k 0
+// p0: l3.r1.c.k, p1: g2.l1.k, p2: g2.r1.k
+static __global__ void __launch_bounds__(256) k_map_54eb84d7(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
-    if (id >= 553472u) return;
+    if (id >= 454144u) return;
     const int i1 = (int)(id % 512u);
     const int i0 = (int)(id / 512u);
-    const int t0 = (i0 + 4) / 5;
-    const int t1 = (i0 + 4) % 5;
-    const float v0 = i0 >= 656 ? (t0 >= 132 ? p0[t0 * 2560 + i1 * 5 + t1 - 337920] : 0.f) : 0.f;
+    const int t0 = (i0 + 3) / 5;
+    const int t1 = (i0 + 3) % 5;
+    const float v0 = i0 >= 462 ? (t0 >= 93 ? p0[t0 * 2560 + i1 * 5 + t1 - 238080] : 0.f) : 0.f;
     const int t2 = i0 / 11;
     const int t3 = i0 % 11;
     const float v1 = i0 < 231 ? (t2 < 21 ? p1[t2 * 5632 + i1 * 11 + t3] : 0.f) : 0.f;
     const int t4 = i0 - 231;
-    const int t5 = t0 - 47;
-    const float v2 = (unsigned)t4 < 425u ? ((unsigned)t5 < 85u ? p2[t5 * 2560 + i1 * 5 + t1] : 0.f)
+    const int t5 = t2 - 21;
+    const float v2 = (unsigned)t4 < 231u ? ((unsigned)t5 < 21u ? p2[t5 * 5632 + i1 * 11 + t3] : 0.f)
         : 0.f;
     y[i0 * 512 + i1] = v0 + (v1 + v2);
+}
+
+// l3.l1.c.sum.g[i0,i1] = [[1/2, 0, 0, 0, 0], [1/6, 1/6, 1/6, 1/6, 1/6], [1/6, -1/6, 1/6, -1/6,
+//     1/6], [8/15, 4/15, 2/15, 1/15, 1/30], [1/30, -1/15, 2/15, -4/15, 8/15], [0, 0, 0, 0, 1/2]]
+static __device__ __forceinline__ void basis_edd7d373(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    d[0] = 0.5f * s0;
+    d[step] = 0.16666667f * s0 + 0.16666667f * s1 + 0.16666667f * s2 + 0.16666667f * s3
+        + 0.16666667f * s4;
+    d[2 * step] = 0.16666667f * s0 - 0.16666667f * s1 + 0.16666667f * s2 - 0.16666667f * s3
+        + 0.16666667f * s4;
+    d[3 * step] = 0.53333336f * s0 + 0.26666668f * s1 + 0.13333334f * s2 + 0.06666667f * s3
+        + 0.033333335f * s4;
+    d[4 * step] = 0.033333335f * s0 - 0.06666667f * s1 + 0.13333334f * s2 - 0.26666668f * s3
+        + 0.53333336f * s4;
+    d[5 * step] = 0.5f * s4;
+}
+
+// by basis change F(2,5)
+// l3.l1.c.sum.filter[i0,i1,i2] = sum(r0) l3.l1.c.sum.g[i0,r0] * l3.l1.c.k[i1,i2,r0,0]
+static __global__ void __launch_bounds__(128) k_basis_e1569bf0(const float *__restrict__ p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous();
+    if (id >= 43520u) return;
+    const int i2 = (int)(id % 512u);
+    const int i1 = (int)(id / 512u);
+    float d[6];
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        d[r0] = p0[i1 * 2560 + i2 * 5 + r0];
+    }
+    basis_edd7d373(&d[0], 1);
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        y[o0 * 43520 + i1 * 512 + i2] = d[o0];
+    }
 }
 
 // by merging: laid side by side
@@ -1271,15 +1283,15 @@ static __global__ void __launch_bounds__(256) k_map_8606cb26(const float *__rest
 // l3.f.sum.weights[i0,i1] = l3.d.k[i0,i1-85,0,0] + l3.f.k[i0,i1,0,0] where i1 in 0:597, pad l3.d.k
 //     0, pad l3.f.k 0
 // p0: l3.d.k, p1: l3.f.k
-static __global__ void __launch_bounds__(256) k_map_cc664f6b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_d527ed57(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 611328u) return;
-    const int i1 = (int)(id % 597u);
-    const int i0 = (int)(id / 597u);
+    const int i0 = (int)(id % 1024u);
+    const int i1 = (int)(id / 1024u);
     const float v0 = (i1 >= 85 ? p0[i0 * 512 + i1 - 85] : 0.f) + (i1 < 85 ? p1[i0 * 85 + i1] : 0.f);
-    y[i0 * 597 + i1] = v0;
+    y[i1 * 1024 + i0] = v0;
 }
 
 // l3.d.0.const[i0] = l3.f.b[i0] + l3.d.b[i0]
@@ -1452,24 +1464,57 @@ static __global__ void __launch_bounds__(256) k_map_e2a4c493(const float *__rest
     y[i0 * 5082 + i1 * 121 + i2 * 11 + i3] = v0 + v1;
 }
 
-// by digit re-layout
-// stem.c.sum.digits[0,i1,i2,i3,i4,i5] = x[0,i1,i2+2*i4-1,i3+2*i5-1] where i2 in 0:2, i3 in 0:2, i4
-//     in 0:113, i5 in 0:113, pad x 0
-static __global__ void __launch_bounds__(256) k_map_5ad442c3(const float *p0,
+// by operand re-laid
+// stem.c.sum.columns[i0,i1,i2,i3,i4] = x[0,i2,2*i0+i3-3,2*i1+i4-3] where i0 in 0:112, i1 in 0:112,
+//     i3 in 0:7, i4 in 0:7, pad x 0
+static __global__ void __launch_bounds__(256) k_map_25a827d2(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
-    if (id >= 153228u) return;
-    const int i5 = (int)(id % 113u);
-    const int i4 = (int)(id / 113u % 113u);
-    const int i3 = (int)(id / 12769u % 2u);
-    const int i2 = (int)(id / 25538u % 2u);
-    const int i1 = (int)(id / 51076u);
-    const int t0 = i4 * 2 + i2 - 1;
-    const int t1 = i5 * 2 + i3 - 1;
-    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i1 * 50176 + t0 * 224 + t1]
+    if (id >= 1843968u) return;
+    const int i1 = (int)(id % 112u);
+    const int i0 = (int)(id / 112u % 112u);
+    const int i4 = (int)(id / 12544u % 7u);
+    const int i3 = (int)(id / 87808u % 7u);
+    const int i2 = (int)(id / 614656u);
+    const int t0 = i0 * 2 + i3 - 3;
+    const int t1 = i1 * 2 + i4 - 3;
+    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224 + t1]
         : 0.f;
-    y[i1 * 51076 + i2 * 25538 + i3 * 12769 + i4 * 113 + i5] = v0;
+    y[i2 * 614656 + i3 * 87808 + i4 * 12544 + i0 * 112 + i1] = v0;
+}
+
+// by operand re-laid
+// stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) stem.c.sum.columns[i2,i3,r0,r1,r2] *
+//     stem.c.k[i1,r0,r1,r2]
+// stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
+// p0: stem.c.k, p1: stem.c.sum.columns, p2: stem.c.b
+static __global__ void __launch_bounds__(256, 2) k_product_12d20150(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r2 = (int)(k0 + e % 32u);
+        return fetch<float>(p0 + i1 * 147 + r2, r2 < 147);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r2 = (int)(k0 + e / 16u);
+        return fetch<float4>(p1 + r2 * 12544 + i3, r2 < 147);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 147u, spaced<4704>(a), spaced<802816>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        const float v0 = p2[i1];
+        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+    }
 }
 
 // p[0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0 in
@@ -1621,6 +1666,37 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
     }
 }
 
+// l1.0.a.c.sum[0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0]
+// l1.0.a[0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1])
+// p0: l1.0.a.c.k, p1: l1, p2: l1.0.a.c.b
+static __global__ void __launch_bounds__(256, 2) k_product_c1407f12(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 2u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 256 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p1 + r0 * 3136 + i3);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 200704>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        const float v0 = p2[i1];
+        *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+    }
+}
+
 // by merging: shared input
 // g1.l1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+128,i2+r0-5,i3] where i1 in 0:21, i2
 //     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
@@ -1745,7 +1821,7 @@ static __global__ void __launch_bounds__(256) k_stitch_a8d1d2f3(const float *p0,
 // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
 // p0: l2.b.c.sum.part.lines, p1: l2.a.c.sum.merged, p2: l2.a.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_6ce958ef(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_a1e44f82(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1753,9 +1829,9 @@ static __global__ void __launch_bounds__(256, 2) k_product_6ce958ef(const float 
     const int i1 = (int)(id / 14u % 3u);
     const int i0 = (int)(id / 42u % 3u);
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(p0 + i0 * 49152 + i1 * 16384 + i2 * 128 + r0);
+        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p0 + r0 * 1152 + i0 * 384 + i1 * 128 + i2);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 128u;
@@ -1769,7 +1845,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_6ce958ef(const float 
         return v1;
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), b, acc);
+    tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1908,12 +1984,12 @@ static __global__ void __launch_bounds__(64) k_reduce_518a300f(const float *p0,
     y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1];
 }
 
-// by summation splitting
-// g2.r1.sum[0,i1,i2,i3] = sum(r0) g2.r1.sum.part[i1,r0,i2,i3+r0-5] where i3 in 0:28, pad
-//     g2.r1.sum.part 0
+// by merging: shared input
+// g2.r1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
+//     in 0:28, r0 in 0:11, pad g2.l1.sum.merged 0
 // g2.r1[0,i1,i2,i3] = g2.r1.sum[0,i1,i2,i3] + g2.r1.b[i1]
-// p0: g2.r1.sum.part, p1: g2.r1.b
-static __global__ void __launch_bounds__(64) k_reduce_fe329310(const float *p0,
+// p0: g2.l1.sum.merged, p1: g2.r1.b
+static __global__ void __launch_bounds__(64) k_reduce_3c73fb18(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -1925,7 +2001,8 @@ static __global__ void __launch_bounds__(64) k_reduce_fe329310(const float *p0,
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i3 + r0 - 5;
-        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0] : 0.f;
+        const float v0 = (unsigned)t0 < 28u ? p0[i1 * 8624 + r0 * 784 + i2 * 28 + t0 + 181104]
+            : 0.f;
         acc += v0;
     }
     y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1];
@@ -2047,41 +2124,107 @@ static __global__ void __launch_bounds__(64) k_reduce_434052ae(const float *p0,
     y[i1 * 784 + i3] = relu(acc + p1[i1]);
 }
 
-// by merging: shared input
-// l3.l1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+231,i2+r0-2,i3] where i1 in 0:85, i2
-//     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
+// by basis change F(2,5)
+// l3.l1.c.sum.data[i0,i1,i2,i3] = sum(r0) l2.2[0,i1,2*i2+r0-2,i3] * l1.b.c.sum.bt[i0,r0] where i2
+//     in 0:14, pad l2.2 0
+static __global__ void __launch_bounds__(256) k_basis_19c3ec0c(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 200704u) return;
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 14u);
+    const int i1 = (int)(id / 392u);
+    float d[6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i2 * 2 + r0 - 2;
+        d[r0] = (unsigned)t0 < 28u ? p0[i1 * 784 + t0 * 28 + i3] : 0.f;
+    }
+    basis_ed05ebd5(&d[0], 1);
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        y[o0 * 200704 + i1 * 392 + i2 * 28 + i3] = d[o0];
+    }
+}
+
+// by basis change F(2,5)
+// l3.l1.c.sum.product[i0,i1,i2,i3] = sum(r0) l3.l1.c.sum.data[i0,r0,i2,i3] *
+//     l3.l1.c.sum.filter[i0,i1,r0]
+// p0: l3.l1.c.sum.filter, p1: l3.l1.c.sum.data
+static __global__ void __launch_bounds__(256, 2) k_product_d4cfe4cd(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 64u, m0 = id / 7u % 3u * 32u;
+    const int i0 = (int)(id / 21u % 6u);
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i0 * 43520 + i1 * 512 + r0, i1 < 85);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p1 + i0 * 200704 + r0 * 392 + i3, i3 < 392);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<1568, 25088>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 85 && i3 < 392) {
+            *reinterpret_cast<float4 *>(y + i0 * 33320 + i1 * 392 + i3) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// l3.l1.c.sum.at[i0,i1] = [[1, 1, 1, 2, 1, 0], [0, 1, -1, 1, -2, 1]]
+static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
+    const float s0 = d[0];
+    const float s1 = d[step];
+    const float s2 = d[2 * step];
+    const float s3 = d[3 * step];
+    const float s4 = d[4 * step];
+    const float s5 = d[5 * step];
+    d[0] = s0 + s1 + s2 + 2.f * s3 + s4;
+    d[step] = s1 - s2 + s3 - 2.f * s4 + s5;
+}
+
+// by basis change F(2,5)
+// l3.l1.c.sum[0,i1,i2,i3] = sum(r0) l3.l1.c.sum.product[r0,i1,i2/2,i3] * l3.l1.c.sum.at[i2%2,r0]
+//     where i2 in 0:28
 // l3.l1[0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1])
-// p0: g2.l1.sum.merged, p1: l3.l1.c.b
-static __global__ void __launch_bounds__(64) k_reduce_8fba455f(const float *p0,
+// p0: l3.l1.c.sum.product, p1: l3.l1.c.b
+static __global__ void __launch_bounds__(64) k_basis_9b4cd84d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
-    if (id >= 16660u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+    if (id >= 33320u) return;
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 14u);
+    const int i1 = (int)(id / 392u);
+    float d[6];
 #pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i2 + r0 - 2;
-        const float4 v0 = (unsigned)t0 < 28u ? *reinterpret_cast<const float4 *>(p0 + i1 * 3920
-            + r0 * 784 + t0 * 28 + i3 + 181104) : make_float4(0.f, 0.f, 0.f, 0.f);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
+    for (int r0 = 0; r0 < 6; r0++) {
+        d[r0] = p0[r0 * 33320 + i1 * 392 + i2 * 28 + i3];
     }
-    const float v1 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(relu(acc0 + v1),
-        relu(acc1 + v1), relu(acc2 + v1), relu(acc3 + v1));
+    basis_7e79f157(&d[0], 1);
+#pragma unroll
+    for (int o0 = 0; o0 < 2; o0++) {
+        y[i1 * 784 + i2 * 56 + o0 * 28 + i3] = relu(d[o0] + p1[i1]);
+    }
 }
 
 // by merging: shared input
-// l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+656,i2,i3+r0-2] where i1 in 0:85, i3
+// l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+462,i2,i3+r0-2] where i1 in 0:85, i3
 //     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
 // l3.r1[0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1])
 // p0: g2.l1.sum.merged, p1: l3.r1.c.b
-static __global__ void __launch_bounds__(64) k_reduce_3e8fb22e(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_abcd3736(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -2092,7 +2235,7 @@ static __global__ void __launch_bounds__(64) k_reduce_3e8fb22e(const float *p0,
     float x[5][12];
 #pragma unroll
     for (int j = 0; j < 5; j++) {
-        const int t0 = i1 * 5 + j + 656;
+        const int t0 = i1 * 5 + j + 462;
 #pragma unroll
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 + k - 4;
@@ -2181,6 +2324,44 @@ static __global__ void __launch_bounds__(224) k_stitch_e337f606(const float *p0,
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         slice_reduce_621710b5(p0, own, p1, p2, y, slice * 196u + k);
+}
+
+// by merging: sum of products
+// l3.f.sum.merged[0,i1,i2,i3] = sum(r0) l3.m.joined[0,r0,2*i2,2*i3] * l3.f.sum.weights[i1,r0]
+//     where i2 in 0:14, i3 in 0:14
+// by merging: sum of products
+// l3.d.0[0,i1,i2,i3] = l3.f.sum.merged[0,i1,i2,i3] + l3.d.0.const[i1]
+// p0: l3.f.sum.weights, p1: l3.m.joined, p2: l3.d.0.const
+static __global__ void __launch_bounds__(256, 2) k_product_09d145c8(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e % 8u * 4u);
+        const int r0 = (int)(k0 + e / 8u);
+        return fetch<float4>(p0 + r0 * 1024 + i1, r0 < 597);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 14u);
+        const int i2 = (int)(n / 14u);
+        const int r0 = (int)(k0 + e / 64u);
+        return fetch<float>(p1 + r0 * 784 + i2 * 56 + i3 * 2, n < 196u && r0 < 597);
+    };
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 597u, spaced<131072>(a), spaced<12544>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(acc[i][j] + v0,
+                acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
+        }
+    }
 }
 
 // by merging: shared input
@@ -2999,19 +3180,52 @@ static __global__ void __launch_bounds__(64) k_reduce_2bb32676(const float *p0, 
 }
 
 // f1[0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1]
-// p0: s1, p1: f1.b.sum, p2: f1.b.b
-static __global__ void __launch_bounds__(64) k_map_efc13bac(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 16464u) return;
-    const int i3 = (int)(id % 784u) * 4;
-    const int i1 = (int)(id / 784u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 3136 + i3);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i3);
-    const float v2 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(v0.x + v1.x + v2,
-        v0.y + v1.y + v2, v0.z + v1.z + v2, v0.w + v1.w + v2);
+// f0.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1[0,r0,i2+r1-1,i3+r2-1] * f0.a.c.k[i1,r0,r1,r2] where i2
+//     in 0:56, i3 in 0:56, pad f1 0
+// f0.a[0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1])
+// p0: f0.a.c.k, p1: s1, p2: f1.b.sum, p3: f1.b.b, p4: f0.a.c.b
+static __global__ void __launch_bounds__(256, 2) k_product_9c8b2a09(const float *__restrict__ p0,
+    const float *p1, const float *p2, const float *__restrict__ p3, const float *__restrict__ p4,
+    float *__restrict__ y) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 98u * 32u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r2 = (int)(k0 + e % 32u);
+        return fetch<float>(p0 + i1 * 189 + r2, i1 < 21 && r2 < 189);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 32u;
+        const int i3 = (int)(n % 56u);
+        const int i2 = (int)(n / 56u);
+        const unsigned k = k0 + e / 32u;
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        if (!(k < 189u)) return 0.f;
+        const int t0 = i3 + r2 - 1;
+        const int t1 = i2 + r1 - 1;
+        const float v0 = (unsigned)t1 < 56u && (unsigned)t0 < 56u ? p1[r0 * 3136 + t1 * 56 + t0]
+            : 0.f;
+        const float v1 = (unsigned)t1 < 56u && (unsigned)t0 < 56u ? p2[r0 * 3136 + t1 * 56 + t0]
+            : 0.f;
+        const float v2 = (unsigned)t0 < 56u ? ((unsigned)t1 < 56u ? v0 + v1 + p3[r0] : 0.f) : 0.f;
+        return v2;
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), b, acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i1 < 21) {
+            const float v3 = p4[i1];
+            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v3),
+                relu(acc[i][j + 1] + v3), relu(acc[i][j + 2] + v3), relu(acc[i][j + 3] + v3));
+        }
+    }
 }
 
 // u0[0,i1,i2,i3] = ((s1[0,i1,(55*i2)/223,(55*i3)/223] + f1.b.sum[0,i1,(55*i2)/223,(55*i3)/223] +
@@ -3180,7 +3394,7 @@ struct gcn {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[35];
+    conv_call conv[30];
     cublasHandle_t cublas;
 };
 
@@ -3381,10 +3595,8 @@ static const gemm_size gemm_l2_1_b_c_sum_product = {"l2.1.b.c.sum.product", 0, 0
     128, 49, 49, 16384, 6272, 6272, 1.f};
 static const gemm_size gemm_l2_2_b_c_sum_product = {"l2.2.b.c.sum.product", 0, 0, 36, 128, 49, 128,
     128, 49, 49, 16384, 6272, 6272, 1.f};
-static const gemm_size gemm_g2_l1_sum_merged = {"g2.l1.sum.merged", 0, 0, 1, 1081, 784, 512, 512,
+static const gemm_size gemm_g2_l1_sum_merged = {"g2.l1.sum.merged", 0, 0, 1, 887, 784, 512, 512,
     784, 784, 0, 0, 0, 1.f};
-static const gemm_size gemm_g2_r1_sum_part = {"g2.r1.sum.part", 0, 0, 1, 231, 784, 512, 512, 784,
-    784, 0, 0, 0, 1.f};
 static const gemm_size gemm_g2_l2_sum_merged = {"g2.l2.sum.merged", 0, 0, 2, 231, 784, 21, 21, 784,
     784, 4851, 16464, 181104, 1.f};
 static const gemm_size gemm_l3_l2_c_sum_merged = {"l3.l2.c.sum.merged", 0, 0, 2, 425, 784, 85, 85,
@@ -3474,8 +3686,6 @@ static int launch(gcn *m, int when, void (*kernel)(P...), const char *name, dim3
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(gcn *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_1ce86888, "stem.c.sum.digits", 192, 64, stream, v_stem_c_k,
-        v_stem_c_sum_digits_2));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.c.sum.filter", 64, 64, stream, v_l1_b_c_k,
         v_l1_b_c_sum_filter));
     CALL(launch(m, ORDERED, k_map_1e2e12eb, "l1.c.sum.weights", 128, 64, stream, v_l1_d_k, v_l1_c_k,
@@ -3496,8 +3706,9 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_relay_09f53f99, "g1.b.sum.part.filter", 16, 256, stream, v_g1_b_k,
         v_g1_b_sum_part_filter, relay{3, 0, {21, 21, 9}, {189, 9, 1}, {189, 1, 21}}));
     // l2.b.c.sum.part.lines[i0,i1,i2,i3] = l2.b.c.k[i2,i3,i0,i1]
+    // l2.b.c.sum.part.lines stored as [i3,i0,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "l2.b.c.sum.part.lines", 576, 256, stream, v_l2_b_c_k,
-        v_l2_b_c_sum_part_lines, relay{2, 0, {16384, 9}, {9, 1}, {1, 16384}}));
+        v_l2_b_c_sum_part_lines, relay{2, 0, {128, 1152}, {1152, 1}, {1, 128}}));
     CALL(launch(m, ORDERED, k_map_a151f03c, "l2.const", 2, 64, stream, v_l2_c_b, v_l2_d_b,
         v_l2_const));
     CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.0.b.c.sum.filter", 256, 64, stream, v_l2_0_b_c_k,
@@ -3506,18 +3717,18 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
         v_l2_1_b_c_sum_filter));
     CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.2.b.c.sum.filter", 256, 64, stream, v_l2_2_b_c_k,
         v_l2_2_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_map_32721a91, "g2.l1.sum.weights", 2162, 256, stream, v_l3_r1_c_k,
-        v_g2_l1_k, v_l3_l1_c_k, v_g2_l1_sum_weights));
-    // g2.r1.sum.part.filter[i0,i1,i2] = g2.r1.k[i0,i2,0,i1]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "g2.r1.sum.part.filter", 462, 256, stream, v_g2_r1_k,
-        v_g2_r1_sum_part_filter, relay{3, 0, {21, 11, 512}, {5632, 1, 11}, {5632, 512, 1}}));
+    CALL(launch(m, ORDERED, k_map_54eb84d7, "g2.l1.sum.weights", 1774, 256, stream, v_l3_r1_c_k,
+        v_g2_l1_k, v_g2_r1_k, v_g2_l1_sum_weights));
     CALL(launch(m, ORDERED, k_map_9b5e2018, "g2.l2.sum.weights", 152, 64, stream, v_g2_l2_k,
         v_g2_r2_k, v_g2_l2_sum_weights));
     CALL(launch(m, ORDERED, k_map_eb09c0db, "g2.s.const", 1, 64, stream, v_g2_l2_b, v_g2_r2_b,
         v_g2_s_const));
+    CALL(launch(m, ORDERED, k_basis_e1569bf0, "l3.l1.c.sum.filter", 340, 128, stream, v_l3_l1_c_k,
+        v_l3_l1_c_sum_filter));
     CALL(launch(m, ORDERED, k_map_8606cb26, "l3.l2.c.sum.weights", 283, 256, stream, v_l3_r2_c_k,
         v_l3_l2_c_k, v_l3_l2_c_sum_weights));
-    CALL(launch(m, ORDERED, k_map_cc664f6b, "l3.f.sum.weights", 2388, 256, stream, v_l3_d_k,
+    // l3.f.sum.weights stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_d527ed57, "l3.f.sum.weights", 2388, 256, stream, v_l3_d_k,
         v_l3_f_k, v_l3_f_sum_weights));
     CALL(launch(m, ORDERED, k_map_eb1ef530, "l3.d.0.const", 4, 64, stream, v_l3_f_b, v_l3_d_b,
         v_l3_d_0_const));
@@ -3579,7 +3790,7 @@ static int check_device(gcn *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_1ce86888);
+    e = cudaFuncGetAttributes(&a, (const void *)k_basis_297a979b);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3601,8 +3812,8 @@ static int check_device(gcn *m) {
 }
 
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 63311104ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 51934464ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 63473664ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 51896832ull));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_stem_c_k,
@@ -3791,7 +4002,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(gcn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 35; i++) {
+    for (int i = 0; i < 30; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3846,19 +4057,15 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_stem_c_sum_digits(gcn *m, const void *const *in, void *const *out,
+static int steps_from_stem_c_sum_columns(gcn *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_map_5ad442c3, "stem.c.sum.digits", 599, 256, stream, v_x,
-        v_stem_c_sum_digits));
-    // by digit re-layout
-    // stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2,r3,r4) stem.c.sum.digits[0,r0,r2,r4,i2+r1-1,i3+r3-1] *
-    //     stem.c.sum.digits[i1,r0,r2,r4,r1,r3] where i2 in 0:112, i3 in 0:112, pad
-    //     stem.c.sum.digits 0
-    // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
-    CALL(conv_run(m, CONV_stem, v_stem_c_sum_digits, v_stem_c_sum_digits_2, v_stem_c_b, NULL,
-        v_stem, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_0d108d3d, "p", 392, 128, stream, v_stem,
+    // stem.c.sum.columns stored as [i2,i3,i4,i0,i1]
+    CALL(launch(m, ORDERED, k_map_25a827d2, "stem.c.sum.columns", 7203, 256, stream, v_x,
+        v_stem_c_sum_columns));
+    CALL(launch(m, EARLY, k_product_12d20150, "stem", 392, 256, stream, v_stem_c_k,
+        v_stem_c_sum_columns, v_stem_c_b, v_stem));
+    CALL(launch(m, EARLY, k_reduce_0d108d3d, "p", 392, 128, stream, v_stem,
         v_l1_b_joined + 200704));
     // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
     // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
@@ -3879,9 +4086,9 @@ static int steps_from_stem_c_sum_digits(gcn *m, const void *const *in, void *con
     // l1[0,i1,i2,i3] = relu(l1.c.sum.merged[0,i1,i2,i3] + l1.const[i1])
     CALL(conv_run(m, CONV_l1, v_l1_b_joined, v_l1_c_sum_weights, v_l1_const, NULL, v_l1,
         v_workspace));
-    // as l1.a
-    CALL(conv_run(m, CONV_l1_0_a, v_l1, v_l1_0_a_c_k, v_l1_0_a_c_b, NULL, v_l1_0_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_5750835a, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
+    CALL(launch(m, ORDERED, k_product_c1407f12, "l1.0.a", 98, 256, stream, v_l1_0_a_c_k, v_l1,
+        v_l1_0_a_c_b, v_l1_0_a));
+    CALL(launch(m, EARLY, k_basis_5750835a, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
         v_l1_0_b_c_sum_data));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l1_0_b_c_sum_product, v_l1_0_b_c_sum_filter, v_l1_0_b_c_sum_data,
@@ -3891,9 +4098,9 @@ static int steps_from_stem_c_sum_digits(gcn *m, const void *const *in, void *con
     // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
     // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
     CALL(conv_run(m, CONV_l1_0, v_l1_0_b, v_l1_0_c_k, v_l1_0_c_b, v_l1, v_l1_0, v_workspace));
-    // as l1.a
-    CALL(conv_run(m, CONV_l1_1_a, v_l1_0, v_l1_1_a_c_k, v_l1_1_a_c_b, NULL, v_l1_1_a, v_workspace));
-    CALL(launch(m, ORDERED, k_basis_5750835a, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
+    CALL(launch(m, ORDERED, k_product_c1407f12, "l1.1.a", 98, 256, stream, v_l1_1_a_c_k, v_l1_0,
+        v_l1_1_a_c_b, v_l1_1_a));
+    CALL(launch(m, EARLY, k_basis_5750835a, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
         v_l1_1_b_c_sum_data));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l1_1_b_c_sum_product, v_l1_1_b_c_sum_filter, v_l1_1_b_c_sum_data,
@@ -3923,7 +4130,7 @@ static int steps_from_stem_c_sum_digits(gcn *m, const void *const *in, void *con
     // by summation splitting (r0 inside), variable substitution
     // g1.b.sum.part[i0,i1,i2,i3,i4] = sum(r0) g1.a[0,r0,i3,i4] * g1.b.sum.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g1_b_sum_part, v_g1_b_sum_part_filter, v_g1_a, v_g1_b_sum_part));
-    CALL(launch(m, ORDERED, k_product_6ce958ef, "l2.b.c.sum.part", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_a1e44f82, "l2.b.c.sum.part", 126, 256, stream,
         v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
     CALL(launch(m, EARLY, k_reduce_cc348234, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b,
         v_l2_b));
@@ -3978,11 +4185,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_g2_l1_sum_merged));
     CALL(launch(m, ORDERED, k_reduce_518a300f, "g2.l1", 258, 64, stream, v_g2_l1_sum_merged,
         v_g2_l1_b, v_g2_l1_joined));
-    // by summation splitting (r0 inside), variable substitution
-    // g2.r1.sum.part[i0,i1,i2,i3] = sum(r0) l2.2[0,r0,i2,i3] * g2.r1.sum.part.filter[i0,i1,r0]
-    CALL(gemm_run(m, &gemm_g2_r1_sum_part, v_g2_r1_sum_part_filter, v_l3_m_joined + 66640,
-        v_g2_r1_sum_part));
-    CALL(launch(m, ORDERED, k_reduce_fe329310, "g2.r1", 258, 64, stream, v_g2_r1_sum_part,
+    CALL(launch(m, EARLY, k_reduce_3c73fb18, "g2.r1", 258, 64, stream, v_g2_l1_sum_merged,
         v_g2_r1_b, v_g2_l1_joined + 16464));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_g2_l2_sum_merged, v_g2_l2_sum_weights, v_g2_l1_joined,
@@ -4002,22 +4205,21 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
     (void)out;
     CALL(launch(m, EARLY, k_reduce_0d977150, "g2.b.sum.part", 338, 256, stream, v_g2_a, v_g2_b_k,
         v_g2_b_sum_part));
-    CALL(launch(m, EARLY, k_reduce_8fba455f, "l3.l1", 261, 64, stream, v_g2_l1_sum_merged,
+    CALL(launch(m, EARLY, k_basis_19c3ec0c, "l3.l1.c.sum.data", 784, 256, stream,
+        v_l3_m_joined + 66640, v_l3_l1_c_sum_data));
+    CALL(launch(m, EARLY, k_product_d4cfe4cd, "l3.l1.c.sum.product", 126, 256, stream,
+        v_l3_l1_c_sum_filter, v_l3_l1_c_sum_data, v_l3_l1_c_sum_product));
+    CALL(launch(m, EARLY, k_basis_9b4cd84d, "l3.l1", 521, 64, stream, v_l3_l1_c_sum_product,
         v_l3_l1_c_b, v_l3_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_3e8fb22e, "l3.r1", 261, 64, stream, v_g2_l1_sum_merged,
+    CALL(launch(m, EARLY, k_reduce_abcd3736, "l3.r1", 261, 64, stream, v_g2_l1_sum_merged,
         v_l3_r1_c_b, v_l3_l1_joined + 66640));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_l2_c_sum_merged, v_l3_l2_c_sum_weights, v_l3_l1_joined,
         v_l3_l2_c_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_e337f606, "l3.m", 85, 224, stream, v_l3_l2_c_sum_merged,
         v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m_joined));
-    // by merging: sum of products
-    // l3.f.sum.merged[0,i1,i2,i3] = sum(r0) l3.m.joined[0,r0,2*i2,2*i3] * l3.f.sum.weights[i1,r0]
-    //     where i2 in 0:14, i3 in 0:14
-    // by merging: sum of products
-    // l3.d.0[0,i1,i2,i3] = l3.f.sum.merged[0,i1,i2,i3] + l3.d.0.const[i1]
-    CALL(conv_run(m, CONV_l3_d_0, v_l3_m_joined, v_l3_f_sum_weights, v_l3_d_0_const, NULL, v_l3_d_0,
-        v_workspace));
+    CALL(launch(m, EARLY, k_product_09d145c8, "l3.d.0", 128, 256, stream, v_l3_f_sum_weights,
+        v_l3_m_joined, v_l3_d_0_const, v_l3_d_0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
         v_l3_c1_0_sum_merged));
@@ -4236,10 +4438,8 @@ static int steps_from_l4_t3_4(gcn *m, const void *const *in, void *const *out,
     // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f1.a 0
     CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_map_efc13bac, "f1", 258, 64, stream, v_s1, v_f1_b_sum, v_f1_b_b,
-        v_f1));
-    // as g1.a
-    CALL(conv_run(m, CONV_f0_a, v_f1, v_f0_a_c_k, v_f0_a_c_b, NULL, v_f0_a, v_workspace));
+    CALL(launch(m, ORDERED, k_product_9c8b2a09, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
+        v_f1_b_sum, v_f1_b_b, v_f0_a_c_b, v_f0_a));
     // as f1.b.sum
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
     CALL(launch(m, ORDERED, k_map_5555e745, "u0", 1029, 256, stream, v_s1, v_f1_b_sum, v_f0_b_sum,
@@ -4263,7 +4463,7 @@ static int steps_from_l4_t3_4(gcn *m, const void *const *in, void *const *out,
 }
 
 static int steps(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_stem_c_sum_digits(m, in, out, stream));
+    CALL(steps_from_stem_c_sum_columns(m, in, out, stream));
     CALL(steps_from_l2_0_a(m, in, out, stream));
     CALL(steps_from_g2_b_sum_part(m, in, out, stream));
     CALL(steps_from_l3(m, in, out, stream));
@@ -4365,7 +4565,7 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 35; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 30; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -4552,6 +4752,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    63311104ull, 169873920ull, 0xe4a54419c106ca07ull};
+    63473664ull, 169998848ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

@@ -8,29 +8,27 @@
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
 // memory    arena 6174 kB (workspace 3378 kB of it), constants 13 MB, peak in create 28 MB
-// plan      55 steps, 130.3 us estimated; nothing derived is cheaper
-// libraries cuDNN (415 MB) 11 steps, without it up to 1.8 us more
-//           cuBLAS (596 MB) 1 step, without it up to 0.4 us more
-// by        summation splitting 1
-//     2.8 us est. stem             k_product_6be7f107
+// plan      54 steps, 130.5 us estimated; nothing derived is cheaper
+// libraries cuDNN (415 MB) 11 steps, without it up to 1.6 us more
+//     3.0 us est. stem             k_product_6be7f107
 //     1.9 us est. b1.d             k_reduce_a06f64ad
 //     2.5 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
-//     2.9 us est. b2.h.e           k_product_fa2b2569
+//     2.8 us est. b2.h.e           k_product_fa2b2569
 //     2.4 us est. b2.h.d           k_reduce_ede02e60
 //     2.5 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
-//     2.5 us est. b2.b.0.e         k_product_d975e5ba
+//     2.7 us est. b2.b.0.e         k_product_d975e5ba
 //     1.9 us est. b2.b.0.d         k_reduce_2b4871cd
 //     3.1 us est. b2.h.0           cuDNN conv 1x1, 144 to 24 + residual + bias
-//     2.5 us est. b3.h.e           k_product_d975e5ba
+//     2.7 us est. b3.h.e           k_product_d975e5ba
 //     1.7 us est. b3.h.d           k_reduce_ebbb25ee
 //     2.7 us est. b3.h             k_reduce_80e64419
-//     1.9 us est. b3.b.0.e         k_product_dd177960
+//     2.0 us est. b3.b.0.e         k_product_dd177960
 //     1.5 us est. b3.b.0.d         k_reduce_6d472bcd
 //     3.2 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b3.b.1.e         k_product_dd177960
+//     2.0 us est. b3.b.1.e         k_product_dd177960
 //     1.5 us est. b3.b.1.d         k_reduce_6d472bcd
 //     3.2 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b4.h.e           k_product_dd177960
+//     2.0 us est. b4.h.e           k_product_dd177960
 //     1.4 us est. b4.h.d           k_reduce_8fb1d2cc
 //     2.1 us est. b4.h             k_reduce_c80e68f0
 //     2.1 us est. b4.b.0.e         k_product_4ad2b328
@@ -54,23 +52,21 @@
 //     2.5 us est. b6.h.e           k_product_1c86a3b8
 //     1.4 us est. b6.h.d           k_reduce_56b3fb8d
 //     2.8 us est. b6.h             k_reduce_88d3466c
-//     3.3 us est. b6.b.0.e         k_product_62ea5503
+//     3.1 us est. b6.b.0.e         k_product_62ea5503
 //     1.4 us est. b6.b.0.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.3 us est. b6.b.1.e         k_product_62ea5503
+//     3.1 us est. b6.b.1.e         k_product_62ea5503
 //     1.4 us est. b6.b.1.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.3 us est. b7.e             k_product_62ea5503
+//     3.1 us est. b7.e             k_product_62ea5503
 //     1.4 us est. b7.d             k_reduce_a2ee086c
 //     4.1 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
-//     3.0 us est. head.n.c.parts   cuBLAS sgemm 1280 x 49 x 64, batch 5
-//     1.6 us est. head             k_reduce_49bf823b
+//     4.6 us est. head             k_product_c13d1d72
 //     1.6 us est. f                k_reduce_efab682a
 //     2.5 us est. y                k_reduce_d8e0cefc
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
 #include <cudnn.h>
 #include <math.h>
 #include <stdio.h>
@@ -608,17 +604,14 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b7_s INIT(9109248)
 #define v_b7_c_scaled CONST(11077888)
 #define v_b7_t CONST(12306688)
-#define v_b7 ARENA(4713472)
+#define v_b7 ARENA(3647232)
 #define v_head_n_s INIT(9110528)
 #define v_head_n_c_scaled CONST(12307968)
-#define v_head_n_c_parts ARENA(3459072)
 #define v_head_n_t CONST(13946368)
 #define v_head ARENA(0)
 #define v_f ARENA(250880)
 #define v_stem_n_c_scaled CONST(13951488)
 #define v_workspace ARENA_OF(char, 0)
-#define WORKSPACE_BYTES 3459072
-#define WORKSPACE_AT {0}
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
@@ -2506,22 +2499,35 @@ static __global__ void __launch_bounds__(128) k_reduce_a2ee086c(const float *p0,
     y[i1 * 49 + i2 * 7 + i3] = fminf(fmaxf(acc + p2[i1], 0.f), 6.f);
 }
 
-// head.n.c[0,i1,i2,i3] = sum(r0) head.n.c.parts[r0,0,i1,i2,i3]
+// head.n.c[0,i1,i2,i3] = sum(r0) b7[0,r0,i2,i3] * head.n.c.scaled[i1,r0]
 // head[0,i1,i2,i3] = min(max(head.n.c[0,i1,i2,i3] + head.n.t[i1], 0), 6)
-// p0: head.n.c.parts, p1: head.n.t
-static __global__ void __launch_bounds__(128) k_reduce_49bf823b(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
-    if (id >= 62720u) return;
-    const int i3 = (int)(id % 49u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
+// p0: head.n.c.scaled, p1: b7, p2: head.n.t
+static __global__ void __launch_bounds__(256, 2) k_product_c13d1d72(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 40u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 320 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 32u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float>(p1 + r0 * 49 + i3, i3 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 320u, moving<4, 40960>(a), moving<196, 1568>(b), acc);
 #pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        acc += p0[r0 * 62720 + i1 * 49 + i3];
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = fminf(fmaxf(acc[i][j] + p2[i1], 0.f), 6.f);
+        }
     }
-    y[i1 * 49 + i3] = fminf(fmaxf(acc + p1[i1], 0.f), 6.f);
 }
 
 // f.sum[0,i1] = sum(r0,r1) head[0,i1,r0,r1]
@@ -2615,7 +2621,6 @@ struct mobilenet_v2 {
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
     conv_call conv[11];
-    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -2645,23 +2650,6 @@ static void stepped(mobilenet_v2 *m, const char *name) {
     do {                                                                                          \
         cudnnStatus_t e_ = (call);                                                                \
         if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
-    } while (0)
-
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
 
 static int conv_tensor(mobilenet_v2 *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
@@ -2771,44 +2759,10 @@ static int conv_run(mobilenet_v2 *m, int k, const float *x, const float *w, cons
     return 0;
 }
 
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(mobilenet_v2 *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_head_n_c_parts = {"head.n.c.parts", 0, 0, 5, 1280, 49, 64, 320, 49, 49,
-    64, 3136, 62720, 1.f};
-
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(mobilenet_v2 *m, int branch, cudaStream_t stream) {
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
+    (void)branch;
     return 0;
 }
 
@@ -3519,7 +3473,6 @@ static int open_libraries(mobilenet_v2 *m) {
         m->conv[i].shared = k < i;
         if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
     }
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     return 0;
 }
 
@@ -3689,11 +3642,7 @@ static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const
         v_b7_d_n_t, v_b7_d));
     // as b1
     CALL(conv_run(m, CONV_b7, v_b7_d, v_b7_c_scaled, v_b7_t, NULL, v_b7, v_workspace));
-    // by summation splitting (parts)
-    // head.n.c.parts[i0,0,i2,i3,i4] = sum(r0) b7[0,64*i0+r0,i3,i4] * head.n.c.scaled[i2,64*i0+r0]
-    //     where i0 in 0:5, r0 in 0:64
-    CALL(gemm_run(m, &gemm_head_n_c_parts, v_head_n_c_scaled, v_b7, v_head_n_c_parts));
-    CALL(launch(m, ORDERED, k_reduce_49bf823b, "head", 490, 128, stream, v_head_n_c_parts,
+    CALL(launch(m, ORDERED, k_product_c13d1d72, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
         v_head_n_t, v_head));
     CALL(launch(m, EARLY, k_reduce_efab682a, "f", 1280, 32, stream, v_head, v_f));
     CALL(launch(m, EARLY, k_reduce_d8e0cefc, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
@@ -3803,7 +3752,6 @@ void mobilenet_v2_destroy(mobilenet_v2 *m) {
     if (m->graph) cudaGraphExecDestroy(m->graph);
     for (int i = 0; i < 11; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);

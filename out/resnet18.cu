@@ -7,13 +7,13 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 24 MB (workspace 18 MB of it), constants 57 MB, peak in create 132 MB
-// plan      45 steps, 166.3 us estimated; 213.1 us without derivation
-// libraries cuDNN (415 MB) 4 steps, without it up to 5.7 us more
-//           cuBLAS (596 MB) 13 steps, without it up to 15.3 us more
-// by        digit re-layout 2, basis change 28, summation splitting 8
-//     1.5 us est. stem.c.digits    k_map_5ad442c3
-//    11.7 us est. r0               cuDNN conv 4x4, 12 to 64 + bias + relu
+// memory    arena 11 MB (workspace 4608 kB of it), constants 57 MB, peak in create 119 MB
+// plan      45 steps, 157.0 us estimated; 197.3 us without derivation
+// libraries cuDNN (415 MB) 3 steps, without it up to 0.5 us more
+//           cuBLAS (596 MB) 7 steps, without it up to 3.4 us more
+// by        operand re-laid 2, basis change 28, summation splitting 5
+//     2.7 us est. stem.c.columns   k_map_25a827d2
+//     9.0 us est. r0               k_product_de11a302
 //     3.3 us est. l1.a.a.c.data    k_stitch_b339bdf8
 //     3.8 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.a.r           k_basis_c5456742
@@ -36,25 +36,25 @@
 //     2.1 us est. l2.b.c.data      k_stitch_7b282114
 //     4.8 us est. l2.b.c.product   cuBLAS sgemm 128 x 49 x 128, batch 36
 //     1.6 us est. l2               k_basis_82a38ba6
-//     6.3 us est. l3.h.a.c.parts   k_product_3f99f3ff
-//     2.1 us est. l3.h.b.c.data    k_stitch_7f773a83
-//     6.2 us est. l3.h.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     6.0 us est. l3.h.a.c.parts   k_product_1c0ae437
+//     2.0 us est. l3.h.b.c.data    k_stitch_53de61a4
+//     5.4 us est. l3.h.b.c.product k_product_fb00622d
 //     1.5 us est. l3.h.b.c         k_basis_03b7416e
 //     2.8 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
 //     1.5 us est. l3.a.c.data      k_basis_d466199c
-//     6.2 us est. l3.a.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
+//     5.4 us est. l3.a.c.product   k_product_fb00622d
 //     2.0 us est. l3.b.c.data      k_stitch_e78572b4
-//     6.2 us est. l3.b.c.product   cuBLAS sgemm 256 x 49 x 256, batch 16
+//     5.4 us est. l3.b.c.product   k_product_fb00622d
 //     1.6 us est. l3               k_basis_9d68f614
-//     6.1 us est. l4.h.a.c.parts   k_product_b7b894ff
-//     1.6 us est. l4.h.r           k_reduce_8827085f
-//    11.6 us est. l4.h.b.c.part    cuBLAS sgemm 4608 x 49 x 512
-//     1.5 us est. l4.h.b.c         k_reduce_6be96587
-//     3.4 us est. l4.h             k_product_fcdbfae2, in 4 parts
-//    11.6 us est. l4.a.c.part      cuBLAS sgemm 4608 x 49 x 512
-//     1.5 us est. l4.r             k_reduce_20cd3a50
-//    11.6 us est. l4.b.c.part      cuBLAS sgemm 4608 x 49 x 512
-//     1.5 us est. l4               k_reduce_4168dfb1
+//     5.8 us est. l4.h.a.c.parts   k_product_9973c44d
+//     1.5 us est. l4.h.r           k_reduce_8a9fb530
+//     9.9 us est. l4.h.b.c.parts   k_product_2d9acceb
+//     1.6 us est. l4.h.b.c         k_reduce_b5291b22
+//     3.4 us est. l4.h             k_product_f38a22dc, in 4 parts
+//     9.9 us est. l4.a.c.parts     k_product_2d9acceb
+//     1.6 us est. l4.r             k_reduce_8827085f
+//     9.9 us est. l4.b.c.parts     k_product_2d9acceb
+//     1.6 us est. l4               k_reduce_826f963f
 //     1.6 us est. f                k_reduce_cb982b2f
 //     1.8 us est. y                k_reduce_5eeabc66
 
@@ -68,7 +68,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET18_ARENA_BYTES 24694784ull
+#define RESNET18_ARENA_BYTES 11389952ull
 #define RESNET18_WEIGHT_BYTES 46796800ull
 
 #ifdef __cplusplus
@@ -235,122 +235,122 @@ const resnet18_info *resnet18_describe(void);
 #define v_l4_b_bias INIT(44738304)
 #define v_l4_b_mean INIT(44740352)
 #define v_l4_b_var INIT(44742400)
-#define v_stem_c_digits ARENA(22085632)
 #define v_stem_s INIT(44744448)
-#define v_stem_c_digits_2 CONST(2052096)
-#define v_stem_t CONST(2101248)
-#define v_r0 ARENA(18874368)
-#define v_p0 ARENA(23891968)
+#define v_stem_t CONST(2052096)
+#define v_r0 ARENA(7375872)
+#define v_p0 ARENA(10587136)
 #define v_l1_a_b_s INIT(44744704)
 #define v_l1_a_b_c_scaled INIT(44744960)
-#define v_l1_a_b_c_filter CONST(2101504)
+#define v_l1_a_b_c_filter CONST(2052352)
 #define v_l1_a_a_s INIT(44892416)
 #define v_l1_a_a_c_scaled INIT(44892672)
-#define v_l1_a_a_c_filter CONST(2691328)
-#define v_l1_a_a_c_data ARENA(22085632)
-#define v_l1_a_a_c_product ARENA(18874368)
-#define v_l1_a_a_t CONST(3281152)
+#define v_l1_a_a_c_filter CONST(2642176)
+#define v_l1_a_a_c_data ARENA(4718592)
+#define v_l1_a_a_c_product ARENA(6524928)
+#define v_l1_a_a_t CONST(3232000)
 #define v_l1_a_r ARENA(0)
-#define v_l1_a_b_c_data ARENA(18874368)
-#define v_l1_a_b_c_product ARENA(20680704)
-#define v_l1_a_b_t CONST(3281408)
-#define v_l1_a ARENA(22487040)
+#define v_l1_a_b_c_data ARENA(4718592)
+#define v_l1_a_b_c_product ARENA(6524928)
+#define v_l1_a_b_t CONST(3232256)
+#define v_l1_a ARENA(8331264)
 #define v_l1_b_b_s INIT(45040128)
 #define v_l1_b_b_c_scaled INIT(45040384)
-#define v_l1_b_b_c_filter CONST(3281664)
+#define v_l1_b_b_c_filter CONST(3232512)
 #define v_l1_b_a_s INIT(45187840)
 #define v_l1_b_a_c_scaled INIT(45188096)
-#define v_l1_b_a_c_filter CONST(3871488)
-#define v_l1_b_a_c_data ARENA(18874368)
-#define v_l1_b_a_c_product ARENA(20680704)
-#define v_l1_b_a_t CONST(4461312)
+#define v_l1_b_a_c_filter CONST(3822336)
+#define v_l1_b_a_c_data ARENA(4718592)
+#define v_l1_b_a_c_product ARENA(6524928)
+#define v_l1_b_a_t CONST(4412160)
 #define v_l1_b_r ARENA(0)
-#define v_l1_b_b_c_data ARENA(18874368)
-#define v_l1_b_b_c_product ARENA(20680704)
-#define v_l1_b_b_t CONST(4461568)
-#define v_l1_b ARENA(23289856)
+#define v_l1_b_b_c_data ARENA(4718592)
+#define v_l1_b_b_c_product ARENA(6524928)
+#define v_l1_b_b_t CONST(4412416)
+#define v_l1_b ARENA(9134080)
 #define v_l2_d_s INIT(45335552)
-#define v_l2_d_c_scaled CONST(4461824)
+#define v_l2_d_c_scaled CONST(4412672)
 #define v_l2_h_b_s INIT(45336064)
 #define v_l2_h_b_c_scaled INIT(45336576)
-#define v_l2_h_b_c_filter CONST(4494592)
+#define v_l2_h_b_c_filter CONST(4445440)
 #define v_l2_h_a_s INIT(45926400)
-#define v_l2_h_a_c_scaled CONST(6853888)
-#define v_l2_h_a_t CONST(7148800)
-#define v_l2_h_r ARENA(19777536)
-#define v_l2_h_b_c_data ARENA(18874368)
-#define v_l2_h_b_c_product ARENA(19777536)
-#define v_l2_h_b_c ARENA(18874368)
-#define v_l2_h_const CONST(7149312)
-#define v_l2_h ARENA(20680704)
+#define v_l2_h_a_c_scaled CONST(6804736)
+#define v_l2_h_a_t CONST(7099648)
+#define v_l2_h_r ARENA(5621760)
+#define v_l2_h_b_c_data ARENA(4718592)
+#define v_l2_h_b_c_product ARENA(5621760)
+#define v_l2_h_b_c ARENA(4718592)
+#define v_l2_h_const CONST(7100160)
+#define v_l2_h ARENA(6524928)
 #define v_l2_b_s INIT(45926912)
 #define v_l2_b_c_scaled INIT(45927424)
-#define v_l2_b_c_filter CONST(7149824)
+#define v_l2_b_c_filter CONST(7100672)
 #define v_l2_a_s INIT(46517248)
 #define v_l2_a_c_scaled INIT(46517760)
-#define v_l2_a_c_filter CONST(9509120)
-#define v_l2_a_c_data ARENA(18874368)
-#define v_l2_a_c_product ARENA(19777536)
-#define v_l2_a_t CONST(11868416)
-#define v_l2_b_c_data ARENA(18874368)
-#define v_l2_b_c_product ARENA(19777536)
-#define v_l2_b_t CONST(11868928)
-#define v_l2 ARENA(21082112)
+#define v_l2_a_c_filter CONST(9459968)
+#define v_l2_a_c_data ARENA(4718592)
+#define v_l2_a_c_product ARENA(5621760)
+#define v_l2_a_t CONST(11819264)
+#define v_l2_b_c_data ARENA(4718592)
+#define v_l2_b_c_product ARENA(5621760)
+#define v_l2_b_t CONST(11819776)
+#define v_l2 ARENA(4718592)
 #define v_l3_d_s INIT(47107584)
-#define v_l3_d_c_scaled CONST(11869440)
+#define v_l3_d_c_scaled CONST(11820288)
 #define v_l3_h_b_s INIT(47108608)
 #define v_l3_h_b_c_scaled INIT(47109632)
-#define v_l3_h_b_c_filter CONST(12000512)
+#define v_l3_h_b_c_filter CONST(11951360)
 #define v_l3_h_a_s INIT(49468928)
-#define v_l3_h_a_c_lines CONST(16194816)
 #define v_l3_h_a_c_parts ARENA(0)
-#define v_l3_h_a_t CONST(17374464)
-#define v_l3_h_b_c_data ARENA(18874368)
-#define v_l3_h_b_c_product ARENA(19677184)
-#define v_l3_h_b_c ARENA(18874368)
-#define v_l3_h_const CONST(17375488)
-#define v_l3_h ARENA(20480000)
+#define v_l3_h_a_t CONST(16145664)
+#define v_l3_h_b_c_data ARENA(802816)
+#define v_l3_h_b_c_product ARENA(0)
+#define v_l3_h_b_c ARENA(5120000)
+#define v_l3_h_const CONST(16146688)
+#define v_l3_h ARENA(5320704)
 #define v_l3_b_s INIT(49469952)
 #define v_l3_b_c_scaled INIT(49470976)
-#define v_l3_b_c_filter CONST(17376512)
+#define v_l3_b_c_filter CONST(16147712)
 #define v_l3_a_s INIT(51830272)
 #define v_l3_a_c_scaled INIT(51831296)
-#define v_l3_a_c_filter CONST(21570816)
-#define v_l3_a_c_data ARENA(18874368)
-#define v_l3_a_c_product ARENA(19677184)
-#define v_l3_a_t CONST(25765120)
-#define v_l3_b_c_data ARENA(18874368)
-#define v_l3_b_c_product ARENA(19677184)
-#define v_l3_b_t CONST(25766144)
+#define v_l3_a_c_filter CONST(20342016)
+#define v_l3_a_c_data ARENA(0)
+#define v_l3_a_c_product ARENA(802816)
+#define v_l3_a_t CONST(24536320)
+#define v_l3_b_c_data ARENA(0)
+#define v_l3_b_c_product ARENA(802816)
+#define v_l3_b_t CONST(24537344)
 #define v_l4_d_s INIT(54190592)
-#define v_l4_d_c_scaled CONST(25767168)
 #define v_l4_h_a_s INIT(54192640)
-#define v_l4_h_a_c_lines CONST(26291456)
 #define v_l4_h_a_c_parts ARENA(0)
-#define v_l4_h_a_t CONST(31010048)
-#define v_l4_h_r ARENA(19777536)
+#define v_l4_h_a_t CONST(24538368)
+#define v_l4_h_r ARENA(1605632)
 #define v_l4_h_b_s INIT(54194688)
-#define v_l4_h_b_c_part_filter CONST(31012096)
-#define v_l4_h_b_c_part ARENA(18874368)
-#define v_l4_h_b_c ARENA(19777536)
-#define v_l4_h_const CONST(40449280)
-#define v_l4_h ARENA(19877888)
+#define v_l4_h_b_c_lines CONST(24540416)
+#define v_l4_h_b_c_parts ARENA(0)
+#define v_l4_h_b_c ARENA(4919296)
+#define v_l4_h_const CONST(33977600)
+#define v_l4_h ARENA(5019648)
 #define v_l4_a_s INIT(54196736)
-#define v_l4_a_c_part_filter CONST(40451328)
-#define v_l4_a_c_part ARENA(18874368)
-#define v_l4_a_t CONST(49888512)
-#define v_l4_r ARENA(19777536)
+#define v_l4_a_c_lines CONST(33979648)
+#define v_l4_a_c_parts ARENA(0)
+#define v_l4_a_t CONST(43416832)
+#define v_l4_r ARENA(1605632)
 #define v_l4_b_s INIT(54198784)
-#define v_l4_b_c_part_filter CONST(49890560)
-#define v_l4_b_c_part ARENA(18874368)
-#define v_l4_b_t CONST(59327744)
-#define v_l4 ARENA(0)
-#define v_f ARENA(100352)
-#define v_l3 ARENA(20680704)
+#define v_l4_b_c_lines CONST(43418880)
+#define v_l4_b_c_parts ARENA(0)
+#define v_l4_b_t CONST(52856064)
+#define v_l4 ARENA(1605632)
+#define v_f ARENA(0)
+#define v_stem_c_scaled CONST(52858112)
+#define v_stem_c_columns ARENA(0)
+#define v_l3_h_a_c_lines CONST(52895744)
+#define v_l3 ARENA(4718592)
+#define v_l4_d_c_scaled CONST(54075392)
+#define v_l4_h_a_c_lines CONST(54599680)
 #define v_workspace ARENA_OF(char, 0)
-#define WORKSPACE_BYTES 18874368
+#define WORKSPACE_BYTES 4718592
 #define WORKSPACE_AT {0}
-#define v_arrived CONST_OF(unsigned, 59329792)
+#define v_arrived CONST_OF(unsigned, 59318272)
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
@@ -371,13 +371,11 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"r0", 0, 1, 12, 64, 1, {113, 113}, {112, 112}, {4, 4}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"l2.h.r", 0, 1, 64, 128, 1, {56, 56}, {28, 28}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 1, 1},
     {"l2.h", 0, 1, 64, 128, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l3.h", 0, 1, 128, 256, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
 };
 enum {
-    CONV_r0,
     CONV_l2_h_r,
     CONV_l2_h,
     CONV_l3_h,
@@ -776,24 +774,16 @@ static __global__ void __launch_bounds__(64) k_map_8e0083f4(const float *__restr
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
-// by digit re-layout
-// stem.c.digits[i0,i1,i2,i3,i4,i5] = stem.s[i0] * stem.k[i0,i1,i2+2*i4,i3+2*i5] where i2 in 0:2,
-//     i3 in 0:2, i4 in 0:4, i5 in 0:4, pad stem.k 0
+// stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
 // p0: stem.k, p1: stem.s
-static __global__ void __launch_bounds__(64) k_map_857e9541(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_fb625e93(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
-    if (id >= 12288u) return;
-    const int i5 = (int)(id % 4u);
-    const int i4 = (int)(id / 4u % 4u);
-    const int i3 = (int)(id / 16u % 2u);
-    const int i2 = (int)(id / 32u % 2u);
-    const int i1 = (int)(id / 64u % 3u);
-    const int i0 = (int)(id / 192u);
-    const float v0 = i4 * 2 + i2 < 7 && i5 * 2 + i3 < 7 ? p0[i0 * 147 + i1 * 49 + i4 * 14 + i2 * 7
-        + i5 * 2 + i3] : 0.f;
-    y[i0 * 192 + i1 * 64 + i2 * 32 + i3 * 16 + i4 * 4 + i5] = v0 * p1[i0];
+    if (id >= 9408u) return;
+    const int i0 = (int)(id % 64u);
+    const int i3 = (int)(id / 64u);
+    y[i3 * 64 + i0] = p0[i0 * 147 + i3] * p1[i0];
 }
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
@@ -1099,15 +1089,15 @@ static __global__ void __launch_bounds__(128) k_basis_f30c815a(const float *__re
 
 // l3.h.a.c.lines[i0,i1,i2,i3] = l3.h.a.s[i0] * l3.h.a.k[i0,i3,i1,i2]
 // p0: l3.h.a.k, p1: l3.h.a.s
-static __global__ void __launch_bounds__(256) k_map_7b539362(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_3b064604(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 294912u) return;
-    const int i3 = (int)(id % 128u);
-    const int i2 = (int)(id / 128u % 9u);
-    const int i0 = (int)(id / 1152u);
-    y[i0 * 1152 + i2 * 128 + i3] = p0[i0 * 1152 + i3 * 9 + i2] * p1[i0];
+    const int i0 = (int)(id % 256u);
+    const int i3 = (int)(id / 256u % 128u);
+    const int i2 = (int)(id / 32768u);
+    y[i2 * 32768 + i3 * 256 + i0] = p0[i0 * 1152 + i3 * 9 + i2] * p1[i0];
 }
 
 // l3.h.a.t[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0]
@@ -1163,30 +1153,27 @@ static __global__ void __launch_bounds__(64) k_map_d6433888(const float *__restr
 
 // l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
 // p0: l4.d.k, p1: l4.d.s
-static __global__ void __launch_bounds__(64) k_map_f5d29384(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_05a86bea(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
-    if (id >= 32768u) return;
-    const int i1 = (int)(id % 64u) * 4;
-    const int i0 = (int)(id / 64u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 256 + i1);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 256 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 131072u) return;
+    const int i0 = (int)(id % 512u);
+    const int i1 = (int)(id / 512u);
+    y[i1 * 512 + i0] = p0[i0 * 256 + i1] * p1[i0];
 }
 
 // l4.h.a.c.lines[i0,i1,i2,i3] = l4.h.a.s[i0] * l4.h.a.k[i0,i3,i1,i2]
 // p0: l4.h.a.k, p1: l4.h.a.s
-static __global__ void __launch_bounds__(256) k_map_f58a5303(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_0538888f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 1179648u) return;
-    const int i3 = (int)(id % 256u);
-    const int i2 = (int)(id / 256u % 9u);
-    const int i0 = (int)(id / 2304u);
-    y[i0 * 2304 + i2 * 256 + i3] = p0[i0 * 2304 + i3 * 9 + i2] * p1[i0];
+    const int i0 = (int)(id % 512u);
+    const int i3 = (int)(id / 512u % 256u);
+    const int i2 = (int)(id / 131072u);
+    y[i2 * 131072 + i3 * 512 + i0] = p0[i0 * 2304 + i3 * 9 + i2] * p1[i0];
 }
 
 // l4.h.a.t[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0]
@@ -1204,7 +1191,7 @@ static __global__ void __launch_bounds__(64) k_map_f880efde(const float *__restr
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
-// l4.h.b.c.part.filter[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
+// l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
 // p0: l4.h.b.k, p1: l4.h.b.s
 static __global__ void __launch_bounds__(256) k_map_7fc05e22(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
@@ -1238,24 +1225,56 @@ static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restr
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
-// by digit re-layout
-// stem.c.digits[0,i1,i2,i3,i4,i5] = x[0,i1,i2+2*i4-1,i3+2*i5-1] where i2 in 0:2, i3 in 0:2, i4 in
-//     0:113, i5 in 0:113, pad x 0
-static __global__ void __launch_bounds__(256) k_map_5ad442c3(const float *p0,
+// by operand re-laid
+// stem.c.columns[i0,i1,i2,i3,i4] = x[0,i2,2*i0+i3-3,2*i1+i4-3] where i0 in 0:112, i1 in 0:112, i3
+//     in 0:7, i4 in 0:7, pad x 0
+static __global__ void __launch_bounds__(256) k_map_25a827d2(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
-    if (id >= 153228u) return;
-    const int i5 = (int)(id % 113u);
-    const int i4 = (int)(id / 113u % 113u);
-    const int i3 = (int)(id / 12769u % 2u);
-    const int i2 = (int)(id / 25538u % 2u);
-    const int i1 = (int)(id / 51076u);
-    const int t0 = i4 * 2 + i2 - 1;
-    const int t1 = i5 * 2 + i3 - 1;
-    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i1 * 50176 + t0 * 224 + t1]
+    if (id >= 1843968u) return;
+    const int i1 = (int)(id % 112u);
+    const int i0 = (int)(id / 112u % 112u);
+    const int i4 = (int)(id / 12544u % 7u);
+    const int i3 = (int)(id / 87808u % 7u);
+    const int i2 = (int)(id / 614656u);
+    const int t0 = i0 * 2 + i3 - 3;
+    const int t1 = i1 * 2 + i4 - 3;
+    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224 + t1]
         : 0.f;
-    y[i1 * 51076 + i2 * 25538 + i3 * 12769 + i4 * 113 + i5] = v0;
+    y[i2 * 614656 + i3 * 87808 + i4 * 12544 + i0 * 112 + i1] = v0;
+}
+
+// by operand re-laid
+// stem.c[0,i1,i2,i3] = sum(r0,r1,r2) stem.c.columns[i2,i3,r0,r1,r2] * stem.c.scaled[i1,r0,r1,r2]
+// r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
+// p0: stem.c.scaled, p1: stem.c.columns, p2: stem.t
+static __global__ void __launch_bounds__(256, 2) k_product_de11a302(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e % 8u * 4u);
+        const int r2 = (int)(k0 + e / 8u);
+        return fetch<float4>(p0 + r2 * 64 + i1, r2 < 147);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r2 = (int)(k0 + e / 16u);
+        return fetch<float4>(p1 + r2 * 12544 + i3, r2 < 147);
+    };
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 147u, spaced<8192>(a), spaced<802816>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        const float v0 = p2[i1];
+        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+    }
 }
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
@@ -1696,36 +1715,36 @@ static __global__ void __launch_bounds__(64) k_basis_82a38ba6(const float *p0, c
 }
 
 // by summation splitting (parts)
-// l3.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l2[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
-//     l3.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
+// l3.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l2[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
+//     l3.h.a.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:4, i3 in 0:14, i4 in 0:14, r0 in 0:32, pad
 //     l2 0
 // p0: l3.h.a.c.lines, p1: l2
-static __global__ void __launch_bounds__(256, 2) k_product_3f99f3ff(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_1c0ae437(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
-    const int i0 = (int)(id / 16u % 8u);
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 8u * 32u;
+    const int i0 = (int)(id / 32u % 4u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(p0 + i2 * 1152 + r2 * 128 + i0 * 16 + r0);
+        const int i2 = (int)(m0 + e % 8u * 4u);
+        const int r2 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e / 8u);
+        return fetch<float4>(p0 + r2 * 32768 + i0 * 8192 + r0 * 256 + i2);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
         const int i4 = (int)(n % 14u);
         const int i3 = (int)(n / 14u);
-        const int r2 = (int)(k0 / 16u % 3u);
-        const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e / 64u);
-        return fetch<float>(p1 + i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29,
+        const int r2 = (int)(k0 / 32u % 3u);
+        const int r1 = (int)(k0 / 32u / 3u);
+        const int r0 = (int)(k0 % 32u + e / 64u);
+        return fetch<float>(p1 + i0 * 25088 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29,
             n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 144u, spaced<294912>(a), spaced<12544>(b), acc);
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 288u, spaced<32768>(a), spaced<12544>(b), acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
+    for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
@@ -1738,13 +1757,13 @@ static __global__ void __launch_bounds__(256, 2) k_product_3f99f3ff(const float 
 
 // l3.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.a.c.parts[r0,0,i1,i2,i3]
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
-static __device__ __forceinline__ void slice_reduce_b20ff862(const float *p0,
+static __device__ __forceinline__ void slice_reduce_cfcf5e7c(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u);
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
+    for (int r0 = 0; r0 < 4; r0++) {
         acc += p0[r0 * 50176 + i1 * 196 + i3];
     }
     y[i3] = relu(acc + p1[i1]);
@@ -1800,17 +1819,50 @@ static __device__ __forceinline__ void slice_basis_a2003854(const float *p0, flo
 
 // l3.h.r by slices in shared memory, then l3.h.b.c.data
 // p0: l3.h.a.c.parts, p1: l3.h.a.t
-static __global__ void __launch_bounds__(224) k_stitch_7f773a83(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_53de61a4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[196];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_b20ff862(p0, p1, own, slice * 196u + k);
+        slice_reduce_cfcf5e7c(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 224u)
         slice_basis_a2003854(own, y, slice * 49u + k);
+}
+
+// by basis change F(2x2,3x3)
+// l3.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4] *
+//     l3.h.b.c.filter[i0,i1,i2,r0]
+// p0: l3.h.b.c.filter, p1: l3.h.b.c.data
+static __global__ void __launch_bounds__(256, 2) k_product_fb00622d(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 32u;
+    const int i1 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 65536 + i2 * 256 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(p1 + i1 * 12544 + r0 * 49 + i4, i4 < 49);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 784>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i1 * 12544 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
 }
 
 // l3.h.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
@@ -1985,36 +2037,36 @@ static __global__ void __launch_bounds__(64) k_basis_9d68f614(const float *p0, c
 }
 
 // by summation splitting (parts)
-// l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
-//     l4.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad l3
+// l4.h.a.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
+//     l4.h.a.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:8, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad l3
 //     0
 // p0: l4.h.a.c.lines, p1: l3
-static __global__ void __launch_bounds__(256, 2) k_product_b7b894ff(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_9973c44d(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 8u * 64u;
-    const int i0 = (int)(id / 8u % 16u);
+    const unsigned n0 = 0u, m0 = id % 16u * 32u;
+    const int i0 = (int)(id / 16u % 8u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(p0 + i2 * 2304 + r2 * 256 + i0 * 16 + r0);
+        const int i2 = (int)(m0 + e % 8u * 4u);
+        const int r2 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e / 8u);
+        return fetch<float4>(p0 + r2 * 131072 + i0 * 16384 + r0 * 512 + i2);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e / 4u;
+        const unsigned n = n0 + e / 8u;
         const int i4 = (int)(n % 7u);
         const int i3 = (int)(n / 7u);
-        const int r2 = (int)(k0 / 16u % 3u);
-        const int r1 = (int)(k0 / 16u / 3u);
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(p1 + i3 * 7168 + r1 * 3584 + i4 * 512 + r2 * 256 + i0 * 16 + r0 - 3840,
+        const int r2 = (int)(k0 / 32u % 3u);
+        const int r1 = (int)(k0 / 32u / 3u);
+        const int r0 = (int)(k0 % 32u + e % 8u * 4u);
+        return fetch<float4>(p1 + i3 * 7168 + r1 * 3584 + i4 * 512 + r2 * 256 + i0 * 32 + r0 - 3840,
             n < 49u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
-    float acc[4][4] = {};
-    tile.multiply<true, true, 1>(0u, 144u, spaced<589824>(a), b, acc);
+    float acc[8][4] = {};
+    tile.multiply<false, true, 1>(0u, 288u, spaced<65536>(a), b, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
+    for (int e = 0; e < 2 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
@@ -2027,6 +2079,119 @@ static __global__ void __launch_bounds__(256, 2) k_product_b7b894ff(const float 
 // l4.h.a.c[0,i1,i2,i3] = sum(r0) l4.h.a.c.parts[r0,0,i1,i2,i3]
 // l4.h.r[0,i1,i2,i3] = relu(l4.h.a.c[0,i1,i2,i3] + l4.h.a.t[i1])
 // p0: l4.h.a.c.parts, p1: l4.h.a.t
+static __global__ void __launch_bounds__(64) k_reduce_8a9fb530(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 25088u) return;
+    const int i3 = (int)(id % 49u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 8; r0++) {
+        acc += p0[r0 * 25088 + i1 * 49 + i3];
+    }
+    y[i1 * 49 + i3] = relu(acc + p1[i1]);
+}
+
+// by summation splitting (parts)
+// l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
+//     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
+//     l4.h.r 0
+// p0: l4.h.b.c.lines, p1: l4.h.r
+static __global__ void __launch_bounds__(256, 2) k_product_2d9acceb(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r2 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e % 8u * 4u);
+        return fetch<float4>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 7u);
+        const int i3 = (int)(n / 7u);
+        const int r2 = (int)(k0 / 32u % 3u);
+        const int r1 = (int)(k0 / 32u / 3u);
+        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int t0 = i3 + r1 - 1;
+        const int t1 = i4 + r2 - 1;
+        return fetch<float>(p1 + i0 * 1568 + r0 * 49 + t0 * 7 + t1,
+            n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 288u, spaced<589824>(a), spaced<784>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// l4.h.b.c[0,i1,i2,i3] = sum(r0) l4.h.b.c.parts[r0,0,i1,i2,i3]
+static __global__ void __launch_bounds__(64) k_reduce_b5291b22(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 25088u) return;
+    const int i3 = (int)id;
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 25088 + i3];
+    }
+    y[i3] = acc;
+}
+
+// l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3 in
+//     0:7
+// l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
+// p0: l4.d.c.scaled, p1: l3, p2: l4.h.b.c, p3: l4.h.const
+static __global__ void __launch_bounds__(256) k_product_f38a22dc(const float *__restrict__ p0,
+    const float *p1, const float *p2, const float *__restrict__ p3, float *__restrict__ y,
+    float4 *parts, unsigned *arrived) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id / 4u % 32u * 16u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 4u * 4u);
+        const int r0 = (int)(e / 4u);
+        return fetch<float4>(p0 + r0 * 512 + i1);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e / 16u;
+        const int i3 = (int)(n % 7u);
+        const int i2 = (int)(n / 7u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(p1 + i2 * 7168 + i3 * 512 + r0, n < 49u);
+    };
+    float acc[4][4] = {};
+    const bool last = multiply_part<4, 1, false, true, 1>(tile, 256u, 64u, moving<2048, 131072>(a),
+        moving<4, 0>(b),
+                                                                   acc, parts, arrived);
+    if (!last) return;
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = relu(acc[i][j] + p2[i1 * 49 + i3] + p3[i1]);
+        }
+    }
+}
+
+// l4.a.c[0,i1,i2,i3] = sum(r0) l4.a.c.parts[r0,0,i1,i2,i3]
+// l4.r[0,i1,i2,i3] = relu(l4.a.c[0,i1,i2,i3] + l4.a.t[i1])
+// p0: l4.a.c.parts, p1: l4.a.t
 static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
@@ -2042,124 +2207,22 @@ static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
     y[i1 * 49 + i3] = relu(acc + p1[i1]);
 }
 
-// by summation splitting
-// l4.h.b.c[0,i1,i2,i3] = sum(r0,r1) l4.h.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7, i3 in
-//     0:7, pad l4.h.b.c.part 0
-static __global__ void __launch_bounds__(64) k_reduce_6be96587(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
-                + r1 * 49 + t0 * 7 + t1] : 0.f;
-            acc += v0;
-        }
-    }
-    y[i1 * 49 + i2 * 7 + i3] = acc;
-}
-
-// l4.d.c[0,i1,i2,i3] = sum(r0) l3[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3 in
-//     0:7
-// l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
-// p0: l4.d.c.scaled, p1: l3, p2: l4.h.b.c, p3: l4.h.const
-static __global__ void __launch_bounds__(256) k_product_fcdbfae2(const float *__restrict__ p0,
-    const float *p1, const float *p2, const float *__restrict__ p3, float *__restrict__ y,
-    float4 *parts, unsigned *arrived) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id / 4u % 32u * 16u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 16u);
-        const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(p0 + i1 * 256 + r0);
-    };
-    const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e / 16u;
-        const int i3 = (int)(n % 7u);
-        const int i2 = (int)(n / 7u);
-        const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(p1 + i2 * 7168 + i3 * 512 + r0, n < 49u);
-    };
-    float acc[4][4] = {};
-    const bool last = multiply_part<4, 1, true, true, 1>(tile, 256u, 64u, moving<4, 16384>(a),
-        moving<4, 0>(b),
-                                                                   acc, parts, arrived);
-    if (!last) return;
-#pragma unroll
-    for (int e = 0; e < 1 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 49) {
-            y[i1 * 49 + i3] = relu(acc[i][j] + p2[i1 * 49 + i3] + p3[i1]);
-        }
-    }
-}
-
-// by summation splitting
-// l4.a.c[0,i1,i2,i3] = sum(r0,r1) l4.a.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7, i3 in
-//     0:7, pad l4.a.c.part 0
-// l4.r[0,i1,i2,i3] = relu(l4.a.c[0,i1,i2,i3] + l4.a.t[i1])
-// p0: l4.a.c.part, p1: l4.a.t
-static __global__ void __launch_bounds__(64) k_reduce_20cd3a50(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
-                + r1 * 49 + t0 * 7 + t1] : 0.f;
-            acc += v0;
-        }
-    }
-    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
-}
-
-// by summation splitting
-// l4.b.c[0,i1,i2,i3] = sum(r0,r1) l4.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7, i3 in
-//     0:7, pad l4.b.c.part 0
+// l4.b.c[0,i1,i2,i3] = sum(r0) l4.b.c.parts[r0,0,i1,i2,i3]
 // l4[0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.b.t[i1])
-// p0: l4.b.c.part, p1: l4.h, p2: l4.b.t
-static __global__ void __launch_bounds__(64) k_reduce_4168dfb1(const float *p0, const float *p1,
+// p0: l4.b.c.parts, p1: l4.h, p2: l4.b.t
+static __global__ void __launch_bounds__(64) k_reduce_826f963f(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
+    const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
-                + r1 * 49 + t0 * 7 + t1] : 0.f;
-            acc += v0;
-        }
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 25088 + i1 * 49 + i3];
     }
-    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1 * 49 + i2 * 7 + i3] + p2[i1]);
+    y[i1 * 49 + i3] = relu(acc + p1[i1 * 49 + i3] + p2[i1]);
 }
 
 // f.sum[0,i1] = sum(r0,r1) l4[0,i1,r0,r1]
@@ -2252,7 +2315,7 @@ struct resnet18 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[4];
+    conv_call conv[3];
     cublasHandle_t cublas;
 };
 
@@ -2356,7 +2419,7 @@ static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
 template <class Offer>
 static int conv_first(resnet18 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
-        if (!conv_may_take(&p[i], s, 18874368)) continue;
+        if (!conv_may_take(&p[i], s, 4718592)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
@@ -2449,18 +2512,6 @@ static const gemm_size gemm_l2_a_c_product = {"l2.a.c.product", 0, 0, 36, 128, 4
     16384, 6272, 6272, 1.f};
 static const gemm_size gemm_l2_b_c_product = {"l2.b.c.product", 0, 0, 36, 128, 49, 128, 128, 49, 49,
     16384, 6272, 6272, 1.f};
-static const gemm_size gemm_l3_h_b_c_product = {"l3.h.b.c.product", 0, 0, 16, 256, 49, 256, 256, 49,
-    49, 65536, 12544, 12544, 1.f};
-static const gemm_size gemm_l3_a_c_product = {"l3.a.c.product", 0, 0, 16, 256, 49, 256, 256, 49, 49,
-    65536, 12544, 12544, 1.f};
-static const gemm_size gemm_l3_b_c_product = {"l3.b.c.product", 0, 0, 16, 256, 49, 256, 256, 49, 49,
-    65536, 12544, 12544, 1.f};
-static const gemm_size gemm_l4_h_b_c_part = {"l4.h.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49,
-    0, 0, 0, 1.f};
-static const gemm_size gemm_l4_a_c_part = {"l4.a.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49, 0, 0,
-    0, 1.f};
-static const gemm_size gemm_l4_b_c_part = {"l4.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49, 49, 0, 0,
-    0, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(resnet18 *m, int branch, cudaStream_t stream) {
@@ -2502,8 +2553,9 @@ static int launch(resnet18 *m, int when, void (*kernel)(P...), const char *name,
 static int prepare_weights_from_stem_s(resnet18 *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_8e0083f4, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
-    CALL(launch(m, ORDERED, k_map_857e9541, "stem.c.digits", 192, 64, stream, v_stem_k, v_stem_s,
-        v_stem_c_digits_2));
+    // stem.c.scaled stored as [i1,i2,i3,i0]
+    CALL(launch(m, ORDERED, k_map_fb625e93, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
+        v_stem_c_scaled));
     CALL(launch(m, ORDERED, k_map_69d19039, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
     CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
@@ -2588,7 +2640,8 @@ static int prepare_weights_from_l2_h_b_c_filter(resnet18 *m, cudaStream_t stream
         v_l3_h_b_c_scaled, v_l3_h_b_c_filter));
     CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
         v_l3_h_a_s));
-    CALL(launch(m, ORDERED, k_map_7b539362, "l3.h.a.c.lines", 1152, 256, stream, v_l3_h_a_k,
+    // l3.h.a.c.lines stored as [i1,i2,i3,i0]
+    CALL(launch(m, ORDERED, k_map_3b064604, "l3.h.a.c.lines", 1152, 256, stream, v_l3_h_a_k,
         v_l3_h_a_s, v_l3_h_a_c_lines));
     CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
         v_l3_h_a_s, v_l3_h_a_t));
@@ -2612,11 +2665,13 @@ static int prepare_weights_from_l2_h_b_c_filter(resnet18 *m, cudaStream_t stream
         v_l3_b_s, v_l3_b_t));
     CALL(launch(m, ORDERED, k_map_d6433888, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
-    CALL(launch(m, ORDERED, k_map_f5d29384, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
+    // l4.d.c.scaled stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_05a86bea, "l4.d.c.scaled", 512, 256, stream, v_l4_d_k, v_l4_d_s,
         v_l4_d_c_scaled));
     CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
         v_l4_h_a_s));
-    CALL(launch(m, ORDERED, k_map_f58a5303, "l4.h.a.c.lines", 4608, 256, stream, v_l4_h_a_k,
+    // l4.h.a.c.lines stored as [i1,i2,i3,i0]
+    CALL(launch(m, ORDERED, k_map_0538888f, "l4.h.a.c.lines", 4608, 256, stream, v_l4_h_a_k,
         v_l4_h_a_s, v_l4_h_a_c_lines));
     CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
         v_l4_h_a_s, v_l4_h_a_t));
@@ -2626,20 +2681,20 @@ static int prepare_weights_from_l2_h_b_c_filter(resnet18 *m, cudaStream_t stream
 static int prepare_weights_from_l4_h_b_s(resnet18 *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
         v_l4_h_b_s));
-    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.b.c.part.filter", 9216, 256, stream, v_l4_h_b_k,
-        v_l4_h_b_s, v_l4_h_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
+        v_l4_h_b_s, v_l4_h_b_c_lines));
     CALL(launch(m, ORDERED, k_map_0978d495, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
         v_l4_d_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_b_s, v_l4_h_const));
     CALL(launch(m, ORDERED, k_map_d6433888, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
         v_l4_a_s));
-    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.a.c.part.filter", 9216, 256, stream, v_l4_a_k,
-        v_l4_a_s, v_l4_a_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.a.c.lines", 9216, 256, stream, v_l4_a_k, v_l4_a_s,
+        v_l4_a_c_lines));
     CALL(launch(m, ORDERED, k_map_f880efde, "l4.a.t", 2, 64, stream, v_l4_a_bias, v_l4_a_mean,
         v_l4_a_s, v_l4_a_t));
     CALL(launch(m, ORDERED, k_map_d6433888, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
         v_l4_b_s));
-    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.b.c.part.filter", 9216, 256, stream, v_l4_b_k,
-        v_l4_b_s, v_l4_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.b.c.lines", 9216, 256, stream, v_l4_b_k, v_l4_b_s,
+        v_l4_b_c_lines));
     CALL(launch(m, ORDERED, k_map_f880efde, "l4.b.t", 2, 64, stream, v_l4_b_bias, v_l4_b_mean,
         v_l4_b_s, v_l4_b_t));
     return 0;
@@ -2697,9 +2752,9 @@ static int check_device(resnet18 *m) {
 }
 
 static int upload(resnet18 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 59330048ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 59318528ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 54200832ull));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 59330048ull - 256ull, 0, 256ull, stream));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 59318528ull - 256ull, 0, 256ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_fc,
@@ -2828,7 +2883,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(resnet18 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -2883,18 +2938,15 @@ int resnet18_create(resnet18 **out, const void *weights, size_t bytes, const res
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_stem_c_digits(resnet18 *m, const void *const *in, void *const *out,
+static int steps_from_stem_c_columns(resnet18 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_map_5ad442c3, "stem.c.digits", 599, 256, stream, v_x,
-        v_stem_c_digits));
-    // by digit re-layout
-    // stem.c[0,i1,i2,i3] = sum(r0,r1,r2,r3,r4) stem.c.digits[0,r0,r2,r4,i2+r1-1,i3+r3-1] *
-    //     stem.c.digits[i1,r0,r2,r4,r1,r3] where i2 in 0:112, i3 in 0:112, pad stem.c.digits 0
-    // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
-    CALL(conv_run(m, CONV_r0, v_stem_c_digits, v_stem_c_digits_2, v_stem_t, NULL, v_r0,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_stitch_b339bdf8, "l1.a.a.c.data", 64, 256, stream, v_r0,
+    // stem.c.columns stored as [i2,i3,i4,i0,i1]
+    CALL(launch(m, ORDERED, k_map_25a827d2, "stem.c.columns", 7203, 256, stream, v_x,
+        v_stem_c_columns));
+    CALL(launch(m, EARLY, k_product_de11a302, "r0", 392, 256, stream, v_stem_c_scaled,
+        v_stem_c_columns, v_stem_t, v_r0));
+    CALL(launch(m, EARLY, k_stitch_b339bdf8, "l1.a.a.c.data", 64, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4] *
@@ -2951,16 +3003,13 @@ static int steps_from_stem_c_digits(resnet18 *m, const void *const *in, void *co
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
     CALL(launch(m, ORDERED, k_basis_82a38ba6, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
-    CALL(launch(m, EARLY, k_product_3f99f3ff, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
+    CALL(launch(m, EARLY, k_product_1c0ae437, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
         v_l2, v_l3_h_a_c_parts));
-    CALL(launch(m, EARLY, k_stitch_7f773a83, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
+    CALL(launch(m, EARLY, k_stitch_53de61a4, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
         v_l3_h_a_t, v_l3_h_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l3.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4] *
-    //     l3.h.b.c.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
-        v_l3_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_03b7416e, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
+    CALL(launch(m, EARLY, k_product_fb00622d, "l3.h.b.c.product", 128, 256, stream,
+        v_l3_h_b_c_filter, v_l3_h_b_c_data, v_l3_h_b_c_product));
+    CALL(launch(m, EARLY, k_basis_03b7416e, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
     // l3.d.c[0,i1,i2,i3] = sum(r0) l2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14, i3
     //     in 0:14
@@ -2969,40 +3018,38 @@ static int steps_from_stem_c_digits(resnet18 *m, const void *const *in, void *co
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.a.c.data", 196, 64, stream, v_l3_h,
         v_l3_a_c_data));
-    // as l3.h.b.c.product
-    CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_e78572b4, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
+    CALL(launch(m, EARLY, k_product_fb00622d, "l3.a.c.product", 128, 256, stream, v_l3_a_c_filter,
+        v_l3_a_c_data, v_l3_a_c_product));
+    CALL(launch(m, EARLY, k_stitch_e78572b4, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
         v_l3_a_t, v_l3_b_c_data));
-    // as l3.h.b.c.product
-    CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
+    CALL(launch(m, EARLY, k_product_fb00622d, "l3.b.c.product", 128, 256, stream, v_l3_b_c_filter,
+        v_l3_b_c_data, v_l3_b_c_product));
     // l3 stored as [i0,i2,i3,i1]
-    CALL(launch(m, ORDERED, k_basis_9d68f614, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
+    CALL(launch(m, EARLY, k_basis_9d68f614, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
-    CALL(launch(m, EARLY, k_product_b7b894ff, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
+    CALL(launch(m, EARLY, k_product_9973c44d, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
         v_l3, v_l4_h_a_c_parts));
-    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
+    CALL(launch(m, EARLY, k_reduce_8a9fb530, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
         v_l4_h_a_t, v_l4_h_r));
-    // by summation splitting (r0 inside), variable substitution
-    // l4.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h.r[0,r0,i3,i4] *
-    //     l4.h.b.c.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l4_h_b_c_part, v_l4_h_b_c_part_filter, v_l4_h_r, v_l4_h_b_c_part));
+    CALL(launch(m, EARLY, k_product_2d9acceb, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
+        v_l4_h_r, v_l4_h_b_c_parts));
     return 0;
 }
 
 static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, ORDERED, k_reduce_6be96587, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_part,
+    CALL(launch(m, EARLY, k_reduce_b5291b22, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_c));
-    CALL(launch(m, EARLY, k_product_fcdbfae2, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
+    CALL(launch(m, EARLY, k_product_f38a22dc, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
         v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
-    // as l4.h.b.c.part
-    CALL(gemm_run(m, &gemm_l4_a_c_part, v_l4_a_c_part_filter, v_l4_h, v_l4_a_c_part));
-    CALL(launch(m, ORDERED, k_reduce_20cd3a50, "l4.r", 392, 64, stream, v_l4_a_c_part, v_l4_a_t,
+    CALL(launch(m, EARLY, k_product_2d9acceb, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
+        v_l4_h, v_l4_a_c_parts));
+    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
         v_l4_r));
-    // as l4.h.b.c.part
-    CALL(gemm_run(m, &gemm_l4_b_c_part, v_l4_b_c_part_filter, v_l4_r, v_l4_b_c_part));
-    CALL(launch(m, ORDERED, k_reduce_4168dfb1, "l4", 392, 64, stream, v_l4_b_c_part, v_l4_h,
+    CALL(launch(m, EARLY, k_product_2d9acceb, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
+        v_l4_r, v_l4_b_c_parts));
+    CALL(launch(m, EARLY, k_reduce_826f963f, "l4", 392, 64, stream, v_l4_b_c_parts, v_l4_h,
         v_l4_b_t, v_l4));
     CALL(launch(m, EARLY, k_reduce_cb982b2f, "f", 512, 32, stream, v_l4, v_f));
     CALL(launch(m, EARLY, k_reduce_5eeabc66, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
@@ -3010,7 +3057,7 @@ static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *
 }
 
 static int steps(resnet18 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_stem_c_digits(m, in, out, stream));
+    CALL(steps_from_stem_c_columns(m, in, out, stream));
     CALL(steps_from_l4_h_b_c(m, in, out, stream));
     return 0;
 }
@@ -3109,7 +3156,7 @@ int resnet18_capture(resnet18 *m, const void *const *in, void *const *out) {
 void resnet18_destroy(resnet18 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 4; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 3; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -3236,6 +3283,6 @@ static const resnet18_tensor info_weights[] = {
 static const resnet18_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_ARENA_BYTES, RESNET18_WEIGHT_BYTES,
-    59330048ull, 138225664ull, 0x0349b93ac5df4a66ull};
+    59318528ull, 124909312ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_info *resnet18_describe(void) { return &info; }

@@ -7,31 +7,31 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
-// memory    arena 27 MB (workspace 18 MB of it), constants 112 MB, peak in create 242 MB
-// plan      83 steps, 394.7 us estimated; 443.8 us without derivation
-// libraries cuDNN (415 MB) 36 steps, without it up to 37.8 us more
-//           cuBLAS (596 MB) 13 steps, without it up to 12.0 us more
-// by        digit re-layout 2, basis change 33, merging 1, summation splitting 8
-//     1.5 us est. stem.c.digits    k_map_5ad442c3
-//    11.7 us est. r0               cuDNN conv 4x4, 12 to 64 + bias + relu
+// memory    arena 19 MB (workspace 10 MB of it), constants 112 MB, peak in create 235 MB
+// plan      83 steps, 375.4 us estimated; 418.8 us without derivation
+// libraries cuDNN (415 MB) 26 steps, without it up to 14.3 us more
+//           cuBLAS (596 MB) 6 steps, without it up to 2.8 us more
+// by        operand re-laid 2, basis change 33, merging 1, summation splitting 6
+//     2.7 us est. stem.c.columns   k_map_25a827d2
+//     9.0 us est. r0               k_product_de11a302
 //     2.0 us est. p0               k_reduce_0d108d3d
 //     2.4 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.h.b.c.data    k_basis_5750835a
 //     3.8 us est. l1.h.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.h.t           k_basis_c5456742
 //     7.8 us est. l1.h             cuDNN conv 1x1, 128 to 256 + bias + relu
-//     5.9 us est. l1.h.0.r         cuDNN conv 1x1, 256 to 64 + bias + relu
+//     5.2 us est. l1.h.0.r         k_product_c1407f12
 //     1.8 us est. l1.h.0.b.c.data  k_basis_5750835a
 //     3.8 us est. l1.h.0.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.h.0.t         k_basis_c5456742
 //     4.5 us est. l1.h.0           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     5.9 us est. l1.h.1.r         cuDNN conv 1x1, 256 to 64 + bias + relu
+//     5.2 us est. l1.h.1.r         k_product_c1407f12
 //     1.8 us est. l1.h.1.b.c.data  k_basis_5750835a
 //     3.8 us est. l1.h.1.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.h.1.t         k_basis_c5456742
 //     4.5 us est. l1.h.1           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     7.8 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
-//     9.6 us est. l2.h.b.c.part    k_product_5bf4c270
+//     8.8 us est. l2.h.b.c.part    k_product_5afd148d
 //     2.0 us est. l2.h.t           k_reduce_cc348234
 //     4.5 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -51,47 +51,47 @@
 //     1.5 us est. l2.h.2.t         k_basis_94dc1e1b
 //     4.5 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     8.8 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
-//    10.4 us est. l3.h.b.c.parts   k_product_985b00eb
-//     2.4 us est. l3.h.t           k_reduce_c2f7c7c3
-//     5.9 us est. l3.h.c.c         cuDNN conv 1x1, 256 to 1024
-//    11.1 us est. l3.h             cuDNN conv 1x1, 512 to 1024 + residual + bias + relu
+//     9.9 us est. l3.h.b.c.parts   k_product_c04dfa91
+//     1.6 us est. l3.h.t           k_reduce_80e76b49
+//     5.2 us est. l3.h.c.c         k_product_6f1c71b1
+//     9.2 us est. l3.h             k_product_83ea0a92
 //     6.0 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.0.b.c.data  k_basis_d466199c
-//     6.2 us est. l3.h.0.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     5.4 us est. l3.h.0.b.c.product k_product_fb00622d
 //     1.5 us est. l3.h.0.t         k_basis_4d72e339
-//     5.9 us est. l3.h.0           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     5.2 us est. l3.h.0           k_product_6f267377
 //     6.0 us est. l3.h.1.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.1.b.c.data  k_basis_d466199c
-//     6.2 us est. l3.h.1.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     5.4 us est. l3.h.1.b.c.product k_product_fb00622d
 //     1.5 us est. l3.h.1.t         k_basis_4d72e339
-//     5.9 us est. l3.h.1           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     5.2 us est. l3.h.1           k_product_6f267377
 //     6.0 us est. l3.h.2.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.2.b.c.data  k_basis_d466199c
-//     6.2 us est. l3.h.2.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     5.4 us est. l3.h.2.b.c.product k_product_fb00622d
 //     1.5 us est. l3.h.2.t         k_basis_4d72e339
-//     5.9 us est. l3.h.2           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     5.2 us est. l3.h.2           k_product_6f267377
 //     6.0 us est. l3.h.3.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.3.b.c.data  k_basis_d466199c
-//     6.2 us est. l3.h.3.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     5.4 us est. l3.h.3.b.c.product k_product_fb00622d
 //     1.5 us est. l3.h.3.t         k_basis_4d72e339
-//     5.9 us est. l3.h.3           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     5.2 us est. l3.h.3           k_product_6f267377
 //     6.0 us est. l3.h.4.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.4.b.c.data  k_basis_d466199c
-//     6.2 us est. l3.h.4.b.c.product cuBLAS sgemm 256 x 49 x 256, batch 16
+//     5.4 us est. l3.h.4.b.c.product k_product_fb00622d
 //     1.5 us est. l3.h.4.t         k_basis_4d72e339
-//     5.9 us est. l3.h.4           cuDNN conv 1x1, 256 to 1024 + residual + bias + relu
+//     5.2 us est. l3.h.4           k_product_6f267377
 //     9.2 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
-//    11.4 us est. l4.h.b.c.parts   k_product_d34332d3
+//     9.9 us est. l4.h.b.c.parts   k_product_4e12882f
 //     1.6 us est. l4.h.t           k_reduce_8827085f
 //     6.0 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
 //    11.2 us est. l4.h             cuDNN conv 1x1, 1024 to 2048 + residual + bias + relu
 //     7.1 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//    11.6 us est. l4.h.0.b.c.part  cuBLAS sgemm 4608 x 49 x 512
-//     1.5 us est. l4.h.0.t         k_reduce_20cd3a50
+//     9.9 us est. l4.h.0.b.c.parts k_product_2d9acceb
+//     1.6 us est. l4.h.0.t         k_reduce_8827085f
 //     6.0 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     7.1 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//    11.6 us est. l4.h.1.b.c.part  cuBLAS sgemm 4608 x 49 x 512
-//     1.5 us est. l4.h.1.t         k_reduce_20cd3a50
+//     9.9 us est. l4.h.1.b.c.parts k_product_2d9acceb
+//     1.6 us est. l4.h.1.t         k_reduce_8827085f
 //     6.0 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     1.6 us est. f                k_reduce_8a1ece7b
 //     3.2 us est. y                k_reduce_5ab5fe91
@@ -106,7 +106,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET50_ARENA_BYTES 27906048ull
+#define RESNET50_ARENA_BYTES 19673088ull
 #define RESNET50_WEIGHT_BYTES 102440960ull
 
 #ifdef __cplusplus
@@ -438,254 +438,254 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_h_1_c_bias INIT(94220032)
 #define v_l4_h_1_c_mean INIT(94228224)
 #define v_l4_h_1_c_var INIT(94236416)
-#define v_p0_joined ARENA(22487040)
-#define v_stem_c_digits ARENA(22085632)
+#define v_p0_joined ARENA(14254080)
 #define v_stem_s INIT(94244608)
-#define v_stem_c_digits_2 CONST(8196096)
-#define v_stem_t CONST(8245248)
-#define v_r0 ARENA(18874368)
+#define v_stem_t CONST(8196096)
+#define v_r0 ARENA(7375872)
 #define v_l1_h_b_s INIT(94244864)
 #define v_l1_h_b_c_scaled INIT(94245120)
-#define v_l1_h_b_c_filter CONST(8245504)
+#define v_l1_h_b_c_filter CONST(8196352)
 #define v_l1_h_a_s INIT(94392576)
-#define v_l1_h_a_c_scaled CONST(8835328)
-#define v_l1_h_a_t CONST(8851712)
-#define v_l1_h_r ARENA(20680704)
-#define v_l1_h_b_c_data ARENA(18874368)
-#define v_l1_h_b_c_product ARENA(20680704)
-#define v_l1_h_b_t CONST(8851968)
+#define v_l1_h_a_c_scaled CONST(8786176)
+#define v_l1_h_a_t CONST(8802560)
+#define v_l1_h_r ARENA(12447744)
+#define v_l1_h_b_c_data ARENA(10641408)
+#define v_l1_h_b_c_product ARENA(12447744)
+#define v_l1_h_b_t CONST(8802816)
 #define v_l1_d_s INIT(94392832)
 #define v_l1_h_c_s INIT(94393856)
-#define v_l1_d_c_weights CONST(8852224)
-#define v_l1_h_const CONST(8983296)
-#define v_l1_h ARENA(18874368)
+#define v_l1_d_c_weights CONST(8803072)
+#define v_l1_h_const CONST(8934144)
+#define v_l1_h ARENA(10641408)
 #define v_l1_h_0_b_s INIT(94394880)
 #define v_l1_h_0_b_c_scaled INIT(94395136)
-#define v_l1_h_0_b_c_filter CONST(8984320)
+#define v_l1_h_0_b_c_filter CONST(8935168)
 #define v_l1_h_0_a_s INIT(94542592)
-#define v_l1_h_0_a_c_scaled CONST(9574144)
-#define v_l1_h_0_a_t CONST(9639680)
-#define v_l1_h_0_r ARENA(23891968)
-#define v_l1_h_0_b_c_data ARENA(22085632)
-#define v_l1_h_0_b_c_product ARENA(23891968)
-#define v_l1_h_0_b_t CONST(9639936)
-#define v_l1_h_0_t ARENA(25698304)
+#define v_l1_h_0_a_c_scaled CONST(9524992)
+#define v_l1_h_0_a_t CONST(9590528)
+#define v_l1_h_0_r ARENA(0)
+#define v_l1_h_0_b_c_data ARENA(13852672)
+#define v_l1_h_0_b_c_product ARENA(15659008)
+#define v_l1_h_0_b_t CONST(9590784)
+#define v_l1_h_0_t ARENA(17465344)
 #define v_l1_h_0_c_s INIT(94542848)
-#define v_l1_h_0_c_c_scaled CONST(9640192)
-#define v_l1_h_0_c_t CONST(9705728)
-#define v_l1_h_0 ARENA(22085632)
+#define v_l1_h_0_c_c_scaled CONST(9591040)
+#define v_l1_h_0_c_t CONST(9656576)
+#define v_l1_h_0 ARENA(13852672)
 #define v_l1_h_1_b_s INIT(94543872)
 #define v_l1_h_1_b_c_scaled INIT(94544128)
-#define v_l1_h_1_b_c_filter CONST(9706752)
+#define v_l1_h_1_b_c_filter CONST(9657600)
 #define v_l1_h_1_a_s INIT(94691584)
-#define v_l1_h_1_a_c_scaled CONST(10296576)
-#define v_l1_h_1_a_t CONST(10362112)
-#define v_l1_h_1_r ARENA(20680704)
-#define v_l1_h_1_b_c_data ARENA(18874368)
-#define v_l1_h_1_b_c_product ARENA(25296896)
-#define v_l1_h_1_b_t CONST(10362368)
-#define v_l1_h_1_t ARENA(27103232)
+#define v_l1_h_1_a_c_scaled CONST(10247424)
+#define v_l1_h_1_a_t CONST(10312960)
+#define v_l1_h_1_r ARENA(0)
+#define v_l1_h_1_b_c_data ARENA(10641408)
+#define v_l1_h_1_b_c_product ARENA(17063936)
+#define v_l1_h_1_b_t CONST(10313216)
+#define v_l1_h_1_t ARENA(18870272)
 #define v_l1_h_1_c_s INIT(94691840)
-#define v_l1_h_1_c_c_scaled CONST(10362624)
-#define v_l1_h_1_c_t CONST(10428160)
-#define v_l1_h_1 ARENA(18874368)
+#define v_l1_h_1_c_c_scaled CONST(10313472)
+#define v_l1_h_1_c_t CONST(10379008)
+#define v_l1_h_1 ARENA(10641408)
 #define v_l2_d_s INIT(94692864)
-#define v_l2_d_c_scaled CONST(10429184)
+#define v_l2_d_c_scaled CONST(10380032)
 #define v_l2_h_a_s INIT(94694912)
-#define v_l2_h_a_c_scaled CONST(10953472)
-#define v_l2_h_a_t CONST(11084544)
-#define v_l2_h_r ARENA(22085632)
+#define v_l2_h_a_c_scaled CONST(10904320)
+#define v_l2_h_a_t CONST(11035392)
+#define v_l2_h_r ARENA(13852672)
 #define v_l2_h_b_s INIT(94695424)
-#define v_l2_h_b_c_part_lines CONST(11085056)
 #define v_l2_h_b_c_part ARENA(0)
-#define v_l2_h_b_t CONST(11674880)
-#define v_l2_h_t ARENA(23691264)
+#define v_l2_h_b_t CONST(11035904)
+#define v_l2_h_t ARENA(15458304)
 #define v_l2_h_c_s INIT(94695936)
-#define v_l2_h_c_c_scaled CONST(11675392)
-#define v_l2_h_c_c ARENA(22085632)
-#define v_l2_h_const CONST(11937536)
-#define v_l2_h ARENA(23691264)
+#define v_l2_h_c_c_scaled CONST(11036416)
+#define v_l2_h_c_c ARENA(13852672)
+#define v_l2_h_const CONST(11298560)
+#define v_l2_h ARENA(15458304)
 #define v_l2_h_0_b_s INIT(94697984)
 #define v_l2_h_0_b_c_scaled INIT(94698496)
-#define v_l2_h_0_b_c_filter CONST(11939584)
+#define v_l2_h_0_b_c_filter CONST(11300608)
 #define v_l2_h_0_a_s INIT(95288320)
-#define v_l2_h_0_a_c_scaled CONST(14298880)
-#define v_l2_h_0_a_t CONST(14561024)
-#define v_l2_h_0_r ARENA(19777536)
-#define v_l2_h_0_b_c_data ARENA(18874368)
-#define v_l2_h_0_b_c_product ARENA(19777536)
-#define v_l2_h_0_b_t CONST(14561536)
-#define v_l2_h_0_t ARENA(20680704)
+#define v_l2_h_0_a_c_scaled CONST(13659904)
+#define v_l2_h_0_a_t CONST(13922048)
+#define v_l2_h_0_r ARENA(11544576)
+#define v_l2_h_0_b_c_data ARENA(10641408)
+#define v_l2_h_0_b_c_product ARENA(11544576)
+#define v_l2_h_0_b_t CONST(13922560)
+#define v_l2_h_0_t ARENA(12447744)
 #define v_l2_h_0_c_s INIT(95288832)
-#define v_l2_h_0_c_c_scaled CONST(14562048)
-#define v_l2_h_0_c_t CONST(14824192)
-#define v_l2_h_0 ARENA(18874368)
+#define v_l2_h_0_c_c_scaled CONST(13923072)
+#define v_l2_h_0_c_t CONST(14185216)
+#define v_l2_h_0 ARENA(10641408)
 #define v_l2_h_1_b_s INIT(95290880)
 #define v_l2_h_1_b_c_scaled INIT(95291392)
-#define v_l2_h_1_b_c_filter CONST(14826240)
+#define v_l2_h_1_b_c_filter CONST(14187264)
 #define v_l2_h_1_a_s INIT(95881216)
-#define v_l2_h_1_a_c_scaled CONST(17185536)
-#define v_l2_h_1_a_t CONST(17447680)
-#define v_l2_h_1_r ARENA(21383168)
-#define v_l2_h_1_b_c_data ARENA(20480000)
-#define v_l2_h_1_b_c_product ARENA(21383168)
-#define v_l2_h_1_b_t CONST(17448192)
-#define v_l2_h_1_t ARENA(22286336)
+#define v_l2_h_1_a_c_scaled CONST(16546560)
+#define v_l2_h_1_a_t CONST(16808704)
+#define v_l2_h_1_r ARENA(13150208)
+#define v_l2_h_1_b_c_data ARENA(12247040)
+#define v_l2_h_1_b_c_product ARENA(13150208)
+#define v_l2_h_1_b_t CONST(16809216)
+#define v_l2_h_1_t ARENA(14053376)
 #define v_l2_h_1_c_s INIT(95881728)
-#define v_l2_h_1_c_c_scaled CONST(17448704)
-#define v_l2_h_1_c_t CONST(17710848)
-#define v_l2_h_1 ARENA(20480000)
+#define v_l2_h_1_c_c_scaled CONST(16809728)
+#define v_l2_h_1_c_t CONST(17071872)
+#define v_l2_h_1 ARENA(12247040)
 #define v_l2_h_2_b_s INIT(95883776)
 #define v_l2_h_2_b_c_scaled INIT(95884288)
-#define v_l2_h_2_b_c_filter CONST(17712896)
+#define v_l2_h_2_b_c_filter CONST(17073920)
 #define v_l2_h_2_a_s INIT(96474112)
-#define v_l2_h_2_a_c_scaled CONST(20072192)
-#define v_l2_h_2_a_t CONST(20334336)
-#define v_l2_h_2_r ARENA(19777536)
-#define v_l2_h_2_b_c_data ARENA(18874368)
-#define v_l2_h_2_b_c_product ARENA(22085632)
-#define v_l2_h_2_b_t CONST(20334848)
-#define v_l2_h_2_t ARENA(22988800)
+#define v_l2_h_2_a_c_scaled CONST(19433216)
+#define v_l2_h_2_a_t CONST(19695360)
+#define v_l2_h_2_r ARENA(11544576)
+#define v_l2_h_2_b_c_data ARENA(10641408)
+#define v_l2_h_2_b_c_product ARENA(13852672)
+#define v_l2_h_2_b_t CONST(19695872)
+#define v_l2_h_2_t ARENA(14755840)
 #define v_l2_h_2_c_s INIT(96474624)
-#define v_l2_h_2_c_c_scaled CONST(20335360)
-#define v_l2_h_2_c_t CONST(20597504)
-#define v_l2_h_2 ARENA(18874368)
+#define v_l2_h_2_c_c_scaled CONST(19696384)
+#define v_l2_h_2_c_t CONST(19958528)
+#define v_l2_h_2 ARENA(10641408)
 #define v_l3_d_s INIT(96476672)
-#define v_l3_d_c_scaled CONST(20599552)
 #define v_l3_h_a_s INIT(96480768)
-#define v_l3_h_a_c_scaled CONST(22696704)
-#define v_l3_h_a_t CONST(23220992)
-#define v_l3_h_r ARENA(20480000)
+#define v_l3_h_a_c_scaled CONST(19960576)
+#define v_l3_h_a_t CONST(20484864)
+#define v_l3_h_r ARENA(12247040)
 #define v_l3_h_b_s INIT(96481792)
-#define v_l3_h_b_c_lines CONST(23222016)
 #define v_l3_h_b_c_parts ARENA(0)
-#define v_l3_h_b_t CONST(25581312)
-#define v_l3_h_t ARENA(21282816)
+#define v_l3_h_b_t CONST(20485888)
+#define v_l3_h_t ARENA(1605632)
 #define v_l3_h_c_s INIT(96482816)
-#define v_l3_h_c_c_scaled CONST(25582336)
-#define v_l3_h_c_c ARENA(20480000)
-#define v_l3_h_const CONST(26630912)
-#define v_l3_h ARENA(21282816)
+#define v_l3_h_c_c_scaled CONST(20486912)
+#define v_l3_h_c_c ARENA(0)
+#define v_l3_h_const CONST(21535488)
+#define v_l3_h ARENA(12247040)
 #define v_l3_h_0_b_s INIT(96486912)
 #define v_l3_h_0_b_c_scaled INIT(96487936)
-#define v_l3_h_0_b_c_filter CONST(26635008)
+#define v_l3_h_0_b_c_filter CONST(21539584)
 #define v_l3_h_0_a_s INIT(98847232)
-#define v_l3_h_0_a_c_scaled CONST(30829312)
-#define v_l3_h_0_a_t CONST(31877888)
-#define v_l3_h_0_r ARENA(19677184)
-#define v_l3_h_0_b_c_data ARENA(18874368)
-#define v_l3_h_0_b_c_product ARENA(19677184)
-#define v_l3_h_0_b_t CONST(31878912)
-#define v_l3_h_0_t ARENA(20480000)
+#define v_l3_h_0_a_c_scaled CONST(25733888)
+#define v_l3_h_0_a_t CONST(26782464)
+#define v_l3_h_0_r ARENA(10641408)
+#define v_l3_h_0_b_c_data ARENA(0)
+#define v_l3_h_0_b_c_product ARENA(802816)
+#define v_l3_h_0_b_t CONST(26783488)
+#define v_l3_h_0_t ARENA(0)
 #define v_l3_h_0_c_s INIT(98848256)
-#define v_l3_h_0_c_c_scaled CONST(31879936)
-#define v_l3_h_0_c_t CONST(32928512)
-#define v_l3_h_0 ARENA(18874368)
+#define v_l3_h_0_c_c_scaled CONST(26784512)
+#define v_l3_h_0_c_t CONST(27833088)
+#define v_l3_h_0 ARENA(10641408)
 #define v_l3_h_1_b_s INIT(98852352)
 #define v_l3_h_1_b_c_scaled INIT(98853376)
-#define v_l3_h_1_b_c_filter CONST(32932608)
+#define v_l3_h_1_b_c_filter CONST(27837184)
 #define v_l3_h_1_a_s INIT(101212672)
-#define v_l3_h_1_a_c_scaled CONST(37126912)
-#define v_l3_h_1_a_t CONST(38175488)
-#define v_l3_h_1_r ARENA(20480000)
-#define v_l3_h_1_b_c_data ARENA(19677184)
-#define v_l3_h_1_b_c_product ARENA(20480000)
-#define v_l3_h_1_b_t CONST(38176512)
-#define v_l3_h_1_t ARENA(21282816)
+#define v_l3_h_1_a_c_scaled CONST(32031488)
+#define v_l3_h_1_a_t CONST(33080064)
+#define v_l3_h_1_r ARENA(11444224)
+#define v_l3_h_1_b_c_data ARENA(0)
+#define v_l3_h_1_b_c_product ARENA(802816)
+#define v_l3_h_1_b_t CONST(33081088)
+#define v_l3_h_1_t ARENA(0)
 #define v_l3_h_1_c_s INIT(101213696)
-#define v_l3_h_1_c_c_scaled CONST(38177536)
-#define v_l3_h_1_c_t CONST(39226112)
-#define v_l3_h_1 ARENA(19677184)
+#define v_l3_h_1_c_c_scaled CONST(33082112)
+#define v_l3_h_1_c_t CONST(34130688)
+#define v_l3_h_1 ARENA(11444224)
 #define v_l3_h_2_b_s INIT(101217792)
 #define v_l3_h_2_b_c_scaled INIT(101218816)
-#define v_l3_h_2_b_c_filter CONST(39230208)
+#define v_l3_h_2_b_c_filter CONST(34134784)
 #define v_l3_h_2_a_s INIT(103578112)
-#define v_l3_h_2_a_c_scaled CONST(43424512)
-#define v_l3_h_2_a_t CONST(44473088)
-#define v_l3_h_2_r ARENA(20480000)
-#define v_l3_h_2_b_c_data ARENA(18874368)
-#define v_l3_h_2_b_c_product ARENA(20480000)
-#define v_l3_h_2_b_t CONST(44474112)
-#define v_l3_h_2_t ARENA(21282816)
+#define v_l3_h_2_a_c_scaled CONST(38329088)
+#define v_l3_h_2_a_t CONST(39377664)
+#define v_l3_h_2_r ARENA(10641408)
+#define v_l3_h_2_b_c_data ARENA(0)
+#define v_l3_h_2_b_c_product ARENA(802816)
+#define v_l3_h_2_b_t CONST(39378688)
+#define v_l3_h_2_t ARENA(0)
 #define v_l3_h_2_c_s INIT(103579136)
-#define v_l3_h_2_c_c_scaled CONST(44475136)
-#define v_l3_h_2_c_t CONST(45523712)
-#define v_l3_h_2 ARENA(18874368)
+#define v_l3_h_2_c_c_scaled CONST(39379712)
+#define v_l3_h_2_c_t CONST(40428288)
+#define v_l3_h_2 ARENA(10641408)
 #define v_l3_h_3_b_s INIT(103583232)
 #define v_l3_h_3_b_c_scaled INIT(103584256)
-#define v_l3_h_3_b_c_filter CONST(45527808)
+#define v_l3_h_3_b_c_filter CONST(40432384)
 #define v_l3_h_3_a_s INIT(105943552)
-#define v_l3_h_3_a_c_scaled CONST(49722112)
-#define v_l3_h_3_a_t CONST(50770688)
-#define v_l3_h_3_r ARENA(20480000)
-#define v_l3_h_3_b_c_data ARENA(19677184)
-#define v_l3_h_3_b_c_product ARENA(20480000)
-#define v_l3_h_3_b_t CONST(50771712)
-#define v_l3_h_3_t ARENA(21282816)
+#define v_l3_h_3_a_c_scaled CONST(44626688)
+#define v_l3_h_3_a_t CONST(45675264)
+#define v_l3_h_3_r ARENA(11444224)
+#define v_l3_h_3_b_c_data ARENA(0)
+#define v_l3_h_3_b_c_product ARENA(802816)
+#define v_l3_h_3_b_t CONST(45676288)
+#define v_l3_h_3_t ARENA(0)
 #define v_l3_h_3_c_s INIT(105944576)
-#define v_l3_h_3_c_c_scaled CONST(50772736)
-#define v_l3_h_3_c_t CONST(51821312)
-#define v_l3_h_3 ARENA(19677184)
+#define v_l3_h_3_c_c_scaled CONST(45677312)
+#define v_l3_h_3_c_t CONST(46725888)
+#define v_l3_h_3 ARENA(11444224)
 #define v_l3_h_4_b_s INIT(105948672)
 #define v_l3_h_4_b_c_scaled INIT(105949696)
-#define v_l3_h_4_b_c_filter CONST(51825408)
+#define v_l3_h_4_b_c_filter CONST(46729984)
 #define v_l3_h_4_a_s INIT(108308992)
-#define v_l3_h_4_a_c_scaled CONST(56019712)
-#define v_l3_h_4_a_t CONST(57068288)
-#define v_l3_h_4_r ARENA(20480000)
-#define v_l3_h_4_b_c_data ARENA(18874368)
-#define v_l3_h_4_b_c_product ARENA(20480000)
-#define v_l3_h_4_b_t CONST(57069312)
-#define v_l3_h_4_t ARENA(21282816)
+#define v_l3_h_4_a_c_scaled CONST(50924288)
+#define v_l3_h_4_a_t CONST(51972864)
+#define v_l3_h_4_r ARENA(10641408)
+#define v_l3_h_4_b_c_data ARENA(0)
+#define v_l3_h_4_b_c_product ARENA(802816)
+#define v_l3_h_4_b_t CONST(51973888)
+#define v_l3_h_4_t ARENA(0)
 #define v_l3_h_4_c_s INIT(108310016)
-#define v_l3_h_4_c_c_scaled CONST(57070336)
-#define v_l3_h_4_c_t CONST(58118912)
-#define v_l3_h_4 ARENA(18874368)
+#define v_l3_h_4_c_c_scaled CONST(51974912)
+#define v_l3_h_4_c_t CONST(53023488)
+#define v_l3_h_4 ARENA(10641408)
 #define v_l4_d_s INIT(108314112)
-#define v_l4_d_c_scaled CONST(58123008)
+#define v_l4_d_c_scaled CONST(53027584)
 #define v_l4_h_a_s INIT(108322304)
-#define v_l4_h_a_c_scaled CONST(66511616)
-#define v_l4_h_a_t CONST(68608768)
-#define v_l4_h_r ARENA(19677184)
+#define v_l4_h_a_c_scaled CONST(61416192)
+#define v_l4_h_a_t CONST(63513344)
+#define v_l4_h_r ARENA(11444224)
 #define v_l4_h_b_s INIT(108324352)
-#define v_l4_h_b_c_lines CONST(68610816)
 #define v_l4_h_b_c_parts ARENA(0)
-#define v_l4_h_b_t CONST(78048000)
-#define v_l4_h_t ARENA(20078592)
+#define v_l4_h_b_t CONST(63515392)
+#define v_l4_h_t ARENA(11845632)
 #define v_l4_h_c_s INIT(108326400)
-#define v_l4_h_c_c_scaled CONST(78050048)
-#define v_l4_h_c_c ARENA(19677184)
-#define v_l4_h_const CONST(82244352)
-#define v_l4_h ARENA(20078592)
+#define v_l4_h_c_c_scaled CONST(63517440)
+#define v_l4_h_c_c ARENA(11444224)
+#define v_l4_h_const CONST(67711744)
+#define v_l4_h ARENA(11845632)
 #define v_l4_h_0_a_s INIT(108334592)
-#define v_l4_h_0_a_c_scaled CONST(82252544)
-#define v_l4_h_0_a_t CONST(86446848)
-#define v_l4_h_0_r ARENA(19777536)
+#define v_l4_h_0_a_c_scaled CONST(67719936)
+#define v_l4_h_0_a_t CONST(71914240)
+#define v_l4_h_0_r ARENA(10641408)
 #define v_l4_h_0_b_s INIT(108336640)
-#define v_l4_h_0_b_c_part_filter CONST(86448896)
-#define v_l4_h_0_b_c_part ARENA(18874368)
-#define v_l4_h_0_b_t CONST(95886080)
-#define v_l4_h_0_t ARENA(19777536)
+#define v_l4_h_0_b_c_lines CONST(71916288)
+#define v_l4_h_0_b_c_parts ARENA(0)
+#define v_l4_h_0_b_t CONST(81353472)
+#define v_l4_h_0_t ARENA(11042816)
 #define v_l4_h_0_c_s INIT(108338688)
-#define v_l4_h_0_c_c_scaled CONST(95888128)
-#define v_l4_h_0_c_t CONST(100082432)
-#define v_l4_h_0 ARENA(20480000)
+#define v_l4_h_0_c_c_scaled CONST(81355520)
+#define v_l4_h_0_c_t CONST(85549824)
+#define v_l4_h_0 ARENA(10641408)
 #define v_l4_h_1_a_s INIT(108346880)
-#define v_l4_h_1_a_c_scaled CONST(100090624)
-#define v_l4_h_1_a_t CONST(104284928)
-#define v_l4_h_1_r ARENA(19777536)
+#define v_l4_h_1_a_c_scaled CONST(85558016)
+#define v_l4_h_1_a_t CONST(89752320)
+#define v_l4_h_1_r ARENA(11042816)
 #define v_l4_h_1_b_s INIT(108348928)
-#define v_l4_h_1_b_c_part_filter CONST(104286976)
-#define v_l4_h_1_b_c_part ARENA(18874368)
-#define v_l4_h_1_b_t CONST(113724160)
-#define v_l4_h_1_t ARENA(19777536)
+#define v_l4_h_1_b_c_lines CONST(89754368)
+#define v_l4_h_1_b_c_parts ARENA(0)
+#define v_l4_h_1_b_t CONST(99191552)
+#define v_l4_h_1_t ARENA(11444224)
 #define v_l4_h_1_c_s INIT(108350976)
-#define v_l4_h_1_c_c_scaled CONST(113726208)
-#define v_l4_h_1_c_t CONST(117920512)
-#define v_l4_h_1 ARENA(18874368)
+#define v_l4_h_1_c_c_scaled CONST(99193600)
+#define v_l4_h_1_c_t CONST(103387904)
+#define v_l4_h_1 ARENA(11042816)
 #define v_f ARENA(0)
+#define v_stem_c_scaled CONST(103396096)
+#define v_stem_c_columns ARENA(0)
+#define v_l2_h_b_c_part_lines CONST(103433728)
+#define v_l3_d_c_scaled CONST(104023552)
+#define v_l3_h_b_c_lines CONST(106120704)
+#define v_l4_h_b_c_lines CONST(108480000)
 #define v_workspace ARENA_OF(char, 0)
-#define WORKSPACE_BYTES 18874368
+#define WORKSPACE_BYTES 10641408
 #define WORKSPACE_AT {0}
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -707,12 +707,9 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"r0", 0, 1, 12, 64, 1, {113, 113}, {112, 112}, {4, 4}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"l1.h.r", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.h", 0, 1, 128, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.h.0.r", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.h.0", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.h.1.r", 0, 1, 256, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l1.h.1", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.h.r", 0, 1, 256, 128, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.h.c.c", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
@@ -724,18 +721,11 @@ static const conv_size conv_sizes[] = {
     {"l2.h.2.r", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.h.2", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l3.h.r", 0, 1, 512, 256, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h.c.c", 0, 1, 256, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l3.h", 0, 1, 512, 1024, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l3.h.0.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h.0", 0, 1, 256, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l3.h.1.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h.1", 0, 1, 256, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l3.h.2.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h.2", 0, 1, 256, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l3.h.3.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h.3", 0, 1, 256, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l3.h.4.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.h.4", 0, 1, 256, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l4.h.r", 0, 1, 1024, 512, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l4.h.c.c", 0, 1, 512, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l4.h", 0, 1, 1024, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
@@ -745,12 +735,9 @@ static const conv_size conv_sizes[] = {
     {"l4.h.1", 0, 1, 512, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
 };
 enum {
-    CONV_r0,
     CONV_l1_h_r,
     CONV_l1_h,
-    CONV_l1_h_0_r,
     CONV_l1_h_0,
-    CONV_l1_h_1_r,
     CONV_l1_h_1,
     CONV_l2_h_r,
     CONV_l2_h_c_c,
@@ -762,18 +749,11 @@ enum {
     CONV_l2_h_2_r,
     CONV_l2_h_2,
     CONV_l3_h_r,
-    CONV_l3_h_c_c,
-    CONV_l3_h,
     CONV_l3_h_0_r,
-    CONV_l3_h_0,
     CONV_l3_h_1_r,
-    CONV_l3_h_1,
     CONV_l3_h_2_r,
-    CONV_l3_h_2,
     CONV_l3_h_3_r,
-    CONV_l3_h_3,
     CONV_l3_h_4_r,
-    CONV_l3_h_4,
     CONV_l4_h_r,
     CONV_l4_h_c_c,
     CONV_l4_h,
@@ -1127,24 +1107,16 @@ static __global__ void __launch_bounds__(64) k_map_8e0083f4(const float *__restr
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
-// by digit re-layout
-// stem.c.digits[i0,i1,i2,i3,i4,i5] = stem.s[i0] * stem.k[i0,i1,i2+2*i4,i3+2*i5] where i2 in 0:2,
-//     i3 in 0:2, i4 in 0:4, i5 in 0:4, pad stem.k 0
+// stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
 // p0: stem.k, p1: stem.s
-static __global__ void __launch_bounds__(64) k_map_857e9541(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_fb625e93(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
-    if (id >= 12288u) return;
-    const int i5 = (int)(id % 4u);
-    const int i4 = (int)(id / 4u % 4u);
-    const int i3 = (int)(id / 16u % 2u);
-    const int i2 = (int)(id / 32u % 2u);
-    const int i1 = (int)(id / 64u % 3u);
-    const int i0 = (int)(id / 192u);
-    const float v0 = i4 * 2 + i2 < 7 && i5 * 2 + i3 < 7 ? p0[i0 * 147 + i1 * 49 + i4 * 14 + i2 * 7
-        + i5 * 2 + i3] : 0.f;
-    y[i0 * 192 + i1 * 64 + i2 * 32 + i3 * 16 + i4 * 4 + i5] = v0 * p1[i0];
+    if (id >= 9408u) return;
+    const int i0 = (int)(id % 64u);
+    const int i3 = (int)(id / 64u);
+    y[i3 * 64 + i0] = p0[i0 * 147 + i3] * p1[i0];
 }
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
@@ -1421,15 +1393,14 @@ static __global__ void __launch_bounds__(64) k_map_f73e06ce(const float *__restr
 
 // l2.h.b.c.part.lines[i0,i1,i2,i3] = l2.h.b.s[i2] * l2.h.b.k[i2,i3,i0,i1]
 // p0: l2.h.b.k, p1: l2.h.b.s
-static __global__ void __launch_bounds__(256) k_map_b6b4256f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_4d87eab3(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 147456u) return;
-    const int i3 = (int)(id % 128u);
-    const int i2 = (int)(id / 128u % 128u);
-    const int i1 = (int)(id / 16384u);
-    y[i1 * 16384 + i2 * 128 + i3] = p0[i2 * 1152 + i3 * 9 + i1] * p1[i2];
+    const int i2 = (int)(id % 128u);
+    const int i1 = (int)(id / 128u);
+    y[i1 * 128 + i2] = p0[i2 * 1152 + i1] * p1[i2];
 }
 
 // l2.h.c.c.scaled[i0,i1] = l2.h.c.s[i0] * l2.h.c.k[i0,i1,0,0]
@@ -1565,17 +1536,14 @@ static __global__ void __launch_bounds__(64) k_map_986d755b(const float *__restr
 
 // l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
 // p0: l3.d.k, p1: l3.d.s
-static __global__ void __launch_bounds__(256) k_map_aee9e007(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_58c021d0(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
-    if (id >= 131072u) return;
-    const int i1 = (int)(id % 128u) * 4;
-    const int i0 = (int)(id / 128u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 512 + i1);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 512 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 524288u) return;
+    const int i0 = (int)(id % 1024u);
+    const int i1 = (int)(id / 1024u);
+    y[i1 * 1024 + i0] = p0[i0 * 512 + i1] * p1[i0];
 }
 
 // l3.h.a.c.scaled[i0,i1] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,0,0]
@@ -1595,15 +1563,15 @@ static __global__ void __launch_bounds__(64) k_map_35a21f91(const float *__restr
 
 // l3.h.b.c.lines[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i3,i1,i2]
 // p0: l3.h.b.k, p1: l3.h.b.s
-static __global__ void __launch_bounds__(256) k_map_c44c51e8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_d71fe1b8(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 589824u) return;
-    const int i3 = (int)(id % 256u);
-    const int i2 = (int)(id / 256u % 9u);
-    const int i0 = (int)(id / 2304u);
-    y[i0 * 2304 + i2 * 256 + i3] = p0[i0 * 2304 + i3 * 9 + i2] * p1[i0];
+    const int i0 = (int)(id % 256u);
+    const int i3 = (int)(id / 256u % 256u);
+    const int i2 = (int)(id / 65536u);
+    y[i2 * 65536 + i3 * 256 + i0] = p0[i0 * 2304 + i3 * 9 + i2] * p1[i0];
 }
 
 // l3.h.c.c.scaled[i0,i1] = l3.h.c.s[i0] * l3.h.c.k[i0,i1,0,0]
@@ -1780,15 +1748,15 @@ static __global__ void __launch_bounds__(256) k_map_a9e6e7ca(const float *__rest
 
 // l4.h.b.c.lines[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i3,i1,i2]
 // p0: l4.h.b.k, p1: l4.h.b.s
-static __global__ void __launch_bounds__(256) k_map_7fc05e22(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_dd615e56(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 2359296u) return;
-    const int i3 = (int)(id % 512u);
-    const int i2 = (int)(id / 512u % 9u);
-    const int i0 = (int)(id / 4608u);
-    y[i0 * 4608 + i2 * 512 + i3] = p0[i0 * 4608 + i3 * 9 + i2] * p1[i0];
+    const int i0 = (int)(id % 512u);
+    const int i3 = (int)(id / 512u % 512u);
+    const int i2 = (int)(id / 262144u);
+    y[i2 * 262144 + i3 * 512 + i0] = p0[i0 * 4608 + i3 * 9 + i2] * p1[i0];
 }
 
 // l4.h.c.c.scaled[i0,i1] = l4.h.c.s[i0] * l4.h.c.k[i0,i1,0,0]
@@ -1842,6 +1810,19 @@ static __global__ void __launch_bounds__(256) k_map_cc8cef7c(const float *__rest
         v0.w * v1);
 }
 
+// l4.h.0.b.c.lines[i0,i1,i2,i3] = l4.h.0.b.s[i0] * l4.h.0.b.k[i0,i3,i1,i2]
+// p0: l4.h.0.b.k, p1: l4.h.0.b.s
+static __global__ void __launch_bounds__(256) k_map_7fc05e22(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 2359296u) return;
+    const int i3 = (int)(id % 512u);
+    const int i2 = (int)(id / 512u % 9u);
+    const int i0 = (int)(id / 4608u);
+    y[i0 * 4608 + i2 * 512 + i3] = p0[i0 * 4608 + i3 * 9 + i2] * p1[i0];
+}
+
 // l4.h.0.c.t[i0] = l4.h.0.c.bias[i0] - l4.h.0.c.mean[i0] * l4.h.0.c.s[i0]
 // p0: l4.h.0.c.bias, p1: l4.h.0.c.mean, p2: l4.h.0.c.s
 static __global__ void __launch_bounds__(64) k_map_f524daa1(const float *__restrict__ p0,
@@ -1857,24 +1838,56 @@ static __global__ void __launch_bounds__(64) k_map_f524daa1(const float *__restr
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
-// by digit re-layout
-// stem.c.digits[0,i1,i2,i3,i4,i5] = x[0,i1,i2+2*i4-1,i3+2*i5-1] where i2 in 0:2, i3 in 0:2, i4 in
-//     0:113, i5 in 0:113, pad x 0
-static __global__ void __launch_bounds__(256) k_map_5ad442c3(const float *p0,
+// by operand re-laid
+// stem.c.columns[i0,i1,i2,i3,i4] = x[0,i2,2*i0+i3-3,2*i1+i4-3] where i0 in 0:112, i1 in 0:112, i3
+//     in 0:7, i4 in 0:7, pad x 0
+static __global__ void __launch_bounds__(256) k_map_25a827d2(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
-    if (id >= 153228u) return;
-    const int i5 = (int)(id % 113u);
-    const int i4 = (int)(id / 113u % 113u);
-    const int i3 = (int)(id / 12769u % 2u);
-    const int i2 = (int)(id / 25538u % 2u);
-    const int i1 = (int)(id / 51076u);
-    const int t0 = i4 * 2 + i2 - 1;
-    const int t1 = i5 * 2 + i3 - 1;
-    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i1 * 50176 + t0 * 224 + t1]
+    if (id >= 1843968u) return;
+    const int i1 = (int)(id % 112u);
+    const int i0 = (int)(id / 112u % 112u);
+    const int i4 = (int)(id / 12544u % 7u);
+    const int i3 = (int)(id / 87808u % 7u);
+    const int i2 = (int)(id / 614656u);
+    const int t0 = i0 * 2 + i3 - 3;
+    const int t1 = i1 * 2 + i4 - 3;
+    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224 + t1]
         : 0.f;
-    y[i1 * 51076 + i2 * 25538 + i3 * 12769 + i4 * 113 + i5] = v0;
+    y[i2 * 614656 + i3 * 87808 + i4 * 12544 + i0 * 112 + i1] = v0;
+}
+
+// by operand re-laid
+// stem.c[0,i1,i2,i3] = sum(r0,r1,r2) stem.c.columns[i2,i3,r0,r1,r2] * stem.c.scaled[i1,r0,r1,r2]
+// r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
+// p0: stem.c.scaled, p1: stem.c.columns, p2: stem.t
+static __global__ void __launch_bounds__(256, 2) k_product_de11a302(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e % 8u * 4u);
+        const int r2 = (int)(k0 + e / 8u);
+        return fetch<float4>(p0 + r2 * 64 + i1, r2 < 147);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r2 = (int)(k0 + e / 16u);
+        return fetch<float4>(p1 + r2 * 12544 + i3, r2 < 147);
+    };
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 147u, spaced<8192>(a), spaced<802816>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        const float v0 = p2[i1];
+        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+    }
 }
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
@@ -2026,11 +2039,42 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
     }
 }
 
+// l1.h.0.a.c[0,i1,i2,i3] = sum(r0) l1.h[0,r0,i2,i3] * l1.h.0.a.c.scaled[i1,r0]
+// l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.a.t[i1])
+// p0: l1.h.0.a.c.scaled, p1: l1.h, p2: l1.h.0.a.t
+static __global__ void __launch_bounds__(256, 2) k_product_c1407f12(const float *__restrict__ p0,
+    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 2u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 256 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p1 + r0 * 3136 + i3);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 200704>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        const float v0 = p2[i1];
+        *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0),
+            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+    }
+}
+
 // by summation splitting (r0 inside), variable substitution
 // l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
 // p0: l2.h.b.c.part.lines, p1: l2.h.r
-static __global__ void __launch_bounds__(256, 2) k_product_5bf4c270(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_5afd148d(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2038,9 +2082,9 @@ static __global__ void __launch_bounds__(256, 2) k_product_5bf4c270(const float 
     const int i1 = (int)(id / 14u % 3u);
     const int i0 = (int)(id / 42u % 3u);
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e / 4u);
-        const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(p0 + i0 * 49152 + i1 * 16384 + i2 * 128 + r0);
+        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p0 + r0 * 1152 + i0 * 384 + i1 * 128 + i2);
     };
     const auto b = [&](unsigned e) {
         const unsigned n = n0 + e % 128u;
@@ -2051,7 +2095,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_5bf4c270(const float 
             n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1);
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 128u, moving<4, 32768>(a), moving<12544, 25088>(b), acc);
+    tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), moving<12544, 25088>(b), acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -2168,39 +2212,37 @@ static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
 }
 
 // by summation splitting (parts)
-// l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,8*i0+r0,2*i3+r1-1,2*i4+r2-1] *
-//     l3.h.b.c.lines[i2,r1,r2,8*i0+r0] where i0 in 0:32, i3 in 0:14, i4 in 0:14, r0 in 0:8, pad
+// l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
+//     l3.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:8, i3 in 0:14, i4 in 0:14, r0 in 0:32, pad
 //     l3.h.r 0
 // p0: l3.h.b.c.lines, p1: l3.h.r
-static __global__ void __launch_bounds__(256, 2) k_product_985b00eb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_c04dfa91(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
-    __shared__ product_tile<128, 128, 8, 1, 8, 8, 4> tile;
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 2u * 128u;
-    const int i0 = (int)(id / 4u % 32u);
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
+    const int i0 = (int)(id / 16u % 8u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e % 128u);
-        const unsigned k = k0 + e / 128u;
-        const int r2 = (int)(k % 9u);
-        const int r0 = (int)(k / 9u);
-        return fetch<float>(p0 + i2 * 2304 + r2 * 256 + i0 * 8 + r0);
+        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int r2 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e / 16u);
+        return fetch<float4>(p0 + r2 * 65536 + i0 * 8192 + r0 * 256 + i2);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 128u;
+        const unsigned n = n0 + e % 64u;
         const int i4 = (int)(n % 14u);
         const int i3 = (int)(n / 14u);
-        const unsigned k = k0 + e / 128u;
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        return fetch<float>(p1 + i0 * 6272 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29,
+        const int r2 = (int)(k0 / 32u % 3u);
+        const int r1 = (int)(k0 / 32u / 3u);
+        const int r0 = (int)(k0 % 32u + e / 64u);
+        return fetch<float>(p1 + i0 * 25088 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29,
             n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
-    float acc[8][8] = {};
-    tile.multiply<false, false, 1>(0u, 72u, a, b, acc);
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 288u, spaced<16384>(a), spaced<12544>(b), acc);
 #pragma unroll
-    for (int e = 0; e < 8 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 196) {
@@ -2213,7 +2255,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_985b00eb(const float 
 // l3.h.b.c[0,i1,i2,i3] = sum(r0) l3.h.b.c.parts[r0,0,i1,i2,i3]
 // l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
 // p0: l3.h.b.c.parts, p1: l3.h.b.t
-static __global__ void __launch_bounds__(128) k_reduce_c2f7c7c3(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_80e76b49(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
@@ -2221,10 +2263,80 @@ static __global__ void __launch_bounds__(128) k_reduce_c2f7c7c3(const float *p0,
     const int i3 = (int)(id % 196u);
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
-    for (int r0 = 0; r0 < 32; r0++) {
+#pragma unroll
+    for (int r0 = 0; r0 < 8; r0++) {
         acc += p0[r0 * 50176 + i1 * 196 + i3];
     }
     y[i1 * 196 + i3] = relu(acc + p1[i1]);
+}
+
+// l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
+// p0: l3.h.c.c.scaled, p1: l3.h.t
+static __global__ void __launch_bounds__(256, 2) k_product_6f1c71b1(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 256 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p1 + r0 * 196 + i3, i3 < 196);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(acc[i][j], acc[i][j + 1],
+                acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// l3.d.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14, i3
+//     in 0:14
+// l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
+// p0: l3.d.c.scaled, p1: l2.h.2, p2: l3.h.c.c, p3: l3.h.const
+static __global__ void __launch_bounds__(256, 2) k_product_83ea0a92(const float *__restrict__ p0,
+    const float *p1, const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 8u * 4u);
+        const int r0 = (int)(e / 8u);
+        return fetch<float4>(p0 + r0 * 1024 + i1);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 14u);
+        const int i2 = (int)(n / 14u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(p1 + r0 * 784 + i2 * 56 + i3 * 2, n < 196u);
+    };
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 512u, moving<4096, 131072>(a), moving<3136, 12544>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i1 * 196 + i3);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(relu(acc[i][j] + v0.x
+                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
+                relu(acc[i][j + 3] + v0.w + v1));
+        }
+    }
 }
 
 // l3.h.0.b.c.bt[i0,i1] = [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]]
@@ -2279,6 +2391,39 @@ static __global__ void __launch_bounds__(64) k_basis_d466199c(const float *p0,
     }
 }
 
+// by basis change F(2x2,3x3)
+// l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
+//     l3.h.0.b.c.filter[i0,i1,i2,r0]
+// p0: l3.h.0.b.c.filter, p1: l3.h.0.b.c.data
+static __global__ void __launch_bounds__(256, 2) k_product_fb00622d(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 32u;
+    const int i1 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 65536 + i2 * 256 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i4 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(p1 + i1 * 12544 + r0 * 49 + i4, i4 < 49);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 784>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i1 * 12544 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
 // l3.h.0.b.c.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
 static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
     const float s0 = d[0];
@@ -2326,22 +2471,57 @@ static __global__ void __launch_bounds__(64) k_basis_4d72e339(const float *p0,
     }
 }
 
+// l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
+// l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.c.t[i1])
+// p0: l3.h.0.c.c.scaled, p1: l3.h.0.t, p2: l3.h, p3: l3.h.0.c.t
+static __global__ void __launch_bounds__(256, 2) k_product_6f267377(const float *__restrict__ p0,
+    const float *p1, const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 256 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p1 + r0 * 196 + i3, i3 < 196);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i1 * 196 + i3);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(relu(acc[i][j] + v0.x
+                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
+                relu(acc[i][j + 3] + v0.w + v1));
+        }
+    }
+}
+
 // by summation splitting (parts)
 // l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
 // p0: l4.h.b.c.lines, p1: l4.h.r
-static __global__ void __launch_bounds__(256, 2) k_product_d34332d3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_4e12882f(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id % 8u * 64u;
     const int i0 = (int)(id / 8u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 4u);
+        const int i2 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e % 4u * 4u);
-        return fetch<float4>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
+        const int r0 = (int)(k0 % 32u + e / 16u);
+        return fetch<float4>(p0 + r2 * 262144 + i0 * 16384 + r0 * 512 + i2);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
@@ -2353,8 +2533,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_d34332d3(const float 
         return fetch<float>(p1 + i0 * 6272 + r0 * 196 + i3 * 28 + r1 * 14 + i4 * 2 + r2 - 15,
             n < 49u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 288u, spaced<1179648>(a), spaced<3136>(b), acc);
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 288u, spaced<32768>(a), spaced<3136>(b), acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -2384,32 +2564,46 @@ static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
     y[i1 * 49 + i3] = relu(acc + p1[i1]);
 }
 
-// by summation splitting
-// l4.h.0.b.c[0,i1,i2,i3] = sum(r0,r1) l4.h.0.b.c.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:7,
-//     i3 in 0:7, pad l4.h.0.b.c.part 0
-// l4.h.0.t[0,i1,i2,i3] = relu(l4.h.0.b.c[0,i1,i2,i3] + l4.h.0.b.t[i1])
-// p0: l4.h.0.b.c.part, p1: l4.h.0.b.t
-static __global__ void __launch_bounds__(64) k_reduce_20cd3a50(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
+// by summation splitting (parts)
+// l4.h.0.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.0.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
+//     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
+//     l4.h.0.r 0
+// p0: l4.h.0.b.c.lines, p1: l4.h.0.r
+static __global__ void __launch_bounds__(256, 2) k_product_2d9acceb(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r2 = (int)k0 / 32u;
+        const int r0 = (int)(k0 % 32u + e % 8u * 4u);
+        return fetch<float4>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 7u);
+        const int i3 = (int)(n / 7u);
+        const int r2 = (int)(k0 / 32u % 3u);
+        const int r1 = (int)(k0 / 32u / 3u);
+        const int r0 = (int)(k0 % 32u + e / 64u);
+        const int t0 = i3 + r1 - 1;
+        const int t1 = i4 + r2 - 1;
+        return fetch<float>(p1 + i0 * 1568 + r0 * 49 + t0 * 7 + t1,
+            n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 288u, spaced<589824>(a), spaced<784>(b), acc);
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[i1 * 441 + r0 * 147
-                + r1 * 49 + t0 * 7 + t1] : 0.f;
-            acc += v0;
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 25088 + i2 * 49 + i4] = acc[i][j];
         }
     }
-    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
 }
 
 // f.sum[0,i1] = sum(r0,r1) l4.h.1[0,i1,r0,r1]
@@ -2502,7 +2696,7 @@ struct resnet50 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[36];
+    conv_call conv[26];
     cublasHandle_t cublas;
 };
 
@@ -2606,7 +2800,7 @@ static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
 template <class Offer>
 static int conv_first(resnet50 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
-        if (!conv_may_take(&p[i], s, 18874368)) continue;
+        if (!conv_may_take(&p[i], s, 10641408)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
@@ -2697,20 +2891,6 @@ static const gemm_size gemm_l2_h_1_b_c_product = {"l2.h.1.b.c.product", 0, 0, 36
     49, 49, 16384, 6272, 6272, 1.f};
 static const gemm_size gemm_l2_h_2_b_c_product = {"l2.h.2.b.c.product", 0, 0, 36, 128, 49, 128, 128,
     49, 49, 16384, 6272, 6272, 1.f};
-static const gemm_size gemm_l3_h_0_b_c_product = {"l3.h.0.b.c.product", 0, 0, 16, 256, 49, 256, 256,
-    49, 49, 65536, 12544, 12544, 1.f};
-static const gemm_size gemm_l3_h_1_b_c_product = {"l3.h.1.b.c.product", 0, 0, 16, 256, 49, 256, 256,
-    49, 49, 65536, 12544, 12544, 1.f};
-static const gemm_size gemm_l3_h_2_b_c_product = {"l3.h.2.b.c.product", 0, 0, 16, 256, 49, 256, 256,
-    49, 49, 65536, 12544, 12544, 1.f};
-static const gemm_size gemm_l3_h_3_b_c_product = {"l3.h.3.b.c.product", 0, 0, 16, 256, 49, 256, 256,
-    49, 49, 65536, 12544, 12544, 1.f};
-static const gemm_size gemm_l3_h_4_b_c_product = {"l3.h.4.b.c.product", 0, 0, 16, 256, 49, 256, 256,
-    49, 49, 65536, 12544, 12544, 1.f};
-static const gemm_size gemm_l4_h_0_b_c_part = {"l4.h.0.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49,
-    49, 0, 0, 0, 1.f};
-static const gemm_size gemm_l4_h_1_b_c_part = {"l4.h.1.b.c.part", 0, 0, 1, 4608, 49, 512, 512, 49,
-    49, 0, 0, 0, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(resnet50 *m, int branch, cudaStream_t stream) {
@@ -2752,8 +2932,9 @@ static int launch(resnet50 *m, int when, void (*kernel)(P...), const char *name,
 static int prepare_weights_from_stem_s(resnet50 *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_8e0083f4, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
-    CALL(launch(m, ORDERED, k_map_857e9541, "stem.c.digits", 192, 64, stream, v_stem_k, v_stem_s,
-        v_stem_c_digits_2));
+    // stem.c.scaled stored as [i1,i2,i3,i0]
+    CALL(launch(m, ORDERED, k_map_fb625e93, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
+        v_stem_c_scaled));
     CALL(launch(m, ORDERED, k_map_69d19039, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
     CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.b.s", 1, 64, stream, v_l1_h_b_var, v_l1_h_b_scale,
@@ -2834,7 +3015,8 @@ static int prepare_weights_from_l1_h_1_b_c_scaled(resnet50 *m, cudaStream_t stre
         v_l2_h_a_s, v_l2_h_a_t));
     CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
         v_l2_h_b_s));
-    CALL(launch(m, ORDERED, k_map_b6b4256f, "l2.h.b.c.part.lines", 576, 256, stream, v_l2_h_b_k,
+    // l2.h.b.c.part.lines stored as [i3,i0,i1,i2]
+    CALL(launch(m, ORDERED, k_map_4d87eab3, "l2.h.b.c.part.lines", 576, 256, stream, v_l2_h_b_k,
         v_l2_h_b_s, v_l2_h_b_c_part_lines));
     CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.b.t", 1, 64, stream, v_l2_h_b_bias, v_l2_h_b_mean,
         v_l2_h_b_s, v_l2_h_b_t));
@@ -2910,7 +3092,8 @@ static int prepare_weights_from_l2_h_0_c_c_scaled(resnet50 *m, cudaStream_t stre
         v_l2_h_2_c_mean, v_l2_h_2_c_s, v_l2_h_2_c_t));
     CALL(launch(m, ORDERED, k_map_986d755b, "l3.d.s", 4, 64, stream, v_l3_d_var, v_l3_d_scale,
         v_l3_d_s));
-    CALL(launch(m, ORDERED, k_map_aee9e007, "l3.d.c.scaled", 512, 256, stream, v_l3_d_k, v_l3_d_s,
+    // l3.d.c.scaled stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_58c021d0, "l3.d.c.scaled", 2048, 256, stream, v_l3_d_k, v_l3_d_s,
         v_l3_d_c_scaled));
     CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
         v_l3_h_a_s));
@@ -2920,7 +3103,8 @@ static int prepare_weights_from_l2_h_0_c_c_scaled(resnet50 *m, cudaStream_t stre
         v_l3_h_a_s, v_l3_h_a_t));
     CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
         v_l3_h_b_s));
-    CALL(launch(m, ORDERED, k_map_c44c51e8, "l3.h.b.c.lines", 2304, 256, stream, v_l3_h_b_k,
+    // l3.h.b.c.lines stored as [i1,i2,i3,i0]
+    CALL(launch(m, ORDERED, k_map_d71fe1b8, "l3.h.b.c.lines", 2304, 256, stream, v_l3_h_b_k,
         v_l3_h_b_s, v_l3_h_b_c_lines));
     CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.b.t", 1, 64, stream, v_l3_h_b_bias, v_l3_h_b_mean,
         v_l3_h_b_s, v_l3_h_b_t));
@@ -3054,7 +3238,8 @@ static int prepare_weights_from_l3_h_2_a_c_scaled(resnet50 *m, cudaStream_t stre
 static int prepare_weights_from_l4_h_b_s(resnet50 *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
         v_l4_h_b_s));
-    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
+    // l4.h.b.c.lines stored as [i1,i2,i3,i0]
+    CALL(launch(m, ORDERED, k_map_dd615e56, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
         v_l4_h_b_s, v_l4_h_b_c_lines));
     CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.b.t", 2, 64, stream, v_l4_h_b_bias, v_l4_h_b_mean,
         v_l4_h_b_s, v_l4_h_b_t));
@@ -3072,8 +3257,8 @@ static int prepare_weights_from_l4_h_b_s(resnet50 *m, cudaStream_t stream) {
         v_l4_h_0_a_mean, v_l4_h_0_a_s, v_l4_h_0_a_t));
     CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.0.b.s", 2, 64, stream, v_l4_h_0_b_var,
         v_l4_h_0_b_scale, v_l4_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.0.b.c.part.filter", 9216, 256, stream,
-        v_l4_h_0_b_k, v_l4_h_0_b_s, v_l4_h_0_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.0.b.c.lines", 9216, 256, stream, v_l4_h_0_b_k,
+        v_l4_h_0_b_s, v_l4_h_0_b_c_lines));
     CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.0.b.t", 2, 64, stream, v_l4_h_0_b_bias,
         v_l4_h_0_b_mean, v_l4_h_0_b_s, v_l4_h_0_b_t));
     CALL(launch(m, ORDERED, k_map_e05f63e9, "l4.h.0.c.s", 8, 64, stream, v_l4_h_0_c_var,
@@ -3090,8 +3275,8 @@ static int prepare_weights_from_l4_h_b_s(resnet50 *m, cudaStream_t stream) {
         v_l4_h_1_a_mean, v_l4_h_1_a_s, v_l4_h_1_a_t));
     CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.1.b.s", 2, 64, stream, v_l4_h_1_b_var,
         v_l4_h_1_b_scale, v_l4_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.1.b.c.part.filter", 9216, 256, stream,
-        v_l4_h_1_b_k, v_l4_h_1_b_s, v_l4_h_1_b_c_part_filter));
+    CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.1.b.c.lines", 9216, 256, stream, v_l4_h_1_b_k,
+        v_l4_h_1_b_s, v_l4_h_1_b_c_lines));
     CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.1.b.t", 2, 64, stream, v_l4_h_1_b_bias,
         v_l4_h_1_b_mean, v_l4_h_1_b_s, v_l4_h_1_b_t));
     CALL(launch(m, ORDERED, k_map_e05f63e9, "l4.h.1.c.s", 8, 64, stream, v_l4_h_1_c_var,
@@ -3158,7 +3343,7 @@ static int check_device(resnet50 *m) {
 }
 
 static int upload(resnet50 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 117928704ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 117917184ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 108359168ull));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -3453,7 +3638,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(resnet50 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 36; i++) {
+    for (int i = 0; i < 26; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3508,18 +3693,15 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_stem_c_digits(resnet50 *m, const void *const *in, void *const *out,
+static int steps_from_stem_c_columns(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_map_5ad442c3, "stem.c.digits", 599, 256, stream, v_x,
-        v_stem_c_digits));
-    // by digit re-layout
-    // stem.c[0,i1,i2,i3] = sum(r0,r1,r2,r3,r4) stem.c.digits[0,r0,r2,r4,i2+r1-1,i3+r3-1] *
-    //     stem.c.digits[i1,r0,r2,r4,r1,r3] where i2 in 0:112, i3 in 0:112, pad stem.c.digits 0
-    // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
-    CALL(conv_run(m, CONV_r0, v_stem_c_digits, v_stem_c_digits_2, v_stem_t, NULL, v_r0,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_0d108d3d, "p0", 392, 128, stream, v_r0, v_p0_joined));
+    // stem.c.columns stored as [i2,i3,i4,i0,i1]
+    CALL(launch(m, ORDERED, k_map_25a827d2, "stem.c.columns", 7203, 256, stream, v_x,
+        v_stem_c_columns));
+    CALL(launch(m, EARLY, k_product_de11a302, "r0", 392, 256, stream, v_stem_c_scaled,
+        v_stem_c_columns, v_stem_t, v_r0));
+    CALL(launch(m, EARLY, k_reduce_0d108d3d, "p0", 392, 128, stream, v_r0, v_p0_joined));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
     // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.a.t[i1])
     CALL(conv_run(m, CONV_l1_h_r, v_p0_joined, v_l1_h_a_c_scaled, v_l1_h_a_t, NULL, v_l1_h_r,
@@ -3539,10 +3721,9 @@ static int steps_from_stem_c_digits(resnet50 *m, const void *const *in, void *co
     // l1.h[0,i1,i2,i3] = relu(l1.d.c.merged[0,i1,i2,i3] + l1.h.const[i1])
     CALL(conv_run(m, CONV_l1_h, v_p0_joined, v_l1_d_c_weights, v_l1_h_const, NULL, v_l1_h,
         v_workspace));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l1_h_0_r, v_l1_h, v_l1_h_0_a_c_scaled, v_l1_h_0_a_t, NULL, v_l1_h_0_r,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_basis_5750835a, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
+    CALL(launch(m, ORDERED, k_product_c1407f12, "l1.h.0.r", 98, 256, stream, v_l1_h_0_a_c_scaled,
+        v_l1_h, v_l1_h_0_a_t, v_l1_h_0_r));
+    CALL(launch(m, EARLY, k_basis_5750835a, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
         v_l1_h_0_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l1_h_0_b_c_product, v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data,
@@ -3553,10 +3734,9 @@ static int steps_from_stem_c_digits(resnet50 *m, const void *const *in, void *co
     // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
     CALL(conv_run(m, CONV_l1_h_0, v_l1_h_0_t, v_l1_h_0_c_c_scaled, v_l1_h_0_c_t, v_l1_h, v_l1_h_0,
         v_workspace));
-    // as l1.h.r
-    CALL(conv_run(m, CONV_l1_h_1_r, v_l1_h_0, v_l1_h_1_a_c_scaled, v_l1_h_1_a_t, NULL, v_l1_h_1_r,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_basis_5750835a, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
+    CALL(launch(m, ORDERED, k_product_c1407f12, "l1.h.1.r", 98, 256, stream, v_l1_h_1_a_c_scaled,
+        v_l1_h_0, v_l1_h_1_a_t, v_l1_h_1_r));
+    CALL(launch(m, EARLY, k_basis_5750835a, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
         v_l1_h_1_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l1_h_1_b_c_product, v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data,
@@ -3569,7 +3749,7 @@ static int steps_from_stem_c_digits(resnet50 *m, const void *const *in, void *co
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_r, v_l1_h_1, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_5bf4c270, "l2.h.b.c.part", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_5afd148d, "l2.h.b.c.part", 126, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
     return 0;
 }
@@ -3630,7 +3810,7 @@ static int steps_from_l2_h_t(resnet50 *m, const void *const *in, void *const *ou
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_a_t, NULL, v_l3_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_985b00eb, "l3.h.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_c04dfa91, "l3.h.b.c.parts", 128, 256, stream,
         v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
     return 0;
 }
@@ -3639,70 +3819,56 @@ static int steps_from_l3_h_t(resnet50 *m, const void *const *in, void *const *ou
     cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, EARLY, k_reduce_c2f7c7c3, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
+    CALL(launch(m, EARLY, k_reduce_80e76b49, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_b_t, v_l3_h_t));
-    // as l2.h.c.c
-    CALL(conv_run(m, CONV_l3_h_c_c, v_l3_h_t, v_l3_h_c_c_scaled, NULL, NULL, v_l3_h_c_c,
-        v_workspace));
-    // l3.d.c[0,i1,i2,i3] = sum(r0) l2.h.2[0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
-    //     i3 in 0:14
-    // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
-    CALL(conv_run(m, CONV_l3_h, v_l2_h_2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_c_c, v_l3_h,
-        v_workspace));
+    CALL(launch(m, EARLY, k_product_6f1c71b1, "l3.h.c.c", 128, 256, stream, v_l3_h_c_c_scaled,
+        v_l3_h_t, v_l3_h_c_c));
+    CALL(launch(m, EARLY, k_product_83ea0a92, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
+        v_l3_h_c_c, v_l3_h_const, v_l3_h));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_0_r, v_l3_h, v_l3_h_0_a_c_scaled, v_l3_h_0_a_t, NULL, v_l3_h_0_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
         v_l3_h_0_b_c_data));
-    // by basis change F(2x2,3x3)
-    // l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
-    //     l3.h.0.b.c.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l3_h_0_b_c_product, v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data,
-        v_l3_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_4d72e339, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
+    CALL(launch(m, EARLY, k_product_fb00622d, "l3.h.0.b.c.product", 128, 256, stream,
+        v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data, v_l3_h_0_b_c_product));
+    CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
         v_l3_h_0_b_t, v_l3_h_0_t));
-    // as l1.h.0
-    CALL(conv_run(m, CONV_l3_h_0, v_l3_h_0_t, v_l3_h_0_c_c_scaled, v_l3_h_0_c_t, v_l3_h, v_l3_h_0,
-        v_workspace));
+    CALL(launch(m, EARLY, k_product_6f267377, "l3.h.0", 128, 256, stream, v_l3_h_0_c_c_scaled,
+        v_l3_h_0_t, v_l3_h, v_l3_h_0_c_t, v_l3_h_0));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_1_r, v_l3_h_0, v_l3_h_1_a_c_scaled, v_l3_h_1_a_t, NULL, v_l3_h_1_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
         v_l3_h_1_b_c_data));
-    // as l3.h.0.b.c.product
-    CALL(gemm_run(m, &gemm_l3_h_1_b_c_product, v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data,
-        v_l3_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_4d72e339, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
+    CALL(launch(m, EARLY, k_product_fb00622d, "l3.h.1.b.c.product", 128, 256, stream,
+        v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data, v_l3_h_1_b_c_product));
+    CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
         v_l3_h_1_b_t, v_l3_h_1_t));
-    // as l1.h.0
-    CALL(conv_run(m, CONV_l3_h_1, v_l3_h_1_t, v_l3_h_1_c_c_scaled, v_l3_h_1_c_t, v_l3_h_0, v_l3_h_1,
-        v_workspace));
+    CALL(launch(m, EARLY, k_product_6f267377, "l3.h.1", 128, 256, stream, v_l3_h_1_c_c_scaled,
+        v_l3_h_1_t, v_l3_h_0, v_l3_h_1_c_t, v_l3_h_1));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_2_r, v_l3_h_1, v_l3_h_2_a_c_scaled, v_l3_h_2_a_t, NULL, v_l3_h_2_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
         v_l3_h_2_b_c_data));
-    // as l3.h.0.b.c.product
-    CALL(gemm_run(m, &gemm_l3_h_2_b_c_product, v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data,
-        v_l3_h_2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_4d72e339, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
+    CALL(launch(m, EARLY, k_product_fb00622d, "l3.h.2.b.c.product", 128, 256, stream,
+        v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data, v_l3_h_2_b_c_product));
+    CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
         v_l3_h_2_b_t, v_l3_h_2_t));
-    // as l1.h.0
-    CALL(conv_run(m, CONV_l3_h_2, v_l3_h_2_t, v_l3_h_2_c_c_scaled, v_l3_h_2_c_t, v_l3_h_1, v_l3_h_2,
-        v_workspace));
+    CALL(launch(m, EARLY, k_product_6f267377, "l3.h.2", 128, 256, stream, v_l3_h_2_c_c_scaled,
+        v_l3_h_2_t, v_l3_h_1, v_l3_h_2_c_t, v_l3_h_2));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_3_r, v_l3_h_2, v_l3_h_3_a_c_scaled, v_l3_h_3_a_t, NULL, v_l3_h_3_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
         v_l3_h_3_b_c_data));
-    // as l3.h.0.b.c.product
-    CALL(gemm_run(m, &gemm_l3_h_3_b_c_product, v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data,
-        v_l3_h_3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_4d72e339, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
+    CALL(launch(m, EARLY, k_product_fb00622d, "l3.h.3.b.c.product", 128, 256, stream,
+        v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data, v_l3_h_3_b_c_product));
+    CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
         v_l3_h_3_b_t, v_l3_h_3_t));
-    // as l1.h.0
-    CALL(conv_run(m, CONV_l3_h_3, v_l3_h_3_t, v_l3_h_3_c_c_scaled, v_l3_h_3_c_t, v_l3_h_2, v_l3_h_3,
-        v_workspace));
+    CALL(launch(m, EARLY, k_product_6f267377, "l3.h.3", 128, 256, stream, v_l3_h_3_c_c_scaled,
+        v_l3_h_3_t, v_l3_h_2, v_l3_h_3_c_t, v_l3_h_3));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_4_r, v_l3_h_3, v_l3_h_4_a_c_scaled, v_l3_h_4_a_t, NULL, v_l3_h_4_r,
         v_workspace));
@@ -3714,18 +3880,16 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     (void)in;
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r,
         v_l3_h_4_b_c_data));
-    // as l3.h.0.b.c.product
-    CALL(gemm_run(m, &gemm_l3_h_4_b_c_product, v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data,
-        v_l3_h_4_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_4d72e339, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
+    CALL(launch(m, EARLY, k_product_fb00622d, "l3.h.4.b.c.product", 128, 256, stream,
+        v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data, v_l3_h_4_b_c_product));
+    CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
         v_l3_h_4_b_t, v_l3_h_4_t));
-    // as l1.h.0
-    CALL(conv_run(m, CONV_l3_h_4, v_l3_h_4_t, v_l3_h_4_c_c_scaled, v_l3_h_4_c_t, v_l3_h_3, v_l3_h_4,
-        v_workspace));
+    CALL(launch(m, EARLY, k_product_6f267377, "l3.h.4", 128, 256, stream, v_l3_h_4_c_c_scaled,
+        v_l3_h_4_t, v_l3_h_3, v_l3_h_4_c_t, v_l3_h_4));
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_a_t, NULL, v_l4_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_d34332d3, "l4.h.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_4e12882f, "l4.h.b.c.parts", 128, 256, stream,
         v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_t, v_l4_h_t));
@@ -3740,12 +3904,9 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_a_t, NULL, v_l4_h_0_r,
         v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // l4.h.0.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l4.h.0.r[0,r0,i3,i4] *
-    //     l4.h.0.b.c.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l4_h_0_b_c_part, v_l4_h_0_b_c_part_filter, v_l4_h_0_r,
-        v_l4_h_0_b_c_part));
-    CALL(launch(m, ORDERED, k_reduce_20cd3a50, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_part,
+    CALL(launch(m, ORDERED, k_product_2d9acceb, "l4.h.0.b.c.parts", 128, 256, stream,
+        v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
+    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l4_h_0, v_l4_h_0_t, v_l4_h_0_c_c_scaled, v_l4_h_0_c_t, v_l4_h, v_l4_h_0,
@@ -3753,10 +3914,9 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_1_r, v_l4_h_0, v_l4_h_1_a_c_scaled, v_l4_h_1_a_t, NULL, v_l4_h_1_r,
         v_workspace));
-    // as l4.h.0.b.c.part
-    CALL(gemm_run(m, &gemm_l4_h_1_b_c_part, v_l4_h_1_b_c_part_filter, v_l4_h_1_r,
-        v_l4_h_1_b_c_part));
-    CALL(launch(m, ORDERED, k_reduce_20cd3a50, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_part,
+    CALL(launch(m, ORDERED, k_product_2d9acceb, "l4.h.1.b.c.parts", 128, 256, stream,
+        v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
+    CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
     // as l1.h.0
     CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_c_t, v_l4_h_0, v_l4_h_1,
@@ -3767,7 +3927,7 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
 }
 
 static int steps(resnet50 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_stem_c_digits(m, in, out, stream));
+    CALL(steps_from_stem_c_columns(m, in, out, stream));
     CALL(steps_from_l2_h_t(m, in, out, stream));
     CALL(steps_from_l3_h_t(m, in, out, stream));
     CALL(steps_from_l3_h_4_b_c_data(m, in, out, stream));
@@ -3868,7 +4028,7 @@ int resnet50_capture(resnet50 *m, const void *const *in, void *const *out) {
 void resnet50_destroy(resnet50 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 36; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 26; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -4160,6 +4320,6 @@ static const resnet50_tensor info_weights[] = {
 static const resnet50_info info = {
     "resnet50", 1, 1, 267, info_inputs, info_outputs, info_weights,
     RESNET50_ARENA_BYTES, RESNET50_WEIGHT_BYTES,
-    117928704ull, 254193920ull, 0x2cd14148af618012ull};
+    117917184ull, 245949440ull, 0x2cd14148af618012ull};
 
 const resnet50_info *resnet50_describe(void) { return &info; }

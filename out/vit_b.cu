@@ -7,103 +7,91 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
-// memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 368 MB
-// plan      102 steps, 1433.5 us estimated; 1467.4 us without derivation
-// libraries cuBLAS (596 MB) 49 steps, without it up to 215.7 us more
-// by        operand re-laid 2, online softmax 12, sums in one pass 1
-//     1.5 us est. patches.sum.columns k_map_e08638d6
-//    11.0 us est. patches.sum      cuBLAS sgemm 196 x 768 x 768
-//     1.6 us est. h                k_map_84917e67
-//     2.0 us est. n.0              k_row_4a21bab2
-//    25.4 us est. a.0.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+// memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 449 MB
+// plan      89 steps, 1402.5 us estimated; 1465.5 us without derivation
+// libraries cuBLAS (596 MB) 36 steps, without it up to 35.7 us more
+// by        summation splitting 1, norm taken into the product 12, online softmax 12, sums in one
+//     pass 1
+//    10.5 us est. patches.sum.parts k_product_df58e535
+//     2.4 us est. h                k_stitch_7eb543ce
+//    25.0 us est. a.0.t.split      k_product_9e301142
 //     9.4 us est. a.0.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.0              k_row_4a21bab2
 //    32.8 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.0              k_map_2ba4d024
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.1              k_row_4a21bab2
-//    25.4 us est. a.1.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//    25.0 us est. a.1.t.split      k_product_9e301142
 //     9.4 us est. a.1.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.1              k_row_4a21bab2
 //    32.8 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.1              k_map_2ba4d024
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.2              k_row_4a21bab2
-//    25.4 us est. a.2.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//    25.0 us est. a.2.t.split      k_product_9e301142
 //     9.4 us est. a.2.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.2              k_row_4a21bab2
 //    32.8 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.2              k_map_2ba4d024
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.3              k_row_4a21bab2
-//    25.4 us est. a.3.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//    25.0 us est. a.3.t.split      k_product_9e301142
 //     9.4 us est. a.3.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.3              k_row_4a21bab2
 //    32.8 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.3              k_map_2ba4d024
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.4              k_row_4a21bab2
-//    25.4 us est. a.4.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//    25.0 us est. a.4.t.split      k_product_9e301142
 //     9.4 us est. a.4.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.4              k_row_4a21bab2
 //    32.8 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.4              k_map_2ba4d024
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.5              k_row_4a21bab2
-//    25.4 us est. a.5.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//    25.0 us est. a.5.t.split      k_product_9e301142
 //     9.4 us est. a.5.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.5              k_row_4a21bab2
 //    32.8 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.5              k_map_2ba4d024
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.6              k_row_4a21bab2
-//    25.4 us est. a.6.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//    25.0 us est. a.6.t.split      k_product_9e301142
 //     9.4 us est. a.6.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.6              k_row_4a21bab2
 //    32.8 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.6              k_map_2ba4d024
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.7              k_row_4a21bab2
-//    25.4 us est. a.7.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//    25.0 us est. a.7.t.split      k_product_9e301142
 //     9.4 us est. a.7.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.7              k_row_4a21bab2
 //    32.8 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.7              k_map_2ba4d024
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.8              k_row_4a21bab2
-//    25.4 us est. a.8.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//    25.0 us est. a.8.t.split      k_product_9e301142
 //     9.4 us est. a.8.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.8              k_row_4a21bab2
 //    32.8 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.8              k_map_2ba4d024
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.9              k_row_4a21bab2
-//    25.4 us est. a.9.t.split      cublasLt matmul 197 x 2304 x 768 + bias
+//    25.0 us est. a.9.t.split      k_product_9e301142
 //     9.4 us est. a.9.o            k_attention_26998a29, in 2 parts
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.9              k_row_4a21bab2
 //    32.8 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.9              k_map_2ba4d024
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.10             k_row_4a21bab2
-//    25.4 us est. a.10.t.split     cublasLt matmul 197 x 2304 x 768 + bias
+//    25.0 us est. a.10.t.split     k_product_9e301142
 //     9.4 us est. a.10.o           k_attention_26998a29, in 2 parts
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.10             k_row_4a21bab2
 //    32.8 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.10             k_map_2ba4d024
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     2.0 us est. n.11             k_row_4a21bab2
-//    25.4 us est. a.11.t.split     cublasLt matmul 197 x 2304 x 768 + bias
+//    25.0 us est. a.11.t.split     k_product_9e301142
 //     9.4 us est. a.11.o           k_attention_26998a29, in 2 parts
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.11             k_row_4a21bab2
@@ -195,152 +183,152 @@ const vit_b_info *vit_b_describe(void);
 #define v_place CONST(2365440)
 #define v_fc CONST(2970624)
 #define v_bias CONST(6042624)
-#define v_n_0_scale CONST(6046720)
-#define v_n_0_bias CONST(6049792)
-#define v_a_0_qkv_w CONST(6052864)
-#define v_a_0_qkv_b CONST(13130752)
-#define v_a_0_w CONST(13139968)
-#define v_a_0_b CONST(15499264)
-#define v_m_0_scale CONST(15502336)
-#define v_m_0_bias CONST(15505408)
-#define v_f_0_w CONST(15508480)
-#define v_f_0_b CONST(24945664)
-#define v_b_0_w CONST(24957952)
-#define v_b_0_b CONST(34395136)
-#define v_n_1_scale CONST(34398208)
-#define v_n_1_bias CONST(34401280)
-#define v_a_1_qkv_w CONST(34404352)
-#define v_a_1_qkv_b CONST(41482240)
-#define v_a_1_w CONST(41491456)
-#define v_a_1_b CONST(43850752)
-#define v_m_1_scale CONST(43853824)
-#define v_m_1_bias CONST(43856896)
-#define v_f_1_w CONST(43859968)
-#define v_f_1_b CONST(53297152)
-#define v_b_1_w CONST(53309440)
-#define v_b_1_b CONST(62746624)
-#define v_n_2_scale CONST(62749696)
-#define v_n_2_bias CONST(62752768)
-#define v_a_2_qkv_w CONST(62755840)
-#define v_a_2_qkv_b CONST(69833728)
-#define v_a_2_w CONST(69842944)
-#define v_a_2_b CONST(72202240)
-#define v_m_2_scale CONST(72205312)
-#define v_m_2_bias CONST(72208384)
-#define v_f_2_w CONST(72211456)
-#define v_f_2_b CONST(81648640)
-#define v_b_2_w CONST(81660928)
-#define v_b_2_b CONST(91098112)
-#define v_n_3_scale CONST(91101184)
-#define v_n_3_bias CONST(91104256)
-#define v_a_3_qkv_w CONST(91107328)
-#define v_a_3_qkv_b CONST(98185216)
-#define v_a_3_w CONST(98194432)
-#define v_a_3_b CONST(100553728)
-#define v_m_3_scale CONST(100556800)
-#define v_m_3_bias CONST(100559872)
-#define v_f_3_w CONST(100562944)
-#define v_f_3_b CONST(110000128)
-#define v_b_3_w CONST(110012416)
-#define v_b_3_b CONST(119449600)
-#define v_n_4_scale CONST(119452672)
-#define v_n_4_bias CONST(119455744)
-#define v_a_4_qkv_w CONST(119458816)
-#define v_a_4_qkv_b CONST(126536704)
-#define v_a_4_w CONST(126545920)
-#define v_a_4_b CONST(128905216)
-#define v_m_4_scale CONST(128908288)
-#define v_m_4_bias CONST(128911360)
-#define v_f_4_w CONST(128914432)
-#define v_f_4_b CONST(138351616)
-#define v_b_4_w CONST(138363904)
-#define v_b_4_b CONST(147801088)
-#define v_n_5_scale CONST(147804160)
-#define v_n_5_bias CONST(147807232)
-#define v_a_5_qkv_w CONST(147810304)
-#define v_a_5_qkv_b CONST(154888192)
-#define v_a_5_w CONST(154897408)
-#define v_a_5_b CONST(157256704)
-#define v_m_5_scale CONST(157259776)
-#define v_m_5_bias CONST(157262848)
-#define v_f_5_w CONST(157265920)
-#define v_f_5_b CONST(166703104)
-#define v_b_5_w CONST(166715392)
-#define v_b_5_b CONST(176152576)
-#define v_n_6_scale CONST(176155648)
-#define v_n_6_bias CONST(176158720)
-#define v_a_6_qkv_w CONST(176161792)
-#define v_a_6_qkv_b CONST(183239680)
-#define v_a_6_w CONST(183248896)
-#define v_a_6_b CONST(185608192)
-#define v_m_6_scale CONST(185611264)
-#define v_m_6_bias CONST(185614336)
-#define v_f_6_w CONST(185617408)
-#define v_f_6_b CONST(195054592)
-#define v_b_6_w CONST(195066880)
-#define v_b_6_b CONST(204504064)
-#define v_n_7_scale CONST(204507136)
-#define v_n_7_bias CONST(204510208)
-#define v_a_7_qkv_w CONST(204513280)
-#define v_a_7_qkv_b CONST(211591168)
-#define v_a_7_w CONST(211600384)
-#define v_a_7_b CONST(213959680)
-#define v_m_7_scale CONST(213962752)
-#define v_m_7_bias CONST(213965824)
-#define v_f_7_w CONST(213968896)
-#define v_f_7_b CONST(223406080)
-#define v_b_7_w CONST(223418368)
-#define v_b_7_b CONST(232855552)
-#define v_n_8_scale CONST(232858624)
-#define v_n_8_bias CONST(232861696)
-#define v_a_8_qkv_w CONST(232864768)
-#define v_a_8_qkv_b CONST(239942656)
-#define v_a_8_w CONST(239951872)
-#define v_a_8_b CONST(242311168)
-#define v_m_8_scale CONST(242314240)
-#define v_m_8_bias CONST(242317312)
-#define v_f_8_w CONST(242320384)
-#define v_f_8_b CONST(251757568)
-#define v_b_8_w CONST(251769856)
-#define v_b_8_b CONST(261207040)
-#define v_n_9_scale CONST(261210112)
-#define v_n_9_bias CONST(261213184)
-#define v_a_9_qkv_w CONST(261216256)
-#define v_a_9_qkv_b CONST(268294144)
-#define v_a_9_w CONST(268303360)
-#define v_a_9_b CONST(270662656)
-#define v_m_9_scale CONST(270665728)
-#define v_m_9_bias CONST(270668800)
-#define v_f_9_w CONST(270671872)
-#define v_f_9_b CONST(280109056)
-#define v_b_9_w CONST(280121344)
-#define v_b_9_b CONST(289558528)
-#define v_n_10_scale CONST(289561600)
-#define v_n_10_bias CONST(289564672)
-#define v_a_10_qkv_w CONST(289567744)
-#define v_a_10_qkv_b CONST(296645632)
-#define v_a_10_w CONST(296654848)
-#define v_a_10_b CONST(299014144)
-#define v_m_10_scale CONST(299017216)
-#define v_m_10_bias CONST(299020288)
-#define v_f_10_w CONST(299023360)
-#define v_f_10_b CONST(308460544)
-#define v_b_10_w CONST(308472832)
-#define v_b_10_b CONST(317910016)
-#define v_n_11_scale CONST(317913088)
-#define v_n_11_bias CONST(317916160)
-#define v_a_11_qkv_w CONST(317919232)
-#define v_a_11_qkv_b CONST(324997120)
-#define v_a_11_w CONST(325006336)
-#define v_a_11_b CONST(327365632)
-#define v_m_11_scale CONST(327368704)
-#define v_m_11_bias CONST(327371776)
-#define v_f_11_w CONST(327374848)
-#define v_f_11_b CONST(336812032)
-#define v_b_11_w CONST(336824320)
-#define v_b_11_b CONST(346261504)
-#define v_n_scale CONST(346264576)
-#define v_n_bias CONST(346267648)
+#define v_n_0_scale INIT(0)
+#define v_n_0_bias INIT(3072)
+#define v_a_0_qkv_w INIT(6144)
+#define v_a_0_qkv_b CONST(6046720)
+#define v_a_0_w CONST(6055936)
+#define v_a_0_b CONST(8415232)
+#define v_m_0_scale CONST(8418304)
+#define v_m_0_bias CONST(8421376)
+#define v_f_0_w CONST(8424448)
+#define v_f_0_b CONST(17861632)
+#define v_b_0_w CONST(17873920)
+#define v_b_0_b CONST(27311104)
+#define v_n_1_scale INIT(7084032)
+#define v_n_1_bias INIT(7087104)
+#define v_a_1_qkv_w INIT(7090176)
+#define v_a_1_qkv_b CONST(27314176)
+#define v_a_1_w CONST(27323392)
+#define v_a_1_b CONST(29682688)
+#define v_m_1_scale CONST(29685760)
+#define v_m_1_bias CONST(29688832)
+#define v_f_1_w CONST(29691904)
+#define v_f_1_b CONST(39129088)
+#define v_b_1_w CONST(39141376)
+#define v_b_1_b CONST(48578560)
+#define v_n_2_scale INIT(14168064)
+#define v_n_2_bias INIT(14171136)
+#define v_a_2_qkv_w INIT(14174208)
+#define v_a_2_qkv_b CONST(48581632)
+#define v_a_2_w CONST(48590848)
+#define v_a_2_b CONST(50950144)
+#define v_m_2_scale CONST(50953216)
+#define v_m_2_bias CONST(50956288)
+#define v_f_2_w CONST(50959360)
+#define v_f_2_b CONST(60396544)
+#define v_b_2_w CONST(60408832)
+#define v_b_2_b CONST(69846016)
+#define v_n_3_scale INIT(21252096)
+#define v_n_3_bias INIT(21255168)
+#define v_a_3_qkv_w INIT(21258240)
+#define v_a_3_qkv_b CONST(69849088)
+#define v_a_3_w CONST(69858304)
+#define v_a_3_b CONST(72217600)
+#define v_m_3_scale CONST(72220672)
+#define v_m_3_bias CONST(72223744)
+#define v_f_3_w CONST(72226816)
+#define v_f_3_b CONST(81664000)
+#define v_b_3_w CONST(81676288)
+#define v_b_3_b CONST(91113472)
+#define v_n_4_scale INIT(28336128)
+#define v_n_4_bias INIT(28339200)
+#define v_a_4_qkv_w INIT(28342272)
+#define v_a_4_qkv_b CONST(91116544)
+#define v_a_4_w CONST(91125760)
+#define v_a_4_b CONST(93485056)
+#define v_m_4_scale CONST(93488128)
+#define v_m_4_bias CONST(93491200)
+#define v_f_4_w CONST(93494272)
+#define v_f_4_b CONST(102931456)
+#define v_b_4_w CONST(102943744)
+#define v_b_4_b CONST(112380928)
+#define v_n_5_scale INIT(35420160)
+#define v_n_5_bias INIT(35423232)
+#define v_a_5_qkv_w INIT(35426304)
+#define v_a_5_qkv_b CONST(112384000)
+#define v_a_5_w CONST(112393216)
+#define v_a_5_b CONST(114752512)
+#define v_m_5_scale CONST(114755584)
+#define v_m_5_bias CONST(114758656)
+#define v_f_5_w CONST(114761728)
+#define v_f_5_b CONST(124198912)
+#define v_b_5_w CONST(124211200)
+#define v_b_5_b CONST(133648384)
+#define v_n_6_scale INIT(42504192)
+#define v_n_6_bias INIT(42507264)
+#define v_a_6_qkv_w INIT(42510336)
+#define v_a_6_qkv_b CONST(133651456)
+#define v_a_6_w CONST(133660672)
+#define v_a_6_b CONST(136019968)
+#define v_m_6_scale CONST(136023040)
+#define v_m_6_bias CONST(136026112)
+#define v_f_6_w CONST(136029184)
+#define v_f_6_b CONST(145466368)
+#define v_b_6_w CONST(145478656)
+#define v_b_6_b CONST(154915840)
+#define v_n_7_scale INIT(49588224)
+#define v_n_7_bias INIT(49591296)
+#define v_a_7_qkv_w INIT(49594368)
+#define v_a_7_qkv_b CONST(154918912)
+#define v_a_7_w CONST(154928128)
+#define v_a_7_b CONST(157287424)
+#define v_m_7_scale CONST(157290496)
+#define v_m_7_bias CONST(157293568)
+#define v_f_7_w CONST(157296640)
+#define v_f_7_b CONST(166733824)
+#define v_b_7_w CONST(166746112)
+#define v_b_7_b CONST(176183296)
+#define v_n_8_scale INIT(56672256)
+#define v_n_8_bias INIT(56675328)
+#define v_a_8_qkv_w INIT(56678400)
+#define v_a_8_qkv_b CONST(176186368)
+#define v_a_8_w CONST(176195584)
+#define v_a_8_b CONST(178554880)
+#define v_m_8_scale CONST(178557952)
+#define v_m_8_bias CONST(178561024)
+#define v_f_8_w CONST(178564096)
+#define v_f_8_b CONST(188001280)
+#define v_b_8_w CONST(188013568)
+#define v_b_8_b CONST(197450752)
+#define v_n_9_scale INIT(63756288)
+#define v_n_9_bias INIT(63759360)
+#define v_a_9_qkv_w INIT(63762432)
+#define v_a_9_qkv_b CONST(197453824)
+#define v_a_9_w CONST(197463040)
+#define v_a_9_b CONST(199822336)
+#define v_m_9_scale CONST(199825408)
+#define v_m_9_bias CONST(199828480)
+#define v_f_9_w CONST(199831552)
+#define v_f_9_b CONST(209268736)
+#define v_b_9_w CONST(209281024)
+#define v_b_9_b CONST(218718208)
+#define v_n_10_scale INIT(70840320)
+#define v_n_10_bias INIT(70843392)
+#define v_a_10_qkv_w INIT(70846464)
+#define v_a_10_qkv_b CONST(218721280)
+#define v_a_10_w CONST(218730496)
+#define v_a_10_b CONST(221089792)
+#define v_m_10_scale CONST(221092864)
+#define v_m_10_bias CONST(221095936)
+#define v_f_10_w CONST(221099008)
+#define v_f_10_b CONST(230536192)
+#define v_b_10_w CONST(230548480)
+#define v_b_10_b CONST(239985664)
+#define v_n_11_scale INIT(77924352)
+#define v_n_11_bias INIT(77927424)
+#define v_a_11_qkv_w INIT(77930496)
+#define v_a_11_qkv_b CONST(239988736)
+#define v_a_11_w CONST(239997952)
+#define v_a_11_b CONST(242357248)
+#define v_m_11_scale CONST(242360320)
+#define v_m_11_bias CONST(242363392)
+#define v_f_11_w CONST(242366464)
+#define v_f_11_b CONST(251803648)
+#define v_b_11_w CONST(251815936)
+#define v_b_11_b CONST(261253120)
+#define v_n_scale CONST(261256192)
+#define v_n_bias CONST(261259264)
 #define v_a_11_c ARENA(35369984)
 #define v_a_10_c ARENA(35369984)
 #define v_a_9_c ARENA(35369984)
@@ -353,86 +341,110 @@ const vit_b_info *vit_b_describe(void);
 #define v_a_2_c ARENA(35369984)
 #define v_a_1_c ARENA(35369984)
 #define v_a_0_c ARENA(35369984)
-#define v_patches_sum_columns ARENA(33554432)
+#define v_patches_sum_parts ARENA(0)
 #define v_h ARENA(35975168)
-#define v_n_0 ARENA(35369984)
+#define v_n_0_offset CONST(261262336)
+#define v_n_0_offset2 CONST(261271552)
+#define v_n_0_weights CONST(261280768)
 #define v_a_0_t_split ARENA(33554432)
 #define v_r_0 ARENA(38395904)
 #define v_m_0 ARENA(35975168)
 #define v_f_0_p ARENA(33554432)
 #define v_g_0 ARENA(35975168)
 #define v_h_0 ARENA(39001088)
-#define v_n_1 ARENA(35369984)
+#define v_n_1_offset CONST(268358656)
+#define v_n_1_offset2 CONST(268367872)
+#define v_n_1_weights CONST(268377088)
 #define v_a_1_t_split ARENA(33554432)
 #define v_r_1 ARENA(38395904)
 #define v_m_1 ARENA(35975168)
 #define v_f_1_p ARENA(33554432)
 #define v_g_1 ARENA(35975168)
 #define v_h_1 ARENA(39001088)
-#define v_n_2 ARENA(35369984)
+#define v_n_2_offset CONST(275454976)
+#define v_n_2_offset2 CONST(275464192)
+#define v_n_2_weights CONST(275473408)
 #define v_a_2_t_split ARENA(33554432)
 #define v_r_2 ARENA(38395904)
 #define v_m_2 ARENA(35975168)
 #define v_f_2_p ARENA(33554432)
 #define v_g_2 ARENA(35975168)
 #define v_h_2 ARENA(39001088)
-#define v_n_3 ARENA(35369984)
+#define v_n_3_offset CONST(282551296)
+#define v_n_3_offset2 CONST(282560512)
+#define v_n_3_weights CONST(282569728)
 #define v_a_3_t_split ARENA(33554432)
 #define v_r_3 ARENA(38395904)
 #define v_m_3 ARENA(35975168)
 #define v_f_3_p ARENA(33554432)
 #define v_g_3 ARENA(35975168)
 #define v_h_3 ARENA(39001088)
-#define v_n_4 ARENA(35369984)
+#define v_n_4_offset CONST(289647616)
+#define v_n_4_offset2 CONST(289656832)
+#define v_n_4_weights CONST(289666048)
 #define v_a_4_t_split ARENA(33554432)
 #define v_r_4 ARENA(38395904)
 #define v_m_4 ARENA(35975168)
 #define v_f_4_p ARENA(33554432)
 #define v_g_4 ARENA(35975168)
 #define v_h_4 ARENA(39001088)
-#define v_n_5 ARENA(35369984)
+#define v_n_5_offset CONST(296743936)
+#define v_n_5_offset2 CONST(296753152)
+#define v_n_5_weights CONST(296762368)
 #define v_a_5_t_split ARENA(33554432)
 #define v_r_5 ARENA(38395904)
 #define v_m_5 ARENA(35975168)
 #define v_f_5_p ARENA(33554432)
 #define v_g_5 ARENA(35975168)
 #define v_h_5 ARENA(39001088)
-#define v_n_6 ARENA(35369984)
+#define v_n_6_offset CONST(303840256)
+#define v_n_6_offset2 CONST(303849472)
+#define v_n_6_weights CONST(303858688)
 #define v_a_6_t_split ARENA(33554432)
 #define v_r_6 ARENA(38395904)
 #define v_m_6 ARENA(35975168)
 #define v_f_6_p ARENA(33554432)
 #define v_g_6 ARENA(35975168)
 #define v_h_6 ARENA(39001088)
-#define v_n_7 ARENA(35369984)
+#define v_n_7_offset CONST(310936576)
+#define v_n_7_offset2 CONST(310945792)
+#define v_n_7_weights CONST(310955008)
 #define v_a_7_t_split ARENA(33554432)
 #define v_r_7 ARENA(38395904)
 #define v_m_7 ARENA(35975168)
 #define v_f_7_p ARENA(33554432)
 #define v_g_7 ARENA(35975168)
 #define v_h_7 ARENA(39001088)
-#define v_n_8 ARENA(35369984)
+#define v_n_8_offset CONST(318032896)
+#define v_n_8_offset2 CONST(318042112)
+#define v_n_8_weights CONST(318051328)
 #define v_a_8_t_split ARENA(33554432)
 #define v_r_8 ARENA(38395904)
 #define v_m_8 ARENA(35975168)
 #define v_f_8_p ARENA(33554432)
 #define v_g_8 ARENA(35975168)
 #define v_h_8 ARENA(39001088)
-#define v_n_9 ARENA(35369984)
+#define v_n_9_offset CONST(325129216)
+#define v_n_9_offset2 CONST(325138432)
+#define v_n_9_weights CONST(325147648)
 #define v_a_9_t_split ARENA(33554432)
 #define v_r_9 ARENA(38395904)
 #define v_m_9 ARENA(35975168)
 #define v_f_9_p ARENA(33554432)
 #define v_g_9 ARENA(35975168)
 #define v_h_9 ARENA(39001088)
-#define v_n_10 ARENA(35369984)
+#define v_n_10_offset CONST(332225536)
+#define v_n_10_offset2 CONST(332234752)
+#define v_n_10_weights CONST(332243968)
 #define v_a_10_t_split ARENA(33554432)
 #define v_r_10 ARENA(38395904)
 #define v_m_10 ARENA(35975168)
 #define v_f_10_p ARENA(33554432)
 #define v_g_10 ARENA(35975168)
 #define v_h_10 ARENA(39001088)
-#define v_n_11 ARENA(35369984)
+#define v_n_11_offset CONST(339321856)
+#define v_n_11_offset2 CONST(339331072)
+#define v_n_11_weights CONST(339340288)
 #define v_a_11_t_split ARENA(33554432)
 #define v_r_11 ARENA(38395904)
 #define v_m_11 ARENA(35975168)
@@ -441,11 +453,10 @@ const vit_b_info *vit_b_describe(void);
 #define v_h_11 ARENA(33554432)
 #define v_n_sum2_both ARENA(3072)
 #define v_z ARENA(0)
-#define v_patches_sum ARENA(34156544)
 #define v_workspace ARENA_OF(char, 0)
 #define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
-#define v_arrived CONST_OF(unsigned, 346270720)
+#define v_arrived CONST_OF(unsigned, 346418176)
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
@@ -473,114 +484,78 @@ typedef struct matmul_call {
 } matmul_call;
 
 static const matmul_size matmul_sizes[] = {
-    {"a.0.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.0", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.0", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.1.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.1", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.1", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.2.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.2", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.2", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.3.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.3", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.3", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.4.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.4", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.4", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.5.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.5", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.5", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.6.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.6", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.6", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.7.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.7", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.7", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.8.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.8", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.8", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.9.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.9", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.9", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.10.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.10", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.10", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.11.t.split", 0, 0, 1, 197, 2304, 768, 768, 2304, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.11", 0, 0, 1, 197, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"h.11", 0, 0, 1, 197, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
 };
 enum {
-    MATMUL_a_0_t_split,
     MATMUL_r_0,
     MATMUL_h_0,
-    MATMUL_a_1_t_split,
     MATMUL_r_1,
     MATMUL_h_1,
-    MATMUL_a_2_t_split,
     MATMUL_r_2,
     MATMUL_h_2,
-    MATMUL_a_3_t_split,
     MATMUL_r_3,
     MATMUL_h_3,
-    MATMUL_a_4_t_split,
     MATMUL_r_4,
     MATMUL_h_4,
-    MATMUL_a_5_t_split,
     MATMUL_r_5,
     MATMUL_h_5,
-    MATMUL_a_6_t_split,
     MATMUL_r_6,
     MATMUL_h_6,
-    MATMUL_a_7_t_split,
     MATMUL_r_7,
     MATMUL_h_7,
-    MATMUL_a_8_t_split,
     MATMUL_r_8,
     MATMUL_h_8,
-    MATMUL_a_9_t_split,
     MATMUL_r_9,
     MATMUL_h_9,
-    MATMUL_a_10_t_split,
     MATMUL_r_10,
     MATMUL_h_10,
-    MATMUL_a_11_t_split,
     MATMUL_r_11,
     MATMUL_h_11,
 };
@@ -595,6 +570,392 @@ static __device__ __forceinline__ void await_previous() {
     cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
+
+// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
+// says where they lie.
+
+// What a load finds in memory: V at `from`, or zeros where it is not `inside`.
+template <typename V>
+struct fetched {
+    const V *from;
+    bool inside;
+    __device__ __forceinline__ V value() const { return inside ? *from : V(); }
+};
+template <typename V, typename T>
+static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = true) {
+    return {reinterpret_cast<const V *>(from), inside};
+}
+
+template <typename V>
+static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
+    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
+}
+
+// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
+template <unsigned APART, typename L>
+struct spaced_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned APART, typename L>
+static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
+    return {load};
+}
+
+// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
+// load says where.
+template <unsigned BYTES, unsigned APART, typename L>
+struct moving_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
+        const auto v = load(e);
+        return {moved(v.from, size_t(k0) * BYTES), v.inside};
+    }
+};
+template <unsigned BYTES, unsigned APART, typename L>
+static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
+    return {load};
+}
+
+// The thread's load number i of the step from term k0 on.
+template <typename L>
+static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
+    -> decltype(load(0u, 0u)) {
+    return load(threadIdx.x + 256u * i, k0);
+}
+template <unsigned APART, typename L>
+static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,
+                                                unsigned k0) -> decltype(load(0u, 0u)) {
+    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
+            load(threadIdx.x + 256u * i, k0).inside};
+}
+
+// A load's elements.
+template <typename V>
+static __device__ __forceinline__ V value_of(const V &v) {
+    return v;
+}
+template <typename V>
+static __device__ __forceinline__ V value_of(const fetched<V> &v) {
+    return v.value();
+}
+
+// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
+// one that moves says it once, and what lies outside stays so.
+template <int N, int KC, typename V, typename L>
+struct load_places {
+    __device__ __forceinline__ void begin(const L &, unsigned) {}
+    __device__ __forceinline__ auto get(const L &load, unsigned i, unsigned k0) const
+        -> decltype(nth_load(load, i, k0)) {
+        return nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {
+        v = value_of(get(load, i, k0));
+    }
+    __device__ __forceinline__ void move() {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    // Into what is zero at first.
+    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
+        const fetched<V> found = get(load, i, 0u);
+        if (found.inside) v = *found.from;
+    }
+    __device__ __forceinline__ void move() {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+};
+
+// Makes a number known before a loop, where the compiler would make it anew in every turn.
+static __device__ __forceinline__ unsigned kept(unsigned v) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
+// Sums along the rows of a product's first factor, of what each thread loads of it: W neighbouring
+// terms of a line at a time, BM lines of KC terms a step. The threads that share a line are LANES
+// neighbours, in PARTS warps.
+template <int BM, int KC, int W>
+struct row_sums {
+    static const int N = BM * KC / W / 256, LANES = KC / W < 32 ? KC / W : 32;
+    static const int PARTS = KC / W / LANES;
+    float sum[N], square[N];
+
+    __device__ __forceinline__ void add(int i, float v) {
+        sum[i] += v;
+        square[i] += v * v;
+    }
+    __device__ __forceinline__ void add(int i, float4 v) {
+        const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int k = 0; k < 4; k++) add(i, w[k]);
+    }
+
+    // The threads' sums v of each line, added up in a fixed order.
+    static __device__ __forceinline__ void total(const float (&v)[N], float (&to)[BM][PARTS]) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const unsigned e = threadIdx.x + 256u * i;
+            float s = v[i];
+#pragma unroll
+            for (int k = LANES / 2; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);
+            if (e % LANES == 0u) to[e / (KC / W)][e % (KC / W) / LANES] = s;
+        }
+    }
+    static __device__ __forceinline__ float of(const float (&from)[BM][PARTS], unsigned line) {
+        float s = 0.f;
+#pragma unroll
+        for (int p = 0; p < PARTS; p++) s += from[line][p];
+        return s;
+    }
+};
+
+// A load whose values are added up, the step's while the next one is on its way.
+template <typename L, typename S>
+struct summed_load {
+    L load;
+    S *sums;
+    template <typename E>
+    __device__ __forceinline__ auto operator()(E e, unsigned k0) const -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <typename L, typename S>
+static __device__ __forceinline__ summed_load<L, S> summing(L load, S *sums) {
+    return {load, sums};
+}
+template <typename L, typename S>
+static __device__ __forceinline__ auto nth_load(const summed_load<L, S> &a, unsigned i, unsigned k0)
+    -> decltype(a.load(0u, 0u)) {
+    return nth_load(a.load, i, k0);
+}
+template <int N, int KC, typename V, typename L, typename S>
+struct load_places<N, KC, V, summed_load<L, S> > : load_places<N, KC, V, L> {
+    typedef load_places<N, KC, V, L> plain;
+    __device__ __forceinline__ void begin(const summed_load<L, S> &a, unsigned k0) {
+        plain::begin(a.load, k0);
+    }
+    __device__ __forceinline__ auto get(const summed_load<L, S> &a, unsigned i, unsigned k0) const
+        -> decltype(nth_load(a.load, i, k0)) {
+        return plain::get(a.load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const summed_load<L, S> &a, unsigned i,
+                                         unsigned k0) const {
+        plain::take(v, a.load, i, k0);
+    }
+};
+template <typename L, typename V>
+static __device__ __forceinline__ void loaded(const L &, int, const V &) {}
+template <typename L, typename S, typename V>
+static __device__ __forceinline__ void loaded(const summed_load<L, S> &a, int i, const V &v) {
+    a.sums->add(i, v);
+}
+
+// Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their
+// line are exchanged by some of the bits in MASK. What is known before the loop of term and line
+// and what is known as it is compiled have no bit in common, so only these bits need a number each.
+template <int B, unsigned MASK>
+struct word_places {
+    unsigned at[MASK / 4 + 1];
+
+    __device__ __forceinline__ word_places(unsigned term, unsigned line) {
+#pragma unroll
+        for (unsigned i = 0; i <= MASK / 4; i++) at[i] = kept(term * (B + 4) + (line ^ i * 4u));
+    }
+    __device__ __forceinline__ unsigned operator()(unsigned term, unsigned line) const {
+        return at[(line & MASK) / 4u] + (line & ~MASK) + term * (B + 4);
+    }
+};
+
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    static const int SIZE = KC * (BM + BN + 8);  // of a step
+    static const int SUMS = PARTS > 1 ? 256 * RM * 4 : 0;
+    __align__(16) float words[2 * SIZE > SUMS ? 2 * SIZE : SUMS];
+
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
+    }
+
+    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
+    static const unsigned TURN = KC > 16 ? 4 : 8, MASK = KC > 16 ? 12 : KC == 16 ? 8 : 0;
+    static __device__ unsigned turned(unsigned k) { return k / 8u * TURN & MASK; }
+
+    __device__ float *factor(int turn, int b) { return words + turn * SIZE + b * (KC * (BM + 4)); }
+
+    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
+    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
+    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
+    struct feed {
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        L load_from;
+        load_places<N, KC, T, L> from;
+        word_places<B, MASK> place;
+        T v[N];
+
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned line(unsigned e) {
+            const unsigned n = ALONG ? e / KC : e % B;
+            return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
+        }
+
+        __device__ __forceinline__ explicit feed(L l)
+            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}
+        __device__ __forceinline__ void load(unsigned k0) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
+        }
+        __device__ __forceinline__ void begin(unsigned k0) {
+            from.begin(load_from, k0);
+            load(k0);
+        }
+        // The loads of the next step, if any.
+        __device__ __forceinline__ void next(unsigned k0, bool more) {
+            from.move();
+            if (more) load(k0);
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
+            to[place(term(e), line(e))] = v;
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {
+            if (!ALONG && (V == 4 || !COLUMNS)) {
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;
+                return;
+            }
+            const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
+        }
+        __device__ __forceinline__ void store(float *to) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) {
+                loaded(load_from, int(i), v[i]);
+                put(to, 256u * W * i, v[i]);
+            }
+        }
+    };
+
+    static __device__ __forceinline__ void four(float *v, const float *from) {
+        const float4 w = *reinterpret_cast<const float4 *>(from);
+        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
+                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+        const float *a = factor(turn, 0), *b = factor(turn, 1);
+#pragma unroll
+        for (unsigned k = 0; k < KC / PARTS; k++) {
+            float x[RM], y[RN];
+#pragma unroll
+            for (unsigned i = 0; i < RM; i += 4) four(x + i, a + at_a(k, i ^ turned(k)));
+#pragma unroll
+            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
+    // rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+#pragma unroll
+        for (int j = 0; j < RN; j += 4) {
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM; i++)
+                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
+                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM / PARTS; i++) {
+                float v[4] = {};
+#pragma unroll
+                for (int p = 0; p < PARTS; p++) {
+                    float w[4];
+                    four(w, words + across() * 4u + (p * BM + row(i)) * pitch);
+#pragma unroll
+                    for (int k = 0; k < 4; k++) v[k] += w[k];
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++) acc[i][j + k] = v[k];
+            }
+        }
+    }
+
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on, or where it lies. While a step is multiplied, the next one's are on their way.
+    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
+    // before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        feed<BM, ALONG_A, false, decltype(value_of(load_a(0u, from))), A> a(load_a);
+        feed<BN, ALONG_B, true, decltype(value_of(load_b(0u, from))), B> b(load_b);
+        const unsigned own = part() * (KC / PARTS);
+        const word_places<BM, MASK> at_a(own, top() ^ turned(own));
+        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
+        if (EARLY == 1) a.begin(from);
+        if (EARLY == 2) b.begin(from);
+        await_previous();
+        if (EARLY != 1) a.begin(from);
+        if (EARLY != 2) b.begin(from);
+        for (unsigned k0 = from; k0 < until;) {
+            // Where a step lies is then part of the instructions.
+#pragma unroll
+            for (int turn = 0; turn < 2; turn++) {
+                a.store(factor(turn, 0));
+                b.store(factor(turn, 1));
+                k0 += KC;
+                const bool more = k0 < until;
+                // Begun before the barrier, where no compiler puts them behind the step.
+                a.next(k0, more);
+                b.next(k0, more);
+                __syncthreads();
+                step(turn, at_a, at_b, acc);
+                if (!more) break;
+            }
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
 
 // Whether this block is the last of n to arrive. What the others wrote before they arrived it may
 // read (by __ldcg) then, and the counter is 0 again.
@@ -685,100 +1046,231 @@ static __device__ __forceinline__ float2 warp_pair(float2 v) {  // sums of both,
     return make_float2(warp_sum(v.x), warp_sum(v.y));
 }
 
-// by operand re-laid
-// patches.sum.columns[i0,i1,i2,i3,i4] = x[0,i2,16*i0+i3,16*i1+i4] where i0 in 0:14, i1 in 0:14, i3
-//     in 0:16, i4 in 0:16
-static __global__ void __launch_bounds__(128) k_map_e08638d6(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+// n.0.offset[i0] = sum(r0) n.0.bias[r0] * a.0.qkv.w[r0,i0]
+// p0: a.0.qkv.w, p1: n.0.bias
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_76854cb9(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ float part[8][16];
+    const unsigned lane = threadIdx.x % 4u;
+    const unsigned id = blockIdx.x;
     await_previous();
-    if (id >= 37632u) return;
-    const int i4 = (int)(id % 4u) * 4;
-    const int i3 = (int)(id / 4u % 16u);
-    const int i2 = (int)(id / 64u % 3u);
-    const int i1 = (int)(id / 192u % 14u);
-    const int i0 = (int)(id / 2688u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 50176 + i0 * 3584 + i3 * 224
-        + i1 * 16 + i4);
-    *reinterpret_cast<float4 *>(y + i0 * 10752 + i1 * 768 + i2 * 256 + i3 * 16
-        + i4) = make_float4(v0.x, v0.y, v0.z, v0.w);
+    const unsigned n0 = id % 144u * 16u;
+    float acc[1][4] = {};
+    {
+        const int i0 = (int)(n0 + lane * 4u);
+#pragma unroll 2
+        for (unsigned k = threadIdx.x / 4u; k < 768u; k += 64u) {
+            const int r0 = (int)k;
+            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 2304 + i0);
+            const float x = p1[r0];
+            acc[0][0] += w.x * x;
+            acc[0][1] += w.y * x;
+            acc[0][2] += w.z * x;
+            acc[0][3] += w.w * x;
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        float v = acc[e / 4][e % 4];
+#pragma unroll
+        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 16; e += 256) {
+        const unsigned n = n0 + e;
+        const int i0 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i0] = v;
+    }
+}
+
+// n.0.weights[i0,i1] = n.0.scale[i0] * a.0.qkv.w[i0,i1]
+// p0: a.0.qkv.w, p1: n.0.scale
+static __global__ void __launch_bounds__(256) k_map_6cfcd8cb(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 442368u) return;
+    const int i1 = (int)(id % 576u) * 4;
+    const int i0 = (int)(id / 576u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 2304 + i1);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(y + i0 * 2304 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// by summation splitting (parts)
+// patches.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,r0,4*i0+16*i3+r1,16*i4+r2] *
+//     k[i2,r0,4*i0+r1,r2] where i0 in 0:4, i3 in 0:14, i4 in 0:14, r1 in 0:4
+// p0: k, p1: x
+static __global__ void __launch_bounds__(256, 2) k_product_df58e535(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 24u * 32u;
+    const int i0 = (int)(id / 96u % 4u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)k0 / 64u;
+        const int r2 = (int)(k0 % 64u + e % 8u * 4u);
+        return fetch<float4>(p0 + i2 * 768 + r0 * 256 + i0 * 64 + r2);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e / 8u;
+        const int i4 = (int)(n % 14u);
+        const int i3 = (int)(n / 14u);
+        const unsigned k = k0 + e % 8u * 4u;
+        const int r2 = (int)(k % 16u);
+        const int r1 = (int)(k / 16u % 4u);
+        const int r0 = (int)(k / 64u);
+        return fetch<float4>(p1 + r0 * 50176 + i3 * 3584 + i0 * 896 + r1 * 224 + i4 * 16 + r2,
+            n < 196u);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, true, 1>(0u, 192u, spaced<98304>(a), b, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(y + i0 * 150528 + i2 * 196 + i4) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.parts[r0,0,i1,i2,i3]
+static __device__ __forceinline__ void slice_reduce_abad540b(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 49u) * 4;
+    const int i1 = (int)(id / 49u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0 * 150528 + i1 * 196 + i3);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(y + i3) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // h[0,i1,i2] = place[0,i1,i2] + first[0,i1,i2] + (patches.sum[0,i2,(i1+13)/14-1,(i1+13)%14] +
 //     b[i2]) * [i1 >= 1] where i1 in 0:197, pad first 0, pad patches.sum 0
-// p0: place, p1: first, p2: patches.sum, p3: b
-static __global__ void __launch_bounds__(128) k_map_84917e67(const float *__restrict__ p0,
+static __device__ __forceinline__ void slice_map_68c71b39(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
-    if (id >= 37824u) return;
-    const int i2 = (int)(id % 192u) * 4;
-    const int i1 = (int)(id / 192u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + i2);
-    const float4 v1 = i1 < 1 ? *reinterpret_cast<const float4 *>(p1 + i2) : make_float4(0.f, 0.f,
-        0.f, 0.f);
+    float *__restrict__ y, unsigned id) {
+    const int i1 = (int)(id % 197u);
+    const int i2 = (int)(id / 197u);
     const int t0 = (i1 + 13) / 14;
-    const float4 v2 = t0 >= 1 ? *reinterpret_cast<const float4 *>(p2 + i1 * 768 + i2 - 768)
-        : make_float4(0.f, 0.f, 0.f, 0.f);
-    const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i2);
-    *reinterpret_cast<float4 *>(y + i1 * 768 + i2) = make_float4(v0.x + v1.x + (i1 >= 1 ? v2.x
-        + v3.x : 0.f), v0.y + v1.y + (i1 >= 1 ? v2.y + v3.y : 0.f),
-        v0.z + v1.z + (i1 >= 1 ? v2.z + v3.z : 0.f), v0.w + v1.w + (i1 >= 1 ? v2.w + v3.w : 0.f));
+    const float v0 = p0[i1 * 768 + i2] + (i1 < 1 ? p1[i2] : 0.f) + (i1 >= 1 ? (t0 >= 1 ? p2[i1 - 1]
+        : 0.f) + p3[i2] : 0.f);
+    y[i1 * 768 + i2] = v0;
 }
 
-// n.0.sum[0,i1] = sum(r0) h[0,i1,r0]
-// n.0.sum2[0,i1] = sum(r0) square(h[0,i1,r0] - n.0.sum[0,i1] / 768)
-// n.0[0,i1,i2] = rsqrt(n.0.sum2[0,i1] / 768 + 1e-06) * (h[0,i1,i2] - n.0.sum[0,i1] / 768) *
-//     n.0.scale[i2] + n.0.bias[i2]
-// p0: h, p1: n.0.scale, p2: n.0.bias
-static __global__ void __launch_bounds__(32) k_row_4a21bab2(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x;
+// patches.sum by slices in shared memory, then h
+// p0: patches.sum.parts, p1: place, p2: first, p3: b
+static __global__ void __launch_bounds__(256) k_stitch_7eb543ce(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    __shared__ __align__(16) float slices[784];
+    float *const own = slices + threadIdx.y * 196u;
+    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
-    if (id >= 197u) return;
-    const int i1 = (int)id;
-    float4 c0[6];
-    float s0 = 0.f;
-#pragma unroll
-    for (int j = 0; j < 6; j++) {
-        const unsigned k = lane + 32u * (unsigned)j;
-        const int r0 = (int)k * 4;
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_reduce_abad540b(p0, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 197u; k += 64u)
+        slice_map_68c71b39(p1, p2, own, p3, y, slice * 197u + k);
+}
+
+// n.0.shifted[0,i1,i2] = h[0,i1,i2] - h[0,i1,0]
+// by norm taken into the product
+// a.0.qkv.p.rows[0,i1,i2] = sum(r0) n.0.shifted[0,i1,r0] * n.0.weights[r0,i2]
+// n.0.total[0,i1] = sum(r0) n.0.shifted[0,i1,r0]
+// n.0.squares[0,i1] = sum(r0) square(n.0.shifted[0,i1,r0])
+// n.0.factor[0,i1] = rsqrt((n.0.squares[0,i1] + n.0.total[0,i1] * (h[0,i1,0] - (n.0.total[0,i1] +
+//     768 * h[0,i1,0]) / 768 + (h[0,i1,0] - (n.0.total[0,i1] + 768 * h[0,i1,0]) / 768)) +
+//     (h[0,i1,0] - (n.0.total[0,i1] + 768 * h[0,i1,0]) / 768) * (h[0,i1,0] - (n.0.total[0,i1] +
+//     768 * h[0,i1,0]) / 768) * 768) / 768 + 1e-06)
+// n.0.factor2[0,i1] = rsqrt((n.0.squares[0,i1] + n.0.total[0,i1] * (h[0,i1,0] - (n.0.total[0,i1] +
+//     768 * h[0,i1,0]) / 768 + (h[0,i1,0] - (n.0.total[0,i1] + 768 * h[0,i1,0]) / 768)) +
+//     (h[0,i1,0] - (n.0.total[0,i1] + 768 * h[0,i1,0]) / 768) * (h[0,i1,0] - (n.0.total[0,i1] +
+//     768 * h[0,i1,0]) / 768) * 768) / 768 + 1e-06) * (h[0,i1,0] - (n.0.total[0,i1] + 768 *
+//     h[0,i1,0]) / 768)
+// a.0.t.split[0,i1,i2] = n.0.factor[0,i1] * a.0.qkv.p.rows[0,i1,i2] + n.0.offset[i2] +
+//     n.0.factor2[0,i1] * n.0.offset2[i2] + a.0.qkv.b[i2]
+// p0: h, p1: n.0.weights, p2: n.0.offset, p3: n.0.offset2, p4: a.0.qkv.b
+static __global__ void __launch_bounds__(256, 2) k_product_9e301142(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 36u * 64u, m0 = id / 36u % 7u * 32u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(k0 + e % 8u * 4u);
+        if (!(i1 < 197)) return make_float4(0.f, 0.f, 0.f, 0.f);
         const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
-        c0[j] = v0;
-        s0 += c0[j].x;
-        s0 += c0[j].y;
-        s0 += c0[j].z;
-        s0 += c0[j].w;
+        const float v1 = p0[i1 * 768];
+        return make_float4(v0.x - v1, v0.y - v1, v0.z - v1, v0.w - v1);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p1 + r0 * 2304 + i2);
+    };
+    float acc[8][4] = {};
+    row_sums<32, 32, 4> sums = {};
+    tile.multiply<true, false, 2>(0u, 768u, summing(a, &sums), moving<9216, 147456>(b), acc);
+    __shared__ float total[2][32][row_sums<32, 32, 4>::PARTS], factor[2][32];
+    sums.total(sums.sum, total[0]);
+    sums.total(sums.square, total[1]);
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        const unsigned line = threadIdx.x;
+        const int i1 = (int)(m0 + line);
+        if (i1 < 197) {
+            const float s0 = sums.of(total[0], line);
+            const float s1 = sums.of(total[1], line);
+            const float v2 = p0[i1 * 768];
+            const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
+            const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f
+                + 1e-06f);
+            factor[0][line] = v4;
+            factor[1][line] = v4 * v3;
+        }
     }
-    s0 = warp_sum(s0);
-    const float v1 = s0 / 768.f;
-    float s1 = 0.f;
+    __syncthreads();
 #pragma unroll
-    for (int j = 0; j < 6; j++) {
-        const float v2 = c0[j].x - v1;
-        const float v3 = c0[j].y - v1;
-        const float v4 = c0[j].z - v1;
-        const float v5 = c0[j].w - v1;
-        s1 += v2 * v2;
-        s1 += v3 * v3;
-        s1 += v4 * v4;
-        s1 += v5 * v5;
-    }
-    s1 = warp_sum(s1);
-    const float v6 = s1 / 768.f;
-    const float v7 = v6 + 1e-06f;
-    const float v8 = 1.f / sqrtf(v7);
-#pragma unroll
-    for (int j = 0; j < 6; j++) {
-        const unsigned k = lane + 32u * (unsigned)j;
-        const int r0 = (int)k * 4;
-        const float4 v9 = *reinterpret_cast<const float4 *>(p1 + r0);
-        const float4 v10 = *reinterpret_cast<const float4 *>(p2 + r0);
-        *reinterpret_cast<float4 *>(y + i1 * 768 + r0) = make_float4((c0[j].x - v1) * v8 * v9.x
-            + v10.x, (c0[j].y - v1) * v8 * v9.y + v10.y, (c0[j].z - v1) * v8 * v9.z + v10.z,
-            (c0[j].w - v1) * v8 * v9.w + v10.w);
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        if (i1 < 197) {
+            const float4 v5 = *reinterpret_cast<const float4 *>(p2 + i2);
+            const float4 v6 = *reinterpret_cast<const float4 *>(p3 + i2);
+            const float v7 = acc[i][j] * factor[0][tile.row(i)] + v5.x
+                + factor[1][tile.row(i)] * v6.x;
+            const float4 v8 = *reinterpret_cast<const float4 *>(p4 + i2);
+            const float v9 = acc[i][j + 1] * factor[0][tile.row(i)] + v5.y
+                + factor[1][tile.row(i)] * v6.y;
+            const float v10 = acc[i][j + 2] * factor[0][tile.row(i)] + v5.z
+                + factor[1][tile.row(i)] * v6.z;
+            const float v11 = acc[i][j + 3] * factor[0][tile.row(i)] + v5.w
+                + factor[1][tile.row(i)] * v6.w;
+            *reinterpret_cast<float4 *>(y + i1 * 2304 + i2) = make_float4(v7 + v8.x, v9 + v8.y,
+                v10 + v8.z, v11 + v8.w);
+        }
     }
 }
 
@@ -980,6 +1472,61 @@ static __global__ void __launch_bounds__(128, 1) k_attention_26998a29(const floa
     }
 }
 
+// m.0.sum[0,i1] = sum(r0) r.0[0,i1,r0]
+// m.0.sum2[0,i1] = sum(r0) square(r.0[0,i1,r0] - m.0.sum[0,i1] / 768)
+// m.0[0,i1,i2] = rsqrt(m.0.sum2[0,i1] / 768 + 1e-06) * (r.0[0,i1,i2] - m.0.sum[0,i1] / 768) *
+//     m.0.scale[i2] + m.0.bias[i2]
+// p0: r.0, p1: m.0.scale, p2: m.0.bias
+static __global__ void __launch_bounds__(32) k_row_4a21bab2(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = blockIdx.x;
+    await_previous();
+    if (id >= 197u) return;
+    const int i1 = (int)id;
+    float4 c0[6];
+    float s0 = 0.f;
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const unsigned k = lane + 32u * (unsigned)j;
+        const int r0 = (int)k * 4;
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+        c0[j] = v0;
+        s0 += c0[j].x;
+        s0 += c0[j].y;
+        s0 += c0[j].z;
+        s0 += c0[j].w;
+    }
+    s0 = warp_sum(s0);
+    const float v1 = s0 / 768.f;
+    float s1 = 0.f;
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const float v2 = c0[j].x - v1;
+        const float v3 = c0[j].y - v1;
+        const float v4 = c0[j].z - v1;
+        const float v5 = c0[j].w - v1;
+        s1 += v2 * v2;
+        s1 += v3 * v3;
+        s1 += v4 * v4;
+        s1 += v5 * v5;
+    }
+    s1 = warp_sum(s1);
+    const float v6 = s1 / 768.f;
+    const float v7 = v6 + 1e-06f;
+    const float v8 = 1.f / sqrtf(v7);
+#pragma unroll
+    for (int j = 0; j < 6; j++) {
+        const unsigned k = lane + 32u * (unsigned)j;
+        const int r0 = (int)k * 4;
+        const float4 v9 = *reinterpret_cast<const float4 *>(p1 + r0);
+        const float4 v10 = *reinterpret_cast<const float4 *>(p2 + r0);
+        *reinterpret_cast<float4 *>(y + i1 * 768 + r0) = make_float4((c0[j].x - v1) * v8 * v9.x
+            + v10.x, (c0[j].y - v1) * v8 * v9.y + v10.y, (c0[j].z - v1) * v8 * v9.z + v10.z,
+            (c0[j].w - v1) * v8 * v9.w + v10.w);
+    }
+}
+
 // g.0[0,i1,i2] = 0.5 * (f.0.p[0,i1,i2] + f.0.b[i2]) * (erf(0.7071067811865476 * (f.0.p[0,i1,i2] +
 //     f.0.b[i2])) + 1)
 // p0: f.0.p, p1: f.0.b
@@ -1131,7 +1678,7 @@ struct vit_b {
     int early;         // whether they are, in this run
     cublasHandle_t cublas;
     cublasLtHandle_t lt;
-    matmul_call matmul[36];
+    matmul_call matmul[24];
     cudaStream_t lt_stream;  // that its calls go to
 };
 
@@ -1202,8 +1749,6 @@ static int gemm_run(vit_b *h, const gemm_size *g, const float *a, const float *b
     return 0;
 }
 
-static const gemm_size gemm_patches_sum = {"patches.sum", 0, 1, 1, 196, 768, 768, 768, 768, 768, 0,
-    0, 0, 1.f};
 static const gemm_size gemm_f_0_p = {"f.0.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
     1.f};
 static const gemm_size gemm_f_1_p = {"f.1.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
@@ -1380,8 +1925,78 @@ static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, di
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(vit_b *m, cudaStream_t stream) {
-    (void)m;
-    (void)stream;
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.0.offset", 144, 256, stream, v_a_0_qkv_w,
+        v_n_0_bias, v_n_0_offset));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.0.offset2", 144, 256, stream, v_a_0_qkv_w,
+        v_n_0_scale, v_n_0_offset2));
+    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.0.weights", 1728, 256, stream, v_a_0_qkv_w,
+        v_n_0_scale, v_n_0_weights));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.1.offset", 144, 256, stream, v_a_1_qkv_w,
+        v_n_1_bias, v_n_1_offset));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.1.offset2", 144, 256, stream, v_a_1_qkv_w,
+        v_n_1_scale, v_n_1_offset2));
+    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.1.weights", 1728, 256, stream, v_a_1_qkv_w,
+        v_n_1_scale, v_n_1_weights));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.2.offset", 144, 256, stream, v_a_2_qkv_w,
+        v_n_2_bias, v_n_2_offset));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.2.offset2", 144, 256, stream, v_a_2_qkv_w,
+        v_n_2_scale, v_n_2_offset2));
+    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.2.weights", 1728, 256, stream, v_a_2_qkv_w,
+        v_n_2_scale, v_n_2_weights));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.3.offset", 144, 256, stream, v_a_3_qkv_w,
+        v_n_3_bias, v_n_3_offset));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.3.offset2", 144, 256, stream, v_a_3_qkv_w,
+        v_n_3_scale, v_n_3_offset2));
+    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.3.weights", 1728, 256, stream, v_a_3_qkv_w,
+        v_n_3_scale, v_n_3_weights));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.4.offset", 144, 256, stream, v_a_4_qkv_w,
+        v_n_4_bias, v_n_4_offset));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.4.offset2", 144, 256, stream, v_a_4_qkv_w,
+        v_n_4_scale, v_n_4_offset2));
+    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.4.weights", 1728, 256, stream, v_a_4_qkv_w,
+        v_n_4_scale, v_n_4_weights));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.5.offset", 144, 256, stream, v_a_5_qkv_w,
+        v_n_5_bias, v_n_5_offset));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.5.offset2", 144, 256, stream, v_a_5_qkv_w,
+        v_n_5_scale, v_n_5_offset2));
+    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.5.weights", 1728, 256, stream, v_a_5_qkv_w,
+        v_n_5_scale, v_n_5_weights));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.6.offset", 144, 256, stream, v_a_6_qkv_w,
+        v_n_6_bias, v_n_6_offset));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.6.offset2", 144, 256, stream, v_a_6_qkv_w,
+        v_n_6_scale, v_n_6_offset2));
+    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.6.weights", 1728, 256, stream, v_a_6_qkv_w,
+        v_n_6_scale, v_n_6_weights));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.7.offset", 144, 256, stream, v_a_7_qkv_w,
+        v_n_7_bias, v_n_7_offset));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.7.offset2", 144, 256, stream, v_a_7_qkv_w,
+        v_n_7_scale, v_n_7_offset2));
+    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.7.weights", 1728, 256, stream, v_a_7_qkv_w,
+        v_n_7_scale, v_n_7_weights));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.8.offset", 144, 256, stream, v_a_8_qkv_w,
+        v_n_8_bias, v_n_8_offset));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.8.offset2", 144, 256, stream, v_a_8_qkv_w,
+        v_n_8_scale, v_n_8_offset2));
+    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.8.weights", 1728, 256, stream, v_a_8_qkv_w,
+        v_n_8_scale, v_n_8_weights));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.9.offset", 144, 256, stream, v_a_9_qkv_w,
+        v_n_9_bias, v_n_9_offset));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.9.offset2", 144, 256, stream, v_a_9_qkv_w,
+        v_n_9_scale, v_n_9_offset2));
+    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.9.weights", 1728, 256, stream, v_a_9_qkv_w,
+        v_n_9_scale, v_n_9_weights));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.10.offset", 144, 256, stream, v_a_10_qkv_w,
+        v_n_10_bias, v_n_10_offset));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.10.offset2", 144, 256, stream, v_a_10_qkv_w,
+        v_n_10_scale, v_n_10_offset2));
+    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.10.weights", 1728, 256, stream, v_a_10_qkv_w,
+        v_n_10_scale, v_n_10_weights));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.11.offset", 144, 256, stream, v_a_11_qkv_w,
+        v_n_11_bias, v_n_11_offset));
+    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.11.offset2", 144, 256, stream, v_a_11_qkv_w,
+        v_n_11_scale, v_n_11_offset2));
+    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.11.weights", 1728, 256, stream, v_a_11_qkv_w,
+        v_n_11_scale, v_n_11_weights));
     return 0;
 }
 
@@ -1408,7 +2023,7 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_e08638d6);
+    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_76854cb9);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1426,8 +2041,9 @@ static int check_device(vit_b *m) {
 }
 
 static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 346273792ull));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 346273792ull - 3072ull, 0, 3072ull,
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 346421248ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 85008384ull));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 346421248ull - 3072ull, 0, 3072ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -1608,7 +2224,7 @@ static int first_like(const Row *row, int i) {
 static int open_libraries(vit_b *m) {
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
-    for (int i = 0; i < 36; i++) {
+    for (int i = 0; i < 24; i++) {
         int k = first_like(matmul_sizes, i);
         m->matmul[i] = m->matmul[k];
         m->matmul[i].shared = k < i;
@@ -1662,24 +2278,16 @@ int vit_b_create(vit_b **out, const void *weights, size_t bytes, const vit_b_opt
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void *const *out,
+static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_map_e08638d6, "patches.sum.columns", 294, 128, stream, v_x,
-        v_patches_sum_columns));
-    // by operand re-laid
-    // patches.sum[0,i1,i2,i3] = sum(r0,r1,r2) patches.sum.columns[i2,i3,r0,r1,r2] * k[i1,r0,r1,r2]
-    // patches.sum stored as [i0,i2,i3,i1]
-    CALL(gemm_run(m, &gemm_patches_sum, v_patches_sum_columns, v_k, v_patches_sum));
-    CALL(launch(m, ORDERED, k_map_84917e67, "h", 296, 128, stream, v_place, v_token, v_patches_sum,
-        v_b, v_h));
-    CALL(launch(m, EARLY, k_row_4a21bab2, "n.0", 197, 32, stream, v_h, v_n_0_scale, v_n_0_bias,
-        v_n_0));
-    // a.0.qkv.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * a.0.qkv.w[r0,i2]
-    // a.0.t.split[0,i1,i2] = a.0.qkv.p[0,i1,i2] + a.0.qkv.b[i2]
-    CALL(matmul_run(m, MATMUL_a_0_t_split, v_n_0, v_a_0_qkv_w, v_a_0_qkv_b, NULL, v_a_0_t_split,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_attention_26998a29, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
+    CALL(launch(m, ORDERED, k_product_df58e535, "patches.sum.parts", 384, 256, stream, v_k, v_x,
+        v_patches_sum_parts));
+    CALL(launch(m, EARLY, k_stitch_7eb543ce, "h", 192, dim3(64, 4), stream, v_patches_sum_parts,
+        v_place, v_token, v_b, v_h));
+    CALL(launch(m, EARLY, k_product_9e301142, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
+        v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
+    CALL(launch(m, EARLY, k_attention_26998a29, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
@@ -1691,12 +2299,9 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.0", 591, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.1", 197, 32, stream, v_h_0, v_n_1_scale, v_n_1_bias,
-        v_n_1));
-    // as a.0.t.split
-    CALL(matmul_run(m, MATMUL_a_1_t_split, v_n_1, v_a_1_qkv_w, v_a_1_qkv_b, NULL, v_a_1_t_split,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_attention_26998a29, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
+    CALL(launch(m, ORDERED, k_product_9e301142, "a.1.t.split", 252, 256, stream, v_h_0,
+        v_n_1_weights, v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
+    CALL(launch(m, EARLY, k_attention_26998a29, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 60));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
@@ -1707,21 +2312,12 @@ static int steps_from_patches_sum_columns(vit_b *m, const void *const *in, void 
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.1", 591, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.2", 197, 32, stream, v_h_1, v_n_2_scale, v_n_2_bias,
-        v_n_2));
-    // as a.0.t.split
-    CALL(matmul_run(m, MATMUL_a_2_t_split, v_n_2, v_a_2_qkv_w, v_a_2_qkv_b, NULL, v_a_2_t_split,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_attention_26998a29, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
+    CALL(launch(m, ORDERED, k_product_9e301142, "a.2.t.split", 252, 256, stream, v_h_1,
+        v_n_2_weights, v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
+    CALL(launch(m, EARLY, k_attention_26998a29, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 120));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    return 0;
-}
-
-static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    (void)in;
-    (void)out;
     CALL(launch(m, ORDERED, k_row_4a21bab2, "m.2", 197, 32, stream, v_r_2, v_m_2_scale, v_m_2_bias,
         v_m_2));
     // as f.0.p
@@ -1729,15 +2325,18 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.2", 591, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.3", 197, 32, stream, v_h_2, v_n_3_scale, v_n_3_bias,
-        v_n_3));
-    // as a.0.t.split
-    CALL(matmul_run(m, MATMUL_a_3_t_split, v_n_3, v_a_3_qkv_w, v_a_3_qkv_b, NULL, v_a_3_t_split,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_attention_26998a29, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
+    CALL(launch(m, ORDERED, k_product_9e301142, "a.3.t.split", 252, 256, stream, v_h_2,
+        v_n_3_weights, v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
+    CALL(launch(m, EARLY, k_attention_26998a29, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 180));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
+    return 0;
+}
+
+static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    (void)in;
+    (void)out;
     CALL(launch(m, ORDERED, k_row_4a21bab2, "m.3", 197, 32, stream, v_r_3, v_m_3_scale, v_m_3_bias,
         v_m_3));
     // as f.0.p
@@ -1745,12 +2344,9 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.3", 591, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.4", 197, 32, stream, v_h_3, v_n_4_scale, v_n_4_bias,
-        v_n_4));
-    // as a.0.t.split
-    CALL(matmul_run(m, MATMUL_a_4_t_split, v_n_4, v_a_4_qkv_w, v_a_4_qkv_b, NULL, v_a_4_t_split,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_attention_26998a29, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
+    CALL(launch(m, ORDERED, k_product_9e301142, "a.4.t.split", 252, 256, stream, v_h_3,
+        v_n_4_weights, v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
+    CALL(launch(m, EARLY, k_attention_26998a29, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 240));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
@@ -1761,12 +2357,9 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.4", 591, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.5", 197, 32, stream, v_h_4, v_n_5_scale, v_n_5_bias,
-        v_n_5));
-    // as a.0.t.split
-    CALL(matmul_run(m, MATMUL_a_5_t_split, v_n_5, v_a_5_qkv_w, v_a_5_qkv_b, NULL, v_a_5_t_split,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_attention_26998a29, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
+    CALL(launch(m, ORDERED, k_product_9e301142, "a.5.t.split", 252, 256, stream, v_h_4,
+        v_n_5_weights, v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
+    CALL(launch(m, EARLY, k_attention_26998a29, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 300));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
@@ -1777,12 +2370,9 @@ static int steps_from_m_2(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.5", 591, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.6", 197, 32, stream, v_h_5, v_n_6_scale, v_n_6_bias,
-        v_n_6));
-    // as a.0.t.split
-    CALL(matmul_run(m, MATMUL_a_6_t_split, v_n_6, v_a_6_qkv_w, v_a_6_qkv_b, NULL, v_a_6_t_split,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_attention_26998a29, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
+    CALL(launch(m, ORDERED, k_product_9e301142, "a.6.t.split", 252, 256, stream, v_h_5,
+        v_n_6_weights, v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
+    CALL(launch(m, EARLY, k_attention_26998a29, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 360));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
@@ -1799,12 +2389,9 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.6", 591, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.7", 197, 32, stream, v_h_6, v_n_7_scale, v_n_7_bias,
-        v_n_7));
-    // as a.0.t.split
-    CALL(matmul_run(m, MATMUL_a_7_t_split, v_n_7, v_a_7_qkv_w, v_a_7_qkv_b, NULL, v_a_7_t_split,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_attention_26998a29, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
+    CALL(launch(m, ORDERED, k_product_9e301142, "a.7.t.split", 252, 256, stream, v_h_6,
+        v_n_7_weights, v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
+    CALL(launch(m, EARLY, k_attention_26998a29, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 420));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
@@ -1815,12 +2402,9 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.7", 591, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.8", 197, 32, stream, v_h_7, v_n_8_scale, v_n_8_bias,
-        v_n_8));
-    // as a.0.t.split
-    CALL(matmul_run(m, MATMUL_a_8_t_split, v_n_8, v_a_8_qkv_w, v_a_8_qkv_b, NULL, v_a_8_t_split,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_attention_26998a29, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
+    CALL(launch(m, ORDERED, k_product_9e301142, "a.8.t.split", 252, 256, stream, v_h_7,
+        v_n_8_weights, v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
+    CALL(launch(m, EARLY, k_attention_26998a29, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 480));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
@@ -1831,12 +2415,9 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.8", 591, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.9", 197, 32, stream, v_h_8, v_n_9_scale, v_n_9_bias,
-        v_n_9));
-    // as a.0.t.split
-    CALL(matmul_run(m, MATMUL_a_9_t_split, v_n_9, v_a_9_qkv_w, v_a_9_qkv_b, NULL, v_a_9_t_split,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_attention_26998a29, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
+    CALL(launch(m, ORDERED, k_product_9e301142, "a.9.t.split", 252, 256, stream, v_h_8,
+        v_n_9_weights, v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
+    CALL(launch(m, EARLY, k_attention_26998a29, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 540));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
@@ -1852,12 +2433,9 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.9", 591, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.10", 197, 32, stream, v_h_9, v_n_10_scale,
-        v_n_10_bias, v_n_10));
-    // as a.0.t.split
-    CALL(matmul_run(m, MATMUL_a_10_t_split, v_n_10, v_a_10_qkv_w, v_a_10_qkv_b, NULL,
-        v_a_10_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_attention_26998a29, "a.10.o", 120, 128, stream, v_a_10_t_split,
+    CALL(launch(m, ORDERED, k_product_9e301142, "a.10.t.split", 252, 256, stream, v_h_9,
+        v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
+    CALL(launch(m, EARLY, k_attention_26998a29, "a.10.o", 120, 128, stream, v_a_10_t_split,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 600));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
@@ -1868,12 +2446,9 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.10", 591, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "n.11", 197, 32, stream, v_h_10, v_n_11_scale,
-        v_n_11_bias, v_n_11));
-    // as a.0.t.split
-    CALL(matmul_run(m, MATMUL_a_11_t_split, v_n_11, v_a_11_qkv_w, v_a_11_qkv_b, NULL,
-        v_a_11_t_split, v_workspace));
-    CALL(launch(m, ORDERED, k_attention_26998a29, "a.11.o", 120, 128, stream, v_a_11_t_split,
+    CALL(launch(m, ORDERED, k_product_9e301142, "a.11.t.split", 252, 256, stream, v_h_10,
+        v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
+    CALL(launch(m, EARLY, k_attention_26998a29, "a.11.o", 120, 128, stream, v_a_11_t_split,
         v_a_11_c, (float4 *)v_workspace, v_arrived + 660));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
@@ -1893,8 +2468,8 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
 }
 
 static int steps(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_patches_sum_columns(m, in, out, stream));
-    CALL(steps_from_m_2(m, in, out, stream));
+    CALL(steps_from_patches_sum_parts(m, in, out, stream));
+    CALL(steps_from_m_3(m, in, out, stream));
     CALL(steps_from_m_6(m, in, out, stream));
     CALL(steps_from_m_9(m, in, out, stream));
     return 0;
@@ -1995,7 +2570,7 @@ void vit_b_destroy(vit_b *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
     if (m->cublas) cublasDestroy(m->cublas);
-    for (int i = 0; i < 36; i++) matmul_close(&m->matmul[i]);
+    for (int i = 0; i < 24; i++) matmul_close(&m->matmul[i]);
     if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
@@ -2171,6 +2746,6 @@ static const vit_b_tensor info_weights[] = {
 static const vit_b_info info = {
     "vit_b", 1, 1, 152, info_inputs, info_outputs, info_weights,
     VIT_B_ARENA_BYTES, VIT_B_WEIGHT_BYTES,
-    346273792ull, 385880064ull, 0x5406cefa10622f11ull};
+    346421248ull, 471035904ull, 0x5406cefa10622f11ull};
 
 const vit_b_info *vit_b_describe(void) { return &info; }

@@ -20,13 +20,14 @@ typedef struct ein__tiled {
 
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
 // a thread, or (tensor cores) a warp. `parts` groups of threads share the terms of one tile and add
-// up in order. `share`: of the peak arithmetic that a full machine reaches, in 1/1000; assumed at
-// 0.78 of what is assumed of a library at the same tile (reference: 85-94 % for good SIMT kernels),
-// until measured; for tensor cores see ein__tensor_share. The loops bound it. Of what nvcc 13
-// issues for sm_90 in a step 0.87, 0.83, 0.78, 0.73, 0.69 and 0.67 are multiplications (in the
-// table's order; 0.84 to 0.54 where columns are stored one by one). In the time of these shared
-// memory is read and written for 0.56, 0.84, 1.13, 1.19, 1.25 and 1.31 of it, two cycles for four
-// words a thread: counted, not measured. So half to two thirds of what the loops allow is assumed.
+// up in order. `share`: of the peak arithmetic that a full machine reaches, in 1/1000, assumed
+// until it is measured; for tensor cores see ein__tensor_share. The loops bound it. Of what nvcc 13
+// issues for sm_90 in a step of plain matrices 0.90, 0.88, 0.83, 0.83, 0.77, 0.81, and for the last
+// two 0.88 and 0.85 are multiplications (in the table's order; 0.02 to 0.07 less where columns are
+// stored one by one). In the time of these shared memory is read and written for 0.56, 0.84, 1.13,
+// 1.19, 1.25, 1.31, and 0.88 and 0.94 of it, two cycles for four words a thread: counted, not
+// measured. So two thirds of what the loops allow is assumed, and down to half where shared memory
+// takes longer.
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
     int64_t share;
@@ -35,15 +36,15 @@ typedef struct ein__product_tile {
     int stages;  // tensor cores: steps in shared memory where factors are copied there directly
 } ein__product_tile;
 
-enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 20, EIN__PRODUCT_DEPTH = 1 << 30 };
+enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 22, EIN__PRODUCT_DEPTH = 1 << 30 };
 
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
-    {128, 128, 8, 8, 8, 1, 585, 1, EIN__MATH_FP32, 2},  // large on both sides
-    {64, 128, 4, 8, 16, 1, 530, 2, EIN__MATH_FP32, 2},  // few rows
-    {64, 64, 4, 4, 16, 1, 490, 3, EIN__MATH_FP32, 2},   // ... and columns
-    {32, 64, 4, 4, 32, 2, 420, 3, EIN__MATH_FP32, 2},
-    {32, 32, 4, 4, 32, 4, 340, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
-    {16, 64, 4, 4, 64, 4, 330, 2, EIN__MATH_FP32, 2},
+    {128, 128, 8, 8, 8, 1, 600, 1, EIN__MATH_FP32, 2},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 570, 2, EIN__MATH_FP32, 2},  // few rows
+    {64, 64, 4, 4, 16, 1, 500, 3, EIN__MATH_FP32, 2},   // ... and columns
+    {32, 64, 4, 4, 32, 2, 460, 3, EIN__MATH_FP32, 2},
+    {32, 32, 4, 4, 32, 4, 420, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
+    {16, 64, 4, 4, 64, 4, 400, 2, EIN__MATH_FP32, 2},
     {128, 128, 64, 32, 16, 1, 0, 1, EIN__MATH_TF32, 3},
     {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4},
     {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3},
@@ -59,6 +60,9 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     // Half as many steps where these pass through registers, one after the other.
     {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1},
     {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},
+    // More for a thread of each word that it reads, and more sums to add up.
+    {64, 64, 8, 4, 32, 2, 580, 2, EIN__MATH_FP32, 2},
+    {32, 64, 8, 4, 32, 4, 560, 2, EIN__MATH_FP32, 2},
 };
 
 // Whether both factors are copied to the tensor cores' tile as they lie. Zeros behind the last term
@@ -142,7 +146,7 @@ static void ein__tensor_held(const ein_ctx *ctx, const ein__expr *const *read, e
     p->floats = p->held == EIN__F32 && ctx->typed && ein__gpu_of(ctx)->tf32 > 0;
 }
 
-enum { EIN__PRODUCT_INNER = 16 };  // terms whose multiple the innermost iterator's extent is
+enum { EIN__PRODUCT_INNER = 8 };  // terms whose multiple the innermost iterator's extent is
 
 // The summation iterator that should count the terms innermost, so that a step of the loop stays
 // within one tap of a window: guards and the tap's digits are then known once a step. False: the
@@ -218,16 +222,23 @@ static bool ein__load_copies(const ein__factor_load *l, const ein__product_tile 
     return l->half == (t->math == EIN__MATH_FP16) && (l->words > 1 || !l->half);
 }
 
+// Instructions of a load, with their addresses and what stores the elements, counted in what nvcc
+// 13 makes of products and convolutions for sm_90. Tiles without tensor cores store four terms of a
+// line one by one. Taps of a window that change with every term are counted out each time.
+static int64_t ein__load_each(const ein__factor_load *l, const ein__product_tile *t) {
+    bool plain = t->math == EIN__MATH_FP32, turns = l->steps % t->terms != 0;
+    int64_t each = plain ? 3 : 5;
+    if (l->words > 1) each = plain ? l->along ? 6 : 3 : ein__load_copies(l, t) ? 2 : 8;
+    if (l->guarded && (plain || !l->half)) each += plain ? 2 : 4;
+    return each + (turns ? plain ? 26 : 20 : 0);
+}
+
 // Instructions of all threads of a block for the loads of one step.
 static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
     int64_t ops = 0;
-    for (int k = 0; k < 2; k++) {
-        const ein__factor_load *l = &p->load[k];
-        int64_t each = l->words == 1            ? EIN__LOAD_WORD
-                       : ein__load_copies(l, t) ? EIN__LOAD_COPY
-                                                : EIN__LOAD_WORDS;
-        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * (each + l->more) / l->words;
-    }
+    for (int k = 0; k < 2; k++)
+        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * ein__load_each(&p->load[k], t) /
+               p->load[k].words;
     return ops;
 }
 
@@ -286,6 +297,25 @@ static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
     return g->sms * (tensor && !ein__product_copies(p, t) ? 1 : t->resident);
 }
 
+// What a tile without tensor cores takes for `waves` of blocks: its share of the peak, of which
+// factors are a part that are loaded four words at a time, the first's terms, the second's columns;
+// other loads, and `rows` instructions of a step; what the groups that share terms leave in shared
+// memory and take from it, 128 bytes a clock (see ein__product_tensor_ps).
+static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
+                                     const ein__product_tile *t, int64_t waves, int64_t rows) {
+    static const ein__factor_load four[2] = {{.along = true, .words = 4}, {.words = 4}};
+    const ein__tiled plain = {.load = {four[0], four[1]}};
+    int64_t steps = (p->depth + t->terms - 1) / t->terms, size = t->rows * t->cols;
+    int64_t flop =
+        ein__muldiv(ein__muldiv(waves, g->sms, 1), ein__muldiv(2 * size, steps * t->terms, 1), 1);
+    int64_t more = ein__load_ops(p, t) - ein__load_ops(&plain, t),
+            sums = t->parts > 1 ? 2 * t->parts * size * 4 : 0;
+    int64_t ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
+    int64_t each = ein__muldiv(sums, 2 * 1000 * g->sms, g->fp32);
+    if (more > 0 || rows) each += ein__issued_ps(g, (more > 0 ? more : 0) + rows, steps);
+    return ps + ein__muldiv(waves, each, 1);
+}
+
 // Time of the tiles' loops: the slowest of arithmetic, in waves of blocks; what the blocks fetch
 // from the L2 cache; and one block's steps, when those of others do not hide their latency.
 static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
@@ -296,14 +326,7 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
             waves = blocks / g->sms + (blocks % g->sms != 0), ps,
             rows = ein__rows_ops(p, t) * t->terms;
     if (t->math == EIN__MATH_FP32) {
-        int64_t flop = ein__muldiv(ein__muldiv(waves, g->sms, 1),
-                                   ein__muldiv(2 * t->rows * t->cols, terms, 1), 1);
-        // The tile's share is that of factors that are loaded four words at a time.
-        int64_t plain = (t->rows + t->cols) * t->terms * EIN__LOAD_WORDS / 4,
-                more = ein__load_ops(p, t) - plain;
-        ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
-        if (more > 0 || rows)
-            ps += ein__muldiv(waves, ein__issued_ps(g, (more > 0 ? more : 0) + rows, steps), 1);
+        ps = ein__product_plain_ps(g, p, t, waves, rows);
     } else {
         int64_t issued = ein__issued_ps(g, ein__tensor_ops(g, p, t) + rows, steps),
                 one = ein__product_tensor_ps(g, t, terms);

@@ -59,20 +59,10 @@ static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
 typedef struct ein__factor_load {
     bool along;  // neighbours are terms of a line, not lines of a term
     bool half;   // they are halves
-    int words;   // elements at once
-    int more;    // instructions for guards and places beside those of the load
+    bool guarded;
+    int words;      // elements at once
+    int64_t steps;  // places change with every term unless this is a multiple of a step's; 0: never
 } ein__factor_load;
-
-// Instructions of a load, with their addresses and what stores the elements: counted in what nvcc
-// 13 makes of products and convolutions for sm_90. `turning`: the taps of a window change with
-// every term.
-enum {
-    EIN__LOAD_COPY = 2,
-    EIN__LOAD_WORDS = 8,
-    EIN__LOAD_WORD = 5,
-    EIN__LOAD_GUARD = 4,
-    EIN__LOAD_TURN = 20
-};
 
 // Slots of a factor along which its elements follow each other.
 typedef struct ein__run {
@@ -125,7 +115,8 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
         vector = vector && !moves && !(guarded & lane.slots);
     }
     if (!vector) l.words = 1;
-    if (guarded && !half) l.more += EIN__LOAD_GUARD;
-    if (gathers || ((guarded & terms) && inner < 0)) l.more += EIN__LOAD_TURN;
+    l.guarded = guarded != 0;
+    if (gathers) l.steps = 1;
+    else if (guarded & terms) l.steps = inner < 0 ? 1 : s->n[inner];
     return l;
 }

@@ -130,10 +130,12 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
 }
 
 // What the compiler is to keep registers for: two blocks on an SM, unless factors pass through
-// registers to tensor cores or blocks that share terms need them for that.
+// registers to tensor cores, or sums and addresses need more than the half of them.
 static const char *ein__kprod_bounds(const ein__kprod *r) {
-    bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1] && r->t->resident > 1;
-    return (few || r->math == EIN__MATH_FP32) && r->parts == 1 ? "256, 2" : "256";
+    bool large = r->t->resident == 1, few = r->fetched[0] && r->fetched[1];
+    if (r->math == EIN__MATH_FP32) few = !large || (r->spaced[0] && r->spaced[1]);
+    else few = few && r->wide[0] && r->wide[1] && !large;
+    return few && r->parts == 1 ? "256, 2" : "256";
 }
 
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,

@@ -7,24 +7,23 @@
 // inputs    x: f32[1,512,14,14]
 // outputs   y: f32[1,256,14,14]
 // weights   1 tensors, blob of 4608 kB
-// memory    arena 19 MB (workspace 16 MB of it), constants 8192 kB, peak in create 32 MB
-// plan      3 steps, 13.1 us estimated; 20.2 us without derivation
-// libraries cuBLAS (596 MB) 1 step, without it up to 1.3 us more
+// memory    arena 3072 kB (workspace 0 B of it), constants 8192 kB, peak in create 16 MB
+// plan      3 steps, 12.2 us estimated; 19.9 us without derivation
+// libraries none
 // by        basis change 3
 //     1.7 us est. y.data           k_basis_ccf09643
-//     9.9 us est. y.product        cuBLAS sgemm 256 x 64 x 512, batch 16
+//     8.9 us est. y.product        k_product_f5aaa805
 //     1.5 us est. y.phases         k_basis_3bb80ad7
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define DILATED_CONV_ARENA_BYTES 19922944ull
+#define DILATED_CONV_ARENA_BYTES 3145728ull
 #define DILATED_CONV_WEIGHT_BYTES 4718848ull
 
 #ifdef __cplusplus
@@ -92,10 +91,8 @@ const dilated_conv_info *dilated_conv_describe(void);
 #define v_x IN(float, 0)
 #define v_k INIT(0)
 #define v_y_filter CONST(0)
-#define v_y_data ARENA(16777216)
-#define v_y_product ARENA(18874368)
-#define WORKSPACE_BYTES 16777216
-#define WORKSPACE_AT {0}
+#define v_y_data ARENA(0)
+#define v_y_product ARENA(2097152)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -107,6 +104,312 @@ static __device__ __forceinline__ void await_previous() {
     cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
+
+// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
+// says where they lie.
+
+// What a load finds in memory: V at `from`, or zeros where it is not `inside`.
+template <typename V>
+struct fetched {
+    const V *from;
+    bool inside;
+    __device__ __forceinline__ V value() const { return inside ? *from : V(); }
+};
+template <typename V, typename T>
+static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = true) {
+    return {reinterpret_cast<const V *>(from), inside};
+}
+
+template <typename V>
+static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
+    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
+}
+
+// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
+template <unsigned APART, typename L>
+struct spaced_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned APART, typename L>
+static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
+    return {load};
+}
+
+// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
+// load says where.
+template <unsigned BYTES, unsigned APART, typename L>
+struct moving_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
+        const auto v = load(e);
+        return {moved(v.from, size_t(k0) * BYTES), v.inside};
+    }
+};
+template <unsigned BYTES, unsigned APART, typename L>
+static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
+    return {load};
+}
+
+// The thread's load number i of the step from term k0 on.
+template <typename L>
+static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
+    -> decltype(load(0u, 0u)) {
+    return load(threadIdx.x + 256u * i, k0);
+}
+template <unsigned APART, typename L>
+static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,
+                                                unsigned k0) -> decltype(load(0u, 0u)) {
+    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
+            load(threadIdx.x + 256u * i, k0).inside};
+}
+
+// A load's elements.
+template <typename V>
+static __device__ __forceinline__ V value_of(const V &v) {
+    return v;
+}
+template <typename V>
+static __device__ __forceinline__ V value_of(const fetched<V> &v) {
+    return v.value();
+}
+
+// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
+// one that moves says it once, and what lies outside stays so.
+template <int N, int KC, typename V, typename L>
+struct load_places {
+    __device__ __forceinline__ void begin(const L &, unsigned) {}
+    __device__ __forceinline__ auto get(const L &load, unsigned i, unsigned k0) const
+        -> decltype(nth_load(load, i, k0)) {
+        return nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {
+        v = value_of(get(load, i, k0));
+    }
+    __device__ __forceinline__ void move() {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    // Into what is zero at first.
+    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
+        const fetched<V> found = get(load, i, 0u);
+        if (found.inside) v = *found.from;
+    }
+    __device__ __forceinline__ void move() {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+};
+
+// Makes a number known before a loop, where the compiler would make it anew in every turn.
+static __device__ __forceinline__ unsigned kept(unsigned v) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
+// Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their
+// line are exchanged by some of the bits in MASK. What is known before the loop of term and line
+// and what is known as it is compiled have no bit in common, so only these bits need a number each.
+template <int B, unsigned MASK>
+struct word_places {
+    unsigned at[MASK / 4 + 1];
+
+    __device__ __forceinline__ word_places(unsigned term, unsigned line) {
+#pragma unroll
+        for (unsigned i = 0; i <= MASK / 4; i++) at[i] = kept(term * (B + 4) + (line ^ i * 4u));
+    }
+    __device__ __forceinline__ unsigned operator()(unsigned term, unsigned line) const {
+        return at[(line & MASK) / 4u] + (line & ~MASK) + term * (B + 4);
+    }
+};
+
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    static const int SIZE = KC * (BM + BN + 8);  // of a step
+    static const int SUMS = PARTS > 1 ? 256 * RM * 4 : 0;
+    __align__(16) float words[2 * SIZE > SUMS ? 2 * SIZE : SUMS];
+
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
+    }
+
+    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
+    static const unsigned TURN = KC > 16 ? 4 : 8, MASK = KC > 16 ? 12 : KC == 16 ? 8 : 0;
+    static __device__ unsigned turned(unsigned k) { return k / 8u * TURN & MASK; }
+
+    __device__ float *factor(int turn, int b) { return words + turn * SIZE + b * (KC * (BM + 4)); }
+
+    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
+    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
+    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
+    struct feed {
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        L load_from;
+        load_places<N, KC, T, L> from;
+        word_places<B, MASK> place;
+        T v[N];
+
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned line(unsigned e) {
+            const unsigned n = ALONG ? e / KC : e % B;
+            return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
+        }
+
+        __device__ __forceinline__ explicit feed(L l)
+            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}
+        __device__ __forceinline__ void load(unsigned k0) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
+        }
+        __device__ __forceinline__ void begin(unsigned k0) {
+            from.begin(load_from, k0);
+            load(k0);
+        }
+        // The loads of the next step, if any.
+        __device__ __forceinline__ void next(unsigned k0, bool more) {
+            from.move();
+            if (more) load(k0);
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
+            to[place(term(e), line(e))] = v;
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {
+            if (!ALONG && (V == 4 || !COLUMNS)) {
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;
+                return;
+            }
+            const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
+        }
+        __device__ __forceinline__ void store(float *to) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) {
+                put(to, 256u * W * i, v[i]);
+            }
+        }
+    };
+
+    static __device__ __forceinline__ void four(float *v, const float *from) {
+        const float4 w = *reinterpret_cast<const float4 *>(from);
+        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
+                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+        const float *a = factor(turn, 0), *b = factor(turn, 1);
+#pragma unroll
+        for (unsigned k = 0; k < KC / PARTS; k++) {
+            float x[RM], y[RN];
+#pragma unroll
+            for (unsigned i = 0; i < RM; i += 4) four(x + i, a + at_a(k, i ^ turned(k)));
+#pragma unroll
+            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
+    // rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+#pragma unroll
+        for (int j = 0; j < RN; j += 4) {
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM; i++)
+                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
+                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM / PARTS; i++) {
+                float v[4] = {};
+#pragma unroll
+                for (int p = 0; p < PARTS; p++) {
+                    float w[4];
+                    four(w, words + across() * 4u + (p * BM + row(i)) * pitch);
+#pragma unroll
+                    for (int k = 0; k < 4; k++) v[k] += w[k];
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++) acc[i][j + k] = v[k];
+            }
+        }
+    }
+
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on, or where it lies. While a step is multiplied, the next one's are on their way.
+    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
+    // before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        feed<BM, ALONG_A, false, decltype(value_of(load_a(0u, from))), A> a(load_a);
+        feed<BN, ALONG_B, true, decltype(value_of(load_b(0u, from))), B> b(load_b);
+        const unsigned own = part() * (KC / PARTS);
+        const word_places<BM, MASK> at_a(own, top() ^ turned(own));
+        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
+        if (EARLY == 1) a.begin(from);
+        if (EARLY == 2) b.begin(from);
+        await_previous();
+        if (EARLY != 1) a.begin(from);
+        if (EARLY != 2) b.begin(from);
+        for (unsigned k0 = from; k0 < until;) {
+            // Where a step lies is then part of the instructions.
+#pragma unroll
+            for (int turn = 0; turn < 2; turn++) {
+                a.store(factor(turn, 0));
+                b.store(factor(turn, 1));
+                k0 += KC;
+                const bool more = k0 < until;
+                // Begun before the barrier, where no compiler puts them behind the step.
+                a.next(k0, more);
+                b.next(k0, more);
+                __syncthreads();
+                step(turn, at_a, at_b, acc);
+                if (!more) break;
+            }
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
 
 // y.g[i0,i1] = [[1, 0, 0], [1/2, 1/2, 1/2], [1/2, -1/2, 1/2], [0, 0, 1]]
 static __device__ __forceinline__ void basis_44984c55(float *d, int step) {
@@ -207,6 +510,37 @@ static __global__ void __launch_bounds__(64) k_basis_ccf09643(const float *p0,
     }
 }
 
+// by digit re-layout; basis change F(2x2,3x3)
+// y.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) y.data[i0,i1,r0,i3,i4,i5,i6] * y.filter[i0,i1,i2,r0]
+// p0: y.filter, p1: y.data
+static __global__ void __launch_bounds__(256, 2) k_product_f5aaa805(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 8u * 32u;
+    const int i1 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 131072 + i2 * 512 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i6 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p1 + i1 * 32768 + r0 * 64 + i6);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i6 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(y + i1 * 16384 + i2 * 64 + i6) = make_float4(acc[i][j],
+            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    }
+}
+
 // y.at[i0,i1] = [[1, 1, 1, 0], [0, 1, -1, 1]]
 static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
     const float s0 = d[0];
@@ -273,7 +607,8 @@ struct dilated_conv {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
-    cublasHandle_t cublas;
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -299,71 +634,27 @@ static void stepped(dilated_conv *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(dilated_conv *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_y_product = {"y.product", 0, 0, 16, 256, 64, 512, 512, 64, 64, 131072,
-    32768, 16384, 1.f};
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(dilated_conv *m, int branch, cudaStream_t stream) {
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-    return 0;
-}
-
 enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
 
 template <class... P, class... A>
 static int launch(dilated_conv *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = when == EARLY && m->early;
+    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+#else
     (void)when;
     kernel<<<grid, block, 0, stream>>>(args...);
     CUDA_CALL(m, name, cudaGetLastError());
+#endif
     stepped(m, name);
     return 0;
 }
@@ -403,6 +694,14 @@ static int check_device(dilated_conv *m) {
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     return 0;
 }
 
@@ -423,7 +722,7 @@ static int upload(dilated_conv *m, const unsigned char *blob, cudaStream_t strea
 }
 
 static int open_libraries(dilated_conv *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    (void)m;
     return 0;
 }
 
@@ -467,18 +766,18 @@ int dilated_conv_create(dilated_conv **out, const void *weights, size_t bytes,
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dilated_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_basis_ccf09643, "y.data", 512, 64, stream, v_x, v_y_data));
-    // by digit re-layout; basis change F(2x2,3x3)
-    // y.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) y.data[i0,i1,r0,i3,i4,i5,i6] *
-    //     y.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
+    CALL(launch(m, EARLY, k_product_f5aaa805, "y.product", 128, 256, stream, v_y_filter, v_y_data,
+        v_y_product));
     // y.phases stored as [i3,i4,i2,i0,i5,i1]
-    CALL(launch(m, ORDERED, k_basis_3bb80ad7, "y.phases", 256, 64, stream, v_y_product, v_y));
+    CALL(launch(m, EARLY, k_basis_3bb80ad7, "y.phases", 256, 64, stream, v_y_product, v_y));
     return 0;
 }
 
@@ -500,7 +799,9 @@ static int check_run(dilated_conv *m, const void *const *in, void *const *out) {
 
 static int run_on(dilated_conv *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
-    CALL(libraries_on(m, 0, stream));
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     return steps(m, in, out, stream);
 }
 
@@ -574,7 +875,6 @@ int dilated_conv_capture(dilated_conv *m, const void *const *in, void *const *ou
 void dilated_conv_destroy(dilated_conv *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -598,6 +898,6 @@ static const dilated_conv_tensor info_weights[] = {
 static const dilated_conv_info info = {
     "dilated_conv", 1, 1, 1, info_inputs, info_outputs, info_weights,
     DILATED_CONV_ARENA_BYTES, DILATED_CONV_WEIGHT_BYTES,
-    8388608ull, 33030144ull, 0xed7187898741c454ull};
+    8388608ull, 16252928ull, 0xed7187898741c454ull};
 
 const dilated_conv_info *dilated_conv_describe(void) { return &info; }
