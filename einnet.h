@@ -35109,8 +35109,9 @@ static const char *const ein__tmpl_tiles[] = {
     "        }",
     "        // The loads of the next step, if any.",
     "        __device__ __forceinline__ void next(unsigned k0, bool more) {",
-    "            from.move();",
-    "            if (more) load(k0);",
+    "            if (!more) return;",
+    "            from.move(load_from, k0);",
+    "            load(k0);",
     "        }",
     "        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {",
     "            to[place(term(e), line(e))] = v;",
@@ -35303,6 +35304,21 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "    return {load};",
     "}",
     "",
+    "// The same of loads that lie so within INNER terms, which are whole steps, and elsewhere behind",
+    "// them.",
+    "template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>",
+    "struct turning_load {",
+    "    L load;",
+    "    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const",
+    "        -> decltype(load(e, k0)) {",
+    "        return load(e, k0);",
+    "    }",
+    "};",
+    "template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>",
+    "static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {",
+    "    return {load};",
+    "}",
+    "",
     "// The thread's load number i of the step from term k0 on.",
     "template <typename L>",
     "static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)",
@@ -35339,6 +35355,8 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "        v = value_of(get(load, i, k0));",
     "    }",
     "    __device__ __forceinline__ void move() {}",
+    "    // To the step from term k0 on.",
+    "    __device__ __forceinline__ void move(const L &, unsigned) {}",
     "};",
     "template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>",
     "struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {",
@@ -35361,6 +35379,23 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "#pragma unroll",
     "        for (unsigned i = 0; i < (APART \? 1u : N); i++)",
     "            at[i].from = moved(at[i].from, size_t(KC) * BYTES);",
+    "    }",
+    "    __device__ __forceinline__ void move(const load_type &, unsigned) { move(); }",
+    "};",
+    "template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>",
+    "struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {",
+    "    typedef turning_load<BYTES, APART, INNER, L> load_type;",
+    "    fetched<V> at[N];",
+    "    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {",
+    "#pragma unroll",
+    "        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);",
+    "    }",
+    "    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {",
+    "        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();",
+    "    }",
+    "    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {",
+    "        if (k0 % INNER == 0u) begin(load, k0);",
+    "        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);",
     "    }",
     "};",
     "",
@@ -35843,6 +35878,10 @@ static const char *const ein__tmpl_tiles_rows[] = {
     "        -> decltype(nth_load(a.load, i, k0)) {",
     "        return plain::get(a.load, i, k0);",
     "    }",
+    "    __device__ __forceinline__ void move(const summed_load<L, S> &a, unsigned k0) {",
+    "        plain::move(a.load, k0);",
+    "    }",
+    "    using plain::move;",
     "    __device__ __forceinline__ void take(V &v, const summed_load<L, S> &a, unsigned i,",
     "                                         unsigned k0) const {",
     "        plain::take(v, a.load, i, k0);",
@@ -40031,9 +40070,9 @@ static ein__kscan ein__kprod_scan(ein__kgen *g, const ein__kprod *r, int side, i
 
 // How loads that say where a factor lies go on: a thread's in one step are as far from each other
 // everywhere, and as far from those in the next one, so the rest of the address is known before the
-// step, or before the loop. Its lines are counted by slot `line` or several (-1), its terms, or
-// those of one step, by `term`; `steps`: all terms are. True: the loop's position is no part of the
-// load.
+// step, or before the loop; without tensor cores it is made again where a window's tap changes. Its
+// lines are counted by slot `line` or several (-1), its terms, or those of one step, by `term`;
+// `steps`: all terms are. True: the loop's position is no part of the load.
 static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
                              const ein__kscan *scan, int line, int term, bool steps, int wide) {
     const char *name = side ? "b" : "a";
@@ -40044,9 +40083,13 @@ static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__k
     apart *= EIN__PRODUCT_THREADS / wide;
     if (apart > INT32_MAX) apart = 0;
     r->spaced[side] = apart != 0;
-    bool moves = r->fetched[side] && steps && stride && r->p.depth % r->t->terms == 0;
+    bool goes = r->fetched[side] && stride && r->p.depth % r->t->terms == 0, moves = goes && steps;
     r->call[side] = name;
-    if (moves)
+    bool turns = goes && apart && !steps && g->slot[term].n > r->t->terms;
+    if (turns && r->math == EIN__MATH_FP32)
+        r->call[side] = ein__namef(g->ctx, "turning<%lld, %lld, %lld>(%s)", (long long)stride,
+                                   (long long)apart, (long long)g->slot[term].n, name);
+    else if (moves)
         r->call[side] =
             ein__namef(g->ctx, "moving<%lld, %lld>(%s)", (long long)stride, (long long)apart, name);
     else if (apart) r->call[side] = ein__namef(g->ctx, "spaced<%lld>(%s)", (long long)apart, name);
@@ -42767,6 +42810,7 @@ static bool ein__is_taken(const char *name) {
         " fetched_value spread tile_place pitched_fragment fragment_rows fragment_columns"
         " lane_places vector_places STEP TURN fetched_feed moved kept moving moving_load spaced "
         "spaced_load nth_load load_places value_of feed word_places"
+        " turning turning_load"
         " summing ROUNDS_TF32"
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"

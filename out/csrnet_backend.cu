@@ -197,6 +197,21 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
+// The same of loads that lie so within INNER terms, which are whole steps, and elsewhere behind
+// them.
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct turning_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
+    return {load};
+}
+
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -233,6 +248,8 @@ struct load_places {
         v = value_of(get(load, i, k0));
     }
     __device__ __forceinline__ void move() {}
+    // To the step from term k0 on.
+    __device__ __forceinline__ void move(const L &, unsigned) {}
 };
 template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
 struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
@@ -255,6 +272,23 @@ struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
 #pragma unroll
         for (unsigned i = 0; i < (APART ? 1u : N); i++)
             at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+    __device__ __forceinline__ void move(const load_type &, unsigned) { move(); }
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
+    typedef turning_load<BYTES, APART, INNER, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
+        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
+    }
+    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
+        if (k0 % INNER == 0u) begin(load, k0);
+        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
     }
 };
 
@@ -345,8 +379,9 @@ struct product_tile {
         }
         // The loads of the next step, if any.
         __device__ __forceinline__ void next(unsigned k0, bool more) {
-            from.move();
-            if (more) load(k0);
+            if (!more) return;
+            from.move(load_from, k0);
+            load(k0);
         }
         __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
             to[place(term(e), line(e))] = v;

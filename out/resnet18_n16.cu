@@ -33,7 +33,7 @@
 //     8.6 us est. l2.b.c.data      k_stitch_ff2d3c07
 //    24.9 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
 //     6.2 us est. l2               k_basis_85872f02
-//    55.8 us est. l3.h.r           k_product_2f8ff11e
+//    55.8 us est. l3.h.r           k_product_c9582e2e
 //     4.1 us est. l3.h.b.c.data    k_basis_9f1b6b4d
 //    36.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
 //     3.6 us est. l3.h.b.c         k_basis_a4894cb0
@@ -483,6 +483,21 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
+// The same of loads that lie so within INNER terms, which are whole steps, and elsewhere behind
+// them.
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct turning_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
+    return {load};
+}
+
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -519,6 +534,8 @@ struct load_places {
         v = value_of(get(load, i, k0));
     }
     __device__ __forceinline__ void move() {}
+    // To the step from term k0 on.
+    __device__ __forceinline__ void move(const L &, unsigned) {}
 };
 template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
 struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
@@ -541,6 +558,23 @@ struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
 #pragma unroll
         for (unsigned i = 0; i < (APART ? 1u : N); i++)
             at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+    __device__ __forceinline__ void move(const load_type &, unsigned) { move(); }
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
+    typedef turning_load<BYTES, APART, INNER, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
+        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
+    }
+    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
+        if (k0 % INNER == 0u) begin(load, k0);
+        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
     }
 };
 
@@ -631,8 +665,9 @@ struct product_tile {
         }
         // The loads of the next step, if any.
         __device__ __forceinline__ void next(unsigned k0, bool more) {
-            from.move();
-            if (more) load(k0);
+            if (!more) return;
+            from.move(load_from, k0);
+            load(k0);
         }
         __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
             to[place(term(e), line(e))] = v;
@@ -1758,7 +1793,7 @@ static __global__ void __launch_bounds__(256) k_basis_85872f02(const float *p0, 
 //     l3.h.a.c.lines[i1,r1,r2,r0] where i2 in 0:14, i3 in 0:14, pad l2 0
 // l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.a.t[i1])
 // p0: l3.h.a.c.lines, p1: l2, p2: l3.h.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_2f8ff11e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_c9582e2e(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1780,7 +1815,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_2f8ff11e(const float 
             i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
     float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 1152u, moving<1024, 32768>(a), spaced<12544>(b), acc);
+    tile.multiply<false, false, 1>(0u, 1152u, moving<1024, 32768>(a), turning<3136, 12544, 128>(b),
+        acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -3160,7 +3196,7 @@ static int steps_from_stem_c_digits(resnet18_n16 *m, const void *const *in, void
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
     CALL(launch(m, ORDERED, k_basis_85872f02, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
-    CALL(launch(m, EARLY, k_product_2f8ff11e, "l3.h.r", 392, 256, stream, v_l3_h_a_c_lines, v_l2,
+    CALL(launch(m, EARLY, k_product_c9582e2e, "l3.h.r", 392, 256, stream, v_l3_h_a_c_lines, v_l2,
         v_l3_h_a_t, v_l3_h_r));
     CALL(launch(m, EARLY, k_basis_9f1b6b4d, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r,
         v_l3_h_b_c_data));

@@ -12,7 +12,7 @@
 // libraries cuBLAS (596 MB) 36 steps, without it up to 35.7 us more
 // by        summation splitting 1, norm taken into the product 12, online softmax 12, sums in one
 //     pass 1
-//    10.5 us est. patches.sum.parts k_product_df58e535
+//    10.5 us est. patches.sum.parts k_product_96cf4a43
 //     2.4 us est. h                k_stitch_7eb543ce
 //    25.0 us est. a.0.t.split      k_product_9e301142
 //     9.4 us est. a.0.o            k_attention_26998a29, in 2 parts
@@ -620,6 +620,21 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
+// The same of loads that lie so within INNER terms, which are whole steps, and elsewhere behind
+// them.
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct turning_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
+    return {load};
+}
+
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -656,6 +671,8 @@ struct load_places {
         v = value_of(get(load, i, k0));
     }
     __device__ __forceinline__ void move() {}
+    // To the step from term k0 on.
+    __device__ __forceinline__ void move(const L &, unsigned) {}
 };
 template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
 struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
@@ -678,6 +695,23 @@ struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
 #pragma unroll
         for (unsigned i = 0; i < (APART ? 1u : N); i++)
             at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+    __device__ __forceinline__ void move(const load_type &, unsigned) { move(); }
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
+    typedef turning_load<BYTES, APART, INNER, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
+        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
+    }
+    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
+        if (k0 % INNER == 0u) begin(load, k0);
+        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
     }
 };
 
@@ -756,6 +790,10 @@ struct load_places<N, KC, V, summed_load<L, S> > : load_places<N, KC, V, L> {
         -> decltype(nth_load(a.load, i, k0)) {
         return plain::get(a.load, i, k0);
     }
+    __device__ __forceinline__ void move(const summed_load<L, S> &a, unsigned k0) {
+        plain::move(a.load, k0);
+    }
+    using plain::move;
     __device__ __forceinline__ void take(V &v, const summed_load<L, S> &a, unsigned i,
                                          unsigned k0) const {
         plain::take(v, a.load, i, k0);
@@ -847,8 +885,9 @@ struct product_tile {
         }
         // The loads of the next step, if any.
         __device__ __forceinline__ void next(unsigned k0, bool more) {
-            from.move();
-            if (more) load(k0);
+            if (!more) return;
+            from.move(load_from, k0);
+            load(k0);
         }
         __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
             to[place(term(e), line(e))] = v;
@@ -1110,7 +1149,7 @@ static __global__ void __launch_bounds__(256) k_map_6cfcd8cb(const float *__rest
 // patches.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,r0,4*i0+16*i3+r1,16*i4+r2] *
 //     k[i2,r0,4*i0+r1,r2] where i0 in 0:4, i3 in 0:14, i4 in 0:14, r1 in 0:4
 // p0: k, p1: x
-static __global__ void __launch_bounds__(256, 2) k_product_df58e535(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_96cf4a43(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1134,7 +1173,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_df58e535(const float 
             n < 196u);
     };
     float acc[8][4] = {};
-    tile.multiply<true, true, 1>(0u, 192u, spaced<98304>(a), b, acc);
+    tile.multiply<true, true, 1>(0u, 192u, turning<4, 98304, 64>(a), b, acc);
 #pragma unroll
     for (int e = 0; e < 2 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
@@ -2281,7 +2320,7 @@ int vit_b_create(vit_b **out, const void *weights, size_t bytes, const vit_b_opt
 static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_df58e535, "patches.sum.parts", 384, 256, stream, v_k, v_x,
+    CALL(launch(m, ORDERED, k_product_96cf4a43, "patches.sum.parts", 384, 256, stream, v_k, v_x,
         v_patches_sum_parts));
     CALL(launch(m, EARLY, k_stitch_7eb543ce, "h", 192, dim3(64, 4), stream, v_patches_sum_parts,
         v_place, v_token, v_b, v_h));

@@ -78,8 +78,9 @@ struct product_tile {
         }
         // The loads of the next step, if any.
         __device__ __forceinline__ void next(unsigned k0, bool more) {
-            from.move();
-            if (more) load(k0);
+            if (!more) return;
+            from.move(load_from, k0);
+            load(k0);
         }
         __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
             to[place(term(e), line(e))] = v;

@@ -272,9 +272,9 @@ static ein__kscan ein__kprod_scan(ein__kgen *g, const ein__kprod *r, int side, i
 
 // How loads that say where a factor lies go on: a thread's in one step are as far from each other
 // everywhere, and as far from those in the next one, so the rest of the address is known before the
-// step, or before the loop. Its lines are counted by slot `line` or several (-1), its terms, or
-// those of one step, by `term`; `steps`: all terms are. True: the loop's position is no part of the
-// load.
+// step, or before the loop; without tensor cores it is made again where a window's tap changes. Its
+// lines are counted by slot `line` or several (-1), its terms, or those of one step, by `term`;
+// `steps`: all terms are. True: the loop's position is no part of the load.
 static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
                              const ein__kscan *scan, int line, int term, bool steps, int wide) {
     const char *name = side ? "b" : "a";
@@ -285,9 +285,13 @@ static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__k
     apart *= EIN__PRODUCT_THREADS / wide;
     if (apart > INT32_MAX) apart = 0;
     r->spaced[side] = apart != 0;
-    bool moves = r->fetched[side] && steps && stride && r->p.depth % r->t->terms == 0;
+    bool goes = r->fetched[side] && stride && r->p.depth % r->t->terms == 0, moves = goes && steps;
     r->call[side] = name;
-    if (moves)
+    bool turns = goes && apart && !steps && g->slot[term].n > r->t->terms;
+    if (turns && r->math == EIN__MATH_FP32)
+        r->call[side] = ein__namef(g->ctx, "turning<%lld, %lld, %lld>(%s)", (long long)stride,
+                                   (long long)apart, (long long)g->slot[term].n, name);
+    else if (moves)
         r->call[side] =
             ein__namef(g->ctx, "moving<%lld, %lld>(%s)", (long long)stride, (long long)apart, name);
     else if (apart) r->call[side] = ein__namef(g->ctx, "spaced<%lld>(%s)", (long long)apart, name);

@@ -68,6 +68,7 @@ static bool ein__is_taken(const char *name) {
         " fetched_value spread tile_place pitched_fragment fragment_rows fragment_columns"
         " lane_places vector_places STEP TURN fetched_feed moved kept moving moving_load spaced "
         "spaced_load nth_load load_places value_of feed word_places"
+        " turning turning_load"
         " summing ROUNDS_TF32"
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"

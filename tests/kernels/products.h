@@ -216,6 +216,12 @@ static void products(ein_ctx *ctx) {
     product_norms(ctx);
     product_sizes(ctx);
     product_windows(ctx, 0, 8);
+    // Several steps of the loop within a tap, whose address moves then.
+    force_tile(ctx, 1);
+    product_window(ctx, 16, 6, 5, 3, 2, 1, 1, false);
+    force_tile(ctx, 3);
+    product_window(ctx, 48, 5, 4, 2, 1, 1, 1, false);
+    force_tile(ctx, 0);
     product_others(ctx);
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
         if (ein__product_table[tile - 1].math == EIN__MATH_FP32) continue;
