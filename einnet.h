@@ -13995,33 +13995,111 @@ EIN__FN bool ein__prepare_maps(ein_ctx *ctx, ein__val *root, int nroot) {
 
 // Rates are dense, at boost clock: GFLOP/s and MB/s. `tf32`: 0 where there is none; `fp16`: with
 // f32 sums, the rate of FP32 where there are no tensor cores. `l2_rate` is the rate of the L2 cache
-// in percent of the memory's. `node` is the cost of one CUDA-graph node, ns.
+// in percent of the memory's. `node` is the cost of one CUDA-graph node, ns. `shared`: KB of shared
+// memory that a block can ask for, and that an SM has.
 typedef struct ein__gpu {
     const char *name, *title;
     int cc, sms;
     int64_t fp32, tf32, fp16, bandwidth, l2_bytes, l2_rate, node_ns;
+    int shared[2];
 } ein__gpu;
 
 // Sources: vendors' datasheets and whitepapers; launch costs are starting values until measured. No
 // datasheet states a rate for the L2: V100's is 2.2 TB/s as microbenchmarks have it, which is 0.28
 // of 64 bytes a clock and SM; the others are estimates between 0.3 and 0.6 of that.
 static const ein__gpu ein__gpu_table[] = {
-    {"h200", "H200 SXM", 90, 132, 67000, 495000, 989000, 4800000, 60 << 20, 140, 1300},
-    {"h100", "H100 SXM", 90, 132, 67000, 495000, 989000, 3350000, 50 << 20, 200, 1300},
-    {"a100", "A100 SXM 80GB", 80, 108, 19500, 156000, 312000, 2039000, 40 << 20, 220, 1500},
-    {"a100-40", "A100 SXM 40GB", 80, 108, 19500, 156000, 312000, 1555000, 40 << 20, 288, 1500},
-    {"v100", "V100 SXM2", 70, 80, 15700, 0, 125000, 900000, 6 << 20, 240, 1500},
-    {"l4", "L4", 89, 58, 30300, 60000, 121000, 300000, 48 << 20, 500, 1500},
-    {"rtx4090", "RTX 4090", 89, 128, 82600, 82600, 165000, 1008000, 72 << 20, 450, 1500},
-    {"nano", "Jetson Nano", 53, 1, 236, 0, 236, 25600, 256 << 10, 140, 8000},
-    {"tx2", "Jetson TX2", 62, 2, 670, 0, 670, 59700, 512 << 10, 140, 8000},
-    {"xavier-nx", "Jetson Xavier NX", 72, 6, 850, 0, 6800, 59700, 512 << 10, 250, 8000},
-    {"agx-xavier", "Jetson AGX Xavier", 72, 8, 1410, 0, 11300, 137000, 512 << 10, 200, 8000},
-    {"orin-nano", "Jetson Orin Nano 8GB", 87, 8, 1280, 5100, 10200, 68000, 2 << 20, 250, 4000},
-    {"orin-nx", "Jetson Orin NX 16GB", 87, 8, 1880, 7500, 15000, 102000, 4 << 20, 250, 4000},
-    {"agx-orin", "Jetson AGX Orin 64GB", 87, 16, 5300, 21000, 42600, 204800, 4 << 20, 300, 4000},
-    {"agx-thor", "Jetson AGX Thor T5000", 110, 20, 8100, 129000, 259000, 273000, 32 << 20, 400,
-     4000},
+    {"h200", "H200 SXM", 90, 132, 67000, 495000, 989000, 4800000, 60 << 20, 140, 1300, {227, 228}},
+    {"h100", "H100 SXM", 90, 132, 67000, 495000, 989000, 3350000, 50 << 20, 200, 1300, {227, 228}},
+    {"a100",
+     "A100 SXM 80GB",
+     80,
+     108,
+     19500,
+     156000,
+     312000,
+     2039000,
+     40 << 20,
+     220,
+     1500,
+     {163, 164}},
+    {"a100-40",
+     "A100 SXM 40GB",
+     80,
+     108,
+     19500,
+     156000,
+     312000,
+     1555000,
+     40 << 20,
+     288,
+     1500,
+     {163, 164}},
+    {"v100", "V100 SXM2", 70, 80, 15700, 0, 125000, 900000, 6 << 20, 240, 1500, {96, 96}},
+    {"l4", "L4", 89, 58, 30300, 60000, 121000, 300000, 48 << 20, 500, 1500, {99, 100}},
+    {"rtx4090", "RTX 4090", 89, 128, 82600, 82600, 165000, 1008000, 72 << 20, 450, 1500, {99, 100}},
+    {"nano", "Jetson Nano", 53, 1, 236, 0, 236, 25600, 256 << 10, 140, 8000, {48, 64}},
+    {"tx2", "Jetson TX2", 62, 2, 670, 0, 670, 59700, 512 << 10, 140, 8000, {48, 64}},
+    {"xavier-nx", "Jetson Xavier NX", 72, 6, 850, 0, 6800, 59700, 512 << 10, 250, 8000, {96, 96}},
+    {"agx-xavier",
+     "Jetson AGX Xavier",
+     72,
+     8,
+     1410,
+     0,
+     11300,
+     137000,
+     512 << 10,
+     200,
+     8000,
+     {96, 96}},
+    {"orin-nano",
+     "Jetson Orin Nano 8GB",
+     87,
+     8,
+     1280,
+     5100,
+     10200,
+     68000,
+     2 << 20,
+     250,
+     4000,
+     {163, 164}},
+    {"orin-nx",
+     "Jetson Orin NX 16GB",
+     87,
+     8,
+     1880,
+     7500,
+     15000,
+     102000,
+     4 << 20,
+     250,
+     4000,
+     {163, 164}},
+    {"agx-orin",
+     "Jetson AGX Orin 64GB",
+     87,
+     16,
+     5300,
+     21000,
+     42600,
+     204800,
+     4 << 20,
+     300,
+     4000,
+     {163, 164}},
+    {"agx-thor",
+     "Jetson AGX Thor T5000",
+     110,
+     20,
+     8100,
+     129000,
+     259000,
+     273000,
+     32 << 20,
+     400,
+     4000,
+     {227, 228}},
 };
 
 EIN__FN const ein__gpu *ein__gpu_at(int index) {
@@ -14828,15 +14906,34 @@ static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     return t->math == EIN__MATH_FP32 || t->math == p->math;
 }
 
-enum { EIN__PRODUCT_SHARED = 48 << 10 };  // bytes that a block gets without asking for more
+enum {
+    EIN__SHARED_FREE = 48 << 10,     // bytes of shared memory that a block gets without asking
+    EIN__SHARED_RESERVED = 1 << 10,  // bytes of an SM's that each block takes beside its own
+};
 
-// Steps of a tensor cores' tile that have room in shared memory: two or more, or the one that the
-// tile has.
-static int ein__product_stages(const ein__product_tile *t) {
-    int64_t step = (t->rows + t->cols) * t->terms * (t->math == EIN__MATH_FP16 ? 2 : 4);
-    int64_t room = EIN__PRODUCT_SHARED / step;
+// Shared memory for one of `resident` blocks of an SM, bytes.
+static int64_t ein__shared_room(const ein__gpu *g, int resident) {
+    int64_t most = (int64_t)g->shared[0] << 10,
+            share = ((int64_t)g->shared[1] << 10) / resident - EIN__SHARED_RESERVED;
+    return ein__most(ein__least(most, share), EIN__SHARED_FREE);
+}
+
+static int64_t ein__product_step_bytes(const ein__product_tile *t) {
+    return (t->rows + t->cols) * t->terms * (t->math == EIN__MATH_FP16 ? 2 : 4);
+}
+
+// Steps of a tensor cores' tile that have room in `bytes` of shared memory: two or more, or the one
+// that the tile has.
+static int ein__product_stages(const ein__product_tile *t, int64_t bytes) {
+    int64_t room = bytes / ein__product_step_bytes(t);
     if (t->stages == 1) return 1;
     return room < 2 ? 2 : room < t->stages ? (int)room : t->stages;
+}
+
+// Bytes of a tensor cores' tile: its steps, or the sums of the groups that share the terms.
+static int ein__product_bytes(const ein__product_tile *t, int stages) {
+    int64_t sums = t->parts > 1 ? 4 * t->parts * t->rows * (t->cols + 8) : 0;
+    return (int)ein__most(stages * ein__product_step_bytes(t), sums);
 }
 
 // The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread or a
@@ -15033,9 +15130,10 @@ static int64_t ein__rows_ops(const ein__tiled *p, const ein__product_tile *t) {
 }
 
 // Steps of a tile's loop that are on their way while one is multiplied.
-static int64_t ein__product_ahead(const ein__tiled *p, const ein__product_tile *t) {
+static int64_t ein__product_ahead(const ein__gpu *g, const ein__tiled *p,
+                                  const ein__product_tile *t) {
     bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
-    return copies ? ein__product_stages(t) - 1 : 1;
+    return copies ? ein__product_stages(t, ein__shared_room(g, t->resident)) - 1 : 1;
 }
 
 // Blocks that the GPU's SMs hold at once.
@@ -15070,7 +15168,7 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t) {
     int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
     int64_t terms = ein__muldiv(steps, t->terms, 1), slots = ein__product_slots(g, p, t);
-    int64_t turns = steps / ein__product_ahead(p, t),
+    int64_t turns = steps / ein__product_ahead(g, p, t),
             waves = blocks / g->sms + (blocks % g->sms != 0), ps,
             rows = ein__rows_ops(p, t) * t->terms;
     if (t->math == EIN__MATH_FP32) {
@@ -30455,6 +30553,7 @@ static const char *const ein__tmpl_create[] = {
     "//@key alike     the program has calls that libraries are asked about in create",
     "//@key grouped   some products of different sizes are one call",
     "//@key early     some kernels may be launched before the one before is over",
+    "//@key large     array `large` of kernels that have to ask for their shared memory; empty: none",
     "static int check_weights($model *m, const void *weights, size_t bytes) {",
     "    const unsigned char *p = (const unsigned char *)weights;",
     "    unsigned long long manifest = 0;",
@@ -30470,6 +30569,34 @@ static const char *const ein__tmpl_create[] = {
     "    return 0;",
     "}",
     "",
+    "//@if large",
+    "// Kernels that take more shared memory than a block has unless it is asked for.",
+    "static int ask_shared($model *m, int device, int compiled_for) {",
+    "    struct kernel_size {",
+    "        const void *kernel;",
+    "        const char *name;",
+    "        int bytes;",
+    "    };",
+    "    $large;",
+    "    // Where copies are not asynchronous, kernels need no more than what every block has.",
+    "    m->most_shared = 48 << 10;",
+    "    if (compiled_for < 80) return 0;",
+    "    CUDA_CALL(",
+    "        m, \"cudaDeviceGetAttribute\",",
+    "        cudaDeviceGetAttribute(&m->most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));",
+    "    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {",
+    "        if (large[i].bytes > m->most_shared)",
+    "            return fail(m, BAD_DEVICE, large[i].name,",
+    "                        \"the kernel needs more shared memory than the device has (--gpu says what \"",
+    "                        \"a program is for)\");",
+    "        CUDA_CALL(m, large[i].name,",
+    "                  cudaFuncSetAttribute(large[i].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,",
+    "                                       large[i].bytes));",
+    "    }",
+    "    return 0;",
+    "}",
+    "",
+    "//@end",
     "static int check_device($model *m) {",
     "    int count = 0, device = 0;",
     "    cudaError_t e = cudaGetDeviceCount(&count);",
@@ -30493,6 +30620,9 @@ static const char *const ein__tmpl_create[] = {
     "        return fail(m, BAD_DEVICE, \"the kernels were compiled for another GPU (nvcc -arch=...)\",",
     "                    cudaGetErrorString(e));",
     "    }",
+    "    //@end",
+    "    //@if large",
+    "    CALL(ask_shared(m, device, a.ptxVersion));",
     "    //@end",
     "    //@if early",
     "#if CUDART_VERSION >= 11080",
@@ -31409,11 +31539,21 @@ static const char *const ein__tmpl_interface[] = {
 static const char *const ein__tmpl_launch[] = {
     "//@key model  prefix of the program's symbols",
     "//@key early  some kernels may be launched before the one before is over",
+    "//@key large  some kernels have to ask for their shared memory",
+    "//@key more   a parameter: how much of that the kernel takes",
+    "//@key bytes  of dynamic shared memory",
     "enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over",
     "",
+    "//@if large",
+    "// What a kernel has of the `shared` bytes of shared memory that it takes.",
+    "static size_t shared_of(const $model *m, int shared) {",
+    "    return size_t(shared < m->most_shared \? shared : m->most_shared);",
+    "}",
+    "",
+    "//@end",
     "template <class... P, class... A>",
     "static int launch($model *m, int when, void (*kernel)(P...), const char *name, dim3 grid,",
-    "                  dim3 block, cudaStream_t stream, A... args) {",
+    "                  dim3 block$more, cudaStream_t stream, A... args) {",
     "    //@if early",
     "#if CUDART_VERSION >= 11080",
     "    cudaLaunchAttribute early = {};",
@@ -31422,23 +31562,34 @@ static const char *const ein__tmpl_launch[] = {
     "    early.val.programmaticStreamSerializationAllowed = 1;",
     "    config.gridDim = grid;",
     "    config.blockDim = block;",
+    "    //@if large",
+    "    config.dynamicSmemBytes = $bytes;",
+    "    //@end",
     "    config.stream = stream;",
     "    config.attrs = &early;",
     "    config.numAttrs = when == EARLY && m->early;",
     "    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));",
     "#else",
     "    (void)when;",
-    "    kernel<<<grid, block, 0, stream>>>(args...);",
+    "    kernel<<<grid, block, $bytes, stream>>>(args...);",
     "    CUDA_CALL(m, name, cudaGetLastError());",
     "#endif",
     "    //@else",
     "    (void)when;",
-    "    kernel<<<grid, block, 0, stream>>>(args...);",
+    "    kernel<<<grid, block, $bytes, stream>>>(args...);",
     "    CUDA_CALL(m, name, cudaGetLastError());",
     "    //@end",
     "    stepped(m, name);",
     "    return 0;",
     "}",
+    "//@if large",
+    "",
+    "template <class... P, class... A>",
+    "static int launch($model *m, int when, void (*kernel)(P...), const char *name, dim3 grid,",
+    "                  dim3 block, cudaStream_t stream, A... args) {",
+    "    return launch(m, when, kernel, name, grid, block, 0, stream, args...);",
+    "}",
+    "//@end",
     0};
 static const char *const ein__tmpl_libraries[] = {
     "//@key model  prefix of the program's symbols",
@@ -32681,6 +32832,10 @@ static const char *const ein__tmpl_probe[] = {
     "static int measure_kernel(probe *h, int i) {",
     "    const kernel_case *k = &kernel_cases[i - CALLS];",
     "    figure f;",
+    "    if (k->shared)",
+    "        CUDA_CALL(h, k->name,",
+    "                  cudaFuncSetAttribute(k->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,",
+    "                                       k->shared));",
     "    CALL(reserve_operands(h, k));",
     "    CALL(measure(h, i, 1e18, &f));",
     "    int driver = 0;",
@@ -33146,11 +33301,13 @@ static const char *const ein__tmpl_probe_types[] = {
     "//@key list      the table of kernels",
     "enum { OPERANDS = $operands };",
     "",
-    "// A kernel of ours: what its row is found by, the end of its name, operands. Integers are zeros:",
-    "// they may be places in other operands.",
+    "// A kernel of ours: what its row is found by, the end of its name, the shared memory that it has to",
+    "// ask for, operands. Integers are zeros: they may be places in other operands.",
     "struct kernel_case {",
     "    const char *name, *text;",
     "    void (*launch)(char *const *, cudaStream_t);",
+    "    const void *kernel;",
+    "    int shared;",
     "    int count;",
     "    struct {",
     "        size_t bytes;",
@@ -33162,7 +33319,7 @@ static const char *const ein__tmpl_probe_types[] = {
 static const char *const ein__tmpl_product[] = {
     "//@key name     the kernel's name",
     "//@key params   its parameters",
-    "//@key tile     its type: rows, columns, terms a step, how the threads share them",
+    "//@key storage  declares the tile: rows, columns, terms a step, how the threads share them",
     "//@key RM       rows a thread",
     "//@key RN       columns a thread",
     "//@key rows     rows that a thread stores",
@@ -33193,7 +33350,7 @@ static const char *const ein__tmpl_product[] = {
     "//@key shared   elements or vectors of a block's share",
     "//@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store",
     "static __global__ void __launch_bounds__($bounds) $name($params) {",
-    "    __shared__ $tile tile;",
+    "    $storage;",
     "    //@if many",
     "    const $number id = blockIdx.x;",
     "    //@end",
@@ -33659,6 +33816,7 @@ static const char *const ein__tmpl_state[] = {
     "//@key events    that order them",
     "//@key grouped   some products of different sizes are one call",
     "//@key early     some kernels may be launched before the one before is over",
+    "//@key large     some kernels have to ask for their shared memory",
     "struct $model {",
     "    int ready;  // create went through",
     "    char error[256];",
@@ -33672,6 +33830,9 @@ static const char *const ein__tmpl_state[] = {
     "    void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL",
     "    void *user;",
     "    cudaStream_t stream;  // that the steps are launched on",
+    "    //@if large",
+    "    int most_shared;  // bytes of shared memory that kernels have at most",
+    "    //@end",
     "    //@if early",
     "    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph",
     "    int early;         // whether they are, in this run",
@@ -35552,11 +35713,12 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "};",
     "",
     "// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the",
-    "// terms of a step. A warp has WM rows and WN columns. STAGES steps have room: one is multiplied",
-    "// while others are on their way, in registers where there is one. A thread stores V neighbouring",
-    "// columns at once.",
-    "template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int STAGES, int V>",
+    "// terms of a step. A warp has WM rows and WN columns. ROOM steps have room, where no copies are",
+    "// asynchronous two: one is multiplied while others are on their way, in registers where there is",
+    "// one. A thread stores V neighbouring columns at once.",
+    "template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int ROOM, int V>",
     "struct tensor_tile {",
+    "    static const int STAGES = ASYNC_COPIES || ROOM < 2 \? ROOM : 2;",
     "    static const int KS = 32 / int(sizeof(T)), SIZE = (BM + BN) * KC;",
     "    static const int SUMS = PARTS > 1 \? PARTS *BM *(BN + 8) * 4 : 0;",
     "    static const int STEPS = STAGES * SIZE * int(sizeof(T));",
@@ -37853,6 +38015,19 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     l->bytes_written = ein__elements(&v->shape) * ein__dtype_size(v->dtype);
 }
 
+// Declares `name` of a type in shared memory: in what a launch says that the kernel has, `dynamic`
+// bytes, or (0) in what every kernel may declare.
+static const char *ein__kstorage(ein__kgen *g, const char *type, const char *name, int dynamic,
+                                 ein__launch *l) {
+    l->smem = dynamic;
+    if (!dynamic) return ein__namef(g->ctx, "__shared__ %s %s;\n", type, name);
+    return ein__namef(g->ctx,
+                      "extern __shared__ __align__(128) unsigned char dynamic_shared[];\n"
+                      "typedef %s %s_type;\n"
+                      "%s_type &%s = *reinterpret_cast<%s_type *>(dynamic_shared);\n",
+                      type, name, name, name, name);
+}
+
 // Blocks of 256 once they fill a large device twice, smaller ones before.
 static int ein__kblock(int64_t threads) {
     return threads >= 256 * 264 ? 256 : threads >= 128 * 264 ? 128 : 64;
@@ -39827,6 +40002,21 @@ typedef struct ein__kprod {
     int64_t shared;
 } ein__kprod;
 
+// Steps of a tensor cores' tile that have room. A factor that passes through registers is one step
+// ahead, and the other one gains little where it is further.
+static int ein__kprod_stages(const ein__kgen *g, const ein__kprod *r) {
+    if (r->fetched[0] && r->fetched[1])
+        return ein__product_stages(r->t, ein__shared_room(ein__gpu_of(g->ctx), r->t->resident));
+    return ein__product_stages(r->t, r->fetched[0] || r->fetched[1] ? EIN__SHARED_FREE : 0);
+}
+
+// Bytes of shared memory that have to be asked for.
+static int ein__kprod_dynamic(const ein__kgen *g, const ein__kprod *r) {
+    if (r->math == EIN__MATH_FP32) return 0;
+    int bytes = ein__product_bytes(r->t, ein__kprod_stages(g, r));
+    return bytes > EIN__SHARED_FREE ? bytes : 0;
+}
+
 static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->index);
     for (int k = 0; k < 2; k++) ein__buf_free(&r->load[k]);
@@ -40223,8 +40413,10 @@ static void ein__kprod_room(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     }
     ein__kneed(g, EIN__NEED_TENSOR_ROWS);
     if (r->shift.i) ein__kprod_shift(g, r);
-    ein__putf(&r->start, r->shift.i ? "decltype(tile)::row_sums<decltype(first)> sums(first);\n"
-                                    : "decltype(tile)::row_sums<unshifted> sums((unshifted()));\n");
+    ein__putf(&r->start,
+              r->shift.i ? "%s::row_sums<decltype(first)> sums(first);\n"
+                         : "%s::row_sums<unshifted> sums((unshifted()));\n",
+              ein__kprod_dynamic(g, r) ? "tile_type" : "decltype(tile)");
     ein__putf(&r->room,
               "__syncthreads();\n"
               "float(&total)[%d][%d][%d] = *reinterpret_cast<float(*)[%d][%d][%d]>(tile.bytes);\n"
@@ -40516,10 +40708,9 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
     ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
-    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t) : t->stages == 1 ? 1 : 2;
     return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
                       half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
-                      stages, g->vec);
+                      ein__kprod_stages(g, r), g->vec);
 }
 // Whether a factor is read as a kernel of the run finds it, since weights alone are: then its loads
 // need not wait for the kernel before. On tensor cores only what is fetched is loaded by itself.
@@ -40558,7 +40749,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     const char *tile = ein__kprod_tile(g, r, &rows, &cols);
     ein__key keys[] = {{0},
                        {0},
-                       {"tile", tile},
+                       {"storage", ein__kstorage(g, tile, "tile", ein__kprod_dynamic(g, r), l)},
                        {"RM", ein__namef(c, "%d", r->math ? rows : r->t->rm)},
                        {"RN", ein__namef(c, "%d", cols)},
                        {"rows", ein__namef(c, "%d", rows)},
@@ -42815,7 +43006,7 @@ static bool ein__is_taken(const char *name) {
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
         " multiply_part largest total weight_of key_part joined_keys join_keys"
-        " spread_keys ";
+        " spread_keys ask_shared shared_of dynamic_shared tile_type ";
     if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
     static const char *const vector[] = {"char",     "uchar",     "short", "ushort",
@@ -42924,6 +43115,7 @@ typedef struct ein__emitter {
     ein_ctx *ctx;
     ein__launch *run, *init;  // by step; library calls have an empty entry
     ein__buf kernels;
+    ein__buf large;       // the kernels that have to ask for their shared memory, and how much
     const char **buffer;  // by plan buffer: the name of its pointer
     const char *first_kernel;
     ein__needs needs;
@@ -43086,6 +43278,9 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;
+                if (l.smem)
+                    ein__putf(&z->large, "    {(const void *)%s, \"%s\", %d},\n", l.name, l.name,
+                              l.smem);
             }
             z->needs |= l.needs;
             // A row of what the emitter wrote once is none of this kernel.
@@ -43150,6 +43345,7 @@ static void ein__emitter_free(ein__emitter *z) {
     arrfree(z->init);
     arrfree(z->buffer);
     arrfree(z->said);
+    ein__buf_free(&z->large);
     ein__buf_free(&z->kernels);
 }
 /* ---- emit_summary.c ---- */
@@ -43707,13 +43903,13 @@ static void ein__put_record(ein__buf *out, const ein__step *s) {
 static void ein__put_launch(ein__emitter *z, ein__buf *to, const ein__step *s, const ein__launch *l,
                             bool early) {
     ein__buf line = {0}, *out = &line;
-    EIN_ASSERT(!l->smem);
     ein__putf(out, "    CALL(launch(m, %s, %s, ", early ? "EARLY" : "ORDERED", l->name);
     ein__put_string(out, s->name);
     ein__put(out, ", ");
     ein__put_dims(out, l->grid);
     ein__put(out, ", ");
     ein__put_dims(out, l->block);
+    if (l->smem) ein__putf(out, ", %d", l->smem);
     if (s->branch) ein__putf(out, ", m->on[%d]", s->branch);
     else ein__put(out, ", stream");
     for (int i = 0; i < l->narg; i++) {
@@ -44045,6 +44241,12 @@ static const char *ein__branches_text(ein_ctx *ctx) {
     return ctx->plan.branches > 1 ? ein__number_text(ctx, ctx->plan.branches) : "";
 }
 
+// The array of kernels that have to ask for their shared memory, or nothing.
+static const char *ein__large_list(const ein__emitter *z) {
+    if (!z->large.n) return "";
+    return ein__namef(z->ctx, "static const kernel_size large[] = {\n%s};\n", z->large.s);
+}
+
 static void ein__put_program(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const char *model = ein__symbol(ctx), *upper = ein__symbol_upper(ctx);
@@ -44071,8 +44273,9 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
         {"branches", branches},
         {"matmuls", matmuls},
         {"alike", z->convs + z->matmuls ? "1" : ""},
-        {"early", z->early ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 17);
+        {"early", z->early ? "1" : ""},
+        {"large", ein__large_list(z)}};
+    ein__tmpl_put(out, ein__tmpl_create, create, 18);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
@@ -44167,8 +44370,9 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                         {"branches", ein__branches_text(ctx)},
                         {"events", ein__number_text(ctx, ctx->plan.events)},
                         {"early", z->early ? "1" : ""},
+                        {"large", z->large.n ? "1" : ""},
                         {"grouped", z->group_bytes ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_state, state, 11);
+    ein__tmpl_put(out, ein__tmpl_state, state, 12);
     ein__put(out, "\n");
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
@@ -44187,9 +44391,14 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
     }
     ein__put_branches(z, out);
     if (!z->first_kernel) return;
-    ein__key launch[] = {{"model", model}, {"early", z->early ? "1" : ""}};
+    const bool large = z->large.n > 0;
+    ein__key launch[] = {{"model", model},
+                         {"early", z->early ? "1" : ""},
+                         {"large", large ? "1" : ""},
+                         {"more", large ? ", int shared" : ""},
+                         {"bytes", large ? "shared_of(m, shared)" : "0"}};
     ein__put(out, "\n");
-    ein__tmpl_put(out, ein__tmpl_launch, launch, 2);
+    ein__tmpl_put(out, ein__tmpl_launch, launch, 5);
 }
 
 EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {
@@ -45408,8 +45617,8 @@ static void ein__put_probe_launch(ein__prober *z, ein__buf *out, ein__buf *list,
               k->name, (long long)k->grid[0], (long long)k->grid[1], (long long)k->grid[2],
               (long long)k->block_size[0], (long long)k->block_size[1], (long long)k->block_size[2],
               (long long)k->smem);
-    ein__putf(list, "    {\"%s\", \"%s\", %s, %d, {", k->key, strrchr(k->name, '_') + 1, name,
-              k->narg);
+    ein__putf(list, "    {\"%s\", \"%s\", %s, (const void *)%s, %lld, %d, {", k->key,
+              strrchr(k->name, '_') + 1, name, k->name, (long long)k->smem, k->narg);
     for (const char *s = strstr(k->block, "\n\t@"); s; s = strstr(s + 1, "\n\t@"), arg++) {
         if (!ein__read_argument(s + 3, &type, &n, &at)) continue;
         ein__putf(out, "%s(%s *)v[%d]", arg ? ", " : "", type, arg);

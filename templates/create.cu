@@ -15,6 +15,7 @@
 //@key alike     the program has calls that libraries are asked about in create
 //@key grouped   some products of different sizes are one call
 //@key early     some kernels may be launched before the one before is over
+//@key large     array `large` of kernels that have to ask for their shared memory; empty: none
 static int check_weights($model *m, const void *weights, size_t bytes) {
     const unsigned char *p = (const unsigned char *)weights;
     unsigned long long manifest = 0;
@@ -30,6 +31,34 @@ static int check_weights($model *m, const void *weights, size_t bytes) {
     return 0;
 }
 
+//@if large
+// Kernels that take more shared memory than a block has unless it is asked for.
+static int ask_shared($model *m, int device, int compiled_for) {
+    struct kernel_size {
+        const void *kernel;
+        const char *name;
+        int bytes;
+    };
+    $large;
+    // Where copies are not asynchronous, kernels need no more than what every block has.
+    m->most_shared = 48 << 10;
+    if (compiled_for < 80) return 0;
+    CUDA_CALL(
+        m, "cudaDeviceGetAttribute",
+        cudaDeviceGetAttribute(&m->most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        if (large[i].bytes > m->most_shared)
+            return fail(m, BAD_DEVICE, large[i].name,
+                        "the kernel needs more shared memory than the device has (--gpu says what "
+                        "a program is for)");
+        CUDA_CALL(m, large[i].name,
+                  cudaFuncSetAttribute(large[i].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       large[i].bytes));
+    }
+    return 0;
+}
+
+//@end
 static int check_device($model *m) {
     int count = 0, device = 0;
     cudaError_t e = cudaGetDeviceCount(&count);
@@ -53,6 +82,9 @@ static int check_device($model *m) {
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+    //@end
+    //@if large
+    CALL(ask_shared(m, device, a.ptxVersion));
     //@end
     //@if early
 #if CUDART_VERSION >= 11080

@@ -1,10 +1,20 @@
 //@key model  prefix of the program's symbols
 //@key early  some kernels may be launched before the one before is over
+//@key large  some kernels have to ask for their shared memory
+//@key more   a parameter: how much of that the kernel takes
+//@key bytes  of dynamic shared memory
 enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
 
+//@if large
+// What a kernel has of the `shared` bytes of shared memory that it takes.
+static size_t shared_of(const $model *m, int shared) {
+    return size_t(shared < m->most_shared ? shared : m->most_shared);
+}
+
+//@end
 template <class... P, class... A>
 static int launch($model *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
-                  dim3 block, cudaStream_t stream, A... args) {
+                  dim3 block$more, cudaStream_t stream, A... args) {
     //@if early
 #if CUDART_VERSION >= 11080
     cudaLaunchAttribute early = {};
@@ -13,20 +23,31 @@ static int launch($model *m, int when, void (*kernel)(P...), const char *name, d
     early.val.programmaticStreamSerializationAllowed = 1;
     config.gridDim = grid;
     config.blockDim = block;
+    //@if large
+    config.dynamicSmemBytes = $bytes;
+    //@end
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = when == EARLY && m->early;
     CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
 #else
     (void)when;
-    kernel<<<grid, block, 0, stream>>>(args...);
+    kernel<<<grid, block, $bytes, stream>>>(args...);
     CUDA_CALL(m, name, cudaGetLastError());
 #endif
     //@else
     (void)when;
-    kernel<<<grid, block, 0, stream>>>(args...);
+    kernel<<<grid, block, $bytes, stream>>>(args...);
     CUDA_CALL(m, name, cudaGetLastError());
     //@end
     stepped(m, name);
     return 0;
 }
+//@if large
+
+template <class... P, class... A>
+static int launch($model *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+    return launch(m, when, kernel, name, grid, block, 0, stream, args...);
+}
+//@end

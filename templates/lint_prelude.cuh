@@ -362,7 +362,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #include "tiles_loads.cu"
 #include "tiles_rows.cu"
 #include "tiles.cu"
-#define $tile product_tile<64, 64, 16, 1, 4, 4, 1>
+#define $storage __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile
 #define $bounds 256
 #define $RM 4
 #define $RN 4

@@ -503,6 +503,10 @@ static int reserve_operands(probe *h, const kernel_case *k) {
 static int measure_kernel(probe *h, int i) {
     const kernel_case *k = &kernel_cases[i - CALLS];
     figure f;
+    if (k->shared)
+        CUDA_CALL(h, k->name,
+                  cudaFuncSetAttribute(k->kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       k->shared));
     CALL(reserve_operands(h, k));
     CALL(measure(h, i, 1e18, &f));
     int driver = 0;

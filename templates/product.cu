@@ -1,6 +1,6 @@
 //@key name     the kernel's name
 //@key params   its parameters
-//@key tile     its type: rows, columns, terms a step, how the threads share them
+//@key storage  declares the tile: rows, columns, terms a step, how the threads share them
 //@key RM       rows a thread
 //@key RN       columns a thread
 //@key rows     rows that a thread stores
@@ -31,7 +31,7 @@
 //@key shared   elements or vectors of a block's share
 //@key store    the result's position, from m0 + row i and n0 + column j; epilogue; store
 static __global__ void __launch_bounds__($bounds) $name($params) {
-    __shared__ $tile tile;
+    $storage;
     //@if many
     const $number id = blockIdx.x;
     //@end

@@ -9,6 +9,7 @@
 //@key events    that order them
 //@key grouped   some products of different sizes are one call
 //@key early     some kernels may be launched before the one before is over
+//@key large     some kernels have to ask for their shared memory
 struct $model {
     int ready;  // create went through
     char error[256];
@@ -22,6 +23,9 @@ struct $model {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    //@if large
+    int most_shared;  // bytes of shared memory that kernels have at most
+    //@end
     //@if early
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run

@@ -142,11 +142,12 @@ struct tensor_feed<T, B, KC, ALONG, fetched<V>, L>
 };
 
 // BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
-// terms of a step. A warp has WM rows and WN columns. STAGES steps have room: one is multiplied
-// while others are on their way, in registers where there is one. A thread stores V neighbouring
-// columns at once.
-template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int STAGES, int V>
+// terms of a step. A warp has WM rows and WN columns. ROOM steps have room, where no copies are
+// asynchronous two: one is multiplied while others are on their way, in registers where there is
+// one. A thread stores V neighbouring columns at once.
+template <typename T, int BM, int BN, int KC, int PARTS, int WM, int WN, int ROOM, int V>
 struct tensor_tile {
+    static const int STAGES = ASYNC_COPIES || ROOM < 2 ? ROOM : 2;
     static const int KS = 32 / int(sizeof(T)), SIZE = (BM + BN) * KC;
     static const int SUMS = PARTS > 1 ? PARTS *BM *(BN + 8) * 4 : 0;
     static const int STEPS = STAGES * SIZE * int(sizeof(T));

@@ -88,6 +88,7 @@ parts=(
     "grouped  cuda $python tests/check_grouped.py"
     "libs     cuda $python tests/check_libs.py"
     'faults   cuda tests/run_faults.sh tests/unseen/attention.ein models/cases/basic_block.ein'
+    "faults16 cuda EMIT='--math fp16 --libs none' tests/run_faults.sh tests/unseen/norm_copied.ein"
     'program  cuda sh tests/frame/test_program.sh'
     'cost     -    sh tests/frame/test_cost.sh'
     'order    -    sh tests/frame/test_search.sh'

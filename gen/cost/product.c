@@ -80,15 +80,34 @@ static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
     return t->math == EIN__MATH_FP32 || t->math == p->math;
 }
 
-enum { EIN__PRODUCT_SHARED = 48 << 10 };  // bytes that a block gets without asking for more
+enum {
+    EIN__SHARED_FREE = 48 << 10,     // bytes of shared memory that a block gets without asking
+    EIN__SHARED_RESERVED = 1 << 10,  // bytes of an SM's that each block takes beside its own
+};
 
-// Steps of a tensor cores' tile that have room in shared memory: two or more, or the one that the
-// tile has.
-static int ein__product_stages(const ein__product_tile *t) {
-    int64_t step = (t->rows + t->cols) * t->terms * (t->math == EIN__MATH_FP16 ? 2 : 4);
-    int64_t room = EIN__PRODUCT_SHARED / step;
+// Shared memory for one of `resident` blocks of an SM, bytes.
+static int64_t ein__shared_room(const ein__gpu *g, int resident) {
+    int64_t most = (int64_t)g->shared[0] << 10,
+            share = ((int64_t)g->shared[1] << 10) / resident - EIN__SHARED_RESERVED;
+    return ein__most(ein__least(most, share), EIN__SHARED_FREE);
+}
+
+static int64_t ein__product_step_bytes(const ein__product_tile *t) {
+    return (t->rows + t->cols) * t->terms * (t->math == EIN__MATH_FP16 ? 2 : 4);
+}
+
+// Steps of a tensor cores' tile that have room in `bytes` of shared memory: two or more, or the one
+// that the tile has.
+static int ein__product_stages(const ein__product_tile *t, int64_t bytes) {
+    int64_t room = bytes / ein__product_step_bytes(t);
     if (t->stages == 1) return 1;
     return room < 2 ? 2 : room < t->stages ? (int)room : t->stages;
+}
+
+// Bytes of a tensor cores' tile: its steps, or the sums of the groups that share the terms.
+static int ein__product_bytes(const ein__product_tile *t, int stages) {
+    int64_t sums = t->parts > 1 ? 4 * t->parts * t->rows * (t->cols + 8) : 0;
+    return (int)ein__most(stages * ein__product_step_bytes(t), sums);
 }
 
 // The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread or a
@@ -285,9 +304,10 @@ static int64_t ein__rows_ops(const ein__tiled *p, const ein__product_tile *t) {
 }
 
 // Steps of a tile's loop that are on their way while one is multiplied.
-static int64_t ein__product_ahead(const ein__tiled *p, const ein__product_tile *t) {
+static int64_t ein__product_ahead(const ein__gpu *g, const ein__tiled *p,
+                                  const ein__product_tile *t) {
     bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
-    return copies ? ein__product_stages(t) - 1 : 1;
+    return copies ? ein__product_stages(t, ein__shared_room(g, t->resident)) - 1 : 1;
 }
 
 // Blocks that the GPU's SMs hold at once.
@@ -322,7 +342,7 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t) {
     int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
     int64_t terms = ein__muldiv(steps, t->terms, 1), slots = ein__product_slots(g, p, t);
-    int64_t turns = steps / ein__product_ahead(p, t),
+    int64_t turns = steps / ein__product_ahead(g, p, t),
             waves = blocks / g->sms + (blocks % g->sms != 0), ps,
             rows = ein__rows_ops(p, t) * t->terms;
     if (t->math == EIN__MATH_FP32) {

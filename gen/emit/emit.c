@@ -14,6 +14,12 @@ static const char *ein__branches_text(ein_ctx *ctx) {
     return ctx->plan.branches > 1 ? ein__number_text(ctx, ctx->plan.branches) : "";
 }
 
+// The array of kernels that have to ask for their shared memory, or nothing.
+static const char *ein__large_list(const ein__emitter *z) {
+    if (!z->large.n) return "";
+    return ein__namef(z->ctx, "static const kernel_size large[] = {\n%s};\n", z->large.s);
+}
+
 static void ein__put_program(ein__emitter *z, ein__buf *out) {
     ein_ctx *ctx = z->ctx;
     const char *model = ein__symbol(ctx), *upper = ein__symbol_upper(ctx);
@@ -40,8 +46,9 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
         {"branches", branches},
         {"matmuls", matmuls},
         {"alike", z->convs + z->matmuls ? "1" : ""},
-        {"early", z->early ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 17);
+        {"early", z->early ? "1" : ""},
+        {"large", ein__large_list(z)}};
+    ein__tmpl_put(out, ein__tmpl_create, create, 18);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},
@@ -136,8 +143,9 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
                         {"branches", ein__branches_text(ctx)},
                         {"events", ein__number_text(ctx, ctx->plan.events)},
                         {"early", z->early ? "1" : ""},
+                        {"large", z->large.n ? "1" : ""},
                         {"grouped", z->group_bytes ? "1" : ""}};
-    ein__tmpl_put(out, ein__tmpl_state, state, 11);
+    ein__tmpl_put(out, ein__tmpl_state, state, 12);
     ein__put(out, "\n");
     ein__emit_call_macros(out, model, z->convs > 0, z->gemms + z->matmuls > 0, true);
     if (z->convs) {
@@ -156,9 +164,14 @@ static void ein__put_state(ein__emitter *z, ein__buf *out) {
     }
     ein__put_branches(z, out);
     if (!z->first_kernel) return;
-    ein__key launch[] = {{"model", model}, {"early", z->early ? "1" : ""}};
+    const bool large = z->large.n > 0;
+    ein__key launch[] = {{"model", model},
+                         {"early", z->early ? "1" : ""},
+                         {"large", large ? "1" : ""},
+                         {"more", large ? ", int shared" : ""},
+                         {"bytes", large ? "shared_of(m, shared)" : "0"}};
     ein__put(out, "\n");
-    ein__tmpl_put(out, ein__tmpl_launch, launch, 2);
+    ein__tmpl_put(out, ein__tmpl_launch, launch, 5);
 }
 
 EIN__FN void ein__emit_cuda(ein_ctx *ctx, ein__buf *out) {

@@ -29,6 +29,21 @@ typedef struct ein__kprod {
     int64_t shared;
 } ein__kprod;
 
+// Steps of a tensor cores' tile that have room. A factor that passes through registers is one step
+// ahead, and the other one gains little where it is further.
+static int ein__kprod_stages(const ein__kgen *g, const ein__kprod *r) {
+    if (r->fetched[0] && r->fetched[1])
+        return ein__product_stages(r->t, ein__shared_room(ein__gpu_of(g->ctx), r->t->resident));
+    return ein__product_stages(r->t, r->fetched[0] || r->fetched[1] ? EIN__SHARED_FREE : 0);
+}
+
+// Bytes of shared memory that have to be asked for.
+static int ein__kprod_dynamic(const ein__kgen *g, const ein__kprod *r) {
+    if (r->math == EIN__MATH_FP32) return 0;
+    int bytes = ein__product_bytes(r->t, ein__kprod_stages(g, r));
+    return bytes > EIN__SHARED_FREE ? bytes : 0;
+}
+
 static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->index);
     for (int k = 0; k < 2; k++) ein__buf_free(&r->load[k]);

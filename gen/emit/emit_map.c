@@ -367,6 +367,19 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     l->bytes_written = ein__elements(&v->shape) * ein__dtype_size(v->dtype);
 }
 
+// Declares `name` of a type in shared memory: in what a launch says that the kernel has, `dynamic`
+// bytes, or (0) in what every kernel may declare.
+static const char *ein__kstorage(ein__kgen *g, const char *type, const char *name, int dynamic,
+                                 ein__launch *l) {
+    l->smem = dynamic;
+    if (!dynamic) return ein__namef(g->ctx, "__shared__ %s %s;\n", type, name);
+    return ein__namef(g->ctx,
+                      "extern __shared__ __align__(128) unsigned char dynamic_shared[];\n"
+                      "typedef %s %s_type;\n"
+                      "%s_type &%s = *reinterpret_cast<%s_type *>(dynamic_shared);\n",
+                      type, name, name, name, name);
+}
+
 // Blocks of 256 once they fill a large device twice, smaller ones before.
 static int ein__kblock(int64_t threads) {
     return threads >= 256 * 264 ? 256 : threads >= 128 * 264 ? 128 : 64;

@@ -73,7 +73,7 @@ static bool ein__is_taken(const char *name) {
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
         " multiply_part largest total weight_of key_part joined_keys join_keys"
-        " spread_keys ";
+        " spread_keys ask_shared shared_of dynamic_shared tile_type ";
     if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
     static const char *const vector[] = {"char",     "uchar",     "short", "ushort",
@@ -182,6 +182,7 @@ typedef struct ein__emitter {
     ein_ctx *ctx;
     ein__launch *run, *init;  // by step; library calls have an empty entry
     ein__buf kernels;
+    ein__buf large;       // the kernels that have to ask for their shared memory, and how much
     const char **buffer;  // by plan buffer: the name of its pointer
     const char *first_kernel;
     ein__needs needs;
@@ -344,6 +345,9 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;
+                if (l.smem)
+                    ein__putf(&z->large, "    {(const void *)%s, \"%s\", %d},\n", l.name, l.name,
+                              l.smem);
             }
             z->needs |= l.needs;
             // A row of what the emitter wrote once is none of this kernel.
@@ -408,5 +412,6 @@ static void ein__emitter_free(ein__emitter *z) {
     arrfree(z->init);
     arrfree(z->buffer);
     arrfree(z->said);
+    ein__buf_free(&z->large);
     ein__buf_free(&z->kernels);
 }

@@ -60,8 +60,10 @@ static void ein__kprod_room(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     }
     ein__kneed(g, EIN__NEED_TENSOR_ROWS);
     if (r->shift.i) ein__kprod_shift(g, r);
-    ein__putf(&r->start, r->shift.i ? "decltype(tile)::row_sums<decltype(first)> sums(first);\n"
-                                    : "decltype(tile)::row_sums<unshifted> sums((unshifted()));\n");
+    ein__putf(&r->start,
+              r->shift.i ? "%s::row_sums<decltype(first)> sums(first);\n"
+                         : "%s::row_sums<unshifted> sums((unshifted()));\n",
+              ein__kprod_dynamic(g, r) ? "tile_type" : "decltype(tile)");
     ein__putf(&r->room,
               "__syncthreads();\n"
               "float(&total)[%d][%d][%d] = *reinterpret_cast<float(*)[%d][%d][%d]>(tile.bytes);\n"

@@ -292,13 +292,13 @@ static void ein__put_record(ein__buf *out, const ein__step *s) {
 static void ein__put_launch(ein__emitter *z, ein__buf *to, const ein__step *s, const ein__launch *l,
                             bool early) {
     ein__buf line = {0}, *out = &line;
-    EIN_ASSERT(!l->smem);
     ein__putf(out, "    CALL(launch(m, %s, %s, ", early ? "EARLY" : "ORDERED", l->name);
     ein__put_string(out, s->name);
     ein__put(out, ", ");
     ein__put_dims(out, l->grid);
     ein__put(out, ", ");
     ein__put_dims(out, l->block);
+    if (l->smem) ein__putf(out, ", %d", l->smem);
     if (s->branch) ein__putf(out, ", m->on[%d]", s->branch);
     else ein__put(out, ", stream");
     for (int i = 0; i < l->narg; i++) {

@@ -437,8 +437,8 @@ static void ein__put_probe_launch(ein__prober *z, ein__buf *out, ein__buf *list,
               k->name, (long long)k->grid[0], (long long)k->grid[1], (long long)k->grid[2],
               (long long)k->block_size[0], (long long)k->block_size[1], (long long)k->block_size[2],
               (long long)k->smem);
-    ein__putf(list, "    {\"%s\", \"%s\", %s, %d, {", k->key, strrchr(k->name, '_') + 1, name,
-              k->narg);
+    ein__putf(list, "    {\"%s\", \"%s\", %s, (const void *)%s, %lld, %d, {", k->key,
+              strrchr(k->name, '_') + 1, name, k->name, (long long)k->smem, k->narg);
     for (const char *s = strstr(k->block, "\n\t@"); s; s = strstr(s + 1, "\n\t@"), arg++) {
         if (!ein__read_argument(s + 3, &type, &n, &at)) continue;
         ein__putf(out, "%s(%s *)v[%d]", arg ? ", " : "", type, arg);

@@ -103,10 +103,9 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
     *cols = shared ? g->vec : t->rn / (four ? 2 : 4);
     ein__kneed(g, half ? EIN__NEED_TENSOR_HALF : EIN__NEED_TENSOR_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
-    int stages = r->fetched[0] || r->fetched[1] ? ein__product_stages(t) : t->stages == 1 ? 1 : 2;
     return ein__namef(g->ctx, "tensor_tile<%s, %d, %d, %d, %d, %d, %d, %d, %d>",
                       half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
-                      stages, g->vec);
+                      ein__kprod_stages(g, r), g->vec);
 }
 // Whether a factor is read as a kernel of the run finds it, since weights alone are: then its loads
 // need not wait for the kernel before. On tensor cores only what is fetched is loaded by itself.
@@ -145,7 +144,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     const char *tile = ein__kprod_tile(g, r, &rows, &cols);
     ein__key keys[] = {{0},
                        {0},
-                       {"tile", tile},
+                       {"storage", ein__kstorage(g, tile, "tile", ein__kprod_dynamic(g, r), l)},
                        {"RM", ein__namef(c, "%d", r->math ? rows : r->t->rm)},
                        {"RN", ein__namef(c, "%d", cols)},
                        {"rows", ein__namef(c, "%d", rows)},

@@ -34,8 +34,9 @@ prepare copies tests/judge/copies.cu
 export JUDGE_LEAKCHECK=0
 for order in '' rev; do
     export JUDGE_ORDER=$order
-    for name in shared_reverse dynamic_reverse atomics warp_exchange block_sum half_neighbours \
-        bytes_neighbours votes blocks last_block allowed_shared streams_wait graph_fork; do
+    for name in shared_reverse dynamic_reverse static_and_dynamic atomics warp_exchange block_sum \
+        half_neighbours bytes_neighbours votes blocks last_block allowed_shared streams_wait \
+        graph_fork; do
         expect 0 faults $name
     done
     for name in oob_global oob_read oob_dynamic oob_local divergent_barrier early_exit bad_mask \
@@ -61,6 +62,8 @@ for order in '' rev; do
         expect 86 copies $name
     done
 done
+# A kernel's static shared memory is known to the interpreter alone.
+expect 86 faults too_much_beside_static
 expect 4 copies too_soon
 unset JUDGE_ORDER
 expect 4 faults last_forgets

@@ -250,6 +250,10 @@ int judge_largest_shared_block() {
     }
 }
 
+static int judge_shared_of_processor() {
+    return judge_largest_shared_block() + (judge_env().capability == 75 ? 0 : 1024);
+}
+
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int device) {
     JUDGE_CALL(cudaErrorInitializationError);
     if (device != 0) {
@@ -271,7 +275,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int device) {
     prop->maxGridSize[1] = prop->maxGridSize[2] = 65535;
     prop->sharedMemPerBlock = 48 << 10;
     prop->sharedMemPerBlockOptin = (size_t)judge_largest_shared_block();
-    prop->sharedMemPerMultiprocessor = (size_t)judge_largest_shared_block() + 1024;
+    prop->sharedMemPerMultiprocessor = (size_t)judge_shared_of_processor();
     prop->reservedSharedMemPerBlock = 1024;
     prop->regsPerBlock = prop->regsPerMultiprocessor = 65536;
     prop->l2CacheSize = small ? 4 << 20 : 60 << 20;
@@ -302,9 +306,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrMaxGridDimZ: *value = 65535; break;
     case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 << 10; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = judge_largest_shared_block(); break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-        *value = judge_largest_shared_block() + 1024;
-        break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = judge_shared_of_processor(); break;
     case cudaDevAttrReservedSharedMemoryPerBlock: *value = 1024; break;
     case cudaDevAttrWarpSize: *value = 32; break;
     case cudaDevAttrMaxRegistersPerBlock: *value = 65536; break;

@@ -526,6 +526,10 @@ static int shared_limit(const void *function) {
     return found == shared_limits().end() ? 48 << 10 : found->second;
 }
 
+int judge_shared_of(const void *function) {
+    return shared_limits().count(function) ? judge_largest_shared_block() : 48 << 10;
+}
+
 cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attribute, int value) {
     JUDGE_CALL(cudaErrorUnknown);
     if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) {

@@ -6,10 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#ifndef EIN_DYN_SMEM
-#define EIN_DYN_SMEM(T, name) extern __shared__ __align__(16) T name[]
-#endif
-
 // ---- controls: correct kernels
 
 __global__ void shared_reverse(float *p) {
@@ -20,10 +16,21 @@ __global__ void shared_reverse(float *p) {
 }
 
 __global__ void dynamic_reverse(float *p) {
-    EIN_DYN_SMEM(float, s);
+    extern __shared__ __align__(16) unsigned char dynamic[];
+    float *s = reinterpret_cast<float *>(dynamic);
     s[threadIdx.x] = (float)threadIdx.x;
     __syncthreads();
     p[threadIdx.x] = s[255 - threadIdx.x];
+}
+
+__global__ void static_and_dynamic(float *p) {
+    __shared__ float s[256];
+    extern __shared__ __align__(16) unsigned char dynamic[];
+    float *t = reinterpret_cast<float *>(dynamic);
+    s[threadIdx.x] = 1.0f;
+    t[threadIdx.x] = (float)threadIdx.x;
+    __syncthreads();
+    p[threadIdx.x] = t[255 - threadIdx.x] * s[255 - threadIdx.x];
 }
 
 __global__ void atomics(float *p) { atomicAdd(p, 1.0f); }
@@ -196,7 +203,8 @@ __global__ void unset_shared(float *p) {
 }
 
 __global__ void unset_dynamic(float *p) {
-    EIN_DYN_SMEM(float, s);
+    extern __shared__ __align__(16) unsigned char dynamic[];
+    float *s = reinterpret_cast<float *>(dynamic);
     if (threadIdx.x != 0) {
         s[threadIdx.x] = 1.0f;
     }
@@ -220,7 +228,8 @@ __global__ void oob_shared(float *p) {
 }
 
 __global__ void oob_dynamic(float *p) {
-    EIN_DYN_SMEM(float, s);
+    extern __shared__ __align__(16) unsigned char dynamic[];
+    float *s = reinterpret_cast<float *>(dynamic);
     s[threadIdx.x + 1] = 1.0f;
     __syncthreads();
     p[threadIdx.x] = s[threadIdx.x];
@@ -302,6 +311,8 @@ static bool launch_control(const char *name, float *p) {
         shared_reverse<<<1, 256, 0, 0>>>(p);
     } else if (IS(dynamic_reverse)) {
         dynamic_reverse<<<1, 256, 1024, 0>>>(p);
+    } else if (IS(static_and_dynamic)) {
+        static_and_dynamic<<<1, 256, 47 << 10, 0>>>(p);
     } else if (IS(atomics)) {
         atomics<<<2, 256, 0, 0>>>(p);
     } else if (IS(warp_exchange)) {
@@ -405,6 +416,11 @@ static bool launch_refused(const char *name, float *p) {
         shared_reverse<<<1, 2048, 0, 0>>>(p);
     } else if (IS(too_much_shared)) {
         dynamic_reverse<<<1, 256, 65536, 0>>>(p);
+    } else if (IS(more_than_any_block_has)) {
+        cudaFuncSetAttribute(dynamic_reverse, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (227 << 10) + 1);
+    } else if (IS(too_much_beside_static)) {
+        static_and_dynamic<<<1, 256, 48 << 10, 0>>>(p);
     } else {
         return false;
     }

@@ -49,6 +49,9 @@ uint64_t judge_random();
 // The most shared memory that a block can ask for on this compute capability, in bytes.
 int judge_largest_shared_block();
 
+// The most that a block of this kernel has, what is static among it.
+int judge_shared_of(const void *function);
+
 cudaError_t judge_injected(cudaError_t error);
 
 #define JUDGE_CALL(error)                              \

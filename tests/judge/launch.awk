@@ -3,7 +3,8 @@
 # `judge_configure("name", name, grid, block, smem, stream)(args);`. Lines keep their numbers.
 # A launch in any other form is an error. In `launch(m, WHEN, kernel, ...`, where a function of that
 # name launches what it is given, the kernel is told its name. reinterpret_cast becomes one that
-# looks at what a pointer's type is aligned to, and calls of what stands in for tensor cores become
+# looks at what a pointer's type is aligned to; `extern __shared__ __align__(N) unsigned char s[];`
+# the place of the judge's dynamic shared memory; calls of what stands in for tensor cores become
 # the judge's. Usage: awk -v file=NAME.cu -f launch.awk NAME.cu
 BEGIN {
     launch = "^[ \t]*[A-Za-z_][A-Za-z0-9_:]*(<[^;\"]*>)?<<<[^;]*>>>\\(.*\\);[ \t]*(//.*)?$"
@@ -12,6 +13,12 @@ BEGIN {
 
 {
     gsub(/reinterpret_cast</, "judge_cast<")
+    if (match($0, /extern __shared__ __align__\([0-9]+\) unsigned char [a-z_]+\[\];/)) {
+        name = substr($0, RSTART, RLENGTH - 3)
+        sub(/.* /, "", name)
+        $0 = substr($0, 1, RSTART - 1) "unsigned char *const " name \
+            " = static_cast<unsigned char *>(judge_dynamic_shared());" substr($0, RSTART + RLENGTH)
+    }
     gsub(/multiply_add_words<tensor_type>\(/, "judge_multiply_add_words<tensor_type>(__LINE__, ")
     gsub(/fragment_rows\(q, /, "judge_fragment_rows(__LINE__, q, ")
     gsub(/fragment_columns\(q, /, "judge_fragment_columns(__LINE__, q, ")

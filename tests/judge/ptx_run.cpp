@@ -498,6 +498,10 @@ std::shared_ptr<started> begin(judge_grid &grid) {
     l->reversed = judge_env().order == judge_settings::reversed;
     l->random = judge_env().order == judge_settings::random;
     l->shared_bytes = l->code->shared + grid.config.shared;
+    if (l->shared_bytes > (size_t)judge_shared_of(grid.config.function)) {
+        judge_fault("kernel %s: %zu bytes of shared memory, %zu of them static", grid.config.name,
+                    l->shared_bytes, l->code->shared);
+    }
     const dim3 &b = grid.config.block;
     if (b.x * b.y * b.z > l->code->most_threads) {
         judge_fault("kernel %s: %u threads, its bound is %u", grid.config.name, b.x * b.y * b.z,

@@ -317,6 +317,12 @@ static void put_case(ein_ctx *ctx, const char *name, bool naive, const ein__laun
               ncase);
     ein__putf(&launches, "    const dim3 grid(%u, %u, %u), block(%u, %u, %u);\n", l->grid[0],
               l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2]);
+    // Where that fails the launch does.
+    if (l->smem)
+        ein__putf(&launches,
+                  "    cudaFuncSetAttribute((const void *)%s, "
+                  "cudaFuncAttributeMaxDynamicSharedMemorySize, %d);\n",
+                  l->name, l->smem);
     ein__putf(&launches, "    %s<<<grid, block, %d, stream>>>(", l->name, l->smem);
     for (int i = 0; i < l->narg; i++)
         ein__putf(&launches, "%s(%s *)b[%d]", i ? ", " : "",

@@ -43,9 +43,6 @@
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 
-// Dynamic shared memory. Emitted files define this macro only where it is not defined yet.
-#define EIN_DYN_SMEM(T, name) T *const name = static_cast<T *>(judge_dynamic_shared())
-
 // ---- builtins of the running thread
 
 // One CUDA thread of the running block. `linear` is its number in the block, `lane` and `warp`
@@ -61,6 +58,7 @@ extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 static const int warpSize = 32;
 
+// What launch.awk makes declarations of dynamic shared memory ask for.
 void *judge_dynamic_shared();
 void judge_syncthreads(int line);
 int judge_syncthreads_or(int line, int predicate);
