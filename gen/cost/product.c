@@ -48,15 +48,15 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {128, 128, 64, 32, 16, 1, 0, 1, EIN__MATH_TF32, 3},
     {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4},
     {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3},
-    {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 4},
-    {32, 32, 32, 32, 64, 8, 0, 2, EIN__MATH_TF32, 3},
-    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 2},
+    {32, 64, 32, 32, 32, 4, 0, 2, EIN__MATH_TF32, 6},
+    {32, 32, 32, 32, 64, 8, 0, 2, EIN__MATH_TF32, 6},
+    {16, 64, 16, 32, 64, 4, 0, 2, EIN__MATH_TF32, 5},
     {128, 128, 64, 32, 32, 1, 0, 1, EIN__MATH_FP16, 3},
     {64, 128, 32, 32, 32, 1, 0, 2, EIN__MATH_FP16, 4},
     {64, 64, 32, 32, 64, 2, 0, 2, EIN__MATH_FP16, 3},
-    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 4},
-    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 3},
-    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 2},
+    {32, 64, 32, 32, 64, 4, 0, 2, EIN__MATH_FP16, 6},
+    {32, 32, 32, 32, 128, 8, 0, 2, EIN__MATH_FP16, 6},
+    {16, 64, 16, 32, 128, 4, 0, 2, EIN__MATH_FP16, 5},
     // Half as many steps where these pass through registers, one after the other.
     {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1},
     {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},
@@ -102,6 +102,15 @@ static int ein__product_stages(const ein__product_tile *t, int64_t bytes) {
     int64_t room = bytes / ein__product_step_bytes(t);
     if (t->stages == 1) return 1;
     return room < 2 ? 2 : room < t->stages ? (int)room : t->stages;
+}
+
+// The same of a tile to which both factors are copied; of products of `terms` no more than can be
+// on their way at once, where a block has to ask for room.
+static int ein__product_copied_stages(const ein__gpu *g, const ein__product_tile *t,
+                                      int64_t terms) {
+    int most = ein__product_stages(t, ein__shared_room(g, t->resident));
+    int least = ein__product_stages(t, EIN__SHARED_FREE);
+    return (int)ein__most(least, ein__least(most, ein__ceil(terms, t->terms) + 1));
 }
 
 // Bytes of a tensor cores' tile: its steps, or the sums of the groups that share the terms.

@@ -33,7 +33,7 @@ typedef struct ein__kprod {
 // ahead, and the other one gains little where it is further.
 static int ein__kprod_stages(const ein__kgen *g, const ein__kprod *r) {
     if (r->fetched[0] && r->fetched[1])
-        return ein__product_stages(r->t, ein__shared_room(ein__gpu_of(g->ctx), r->t->resident));
+        return ein__product_copied_stages(ein__gpu_of(g->ctx), r->t, r->share);
     return ein__product_stages(r->t, r->fetched[0] || r->fetched[1] ? EIN__SHARED_FREE : 0);
 }
 
