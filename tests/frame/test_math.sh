@@ -223,6 +223,21 @@ JUDGE_CC=75 "$work/t" "$work/gcn.w" > "$work/log" 2>&1
 [ $? = 5 ] && grep -q 'uses TF32.*compute capability 8.0' "$work/log" && pass ||
     fail 'a device without TF32' "$work/log"
 
+# ---- devices with less shared memory
+
+emit large tests/unseen/tensor_tiles.ein --math fp16 --libs none --small
+has large.cu 'launch[(].*, 256, 98304, '
+check 'its weights' $einnet pack tests/unseen/tensor_tiles.ein --small -o "$work/large.w"
+check 'the judge takes large kernels' sh tests/judge/judgecc --quick -o "$work/large" \
+    "$work/large_test.cu" "$work/large.cu"
+check '99 KB are enough' env JUDGE_CC=89 "$work/large" "$work/large.w" --check
+sed 's/98304/102400/' "$work/large.cu" > "$work/larger.cu"
+check 'the judge takes larger ones' sh tests/judge/judgecc --quick -o "$work/larger" \
+    "$work/large_test.cu" "$work/larger.cu"
+JUDGE_CC=89 "$work/larger" "$work/large.w" > "$work/log" 2>&1
+[ $? = 5 ] && grep -q 'k_product.*more shared memory than the device has' "$work/log" && pass ||
+    fail 'a device with too little shared memory' "$work/log"
+
 # ---- the compiler
 
 arch=
