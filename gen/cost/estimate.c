@@ -461,6 +461,7 @@ static void ein__turn_rows(const ein_ctx *ctx, ein__tiled *p) {
 static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     uint32_t sums = ~((1u << k->s[0]->nt) - 1), terms = 0;
     ein__ex x, first;
+    p->computed = !k->nrow && (k->load[0].i || k->load[1].i);
     if (!k->nrow) return;
     ein__turn_rows(ctx, p);
     const ein__expr *read[2] = {p->read[0], p->read[1]};

@@ -12,6 +12,7 @@ typedef struct ein__tiled {
     bool scattered;   // the result's neighbours belong to different batches
     ein__math math;   // of the tensor cores' tiles that may compute it; FP32: none
     ein__dtype held;  // type of both factors: tiles that hold it may fetch several steps
+    bool computed;    // loads compute a factor as they go
     bool floats;      // it is f32 in FP16 mode: TF32's tiles may compute it too
     int each;      // instructions for each element of the rows' factor that its sums take (norm.c)
     bool shifted;  // of it, what its line begins with is subtracted first
@@ -36,7 +37,12 @@ typedef struct ein__product_tile {
     int stages;  // tensor cores: steps in shared memory where factors are copied there directly
 } ein__product_tile;
 
-enum { EIN__PRODUCT_THREADS = 256, EIN__PRODUCT_TILES = 22, EIN__PRODUCT_DEPTH = 1 << 30 };
+enum {
+    EIN__PRODUCT_THREADS = 256,
+    EIN__PRODUCT_TILES = 26,
+    EIN__PRODUCT_DEPTH = 1 << 30,
+    EIN__PRODUCT_SUMS = 64 * 32
+};
 
 // No tile's steps take more than the 99 KB that a block has on sm_86 and sm_89, so that a program
 // for a larger GPU runs there.
@@ -65,6 +71,11 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     // More for a thread of each word that it reads, and more sums to add up.
     {64, 64, 8, 4, 32, 2, 580, 2, EIN__MATH_FP32, 2},
     {32, 64, 8, 4, 32, 4, 560, 2, EIN__MATH_FP32, 2},
+    // A third fewer words from shared memory for each product, a quarter fewer from the L2 cache.
+    {128, 256, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4},
+    {256, 128, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4},
+    {128, 256, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4},
+    {256, 128, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4},
 };
 
 // Whether both factors are copied to the tensor cores' tile as they lie. Zeros behind the last term
@@ -74,10 +85,23 @@ static bool ein__product_copies(const ein__tiled *p, const ein__product_tile *t)
     return p->held == holds && !(p->shifted && p->depth % t->terms);
 }
 
+// Whether the sums of a tile leave a thread few registers for anything else.
+static bool ein__product_is_large(const ein__product_tile *t) {
+    return t->rm * t->rn > EIN__PRODUCT_SUMS;
+}
+
+// Whether both factors are copied in vectors, which takes few registers.
+static bool ein__product_streams(const ein__tiled *p, const ein__product_tile *t) {
+    bool vectors = p->load[0].words > 1 && p->load[1].words > 1;
+    return vectors && !p->computed && ein__product_copies(p, t);
+}
+
 // Whether a tile may compute product `p`. Factors that are f32 in FP16 mode may stay as they are in
 // TF32's tiles, which round them to as many bits.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
-    if (t->stages == 1 && ein__product_copies(p, t)) return false;
+    bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
+    if (copies && t->stages == 1) return false;
+    if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
     if (t->math == EIN__MATH_TF32 && p->math == EIN__MATH_FP16) return p->floats;
     return t->math == EIN__MATH_FP32 || t->math == p->math;
 }

@@ -21,10 +21,12 @@ typedef struct ein__product_cut {
     int64_t share;
 } ein__product_cut;
 
-// Terms of a part in whole steps of the tile's loop; 0: there are not as many parts.
+// Terms of a part in whole steps of the tile's loop; 0: there are not as many parts, or a thread
+// has no registers to add them up.
 static int64_t ein__tail_share(const ein__tiled *p, const ein__product_tile *t, int parts) {
     int64_t share = (p->depth + parts - 1) / parts;
     share = (share + t->terms - 1) / t->terms * t->terms;
+    if (parts > 1 && ein__product_is_large(t)) return 0;
     return share * (parts - 1) < p->depth ? share : 0;
 }
 

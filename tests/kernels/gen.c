@@ -11,7 +11,7 @@ static FILE *data;
 static int ncase;
 static ein__buf launches, table;
 static ein__needs needs;
-static double *content[4096];  // by value: logical elements, row-major
+static double *content[8192];  // by value: logical elements, row-major
 
 // Compiling is most of the work, and kernels of one structure differ in sizes alone: the first case
 // of each goes into both programs that are made of this file, the race checker's (USE 1) and the
@@ -377,8 +377,8 @@ static int possible_parts(ein_ctx *ctx, const ein__step *step) {
     const ein__scope *s = ein__sc_get(ctx, ctx->value[step->val[0].i].scope);
     if (!forced_parts || !ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p))
         return 0;
-    return ein__tail_share(&p, &ein__product_table[forced_tile - 1], forced_parts) ? forced_parts
-                                                                                   : 0;
+    const ein__product_tile *t = &ein__product_table[forced_tile - 1];
+    return ein__product_fits(&p, t) && ein__tail_share(&p, t, forced_parts) ? forced_parts : 0;
 }
 
 // Whether no case before had this name and variant.

@@ -49,6 +49,10 @@ static void product_sizes(ein_ctx *ctx) {
         for (int i = 0; i < 3 * tensor; i++)
             product(ctx, 1 + i % 2, 8 + 16 * (i % 2), 24, 136 * i + 40, order[(i + tile) % 2],
                     order[i / 2], order[tile / 2 % 2]);
+        // Several of the largest tiles, which take whole vectors alone, and what lies beside them.
+        if (!ein__product_is_large(&ein__product_table[tile - 1])) continue;
+        product(ctx, 1, 136, 264, 200, "012", "012", "012");
+        product(ctx, 1, 264, 136, 104, "012", "021", "012");
     }
     force_tile(ctx, 0);
     for (int i = 0; i < 16; i++)
