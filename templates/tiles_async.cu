@@ -9,7 +9,18 @@
 // Begins a copy of what a load finds (tiles_loads.cu), to where V is aligned.
 template <typename V, typename T>
 static __device__ __forceinline__ void copy_async(T *to, fetched<V> v) {
-#if ASYNC_COPIES
+#if ASYNC_COPIES && defined(__CUDA_ARCH__)
+    // One instruction; __pipeline_memcpy_async has one for each number of bytes that are read.
+    const unsigned at = shared_address(to), bytes = v.inside ? sizeof(V) : 0u;
+    if (sizeof(V) == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(v.from),
+                     "r"(bytes)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(v.from),
+                     "n"(sizeof(V)), "r"(bytes)
+                     : "memory");
+#elif ASYNC_COPIES
     __pipeline_memcpy_async(to, v.from, sizeof(V), v.inside ? 0 : sizeof(V));
 #else
     *reinterpret_cast<V *>(to) = v.value();
