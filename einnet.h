@@ -37601,12 +37601,33 @@ static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
     return (ein__ktext){ein__namef(g->ctx, "%s%s(%s, %s)", call, f, a.s, b.s), EIN__PRIMARY, level};
 }
 
+// Both sides of a comparison of an index with another one, or with an integer, as they are.
+static bool ein__kcounts(ein__kgen *g, const ein__expr *x, int lane, ein__ktext *v) {
+    int n = 0;
+    for (int i = 0; i < 2; i++) {
+        const ein__expr *e = ein__ex_get(g->ctx, x->kid[i]);
+        double c = e->op == EIN__X_CONST ? ein__kbits(e) : 0.5;
+        if (e->op == EIN__X_IDX && ein__ix_get(g->ctx, e->ix[0])->q == 1) {
+            ein__klin l = ein__klin_of(g, e->ix[0], lane);
+            v[i] = ein__klin_text(g, &l, lane);
+            n++;
+        } else if (c > INT32_MIN && c < INT32_MAX && c == (double)(int32_t)c) {
+            v[i] =
+                ein__kt(g, c < 0 ? EIN__PREFIX : EIN__NAMED, 0, ein__namef(g->ctx, "%d", (int)c));
+        } else {
+            return false;
+        }
+    }
+    return n > 0;
+}
+
 static ein__ktext ein__kselect(ein__kgen *g, const ein__expr *x, int lane) {
     static const char *const cmp[] = {"==", "!=", "<", "<=", ">", ">="};
     ein__ktext v[4];
     int level = 0;
+    bool counts = ein__kcounts(g, x, lane, v);
     for (int i = 0; i < 4; i++) {
-        v[i] = ein__kvalue(g, x->kid[i], lane);
+        if (i > 1 || !counts) v[i] = ein__kvalue(g, x->kid[i], lane);
         level = ein__kmax(level, v[i].level);
     }
     EIN_ASSERT(x->fn >= EIN__EQ && x->fn <= EIN__GE);
