@@ -17601,6 +17601,7 @@ static ein__attention_work ein__attention_loading(ein_ctx *ctx, const ein__atten
 
 typedef struct ein__attention_mask {
     ein__ex value;   // c
+    ein__ex kept;    // the score of other keys
     int row;         // slot i; -1: a is 0
     int64_t a, key;  // the first key without rows up to i is a * i + key
 } ein__attention_mask;
@@ -17667,12 +17668,13 @@ static bool ein__attention_fixed(ein_ctx *ctx, const ein__attention *a, ein__ex 
 
 // The mask of `a`; false when there is none.
 EIN__FN bool ein__attention_masked(ein_ctx *ctx, const ein__attention *a, ein__attention_mask *m) {
-    const ein__expr *e = ein__ex_get(ctx, a->score);
+    ein__expr whole = *ein__ex_get(ctx, a->score), select = whole, *e = &select;
+    ein__ex rest = {0};
     // x + -inf is -inf, so such a mask may be added as well.
-    bool added = e->op == EIN__X_BINARY && e->fn == EIN__ADD;
+    bool added = whole.op == EIN__X_BINARY && whole.fn == EIN__ADD;
     for (int k = 0; added && k < 2; k++) {
-        const ein__expr *kid = ein__ex_get(ctx, ein__ex_get(ctx, a->score)->kid[k]);
-        if (kid->op == EIN__X_SELECT) e = kid;
+        const ein__expr *kid = ein__ex_get(ctx, whole.kid[k]);
+        if (kid->op == EIN__X_SELECT) select = *kid, rest = whole.kid[1 - k];
     }
     if (a->band || e->op != EIN__X_SELECT || (a->keys & (a->keys - 1))) return false;
     for (int side = 2; side < 4; side++) {
@@ -17683,7 +17685,9 @@ EIN__FN bool ein__attention_masked(ein_ctx *ctx, const ein__attention *a, ein__a
         if (!ein__attention_kept(ctx, e, side == 2, &k)) return false;
         uint32_t used = ein__ix_uses(ctx, k), rows = used & ~a->keys;
         if ((used & a->keys) != a->keys || rows & (rows - 1) || rows & ~a->rows) continue;
-        *m = (ein__attention_mask){.value = e->kid[side], .row = -1};
+        ein__ex kept = e->kid[5 - side];
+        if (added) kept = ein__ex_binary(ctx, EIN__ADD, rest, kept);
+        *m = (ein__attention_mask){.value = e->kid[side], .kept = kept, .row = -1};
         int j = 0;
         for (int i = 0; i < EIN__MAX_ITERS; i++) {
             if (rows >> i & 1) m->row = i;
@@ -17703,6 +17707,129 @@ static int64_t ein__attention_end(const ein__attention_mask *m, int64_t first, i
                                   int64_t keys) {
     int64_t end = m->a * (first + rows - 1) + m->key;
     return end < 0 ? 0 : end < keys ? end : keys;
+}
+/* ---- attention_score.c ---- */
+// What kernels keep of scores. A weight is 2^(s * unit - top), top what the largest s gives
+// (templates/softmax.cu): where a score is f * (dot + constants), as it is when it is scaled and
+// masked, s is the score by f, and a weight takes one multiply-add; elsewhere s is the score. Where
+// the result is a quotient of both sums, it is the same whatever top is: then it need not follow
+// every score that is a little larger.
+
+typedef struct ein__attention_score {
+    ein__ex ex;     // s
+    double factor;  // f; 0: s is the score
+} ein__attention_score;
+
+// A constant, -inf written as log(0) too.
+static bool ein__score_number(ein_ctx *ctx, ein__ex ex, double *v) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (ein__ex_is_const(ctx, ex, v)) return true;
+    bool never = e->op == EIN__X_UNARY && ein__attention_never(ctx, ex);
+    if (never) *v = -HUGE_VAL;
+    return never;
+}
+
+// Which kid of a product or of a quotient is what a positive constant, `v`, scales; -1: none.
+static int ein__score_scaled(ein_ctx *ctx, const ein__expr *e, double *v) {
+    if (e->op != EIN__X_BINARY || (e->fn != EIN__MUL && e->fn != EIN__DIV)) return -1;
+    for (int k = e->fn == EIN__DIV; k < 2; k++)
+        if (ein__ex_is_const(ctx, e->kid[k], v) && *v > 0) return 1 - k;
+    return -1;
+}
+
+// f, where `ex` is f * (dot + constants) or a choice of such; 0: it is of constants alone; -1: it
+// is something else.
+static double ein__score_factor(ein_ctx *ctx, const ein__attention *a, ein__ex ex) {
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    bool select = e.op == EIN__X_SELECT, sum = e.op == EIN__X_BINARY && e.fn == EIN__ADD;
+    double v, f[2];
+    if (ein__score_number(ctx, ex, &v)) return 0;
+    if (e.op == EIN__X_READ) return a->dot.i && e.val == a->dot.i && a->alpha > 0 ? a->alpha : -1;
+    int k = ein__score_scaled(ctx, &e, &v);
+    if (k >= 0) {
+        f[0] = ein__score_factor(ctx, a, e.kid[k]);
+        return f[0] <= 0 ? -1 : e.fn == EIN__MUL ? f[0] * v : f[0] / v;
+    }
+    if (!select && !sum) return -1;
+    for (k = 0; select && k < 2; k++)
+        if (ein__attention_only(ctx, e.kid[k], a->dot).i) return -1;
+    for (k = 0; k < 2; k++) f[k] = ein__score_factor(ctx, a, e.kid[k + (select ? 2 : 0)]);
+    if (f[0] < 0 || f[1] < 0) return -1;
+    if (f[0] > 0 && f[1] > 0) return select && f[0] == f[1] ? f[0] : -1;
+    return f[0] + f[1];
+}
+
+// `ex` by f. Constants that no score comes near stay numbers, as do their powers.
+static ein__ex ein__score_by(ein_ctx *ctx, ein__ex ex, double f) {
+    const double far = 1e38 / (f > 0.5 ? 2 * f : 1);
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    double v;
+    if (ein__score_number(ctx, ex, &v)) {
+        bool finite = v - v == 0;
+        if (finite) v = v / f < -far ? -far : v / f > far ? far : v / f;
+        return ein__ex_const(ctx, v);
+    }
+    int k = ein__score_scaled(ctx, &e, &v);
+    if (k >= 0) return ein__score_by(ctx, e.kid[k], e.fn == EIN__MUL ? f / v : f * v);
+    if (e.op == EIN__X_SELECT)
+        return ein__ex_select(ctx, (ein__fn)e.fn, e.kid[0], e.kid[1],
+                              ein__score_by(ctx, e.kid[2], f), ein__score_by(ctx, e.kid[3], f));
+    if (e.op == EIN__X_BINARY)
+        return ein__ex_binary(ctx, EIN__ADD, ein__score_by(ctx, e.kid[0], f),
+                              ein__score_by(ctx, e.kid[1], f));
+    return ex;
+}
+
+EIN__FN ein__attention_score ein__attention_scores_of(ein_ctx *ctx, const ein__attention *a) {
+    double f = ein__score_factor(ctx, a, a->score);
+    if (!(f > 1e-6 && f < 1e6)) return (ein__attention_score){a->score, 0};
+    return (ein__attention_score){ein__score_by(ctx, a->score, f), f};
+}
+
+// A score, or a part of it, as `s` has scores.
+static ein__ex ein__score_as(ein_ctx *ctx, const ein__attention_score *s, ein__ex ex) {
+    return s->factor > 0 ? ein__score_by(ctx, ex, s->factor) : ex;
+}
+
+enum { EIN__NO_POWER = INT16_MIN };
+
+// The power of a factor common to both sums that `ex` has; EIN__NO_POWER: none.
+static int ein__attention_power(ein_ctx *ctx, const ein__attention *a, ein__ex ex) {
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    int p[4] = {0};
+    if (e.op == EIN__X_READ) {
+        if (e.val == a->max.i) return EIN__NO_POWER;
+        return e.val == a->out.i || (a->sum.i && e.val == a->sum.i);
+    }
+    for (uint32_t i = 0; i < e.nkid; i++) {
+        p[i] = ein__attention_power(ctx, a, e.kid[i]);
+        if (p[i] == EIN__NO_POWER) return p[i];
+    }
+    if (e.op == EIN__X_BINARY && e.fn == EIN__MUL) return p[0] + p[1];
+    if (e.op == EIN__X_BINARY && e.fn == EIN__DIV) return p[0] - p[1];
+    bool same = p[0] == p[1];
+    if (e.op == EIN__X_SELECT) return same && p[2] == p[3] ? p[2] : EIN__NO_POWER;
+    if (e.op == EIN__X_UNARY && e.fn == EIN__NEG) return p[0];
+    if (e.op == EIN__X_BINARY && (e.fn == EIN__ADD || e.fn == EIN__SUB))
+        return same ? p[0] : EIN__NO_POWER;
+    return p[0] || p[1] ? EIN__NO_POWER : 0;
+}
+
+// Whether the result is the same when both sums are multiplied by the same.
+EIN__FN bool ein__attention_is_quotient(ein_ctx *ctx, const ein__attention *a) {
+    return a->sum.i && ein__attention_power(ctx, a, a->result) == 0;
+}
+
+// Quotients by the sum of the weights as products with its reciprocal, of which a row has one.
+EIN__FN ein__ex ein__attention_divided(ein_ctx *ctx, const ein__attention *a, ein__ex ex) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    for (uint32_t i = 0; i < e.nkid; i++) e.kid[i] = ein__attention_divided(ctx, a, e.kid[i]);
+    if (!e.nkid) return ex;
+    const ein__expr *by = ein__ex_get(ctx, e.kid[e.nkid - 1]);
+    if (e.op != EIN__X_BINARY || e.fn != EIN__DIV || by->op != EIN__X_READ || by->val != a->sum.i)
+        return ein__ex_make(ctx, &e);
+    ein__ex one = ein__ex_binary(ctx, EIN__DIV, ein__ex_const(ctx, 1), e.kid[1]);
+    return ein__ex_binary(ctx, EIN__MUL, e.kid[0], one);
 }
 /* ---- attention_tiles.c ---- */
 // How the kernels of an attention cut the work up, and what they cost. Without tensor cores
@@ -17733,6 +17860,7 @@ typedef struct ein__attention_tile {
     int64_t met;    // ... and on average
     bool masked;    // a tile need not meet all of them
     ein__attention_mask mask;
+    int64_t score;       // operations of a score where no mask hides it
     int lanes, ahead;    // few rows; else 0
     int kw, vw, ke, ve;  // then: elements of a key and columns of a value a lane loads at once; has
     int parts;           // blocks that share the keys of a tile
@@ -17755,10 +17883,10 @@ enum {
     EIN__ATTENTION_PART = 256,
     EIN__ATTENTION_SUMS = 144,
     EIN__ATTENTION_KEPT = 64,
-    // Instructions, counted in machine code: of a score beside its expression (maximum, difference,
-    // factor, power, sum, conversion), of a copy of 16 bytes and of a turn apart from these.
-    EIN__ATTENTION_SCORE = 6,
-    EIN__ATTENTION_COPY = 8,
+    // Instructions, counted in machine code: of a score beside its expression (maximum,
+    // multiply-add, power, sum, conversion), of a copy of 16 bytes and of a turn apart from these.
+    EIN__ATTENTION_SCORE = 5,
+    EIN__ATTENTION_COPY = 5,
     EIN__ATTENTION_TURN = 60,
     // Tenths of the busiest unit's time that a turn takes. Assumed until measured; kernels of this
     // structure reach a third of an H100's peak in FP16 (FlashAttention-2, depth 64).
@@ -17797,6 +17925,9 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
         t->nrow = ein__ceil(t->nrow, d);
     }
     t->masked = ein__attention_masked(ctx, a, &t->mask) && t->nrow <= INT32_MAX;
+    ein__attention_score s = ein__attention_scores_of(ctx, a);
+    ein__ex score = t->masked ? ein__score_as(ctx, &s, t->mask.kept) : s.ex;
+    t->score = ein__ex_operations(ctx, score) + (s.factor == 0 && a->alpha != 1);
     if (t->cols > EIN__ATTENTION_COLUMNS || t->depth > INT32_MAX || t->nkey > INT32_MAX / 4)
         return false;
     for (int vc = 4; vc > 0; vc /= 2)
@@ -17892,7 +18023,7 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
     static const int relative[] = {0, 400, 600, 750, 850, 900, 950, 980, 1000};  // by rm
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t depth = ein__up(t->depth, t->kc);
-    int64_t each = ein__ex_operations(ctx, a->score) + 14;  // exp, maximum, sum
+    int64_t each = t->score + 14;  // exp, maximum, sum
     int64_t flop = ein__plus(2 * ((a->dot.i ? depth : 0) + 16 * t->rc), each);
     int64_t span = ein__attention_span(g, t);
     flop = ein__times(ein__times(8 * t->rm, span), flop);
@@ -17962,18 +18093,24 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t products = t->rm * (t->nk / 8 * steps + t->nk / step * (t->width / 8));
     int64_t blocks = t->nk / 16 * (t->width / 16);  // of values, 16 columns of 16 keys each
     int64_t wide = steps * (t->rm + t->nk / 16) + half * blocks, narrow = (1 - half) * 8 * blocks;
-    int64_t scores =
-        ein__times(t->rm * t->nk / 2, ein__ex_operations(ctx, a->score) + EIN__ATTENTION_SCORE);
+    int64_t scores = ein__times(t->rm * t->nk / 2, t->score + EIN__ATTENTION_SCORE);
     int64_t key = ein__attention_issued(ctx, a, a->key, a->depth, t->keys * depth);
     int64_t value = ein__attention_issued(ctx, a, a->value, a->cols, t->keys * t->width);
     int64_t copied = (key ? 0 : depth) + (value ? 0 : t->width);
     int64_t copies = t->keys * copied * size / 16 / 128 * EIN__ATTENTION_COPY + (key + value) / 128;
-    int64_t issued = products + wide + narrow + t->rm * t->width / 2 + copies;
+    int64_t issued = products + wide + narrow + copies;
+    if (!ein__attention_is_quotient(ctx, a)) issued += t->rm * t->width / 2;
     issued = ein__plus(scores, issued + EIN__ATTENTION_TURN);
     int64_t flop = 4 * products * 16 * 8 * step * 2, lanes = g->cc == 80 ? 64 : 128;
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
     int64_t multiplied = ein__muldiv(flop, g->fp32 * 1000, peak * 2 * lanes * EIN__TENSOR_SHARE);
     return ein__most(issued, ein__most(multiplied, 4 * (4 * wide + narrow)));
+}
+
+// Blocks of an SM for whose registers there is room.
+static int ein__attention_resident(const ein__attention_tile *t) {
+    int registers = t->rm * (t->width + t->nk) / 2 + EIN__ATTENTION_KEPT;
+    return (int)ein__least(EIN__ATTENTION_RESIDENT, ein__most(1, 512 / registers));
 }
 
 // Time of all tiles: the slowest of turns, which do not quite overlap, of what blocks fetch, and of
@@ -17989,9 +18126,7 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     cycles = ein__plus(cycles, ein__attention_query(ctx, a, t) / 128);
     cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
     int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
-    int64_t registers = t->rm * (t->width + t->nk) / 2 + EIN__ATTENTION_KEPT;
-    int64_t resident = ein__least(EIN__ATTENTION_RESIDENT, ein__most(1, 512 / registers));
-    int64_t rounds = ein__ceil(blocks, ein__times(g->sms, resident));
+    int64_t rounds = ein__ceil(blocks, ein__times(g->sms, ein__attention_resident(t)));
     // What is computed is waited for, not on its way meanwhile.
     int64_t waits = ein__attention_issued(ctx, a, a->key, a->depth, 1) > 0;
     waits += ein__attention_issued(ctx, a, a->value, a->cols, 1) > 0;
@@ -18059,7 +18194,7 @@ static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t lanes = g->cc == 80 ? 64 : 128, turns = ein__attention_turns(t, t->terms), log = 0;
     for (int d = 1; d < t->lanes; d *= 2) log++;
-    int64_t each = ein__ex_operations(ctx, a->score) + EIN__ATTENTION_SCORE;
+    int64_t each = t->score + EIN__ATTENTION_SCORE;
     int64_t scores = t->ahead * (t->ke + t->ve + (a->dot.i ? 2 * log : 0)) + t->ve;
     scores = ein__times(t->rows, ein__plus(scores, ein__times(t->ahead, each)));
     int64_t copies = t->ahead * (t->ke / t->kw + t->ve / t->vw) * EIN__ATTENTION_COPY;
@@ -29063,13 +29198,14 @@ static const char *const ein__tmpl_attention[] = {
     "//@key queryAt   its place in the row",
     "//@key loadQuery  statements, then query[row][k] = its value",
     "//@key stop    the first key that no row of the tile attends to",
-    "//@key masked  statements, then masked = the score of those keys",
+    "//@key masked  statements, then masked = the power of two that those keys have",
     "//@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads",
     "//@key keyType   type of one",
     "//@key keyPlace  statements: key and place k in it of the thread's element i",
     "//@key loadKey   statements, then own[i] = its value",
     "//@key putKey    part[key * (KC + 4) + k] = own[i]",
-    "//@key score   statements, then x = the score made from s[i][j]; -inf where a row has no such key",
+    "//@key score   statements, then x = the score, by a factor, from s[i][j]; -inf: no such key",
+    "//@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one",
     "//@key valueSteps  elements of a part of the values, or vectors of them, that a thread loads",
     "//@key valueType   type of one",
     "//@key valuePlace  statements: key and column col of the thread's element i",
@@ -29113,7 +29249,7 @@ static const char *const ein__tmpl_attention[] = {
     "    //@end",
     "#pragma unroll",
     "    for (int i = 0; i < RM; i++) {",
-    "        top[i] = -INFINITY;",
+    "        top[i] = NO_KEY;",
     "        //@if sum",
     "        sum[i] = 0.f;",
     "        //@end",
@@ -29174,7 +29310,7 @@ static const char *const ein__tmpl_attention[] = {
     "#pragma unroll",
     "        for (int i = 0; i < RM; i++) {",
     "            const int row = ty + 8 * i;",
-    "            float most = top[i];",
+    "            float most = -INFINITY;",
     "#pragma unroll",
     "            for (int j = 0; j < RN; j++) {",
     "                float x = -INFINITY;",
@@ -29185,8 +29321,9 @@ static const char *const ein__tmpl_attention[] = {
     "#pragma unroll",
     "            for (int d = 16; d > 1; d /= 2)",
     "                most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));",
-    "            const float zero = largest(most), before = weight_of(top[i], zero);",
-    "            top[i] = most;",
+    "            const float unit = $unit, now = fmaxf(top[i], most * unit);",
+    "            const float before = weight_of(top[i], now);",
+    "            top[i] = now;",
     "#pragma unroll",
     "            for (int c = 0; c < RC; c++) acc[i][c] *= before;",
     "            //@if sum",
@@ -29194,7 +29331,7 @@ static const char *const ein__tmpl_attention[] = {
     "            //@end",
     "#pragma unroll",
     "            for (int j = 0; j < RN; j++) {",
-    "                const float w = weight_of(s[i][j], zero);",
+    "                const float w = weight_of(s[i][j] * unit, now);",
     "                weight[row][tx + 16 * j] = w;",
     "                //@if sum",
     "                sum[i] += w;",
@@ -29303,10 +29440,11 @@ static const char *const ein__tmpl_attention_few[] = {
     "//@key queryAt   its place in the row",
     "//@key loadQuery  statements, then query[row][k] = its value",
     "//@key stop    the first key that no row of the tile attends to",
-    "//@key masked  statements, then masked = the score of those keys",
+    "//@key masked  statements, then masked = the power of two that those keys have",
     "//@key keyType   type of what a lane loads of a key at once",
     "//@key loadKey   statements, then keys[i] = elements from k on of a key",
-    "//@key score   statements, then x = the score made from s[row][j]; -inf where a row has no such key",
+    "//@key score   statements, then x = the score, by a factor, from s[row][j]; -inf: no such key",
+    "//@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one",
     "//@key valueType   type of what a lane loads of a value at once",
     "//@key loadValue   statements, then values[i] = columns from col on of a key's value",
     "//@key lines   rows of a tile that there are",
@@ -29346,7 +29484,7 @@ static const char *const ein__tmpl_attention_few[] = {
     "    float top[ROWS], sum[ROWS], acc[ROWS][VE];",
     "#pragma unroll",
     "    for (int row = 0; row < ROWS; row++) {",
-    "        top[row] = -INFINITY;",
+    "        top[row] = NO_KEY;",
     "        sum[row] = 0.f;",
     "#pragma unroll",
     "        for (int c = 0; c < VE; c++) acc[row][c] = 0.f;",
@@ -29400,7 +29538,7 @@ static const char *const ein__tmpl_attention_few[] = {
     "        // Weights relative to the largest score so far, and what was summed up before scaled.",
     "#pragma unroll",
     "        for (int row = 0; row < ROWS; row++) {",
-    "            float most = top[row];",
+    "            float most = -INFINITY;",
     "#pragma unroll",
     "            for (int j = 0; j < J; j++) {",
     "                float x = -INFINITY;",
@@ -29408,14 +29546,15 @@ static const char *const ein__tmpl_attention_few[] = {
     "                s[row][j] = x;",
     "                most = fmaxf(most, x);",
     "            }",
-    "            const float zero = largest(most), before = weight_of(top[row], zero);",
-    "            top[row] = most;",
+    "            const float unit = $unit, now = fmaxf(top[row], most * unit);",
+    "            const float before = weight_of(top[row], now);",
+    "            top[row] = now;",
     "            sum[row] *= before;",
     "#pragma unroll",
     "            for (int c = 0; c < VE; c++) acc[row][c] *= before;",
     "#pragma unroll",
     "            for (int j = 0; j < J; j++) {",
-    "                s[row][j] = weight_of(s[row][j], zero);",
+    "                s[row][j] = weight_of(s[row][j] * unit, now);",
     "                sum[row] += s[row][j];",
     "            }",
     "        }",
@@ -29438,7 +29577,7 @@ static const char *const ein__tmpl_attention_few[] = {
     "        float most = top[row];",
     "#pragma unroll",
     "        for (int d = 16; d >= L; d /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));",
-    "        const float mine = weight_of(top[row], largest(most));",
+    "        const float mine = weight_of(top[row], most);",
     "        sum[row] *= mine;",
     "#pragma unroll",
     "        for (int d = 16; d >= L; d /= 2) sum[row] += __shfl_xor_sync(0xffffffffu, sum[row], d);",
@@ -29485,6 +29624,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key name    the kernel's name",
     "//@key params  its parameters",
     "//@key T       type of the operands in shared memory",
+    "//@key resident  blocks of a multiprocessor; registers are not to be spilled for the sake of more",
     "//@key RW      warps along the rows",
     "//@key RM      times 16 rows that a warp has",
     "//@key NK      keys a warp takes at a time",
@@ -29511,27 +29651,32 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key queryAt   its place in the row",
     "//@key loadQuery  statements, then query[row * (depth + PAD) + k] = its value",
     "//@key stop    the first key that no row of the tile attends to",
-    "//@key masked  statements, then masked = the score of those keys",
+    "//@key masked  statements, then masked = the power of two that those keys have",
     "//@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads",
+    "//@key keyTurns  of those, that are unrolled",
     "//@key keyPlace  statements: key and place k in it of the thread's element i",
     "//@key loadKey  statements, then keys[key * (KC + PAD) + k] = its value",
     "//@key keyWords  whether keys arrive as they are in memory, to be rounded here",
-    "//@key score   statements, then x = the score made from s[m][j][e]",
-    "//@key ends    whether a row of the tile may have no such key; empty: never",
-    "//@key absent  statement, s[m][j][e] = -INFINITY where the row has no such key",
+    "//@key score   statements, then x = the score made from s[m][j][e], by a factor",
+    "//@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one",
+    "//@key slack   powers that a row's weights may have while what was summed up is not scaled",
+    "//@key ends    whether a row of the tile may have no such key, or a masked one; empty: never",
+    "//@key absent  statements, then s[m][j][e] = the score where it has no such key, or a masked one",
     "//@key valueSteps  elements of a part of the values, or vectors of them, that a thread loads",
+    "//@key valueTurns  of those, that are unrolled",
     "//@key valuePlace  statements: key and column col of the thread's element i",
     "//@key loadValue  statements, then values[key * (cols + PAD) + col] = its value",
     "//@key valueWords  whether values arrive as they are in memory, to be rounded here",
     "//@key sum     whether the result is divided by the sum of the weights",
     "//@key split   whether several warps share the keys of a row",
     "//@key others  warps whose keys come on top of the warp's own in the end",
+    "//@key pairs   whether two columns are stored at once",
     "//@key store   where (row, col) is an element of the result: its position, its value, the store",
     "// Both products on tensor cores. RW warps have RM times 16 rows each, of which a thread has two;",
     "// the KW warps of the same rows take NK keys each at a time. Of the keys KC elements are in shared",
     "// memory at once. Values are on their way while scores are made, the next keys while values are",
     "// multiplied.",
-    "static __global__ void __launch_bounds__(128) $name($params) {",
+    "static __global__ void __launch_bounds__(128, $resident) $name($params) {",
     "    typedef $T T;",
     "    typedef tensor_type<T> type;",
     "    const int RW = $RW, KW = 4 / RW, RM = $RM, NK = $NK, cols = $cols;",
@@ -29556,8 +29701,9 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    //@end",
     "    // Parts of keys and values, of u0's turn.",
     "    //@if product",
+    "    const int KEY_TURNS = $keyTurns;",
     "    const auto load_keys = [&](int u0, int k0) {",
-    "#pragma unroll 4",
+    "#pragma unroll KEY_TURNS",
     "        for (int i = 0; i < $keySteps; i++) {",
     "            $keyPlace;",
     "            $loadKey;",
@@ -29565,8 +29711,9 @@ static const char *const ein__tmpl_attention_mma[] = {
     "        end_step();",
     "    };",
     "    //@end",
+    "    const int VALUE_TURNS = $valueTurns;",
     "    const auto load_values = [&](int u0) {",
-    "#pragma unroll 4",
+    "#pragma unroll VALUE_TURNS",
     "        for (int i = 0; i < $valueSteps; i++) {",
     "            $valuePlace;",
     "            $loadValue;",
@@ -29606,7 +29753,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    for (int m = 0; m < RM; m++) {",
     "#pragma unroll",
     "        for (int i = 0; i < 2; i++) {",
-    "            top[m][i] = -INFINITY;",
+    "            top[m][i] = NO_KEY;",
     "            //@if sum",
     "            sum[m][i] = 0.f;",
     "            //@end",
@@ -29673,7 +29820,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "            //@end",
     "            __syncthreads();",
     "            if (k0 == 0) load_values(u0);",
-    "#pragma unroll 2",
+    "#pragma unroll 4",
     "            for (int k = 0; k < KC; k += 8 * WORD) {",
     "                unsigned a[RM][4], b[4];",
     "#pragma unroll",
@@ -29710,6 +29857,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "        }",
     "        //@if ends",
     "        if ($ends) {",
+    "            __syncwarp();  // or compilers would choose for every score of every turn",
     "#pragma unroll",
     "            for (int m = 0; m < RM; m++) {",
     "#pragma unroll",
@@ -29722,37 +29870,55 @@ static const char *const ein__tmpl_attention_mma[] = {
     "            }",
     "        }",
     "        //@end",
-    "        // Weights relative to the largest score so far, and what was summed up before scaled.",
+    "        // Weights relative to the largest score so far, or to one before that is not far below, so",
+    "        // that what was summed up is seldom scaled.",
+    "        float unit[RM][2], power[RM][2];",
+    "        bool grown = false;",
     "#pragma unroll",
     "        for (int m = 0; m < RM; m++) {",
     "#pragma unroll",
     "            for (int i = 0; i < 2; i++) {",
-    "                float most = top[m][i];",
+    "                float most = fmaxf(s[m][0][2 * i], s[m][0][2 * i + 1]);",
     "#pragma unroll",
-    "                for (int j = 0; j < NK / 8; j++)",
+    "                for (int j = 1; j < NK / 8; j++)",
     "                    most = fmaxf(most, fmaxf(s[m][j][2 * i], s[m][j][2 * i + 1]));",
     "#pragma unroll",
     "                for (int d = 2; d > 0; d /= 2)",
     "                    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));",
-    "                const float zero = largest(most), before = weight_of(top[m][i], zero);",
-    "                top[m][i] = most;",
+    "                unit[m][i] = $unit;",
+    "                power[m][i] = most * unit[m][i];",
+    "                grown |= power[m][i] > top[m][i] + $slack;",
+    "            }",
+    "        }",
+    "        if (grown) {",
     "#pragma unroll",
-    "                for (int c = 0; c < cols / 8; c++) {",
-    "                    acc[m][c][2 * i] *= before;",
-    "                    acc[m][c][2 * i + 1] *= before;",
-    "                }",
-    "                //@if sum",
-    "                sum[m][i] *= before;",
-    "                //@end",
+    "            for (int m = 0; m < RM; m++) {",
     "#pragma unroll",
-    "                for (int j = 0; j < NK / 8; j++) {",
+    "                for (int i = 0; i < 2; i++) {",
+    "                    const float now = fmaxf(top[m][i], power[m][i]);",
+    "                    const float before = weight_of(top[m][i], now);",
+    "                    top[m][i] = now;",
     "#pragma unroll",
-    "                    for (int e = 2 * i; e < 2 * i + 2; e++) {",
-    "                        s[m][j][e] = weight_of(s[m][j][e], zero);",
-    "                        //@if sum",
-    "                        sum[m][i] += s[m][j][e];",
-    "                        //@end",
+    "                    for (int c = 0; c < cols / 8; c++) {",
+    "                        acc[m][c][2 * i] *= before;",
+    "                        acc[m][c][2 * i + 1] *= before;",
     "                    }",
+    "                    //@if sum",
+    "                    sum[m][i] *= before;",
+    "                    //@end",
+    "                }",
+    "            }",
+    "        }",
+    "#pragma unroll",
+    "        for (int m = 0; m < RM; m++) {",
+    "#pragma unroll",
+    "            for (int j = 0; j < NK / 8; j++) {",
+    "#pragma unroll",
+    "                for (int e = 0; e < 4; e++) {",
+    "                    s[m][j][e] = weight_of(s[m][j][e] * unit[m][e / 2], top[m][e / 2]);",
+    "                    //@if sum",
+    "                    sum[m][e / 2] += s[m][j][e];",
+    "                    //@end",
     "                }",
     "            }",
     "        }",
@@ -29822,8 +29988,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "#pragma unroll",
     "            for (int i = 0; i < 2; i++) {",
     "                const float other = from[i * 32], most = fmaxf(top[m][i], other);",
-    "                const float mine = weight_of(top[m][i], largest(most)),",
-    "                            theirs = weight_of(other, largest(most));",
+    "                const float mine = weight_of(top[m][i], most), theirs = weight_of(other, most);",
     "                top[m][i] = most;",
     "                //@if sum",
     "                sum[m][i] = sum[m][i] * mine + from[(2 + i) * 32] * theirs;",
@@ -29873,11 +30038,16 @@ static const char *const ein__tmpl_attention_mma[] = {
     "            const int row = own + 16 * m + lane / 4 + 8 * i;",
     "#pragma unroll",
     "            for (int c = 0; c < cols / 8; c++) {",
+    "                //@if pairs",
+    "                const int col = 8 * c + lane % 4 * 2;",
+    "                $store;",
+    "                //@else",
     "#pragma unroll",
     "                for (int e = 2 * i; e < 2 * i + 2; e++) {",
     "                    const int col = 8 * c + lane % 4 * 2 + e % 2;",
     "                    $store;",
     "                }",
+    "                //@end",
     "            }",
     "        }",
     "    }",
@@ -29888,7 +30058,7 @@ static const char *const ein__tmpl_attention_parts[] = {
     "//@key few   some kernel multiplies without tensor cores what lanes load",
     "//@key half  some of those load halves",
     "// What a part of the keys gives for some rows: values by their weights, the largest scores and the",
-    "// sums of the weights, of (-inf, 0, 0) where a row has none of these keys (attention.c).",
+    "// sums of the weights, of (NO_KEY, 0, 0) where a row has none of these keys (attention.c).",
     "template <int ROWS, int COLS>",
     "struct __align__(16) key_part {",
     "    float acc[ROWS][COLS], top[ROWS], sum[ROWS];",
@@ -29903,20 +30073,19 @@ static const char *const ein__tmpl_attention_parts[] = {
     "template <int N, bool SHARED, int ROWS, int COLS>",
     "static __device__ __forceinline__ joined_keys join_keys(const key_part<ROWS, COLS> *part, int row,",
     "                                                        int col) {",
-    "    joined_keys all = {-INFINITY, 0.f, {0.f, 0.f, 0.f, 0.f}};",
+    "    joined_keys all = {NO_KEY, 0.f, {0.f, 0.f, 0.f, 0.f}};",
     "    float top[N];",
     "#pragma unroll",
     "    for (int p = 0; p < N; p++) {",
     "        top[p] = SHARED \? part[p].top[row] : __ldcg(&part[p].top[row]);",
     "        all.top = fmaxf(all.top, top[p]);",
     "    }",
-    "    const float zero = largest(all.top);",
     "#pragma unroll",
     "    for (int p = 0; p < N; p++) {",
     "        const float4 *const from = reinterpret_cast<const float4 *>(&part[p].acc[row][col]);",
     "        const float4 v = SHARED \? *from : __ldcg(from);",
     "        const float sum = SHARED \? part[p].sum[row] : __ldcg(&part[p].sum[row]);",
-    "        const float w = weight_of(top[p], zero);",
+    "        const float w = weight_of(top[p], all.top);",
     "        all.sum += sum * w;",
     "        all.acc[0] += v.x * w;",
     "        all.acc[1] += v.y * w;",
@@ -33818,26 +33987,35 @@ static const char *const ein__tmpl_skinny[] = {
     "}",
     0};
 static const char *const ein__tmpl_softmax[] = {
+    "//@key whole  some kernel keeps scores as they are",
     "// A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest",
-    "// score so far stands for the largest one, and what was summed up is scaled when it grows.",
+    "// score so far stands for the largest one, and what was summed up is scaled when it grows. The",
+    "// special function unit has powers of two, so what is kept is the largest score times log2(e), and",
+    "// a weight is 2^(s * unit - top), one multiply-add away from what a score is made of: unit is",
+    "// log2(e) times the score's factor.",
+    "#define NO_KEY (-3.402823466e+38f)  // top of none",
     "",
-    "// 0 stands for the largest score until one is above -inf.",
-    "static __device__ __forceinline__ float largest(float top) { return top > -INFINITY \? top : 0.f; }",
-    "",
-    "// The sum of a row's weights: none where all scores are -inf, as -inf - -inf is no number.",
-    "static __device__ __forceinline__ float total(float sum, float top) {",
-    "    return top > -INFINITY \? sum : NAN;",
+    "//@if whole",
+    "// log2(e) for scores up to `most`; but 1 where their product were none: such scores differ by so",
+    "// much, if at all, that the weights are the same.",
+    "static __device__ __forceinline__ float score_unit(float most) {",
+    "    return most < -2.35e38f \? 1.f : 1.44269504f;",
     "}",
     "",
-    "// e^(x - top), at most 1: its error is some 2^-22, whatever the scores are. The special function",
-    "// unit has powers of two.",
-    "static __device__ __forceinline__ float weight_of(float x, float top) {",
-    "    const float power = (x - top) * 1.44269504f;",
+    "//@end",
+    "// The sum of a row's weights: none where all scores are -inf, as -inf - -inf is no number. With NaN",
+    "// itself compilers would make reciprocals of both cases.",
+    "static __device__ __forceinline__ float total(float sum) {",
+    "    return sum > 0.f \? sum : sum * INFINITY;",
+    "}",
+    "",
+    "// 2^(power - top): its error is some 2^-22, whatever the scores are.",
+    "static __device__ __forceinline__ float weight_of(float power, float top) {",
     "    float w;",
     "#ifdef __CUDA_ARCH__",
-    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(w) : \"f\"(power));",
+    "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(w) : \"f\"(power - top));",
     "#else",
-    "    w = exp2f(power);",
+    "    w = exp2f(power - top);",
     "#endif",
     "    return w;",
     "}",
@@ -36583,6 +36761,7 @@ typedef enum ein__need {
     EIN__NEED_KEY_PARTS,
     EIN__NEED_KEYS_FEW,
     EIN__NEED_KEYS_HALF,
+    EIN__NEED_SCORE_UNIT,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -37951,6 +38130,12 @@ static void ein__kdecompose(ein__kgen *g, ein__buf *b, const int *order, int n, 
 static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char *at,
                             const ein__ktext *value) {
     const char *y = g->to ? g->to : "y";
+    if (g->vec == 2 && t == EIN__F16) {
+        ein__kneed(g, EIN__NEED_HALF);
+        ein__putf(b, "*reinterpret_cast<__half2 *>(&%s[%s]) = __floats2half2_rn(%s, %s);\n", y, at,
+                  value[0].s, value[1].s);
+        return;
+    }
     if (g->vec > 1) {
         bool half = t == EIN__F16, zero = !strcmp(at, "0");
         const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
@@ -38127,20 +38312,24 @@ static const char *ein__knumber(const ein__kgen *g, int64_t v) {
     return ein__namef(g->ctx, "%lld%s", (long long)v, g->wide ? "ull" : "u");
 }
 
+// Whether `vec` elements along slot `v` lie together, as a vector.
+static bool ein__kvector_lies(const ein__kgen *g, ein__val out, int v, int vec,
+                              const ein__kscan *s) {
+    const ein__krow *row = &s->row[arrlen(s->row) - 1];
+    if (row->k[v] != 1 || g->slot[v].n % vec) return false;
+    if (g->ctx->plan.layout[out.i].offset % vec) return false;
+    for (int d = 0; d < EIN__MAX_ITERS; d++)
+        if (d != v && !g->slot[d].gone && row->k[d] % vec) return false;
+    return true;
+}
+
 // Whether `vec` lanes along the last slot of the order can be stored as one vector.
 static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order, int n,
                              const ein__kscan *s) {
-    const ein__krow *row = &s->row[arrlen(s->row) - 1];
     ein__dtype type = ein__kdtype(g, out);
     bool half = type == EIN__F16;
     if (g->naive || !n || (type != EIN__F32 && !half) || (half && g->vec == 2)) return false;
-    if (!half && g->vec == 8) return false;
-    int v = order[n - 1];
-    if (row->k[v] != 1 || g->slot[v].n % g->vec) return false;
-    if (g->ctx->plan.layout[out.i].offset % g->vec) return false;
-    for (int i = 0; i < n - 1; i++)
-        if (row->k[order[i]] % g->vec) return false;
-    return true;
+    return (half || g->vec != 8) && ein__kvector_lies(g, out, order[n - 1], g->vec, s);
 }
 
 // ------------------------------------------------------------------------------- map
@@ -41695,10 +41884,15 @@ typedef struct ein__kattention_form {
     ein__attention a;
     ein__attention_tile t;
     ein__ex key, value;  // in a band with u as the key's slot
+    ein__ex result;      // what is stored
+    bool pairs;          // two columns at once
     int batch[EIN__MAX_ITERS], nbatch;
     ein__kaxes rows, cols, keys, depth;
     const char *base;  // band: the tile's first row
     const char *dot;   // element of the first product
+    ein__attention_score s;
+    ein__ex kept,
+        never;  // the score of keys that no mask hides, and of the others (attention_mask.c)
     ein__kscan scan;
 } ein__kattention_form;
 
@@ -41726,10 +41920,9 @@ static int ein__kattention_order(ein__kgen *g, const ein__kattention_form *f, ui
 
 // Names of what lives in registers.
 static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
-    static const char *const names[][4] = {
-        {"s[i][j]", "acc[i][c]", "top[i]", "total(sum[i], top[i])"},
-        {"s[m][j][e]", "acc[m][c][e]", "top[m][i]", "total(sum[m][i], top[m][i])"},
-        {"s[row][j]", "all.acc[c]", "all.top", "total(all.sum, all.top)"}};
+    static const char *const names[][4] = {{"s[i][j]", "acc[i][c]", "top[i]", "sum[i]"},
+                                           {"s[m][j][e]", "acc[m][c][e]", "top[m][i]", "sum[m][i]"},
+                                           {"s[row][j]", "all.acc[c]", "all.top", "all.sum"}};
     const ein__attention *a = &f->a;
     int form = f->t.lanes ? 2 : f->t.math != EIN__MATH_FP32;
     // What is stored is that of all parts.
@@ -41739,11 +41932,31 @@ static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
     if (f->t.parts > 1) ein__kneed(g, EIN__NEED_LAST);
     g->shared = f->t.parts > 1;
     f->dot = names[form][0];
-    if (a->dot.i)
-        g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? f->dot : "dot"}, false};
+    const char *dot = f->s.factor > 0 || a->alpha == 1 ? f->dot : "dot";
+    if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){a->dot, {dot}, false};
     g->inner[g->ninner++] = (ein__kinner){a->out, {last[1]}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->max, {last[2]}, false};
-    if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){a->sum, {last[3]}, false};
+    if (a->sum.i)
+        g->inner[g->ninner++] =
+            (ein__kinner){a->sum, {ein__namef(g->ctx, "total(%s)", last[3])}, false};
+    if (!ein__ex_contains(g->ctx, a->result, a->top)) return;
+    ein__kneed(g, EIN__NEED_SCORE_UNIT);
+    const char *top = ein__namef(g->ctx, "(%s > 0.f ? %s / score_unit(%s) : -INFINITY)", last[3],
+                                 last[2], last[2]);
+    g->inner[g->ninner++] = (ein__kinner){a->max, {top}, false};
+}
+
+// Whether a thread's two neighbouring columns are stored as one vector.
+static bool ein__kattention_pairs(ein__kgen *g, const ein__kattention_form *f, ein__val out) {
+    ein__dtype type = ein__kdtype(g, out);
+    if (f->t.math == EIN__MATH_FP32 || f->t.parts > 1 || !f->cols.n) return false;
+    if (type != EIN__F32 && type != EIN__F16) return false;
+    ein__ex *reads = NULL;
+    bool alone = true;
+    ein__ex_reads(g->ctx, f->result, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        alone &= ein__kinner_of(g, ein__ex_get(g->ctx, reads[i])->val) != NULL;
+    arrfree(reads);
+    return alone && ein__kvector_lies(g, out, f->cols.slot[f->cols.n - 1], 2, &f->scan);
 }
 
 // Slots, names and the parts of the work. False: addresses are beyond what there is.
@@ -41754,6 +41967,10 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         return false;
     const ein__attention *a = &f->a;
     EIN_ASSERT(f->t.parts == step->parts);
+    f->result = a->sum.i ? ein__attention_divided(ctx, a, a->result) : a->result;
+    f->s = ein__attention_scores_of(ctx, a);
+    f->kept = f->t.masked ? ein__score_as(ctx, &f->s, f->t.mask.kept) : f->s.ex;
+    f->never = f->t.masked ? ein__score_as(ctx, &f->s, f->t.mask.value) : (ein__ex){0};
     f->key = a->band ? ein__kattention_moved(ctx, f, a->key) : a->key;
     f->value = a->band ? ein__kattention_moved(ctx, f, a->value) : a->value;
     if (!f->key.i || !f->value.i) return false;
@@ -41764,7 +41981,7 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         g->slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - a->nt));
     }
     ein__kattention_inner(g, f);
-    ein__ex part[] = {a->query, f->key, f->value, a->score, a->result};
+    ein__ex part[] = {a->query, f->key, f->value, f->s.ex, f->result};
     for (int i = 0; i < 5; i++) ein__kscan_expr(g, &f->scan, part[i]);
     ein__kscan_out(g, &f->scan, step->out);
     if (a->each > 1) {
@@ -41777,6 +41994,11 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
     f->cols.n = ein__kattention_order(g, f, a->cols, step->out, f->cols.slot);
     f->keys.n = ein__kattention_order(g, f, a->keys, step->out, f->keys.slot);
     f->depth.n = ein__kattention_order(g, f, a->depth, step->out, f->depth.slot);
+    f->pairs = ein__kattention_pairs(g, f, step->out);
+    for (int i = 0; i < g->ninner && f->pairs; i++)
+        if (g->inner[i].v.i == a->out.i)
+            g->inner[i] =
+                (ein__kinner){a->out, {"acc[m][c][2 * i]", "acc[m][c][2 * i + 1]"}, false};
     return true;
 }
 
@@ -41793,6 +42015,23 @@ static bool ein__kattention_skips(const ein__attention_tile *t) {
            ein__up(ein__attention_end(&t->mask, 0, t->rows, t->nkey), t->keys) < t->terms;
 }
 
+// What makes powers of two of scores up to `most`.
+static const char *ein__kattention_unit(ein__kgen *g, const ein__kattention_form *f,
+                                        const char *most) {
+    if (f->s.factor > 0) return ein__kliteral(g, f->s.factor * 1.4426950408889634).s;
+    ein__kneed(g, EIN__NEED_SCORE_UNIT);
+    return ein__namef(g->ctx, "score_unit(%s)", most);
+}
+
+// The first key that `rows` rows from `row` on do not attend to, `back` keys before it.
+static const char *ein__kattention_behind(ein__kgen *g, const ein__attention_mask *m,
+                                          const char *row, int64_t rows, int64_t back) {
+    long long key = (long long)(m->key + m->a * (rows - 1) - back), far = key < 0 ? -key : key;
+    const char *by = m->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)m->a);
+    if (!m->a) return ein__namef(g->ctx, "%lld", key);
+    return ein__namef(g->ctx, "%s%s %c %lld", by, row, key < 0 ? '-' : '+', far);
+}
+
 // The first key that no row of the tile attends to, or "" where blocks meet all keys, and in `b`
 // what gives the score that stands for those keys.
 static const char *ein__kattention_stop(ein__kgen *g, const ein__kattention_form *f, ein__buf *b) {
@@ -41800,14 +42039,12 @@ static const char *ein__kattention_stop(ein__kgen *g, const ein__kattention_form
     const ein__attention_mask *m = &t->mask;
     ein__put(b, "");
     if (!ein__kattention_skips(t)) return "";
-    ein__kcount(g, m->value);
-    const char *value = ein__kvalue(g, m->value, 0).s;
-    ein__putf(b, "%sconst float masked = %s;\n", g->code[0].s, value);
+    ein__kcount(g, f->never);
+    const char *value = ein__kvalue(g, f->never, 0).s;
+    ein__putf(b, "%sconst float never = %s;\nconst float masked = never * %s;\n", g->code[0].s,
+              value, ein__kattention_unit(g, f, "never"));
     ein__kattention_reset(g);
-    long long key = (long long)(m->key + m->a * (t->rows - 1)), far = key < 0 ? -key : key;
-    const char *by = m->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)m->a);
-    if (!m->a) return ein__namef(g->ctx, "%lld", key);
-    return ein__namef(g->ctx, "%sm0 %c %lld", by, key < 0 ? '-' : '+', far);
+    return ein__kattention_behind(g, m, "m0", t->rows, 0);
 }
 
 // Where the block is: id counts tiles of rows, residues and batches, tiles fastest. Where a tile
@@ -41931,9 +42168,10 @@ static bool ein__kattention_copies(ein__kgen *g, const ein__kattention_form *f, 
 }
 
 // The value of `read` with `vec` neighbours along `slot`. `test`: what else must hold for a copy,
-// of which the text says where it is from.
+// of which the text says where it is from; `apart`: bytes from the place that is written to that of
+// a thread's element i, for each element.
 static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, int slot, bool copy,
-                                         const char *test) {
+                                         const char *test, int64_t apart) {
     ein__kcount(g, read);
     if (vec == 1) return ein__kvalue(g, read, 0).s;
     const char *value;
@@ -41947,6 +42185,8 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
         ein__kaccess at = ein__kaccess_of(g, read, 0);
         const char *from =
             ein__namef(g->ctx, "%s + %s", at.param, ein__kparen(g, at.at, EIN__TERM));
+        if (apart)
+            from = ein__namef(g->ctx, "moved(%s, size_t(i) * %lldu)", from, (long long)apart);
         const char *guard = at.guard ? at.guard : "";
         const char *both = ein__namef(g->ctx, "%s%s%s", test, *test && *guard ? " && " : "", guard);
         if (copy) value = ein__namef(g->ctx, "fetch<uint4>(%s%s%s)", from, *both ? ", " : "", both);
@@ -41976,6 +42216,15 @@ static bool ein__kattention_across(const ein__kgen *g, const ein__kattention_for
     return across;
 }
 
+// Bytes that lie between what `read` gives for one place of `slot` and for the next; 0: it varies.
+static int64_t ein__kattention_apart(ein__kgen *g, ein__ex read, int slot, int bytes) {
+    ein__kscan scan = ein__kscan_make(g);
+    ein__kscan_expr(g, &scan, read);
+    int64_t k = scan.pinned >> slot & 1 || arrlen(scan.row) != 1 ? 0 : scan.row[0].k[slot] * bytes;
+    ein__kscan_free(&scan);
+    return k > 0 && k < INT16_MAX ? k : 0;
+}
+
 // `to`: where the element goes; NULL: it stays in the thread's register own[i]. `later`: of a key
 // or a value, whose copies may still be on their way when the kernel goes on.
 static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
@@ -41988,11 +42237,18 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     bool across = vec == 1 && ein__kattention_across(g, f, read, outer, inner);
     const char *test = ein__kaxes_test(g, outer, inner);
     l.copy = later && ein__kattention_copies(g, f, read, vec);
+    long long step = vec, n = across ? no : ni / step;
+    int64_t apart = 0;
+    ein__kaxes first = *outer;
+    // Places that are constants apart have one address.
+    if (l.copy && outer->n == 1 && 128 % n == 0)
+        apart = ein__kattention_apart(g, read, outer->slot[0], 16 / vec) * (128 / n);
+    if (apart) first.at = ein__namef(ctx, "u0 + (int)threadIdx.x / %lld", n);
     const char *value =
-        ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1, l.copy, test);
+        ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1, l.copy, test, apart);
     const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
     ein__buf body = {0};
-    ein__kaxes_put(g, &body, outer, all);
+    ein__kaxes_put(g, &body, &first, all);
     ein__kaxes_put(g, &body, inner, all);
     ein__put(&body, g->code[0].s);
     if (*test && !l.copy) {
@@ -42016,7 +42272,6 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     else ein__putf(&l.text, "%s = %s;\n", to, value);
     ein__buf_free(&body);
     ein__kattention_reset(g);
-    long long step = vec, n = across ? no : ni / step;
     l.all = no * ni / step;
     l.rows = no;
     l.wide = across ? 0 : n;
@@ -42083,53 +42338,83 @@ static void ein__kattention_place(const ein__kattention_form *f, const char *tex
                                  : "const int key = tx + 16 * j;\n");
 }
 
-// x from the product's element, where the row has the key. On tensor cores -inf is put where a row
-// has none in a pass of its own, `absent`, of the tiles that have such rows, unless a score must
-// not be made there.
+// On tensor cores -inf is put where a row has no such key, and the mask's value where it hides one,
+// in a pass of its own, `absent`, of the tiles that have such places.
+static void ein__kattention_absent(ein__kgen *g, const ein__kattention_form *f,
+                                   const ein__kattention_keyed *k, ein__kattention_text *x) {
+    const ein__attention_tile *t = &f->t;
+    const ein__attention_mask *m = &t->mask;
+    const char *ends = k->ends;
+    ein__buf *b = &x->absent;
+    if (t->masked) {
+        long long a = (long long)m->a, key = (long long)m->key;
+        ends = ein__namef(g->ctx, "u0 > %s%s%s", ein__kattention_behind(g, m, "m0", 1, t->keys),
+                          *ends ? " || " : "", ends);
+        ein__kcount(g, f->never);
+        const char *value = ein__kvalue(g, f->never, 0).s;
+        // So that constants are compared with what all places have in common.
+        ein__putf(b,
+                  "const %s ahead = u0 + first + lane %% 4 * 2 - %lld * (m0 + own + lane / 4);\n",
+                  ein__kint(g), a);
+        ein__putf(b, "%sif (ahead >= %lld * (16 * m + e / 2 * 8) - 8 * j - e %% 2 + %lld)\n",
+                  g->code[0].s, a, key);
+        ein__putf(b, "    s[m][j][e] = %s;\n", value);
+        ein__kattention_reset(g);
+    }
+    x->ends = *ends ? ends : NULL;
+    if (!*k->test) return;
+    ein__kattention_place(f, "", k->test, b);
+    ein__putf(b, "if (!(%s)) s[m][j][e] = -INFINITY;\n", k->test);
+}
+
+// x from the product's element, where the row has the key. On tensor cores all rows have all keys
+// for the time being, unless a score must not be made there.
 static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f,
                                   ein__kattention_text *x) {
     ein_ctx *ctx = g->ctx;
     const ein__attention *a = &f->a;
     ein__buf *b = &x->score;
-    ein__kcount(g, a->score);
-    ein__ktext value = ein__kvalue(g, a->score, 0);
-    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value.s);
     ein__ex *reads = NULL;
     bool reads_row = false;
     ein__ex_reads(ctx, a->score, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-        reads_row |= ein__ex_get(ctx, reads[i])->val != a->dot.i;
+        if (ein__ex_get(ctx, reads[i])->val != a->dot.i)
+            reads_row |= (ein__ex_uses(ctx, reads[i]) & (a->rows | a->keys)) != 0;
     arrfree(reads);
+    bool apart = f->t.math != EIN__MATH_FP32 && !reads_row;
+    ein__ex ex = apart ? f->kept : f->s.ex;
+    ein__kcount(g, ex);
+    ein__ktext value = ein__kvalue(g, ex, 0);
+    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value.s);
     ein__kattention_keyed k = ein__kattention_keyed_by(g, f, reads_row);
     ein__buf body = {0};
     ein__kaxes_put(g, &body, &k.rows, all);
     ein__kaxes_put(g, &body, &k.keys, all);
-    if (a->alpha != 1 && ein__kmentions(all, "dot"))
+    if (f->s.factor == 0 && a->alpha != 1 && ein__kmentions(all, "dot"))
         ein__putf(&body, "const float dot = %s * %s;\n", ein__kliteral(g, a->alpha).s, f->dot);
     ein__put(&body, g->code[0].s);
     ein__putf(&body, "x = %s;\n", value.s);
-    bool apart = f->t.math != EIN__MATH_FP32 && !reads_row && *k.test;
     const char *test = apart ? "" : k.test;
     ein__kattention_place(f, body.s, test, b);
     if (*test) ein__putf(b, "if (%s) {\n", test);
     ein__kindent(b, body.s, *test ? 4 : 0);
     if (*test) ein__put(b, "}\n");
-    ein__put(&x->absent, "");
-    if (apart) {
-        ein__kattention_place(f, "", k.test, &x->absent);
-        ein__putf(&x->absent, "if (!(%s)) s[m][j][e] = -INFINITY;\n", k.test);
-        x->ends = k.ends;
-    }
     ein__buf_free(&body);
     ein__kattention_reset(g);
+    ein__put(&x->absent, "");
+    if (apart) ein__kattention_absent(g, f, &k, x);
 }
 
 static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
                                   const ein__step *step, ein__buf *b) {
-    ein__kcount(g, f->a.result);
-    ein__ktext value = ein__kvalue(g, f->a.result, 0);
+    ein__ktext value[2];
     ein__buf store = {0}, body = {0};
-    ein__kstore(g, &store, step->out, &f->scan, &value);
+    ein__kcount(g, f->result);
+    if (f->pairs) g->vec = 2, g->vec_slot = f->cols.slot[f->cols.n - 1];
+    for (int i = 0; i < g->vec; i++) value[i] = ein__kvalue(g, f->result, i);
+    ein__kstore(g, &store, step->out, &f->scan, value);
+    g->vec = 1;
+    g->vec_slot = -1;
     const char *all = ein__namef(g->ctx, "%s%s", g->code[0].s, store.s);
     ein__kaxes cols = f->cols;
     cols.at = "col";
@@ -42261,7 +42546,7 @@ static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, const 
 static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
 static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
 
-enum { EIN__KATTENTION_ALL = 22, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
+enum { EIN__KATTENTION_ALL = 23, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
 
 // Keys that all templates have, in `k` from place 2 on.
 static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
@@ -42288,6 +42573,7 @@ static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
         {"loadQuery", x->query.text.s},
         {"stop", x->stop},
         {"masked", x->masked.s},
+        {"unit", ein__kattention_unit(g, f, "most")},
         {"loadKey", x->key.text.s},
         {"score", x->score.s},
         {"loadValue", x->value.text.s}};
@@ -42300,7 +42586,8 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
     ein__kattention_all(g, f, x, k);
     k += EIN__KATTENTION_ALL;
     k[0] = (ein__key){"KC", ein__namef(g->ctx, "%d", f->t.kc)};
-    k[1] = (ein__key){"sum", f->a.sum.i || f->t.parts > 1 ? "1" : ""};
+    bool sum = f->a.sum.i || f->t.parts > 1 || ein__ex_contains(g->ctx, f->a.result, f->a.top);
+    k[1] = (ein__key){"sum", sum ? "1" : ""};
     ein__kattention_times(g, &x->key, "key", "k", ein__kkey_times, k + 2);
     ein__kattention_times(g, &x->value, "key", "col", ein__kvalue_times,
                           k + 2 + EIN__KATTENTION_TIMES);
@@ -42347,7 +42634,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                                    const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const to[] = {"query[row * (depth + PAD) + k]", "keys[key * (KC + PAD) + k]",
                                      "values[key * (cols + PAD) + col]"};
-    enum { OWN = 15, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 20, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -42372,6 +42659,11 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                                                     : "load_keys(0, 0);\n"},
                              {"keyWords", x.key.copy && !half ? "1" : ""},
                              {"valueWords", x.value.copy && !half ? "1" : ""},
+                             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
+                             {"pairs", f->pairs ? "1" : ""},
+                             {"resident", ein__namef(c, "%d", ein__attention_resident(t))},
+                             {"keyTurns", x.key.copy ? "8" : "4"},
+                             {"valueTurns", x.value.copy ? "8" : "4"},
                              {"ends", x.ends ? x.ends : ""},
                              {"absent", x.absent.s}};
         ein__kattention_keys(g, f, &x, k + 2);
@@ -42659,6 +42951,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                         {"store", ein__need_text(needs, EIN__NEED_STORE8)}};
     ein__key spread[] = {{"few", ein__need_text(needs, EIN__NEED_KEYS_FEW)},
                          {"half", ein__need_text(needs, EIN__NEED_KEYS_HALF)}};
+    ein__key score[] = {{"whole", ein__need_text(needs, EIN__NEED_SCORE_UNIT)}};
     bool plain = ein__is_needed(needs, EIN__NEED_TILES), tensor = *tf32 || *fp16,
          attends = *attend[0].text || *attend[1].text;
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
@@ -42675,7 +42968,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
     ein__put_helper(out, *four[0].text || *four[1].text, ein__tmpl_half4, four, 2);
     ein__put_helper(out, attends, ein__tmpl_attend, attend, 2);
-    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, NULL, 0);
+    ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,
                     spread, 2);
     ein__put_helper(out, *eight[0].text || *eight[1].text || *eight[2].text || *eight[3].text,
@@ -43075,8 +43368,9 @@ static bool ein__is_taken(const char *name) {
         " summing ROUNDS_TF32"
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
-        " multiply_part largest total weight_of key_part joined_keys join_keys"
-        " spread_keys ask_shared shared_of dynamic_shared tile_type ";
+        " multiply_part total weight_of key_part joined_keys join_keys"
+        " spread_keys ask_shared shared_of dynamic_shared tile_type"
+        " NO_KEY score_unit KEY_TURNS VALUE_TURNS ";
     if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
     static const char *const vector[] = {"char",     "uchar",     "short", "ushort",

@@ -64,6 +64,7 @@
 #include "select/attention.c"
 #include "select/attention_loads.c"
 #include "select/attention_mask.c"
+#include "select/attention_score.c"
 #include "select/attention_tiles.c"
 #include "select/split.c"
 #include "select/select.c"

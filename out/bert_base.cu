@@ -8,11 +8,11 @@
 // outputs   y: f32[1,128,768]
 // weights   192 tensors, blob of 324 MB
 // memory    arena 21 MB (workspace 18 MB of it), constants 324 MB, peak in create 427 MB
-// plan      96 steps, 823.3 us estimated; 917.1 us without derivation
+// plan      96 steps, 823.2 us estimated; 917.1 us without derivation
 // libraries cuBLAS (596 MB) 48 steps, without it up to 125.9 us more
 // by        merging 12, online softmax 12
 //    14.5 us est. a.0.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.0.o            k_attention_9fb79ca1
+//     4.9 us est. a.0.o            k_attention_ffce4a8c
 //     6.8 us est. r.0              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.0              k_row_03e7db9c
 //    18.1 us est. f.0.p            cuBLAS sgemm 128 x 3072 x 768
@@ -20,7 +20,7 @@
 //    18.4 us est. s.0              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.0              k_row_03e7db9c
 //    14.5 us est. a.1.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.1.o            k_attention_9fb79ca1
+//     4.9 us est. a.1.o            k_attention_ffce4a8c
 //     6.8 us est. r.1              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.1              k_row_03e7db9c
 //    18.1 us est. f.1.p            cuBLAS sgemm 128 x 3072 x 768
@@ -28,7 +28,7 @@
 //    18.4 us est. s.1              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.1              k_row_03e7db9c
 //    14.5 us est. a.2.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.2.o            k_attention_9fb79ca1
+//     4.9 us est. a.2.o            k_attention_ffce4a8c
 //     6.8 us est. r.2              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.2              k_row_03e7db9c
 //    18.1 us est. f.2.p            cuBLAS sgemm 128 x 3072 x 768
@@ -36,7 +36,7 @@
 //    18.4 us est. s.2              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.2              k_row_03e7db9c
 //    14.5 us est. a.3.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.3.o            k_attention_9fb79ca1
+//     4.9 us est. a.3.o            k_attention_ffce4a8c
 //     6.8 us est. r.3              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.3              k_row_03e7db9c
 //    18.1 us est. f.3.p            cuBLAS sgemm 128 x 3072 x 768
@@ -44,7 +44,7 @@
 //    18.4 us est. s.3              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.3              k_row_03e7db9c
 //    14.5 us est. a.4.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.4.o            k_attention_9fb79ca1
+//     4.9 us est. a.4.o            k_attention_ffce4a8c
 //     6.8 us est. r.4              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.4              k_row_03e7db9c
 //    18.1 us est. f.4.p            cuBLAS sgemm 128 x 3072 x 768
@@ -52,7 +52,7 @@
 //    18.4 us est. s.4              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.4              k_row_03e7db9c
 //    14.5 us est. a.5.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.5.o            k_attention_9fb79ca1
+//     4.9 us est. a.5.o            k_attention_ffce4a8c
 //     6.8 us est. r.5              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.5              k_row_03e7db9c
 //    18.1 us est. f.5.p            cuBLAS sgemm 128 x 3072 x 768
@@ -60,7 +60,7 @@
 //    18.4 us est. s.5              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.5              k_row_03e7db9c
 //    14.5 us est. a.6.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.6.o            k_attention_9fb79ca1
+//     4.9 us est. a.6.o            k_attention_ffce4a8c
 //     6.8 us est. r.6              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.6              k_row_03e7db9c
 //    18.1 us est. f.6.p            cuBLAS sgemm 128 x 3072 x 768
@@ -68,7 +68,7 @@
 //    18.4 us est. s.6              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.6              k_row_03e7db9c
 //    14.5 us est. a.7.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.7.o            k_attention_9fb79ca1
+//     4.9 us est. a.7.o            k_attention_ffce4a8c
 //     6.8 us est. r.7              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.7              k_row_03e7db9c
 //    18.1 us est. f.7.p            cuBLAS sgemm 128 x 3072 x 768
@@ -76,7 +76,7 @@
 //    18.4 us est. s.7              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.7              k_row_03e7db9c
 //    14.5 us est. a.8.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.8.o            k_attention_9fb79ca1
+//     4.9 us est. a.8.o            k_attention_ffce4a8c
 //     6.8 us est. r.8              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.8              k_row_03e7db9c
 //    18.1 us est. f.8.p            cuBLAS sgemm 128 x 3072 x 768
@@ -84,7 +84,7 @@
 //    18.4 us est. s.8              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.8              k_row_03e7db9c
 //    14.5 us est. a.9.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.9.o            k_attention_9fb79ca1
+//     4.9 us est. a.9.o            k_attention_ffce4a8c
 //     6.8 us est. r.9              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.9              k_row_03e7db9c
 //    18.1 us est. f.9.p            cuBLAS sgemm 128 x 3072 x 768
@@ -92,7 +92,7 @@
 //    18.4 us est. s.9              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.9              k_row_03e7db9c
 //    14.5 us est. a.10.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.10.o           k_attention_9fb79ca1
+//     4.9 us est. a.10.o           k_attention_ffce4a8c
 //     6.8 us est. r.10             cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.10             k_row_03e7db9c
 //    18.1 us est. f.10.p           cuBLAS sgemm 128 x 3072 x 768
@@ -100,7 +100,7 @@
 //    18.4 us est. s.10             cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.10             k_row_03e7db9c
 //    14.5 us est. a.11.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.11.o           k_attention_9fb79ca1
+//     4.9 us est. a.11.o           k_attention_ffce4a8c
 //     6.8 us est. r.11             cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.11             k_row_03e7db9c
 //    18.1 us est. f.11.p           cuBLAS sgemm 128 x 3072 x 768
@@ -648,25 +648,25 @@ static __device__ __forceinline__ void await_previous() {
 }
 
 // A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest
-// score so far stands for the largest one, and what was summed up is scaled when it grows.
+// score so far stands for the largest one, and what was summed up is scaled when it grows. The
+// special function unit has powers of two, so what is kept is the largest score times log2(e), and
+// a weight is 2^(s * unit - top), one multiply-add away from what a score is made of: unit is
+// log2(e) times the score's factor.
+#define NO_KEY (-3.402823466e+38f)  // top of none
 
-// 0 stands for the largest score until one is above -inf.
-static __device__ __forceinline__ float largest(float top) { return top > -INFINITY ? top : 0.f; }
-
-// The sum of a row's weights: none where all scores are -inf, as -inf - -inf is no number.
-static __device__ __forceinline__ float total(float sum, float top) {
-    return top > -INFINITY ? sum : NAN;
+// The sum of a row's weights: none where all scores are -inf, as -inf - -inf is no number. With NaN
+// itself compilers would make reciprocals of both cases.
+static __device__ __forceinline__ float total(float sum) {
+    return sum > 0.f ? sum : sum * INFINITY;
 }
 
-// e^(x - top), at most 1: its error is some 2^-22, whatever the scores are. The special function
-// unit has powers of two.
-static __device__ __forceinline__ float weight_of(float x, float top) {
-    const float power = (x - top) * 1.44269504f;
+// 2^(power - top): its error is some 2^-22, whatever the scores are.
+static __device__ __forceinline__ float weight_of(float power, float top) {
     float w;
 #ifdef __CUDA_ARCH__
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(power));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(power - top));
 #else
-    w = exp2f(power);
+    w = exp2f(power - top);
 #endif
     return w;
 }
@@ -731,7 +731,7 @@ static __global__ void __launch_bounds__(64) k_map_6016e413(const float *__restr
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_9fb79ca1(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_ffce4a8c(const float *p0,
     float *__restrict__ y) {
     const int RM = 2, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -757,7 +757,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_9fb79ca1(const floa
     float sum[RM];
 #pragma unroll
     for (int i = 0; i < RM; i++) {
-        top[i] = -INFINITY;
+        top[i] = NO_KEY;
         sum[i] = 0.f;
 #pragma unroll
         for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
@@ -807,25 +807,26 @@ static __global__ void __launch_bounds__(128, 1) k_attention_9fb79ca1(const floa
 #pragma unroll
         for (int i = 0; i < RM; i++) {
             const int row = ty + 8 * i;
-            float most = top[i];
+            float most = -INFINITY;
 #pragma unroll
             for (int j = 0; j < RN; j++) {
                 float x = -INFINITY;
-                x = s[i][j] * 0.125f;
+                x = s[i][j];
                 s[i][j] = x;
                 most = fmaxf(most, x);
             }
 #pragma unroll
             for (int d = 16; d > 1; d /= 2)
                 most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
-            const float zero = largest(most), before = weight_of(top[i], zero);
-            top[i] = most;
+            const float unit = 0.18033688f, now = fmaxf(top[i], most * unit);
+            const float before = weight_of(top[i], now);
+            top[i] = now;
 #pragma unroll
             for (int c = 0; c < RC; c++) acc[i][c] *= before;
             sum[i] *= before;
 #pragma unroll
             for (int j = 0; j < RN; j++) {
-                const float w = weight_of(s[i][j], zero);
+                const float w = weight_of(s[i][j] * unit, now);
                 weight[row][tx + 16 * j] = w;
                 sum[i] += w;
             }
@@ -878,7 +879,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_9fb79ca1(const floa
             const int col = c / VC * 16 * VC + tx * VC + c % VC;
             const int i2 = m0 + row;
             const int i3 = col;
-            y[i2 * 768 + i1 * 64 + i3] = acc[i][c] / total(sum[i], top[i]);
+            y[i2 * 768 + i1 * 64 + i3] = acc[i][c] * (1.f / total(sum[i]));
         }
     }
 }
@@ -1578,7 +1579,7 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_a_0_v_split_merged, v_x, v_a_0_v_p_p_weights, v_a_0_v_split_weights,
         NULL, v_a_0_v_split_merged, v_workspace));
     // a.0.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_9fb79ca1, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
         v_a_0_c));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
@@ -1596,7 +1597,7 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_a_1_v_split_merged, v_h_0, v_a_1_v_p_p_weights, v_a_1_v_split_weights,
         NULL, v_a_1_v_split_merged, v_workspace));
     // a.1.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_9fb79ca1, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
@@ -1613,7 +1614,7 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_a_2_v_split_merged, v_h_1, v_a_2_v_p_p_weights, v_a_2_v_split_weights,
         NULL, v_a_2_v_split_merged, v_workspace));
     // a.2.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_9fb79ca1, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
@@ -1630,7 +1631,7 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_a_3_v_split_merged, v_h_2, v_a_3_v_p_p_weights, v_a_3_v_split_weights,
         NULL, v_a_3_v_split_merged, v_workspace));
     // a.3.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_9fb79ca1, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
@@ -1647,7 +1648,7 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_a_4_v_split_merged, v_h_3, v_a_4_v_p_p_weights, v_a_4_v_split_weights,
         NULL, v_a_4_v_split_merged, v_workspace));
     // a.4.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_9fb79ca1, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
         v_a_4_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
@@ -1671,7 +1672,7 @@ static int steps_from_n_4(bert_base *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_a_5_v_split_merged, v_h_4, v_a_5_v_p_p_weights, v_a_5_v_split_weights,
         NULL, v_a_5_v_split_merged, v_workspace));
     // a.5.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_9fb79ca1, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
         v_a_5_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
@@ -1688,7 +1689,7 @@ static int steps_from_n_4(bert_base *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_a_6_v_split_merged, v_h_5, v_a_6_v_p_p_weights, v_a_6_v_split_weights,
         NULL, v_a_6_v_split_merged, v_workspace));
     // a.6.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_9fb79ca1, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
         v_a_6_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
@@ -1705,7 +1706,7 @@ static int steps_from_n_4(bert_base *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_a_7_v_split_merged, v_h_6, v_a_7_v_p_p_weights, v_a_7_v_split_weights,
         NULL, v_a_7_v_split_merged, v_workspace));
     // a.7.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_9fb79ca1, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
@@ -1728,7 +1729,7 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
     cudaStream_t stream) {
     (void)in;
     // a.8.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_9fb79ca1, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
@@ -1745,7 +1746,7 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
     CALL(matmul_run(m, MATMUL_a_9_v_split_merged, v_h_8, v_a_9_v_p_p_weights, v_a_9_v_split_weights,
         NULL, v_a_9_v_split_merged, v_workspace));
     // a.9.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_9fb79ca1, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
@@ -1762,7 +1763,7 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
     CALL(matmul_run(m, MATMUL_a_10_v_split_merged, v_h_9, v_a_10_v_p_p_weights,
         v_a_10_v_split_weights, NULL, v_a_10_v_split_merged, v_workspace));
     // a.10.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_9fb79ca1, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
@@ -1779,7 +1780,7 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
     CALL(matmul_run(m, MATMUL_a_11_v_split_merged, v_h_10, v_a_11_v_p_p_weights,
         v_a_11_v_split_weights, NULL, v_a_11_v_split_merged, v_workspace));
     // a.11.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_9fb79ca1, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));

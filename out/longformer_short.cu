@@ -12,7 +12,7 @@
 // libraries cuBLAS (596 MB) 3 steps, without it up to 8.0 us more
 // by        merging 1, online softmax 1
 //    40.2 us est. v.merged         cuBLAS sgemm 1024 x 1536 x 512
-//    14.4 us est. o                k_attention_c286f618
+//    14.4 us est. o                k_attention_ecc38e93
 //    14.3 us est. f                cublasLt matmul 1024 x 512 x 512 + bias + relu
 //    14.3 us est. g.sum            cuBLAS sgemm 1024 x 512 x 512
 //     2.4 us est. y                k_map_64926a06
@@ -158,25 +158,25 @@ static __device__ __forceinline__ void await_previous() {
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
 // A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest
-// score so far stands for the largest one, and what was summed up is scaled when it grows.
+// score so far stands for the largest one, and what was summed up is scaled when it grows. The
+// special function unit has powers of two, so what is kept is the largest score times log2(e), and
+// a weight is 2^(s * unit - top), one multiply-add away from what a score is made of: unit is
+// log2(e) times the score's factor.
+#define NO_KEY (-3.402823466e+38f)  // top of none
 
-// 0 stands for the largest score until one is above -inf.
-static __device__ __forceinline__ float largest(float top) { return top > -INFINITY ? top : 0.f; }
-
-// The sum of a row's weights: none where all scores are -inf, as -inf - -inf is no number.
-static __device__ __forceinline__ float total(float sum, float top) {
-    return top > -INFINITY ? sum : NAN;
+// The sum of a row's weights: none where all scores are -inf, as -inf - -inf is no number. With NaN
+// itself compilers would make reciprocals of both cases.
+static __device__ __forceinline__ float total(float sum) {
+    return sum > 0.f ? sum : sum * INFINITY;
 }
 
-// e^(x - top), at most 1: its error is some 2^-22, whatever the scores are. The special function
-// unit has powers of two.
-static __device__ __forceinline__ float weight_of(float x, float top) {
-    const float power = (x - top) * 1.44269504f;
+// 2^(power - top): its error is some 2^-22, whatever the scores are.
+static __device__ __forceinline__ float weight_of(float power, float top) {
     float w;
 #ifdef __CUDA_ARCH__
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(power));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(power - top));
 #else
-    w = exp2f(power);
+    w = exp2f(power - top);
 #endif
     return w;
 }
@@ -216,7 +216,7 @@ static __global__ void __launch_bounds__(256) k_map_64eb8c96(const float *__rest
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_c286f618(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_ecc38e93(const float *p0,
     float *__restrict__ y) {
     const int RM = 8, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -248,7 +248,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_c286f618(const floa
     float sum[RM];
 #pragma unroll
     for (int i = 0; i < RM; i++) {
-        top[i] = -INFINITY;
+        top[i] = NO_KEY;
         sum[i] = 0.f;
 #pragma unroll
         for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
@@ -299,13 +299,13 @@ static __global__ void __launch_bounds__(128, 1) k_attention_c286f618(const floa
 #pragma unroll
         for (int i = 0; i < RM; i++) {
             const int row = ty + 8 * i;
-            float most = top[i];
+            float most = -INFINITY;
 #pragma unroll
             for (int j = 0; j < RN; j++) {
                 float x = -INFINITY;
                 const int key = tx + 16 * j;
                 if ((unsigned)(u0 + key - row) < 129u) {
-                    x = s[i][j] * 0.125f;
+                    x = s[i][j];
                 }
                 s[i][j] = x;
                 most = fmaxf(most, x);
@@ -313,14 +313,15 @@ static __global__ void __launch_bounds__(128, 1) k_attention_c286f618(const floa
 #pragma unroll
             for (int d = 16; d > 1; d /= 2)
                 most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
-            const float zero = largest(most), before = weight_of(top[i], zero);
-            top[i] = most;
+            const float unit = 0.18033688f, now = fmaxf(top[i], most * unit);
+            const float before = weight_of(top[i], now);
+            top[i] = now;
 #pragma unroll
             for (int c = 0; c < RC; c++) acc[i][c] *= before;
             sum[i] *= before;
 #pragma unroll
             for (int j = 0; j < RN; j++) {
-                const float w = weight_of(s[i][j], zero);
+                const float w = weight_of(s[i][j] * unit, now);
                 weight[row][tx + 16 * j] = w;
                 sum[i] += w;
             }
@@ -376,7 +377,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_c286f618(const floa
             if (base + 4 * row < 1024) {
                 const int i2 = base + 4 * row;
                 const int i3 = col;
-                y[i2 * 512 + i1 * 64 + i3] = acc[i][c] / total(sum[i], top[i]);
+                y[i2 * 512 + i1 * 64 + i3] = acc[i][c] * (1.f / total(sum[i]));
             }
         }
     }
@@ -762,7 +763,7 @@ static int steps(longformer_short *m, const void *const *in, void *const *out,
     // v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
     CALL(gemm_run(m, &gemm_v_merged, v_x, v_v_weights, v_v_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_c286f618, "o", 128, 128, stream, v_v_merged, v_t));
+    CALL(launch(m, ORDERED, k_attention_ecc38e93, "o", 128, 128, stream, v_v_merged, v_t));
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));

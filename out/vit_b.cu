@@ -8,91 +8,91 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 449 MB
-// plan      89 steps, 1402.5 us estimated; 1465.5 us without derivation
+// plan      89 steps, 1402.2 us estimated; 1465.5 us without derivation
 // libraries cuBLAS (596 MB) 36 steps, without it up to 35.7 us more
 // by        summation splitting 1, norm taken into the product 12, online softmax 12, sums in one
 //     pass 1
 //    10.5 us est. patches.sum.parts k_product_96cf4a43
 //     2.4 us est. h                k_stitch_7eb543ce
 //    25.0 us est. a.0.t.split      k_product_9e301142
-//     9.4 us est. a.0.o            k_attention_26998a29, in 2 parts
+//     9.4 us est. a.0.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.0              k_row_4a21bab2
 //    32.8 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.0              k_map_2ba4d024
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    25.0 us est. a.1.t.split      k_product_9e301142
-//     9.4 us est. a.1.o            k_attention_26998a29, in 2 parts
+//     9.4 us est. a.1.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.1              k_row_4a21bab2
 //    32.8 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.1              k_map_2ba4d024
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    25.0 us est. a.2.t.split      k_product_9e301142
-//     9.4 us est. a.2.o            k_attention_26998a29, in 2 parts
+//     9.4 us est. a.2.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.2              k_row_4a21bab2
 //    32.8 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.2              k_map_2ba4d024
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    25.0 us est. a.3.t.split      k_product_9e301142
-//     9.4 us est. a.3.o            k_attention_26998a29, in 2 parts
+//     9.4 us est. a.3.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.3              k_row_4a21bab2
 //    32.8 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.3              k_map_2ba4d024
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    25.0 us est. a.4.t.split      k_product_9e301142
-//     9.4 us est. a.4.o            k_attention_26998a29, in 2 parts
+//     9.4 us est. a.4.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.4              k_row_4a21bab2
 //    32.8 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.4              k_map_2ba4d024
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    25.0 us est. a.5.t.split      k_product_9e301142
-//     9.4 us est. a.5.o            k_attention_26998a29, in 2 parts
+//     9.4 us est. a.5.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.5              k_row_4a21bab2
 //    32.8 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.5              k_map_2ba4d024
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    25.0 us est. a.6.t.split      k_product_9e301142
-//     9.4 us est. a.6.o            k_attention_26998a29, in 2 parts
+//     9.4 us est. a.6.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.6              k_row_4a21bab2
 //    32.8 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.6              k_map_2ba4d024
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    25.0 us est. a.7.t.split      k_product_9e301142
-//     9.4 us est. a.7.o            k_attention_26998a29, in 2 parts
+//     9.4 us est. a.7.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.7              k_row_4a21bab2
 //    32.8 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.7              k_map_2ba4d024
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    25.0 us est. a.8.t.split      k_product_9e301142
-//     9.4 us est. a.8.o            k_attention_26998a29, in 2 parts
+//     9.4 us est. a.8.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.8              k_row_4a21bab2
 //    32.8 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.8              k_map_2ba4d024
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    25.0 us est. a.9.t.split      k_product_9e301142
-//     9.4 us est. a.9.o            k_attention_26998a29, in 2 parts
+//     9.4 us est. a.9.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.9              k_row_4a21bab2
 //    32.8 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.9              k_map_2ba4d024
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    25.0 us est. a.10.t.split     k_product_9e301142
-//     9.4 us est. a.10.o           k_attention_26998a29, in 2 parts
+//     9.4 us est. a.10.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.10             k_row_4a21bab2
 //    32.8 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.10             k_map_2ba4d024
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    25.0 us est. a.11.t.split     k_product_9e301142
-//     9.4 us est. a.11.o           k_attention_26998a29, in 2 parts
+//     9.4 us est. a.11.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.11             k_row_4a21bab2
 //    32.8 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
@@ -1010,31 +1010,31 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
 }
 
 // A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest
-// score so far stands for the largest one, and what was summed up is scaled when it grows.
+// score so far stands for the largest one, and what was summed up is scaled when it grows. The
+// special function unit has powers of two, so what is kept is the largest score times log2(e), and
+// a weight is 2^(s * unit - top), one multiply-add away from what a score is made of: unit is
+// log2(e) times the score's factor.
+#define NO_KEY (-3.402823466e+38f)  // top of none
 
-// 0 stands for the largest score until one is above -inf.
-static __device__ __forceinline__ float largest(float top) { return top > -INFINITY ? top : 0.f; }
-
-// The sum of a row's weights: none where all scores are -inf, as -inf - -inf is no number.
-static __device__ __forceinline__ float total(float sum, float top) {
-    return top > -INFINITY ? sum : NAN;
+// The sum of a row's weights: none where all scores are -inf, as -inf - -inf is no number. With NaN
+// itself compilers would make reciprocals of both cases.
+static __device__ __forceinline__ float total(float sum) {
+    return sum > 0.f ? sum : sum * INFINITY;
 }
 
-// e^(x - top), at most 1: its error is some 2^-22, whatever the scores are. The special function
-// unit has powers of two.
-static __device__ __forceinline__ float weight_of(float x, float top) {
-    const float power = (x - top) * 1.44269504f;
+// 2^(power - top): its error is some 2^-22, whatever the scores are.
+static __device__ __forceinline__ float weight_of(float power, float top) {
     float w;
 #ifdef __CUDA_ARCH__
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(power));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(power - top));
 #else
-    w = exp2f(power);
+    w = exp2f(power - top);
 #endif
     return w;
 }
 
 // What a part of the keys gives for some rows: values by their weights, the largest scores and the
-// sums of the weights, of (-inf, 0, 0) where a row has none of these keys (attention.c).
+// sums of the weights, of (NO_KEY, 0, 0) where a row has none of these keys (attention.c).
 template <int ROWS, int COLS>
 struct __align__(16) key_part {
     float acc[ROWS][COLS], top[ROWS], sum[ROWS];
@@ -1049,20 +1049,19 @@ struct joined_keys {
 template <int N, bool SHARED, int ROWS, int COLS>
 static __device__ __forceinline__ joined_keys join_keys(const key_part<ROWS, COLS> *part, int row,
                                                         int col) {
-    joined_keys all = {-INFINITY, 0.f, {0.f, 0.f, 0.f, 0.f}};
+    joined_keys all = {NO_KEY, 0.f, {0.f, 0.f, 0.f, 0.f}};
     float top[N];
 #pragma unroll
     for (int p = 0; p < N; p++) {
         top[p] = SHARED ? part[p].top[row] : __ldcg(&part[p].top[row]);
         all.top = fmaxf(all.top, top[p]);
     }
-    const float zero = largest(all.top);
 #pragma unroll
     for (int p = 0; p < N; p++) {
         const float4 *const from = reinterpret_cast<const float4 *>(&part[p].acc[row][col]);
         const float4 v = SHARED ? *from : __ldcg(from);
         const float sum = SHARED ? part[p].sum[row] : __ldcg(&part[p].sum[row]);
-        const float w = weight_of(top[p], zero);
+        const float w = weight_of(top[p], all.top);
         all.sum += sum * w;
         all.acc[0] += v.x * w;
         all.acc[1] += v.y * w;
@@ -1324,7 +1323,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_9e301142(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_26998a29(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_82bc67b9(const float *p0,
     float *__restrict__ y, float4 *parts, unsigned *arrived) {
     const int RM = 5, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -1357,7 +1356,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_26998a29(const floa
     float sum[RM];
 #pragma unroll
     for (int i = 0; i < RM; i++) {
-        top[i] = -INFINITY;
+        top[i] = NO_KEY;
         sum[i] = 0.f;
 #pragma unroll
         for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
@@ -1411,13 +1410,13 @@ static __global__ void __launch_bounds__(128, 1) k_attention_26998a29(const floa
 #pragma unroll
         for (int i = 0; i < RM; i++) {
             const int row = ty + 8 * i;
-            float most = top[i];
+            float most = -INFINITY;
 #pragma unroll
             for (int j = 0; j < RN; j++) {
                 float x = -INFINITY;
                 const int key = tx + 16 * j;
                 if (u0 + key < 197) {
-                    x = s[i][j] * 0.125f;
+                    x = s[i][j];
                 }
                 s[i][j] = x;
                 most = fmaxf(most, x);
@@ -1425,14 +1424,15 @@ static __global__ void __launch_bounds__(128, 1) k_attention_26998a29(const floa
 #pragma unroll
             for (int d = 16; d > 1; d /= 2)
                 most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
-            const float zero = largest(most), before = weight_of(top[i], zero);
-            top[i] = most;
+            const float unit = 0.18033688f, now = fmaxf(top[i], most * unit);
+            const float before = weight_of(top[i], now);
+            top[i] = now;
 #pragma unroll
             for (int c = 0; c < RC; c++) acc[i][c] *= before;
             sum[i] *= before;
 #pragma unroll
             for (int j = 0; j < RN; j++) {
-                const float w = weight_of(s[i][j], zero);
+                const float w = weight_of(s[i][j] * unit, now);
                 weight[row][tx + 16 * j] = w;
                 sum[i] += w;
             }
@@ -1505,7 +1505,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_26998a29(const floa
             if (m0 + row < 197) {
                 const int i1 = m0 + row;
                 const int i3 = col;
-                y[i1 * 768 + i2 * 64 + i3] = all.acc[c] / total(all.sum, all.top);
+                y[i1 * 768 + i2 * 64 + i3] = all.acc[c] * (1.f / total(all.sum));
             }
         }
     }
@@ -2326,7 +2326,7 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
         v_place, v_token, v_b, v_h));
     CALL(launch(m, EARLY, k_product_9e301142, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
         v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
-    CALL(launch(m, EARLY, k_attention_26998a29, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
+    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
@@ -2340,7 +2340,7 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
     CALL(launch(m, ORDERED, k_product_9e301142, "a.1.t.split", 252, 256, stream, v_h_0,
         v_n_1_weights, v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
-    CALL(launch(m, EARLY, k_attention_26998a29, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
+    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 60));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
@@ -2353,7 +2353,7 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
     CALL(launch(m, ORDERED, k_product_9e301142, "a.2.t.split", 252, 256, stream, v_h_1,
         v_n_2_weights, v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
-    CALL(launch(m, EARLY, k_attention_26998a29, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
+    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 120));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
@@ -2366,7 +2366,7 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
     CALL(launch(m, ORDERED, k_product_9e301142, "a.3.t.split", 252, 256, stream, v_h_2,
         v_n_3_weights, v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
-    CALL(launch(m, EARLY, k_attention_26998a29, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
+    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 180));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
@@ -2385,7 +2385,7 @@ static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cud
     CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
     CALL(launch(m, ORDERED, k_product_9e301142, "a.4.t.split", 252, 256, stream, v_h_3,
         v_n_4_weights, v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
-    CALL(launch(m, EARLY, k_attention_26998a29, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
+    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 240));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
@@ -2398,7 +2398,7 @@ static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cud
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
     CALL(launch(m, ORDERED, k_product_9e301142, "a.5.t.split", 252, 256, stream, v_h_4,
         v_n_5_weights, v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
-    CALL(launch(m, EARLY, k_attention_26998a29, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
+    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 300));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
@@ -2411,7 +2411,7 @@ static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cud
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
     CALL(launch(m, ORDERED, k_product_9e301142, "a.6.t.split", 252, 256, stream, v_h_5,
         v_n_6_weights, v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
-    CALL(launch(m, EARLY, k_attention_26998a29, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
+    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 360));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
@@ -2430,7 +2430,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
     CALL(launch(m, ORDERED, k_product_9e301142, "a.7.t.split", 252, 256, stream, v_h_6,
         v_n_7_weights, v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
-    CALL(launch(m, EARLY, k_attention_26998a29, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
+    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 420));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
@@ -2443,7 +2443,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
     CALL(launch(m, ORDERED, k_product_9e301142, "a.8.t.split", 252, 256, stream, v_h_7,
         v_n_8_weights, v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
-    CALL(launch(m, EARLY, k_attention_26998a29, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
+    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 480));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
@@ -2456,7 +2456,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
     CALL(launch(m, ORDERED, k_product_9e301142, "a.9.t.split", 252, 256, stream, v_h_8,
         v_n_9_weights, v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
-    CALL(launch(m, EARLY, k_attention_26998a29, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
+    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 540));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
@@ -2474,7 +2474,7 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
     CALL(launch(m, ORDERED, k_product_9e301142, "a.10.t.split", 252, 256, stream, v_h_9,
         v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
-    CALL(launch(m, EARLY, k_attention_26998a29, "a.10.o", 120, 128, stream, v_a_10_t_split,
+    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.10.o", 120, 128, stream, v_a_10_t_split,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 600));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
@@ -2487,7 +2487,7 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
     CALL(launch(m, ORDERED, k_product_9e301142, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
-    CALL(launch(m, EARLY, k_attention_26998a29, "a.11.o", 120, 128, stream, v_a_11_t_split,
+    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.11.o", 120, 128, stream, v_a_11_t_split,
         v_a_11_c, (float4 *)v_workspace, v_arrived + 660));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));

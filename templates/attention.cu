@@ -24,13 +24,14 @@
 //@key queryAt   its place in the row
 //@key loadQuery  statements, then query[row][k] = its value
 //@key stop    the first key that no row of the tile attends to
-//@key masked  statements, then masked = the score of those keys
+//@key masked  statements, then masked = the power of two that those keys have
 //@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads
 //@key keyType   type of one
 //@key keyPlace  statements: key and place k in it of the thread's element i
 //@key loadKey   statements, then own[i] = its value
 //@key putKey    part[key * (KC + 4) + k] = own[i]
-//@key score   statements, then x = the score made from s[i][j]; -inf where a row has no such key
+//@key score   statements, then x = the score, by a factor, from s[i][j]; -inf: no such key
+//@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one
 //@key valueSteps  elements of a part of the values, or vectors of them, that a thread loads
 //@key valueType   type of one
 //@key valuePlace  statements: key and column col of the thread's element i
@@ -74,7 +75,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
     //@end
 #pragma unroll
     for (int i = 0; i < RM; i++) {
-        top[i] = -INFINITY;
+        top[i] = NO_KEY;
         //@if sum
         sum[i] = 0.f;
         //@end
@@ -135,7 +136,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
 #pragma unroll
         for (int i = 0; i < RM; i++) {
             const int row = ty + 8 * i;
-            float most = top[i];
+            float most = -INFINITY;
 #pragma unroll
             for (int j = 0; j < RN; j++) {
                 float x = -INFINITY;
@@ -146,8 +147,9 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
 #pragma unroll
             for (int d = 16; d > 1; d /= 2)
                 most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
-            const float zero = largest(most), before = weight_of(top[i], zero);
-            top[i] = most;
+            const float unit = $unit, now = fmaxf(top[i], most * unit);
+            const float before = weight_of(top[i], now);
+            top[i] = now;
 #pragma unroll
             for (int c = 0; c < RC; c++) acc[i][c] *= before;
             //@if sum
@@ -155,7 +157,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
             //@end
 #pragma unroll
             for (int j = 0; j < RN; j++) {
-                const float w = weight_of(s[i][j], zero);
+                const float w = weight_of(s[i][j] * unit, now);
                 weight[row][tx + 16 * j] = w;
                 //@if sum
                 sum[i] += w;

@@ -23,10 +23,11 @@
 //@key queryAt   its place in the row
 //@key loadQuery  statements, then query[row][k] = its value
 //@key stop    the first key that no row of the tile attends to
-//@key masked  statements, then masked = the score of those keys
+//@key masked  statements, then masked = the power of two that those keys have
 //@key keyType   type of what a lane loads of a key at once
 //@key loadKey   statements, then keys[i] = elements from k on of a key
-//@key score   statements, then x = the score made from s[row][j]; -inf where a row has no such key
+//@key score   statements, then x = the score, by a factor, from s[row][j]; -inf: no such key
+//@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one
 //@key valueType   type of what a lane loads of a value at once
 //@key loadValue   statements, then values[i] = columns from col on of a key's value
 //@key lines   rows of a tile that there are
@@ -66,7 +67,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     float top[ROWS], sum[ROWS], acc[ROWS][VE];
 #pragma unroll
     for (int row = 0; row < ROWS; row++) {
-        top[row] = -INFINITY;
+        top[row] = NO_KEY;
         sum[row] = 0.f;
 #pragma unroll
         for (int c = 0; c < VE; c++) acc[row][c] = 0.f;
@@ -120,7 +121,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
         // Weights relative to the largest score so far, and what was summed up before scaled.
 #pragma unroll
         for (int row = 0; row < ROWS; row++) {
-            float most = top[row];
+            float most = -INFINITY;
 #pragma unroll
             for (int j = 0; j < J; j++) {
                 float x = -INFINITY;
@@ -128,14 +129,15 @@ static __global__ void __launch_bounds__(256) $name($params) {
                 s[row][j] = x;
                 most = fmaxf(most, x);
             }
-            const float zero = largest(most), before = weight_of(top[row], zero);
-            top[row] = most;
+            const float unit = $unit, now = fmaxf(top[row], most * unit);
+            const float before = weight_of(top[row], now);
+            top[row] = now;
             sum[row] *= before;
 #pragma unroll
             for (int c = 0; c < VE; c++) acc[row][c] *= before;
 #pragma unroll
             for (int j = 0; j < J; j++) {
-                s[row][j] = weight_of(s[row][j], zero);
+                s[row][j] = weight_of(s[row][j] * unit, now);
                 sum[row] += s[row][j];
             }
         }
@@ -158,7 +160,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
         float most = top[row];
 #pragma unroll
         for (int d = 16; d >= L; d /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
-        const float mine = weight_of(top[row], largest(most));
+        const float mine = weight_of(top[row], most);
         sum[row] *= mine;
 #pragma unroll
         for (int d = 16; d >= L; d /= 2) sum[row] += __shfl_xor_sync(0xffffffffu, sum[row], d);

@@ -1,6 +1,7 @@
 //@key name    the kernel's name
 //@key params  its parameters
 //@key T       type of the operands in shared memory
+//@key resident  blocks of a multiprocessor; registers are not to be spilled for the sake of more
 //@key RW      warps along the rows
 //@key RM      times 16 rows that a warp has
 //@key NK      keys a warp takes at a time
@@ -27,27 +28,32 @@
 //@key queryAt   its place in the row
 //@key loadQuery  statements, then query[row * (depth + PAD) + k] = its value
 //@key stop    the first key that no row of the tile attends to
-//@key masked  statements, then masked = the score of those keys
+//@key masked  statements, then masked = the power of two that those keys have
 //@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads
+//@key keyTurns  of those, that are unrolled
 //@key keyPlace  statements: key and place k in it of the thread's element i
 //@key loadKey  statements, then keys[key * (KC + PAD) + k] = its value
 //@key keyWords  whether keys arrive as they are in memory, to be rounded here
-//@key score   statements, then x = the score made from s[m][j][e]
-//@key ends    whether a row of the tile may have no such key; empty: never
-//@key absent  statement, s[m][j][e] = -INFINITY where the row has no such key
+//@key score   statements, then x = the score made from s[m][j][e], by a factor
+//@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one
+//@key slack   powers that a row's weights may have while what was summed up is not scaled
+//@key ends    whether a row of the tile may have no such key, or a masked one; empty: never
+//@key absent  statements, then s[m][j][e] = the score where it has no such key, or a masked one
 //@key valueSteps  elements of a part of the values, or vectors of them, that a thread loads
+//@key valueTurns  of those, that are unrolled
 //@key valuePlace  statements: key and column col of the thread's element i
 //@key loadValue  statements, then values[key * (cols + PAD) + col] = its value
 //@key valueWords  whether values arrive as they are in memory, to be rounded here
 //@key sum     whether the result is divided by the sum of the weights
 //@key split   whether several warps share the keys of a row
 //@key others  warps whose keys come on top of the warp's own in the end
+//@key pairs   whether two columns are stored at once
 //@key store   where (row, col) is an element of the result: its position, its value, the store
 // Both products on tensor cores. RW warps have RM times 16 rows each, of which a thread has two;
 // the KW warps of the same rows take NK keys each at a time. Of the keys KC elements are in shared
 // memory at once. Values are on their way while scores are made, the next keys while values are
 // multiplied.
-static __global__ void __launch_bounds__(128) $name($params) {
+static __global__ void __launch_bounds__(128, $resident) $name($params) {
     typedef $T T;
     typedef tensor_type<T> type;
     const int RW = $RW, KW = 4 / RW, RM = $RM, NK = $NK, cols = $cols;
@@ -72,8 +78,9 @@ static __global__ void __launch_bounds__(128) $name($params) {
     //@end
     // Parts of keys and values, of u0's turn.
     //@if product
+    const int KEY_TURNS = $keyTurns;
     const auto load_keys = [&](int u0, int k0) {
-#pragma unroll 4
+#pragma unroll KEY_TURNS
         for (int i = 0; i < $keySteps; i++) {
             $keyPlace;
             $loadKey;
@@ -81,8 +88,9 @@ static __global__ void __launch_bounds__(128) $name($params) {
         end_step();
     };
     //@end
+    const int VALUE_TURNS = $valueTurns;
     const auto load_values = [&](int u0) {
-#pragma unroll 4
+#pragma unroll VALUE_TURNS
         for (int i = 0; i < $valueSteps; i++) {
             $valuePlace;
             $loadValue;
@@ -122,7 +130,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
     for (int m = 0; m < RM; m++) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            top[m][i] = -INFINITY;
+            top[m][i] = NO_KEY;
             //@if sum
             sum[m][i] = 0.f;
             //@end
@@ -189,7 +197,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
             //@end
             __syncthreads();
             if (k0 == 0) load_values(u0);
-#pragma unroll 2
+#pragma unroll 4
             for (int k = 0; k < KC; k += 8 * WORD) {
                 unsigned a[RM][4], b[4];
 #pragma unroll
@@ -226,6 +234,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
         }
         //@if ends
         if ($ends) {
+            __syncwarp();  // or compilers would choose for every score of every turn
 #pragma unroll
             for (int m = 0; m < RM; m++) {
 #pragma unroll
@@ -238,37 +247,55 @@ static __global__ void __launch_bounds__(128) $name($params) {
             }
         }
         //@end
-        // Weights relative to the largest score so far, and what was summed up before scaled.
+        // Weights relative to the largest score so far, or to one before that is not far below, so
+        // that what was summed up is seldom scaled.
+        float unit[RM][2], power[RM][2];
+        bool grown = false;
 #pragma unroll
         for (int m = 0; m < RM; m++) {
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                float most = top[m][i];
+                float most = fmaxf(s[m][0][2 * i], s[m][0][2 * i + 1]);
 #pragma unroll
-                for (int j = 0; j < NK / 8; j++)
+                for (int j = 1; j < NK / 8; j++)
                     most = fmaxf(most, fmaxf(s[m][j][2 * i], s[m][j][2 * i + 1]));
 #pragma unroll
                 for (int d = 2; d > 0; d /= 2)
                     most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
-                const float zero = largest(most), before = weight_of(top[m][i], zero);
-                top[m][i] = most;
+                unit[m][i] = $unit;
+                power[m][i] = most * unit[m][i];
+                grown |= power[m][i] > top[m][i] + $slack;
+            }
+        }
+        if (grown) {
 #pragma unroll
-                for (int c = 0; c < cols / 8; c++) {
-                    acc[m][c][2 * i] *= before;
-                    acc[m][c][2 * i + 1] *= before;
-                }
-                //@if sum
-                sum[m][i] *= before;
-                //@end
+            for (int m = 0; m < RM; m++) {
 #pragma unroll
-                for (int j = 0; j < NK / 8; j++) {
+                for (int i = 0; i < 2; i++) {
+                    const float now = fmaxf(top[m][i], power[m][i]);
+                    const float before = weight_of(top[m][i], now);
+                    top[m][i] = now;
 #pragma unroll
-                    for (int e = 2 * i; e < 2 * i + 2; e++) {
-                        s[m][j][e] = weight_of(s[m][j][e], zero);
-                        //@if sum
-                        sum[m][i] += s[m][j][e];
-                        //@end
+                    for (int c = 0; c < cols / 8; c++) {
+                        acc[m][c][2 * i] *= before;
+                        acc[m][c][2 * i + 1] *= before;
                     }
+                    //@if sum
+                    sum[m][i] *= before;
+                    //@end
+                }
+            }
+        }
+#pragma unroll
+        for (int m = 0; m < RM; m++) {
+#pragma unroll
+            for (int j = 0; j < NK / 8; j++) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    s[m][j][e] = weight_of(s[m][j][e] * unit[m][e / 2], top[m][e / 2]);
+                    //@if sum
+                    sum[m][e / 2] += s[m][j][e];
+                    //@end
                 }
             }
         }
@@ -338,8 +365,7 @@ static __global__ void __launch_bounds__(128) $name($params) {
 #pragma unroll
             for (int i = 0; i < 2; i++) {
                 const float other = from[i * 32], most = fmaxf(top[m][i], other);
-                const float mine = weight_of(top[m][i], largest(most)),
-                            theirs = weight_of(other, largest(most));
+                const float mine = weight_of(top[m][i], most), theirs = weight_of(other, most);
                 top[m][i] = most;
                 //@if sum
                 sum[m][i] = sum[m][i] * mine + from[(2 + i) * 32] * theirs;
@@ -389,11 +415,16 @@ static __global__ void __launch_bounds__(128) $name($params) {
             const int row = own + 16 * m + lane / 4 + 8 * i;
 #pragma unroll
             for (int c = 0; c < cols / 8; c++) {
+                //@if pairs
+                const int col = 8 * c + lane % 4 * 2;
+                $store;
+                //@else
 #pragma unroll
                 for (int e = 2 * i; e < 2 * i + 2; e++) {
                     const int col = 8 * c + lane % 4 * 2 + e % 2;
                     $store;
                 }
+                //@end
             }
         }
     }

@@ -1,7 +1,7 @@
 //@key few   some kernel multiplies without tensor cores what lanes load
 //@key half  some of those load halves
 // What a part of the keys gives for some rows: values by their weights, the largest scores and the
-// sums of the weights, of (-inf, 0, 0) where a row has none of these keys (attention.c).
+// sums of the weights, of (NO_KEY, 0, 0) where a row has none of these keys (attention.c).
 template <int ROWS, int COLS>
 struct __align__(16) key_part {
     float acc[ROWS][COLS], top[ROWS], sum[ROWS];
@@ -16,20 +16,19 @@ struct joined_keys {
 template <int N, bool SHARED, int ROWS, int COLS>
 static __device__ __forceinline__ joined_keys join_keys(const key_part<ROWS, COLS> *part, int row,
                                                         int col) {
-    joined_keys all = {-INFINITY, 0.f, {0.f, 0.f, 0.f, 0.f}};
+    joined_keys all = {NO_KEY, 0.f, {0.f, 0.f, 0.f, 0.f}};
     float top[N];
 #pragma unroll
     for (int p = 0; p < N; p++) {
         top[p] = SHARED ? part[p].top[row] : __ldcg(&part[p].top[row]);
         all.top = fmaxf(all.top, top[p]);
     }
-    const float zero = largest(all.top);
 #pragma unroll
     for (int p = 0; p < N; p++) {
         const float4 *const from = reinterpret_cast<const float4 *>(&part[p].acc[row][col]);
         const float4 v = SHARED ? *from : __ldcg(from);
         const float sum = SHARED ? part[p].sum[row] : __ldcg(&part[p].sum[row]);
-        const float w = weight_of(top[p], zero);
+        const float w = weight_of(top[p], all.top);
         all.sum += sum * w;
         all.acc[0] += v.x * w;
         all.acc[1] += v.y * w;

@@ -246,6 +246,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $putKey part[key * (KC + 4) + k] = own[i]
 #define $stop m0 + 64
 #define $masked const float masked = -1e9f
+#define $unit score_unit(most)
 #define $score if (u0 + tx + 16 * j < 100) x = s[i][j]
 #define $valueSteps 16
 #define $valueType float
@@ -282,6 +283,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $begin load_keys(0, 0)
 #define $others KW - 1
 #define $T float
+#define $resident 4
 #define $RW 2
 #define $RM 1
 #define $NK 32
@@ -296,15 +298,19 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $queryAt e % 64
 #define $loadQuery attend_put(&query[row * (depth + PAD) + k], p0[(m0 + row) * 64 + k])
 #define $keySteps 32
+#define $keyTurns 4
 #define $keyPlace const int key = (int)threadIdx.x / 64 + 2 * i, k = (int)threadIdx.x % 64
 #define $loadKey \
     attend_put(&keys[key * (KC + PAD) + k], u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f)
 #define $stop m0 + 32
 #define $masked const float masked = -1e9f
+#define $unit score_unit(most)
+#define $slack 8.f
 #define $score x = s[m][j][e]
 #define $ends u0 + 64 > 100
 #define $absent if (u0 + first + 8 * j + lane % 4 * 2 + e % 2 >= 100) s[m][j][e] = -INFINITY
 #define $valueSteps 32
+#define $valueTurns 4
 #define $valuePlace const int key = (int)threadIdx.x / 64 + 2 * i, col = (int)threadIdx.x % 64
 #define $loadValue \
     attend_put(&values[key * (cols + PAD) + col], u0 + key < 100 ? p0[(u0 + key) * 64 + col] : 0.f)
@@ -346,6 +352,7 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 #define $loadQuery query[row][k] = p0[(m0 + row) * 128 + k]
 #define $stop m0 + 4
 #define $masked const float masked = -1e9f
+#define $unit score_unit(most)
 #define $keyType uint4
 #define $loadKey keys[i] = reinterpret_cast<const uint4 *>(p0)[((u0 + key) * 128 + k) / 8]
 #define $score if (u0 + group + GROUPS * j < 100) x = s[row][j]

@@ -62,9 +62,11 @@ COUNTS = [
 
 # batches, rows, keys, depth, columns, kind. `late`: every score of the first tiles is -inf; `none`:
 # of some rows all of them are; `sums`: they are made of no product; `swapped`: dimensions in memory
-# the other way round; `huge`: scores in the thousands; `causal`, `ahead`, `added`: keys behind the
-# row are masked out; `soft`: as well, but with a score that counts; `turned`: maps stand in front
-# of queries, keys and values; bands are (dilation, keys to each side).
+# the other way round; `huge`: scores in the thousands; `least`: some rows and the first keys of all
+# are masked by -FLT_MAX, `lowest`: as well, in scores that are no multiple of the product; `minus`:
+# they are a negative one; `causal`, `ahead`, `added`: keys behind the row are masked out; `soft`:
+# as well, but with a score that counts; `turned`: maps stand in front of queries, keys and values;
+# bands are (dilation, keys to each side).
 MODELS = {
     "small": [
         (2, 1, 2, 2, 1, "plain"), (2, 3, 7, 3, 5, "plain"), (2, 7, 3, 4, 4, "none"),
@@ -75,7 +77,8 @@ MODELS = {
         (2, 33, 190, 16, 16, "ahead"), (4, 50, 150, 32, 40, "added"),
         (2, 6, 6, 3, 2, (7, 1)), (1, 150, 150, 20, 64, (-1, 33)),
         (265, 3, 40, 8, 64, "plain"), (2, 37, 50, 8, 12, "turned"), (2, 5, 131, 33, 20, "turned"),
-        (3, 66, 33, 20, 7, "turned"),
+        (3, 66, 33, 20, 7, "turned"), (2, 9, 130, 20, 24, "least"), (2, 40, 130, 20, 24, "lowest"),
+        (2, 33, 70, 8, 12, "minus"),
     ],
     "large": [
         (2, 70, 65, 64, 64, "plain"), (1, 130, 40, 200, 40, "plain"), (2, 17, 40, 36, 256, "none"),
@@ -84,7 +87,8 @@ MODELS = {
         (1, 131, 131, 64, 64, (2, 40)), (132, 33, 9, 8, 12, "late"),
         (66, 64, 130, 2, 40, "sums"), (20, 130, 190, 64, 64, "causal"),
         (9, 70, 300, 32, 40, "soft"),
-        (66, 70, 65, 20, 64, "plain"),
+        (66, 70, 65, 20, 64, "plain"), (8, 70, 265, 32, 40, "least"),
+        (8, 70, 265, 32, 40, "lowest"),
         (132, 50, 64, 8, 128, "swapped"), (40, 140, 140, 16, 32, (3, 2)),
         (4, 70, 130, 64, 64, "turned"), (1, 64, 200, 132, 48, "turned"),
         (1, 33, 70, 12, 256, "turned"),
@@ -137,6 +141,11 @@ def instance(n, batch, rows, keys, depth, cols, kind):
     never = "log(0)"  # -inf
     if kind == "late":
         dot = "select(idx(j) < %d, %s, %s)" % (keys - 3, never, dot)
+    if kind in ("least", "lowest"):
+        dot = ("select(idx(i) < 2, -3.4028235e38, select(idx(j) < %d, -3.4028235e38, %s))"
+               % (keys - 3, "3 * tanh(%s)" % dot if kind == "lowest" else dot))
+    if kind == "minus":
+        dot = "-2 * (%s)" % dot
     if kind == "sums":
         dot = "tanh(3 * %s[b,i,0] - %s[b,j,0])" % (q, k)
     if kind in MASKS:
@@ -272,8 +281,8 @@ FEW_NVCC = [("h200", 75, "fp32"), ("h200", 90, "fp32"), ("h200", 90, "tf32"), ("
 FEW_FORMS = {"fp32": (9, 6), "tf32": (8, 2), "fp16": (7, 0)}
 # Judge's mode, arithmetic, what is wrong then, and the text that makes it so.
 FEW_FAULTS = [
-    ("plain", "fp32", "a part counts as it is", "weight_of(top[p], zero)", "1.f"),
-    ("plain", "tf32", "a part counts as it is", "weight_of(top[p], zero)", "1.f"),
+    ("plain", "fp32", "a part counts as it is", "weight_of(top[p], all.top)", "1.f"),
+    ("plain", "tf32", "a part counts as it is", "weight_of(top[p], all.top)", "1.f"),
     ("plain", "fp32", "shares overlap", "int until = (share + 1)", "int until = 1 + (share + 1)"),
     ("plain", "fp16", "a share is left out", "int from = share *", "int from = (share + 1) *"),
     ("race", "fp32", "no fence before the count", "__threadfence();\n        last", "last"),

@@ -15,10 +15,15 @@ typedef struct ein__kattention_form {
     ein__attention a;
     ein__attention_tile t;
     ein__ex key, value;  // in a band with u as the key's slot
+    ein__ex result;      // what is stored
+    bool pairs;          // two columns at once
     int batch[EIN__MAX_ITERS], nbatch;
     ein__kaxes rows, cols, keys, depth;
     const char *base;  // band: the tile's first row
     const char *dot;   // element of the first product
+    ein__attention_score s;
+    ein__ex kept,
+        never;  // the score of keys that no mask hides, and of the others (attention_mask.c)
     ein__kscan scan;
 } ein__kattention_form;
 
@@ -46,10 +51,9 @@ static int ein__kattention_order(ein__kgen *g, const ein__kattention_form *f, ui
 
 // Names of what lives in registers.
 static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
-    static const char *const names[][4] = {
-        {"s[i][j]", "acc[i][c]", "top[i]", "total(sum[i], top[i])"},
-        {"s[m][j][e]", "acc[m][c][e]", "top[m][i]", "total(sum[m][i], top[m][i])"},
-        {"s[row][j]", "all.acc[c]", "all.top", "total(all.sum, all.top)"}};
+    static const char *const names[][4] = {{"s[i][j]", "acc[i][c]", "top[i]", "sum[i]"},
+                                           {"s[m][j][e]", "acc[m][c][e]", "top[m][i]", "sum[m][i]"},
+                                           {"s[row][j]", "all.acc[c]", "all.top", "all.sum"}};
     const ein__attention *a = &f->a;
     int form = f->t.lanes ? 2 : f->t.math != EIN__MATH_FP32;
     // What is stored is that of all parts.
@@ -59,11 +63,31 @@ static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
     if (f->t.parts > 1) ein__kneed(g, EIN__NEED_LAST);
     g->shared = f->t.parts > 1;
     f->dot = names[form][0];
-    if (a->dot.i)
-        g->inner[g->ninner++] = (ein__kinner){a->dot, {a->alpha == 1 ? f->dot : "dot"}, false};
+    const char *dot = f->s.factor > 0 || a->alpha == 1 ? f->dot : "dot";
+    if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){a->dot, {dot}, false};
     g->inner[g->ninner++] = (ein__kinner){a->out, {last[1]}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->max, {last[2]}, false};
-    if (a->sum.i) g->inner[g->ninner++] = (ein__kinner){a->sum, {last[3]}, false};
+    if (a->sum.i)
+        g->inner[g->ninner++] =
+            (ein__kinner){a->sum, {ein__namef(g->ctx, "total(%s)", last[3])}, false};
+    if (!ein__ex_contains(g->ctx, a->result, a->top)) return;
+    ein__kneed(g, EIN__NEED_SCORE_UNIT);
+    const char *top = ein__namef(g->ctx, "(%s > 0.f ? %s / score_unit(%s) : -INFINITY)", last[3],
+                                 last[2], last[2]);
+    g->inner[g->ninner++] = (ein__kinner){a->max, {top}, false};
+}
+
+// Whether a thread's two neighbouring columns are stored as one vector.
+static bool ein__kattention_pairs(ein__kgen *g, const ein__kattention_form *f, ein__val out) {
+    ein__dtype type = ein__kdtype(g, out);
+    if (f->t.math == EIN__MATH_FP32 || f->t.parts > 1 || !f->cols.n) return false;
+    if (type != EIN__F32 && type != EIN__F16) return false;
+    ein__ex *reads = NULL;
+    bool alone = true;
+    ein__ex_reads(g->ctx, f->result, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        alone &= ein__kinner_of(g, ein__ex_get(g->ctx, reads[i])->val) != NULL;
+    arrfree(reads);
+    return alone && ein__kvector_lies(g, out, f->cols.slot[f->cols.n - 1], 2, &f->scan);
 }
 
 // Slots, names and the parts of the work. False: addresses are beyond what there is.
@@ -74,6 +98,10 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         return false;
     const ein__attention *a = &f->a;
     EIN_ASSERT(f->t.parts == step->parts);
+    f->result = a->sum.i ? ein__attention_divided(ctx, a, a->result) : a->result;
+    f->s = ein__attention_scores_of(ctx, a);
+    f->kept = f->t.masked ? ein__score_as(ctx, &f->s, f->t.mask.kept) : f->s.ex;
+    f->never = f->t.masked ? ein__score_as(ctx, &f->s, f->t.mask.value) : (ein__ex){0};
     f->key = a->band ? ein__kattention_moved(ctx, f, a->key) : a->key;
     f->value = a->band ? ein__kattention_moved(ctx, f, a->value) : a->value;
     if (!f->key.i || !f->value.i) return false;
@@ -84,7 +112,7 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         g->slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - a->nt));
     }
     ein__kattention_inner(g, f);
-    ein__ex part[] = {a->query, f->key, f->value, a->score, a->result};
+    ein__ex part[] = {a->query, f->key, f->value, f->s.ex, f->result};
     for (int i = 0; i < 5; i++) ein__kscan_expr(g, &f->scan, part[i]);
     ein__kscan_out(g, &f->scan, step->out);
     if (a->each > 1) {
@@ -97,6 +125,11 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
     f->cols.n = ein__kattention_order(g, f, a->cols, step->out, f->cols.slot);
     f->keys.n = ein__kattention_order(g, f, a->keys, step->out, f->keys.slot);
     f->depth.n = ein__kattention_order(g, f, a->depth, step->out, f->depth.slot);
+    f->pairs = ein__kattention_pairs(g, f, step->out);
+    for (int i = 0; i < g->ninner && f->pairs; i++)
+        if (g->inner[i].v.i == a->out.i)
+            g->inner[i] =
+                (ein__kinner){a->out, {"acc[m][c][2 * i]", "acc[m][c][2 * i + 1]"}, false};
     return true;
 }
 
@@ -113,6 +146,23 @@ static bool ein__kattention_skips(const ein__attention_tile *t) {
            ein__up(ein__attention_end(&t->mask, 0, t->rows, t->nkey), t->keys) < t->terms;
 }
 
+// What makes powers of two of scores up to `most`.
+static const char *ein__kattention_unit(ein__kgen *g, const ein__kattention_form *f,
+                                        const char *most) {
+    if (f->s.factor > 0) return ein__kliteral(g, f->s.factor * 1.4426950408889634).s;
+    ein__kneed(g, EIN__NEED_SCORE_UNIT);
+    return ein__namef(g->ctx, "score_unit(%s)", most);
+}
+
+// The first key that `rows` rows from `row` on do not attend to, `back` keys before it.
+static const char *ein__kattention_behind(ein__kgen *g, const ein__attention_mask *m,
+                                          const char *row, int64_t rows, int64_t back) {
+    long long key = (long long)(m->key + m->a * (rows - 1) - back), far = key < 0 ? -key : key;
+    const char *by = m->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)m->a);
+    if (!m->a) return ein__namef(g->ctx, "%lld", key);
+    return ein__namef(g->ctx, "%s%s %c %lld", by, row, key < 0 ? '-' : '+', far);
+}
+
 // The first key that no row of the tile attends to, or "" where blocks meet all keys, and in `b`
 // what gives the score that stands for those keys.
 static const char *ein__kattention_stop(ein__kgen *g, const ein__kattention_form *f, ein__buf *b) {
@@ -120,14 +170,12 @@ static const char *ein__kattention_stop(ein__kgen *g, const ein__kattention_form
     const ein__attention_mask *m = &t->mask;
     ein__put(b, "");
     if (!ein__kattention_skips(t)) return "";
-    ein__kcount(g, m->value);
-    const char *value = ein__kvalue(g, m->value, 0).s;
-    ein__putf(b, "%sconst float masked = %s;\n", g->code[0].s, value);
+    ein__kcount(g, f->never);
+    const char *value = ein__kvalue(g, f->never, 0).s;
+    ein__putf(b, "%sconst float never = %s;\nconst float masked = never * %s;\n", g->code[0].s,
+              value, ein__kattention_unit(g, f, "never"));
     ein__kattention_reset(g);
-    long long key = (long long)(m->key + m->a * (t->rows - 1)), far = key < 0 ? -key : key;
-    const char *by = m->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)m->a);
-    if (!m->a) return ein__namef(g->ctx, "%lld", key);
-    return ein__namef(g->ctx, "%sm0 %c %lld", by, key < 0 ? '-' : '+', far);
+    return ein__kattention_behind(g, m, "m0", t->rows, 0);
 }
 
 // Where the block is: id counts tiles of rows, residues and batches, tiles fastest. Where a tile
@@ -251,9 +299,10 @@ static bool ein__kattention_copies(ein__kgen *g, const ein__kattention_form *f, 
 }
 
 // The value of `read` with `vec` neighbours along `slot`. `test`: what else must hold for a copy,
-// of which the text says where it is from.
+// of which the text says where it is from; `apart`: bytes from the place that is written to that of
+// a thread's element i, for each element.
 static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, int slot, bool copy,
-                                         const char *test) {
+                                         const char *test, int64_t apart) {
     ein__kcount(g, read);
     if (vec == 1) return ein__kvalue(g, read, 0).s;
     const char *value;
@@ -267,6 +316,8 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
         ein__kaccess at = ein__kaccess_of(g, read, 0);
         const char *from =
             ein__namef(g->ctx, "%s + %s", at.param, ein__kparen(g, at.at, EIN__TERM));
+        if (apart)
+            from = ein__namef(g->ctx, "moved(%s, size_t(i) * %lldu)", from, (long long)apart);
         const char *guard = at.guard ? at.guard : "";
         const char *both = ein__namef(g->ctx, "%s%s%s", test, *test && *guard ? " && " : "", guard);
         if (copy) value = ein__namef(g->ctx, "fetch<uint4>(%s%s%s)", from, *both ? ", " : "", both);
@@ -296,6 +347,15 @@ static bool ein__kattention_across(const ein__kgen *g, const ein__kattention_for
     return across;
 }
 
+// Bytes that lie between what `read` gives for one place of `slot` and for the next; 0: it varies.
+static int64_t ein__kattention_apart(ein__kgen *g, ein__ex read, int slot, int bytes) {
+    ein__kscan scan = ein__kscan_make(g);
+    ein__kscan_expr(g, &scan, read);
+    int64_t k = scan.pinned >> slot & 1 || arrlen(scan.row) != 1 ? 0 : scan.row[0].k[slot] * bytes;
+    ein__kscan_free(&scan);
+    return k > 0 && k < INT16_MAX ? k : 0;
+}
+
 // `to`: where the element goes; NULL: it stays in the thread's register own[i]. `later`: of a key
 // or a value, whose copies may still be on their way when the kernel goes on.
 static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const char *to,
@@ -308,11 +368,18 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     bool across = vec == 1 && ein__kattention_across(g, f, read, outer, inner);
     const char *test = ein__kaxes_test(g, outer, inner);
     l.copy = later && ein__kattention_copies(g, f, read, vec);
+    long long step = vec, n = across ? no : ni / step;
+    int64_t apart = 0;
+    ein__kaxes first = *outer;
+    // Places that are constants apart have one address.
+    if (l.copy && outer->n == 1 && 128 % n == 0)
+        apart = ein__kattention_apart(g, read, outer->slot[0], 16 / vec) * (128 / n);
+    if (apart) first.at = ein__namef(ctx, "u0 + (int)threadIdx.x / %lld", n);
     const char *value =
-        ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1, l.copy, test);
+        ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1, l.copy, test, apart);
     const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
     ein__buf body = {0};
-    ein__kaxes_put(g, &body, outer, all);
+    ein__kaxes_put(g, &body, &first, all);
     ein__kaxes_put(g, &body, inner, all);
     ein__put(&body, g->code[0].s);
     if (*test && !l.copy) {
@@ -336,7 +403,6 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     else ein__putf(&l.text, "%s = %s;\n", to, value);
     ein__buf_free(&body);
     ein__kattention_reset(g);
-    long long step = vec, n = across ? no : ni / step;
     l.all = no * ni / step;
     l.rows = no;
     l.wide = across ? 0 : n;
@@ -403,53 +469,83 @@ static void ein__kattention_place(const ein__kattention_form *f, const char *tex
                                  : "const int key = tx + 16 * j;\n");
 }
 
-// x from the product's element, where the row has the key. On tensor cores -inf is put where a row
-// has none in a pass of its own, `absent`, of the tiles that have such rows, unless a score must
-// not be made there.
+// On tensor cores -inf is put where a row has no such key, and the mask's value where it hides one,
+// in a pass of its own, `absent`, of the tiles that have such places.
+static void ein__kattention_absent(ein__kgen *g, const ein__kattention_form *f,
+                                   const ein__kattention_keyed *k, ein__kattention_text *x) {
+    const ein__attention_tile *t = &f->t;
+    const ein__attention_mask *m = &t->mask;
+    const char *ends = k->ends;
+    ein__buf *b = &x->absent;
+    if (t->masked) {
+        long long a = (long long)m->a, key = (long long)m->key;
+        ends = ein__namef(g->ctx, "u0 > %s%s%s", ein__kattention_behind(g, m, "m0", 1, t->keys),
+                          *ends ? " || " : "", ends);
+        ein__kcount(g, f->never);
+        const char *value = ein__kvalue(g, f->never, 0).s;
+        // So that constants are compared with what all places have in common.
+        ein__putf(b,
+                  "const %s ahead = u0 + first + lane %% 4 * 2 - %lld * (m0 + own + lane / 4);\n",
+                  ein__kint(g), a);
+        ein__putf(b, "%sif (ahead >= %lld * (16 * m + e / 2 * 8) - 8 * j - e %% 2 + %lld)\n",
+                  g->code[0].s, a, key);
+        ein__putf(b, "    s[m][j][e] = %s;\n", value);
+        ein__kattention_reset(g);
+    }
+    x->ends = *ends ? ends : NULL;
+    if (!*k->test) return;
+    ein__kattention_place(f, "", k->test, b);
+    ein__putf(b, "if (!(%s)) s[m][j][e] = -INFINITY;\n", k->test);
+}
+
+// x from the product's element, where the row has the key. On tensor cores all rows have all keys
+// for the time being, unless a score must not be made there.
 static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f,
                                   ein__kattention_text *x) {
     ein_ctx *ctx = g->ctx;
     const ein__attention *a = &f->a;
     ein__buf *b = &x->score;
-    ein__kcount(g, a->score);
-    ein__ktext value = ein__kvalue(g, a->score, 0);
-    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value.s);
     ein__ex *reads = NULL;
     bool reads_row = false;
     ein__ex_reads(ctx, a->score, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
-        reads_row |= ein__ex_get(ctx, reads[i])->val != a->dot.i;
+        if (ein__ex_get(ctx, reads[i])->val != a->dot.i)
+            reads_row |= (ein__ex_uses(ctx, reads[i]) & (a->rows | a->keys)) != 0;
     arrfree(reads);
+    bool apart = f->t.math != EIN__MATH_FP32 && !reads_row;
+    ein__ex ex = apart ? f->kept : f->s.ex;
+    ein__kcount(g, ex);
+    ein__ktext value = ein__kvalue(g, ex, 0);
+    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value.s);
     ein__kattention_keyed k = ein__kattention_keyed_by(g, f, reads_row);
     ein__buf body = {0};
     ein__kaxes_put(g, &body, &k.rows, all);
     ein__kaxes_put(g, &body, &k.keys, all);
-    if (a->alpha != 1 && ein__kmentions(all, "dot"))
+    if (f->s.factor == 0 && a->alpha != 1 && ein__kmentions(all, "dot"))
         ein__putf(&body, "const float dot = %s * %s;\n", ein__kliteral(g, a->alpha).s, f->dot);
     ein__put(&body, g->code[0].s);
     ein__putf(&body, "x = %s;\n", value.s);
-    bool apart = f->t.math != EIN__MATH_FP32 && !reads_row && *k.test;
     const char *test = apart ? "" : k.test;
     ein__kattention_place(f, body.s, test, b);
     if (*test) ein__putf(b, "if (%s) {\n", test);
     ein__kindent(b, body.s, *test ? 4 : 0);
     if (*test) ein__put(b, "}\n");
-    ein__put(&x->absent, "");
-    if (apart) {
-        ein__kattention_place(f, "", k.test, &x->absent);
-        ein__putf(&x->absent, "if (!(%s)) s[m][j][e] = -INFINITY;\n", k.test);
-        x->ends = k.ends;
-    }
     ein__buf_free(&body);
     ein__kattention_reset(g);
+    ein__put(&x->absent, "");
+    if (apart) ein__kattention_absent(g, f, &k, x);
 }
 
 static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
                                   const ein__step *step, ein__buf *b) {
-    ein__kcount(g, f->a.result);
-    ein__ktext value = ein__kvalue(g, f->a.result, 0);
+    ein__ktext value[2];
     ein__buf store = {0}, body = {0};
-    ein__kstore(g, &store, step->out, &f->scan, &value);
+    ein__kcount(g, f->result);
+    if (f->pairs) g->vec = 2, g->vec_slot = f->cols.slot[f->cols.n - 1];
+    for (int i = 0; i < g->vec; i++) value[i] = ein__kvalue(g, f->result, i);
+    ein__kstore(g, &store, step->out, &f->scan, value);
+    g->vec = 1;
+    g->vec_slot = -1;
     const char *all = ein__namef(g->ctx, "%s%s", g->code[0].s, store.s);
     ein__kaxes cols = f->cols;
     cols.at = "col";
@@ -581,7 +677,7 @@ static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, const 
 static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
 static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
 
-enum { EIN__KATTENTION_ALL = 22, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
+enum { EIN__KATTENTION_ALL = 23, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
 
 // Keys that all templates have, in `k` from place 2 on.
 static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
@@ -608,6 +704,7 @@ static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
         {"loadQuery", x->query.text.s},
         {"stop", x->stop},
         {"masked", x->masked.s},
+        {"unit", ein__kattention_unit(g, f, "most")},
         {"loadKey", x->key.text.s},
         {"score", x->score.s},
         {"loadValue", x->value.text.s}};
@@ -620,7 +717,8 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
     ein__kattention_all(g, f, x, k);
     k += EIN__KATTENTION_ALL;
     k[0] = (ein__key){"KC", ein__namef(g->ctx, "%d", f->t.kc)};
-    k[1] = (ein__key){"sum", f->a.sum.i || f->t.parts > 1 ? "1" : ""};
+    bool sum = f->a.sum.i || f->t.parts > 1 || ein__ex_contains(g->ctx, f->a.result, f->a.top);
+    k[1] = (ein__key){"sum", sum ? "1" : ""};
     ein__kattention_times(g, &x->key, "key", "k", ein__kkey_times, k + 2);
     ein__kattention_times(g, &x->value, "key", "col", ein__kvalue_times,
                           k + 2 + EIN__KATTENTION_TIMES);
@@ -667,7 +765,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                                    const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const to[] = {"query[row * (depth + PAD) + k]", "keys[key * (KC + PAD) + k]",
                                      "values[key * (cols + PAD) + col]"};
-    enum { OWN = 15, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 20, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -692,6 +790,11 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                                                     : "load_keys(0, 0);\n"},
                              {"keyWords", x.key.copy && !half ? "1" : ""},
                              {"valueWords", x.value.copy && !half ? "1" : ""},
+                             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
+                             {"pairs", f->pairs ? "1" : ""},
+                             {"resident", ein__namef(c, "%d", ein__attention_resident(t))},
+                             {"keyTurns", x.key.copy ? "8" : "4"},
+                             {"valueTurns", x.value.copy ? "8" : "4"},
                              {"ends", x.ends ? x.ends : ""},
                              {"absent", x.absent.s}};
         ein__kattention_keys(g, f, &x, k + 2);

@@ -118,6 +118,7 @@ typedef enum ein__need {
     EIN__NEED_KEY_PARTS,
     EIN__NEED_KEYS_FEW,
     EIN__NEED_KEYS_HALF,
+    EIN__NEED_SCORE_UNIT,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;

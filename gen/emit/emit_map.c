@@ -233,6 +233,12 @@ static void ein__kdecompose(ein__kgen *g, ein__buf *b, const int *order, int n, 
 static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char *at,
                             const ein__ktext *value) {
     const char *y = g->to ? g->to : "y";
+    if (g->vec == 2 && t == EIN__F16) {
+        ein__kneed(g, EIN__NEED_HALF);
+        ein__putf(b, "*reinterpret_cast<__half2 *>(&%s[%s]) = __floats2half2_rn(%s, %s);\n", y, at,
+                  value[0].s, value[1].s);
+        return;
+    }
     if (g->vec > 1) {
         bool half = t == EIN__F16, zero = !strcmp(at, "0");
         const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
@@ -409,20 +415,24 @@ static const char *ein__knumber(const ein__kgen *g, int64_t v) {
     return ein__namef(g->ctx, "%lld%s", (long long)v, g->wide ? "ull" : "u");
 }
 
+// Whether `vec` elements along slot `v` lie together, as a vector.
+static bool ein__kvector_lies(const ein__kgen *g, ein__val out, int v, int vec,
+                              const ein__kscan *s) {
+    const ein__krow *row = &s->row[arrlen(s->row) - 1];
+    if (row->k[v] != 1 || g->slot[v].n % vec) return false;
+    if (g->ctx->plan.layout[out.i].offset % vec) return false;
+    for (int d = 0; d < EIN__MAX_ITERS; d++)
+        if (d != v && !g->slot[d].gone && row->k[d] % vec) return false;
+    return true;
+}
+
 // Whether `vec` lanes along the last slot of the order can be stored as one vector.
 static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order, int n,
                              const ein__kscan *s) {
-    const ein__krow *row = &s->row[arrlen(s->row) - 1];
     ein__dtype type = ein__kdtype(g, out);
     bool half = type == EIN__F16;
     if (g->naive || !n || (type != EIN__F32 && !half) || (half && g->vec == 2)) return false;
-    if (!half && g->vec == 8) return false;
-    int v = order[n - 1];
-    if (row->k[v] != 1 || g->slot[v].n % g->vec) return false;
-    if (g->ctx->plan.layout[out.i].offset % g->vec) return false;
-    for (int i = 0; i < n - 1; i++)
-        if (row->k[order[i]] % g->vec) return false;
-    return true;
+    return (half || g->vec != 8) && ein__kvector_lies(g, out, order[n - 1], g->vec, s);
 }
 
 // ------------------------------------------------------------------------------- map

@@ -7,6 +7,7 @@
 
 typedef struct ein__attention_mask {
     ein__ex value;   // c
+    ein__ex kept;    // the score of other keys
     int row;         // slot i; -1: a is 0
     int64_t a, key;  // the first key without rows up to i is a * i + key
 } ein__attention_mask;
@@ -73,12 +74,13 @@ static bool ein__attention_fixed(ein_ctx *ctx, const ein__attention *a, ein__ex 
 
 // The mask of `a`; false when there is none.
 EIN__FN bool ein__attention_masked(ein_ctx *ctx, const ein__attention *a, ein__attention_mask *m) {
-    const ein__expr *e = ein__ex_get(ctx, a->score);
+    ein__expr whole = *ein__ex_get(ctx, a->score), select = whole, *e = &select;
+    ein__ex rest = {0};
     // x + -inf is -inf, so such a mask may be added as well.
-    bool added = e->op == EIN__X_BINARY && e->fn == EIN__ADD;
+    bool added = whole.op == EIN__X_BINARY && whole.fn == EIN__ADD;
     for (int k = 0; added && k < 2; k++) {
-        const ein__expr *kid = ein__ex_get(ctx, ein__ex_get(ctx, a->score)->kid[k]);
-        if (kid->op == EIN__X_SELECT) e = kid;
+        const ein__expr *kid = ein__ex_get(ctx, whole.kid[k]);
+        if (kid->op == EIN__X_SELECT) select = *kid, rest = whole.kid[1 - k];
     }
     if (a->band || e->op != EIN__X_SELECT || (a->keys & (a->keys - 1))) return false;
     for (int side = 2; side < 4; side++) {
@@ -89,7 +91,9 @@ EIN__FN bool ein__attention_masked(ein_ctx *ctx, const ein__attention *a, ein__a
         if (!ein__attention_kept(ctx, e, side == 2, &k)) return false;
         uint32_t used = ein__ix_uses(ctx, k), rows = used & ~a->keys;
         if ((used & a->keys) != a->keys || rows & (rows - 1) || rows & ~a->rows) continue;
-        *m = (ein__attention_mask){.value = e->kid[side], .row = -1};
+        ein__ex kept = e->kid[5 - side];
+        if (added) kept = ein__ex_binary(ctx, EIN__ADD, rest, kept);
+        *m = (ein__attention_mask){.value = e->kid[side], .kept = kept, .row = -1};
         int j = 0;
         for (int i = 0; i < EIN__MAX_ITERS; i++) {
             if (rows >> i & 1) m->row = i;

@@ -26,6 +26,7 @@ typedef struct ein__attention_tile {
     int64_t met;    // ... and on average
     bool masked;    // a tile need not meet all of them
     ein__attention_mask mask;
+    int64_t score;       // operations of a score where no mask hides it
     int lanes, ahead;    // few rows; else 0
     int kw, vw, ke, ve;  // then: elements of a key and columns of a value a lane loads at once; has
     int parts;           // blocks that share the keys of a tile
@@ -48,10 +49,10 @@ enum {
     EIN__ATTENTION_PART = 256,
     EIN__ATTENTION_SUMS = 144,
     EIN__ATTENTION_KEPT = 64,
-    // Instructions, counted in machine code: of a score beside its expression (maximum, difference,
-    // factor, power, sum, conversion), of a copy of 16 bytes and of a turn apart from these.
-    EIN__ATTENTION_SCORE = 6,
-    EIN__ATTENTION_COPY = 8,
+    // Instructions, counted in machine code: of a score beside its expression (maximum,
+    // multiply-add, power, sum, conversion), of a copy of 16 bytes and of a turn apart from these.
+    EIN__ATTENTION_SCORE = 5,
+    EIN__ATTENTION_COPY = 5,
     EIN__ATTENTION_TURN = 60,
     // Tenths of the busiest unit's time that a turn takes. Assumed until measured; kernels of this
     // structure reach a third of an H100's peak in FP16 (FlashAttention-2, depth 64).
@@ -90,6 +91,9 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
         t->nrow = ein__ceil(t->nrow, d);
     }
     t->masked = ein__attention_masked(ctx, a, &t->mask) && t->nrow <= INT32_MAX;
+    ein__attention_score s = ein__attention_scores_of(ctx, a);
+    ein__ex score = t->masked ? ein__score_as(ctx, &s, t->mask.kept) : s.ex;
+    t->score = ein__ex_operations(ctx, score) + (s.factor == 0 && a->alpha != 1);
     if (t->cols > EIN__ATTENTION_COLUMNS || t->depth > INT32_MAX || t->nkey > INT32_MAX / 4)
         return false;
     for (int vc = 4; vc > 0; vc /= 2)
@@ -185,7 +189,7 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
     static const int relative[] = {0, 400, 600, 750, 850, 900, 950, 980, 1000};  // by rm
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t depth = ein__up(t->depth, t->kc);
-    int64_t each = ein__ex_operations(ctx, a->score) + 14;  // exp, maximum, sum
+    int64_t each = t->score + 14;  // exp, maximum, sum
     int64_t flop = ein__plus(2 * ((a->dot.i ? depth : 0) + 16 * t->rc), each);
     int64_t span = ein__attention_span(g, t);
     flop = ein__times(ein__times(8 * t->rm, span), flop);
@@ -255,18 +259,24 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t products = t->rm * (t->nk / 8 * steps + t->nk / step * (t->width / 8));
     int64_t blocks = t->nk / 16 * (t->width / 16);  // of values, 16 columns of 16 keys each
     int64_t wide = steps * (t->rm + t->nk / 16) + half * blocks, narrow = (1 - half) * 8 * blocks;
-    int64_t scores =
-        ein__times(t->rm * t->nk / 2, ein__ex_operations(ctx, a->score) + EIN__ATTENTION_SCORE);
+    int64_t scores = ein__times(t->rm * t->nk / 2, t->score + EIN__ATTENTION_SCORE);
     int64_t key = ein__attention_issued(ctx, a, a->key, a->depth, t->keys * depth);
     int64_t value = ein__attention_issued(ctx, a, a->value, a->cols, t->keys * t->width);
     int64_t copied = (key ? 0 : depth) + (value ? 0 : t->width);
     int64_t copies = t->keys * copied * size / 16 / 128 * EIN__ATTENTION_COPY + (key + value) / 128;
-    int64_t issued = products + wide + narrow + t->rm * t->width / 2 + copies;
+    int64_t issued = products + wide + narrow + copies;
+    if (!ein__attention_is_quotient(ctx, a)) issued += t->rm * t->width / 2;
     issued = ein__plus(scores, issued + EIN__ATTENTION_TURN);
     int64_t flop = 4 * products * 16 * 8 * step * 2, lanes = g->cc == 80 ? 64 : 128;
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
     int64_t multiplied = ein__muldiv(flop, g->fp32 * 1000, peak * 2 * lanes * EIN__TENSOR_SHARE);
     return ein__most(issued, ein__most(multiplied, 4 * (4 * wide + narrow)));
+}
+
+// Blocks of an SM for whose registers there is room.
+static int ein__attention_resident(const ein__attention_tile *t) {
+    int registers = t->rm * (t->width + t->nk) / 2 + EIN__ATTENTION_KEPT;
+    return (int)ein__least(EIN__ATTENTION_RESIDENT, ein__most(1, 512 / registers));
 }
 
 // Time of all tiles: the slowest of turns, which do not quite overlap, of what blocks fetch, and of
@@ -282,9 +292,7 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     cycles = ein__plus(cycles, ein__attention_query(ctx, a, t) / 128);
     cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
     int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
-    int64_t registers = t->rm * (t->width + t->nk) / 2 + EIN__ATTENTION_KEPT;
-    int64_t resident = ein__least(EIN__ATTENTION_RESIDENT, ein__most(1, 512 / registers));
-    int64_t rounds = ein__ceil(blocks, ein__times(g->sms, resident));
+    int64_t rounds = ein__ceil(blocks, ein__times(g->sms, ein__attention_resident(t)));
     // What is computed is waited for, not on its way meanwhile.
     int64_t waits = ein__attention_issued(ctx, a, a->key, a->depth, 1) > 0;
     waits += ein__attention_issued(ctx, a, a->value, a->cols, 1) > 0;
@@ -352,7 +360,7 @@ static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t lanes = g->cc == 80 ? 64 : 128, turns = ein__attention_turns(t, t->terms), log = 0;
     for (int d = 1; d < t->lanes; d *= 2) log++;
-    int64_t each = ein__ex_operations(ctx, a->score) + EIN__ATTENTION_SCORE;
+    int64_t each = t->score + EIN__ATTENTION_SCORE;
     int64_t scores = t->ahead * (t->ke + t->ve + (a->dot.i ? 2 * log : 0)) + t->ve;
     scores = ein__times(t->rows, ein__plus(scores, ein__times(t->ahead, each)));
     int64_t copies = t->ahead * (t->ke / t->kw + t->ve / t->vw) * EIN__ATTENTION_COPY;
