@@ -104,9 +104,10 @@ static __device__ __forceinline__ auto nth_load(const fetched_value<L> &a, unsig
 }
 
 //@if rows
-template <typename L, int N>
-static __device__ __forceinline__ void take_rows(const fetched_value<L> &a, unsigned (&x)[N][4]) {
-    take_rows(a.load, x);
+template <typename L>
+static __device__ __forceinline__ void take_rows(const fetched_value<L> &a, unsigned (&x)[4],
+                                                 int i) {
+    take_rows(a.load, x, i);
 }
 //@end
 template <typename T, int B, int KC, bool ALONG, typename V, typename L, bool COPIES>
@@ -150,7 +151,7 @@ struct tensor_tile {
     static const int STAGES = ASYNC_COPIES || ROOM < 2 ? ROOM : 2;
     static const int KS = 32 / int(sizeof(T)), SIZE = (BM + BN) * KC;
     static const int SUMS = PARTS > 1 ? PARTS *BM *(BN + 8) * 4 : 0;
-    static const int STEPS = STAGES * SIZE * int(sizeof(T));
+    static const int STEPS = STAGES * SIZE * int(sizeof(T)), TIMES = KC / PARTS / KS;
     // A thread's result.
     static const int RM = PARTS > 1 ? BM *BN / 256 / V : V > 1 ? WM / 16 : WM / 8;
     static const int RN = PARTS > 1 ? V : V > 1 ? WN / 2 : WN / 4;
@@ -201,24 +202,23 @@ struct tensor_tile {
 #pragma unroll
             for (unsigned r = 0; r < WM / 8; r++) first[r / 2][r % 2] = first_of(line(r));
         }
-        __device__ __forceinline__ void shift(unsigned (&)[WM / 16][4], unshifted) const {}
+        __device__ __forceinline__ void shift(unsigned (&)[4], int, unshifted) const {}
         template <typename F>
-        __device__ __forceinline__ void shift(unsigned (&x)[WM / 16][4], const F &) const {
+        __device__ __forceinline__ void shift(unsigned (&x)[4], int i, const F &) const {
 #pragma unroll
-            for (int e = 0; e < WM / 4; e++)
-                x[e / 4][e % 4] = tensor_type<T>::minus(x[e / 4][e % 4], first[e / 4][e % 2]);
+            for (int e = 0; e < 4; e++) x[e] = tensor_type<T>::minus(x[e], first[i][e % 2]);
         }
-        __device__ __forceinline__ void take(unsigned (&x)[WM / 16][4]) {
-            shift(x, from);
+        // Of rows from 16 i on.
+        __device__ __forceinline__ void take(unsigned (&x)[4], int i) {
+            shift(x, i, from);
+            if (WARPS > 2 && int(warp() / 2u) != i % (WARPS > 1 ? WARPS / 2 : 1)) return;
 #pragma unroll
-            for (int e = 0; e < 2 * OWN; e++) {
-                unsigned q = x[e / 2 * WARPS / 2][e / 2 * WARPS % 2 + e % 2 * 2];
+            for (int r = 0; r < (WARPS > 1 ? 1 : 2); r++) {
+                const int own = WARPS > 1 ? 2 * i / WARPS : 2 * i + r;
 #pragma unroll
-                for (int k = 1; k < WARPS; k++) {
-                    const int row = e / 2 * WARPS + k;
-                    if (warp() == k) q = x[row / 2][row % 2 + e % 2 * 2];
-                }
-                tensor_type<T>::add(q, sum[e / 2], square[e / 2]);
+                for (int k = r; k < 4; k += 2)
+                    tensor_type<T>::add(WARPS > 1 && warp() % 2u ? x[k + 1] : x[k], sum[own],
+                                        square[own]);
             }
         }
 
@@ -241,34 +241,44 @@ struct tensor_tile {
     };
 
     //@end
-    // c += the product of the step at `stage`, over the warp's part of the terms.
-    template <typename A, typename B, typename AT_A, typename AT_B>
-    __device__ __forceinline__ void step(int stage, const A &feed_a, const B &feed_b,
-                                         const AT_A &at_a, const AT_B &at_b,
-                                         float (&c)[WM / 16][WN / 8][4]) {
+    // Fragments of 16 rows, and of all columns of a warp.
+    struct row_fragment {
+        unsigned q[4];
+    };
+    struct column_fragments {
+        unsigned q[WN / 16][4];
+    };
+
+    // Those of KS terms, number s of the warp's part of a step: of rows from 16 i on, and of all
+    // columns.
+    template <typename AT>
+    __device__ __forceinline__ void get_rows(int stage, int s, int i, const AT &at,
+                                             row_fragment &x) {
+        at.fragment(x.q, factor(stage, 0), i, s);
+    }
+    template <typename AT>
+    __device__ __forceinline__ void get_columns(int stage, int s, const AT &at,
+                                                column_fragments &y) {
+#pragma unroll
+        for (int j = 0; j < WN / 16; j++) at.fragment(y.q[j], factor(stage, 1), j, s);
+    }
+
+    // c += the product of rows from 16 i on and of all columns; the first ones find what is to be
+    // rounded yet.
+    template <typename A, typename B>
+    static __device__ __forceinline__ void multiply_fragments(const A &feed_a, const B &, int i,
+                                                              row_fragment &x, column_fragments &y,
+                                                              float (&c)[WN / 8][4]) {
         typedef tensor_type<T> type;
-        const T *a = factor(stage, 0), *b = factor(stage, 1);
+        //@if rows
+        take_rows(feed_a.load_from, x.q, i);
+        //@end
+        if (A::RAW) type::round_words(x.q);
 #pragma unroll
-        for (int s = 0; s < KC / PARTS / KS; s++) {
-            unsigned x[WM / 16][4], y[WN / 16][4];
+        for (int j = 0; j < (B::RAW && i == 0 ? WN / 16 : 0); j++) type::round_words(y.q[j]);
 #pragma unroll
-            for (int i = 0; i < WM / 16; i++) at_a.fragment(x[i], a, i, s);
-            //@if rows
-            take_rows(feed_a.load_from, x);
-            //@end
-#pragma unroll
-            for (int i = 0; i < (feed_a.RAW ? WM / 16 : 0); i++) type::round_words(x[i]);
-#pragma unroll
-            for (int j = 0; j < WN / 16; j++) {
-                at_b.fragment(y[j], b, j, s);
-                if (feed_b.RAW) type::round_words(y[j]);
-            }
-#pragma unroll
-            for (int i = 0; i < WM / 16; i++)
-#pragma unroll
-                for (int j = 0; j < WN / 8; j++)
-                    type::multiply_add(c[i][j], x[i], y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);
-        }
+        for (int j = 0; j < WN / 8; j++)
+            type::multiply_add(c[j], x.q, y.q[j / 2][j % 2 * 2], y.q[j / 2][j % 2 * 2 + 1]);
     }
 
     // The sums as they are stored: as they are, or four columns of one row from two lanes.
@@ -331,7 +341,6 @@ struct tensor_tile {
                                              float (&acc)[RM][RN]) {
         typedef tensor_feed<T, BM, KC, ALONG_A, decltype(load_a(0u, from)), A> feed_a;
         typedef tensor_feed<T, BN, KC, ALONG_B, decltype(load_b(0u, from)), B> feed_b;
-        const unsigned ahead = (STAGES - 1) * KC;
         feed_a a(load_a);
         feed_b b(load_b);
         const unsigned own = part() * (KC / PARTS);
@@ -341,7 +350,7 @@ struct tensor_tile {
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
 #pragma unroll
-        for (int n = 0; n < STAGES - 1; n++) {
+        for (int n = 0; n < STAGES; n++) {
             const unsigned k0 = from + n * KC;
             if (EARLY == 1) first(a, factor(n, 0), k0, until);
             if (EARLY == 2) first(b, factor(n, 1), k0, until);
@@ -350,7 +359,7 @@ struct tensor_tile {
         if (EARLY != 1) a.begin(from);
         if (EARLY != 2) b.begin(from);
 #pragma unroll
-        for (int n = 0; n < STAGES - 1; n++) {
+        for (int n = 0; n < STAGES; n++) {
             const unsigned k0 = from + n * KC;
             if (EARLY != 1) first(a, factor(n, 0), k0, until);
             if (EARLY != 2) first(b, factor(n, 1), k0, until);
@@ -363,34 +372,60 @@ struct tensor_tile {
         b.load(from);
         a.store(factor(0, 0));
         b.store(factor(0, 1));
+        if (from + KC < until) {
+            a.load(from + KC);
+            b.load(from + KC);
+        }
+        await_steps<STAGES - 1>();
+        __syncthreads();
+        // What is multiplied and, on its way meanwhile, what comes next.
+        row_fragment x[2] = {};
+        column_fragments y[2] = {};
+        get_rows(0, 0, 0, at_a, x[0]);
+        get_columns(0, 0, at_b, y[0]);
         for (unsigned k0 = from; k0 < until;) {
             // Where a stage lies is then part of the instructions.
 #pragma unroll
             for (int stage = 0; stage < STAGES; stage++) {
-                const int next = (stage + 1) % STAGES, free = (stage + STAGES - 1) % STAGES;
+                const int next = (stage + 1) % STAGES;
                 const bool more = k0 + KC < until;
-                await_steps<(STAGES > 2 ? STAGES - 2 : 0)>();
-                __syncthreads();
-                if (k0 + ahead < until) {
-                    a.copy(factor(free, 0), k0 + ahead);
-                    b.copy(factor(free, 1), k0 + ahead);
-                }
-                a.move();
-                b.move();
-                end_step();
-                if (more) {
-                    a.load(k0 + KC);
-                    b.load(k0 + KC);
-                }
-                step(stage, a, b, at_a, at_b, c);
-                if (STAGES == 1) __syncthreads();
-                if (more) {
-                    a.store(factor(next, 0));
-                    b.store(factor(next, 1));
+#pragma unroll
+                for (int n = 0; n < TIMES * WM / 16; n++) {
+                    const int i = n % (WM / 16), s = stage * TIMES + n / (WM / 16),
+                              turn = stage * TIMES * (WM / 16) + n;
+                    if (n + 1 < TIMES * WM / 16) {
+                        get_rows(stage, (n + 1) / (WM / 16), (n + 1) % (WM / 16), at_a,
+                                 x[(turn + 1) % 2]);
+                        if (i + 1 == WM / 16)
+                            get_columns(stage, (n + 1) / (WM / 16), at_b, y[(s + 1) % 2]);
+                    } else if (more) {
+                        // All warps have what they multiply of this step.
+                        if (STAGES == 1) __syncthreads();
+                        a.store(factor(next, 0));
+                        b.store(factor(next, 1));
+                        await_steps<(STAGES > 2 ? STAGES - 2 : 0)>();
+                        __syncthreads();
+                        get_rows(next, 0, 0, at_a, x[(turn + 1) % 2]);
+                        get_columns(next, 0, at_b, y[(s + 1) % 2]);
+                        if (k0 + STAGES * KC < until) {
+                            a.copy(factor(stage, 0), k0 + STAGES * KC);
+                            b.copy(factor(stage, 1), k0 + STAGES * KC);
+                        }
+                        a.move();
+                        b.move();
+                        end_step();
+                        if (k0 + 2 * KC < until) {
+                            a.load(k0 + 2 * KC);
+                            b.load(k0 + 2 * KC);
+                        }
+                    }
+                    multiply_fragments(a, b, i, x[turn % 2], y[s % 2], c[i]);
                 }
                 k0 += KC;
                 if (!more) break;
             }
+            if (STAGES * TIMES * (WM / 16) % 2) x[0] = x[1];
+            if (STAGES * TIMES % 2) y[0] = y[1];
         }
         if (PARTS > 1) sum(c, acc);
         else arrange(c, acc);

@@ -93,11 +93,12 @@ template <typename L, typename S>
 static __device__ __forceinline__ void begin_rows(const summed_load<L, S> &a) {
     a.sums->begin();
 }
-template <typename L, int N>
-static __device__ __forceinline__ void take_rows(const L &, unsigned (&)[N][4]) {}
-template <typename L, typename S, int N>
-static __device__ __forceinline__ void take_rows(const summed_load<L, S> &a, unsigned (&x)[N][4]) {
-    a.sums->take(x);
+template <typename L>
+static __device__ __forceinline__ void take_rows(const L &, unsigned (&)[4], int) {}
+template <typename L, typename S>
+static __device__ __forceinline__ void take_rows(const summed_load<L, S> &a, unsigned (&x)[4],
+                                                 int i) {
+    a.sums->take(x, i);
 }
 
 // Lines that are added up as they are loaded.
