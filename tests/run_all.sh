@@ -53,6 +53,7 @@ parts=(
     'sources  -    sh tests/frame/test_sources.sh'
     'readme   -    sh tests/frame/test_readme.sh'
     'lang     -    sh tests/lang/run.sh'
+    'issue    -    python3 tests/frame/test_issue.py'
     'cli      -    sh tests/cli/run.sh'
     'golden   -    sh tests/frame/test_golden.sh'
     'faulty   wait sh tests/peers/test_faults.sh'
