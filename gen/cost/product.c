@@ -113,8 +113,8 @@ enum {
 
 // Shared memory for one of `resident` blocks of an SM, bytes.
 static int64_t ein__shared_room(const ein__gpu *g, int resident) {
-    int64_t most = (int64_t)g->shared[0] << 10,
-            share = ((int64_t)g->shared[1] << 10) / resident - EIN__SHARED_RESERVED;
+    int64_t most = (int64_t)g->block_kb << 10,
+            share = ((int64_t)g->sm_kb << 10) / resident - EIN__SHARED_RESERVED;
     return ein__most(ein__least(most, share), EIN__SHARED_FREE);
 }
 

@@ -74,7 +74,7 @@ static bool ein__is_taken(const char *name) {
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
         " multiply_part total weight_of key_part joined_keys join_keys"
         " spread_keys ask_shared shared_of dynamic_shared tile_type"
-        " NO_KEY score_unit KEY_TURNS VALUE_TURNS ";
+        " NO_KEY score_unit KEY_TURNS VALUE_TURNS row_fragment column_fragments kernel_size ";
     if (ein__is_listed(words, name, strlen(name))) return true;
     // char1, float4, ulonglong2, texture types and the compiler's own names
     static const char *const vector[] = {"char",     "uchar",     "short", "ushort",
