@@ -35573,6 +35573,7 @@ static const char *const ein__tmpl_tiles_async[] = {
     "}",
     0};
 static const char *const ein__tmpl_tiles_loads[] = {
+    "//@key tiles  whether products have tiles; attention copies what its own loads find",
     "// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or",
     "// says where they lie.",
     "",
@@ -35592,6 +35593,7 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {",
     "    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);",
     "}",
+    "//@if tiles",
     "",
     "// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.",
     "template <unsigned APART, typename L>",
@@ -35724,6 +35726,7 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "#endif",
     "    return v;",
     "}",
+    "//@end",
     0};
 static const char *const ein__tmpl_tiles_mma[] = {
     "//@key rows  whether some loads are added up along their rows",
@@ -42920,9 +42923,10 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__key score[] = {{"whole", ein__need_text(needs, EIN__NEED_SCORE_UNIT)}};
     bool plain = ein__is_needed(needs, EIN__NEED_TILES), tensor = *tf32 || *fp16,
          attends = *attend[0].text || *attend[1].text;
+    ein__key loads[] = {{"tiles", plain || tensor ? "1" : ""}};
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
-    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, NULL, 0);
+    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads, 1);
     ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
     ein__put_helper(out, plain, ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,

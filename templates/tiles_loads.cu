@@ -1,3 +1,4 @@
+//@key tiles  whether products have tiles; attention copies what its own loads find
 // How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
 // says where they lie.
 
@@ -17,6 +18,7 @@ template <typename V>
 static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
     return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
 }
+//@if tiles
 
 // Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
 template <unsigned APART, typename L>
@@ -149,3 +151,4 @@ static __device__ __forceinline__ unsigned kept(unsigned v) {
 #endif
     return v;
 }
+//@end
