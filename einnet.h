@@ -14778,13 +14778,12 @@ typedef struct ein__tiled {
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
 // a thread, or (tensor cores) a warp. `parts` groups of threads share the terms of one tile and add
 // up in order. `share`: of the peak arithmetic that a full machine reaches, in 1/1000, assumed
-// until it is measured; for tensor cores see ein__tensor_share. The loops bound it. Of what nvcc 13
-// issues for sm_90 in a step of plain matrices 0.90, 0.88, 0.83, 0.83, 0.77, 0.81, and for the last
-// two 0.88 and 0.85 are multiplications (in the table's order; 0.02 to 0.07 less where columns are
-// stored one by one). In the time of these shared memory is read and written for 0.56, 0.84, 1.13,
-// 1.19, 1.25, 1.31, and 0.88 and 0.94 of it, two cycles for four words a thread: counted, not
-// measured. So two thirds of what the loops allow is assumed, and down to half where shared memory
-// takes longer.
+// until it is measured; for tensor cores see ein__tensor_share. Of what nvcc 13 issues for sm_90 in
+// a step of plain matrices 0.90, 0.88, 0.83, 0.83, 0.77, 0.81, and for the last two 0.88 and 0.85
+// are multiplications (in the table's order; 0.02 to 0.07 less where columns are stored one by
+// one). bench/issue.py gives 0.77, 0.79, 0.70, 0.62, 0.58, 0.54, 0.74 and 0.67 of the peak, the
+// first one alone on an SM, of the others two: shared memory, 128 bytes a clock, binds the small
+// ones. 0.85 of that is assumed.
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
     int64_t share;
@@ -14803,12 +14802,12 @@ enum {
 // No tile's steps take more than the 99 KB that a block has on sm_86 and sm_89, so that a program
 // for a larger GPU runs there.
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
-    {128, 128, 8, 8, 8, 1, 600, 1, EIN__MATH_FP32, 2},  // large on both sides
-    {64, 128, 4, 8, 16, 1, 570, 2, EIN__MATH_FP32, 2},  // few rows
-    {64, 64, 4, 4, 16, 1, 500, 3, EIN__MATH_FP32, 2},   // ... and columns
-    {32, 64, 4, 4, 32, 2, 460, 3, EIN__MATH_FP32, 2},
-    {32, 32, 4, 4, 32, 4, 420, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
-    {16, 64, 4, 4, 64, 4, 400, 2, EIN__MATH_FP32, 2},
+    {128, 128, 8, 8, 8, 1, 655, 1, EIN__MATH_FP32, 2},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2},  // few rows
+    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2},   // ... and columns
+    {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2},
+    {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
+    {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2},
     {128, 128, 64, 32, 16, 1, 0, 1, EIN__MATH_TF32, 3},
     {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4},
     {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3},
@@ -14825,8 +14824,8 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1},
     {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},
     // More for a thread of each word that it reads, and more sums to add up.
-    {64, 64, 8, 4, 32, 2, 580, 2, EIN__MATH_FP32, 2},
-    {32, 64, 8, 4, 32, 4, 560, 2, EIN__MATH_FP32, 2},
+    {64, 64, 8, 4, 32, 2, 630, 2, EIN__MATH_FP32, 2},
+    {32, 64, 8, 4, 32, 4, 570, 2, EIN__MATH_FP32, 2},
     // A third fewer words from shared memory for each product, a quarter fewer from the L2 cache.
     {128, 256, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4},
     {256, 128, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4},
@@ -35405,7 +35404,7 @@ static const char *const ein__tmpl_tiles[] = {
     "        }",
     "",
     "        __device__ __forceinline__ explicit feed(L l)",
-    "            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}",
+    "            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}",
     "        __device__ __forceinline__ void load(unsigned k0) {",
     "#pragma unroll",
     "            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);",
@@ -35507,6 +35506,8 @@ static const char *const ein__tmpl_tiles[] = {
     "        if (EARLY == 1) a.begin(from);",
     "        if (EARLY == 2) b.begin(from);",
     "        await_previous();",
+    "        // Where the compiler knows that there are few steps it makes one of them, and spills.",
+    "        until = kept(until);",
     "        if (EARLY != 1) a.begin(from);",
     "        if (EARLY != 2) b.begin(from);",
     "        for (unsigned k0 = from; k0 < until;) {",
@@ -36145,15 +36146,15 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "                        a.move();",
     "                        b.move();",
     "                        end_step();",
-    "                        if (k0 + 2 * KC < until) {",
-    "                            a.load(k0 + 2 * KC);",
-    "                            b.load(k0 + 2 * KC);",
-    "                        }",
     "                    }",
     "                    multiply_fragments(a, b, i, x[turn % 2], y[s % 2], c[i]);",
     "                }",
     "                k0 += KC;",
     "                if (!more) break;",
+    "                if (k0 + KC < until) {",
+    "                    a.load(k0 + KC);",
+    "                    b.load(k0 + KC);",
+    "                }",
     "            }",
     "            if (STAGES * TIMES * (WM / 16) % 2) x[0] = x[1];",
     "            if (STAGES * TIMES % 2) y[0] = y[1];",
@@ -36748,6 +36749,7 @@ typedef struct ein__kgen {
     uint32_t sliced;                      // slots that number slices ...
     int nslice, slice_at[EIN__MAX_RANK];  // ... the outermost one first
     bool shared;                          // blocks share the terms of a sum, see ein__launch
+    bool ordered;                         // loads stay where they are, ahead of what hides them
     ein__val also;                        // stored as well, through a parameter of its own; or none
     const char *to;                       // that parameter while it is stored; NULL: the result's
     ein__knum num;
@@ -38182,15 +38184,16 @@ static bool ein__kconstant(const ein_ctx *ctx, ein__val v) {
 }
 
 // What may change while the kernel lives, before it has waited for the one before it, must not be
-// called read-only: the compiler moves loads of const __restrict__ pointers across the wait. As the
-// result is __restrict__, that word would say nothing else about the operands.
+// called read-only: the compiler moves loads of const __restrict__ pointers across the wait, and
+// across barriers, towards where their values are used. As the result is __restrict__, that word
+// would say nothing else about the operands.
 static const char *ein__kparams(ein__kgen *g, ein__val out) {
     ein__buf b = {0};
     for (int i = 0; i < g->narg; i++) {
         ein__dtype t = ein__kdtype(g, g->arg[i]);
         if (t == EIN__F16 || t == EIN__BF16)
             ein__kneed(g, t == EIN__F16 ? EIN__NEED_HALF : EIN__NEED_BF16);
-        bool constant = g->naive || ein__kconstant(g->ctx, g->arg[i]);
+        bool constant = g->naive || (!g->ordered && ein__kconstant(g->ctx, g->arg[i]));
         ein__putf(&b, "const %s *%sp%d, ", ein__kctype(t), constant ? "__restrict__ " : "", i);
     }
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
@@ -40961,13 +40964,12 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
     return ein__kprod_constant(g, r, 1) ? "2" : ein__kprod_constant(g, r, 0) ? "1" : "0";
 }
 
-// What the compiler is to keep registers for: two blocks on an SM, unless factors pass through
-// registers to tensor cores, or sums and addresses need more than the half of them.
+// How many blocks of an SM the compiler is to keep registers for: two where loads are few and sums
+// do not need more than half of the registers; else it is told that one will do, or it spills some
+// for a second one.
 static const char *ein__kprod_bounds(const ein__kprod *r) {
-    bool large = r->t->resident == 1, few = r->fetched[0] && r->fetched[1];
-    if (r->math == EIN__MATH_FP32) few = !large || (r->spaced[0] && r->spaced[1]);
-    else few = few && r->wide[0] && r->wide[1] && !large;
-    return few && r->parts == 1 ? "256, 2" : "256";
+    bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1];
+    return few && r->parts == 1 && r->t->resident > 1 ? "256, 2" : "256, 1";
 }
 
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
@@ -41015,6 +41017,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     ein__kneed(g, EIN__NEED_AWAIT);
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     g->shared = r->parts > 1;
+    g->ordered = true;
     int64_t flops = 2 * r->p.depth + g->flops;
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),

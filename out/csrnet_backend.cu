@@ -8,9 +8,9 @@
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
 // memory    arena 36 MB (workspace 32 MB of it), constants 57 MB, peak in create 126 MB
-// plan      16 steps, 79.8 us estimated; 138.9 us without derivation
-// libraries cuBLAS (596 MB) 5 steps, without it up to 2.4 us more
-// by        basis change 12, summation splitting 4
+// plan      16 steps, 79.3 us estimated; 126.6 us without derivation
+// libraries cuBLAS (596 MB) 4 steps, without it up to 0.0 us more
+// by        basis change 12, summation splitting 3
 //     1.7 us est. d1.c.data        k_basis_ccf09643
 //    15.2 us est. d1.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
 //     1.8 us est. d2.c.digits.split k_basis_4a2ccb26
@@ -21,10 +21,10 @@
 //    15.2 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
 //     1.8 us est. d4.c.digits.split k_basis_4a2ccb26
 //     1.7 us est. d4.c.data        k_basis_0ce61401
-//     8.9 us est. d4.c.product     k_product_f5aaa805
+//     8.8 us est. d4.c.product     k_product_6c68139c
 //     1.5 us est. d4.split         k_basis_8d8dc26c
-//     5.9 us est. d5.c.part        cuBLAS sgemm 1152 x 196 x 256
-//     1.5 us est. d5               k_reduce_55ecc0a1
+//     5.4 us est. d5.c.parts       k_product_71a1c56c
+//     1.6 us est. d5               k_reduce_c3d7e089
 //     2.8 us est. y.c.part         cuBLAS sgemm 576 x 196 x 128
 //     1.4 us est. y                k_reduce_92b2bc10
 
@@ -110,7 +110,7 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d4_k INIT(28311552)
 #define v_d5_k INIT(33030144)
 #define v_y_k INIT(34209792)
-#define v_d4 ARENA(34457600)
+#define v_d4 ARENA(1605632)
 #define v_d4_c_digits ARENA(2097152)
 #define v_d3_c_digits ARENA(0)
 #define v_d2_c_digits ARENA(0)
@@ -126,9 +126,9 @@ const csrnet_backend_info *csrnet_backend_describe(void);
 #define v_d3_c_product ARENA(35651584)
 #define v_d4_c_data ARENA(0)
 #define v_d4_c_product ARENA(2097152)
-#define v_d5_c_part_filter CONST(58720256)
-#define v_d5_c_part ARENA(33554432)
-#define v_d5 ARENA(34457600)
+#define v_d5_c_lines CONST(58720256)
+#define v_d5_c_parts ARENA(0)
+#define v_d5 ARENA(34006016)
 #define v_y_c_part_filter CONST(59899904)
 #define v_y_c_part ARENA(33554432)
 #define WORKSPACE_BYTES 33554432
@@ -368,7 +368,7 @@ struct product_tile {
         }
 
         __device__ __forceinline__ explicit feed(L l)
-            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}
+            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
         __device__ __forceinline__ void load(unsigned k0) {
 #pragma unroll
             for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
@@ -467,6 +467,8 @@ struct product_tile {
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
         await_previous();
+        // Where the compiler knows that there are few steps it makes one of them, and spills.
+        until = kept(until);
         if (EARLY != 1) a.begin(from);
         if (EARLY != 2) b.begin(from);
         for (unsigned k0 = from; k0 < until;) {
@@ -740,7 +742,7 @@ static __global__ void __launch_bounds__(64) k_basis_0ce61401(const float *p0,
 // d4.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d4.c.filter[i0,i1,i2,r0]
 // p0: d4.c.filter, p1: d4.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_f5aaa805(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_6c68139c(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -811,31 +813,62 @@ static __global__ void __launch_bounds__(64) k_basis_8d8dc26c(const float *p0,
     }
 }
 
-// by summation splitting
-// d5.c[0,i1,i2,i3] = sum(r0,r1) d5.c.part[i1,r0,r1,i2+2*r0-2,i3+2*r1-2] where i2 in 0:14, i3 in
-//     0:14, pad d5.c.part 0
+// by summation splitting (parts)
+// d5.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) d4[0,16*i0+r0,i3+2*r1-2,i4+2*r2-2] *
+//     d5.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad d4 0
+// p0: d5.c.lines, p1: d4
+static __global__ void __launch_bounds__(256, 1) k_product_71a1c56c(const float *p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 2u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(p0 + i2 * 2304 + r2 * 256 + i0 * 16 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 14u);
+        const int i3 = (int)(n / 14u);
+        const int r2 = (int)(k0 / 16u % 3u);
+        const int r1 = (int)(k0 / 16u / 3u);
+        const int r0 = (int)(k0 % 16u + e / 64u);
+        const int t0 = r1 * 2 + i3 - 2;
+        const int t1 = r2 * 2 + i4 - 2;
+        return fetch<float>(p1 + i0 * 3136 + r0 * 196 + t0 * 14 + t1,
+            n < 196u && (unsigned)t0 < 14u && (unsigned)t1 < 14u);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 144u, spaced<589824>(a), spaced<3136>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(y + i0 * 25088 + i2 * 196 + i4) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
+}
+
+// d5.c[0,i1,i2,i3] = sum(r0) d5.c.parts[r0,0,i1,i2,i3]
 // d5[0,i1,i2,i3] = relu(d5.c[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_55ecc0a1(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_c3d7e089(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 25088u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
+    const int i3 = (int)id;
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = r0 * 2 + i2 - 2;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = r1 * 2 + i3 - 2;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i1 * 1764 + r0 * 588
-                + r1 * 196 + t0 * 14 + t1] : 0.f;
-            acc += v0;
-        }
+    for (int r0 = 0; r0 < 16; r0++) {
+        acc += p0[r0 * 25088 + i3];
     }
-    y[i1 * 196 + i2 * 14 + i3] = relu(acc);
+    y[i3] = relu(acc);
 }
 
 // by summation splitting
@@ -958,8 +991,6 @@ static const gemm_size gemm_d2_c_product = {"d2.c.product", 0, 0, 16, 512, 64, 5
     262144, 32768, 32768, 1.f};
 static const gemm_size gemm_d3_c_product = {"d3.c.product", 0, 0, 16, 512, 64, 512, 512, 64, 64,
     262144, 32768, 32768, 1.f};
-static const gemm_size gemm_d5_c_part = {"d5.c.part", 0, 0, 1, 1152, 196, 256, 256, 196, 196, 0, 0,
-    0, 1.f};
 static const gemm_size gemm_y_c_part = {"y.c.part", 0, 0, 1, 576, 196, 128, 128, 196, 196, 0, 0, 0,
     1.f};
 
@@ -1008,10 +1039,10 @@ static int prepare_weights(csrnet_backend *m, cudaStream_t stream) {
         v_d2_c_filter));
     CALL(launch(m, ORDERED, k_basis_c8a447d7, "d1.c.filter", 1024, 256, stream, v_d1_k,
         v_d1_c_filter));
-    // d5.c.part.filter[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "d5.c.part.filter", 1152, 256, stream, v_d5_k,
-        v_d5_c_part_filter, relay{3, 0, {128, 256, 9}, {2304, 9, 1}, {2304, 1, 256}}));
-    // as d5.c.part.filter
+    // d5.c.lines[i0,i1,i2,i3] = d5.k[i0,i3,i1,i2]
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "d5.c.lines", 1152, 256, stream, v_d5_k, v_d5_c_lines,
+        relay{3, 0, {128, 256, 9}, {2304, 9, 1}, {2304, 1, 256}}));
+    // as d5.c.lines
     CALL(launch(m, ORDERED, k_relay_09f53f99, "y.c.part.filter", 288, 256, stream, v_y_k,
         v_y_c_part_filter, relay{3, 0, {64, 128, 9}, {1152, 9, 1}, {1152, 1, 128}}));
     return 0;
@@ -1151,15 +1182,15 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out, cud
         v_d4_c_digits));
     CALL(launch(m, EARLY, k_basis_0ce61401, "d4.c.data", 512, 64, stream, v_d4_c_digits,
         v_d4_c_data));
-    CALL(launch(m, EARLY, k_product_f5aaa805, "d4.c.product", 128, 256, stream, v_d4_c_filter,
+    CALL(launch(m, EARLY, k_product_6c68139c, "d4.c.product", 128, 256, stream, v_d4_c_filter,
         v_d4_c_data, v_d4_c_product));
     // d4.split stored as [i3,i4,i2,i0,i5,i1]
     CALL(launch(m, EARLY, k_basis_8d8dc26c, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
+    CALL(launch(m, EARLY, k_product_71a1c56c, "d5.c.parts", 128, 256, stream, v_d5_c_lines, v_d4,
+        v_d5_c_parts));
+    CALL(launch(m, EARLY, k_reduce_c3d7e089, "d5", 392, 64, stream, v_d5_c_parts, v_d5));
     // by summation splitting (r0 inside), variable substitution
-    // d5.c.part[i0,i1,i2,i3,i4] = sum(r0) d4[0,r0,i3,i4] * d5.c.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_d5_c_part, v_d5_c_part_filter, v_d4, v_d5_c_part));
-    CALL(launch(m, ORDERED, k_reduce_55ecc0a1, "d5", 392, 64, stream, v_d5_c_part, v_d5));
-    // as d5.c.part
+    // y.c.part[i0,i1,i2,i3,i4] = sum(r0) d5[0,r0,i3,i4] * y.c.part.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_y_c_part, v_y_c_part_filter, v_d5, v_y_c_part));
     CALL(launch(m, ORDERED, k_reduce_92b2bc10, "y", 196, 64, stream, v_y_c_part, v_y));
     return 0;

@@ -7,20 +7,20 @@
 // inputs    z: f32[1,100,1,1]
 // outputs   y: f32[1,3,64,64]
 // weights   5 tensors, blob of 14 MB
-// memory    arena 5376 kB (workspace 4096 kB of it), constants 14 MB, peak in create 21 MB
-// plan      10 steps, 24.5 us estimated; 28.0 us without derivation
-// libraries cuBLAS (596 MB) 3 steps, without it up to 0.0 us more
-// by        summation splitting 10
+// memory    arena 32 MB (workspace 32 MB of it), constants 14 MB, peak in create 56 MB
+// plan      10 steps, 24.2 us estimated; 27.7 us without derivation
+// libraries cuBLAS (596 MB) 1 step, without it up to 1.8 us more
+// by        summation splitting 8, one-point rule 1
 //     2.1 us est. c1.part          k_reduce_0411ed34
 //     1.3 us est. r1               k_reduce_e81bb262
-//     5.4 us est. c2.part          k_reduce_2f124b40
-//     1.5 us est. r2               k_reduce_e27c1ca4
-//     4.0 us est. c3.part          cuBLAS sgemm 2048 x 64 x 256
-//     1.5 us est. r3               k_reduce_57f44027
-//     3.6 us est. c4.part          cuBLAS sgemm 1024 x 256 x 128
-//     1.5 us est. r4               k_reduce_222349da
-//     2.2 us est. c5.part          cuBLAS sgemm 48 x 1024 x 64
-//     1.5 us est. y                k_reduce_97724f7e
+//     4.6 us est. c2.part          cuBLAS sgemm 4 x 16 x 512, batch 1024
+//     1.4 us est. c2.phases        k_reduce_a823d52a
+//     3.8 us est. c3.part          k_product_e4329be5
+//     1.4 us est. c3.phases        k_reduce_3c994302
+//     3.4 us est. c4.part          k_product_fa6cae19
+//     1.5 us est. c4.phases        k_reduce_47762624
+//     3.3 us est. c5.phases        k_product_6969e7b0, in 4 parts
+//     1.3 us est. y                k_map_1b307dd7
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -31,7 +31,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define DCGAN_ARENA_BYTES 5505024ull
+#define DCGAN_ARENA_BYTES 33902848ull
 #define DCGAN_WEIGHT_BYTES 14299392ull
 
 #ifdef __cplusplus
@@ -97,24 +97,27 @@ const dcgan_info *dcgan_describe(void);
 #define v_y OUT(float, 0)
 #define v_z IN(float, 0)
 #define v_k1 CONST(0)
-#define v_k2 CONST(3276800)
-#define v_k3 INIT(0)
-#define v_k4 INIT(2097152)
-#define v_k5 INIT(2621440)
+#define v_k2 INIT(0)
+#define v_k3 INIT(8388608)
+#define v_k4 INIT(10485760)
+#define v_k5 INIT(11010048)
 #define v_c1_part ARENA(0)
-#define v_r1 ARENA(262144)
-#define v_c2_part ARENA(0)
-#define v_r2 ARENA(4718592)
+#define v_r1 ARENA(33816576)
+#define v_c2_taps CONST(3276800)
+#define v_c2_part ARENA(33554432)
+#define v_c2_phases ARENA(524288)
 #define v_c3_part_filter CONST(11665408)
-#define v_c3_part ARENA(4194304)
-#define v_r3 ARENA(5242880)
+#define v_c3_part ARENA(0)
+#define v_c3_phases ARENA(1048576)
 #define v_c4_part_filter CONST(13762560)
-#define v_c4_part ARENA(4194304)
-#define v_r4 ARENA(5242880)
-#define v_c5_part_filter CONST(14286848)
-#define v_c5_part ARENA(4194304)
-#define WORKSPACE_BYTES 4194304
+#define v_c4_part ARENA(0)
+#define v_c4_phases ARENA(33554432)
+#define v_c5_taps CONST(14286848)
+#define v_c5_phases ARENA(33850368)
+#define v_workspace ARENA_OF(char, 0)
+#define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
+#define v_arrived CONST_OF(unsigned, 14299136)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -129,6 +132,398 @@ static __device__ __forceinline__ void await_previous() {
 
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
+
+// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
+// says where they lie.
+
+// What a load finds in memory: V at `from`, or zeros where it is not `inside`.
+template <typename V>
+struct fetched {
+    const V *from;
+    bool inside;
+    __device__ __forceinline__ V value() const { return inside ? *from : V(); }
+};
+template <typename V, typename T>
+static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = true) {
+    return {reinterpret_cast<const V *>(from), inside};
+}
+
+template <typename V>
+static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
+    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
+}
+
+// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
+template <unsigned APART, typename L>
+struct spaced_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned APART, typename L>
+static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
+    return {load};
+}
+
+// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
+// load says where.
+template <unsigned BYTES, unsigned APART, typename L>
+struct moving_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
+        const auto v = load(e);
+        return {moved(v.from, size_t(k0) * BYTES), v.inside};
+    }
+};
+template <unsigned BYTES, unsigned APART, typename L>
+static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
+    return {load};
+}
+
+// The same of loads that lie so within INNER terms, which are whole steps, and elsewhere behind
+// them.
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct turning_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
+    return {load};
+}
+
+// The thread's load number i of the step from term k0 on.
+template <typename L>
+static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
+    -> decltype(load(0u, 0u)) {
+    return load(threadIdx.x + 256u * i, k0);
+}
+template <unsigned APART, typename L>
+static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,
+                                                unsigned k0) -> decltype(load(0u, 0u)) {
+    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
+            load(threadIdx.x + 256u * i, k0).inside};
+}
+
+// A load's elements.
+template <typename V>
+static __device__ __forceinline__ V value_of(const V &v) {
+    return v;
+}
+template <typename V>
+static __device__ __forceinline__ V value_of(const fetched<V> &v) {
+    return v.value();
+}
+
+// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
+// one that moves says it once, and what lies outside stays so.
+template <int N, int KC, typename V, typename L>
+struct load_places {
+    __device__ __forceinline__ void begin(const L &, unsigned) {}
+    __device__ __forceinline__ auto get(const L &load, unsigned i, unsigned k0) const
+        -> decltype(nth_load(load, i, k0)) {
+        return nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {
+        v = value_of(get(load, i, k0));
+    }
+    __device__ __forceinline__ void move() {}
+    // To the step from term k0 on.
+    __device__ __forceinline__ void move(const L &, unsigned) {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    // Into what is zero at first.
+    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
+        const fetched<V> found = get(load, i, 0u);
+        if (found.inside) v = *found.from;
+    }
+    __device__ __forceinline__ void move() {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+    __device__ __forceinline__ void move(const load_type &, unsigned) { move(); }
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
+    typedef turning_load<BYTES, APART, INNER, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
+        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
+    }
+    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
+        if (k0 % INNER == 0u) begin(load, k0);
+        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
+    }
+};
+
+// Makes a number known before a loop, where the compiler would make it anew in every turn.
+static __device__ __forceinline__ unsigned kept(unsigned v) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
+// Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their
+// line are exchanged by some of the bits in MASK. What is known before the loop of term and line
+// and what is known as it is compiled have no bit in common, so only these bits need a number each.
+template <int B, unsigned MASK>
+struct word_places {
+    unsigned at[MASK / 4 + 1];
+
+    __device__ __forceinline__ word_places(unsigned term, unsigned line) {
+#pragma unroll
+        for (unsigned i = 0; i <= MASK / 4; i++) at[i] = kept(term * (B + 4) + (line ^ i * 4u));
+    }
+    __device__ __forceinline__ unsigned operator()(unsigned term, unsigned line) const {
+        return at[(line & MASK) / 4u] + (line & ~MASK) + term * (B + 4);
+    }
+};
+
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    static const int SIZE = KC * (BM + BN + 8);  // of a step
+    static const int SUMS = PARTS > 1 ? 256 * RM * 4 : 0;
+    __align__(16) float words[2 * SIZE > SUMS ? 2 * SIZE : SUMS];
+
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
+    }
+
+    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
+    static const unsigned TURN = KC > 16 ? 4 : 8, MASK = KC > 16 ? 12 : KC == 16 ? 8 : 0;
+    static __device__ unsigned turned(unsigned k) { return k / 8u * TURN & MASK; }
+
+    __device__ float *factor(int turn, int b) { return words + turn * SIZE + b * (KC * (BM + 4)); }
+
+    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
+    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
+    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
+    struct feed {
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        L load_from;
+        load_places<N, KC, T, L> from;
+        word_places<B, MASK> place;
+        T v[N];
+
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned line(unsigned e) {
+            const unsigned n = ALONG ? e / KC : e % B;
+            return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
+        }
+
+        __device__ __forceinline__ explicit feed(L l)
+            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
+        __device__ __forceinline__ void load(unsigned k0) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
+        }
+        __device__ __forceinline__ void begin(unsigned k0) {
+            from.begin(load_from, k0);
+            load(k0);
+        }
+        // The loads of the next step, if any.
+        __device__ __forceinline__ void next(unsigned k0, bool more) {
+            if (!more) return;
+            from.move(load_from, k0);
+            load(k0);
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
+            to[place(term(e), line(e))] = v;
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {
+            if (!ALONG && (V == 4 || !COLUMNS)) {
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;
+                return;
+            }
+            const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
+        }
+        __device__ __forceinline__ void store(float *to) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) {
+                put(to, 256u * W * i, v[i]);
+            }
+        }
+    };
+
+    static __device__ __forceinline__ void four(float *v, const float *from) {
+        const float4 w = *reinterpret_cast<const float4 *>(from);
+        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
+                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+        const float *a = factor(turn, 0), *b = factor(turn, 1);
+#pragma unroll
+        for (unsigned k = 0; k < KC / PARTS; k++) {
+            float x[RM], y[RN];
+#pragma unroll
+            for (unsigned i = 0; i < RM; i += 4) four(x + i, a + at_a(k, i ^ turned(k)));
+#pragma unroll
+            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
+    // rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+#pragma unroll
+        for (int j = 0; j < RN; j += 4) {
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM; i++)
+                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
+                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM / PARTS; i++) {
+                float v[4] = {};
+#pragma unroll
+                for (int p = 0; p < PARTS; p++) {
+                    float w[4];
+                    four(w, words + across() * 4u + (p * BM + row(i)) * pitch);
+#pragma unroll
+                    for (int k = 0; k < 4; k++) v[k] += w[k];
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++) acc[i][j + k] = v[k];
+            }
+        }
+    }
+
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on, or where it lies. While a step is multiplied, the next one's are on their way.
+    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
+    // before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        feed<BM, ALONG_A, false, decltype(value_of(load_a(0u, from))), A> a(load_a);
+        feed<BN, ALONG_B, true, decltype(value_of(load_b(0u, from))), B> b(load_b);
+        const unsigned own = part() * (KC / PARTS);
+        const word_places<BM, MASK> at_a(own, top() ^ turned(own));
+        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
+        if (EARLY == 1) a.begin(from);
+        if (EARLY == 2) b.begin(from);
+        await_previous();
+        // Where the compiler knows that there are few steps it makes one of them, and spills.
+        until = kept(until);
+        if (EARLY != 1) a.begin(from);
+        if (EARLY != 2) b.begin(from);
+        for (unsigned k0 = from; k0 < until;) {
+            // Where a step lies is then part of the instructions.
+#pragma unroll
+            for (int turn = 0; turn < 2; turn++) {
+                a.store(factor(turn, 0));
+                b.store(factor(turn, 1));
+                k0 += KC;
+                const bool more = k0 < until;
+                // Begun before the barrier, where no compiler puts them behind the step.
+                a.next(k0, more);
+                b.next(k0, more);
+                __syncthreads();
+                step(turn, at_a, at_b, acc);
+                if (!more) break;
+            }
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
+
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,
+// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.
+template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, int EARLY, typename TILE, typename A,
+          typename B, int RM, int RN>
+static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,
+                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,
+                                                     unsigned *arrived) {
+    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
+    tile.template multiply<ALONG_A, ALONG_B, EARLY>(from, min(from + share, terms), a, b, acc);
+    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4] = {};
+#pragma unroll
+        for (unsigned p = 0; p < PARTS; p++) {
+            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
+            const float w[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++)
+                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
+    }
+    return true;
+}
 
 // A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
 // to sum to[k] * ik.
@@ -224,180 +619,226 @@ static __global__ void __launch_bounds__(64) k_reduce_e81bb262(const float *p0,
     y[i1 * 16 + i2 * 4 + i3] = relu(acc);
 }
 
-// by summation splitting (r0 inside), variable substitution
-// c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * k2[r0,i0,i1,i2]
-// p0: k2, p1: r1
-// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
-// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
-// warp.
-static __global__ void __launch_bounds__(256) k_reduce_2f124b40(const float *__restrict__ p0,
+// by one-point rule; summation splitting
+// c2.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c2.part[i0,i1,i2,r0,r1,i3+r0-1,i4+r1-1] where i3 in 0:5,
+//     i4 in 0:5, pad c2.part 0
+static __global__ void __launch_bounds__(64) k_reduce_a823d52a(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 25600u) return;
+    const int i4 = (int)(id % 5u);
+    const int i3 = (int)(id / 5u % 5u);
+    const int i2 = (int)(id / 25u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 2; r0++) {
+        const int t0 = i3 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 2; r1++) {
+            const int t1 = i4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 4u && (unsigned)t1 < 4u ? p0[i2 * 64 + r0 * 32 + r1 * 16
+                + t0 * 4 + t1] : 0.f;
+            acc += v0;
+        }
+    }
+    y[i2 * 25 + i3 * 5 + i4] = acc;
+}
+
+// r2[0,i1,i2,i3] = relu(c2.phases[i1,(i2+1)%2,(i3+1)%2,(i2+1)/2,(i3+1)/2]) where i2 in 0:8, i3 in
+//     0:8
+// by one-point rule; summation splitting (r0 inside), variable substitution
+// c3.part[i0,i1,i2,i3,i4,i5,i6] = sum(r0) r2[0,r0,i5,i6] * c3.part.filter[i0,i1,i2,i3,i4,r0]
+// p0: c3.part.filter, p1: c2.phases
+static __global__ void __launch_bounds__(256, 1) k_product_e4329be5(const float *p0,
     const float *p1, float *__restrict__ y) {
-    __shared__ float part[8][256];
-    const unsigned lane = threadIdx.x % 4u;
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
-    const unsigned n0 = id % 256u * 16u;
-    float acc[16][4] = {};
-    {
-        const int i2 = (int)(n0 + lane * 4u);
-#pragma unroll 2
-        for (unsigned k = threadIdx.x / 4u; k < 512u; k += 64u) {
-            const int r0 = (int)k;
-            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 4096 + i2);
+    const unsigned n0 = 0u, m0 = id % 128u * 16u;
+    const auto a = [&](unsigned e) {
+        const int i4 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(p0 + i4 * 256 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e / 64u;
+        const int i6 = (int)(n % 8u);
+        const int i5 = (int)(n / 8u);
+        const int r0 = (int)(k0 + e % 64u);
+        const int t0 = (i5 + 1) % 2;
+        const int t1 = (i5 + 1) / 2;
+        const int t2 = (i6 + 1) / 2;
+        const int t3 = (i6 + 1) % 2;
+        return relu(p1[r0 * 100 + t0 * 50 + t3 * 25 + t1 * 5 + t2]);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, true, 1>(0u, 256u, moving<4, 16384>(a), b, acc);
 #pragma unroll
-            for (int i = 0; i < 16; i += 4) {
-                const int i4 = (int)i;
-                const float4 four = *reinterpret_cast<const float4 *>(p1 + r0 * 16 + i4);
-                const float x[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-                for (int l = 0; l < 4; l++) {
-                    acc[i + l][0] += w.x * x[l];
-                    acc[i + l][1] += w.y * x[l];
-                    acc[i + l][2] += w.z * x[l];
-                    acc[i + l][3] += w.w * x[l];
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < 64; e++) {
-        float v = acc[e / 4][e % 4];
-#pragma unroll
-        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
-        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (unsigned e = threadIdx.x; e < 256; e += 256) {
-        const int i4 = (int)(e / 16u);
-        const unsigned n = n0 + e % 16u;
-        const int i2 = (int)n;
-        float v = part[0][e];
-#pragma unroll
-        for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i2 * 16 + i4] = v;
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i4 = (int)(m0 + tile.row(i));
+        const int i6 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(y + i4 * 64 + i6) = make_float4(acc[i][j], acc[i][j + 1],
+            acc[i][j + 2], acc[i][j + 3]);
     }
 }
 
-// by summation splitting
-// c2[0,i1,i2,i3] = sum(r0,r1) c2.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i2 in 0:8, i3 in 0:8, pad c2.part 0
-// r2[0,i1,i2,i3] = relu(c2[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_e27c1ca4(const float *p0,
+// by one-point rule; summation splitting
+// c3.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c3.part[i0,i1,i2,r0,r1,i3+r0-1,i4+r1-1] where i3 in 0:9,
+//     i4 in 0:9, pad c3.part 0
+static __global__ void __launch_bounds__(128) k_reduce_3c994302(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
-    if (id >= 16384u) return;
-    const int i3 = (int)(id % 8u);
-    const int i2 = (int)(id / 8u % 8u);
-    const int i1 = (int)(id / 64u);
+    if (id >= 41472u) return;
+    const int i4 = (int)(id % 9u);
+    const int i3 = (int)(id / 9u % 9u);
+    const int i2 = (int)(id / 81u);
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i2 - r0 + 1;
+    for (int r0 = 0; r0 < 2; r0++) {
+        const int t0 = i3 + r0 - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            const int t1 = i3 - r1 + 1;
-            const float v0 = (unsigned)t0 < 8u && t0 % 2 == 0 && (unsigned)t1 < 8u && t1 % 2 == 0
-                ? p0[i1 * 256 + r0 * 64 + r1 * 16 + (t0 / 2) * 4 + (t1 / 2)] : 0.f;
+        for (int r1 = 0; r1 < 2; r1++) {
+            const int t1 = i4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 8u && (unsigned)t1 < 8u ? p0[i2 * 256 + r0 * 128
+                + r1 * 64 + t0 * 8 + t1] : 0.f;
             acc += v0;
         }
     }
-    y[i1 * 64 + i2 * 8 + i3] = relu(acc);
+    y[i2 * 81 + i3 * 9 + i4] = acc;
 }
 
-// by summation splitting
-// c3[0,i1,i2,i3] = sum(r0,r1) c3.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i2 in 0:16, i3 in 0:16, pad c3.part 0
-// r3[0,i1,i2,i3] = relu(c3[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_57f44027(const float *p0,
+// r3[0,i1,i2,i3] = relu(c3.phases[i1,(i2+1)%2,(i3+1)%2,(i2+1)/2,(i3+1)/2]) where i2 in 0:16, i3 in
+//     0:16
+// by one-point rule; summation splitting (r0 inside), variable substitution
+// c4.part[i0,i1,i2,i3,i4,i5,i6] = sum(r0) r3[0,r0,i5,i6] * c4.part.filter[i0,i1,i2,i3,i4,r0]
+// p0: c4.part.filter, p1: c3.phases
+static __global__ void __launch_bounds__(256, 1) k_product_fa6cae19(const float *p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const auto a = [&](unsigned e) {
+        const int i4 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i4 * 128 + r0);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e / 32u;
+        const int i6 = (int)(n % 16u);
+        const int i5 = (int)(n / 16u);
+        const int r0 = (int)(k0 + e % 32u);
+        const int t0 = (i6 + 1) / 2;
+        const int t1 = (i5 + 1) % 2;
+        const int t2 = (i5 + 1) / 2;
+        const int t3 = (i6 + 1) % 2;
+        return relu(p1[r0 * 324 + t1 * 162 + t3 * 81 + t2 * 9 + t0]);
+    };
+    float acc[8][4] = {};
+    tile.multiply<true, true, 1>(0u, 128u, moving<4, 16384>(a), b, acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i4 = (int)(m0 + tile.row(i));
+        const int i6 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(y + i4 * 256 + i6) = make_float4(acc[i][j], acc[i][j + 1],
+            acc[i][j + 2], acc[i][j + 3]);
+    }
+}
+
+// by one-point rule; summation splitting
+// c4.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c4.part[i0,i1,i2,r0,r1,i3+r0-1,i4+r1-1] where i3 in 0:17,
+//     i4 in 0:17, pad c4.part 0
+static __global__ void __launch_bounds__(256) k_reduce_47762624(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
-    if (id >= 32768u) return;
-    const int i3 = (int)(id % 16u);
-    const int i2 = (int)(id / 16u % 16u);
-    const int i1 = (int)(id / 256u);
+    if (id >= 73984u) return;
+    const int i4 = (int)(id % 17u);
+    const int i3 = (int)(id / 17u % 17u);
+    const int i2 = (int)(id / 289u);
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i2 - r0 + 1;
+    for (int r0 = 0; r0 < 2; r0++) {
+        const int t0 = i3 + r0 - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            const int t1 = i3 - r1 + 1;
-            const float v0 = (unsigned)t0 < 16u && t0 % 2 == 0 && (unsigned)t1 < 16u && t1 % 2 == 0
-                ? p0[i1 * 1024 + r0 * 256 + r1 * 64 + (t0 / 2) * 8 + (t1 / 2)] : 0.f;
+        for (int r1 = 0; r1 < 2; r1++) {
+            const int t1 = i4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 16u && (unsigned)t1 < 16u ? p0[i2 * 1024 + r0 * 512
+                + r1 * 256 + t0 * 16 + t1] : 0.f;
             acc += v0;
         }
     }
-    y[i1 * 256 + i2 * 16 + i3] = relu(acc);
+    y[i2 * 289 + i3 * 17 + i4] = acc;
 }
 
-// by summation splitting
-// c4[0,i1,i2,i3] = sum(r0,r1) c4.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i2 in 0:32, i3 in 0:32, pad c4.part 0
-// r4[0,i1,i2,i3] = relu(c4[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_222349da(const float *p0,
+// r4[0,i1,i2,i3] = relu(c4.phases[i1,(i2+1)%2,(i3+1)%2,(i2+1)/2,(i3+1)/2]) where i2 in 0:32, i3 in
+//     0:32
+// by one-point rule
+// c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) r4[0,r0,i3+r1-1,i4+r2-1] * c5.taps[i0,i1,i2,r0,r1,r2]
+//     where i3 in 0:33, i4 in 0:33, pad r4 0
+// p0: c5.taps, p1: c4.phases
+static __global__ void __launch_bounds__(256, 1) k_product_6969e7b0(const float *p0,
+    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 4u % 18u * 64u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 64u);
+        const int r2 = (int)k0 / 64u;
+        const int r0 = (int)(k0 % 64u + e % 64u);
+        return fetch<float>(p0 + i2 * 256 + r0 * 4 + r2, i2 < 12);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 33u);
+        const int i3 = (int)(n / 33u);
+        const int r2 = (int)(k0 / 64u % 2u);
+        const int r1 = (int)(k0 / 64u / 2u);
+        const int r0 = (int)(k0 % 64u + e / 64u);
+        if (!(n < 1089u)) return 0.f;
+        const int t0 = i4 + r2 - 1;
+        const int t1 = i3 + r1 - 1;
+        const int t2 = (i3 + r1) % 2;
+        const int t3 = (i4 + r2) % 2;
+        const int t4 = (i4 + r2) / 2;
+        const int t5 = (i3 + r1) / 2;
+        const float v0 = (unsigned)t1 < 32u ? relu(p1[r0 * 1156 + t2 * 578 + t3 * 289 + t5 * 17
+            + t4]) : 0.f;
+        return (unsigned)t0 < 32u ? v0 : 0.f;
+    };
+    float acc[4][4] = {};
+    const bool last = multiply_part<4, 1, true, false, 1>(tile, 256u, 64u, spaced<4096>(a), b,
+                                                                   acc, parts, arrived);
+    if (!last) return;
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i2 < 12 && i4 < 1089) {
+            y[i2 * 1089 + i4] = acc[i][j];
+        }
+    }
+}
+
+// y[0,i1,i2,i3] = tanh(c5.phases[i1,(i2+1)%2,(i3+1)%2,(i2+1)/2,(i3+1)/2]) where i2 in 0:64, i3 in
+//     0:64
+static __global__ void __launch_bounds__(64) k_map_1b307dd7(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
-    if (id >= 16384u) return;
-    const int i3 = (int)(id % 8u) * 4;
-    const int i2 = (int)(id / 8u % 32u);
-    const int i1 = (int)(id / 256u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i2 - r0 + 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            const int t1 = i3 - r1 + 1;
-            const float v0 = (unsigned)t0 < 32u && t0 % 2 == 0 && (unsigned)t1 < 32u && t1 % 2 == 0
-                ? p0[i1 * 4096 + r0 * 1024 + r1 * 256 + (t0 / 2) * 16 + (t1 / 2)] : 0.f;
-            const int t2 = i3 - r1 + 2;
-            const float v1 = (unsigned)t0 < 32u && t0 % 2 == 0 && (unsigned)t2 < 32u && t2 % 2 == 0
-                ? p0[i1 * 4096 + r0 * 1024 + r1 * 256 + (t0 / 2) * 16 + (t2 / 2)] : 0.f;
-            const int t3 = i3 - r1 + 3;
-            const float v2 = (unsigned)t0 < 32u && t0 % 2 == 0 && (unsigned)t3 < 32u && t3 % 2 == 0
-                ? p0[i1 * 4096 + r0 * 1024 + r1 * 256 + (t0 / 2) * 16 + (t3 / 2)] : 0.f;
-            const int t4 = i3 - r1 + 4;
-            const float v3 = (unsigned)t0 < 32u && t0 % 2 == 0 && (unsigned)t4 < 32u && t4 % 2 == 0
-                ? p0[i1 * 4096 + r0 * 1024 + r1 * 256 + (t0 / 2) * 16 + (t4 / 2)] : 0.f;
-            acc0 += v0;
-            acc1 += v1;
-            acc2 += v2;
-            acc3 += v3;
-        }
-    }
-    *reinterpret_cast<float4 *>(y + i1 * 1024 + i2 * 32 + i3) = make_float4(relu(acc0), relu(acc1),
-        relu(acc2), relu(acc3));
-}
-
-// by summation splitting
-// c5[0,i1,i2,i3] = sum(r0,r1) c5.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i2 in 0:64, i3 in 0:64, pad c5.part 0
-// y[0,i1,i2,i3] = tanh(c5[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_97724f7e(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 12288u) return;
-    const int i3 = (int)(id % 64u);
-    const int i2 = (int)(id / 64u % 64u);
-    const int i1 = (int)(id / 4096u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i2 - r0 + 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            const int t1 = i3 - r1 + 1;
-            const float v0 = (unsigned)t0 < 64u && t0 % 2 == 0 && (unsigned)t1 < 64u && t1 % 2 == 0
-                ? p0[i1 * 16384 + r0 * 4096 + r1 * 1024 + (t0 / 2) * 32 + (t1 / 2)] : 0.f;
-            acc += v0;
-        }
-    }
-    y[i1 * 4096 + i2 * 64 + i3] = tanhf(acc);
+    if (id >= 3072u) return;
+    const int i3 = (int)(id % 16u) * 4;
+    const int i2 = (int)(id / 16u % 64u);
+    const int i1 = (int)(id / 1024u);
+    const int t0 = i3 / 2;
+    const int t1 = (i2 + 1) % 2;
+    const int t2 = (i2 + 1) / 2;
+    const int t3 = i1 * 4356 + t1 * 2178 + t2 * 33 + t0;
+    *reinterpret_cast<float4 *>(y + i1 * 4096 + i2 * 64 + i3) = make_float4(tanhf(p0[t3 + 1089]),
+        tanhf(p0[t3 + 1]), tanhf(p0[t3 + 1090]), tanhf(p0[t3 + 2]));
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -486,11 +927,7 @@ static int gemm_run(dcgan *h, const gemm_size *g, const float *a, const float *b
     return 0;
 }
 
-static const gemm_size gemm_c3_part = {"c3.part", 0, 0, 1, 2048, 64, 256, 256, 64, 64, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_c4_part = {"c4.part", 0, 0, 1, 1024, 256, 128, 128, 256, 256, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_c5_part = {"c5.part", 0, 0, 1, 48, 1024, 64, 64, 1024, 1024, 0, 0, 0,
+static const gemm_size gemm_c2_part = {"c2.part", 1, 0, 1024, 4, 16, 512, 4, 16, 16, 2048, 0, 64,
     1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
@@ -530,15 +967,24 @@ static int launch(dcgan *m, int when, void (*kernel)(P...), const char *name, di
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(dcgan *m, cudaStream_t stream) {
-    // c3.part.filter[i0,i1,i2,i3] = k3[i3,i0,i1,i2]
+    // by one-point rule
+    // c2.taps[i0,i1,i2,i3,i4,i5] = k2[i3,i0,i1-2*i4+2,i2-2*i5+2] where i1 in 0:2, i2 in 0:2, i4 in
+    //     0:2, i5 in 0:2
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c2.taps", 8192, 256, stream, v_k2, v_c2_taps,
+        relay{6, 10, {256, 2, 2, 512, 2, 2}, {16, 4, 1, 4096, -8, -2}, {8192, 4096, 2048, 4, 2,
+        1}}));
+    // c3.part.filter[i0,i1,i2,i3,i4,i5] = k3[i5,i0,i1-2*i3+2,i2-2*i4+2] where i1 in 0:2, i2 in
+    //     0:2, i3 in 0:2, i4 in 0:2
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.part.filter", 2048, 256, stream, v_k3,
-        v_c3_part_filter, relay{2, 0, {256, 2048}, {2048, 1}, {1, 256}}));
+        v_c3_part_filter, relay{6, 10, {128, 2, 2, 2, 2, 256}, {16, 4, 1, -8, -2, 2048}, {4096,
+        2048, 1024, 512, 256, 1}}));
     // as c3.part.filter
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.part.filter", 512, 256, stream, v_k4,
-        v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}}));
-    // as c3.part.filter
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c5.part.filter", 12, 256, stream, v_k5,
-        v_c5_part_filter, relay{2, 0, {64, 48}, {48, 1}, {1, 64}}));
+        v_c4_part_filter, relay{6, 10, {64, 2, 2, 2, 2, 128}, {16, 4, 1, -8, -2, 1024}, {2048, 1024,
+        512, 256, 128, 1}}));
+    // as c2.taps
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c5.taps", 12, 256, stream, v_k5, v_c5_taps, relay{6,
+        10, {3, 2, 2, 64, 2, 2}, {16, 4, 1, 48, -8, -2}, {1024, 512, 256, 4, 2, 1}}));
     return 0;
 }
 
@@ -583,8 +1029,9 @@ static int check_device(dcgan *m) {
 }
 
 static int upload(dcgan *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 14299136ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 2633728ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 14299392ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 11022336ull));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 14299392ull - 256ull, 0, 256ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k1,
@@ -655,18 +1102,22 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_reduce_0411ed34, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
     CALL(launch(m, EARLY, k_reduce_e81bb262, "r1", 128, 64, stream, v_c1_part, v_r1));
-    CALL(launch(m, EARLY, k_reduce_2f124b40, "c2.part", 256, 256, stream, v_k2, v_r1, v_c2_part));
-    CALL(launch(m, EARLY, k_reduce_e27c1ca4, "r2", 256, 64, stream, v_c2_part, v_r2));
-    // by summation splitting (r0 inside), variable substitution
-    // c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * c3.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_c3_part, v_c3_part_filter, v_r2, v_c3_part));
-    CALL(launch(m, ORDERED, k_reduce_57f44027, "r3", 512, 64, stream, v_c3_part, v_r3));
-    // as c3.part
-    CALL(gemm_run(m, &gemm_c4_part, v_c4_part_filter, v_r3, v_c4_part));
-    CALL(launch(m, ORDERED, k_reduce_222349da, "r4", 256, 64, stream, v_c4_part, v_r4));
-    // as c3.part
-    CALL(gemm_run(m, &gemm_c5_part, v_c5_part_filter, v_r4, v_c5_part));
-    CALL(launch(m, ORDERED, k_reduce_97724f7e, "y", 192, 64, stream, v_c5_part, v_y));
+    // by one-point rule; summation splitting (r0 inside), variable substitution
+    // c2.part[i0,i1,i2,i3,i4,i5,i6] = sum(r0) r1[0,r0,i5,i6] * c2.taps[i0,i1,i2,r0,i3,i4]
+    CALL(gemm_run(m, &gemm_c2_part, v_c2_taps, v_r1, v_c2_part));
+    CALL(launch(m, ORDERED, k_reduce_a823d52a, "c2.phases", 400, 64, stream, v_c2_part,
+        v_c2_phases));
+    CALL(launch(m, EARLY, k_product_e4329be5, "c3.part", 128, 256, stream, v_c3_part_filter,
+        v_c2_phases, v_c3_part));
+    CALL(launch(m, EARLY, k_reduce_3c994302, "c3.phases", 324, 128, stream, v_c3_part,
+        v_c3_phases));
+    CALL(launch(m, EARLY, k_product_fa6cae19, "c4.part", 128, 256, stream, v_c4_part_filter,
+        v_c3_phases, v_c4_part));
+    CALL(launch(m, EARLY, k_reduce_47762624, "c4.phases", 289, 256, stream, v_c4_part,
+        v_c4_phases));
+    CALL(launch(m, EARLY, k_product_6969e7b0, "c5.phases", 72, 256, stream, v_c5_taps, v_c4_phases,
+        v_c5_phases, (float4 *)v_workspace, v_arrived + 0));
+    CALL(launch(m, EARLY, k_map_1b307dd7, "y", 48, 64, stream, v_c5_phases, v_y));
     return 0;
 }
 
@@ -792,6 +1243,6 @@ static const dcgan_tensor info_weights[] = {
 static const dcgan_info info = {
     "dcgan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     DCGAN_ARENA_BYTES, DCGAN_WEIGHT_BYTES,
-    14299136ull, 22437888ull, 0x6756f55537a6229eull};
+    14299392ull, 59224576ull, 0x6756f55537a6229eull};
 
 const dcgan_info *dcgan_describe(void) { return &info; }

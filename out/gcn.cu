@@ -8,24 +8,23 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 162 MB
-// plan      155 steps, 654.5 us estimated; 817.9 us without derivation
-// libraries cuDNN (415 MB) 30 steps, without it up to 19.4 us more
-//           cuBLAS (596 MB) 35 steps, without it up to 37.2 us more
-// by        operand re-laid 2, basis change 21, merging 77, summation splitting 16
-//     2.7 us est. stem.c.sum.columns k_map_25a827d2
-//     9.1 us est. stem             k_product_12d20150
+// plan      154 steps, 651.1 us estimated; 794.0 us without derivation
+// libraries cuDNN (415 MB) 29 steps, without it up to 10.4 us more
+//           cuBLAS (596 MB) 34 steps, without it up to 15.8 us more
+// by        basis change 21, merging 76, summation splitting 15
+//    12.0 us est. stem             k_product_c39aa517
 //     2.0 us est. p                k_reduce_0d108d3d
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.b.c.sum.data  k_basis_5750835a
 //     3.8 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.b             k_basis_c5456742
 //     7.8 us est. l1               cuDNN conv 1x1, 128 to 256 + bias + relu
-//     5.2 us est. l1.0.a           k_product_c1407f12
+//     5.2 us est. l1.0.a           k_product_dfb15932
 //     1.8 us est. l1.0.b.c.sum.data k_basis_5750835a
 //     3.8 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.0.b           k_basis_c5456742
 //     4.5 us est. l1.0             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     5.2 us est. l1.1.a           k_product_c1407f12
+//     5.2 us est. l1.1.a           k_product_dfb15932
 //     1.8 us est. l1.1.b.c.sum.data k_basis_5750835a
 //     3.8 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.1.b           k_basis_c5456742
@@ -36,8 +35,7 @@
 //     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
 //     2.7 us est. g1.s             k_stitch_a8d1d2f3
 //     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     2.4 us est. g1.b.sum.part    cuBLAS sgemm 189 x 3136 x 21
-//     9.0 us est. l2.b.c.sum.part  k_product_a1e44f82
+//     7.9 us est. l2.b.c.sum.part  k_product_93233fe0
 //     2.0 us est. l2.b             k_reduce_cc348234
 //     4.5 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -65,12 +63,12 @@
 //     1.5 us est. g2.a             k_reduce_434052ae
 //     1.6 us est. g2.b.sum.part    k_reduce_0d977150
 //     2.4 us est. l3.l1.c.sum.data k_basis_19c3ec0c
-//     8.9 us est. l3.l1.c.sum.product k_product_d4cfe4cd
+//     8.8 us est. l3.l1.c.sum.product k_product_e3f06698
 //     1.5 us est. l3.l1            k_basis_9b4cd84d
 //     1.6 us est. l3.r1            k_reduce_abcd3736
 //     5.9 us est. l3.l2.c.sum.merged cuBLAS sgemm 425 x 784 x 85, batch 2
 //     2.2 us est. l3.m             k_stitch_e337f606
-//    10.7 us est. l3.d.0           k_product_09d145c8
+//    10.5 us est. l3.d.0           k_product_d5288c95
 //    15.0 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
 //     1.4 us est. l3.t1.0          k_reduce_c43a14be
 //     1.4 us est. l3.t3.0          k_reduce_37ab06b2
@@ -111,7 +109,8 @@
 //     1.4 us est. l4.r1            k_reduce_6ebe9977
 //     4.8 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
 //     2.0 us est. l4.m             k_stitch_ad2afb56
-//    12.4 us est. l4.d.0           cuDNN conv 1x1, 1152 to 2048 + bias
+//     9.1 us est. l4.f.sum.merged.parts k_product_1bba5f71
+//     1.6 us est. l4.d.0           k_reduce_71734c04
 //    15.6 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
 //     1.4 us est. l4.t1.0          k_reduce_72a608fc
 //     1.4 us est. l4.t3.0          k_reduce_b5bdac3e
@@ -156,10 +155,10 @@
 //     1.5 us est. f2.a             k_reduce_434052ae
 //     1.6 us est. f2.b.sum.part    k_reduce_0d977150
 //     1.6 us est. f2               k_reduce_de93ed34
-//     1.8 us est. s1               k_reduce_2bb32676
+//     4.0 us est. s1               k_product_64b04337
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
-//     4.2 us est. f0.a             k_product_9c8b2a09
+//     4.0 us est. f0.a             k_product_7a910051
 //     3.4 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
 //     6.0 us est. u0               k_map_5555e745
 //    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
@@ -345,66 +344,66 @@ const gcn_info *gcn_describe(void);
 #define v_g1_r2_b INIT(45145344)
 #define v_g1_a_c_k CONST(4107264)
 #define v_g1_a_c_b CONST(4123392)
-#define v_g1_b_k INIT(45145600)
-#define v_g1_b_b CONST(4123648)
-#define v_g2_l1_k INIT(45161728)
-#define v_g2_l1_b CONST(4123904)
-#define v_g2_l2_k INIT(45634816)
-#define v_g2_l2_b INIT(45654272)
-#define v_g2_r1_k INIT(45654528)
-#define v_g2_r1_b CONST(4124160)
-#define v_g2_r2_k INIT(46127616)
-#define v_g2_r2_b INIT(46147072)
-#define v_g2_a_c_k CONST(4124416)
-#define v_g2_a_c_b CONST(4140544)
-#define v_g2_b_k CONST(4140800)
-#define v_g2_b_b CONST(4156928)
-#define v_g3_l1_k INIT(46147328)
-#define v_g3_l1_b CONST(4157184)
-#define v_g3_l2_k CONST(4157440)
-#define v_g3_l2_b INIT(47093504)
-#define v_g3_r1_k INIT(47093760)
-#define v_g3_r1_b CONST(4176896)
-#define v_g3_r2_k CONST(4177152)
-#define v_g3_r2_b INIT(48039936)
-#define v_g3_a_c_k CONST(4196608)
-#define v_g3_a_c_b CONST(4212736)
-#define v_g3_b_k CONST(4212992)
-#define v_g3_b_b CONST(4229120)
-#define v_g4_l1_k INIT(48040192)
-#define v_g4_l1_b CONST(4229376)
-#define v_g4_l2_k INIT(49932544)
-#define v_g4_l2_b INIT(49952000)
-#define v_g4_r1_k INIT(49952256)
-#define v_g4_r1_b CONST(4229632)
-#define v_g4_r2_k INIT(51844608)
-#define v_g4_r2_b INIT(51864064)
-#define v_g4_a_c_k CONST(4229888)
-#define v_g4_a_c_b CONST(4246016)
-#define v_g4_b_k CONST(4246272)
-#define v_g4_b_b CONST(4262400)
-#define v_f3_a_c_k CONST(4262656)
-#define v_f3_a_c_b CONST(4278784)
-#define v_f3_b_k CONST(4279040)
-#define v_f3_b_b CONST(4295168)
-#define v_f2_a_c_k CONST(4295424)
-#define v_f2_a_c_b CONST(4311552)
-#define v_f2_b_k CONST(4311808)
-#define v_f2_b_b CONST(4327936)
-#define v_f1_a_c_k CONST(4328192)
-#define v_f1_a_c_b CONST(4344320)
-#define v_f1_b_k CONST(4344576)
-#define v_f1_b_b CONST(4360704)
-#define v_f0_a_c_k CONST(4360960)
-#define v_f0_a_c_b CONST(4377088)
-#define v_f0_b_k CONST(4377344)
-#define v_f0_b_b INIT(51864320)
-#define v_e0_a_c_k INIT(51864576)
-#define v_e0_a_c_b CONST(4393472)
-#define v_e0_b_k INIT(51880704)
-#define v_e0_b_b CONST(4393728)
-#define v_y_k CONST(4393984)
-#define v_y_b CONST(4395776)
+#define v_g1_b_k CONST(4123648)
+#define v_g1_b_b CONST(4139776)
+#define v_g2_l1_k INIT(45145600)
+#define v_g2_l1_b CONST(4140032)
+#define v_g2_l2_k INIT(45618688)
+#define v_g2_l2_b INIT(45638144)
+#define v_g2_r1_k INIT(45638400)
+#define v_g2_r1_b CONST(4140288)
+#define v_g2_r2_k INIT(46111488)
+#define v_g2_r2_b INIT(46130944)
+#define v_g2_a_c_k CONST(4140544)
+#define v_g2_a_c_b CONST(4156672)
+#define v_g2_b_k CONST(4156928)
+#define v_g2_b_b CONST(4173056)
+#define v_g3_l1_k INIT(46131200)
+#define v_g3_l1_b CONST(4173312)
+#define v_g3_l2_k CONST(4173568)
+#define v_g3_l2_b INIT(47077376)
+#define v_g3_r1_k INIT(47077632)
+#define v_g3_r1_b CONST(4193024)
+#define v_g3_r2_k CONST(4193280)
+#define v_g3_r2_b INIT(48023808)
+#define v_g3_a_c_k CONST(4212736)
+#define v_g3_a_c_b CONST(4228864)
+#define v_g3_b_k CONST(4229120)
+#define v_g3_b_b CONST(4245248)
+#define v_g4_l1_k INIT(48024064)
+#define v_g4_l1_b CONST(4245504)
+#define v_g4_l2_k INIT(49916416)
+#define v_g4_l2_b INIT(49935872)
+#define v_g4_r1_k INIT(49936128)
+#define v_g4_r1_b CONST(4245760)
+#define v_g4_r2_k INIT(51828480)
+#define v_g4_r2_b INIT(51847936)
+#define v_g4_a_c_k CONST(4246016)
+#define v_g4_a_c_b CONST(4262144)
+#define v_g4_b_k CONST(4262400)
+#define v_g4_b_b CONST(4278528)
+#define v_f3_a_c_k CONST(4278784)
+#define v_f3_a_c_b CONST(4294912)
+#define v_f3_b_k CONST(4295168)
+#define v_f3_b_b CONST(4311296)
+#define v_f2_a_c_k CONST(4311552)
+#define v_f2_a_c_b CONST(4327680)
+#define v_f2_b_k CONST(4327936)
+#define v_f2_b_b CONST(4344064)
+#define v_f1_a_c_k CONST(4344320)
+#define v_f1_a_c_b CONST(4360448)
+#define v_f1_b_k CONST(4360704)
+#define v_f1_b_b CONST(4376832)
+#define v_f0_a_c_k CONST(4377088)
+#define v_f0_a_c_b CONST(4393216)
+#define v_f0_b_k CONST(4393472)
+#define v_f0_b_b INIT(51848192)
+#define v_e0_a_c_k INIT(51848448)
+#define v_e0_a_c_b CONST(4409600)
+#define v_e0_b_k INIT(51864576)
+#define v_e0_b_b CONST(4409856)
+#define v_y_k CONST(4410112)
+#define v_y_b CONST(4411904)
 #define v_g4_l1_joined ARENA(0)
 #define v_l4_t1_4_joined ARENA(34307072)
 #define v_l4_t1_3_joined ARENA(33905664)
@@ -423,35 +422,33 @@ const gcn_info *gcn_describe(void);
 #define v_g2_l1_joined ARENA(39657472)
 #define v_g1_l1_joined ARENA(49961984)
 #define v_l1_b_joined ARENA(37167104)
-#define v_stem ARENA(7375872)
-#define v_l1_b_c_sum_filter CONST(4396032)
+#define v_stem ARENA(0)
+#define v_l1_b_c_sum_filter CONST(4412160)
 #define v_l1_a ARENA(35360768)
 #define v_l1_b_c_sum_data ARENA(33554432)
 #define v_l1_b_c_sum_product ARENA(35360768)
-#define v_l1_c_sum_weights CONST(4985856)
-#define v_l1_const CONST(5116928)
+#define v_l1_c_sum_weights CONST(5001984)
+#define v_l1_const CONST(5133056)
 #define v_l1 ARENA(33554432)
-#define v_l1_0_b_c_sum_filter CONST(5117952)
+#define v_l1_0_b_c_sum_filter CONST(5134080)
 #define v_l1_0_a ARENA(0)
 #define v_l1_0_b_c_sum_data ARENA(36765696)
 #define v_l1_0_b_c_sum_product ARENA(38572032)
 #define v_l1_0_b ARENA(40378368)
 #define v_l1_0 ARENA(36765696)
-#define v_l1_1_b_c_sum_filter CONST(5707776)
+#define v_l1_1_b_c_sum_filter CONST(5723904)
 #define v_l1_1_a ARENA(0)
 #define v_l1_1_b_c_sum_data ARENA(33554432)
 #define v_l1_1_b_c_sum_product ARENA(39976960)
 #define v_l1_1_b ARENA(33554432)
 #define v_l1_1 ARENA(46750720)
-#define v_l2_a_c_sum_weights CONST(6297600)
+#define v_l2_a_c_sum_weights CONST(6313728)
 #define v_l2_a_c_sum_merged ARENA(33554432)
-#define v_g1_l2_sum_weights CONST(6901760)
+#define v_g1_l2_sum_weights CONST(6917888)
 #define v_g1_l2_sum_merged ARENA(40955392)
-#define v_g1_s_const CONST(6940672)
+#define v_g1_s_const CONST(6956800)
 #define v_g1_s ARENA(49961984)
-#define v_g1_a ARENA(43326208)
-#define v_g1_b_sum_part_filter CONST(6940928)
-#define v_g1_b_sum_part ARENA(40955392)
+#define v_g1_a ARENA(40955392)
 #define v_l2_b_c_sum_part ARENA(0)
 #define v_l2_b ARENA(35160064)
 #define v_l2_c_sum ARENA(33554432)
@@ -521,12 +518,12 @@ const gcn_info *gcn_describe(void);
 #define v_g3_a ARENA(36442112)
 #define v_l4_l2_c_sum_weights CONST(30233600)
 #define v_l4_l2_c_sum_merged ARENA(33554432)
-#define v_l4_f_sum_weights CONST(31151104)
-#define v_l4_d_0_const CONST(40588288)
+#define v_l4_f_sum_merged_parts ARENA(0)
+#define v_l4_d_0_const CONST(31151104)
 #define v_l4_d_0 ARENA(33554432)
-#define v_l4_c1_0_sum_weights CONST(40596480)
+#define v_l4_c1_0_sum_weights CONST(31159296)
 #define v_l4_c1_0_sum_merged ARENA(33955840)
-#define v_l4_c2_0_sum_weights CONST(55276544)
+#define v_l4_c2_0_sum_weights CONST(45839360)
 #define v_l4_c2_0_sum_merged ARENA(33955840)
 #define v_l4_u_0 ARENA(34357248)
 #define v_l4_d_1 ARENA(33955840)
@@ -546,10 +543,10 @@ const gcn_info *gcn_describe(void);
 #define v_l4_c2_4_sum_merged ARENA(33955840)
 #define v_l4_u_4 ARENA(34357248)
 #define v_l4 ARENA(33955840)
-#define v_g4_l1_sum_weights CONST(56194048)
+#define v_g4_l1_sum_weights CONST(46756864)
 #define v_g4_l1_sum_merged ARENA(33554432)
-#define v_g4_l2_sum_weights CONST(59978752)
-#define v_g4_s_const CONST(60405760)
+#define v_g4_l2_sum_weights CONST(50541568)
+#define v_g4_s_const CONST(50968576)
 #define v_g4_s ARENA(8448)
 #define v_g4_a ARENA(0)
 #define v_g4 ARENA(16640)
@@ -566,17 +563,17 @@ const gcn_info *gcn_describe(void);
 #define v_f1_b_sum ARENA(34081280)
 #define v_f0_a ARENA(33817856)
 #define v_f0_b_sum ARENA(34344704)
-#define v_u0_const CONST(60406016)
+#define v_u0_const CONST(50968832)
 #define v_u0 ARENA(46198784)
-#define v_e0_a_c_sum_part_filter CONST(60406272)
+#define v_e0_a_c_sum_part_filter CONST(50969088)
 #define v_e0_a_c_sum_part ARENA(33554432)
 #define v_e0_a ARENA(50413568)
-#define v_e0_b_sum_part_filter CONST(60422400)
+#define v_e0_b_sum_part_filter CONST(50985216)
 #define v_e0_b_sum_part ARENA(33554432)
 #define v_e0 ARENA(50413568)
-#define v_stem_c_sum_columns ARENA(0)
-#define v_l2_b_c_sum_part_lines CONST(60438528)
-#define v_l3_f_sum_weights CONST(61028352)
+#define v_l2_b_c_sum_part_lines CONST(51001344)
+#define v_l3_f_sum_weights CONST(51591168)
+#define v_l4_f_sum_weights CONST(54036480)
 #define v_workspace ARENA_OF(char, 0)
 #define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
@@ -618,7 +615,6 @@ static const conv_size conv_sizes[] = {
     {"l3.d.3", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l3.d.4", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l3", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.d.0", 0, 1, 1152, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 0},
     {"l4.d.1", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l4.d.2", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l4.d.3", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
@@ -652,7 +648,6 @@ enum {
     CONV_l3_d_3,
     CONV_l3_d_4,
     CONV_l3,
-    CONV_l4_d_0,
     CONV_l4_d_1,
     CONV_l4_d_2,
     CONV_l4_d_3,
@@ -900,7 +895,7 @@ struct product_tile {
         }
 
         __device__ __forceinline__ explicit feed(L l)
-            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}
+            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
         __device__ __forceinline__ void load(unsigned k0) {
 #pragma unroll
             for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
@@ -999,6 +994,8 @@ struct product_tile {
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
         await_previous();
+        // Where the compiler knows that there are few steps it makes one of them, and spills.
+        until = kept(until);
         if (EARLY != 1) a.begin(from);
         if (EARLY != 2) b.begin(from);
         for (unsigned k0 = from; k0 < until;) {
@@ -1414,19 +1411,16 @@ static __global__ void __launch_bounds__(256) k_map_07f7446b(const float *__rest
 // l4.f.sum.weights[i0,i1] = l4.d.k[i0,i1-128,0,0] + l4.f.k[i0,i1,0,0] where i1 in 0:1152, pad
 //     l4.d.k 0, pad l4.f.k 0
 // p0: l4.d.k, p1: l4.f.k
-static __global__ void __launch_bounds__(256) k_map_10b9d059(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_a374d1ea(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
-    if (id >= 589824u) return;
-    const int i1 = (int)(id % 288u) * 4;
-    const int i0 = (int)(id / 288u);
-    const float4 v0 = i1 >= 128 ? *reinterpret_cast<const float4 *>(p0 + i0 * 1024 + i1 - 128)
-        : make_float4(0.f, 0.f, 0.f, 0.f);
-    const float4 v1 = i1 < 128 ? *reinterpret_cast<const float4 *>(p1 + i0 * 128 + i1)
-        : make_float4(0.f, 0.f, 0.f, 0.f);
-    *reinterpret_cast<float4 *>(y + i0 * 1152 + i1) = make_float4(v0.x + v1.x, v0.y + v1.y,
-        v0.z + v1.z, v0.w + v1.w);
+    if (id >= 2359296u) return;
+    const int i0 = (int)(id % 2048u);
+    const int i1 = (int)(id / 2048u);
+    const float v0 = (i1 >= 128 ? p0[i0 * 1024 + i1 - 128] : 0.f) + (i1 < 128 ? p1[i0 * 128 + i1]
+        : 0.f);
+    y[i1 * 2048 + i0] = v0;
 }
 
 // l4.d.0.const[i0] = l4.f.b[i0] + l4.d.b[i0]
@@ -1499,51 +1493,38 @@ static __global__ void __launch_bounds__(256) k_map_e2a4c493(const float *__rest
     y[i0 * 5082 + i1 * 121 + i2 * 11 + i3] = v0 + v1;
 }
 
-// by operand re-laid
-// stem.c.sum.columns[i0,i1,i2,i3,i4] = x[0,i2,2*i0+i3-3,2*i1+i4-3] where i0 in 0:112, i1 in 0:112,
-//     i3 in 0:7, i4 in 0:7, pad x 0
-static __global__ void __launch_bounds__(256) k_map_25a827d2(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id >= 1843968u) return;
-    const int i1 = (int)(id % 112u);
-    const int i0 = (int)(id / 112u % 112u);
-    const int i4 = (int)(id / 12544u % 7u);
-    const int i3 = (int)(id / 87808u % 7u);
-    const int i2 = (int)(id / 614656u);
-    const int t0 = i0 * 2 + i3 - 3;
-    const int t1 = i1 * 2 + i4 - 3;
-    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224 + t1]
-        : 0.f;
-    y[i2 * 614656 + i3 * 87808 + i4 * 12544 + i0 * 112 + i1] = v0;
-}
-
-// by operand re-laid
-// stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) stem.c.sum.columns[i2,i3,r0,r1,r2] *
-//     stem.c.k[i1,r0,r1,r2]
+// stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.k[i1,r0,r1,r2] where
+//     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
-// p0: stem.c.k, p1: stem.c.sum.columns, p2: stem.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_12d20150(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+// p0: stem.c.k, p1: x, p2: stem.c.b
+static __global__ void __launch_bounds__(256, 1) k_product_c39aa517(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
+    const unsigned n0 = id % 98u * 128u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 32u);
-        const int r2 = (int)(k0 + e % 32u);
+        const int i1 = (int)(m0 + e / 16u);
+        const int r2 = (int)(k0 + e % 16u);
         return fetch<float>(p0 + i1 * 147 + r2, r2 < 147);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r2 = (int)(k0 + e / 16u);
-        return fetch<float4>(p1 + r2 * 12544 + i3, r2 < 147);
+        const unsigned n = n0 + e % 128u;
+        const int i3 = (int)(n % 112u);
+        const int i2 = (int)(n / 112u);
+        const unsigned k = k0 + e / 128u;
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        const int t0 = i2 * 2 + r1 - 3;
+        const int t1 = i3 * 2 + r2 - 3;
+        return fetch<float>(p1 + r0 * 50176 + t0 * 224 + t1,
+            k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
-    float acc[8][4] = {};
-    tile.multiply<true, false, 1>(0u, 147u, spaced<4704>(a), spaced<802816>(b), acc);
+    float acc[4][8] = {};
+    tile.multiply<true, false, 1>(0u, 147u, spaced<9408>(a), b, acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         const float v0 = p2[i1];
@@ -1704,8 +1685,8 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
 // l1.0.a.c.sum[0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0]
 // l1.0.a[0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1])
 // p0: l1.0.a.c.k, p1: l1, p2: l1.0.a.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_c1407f12(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 2u * 32u;
@@ -1856,8 +1837,8 @@ static __global__ void __launch_bounds__(256) k_stitch_a8d1d2f3(const float *p0,
 // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
 // p0: l2.b.c.sum.part.lines, p1: l2.a.c.sum.merged, p2: l2.a.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_a1e44f82(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_93233fe0(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 2u * 64u;
@@ -2187,7 +2168,7 @@ static __global__ void __launch_bounds__(256) k_basis_19c3ec0c(const float *p0,
 // l3.l1.c.sum.product[i0,i1,i2,i3] = sum(r0) l3.l1.c.sum.data[i0,r0,i2,i3] *
 //     l3.l1.c.sum.filter[i0,i1,r0]
 // p0: l3.l1.c.sum.filter, p1: l3.l1.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_d4cfe4cd(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_e3f06698(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2367,8 +2348,8 @@ static __global__ void __launch_bounds__(224) k_stitch_e337f606(const float *p0,
 // by merging: sum of products
 // l3.d.0[0,i1,i2,i3] = l3.f.sum.merged[0,i1,i2,i3] + l3.d.0.const[i1]
 // p0: l3.f.sum.weights, p1: l3.m.joined, p2: l3.d.0.const
-static __global__ void __launch_bounds__(256, 2) k_product_09d145c8(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_d5288c95(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
@@ -2749,6 +2730,60 @@ static __global__ void __launch_bounds__(224) k_stitch_ad2afb56(const float *p0,
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         slice_reduce_146d504d(p0, p1, own, p2, y, slice * 196u + k);
+}
+
+// by merging: sum of products; summation splitting (parts)
+// l4.f.sum.merged.parts[i0,0,i2,i3,i4] = sum(r0) l4.m.joined[0,288*i0+r0,2*i3,2*i4] *
+//     l4.f.sum.weights[i2,288*i0+r0] where i0 in 0:4, i3 in 0:7, i4 in 0:7, r0 in 0:288
+// p0: l4.f.sum.weights, p1: l4.m.joined
+static __global__ void __launch_bounds__(256, 1) k_product_1bba5f71(const float *p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 32u * 64u;
+    const int i0 = (int)(id / 32u % 4u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p0 + i0 * 589824 + r0 * 2048 + i2);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 7u);
+        const int i3 = (int)(n / 7u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(p1 + i0 * 56448 + r0 * 196 + i3 * 28 + i4 * 2, n < 49u);
+    };
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 288u, moving<8192, 131072>(a), moving<784, 3136>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 100352 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.f.sum.merged.parts[r0,0,i1,i2,i3]
+// by merging: sum of products
+// l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
+// p0: l4.f.sum.merged.parts, p1: l4.d.0.const
+static __global__ void __launch_bounds__(256) k_reduce_71734c04(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 100352u) return;
+    const int i3 = (int)(id % 49u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        acc += p0[r0 * 100352 + i1 * 49 + i3];
+    }
+    y[i1 * 49 + i3] = acc + p1[i1];
 }
 
 // by merging: shared input
@@ -3136,82 +3171,65 @@ static __global__ void __launch_bounds__(64) k_reduce_de93ed34(const float *p0, 
     y[i1 * 784 + i3] = acc + p1[i1 * 784 + i3] + p2[i1];
 }
 
-// by summation splitting
-// g1.b.sum[0,i1,i2,i3] = sum(r0,r1) g1.b.sum.part[i1,r0,r1,i2+r0-1,i3+r1-1] where i2 in 0:56, i3
-//     in 0:56, pad g1.b.sum.part 0
+// g1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.a[0,r0,i2+r1-1,i3+r2-1] * g1.b.k[i1,r0,r1,r2] where i2
+//     in 0:56, i3 in 0:56, pad g1.a 0
 // s1[0,i1,i2,i3] = g1.s[0,i1,i2,i3] + g1.b.sum[0,i1,i2,i3] + ((f2[0,i1,(27*i2)/55,(27*i3)/55] * (1
 //     - idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
 //     f2[0,i1,(27*i2)/55,(27*i3)/55-(27*i3+55)/1540+1]) * (1 - idx((27*i2)%55) / 55) +
 //     idx((27*i2)%55) / 55 * (f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55] * (1 -
 //     idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
 //     f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1])) + g1.b.b[i1]
-// p0: g1.b.sum.part, p1: f2, p2: g1.s, p3: g1.b.b
-static __global__ void __launch_bounds__(64) k_reduce_2bb32676(const float *p0, const float *p1,
-    const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 16464u) return;
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+// p0: g1.b.k, p1: g1.a, p2: f2, p3: g1.s, p4: g1.b.b
+static __global__ void __launch_bounds__(256, 1) k_product_64b04337(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
+    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 98u * 32u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r2 = (int)(k0 + e % 32u);
+        return fetch<float>(p0 + i1 * 189 + r2, i1 < 21 && r2 < 189);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 32u;
+        const int i3 = (int)(n % 56u);
+        const int i2 = (int)(n / 56u);
+        const unsigned k = k0 + e / 32u;
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        const int t0 = i2 + r1 - 1;
+        const int t1 = i3 + r2 - 1;
+        return fetch<float>(p1 + r0 * 3136 + t0 * 56 + t1,
+            k < 189u && (unsigned)t0 < 56u && (unsigned)t1 < 56u);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), b, acc);
 #pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-        const int t0 = i2 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const int t1 = i3 + r1 - 1;
-            const int t2 = i1 * 28224 + r0 * 9408 + r1 * 3136 + t0 * 56 + t1;
-            const float v0 = (unsigned)t0 < 56u && (unsigned)(t1 + 1) < 56u ? p0[t2 + 1] : 0.f;
-            const float v1 = (unsigned)t0 < 56u && (unsigned)(t1 + 2) < 56u ? p0[t2 + 2] : 0.f;
-            const float v2 = (unsigned)t0 < 56u && (unsigned)(t1 + 3) < 56u ? p0[t2 + 3] : 0.f;
-            acc0 += (unsigned)t0 < 56u && (unsigned)t1 < 56u ? p0[t2] : 0.f;
-            acc1 += v0;
-            acc2 += v1;
-            acc3 += v2;
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 56u);
+        const int i2 = (int)(n / 56u);
+        if (i1 < 21) {
+            const int t2 = (i3 * 27) / 55;
+            const int t3 = (i2 * 27) / 55;
+            const int t4 = (i3 * 27) % 55;
+            const float v0 = (float)t4 / 55.f;
+            const float v1 = 1.f - v0;
+            const int t5 = (i3 * 27 + 55) / 1540;
+            const float v2 = p2[i1 * 784 + t3 * 28 + t2] * v1 + p2[i1 * 784 + t3 * 28 + t2 - t5
+                + 1] * v0;
+            const int t6 = (i2 * 27) % 55;
+            const float v3 = (float)t6 / 55.f;
+            const int t7 = (i2 * 27 + 55) / 1540;
+            const float v4 = p2[i1 * 784 + t3 * 28 - t7 * 28 + t2 + 28] * v1 + p2[i1 * 784
+                + t3 * 28 - t7 * 28 + t2 - t5 + 29] * v0;
+            const float v5 = v2 * (1.f - v3) + v4 * v3 + (acc[i][j] + p3[i1 * 3136 + i2 * 56 + i3]);
+            y[i1 * 3136 + i2 * 56 + i3] = v5 + p4[i1];
         }
     }
-    const int t3 = (i3 * 27) / 55;
-    const int t4 = (i2 * 27) / 55;
-    const int t5 = (i3 * 27) % 55;
-    const float v3 = (float)t5 / 55.f;
-    const float v4 = 1.f - v3;
-    const float v5 = p1[i1 * 784 + t4 * 28 + t3] * v4 + p1[i1 * 784 + t4 * 28 + t3 + 1] * v3;
-    const int t6 = (i2 * 27) % 55;
-    const float v6 = (float)t6;
-    const float v7 = v6 / 55.f;
-    const float v8 = 1.f - v7;
-    const int t7 = (i2 * 27 + 55) / 1540;
-    const float v9 = p1[i1 * 784 + t4 * 28 - t7 * 28 + t3 + 28] * v4 + p1[i1 * 784
-        + t4 * 28 - t7 * 28 + t3 + 29] * v3;
-    const float4 v10 = *reinterpret_cast<const float4 *>(p2 + i1 * 3136 + i2 * 56 + i3);
-    const float v11 = p3[i1];
-    const int t8 = (i3 * 27 + 27) / 55;
-    const int t9 = (i3 * 27 + 27) % 55;
-    const float v12 = (float)t9 / 55.f;
-    const float v13 = 1.f - v12;
-    const float v14 = p1[i1 * 784 + t4 * 28 + t8] * v13 + p1[i1 * 784 + t4 * 28 + t8 + 1] * v12;
-    const float v15 = p1[i1 * 784 + t4 * 28 - t7 * 28 + t8 + 28] * v13 + p1[i1 * 784
-        + t4 * 28 - t7 * 28 + t8 + 29] * v12;
-    const int t10 = (i3 * 27 + 54) / 55;
-    const int t11 = (i3 * 27 + 54) % 55;
-    const float v16 = (float)t11 / 55.f;
-    const float v17 = 1.f - v16;
-    const float v18 = p1[i1 * 784 + t4 * 28 + t10] * v17 + p1[i1 * 784 + t4 * 28 + t10 + 1] * v16;
-    const float v19 = p1[i1 * 784 + t4 * 28 - t7 * 28 + t10 + 28] * v17 + p1[i1 * 784
-        + t4 * 28 - t7 * 28 + t10 + 29] * v16;
-    const int t12 = (i3 * 27 + 81) / 55;
-    const int t13 = (i3 * 27 + 81) % 55;
-    const float v20 = (float)t13 / 55.f;
-    const float v21 = 1.f - v20;
-    const int t14 = (i3 * 27 + 136) / 1540;
-    const float v22 = p1[i1 * 784 + t4 * 28 + t12] * v21 + p1[i1 * 784 + t4 * 28 + t12 - t14
-        + 1] * v20;
-    const float v23 = p1[i1 * 784 + t4 * 28 - t7 * 28 + t12 + 28] * v21 + p1[i1 * 784
-        + t4 * 28 - t7 * 28 + t12 - t14 + 29] * v20;
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(v5 * v8 + v9 * v7
-        + (acc0 + v10.x) + v11, v14 * v8 + v15 * v7 + (acc1 + v10.y) + v11,
-        v18 * v8 + v19 * v7 + (acc2 + v10.z) + v11, v22 * v8 + v23 * v7 + (acc3 + v10.w) + v11);
 }
 
 // f1[0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1]
@@ -3219,9 +3237,8 @@ static __global__ void __launch_bounds__(64) k_reduce_2bb32676(const float *p0, 
 //     in 0:56, i3 in 0:56, pad f1 0
 // f0.a[0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1])
 // p0: f0.a.c.k, p1: s1, p2: f1.b.sum, p3: f1.b.b, p4: f0.a.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_9c8b2a09(const float *__restrict__ p0,
-    const float *p1, const float *p2, const float *__restrict__ p3, const float *__restrict__ p4,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_7a910051(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 32u, m0 = 0u;
@@ -3429,7 +3446,7 @@ struct gcn {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[30];
+    conv_call conv[29];
     cublasHandle_t cublas;
 };
 
@@ -3622,8 +3639,6 @@ static const gemm_size gemm_l2_a_c_sum_merged = {"l2.a.c.sum.merged", 0, 0, 1, 5
     3136, 3136, 0, 0, 0, 1.f};
 static const gemm_size gemm_g1_l2_sum_merged = {"g1.l2.sum.merged", 0, 0, 2, 231, 3136, 21, 21,
     3136, 3136, 4851, 65856, 724416, 1.f};
-static const gemm_size gemm_g1_b_sum_part = {"g1.b.sum.part", 0, 0, 1, 189, 3136, 21, 21, 3136,
-    3136, 0, 0, 0, 1.f};
 static const gemm_size gemm_l2_0_b_c_sum_product = {"l2.0.b.c.sum.product", 0, 0, 36, 128, 49, 128,
     128, 49, 49, 16384, 6272, 6272, 1.f};
 static const gemm_size gemm_l2_1_b_c_sum_product = {"l2.1.b.c.sum.product", 0, 0, 36, 128, 49, 128,
@@ -3737,9 +3752,6 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
         v_g1_r2_k, v_g1_l2_sum_weights));
     CALL(launch(m, ORDERED, k_map_eb09c0db, "g1.s.const", 1, 64, stream, v_g1_l2_b, v_g1_r2_b,
         v_g1_s_const));
-    // g1.b.sum.part.filter[i0,i1,i2,i3] = g1.b.k[i0,i3,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "g1.b.sum.part.filter", 16, 256, stream, v_g1_b_k,
-        v_g1_b_sum_part_filter, relay{3, 0, {21, 21, 9}, {189, 9, 1}, {189, 1, 21}}));
     // l2.b.c.sum.part.lines[i0,i1,i2,i3] = l2.b.c.k[i2,i3,i0,i1]
     // l2.b.c.sum.part.lines stored as [i3,i0,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "l2.b.c.sum.part.lines", 576, 256, stream, v_l2_b_c_k,
@@ -3777,7 +3789,8 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
         v_g3_s_const));
     CALL(launch(m, ORDERED, k_map_07f7446b, "l4.l2.c.sum.weights", 896, 256, stream, v_l4_r2_c_k,
         v_l4_l2_c_k, v_l4_l2_c_sum_weights));
-    CALL(launch(m, ORDERED, k_map_10b9d059, "l4.f.sum.weights", 2304, 256, stream, v_l4_d_k,
+    // l4.f.sum.weights stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_a374d1ea, "l4.f.sum.weights", 9216, 256, stream, v_l4_d_k,
         v_l4_f_k, v_l4_f_sum_weights));
     CALL(launch(m, ORDERED, k_map_8c744c2e, "l4.d.0.const", 8, 64, stream, v_l4_f_b, v_l4_d_b,
         v_l4_d_0_const));
@@ -3848,7 +3861,7 @@ static int check_device(gcn *m) {
 
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 63473664ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 51896832ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 51880704ull));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_stem_c_k,
@@ -4037,7 +4050,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(gcn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 30; i++) {
+    for (int i = 0; i < 29; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -4092,14 +4105,10 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_stem_c_sum_columns(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
+static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)out;
-    // stem.c.sum.columns stored as [i2,i3,i4,i0,i1]
-    CALL(launch(m, ORDERED, k_map_25a827d2, "stem.c.sum.columns", 7203, 256, stream, v_x,
-        v_stem_c_sum_columns));
-    CALL(launch(m, EARLY, k_product_12d20150, "stem", 392, 256, stream, v_stem_c_k,
-        v_stem_c_sum_columns, v_stem_c_b, v_stem));
+    CALL(launch(m, ORDERED, k_product_c39aa517, "stem", 98, 256, stream, v_stem_c_k, v_x,
+        v_stem_c_b, v_stem));
     CALL(launch(m, EARLY, k_reduce_0d108d3d, "p", 392, 128, stream, v_stem,
         v_l1_b_joined + 200704));
     // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
@@ -4121,7 +4130,7 @@ static int steps_from_stem_c_sum_columns(gcn *m, const void *const *in, void *co
     // l1[0,i1,i2,i3] = relu(l1.c.sum.merged[0,i1,i2,i3] + l1.const[i1])
     CALL(conv_run(m, CONV_l1, v_l1_b_joined, v_l1_c_sum_weights, v_l1_const, NULL, v_l1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_c1407f12, "l1.0.a", 98, 256, stream, v_l1_0_a_c_k, v_l1,
+    CALL(launch(m, ORDERED, k_product_dfb15932, "l1.0.a", 98, 256, stream, v_l1_0_a_c_k, v_l1,
         v_l1_0_a_c_b, v_l1_0_a));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
         v_l1_0_b_c_sum_data));
@@ -4133,7 +4142,7 @@ static int steps_from_stem_c_sum_columns(gcn *m, const void *const *in, void *co
     // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
     // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
     CALL(conv_run(m, CONV_l1_0, v_l1_0_b, v_l1_0_c_k, v_l1_0_c_b, v_l1, v_l1_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_c1407f12, "l1.1.a", 98, 256, stream, v_l1_1_a_c_k, v_l1_0,
+    CALL(launch(m, ORDERED, k_product_dfb15932, "l1.1.a", 98, 256, stream, v_l1_1_a_c_k, v_l1_0,
         v_l1_1_a_c_b, v_l1_1_a));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
         v_l1_1_b_c_sum_data));
@@ -4162,10 +4171,7 @@ static int steps_from_stem_c_sum_columns(gcn *m, const void *const *in, void *co
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
     // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
     CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
-    // by summation splitting (r0 inside), variable substitution
-    // g1.b.sum.part[i0,i1,i2,i3,i4] = sum(r0) g1.a[0,r0,i3,i4] * g1.b.sum.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_g1_b_sum_part, v_g1_b_sum_part_filter, v_g1_a, v_g1_b_sum_part));
-    CALL(launch(m, ORDERED, k_product_a1e44f82, "l2.b.c.sum.part", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_93233fe0, "l2.b.c.sum.part", 126, 256, stream,
         v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
     CALL(launch(m, EARLY, k_reduce_cc348234, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b,
         v_l2_b));
@@ -4242,7 +4248,7 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
         v_g2_b_sum_part));
     CALL(launch(m, EARLY, k_basis_19c3ec0c, "l3.l1.c.sum.data", 784, 256, stream,
         v_l3_m_joined + 66640, v_l3_l1_c_sum_data));
-    CALL(launch(m, EARLY, k_product_d4cfe4cd, "l3.l1.c.sum.product", 126, 256, stream,
+    CALL(launch(m, EARLY, k_product_e3f06698, "l3.l1.c.sum.product", 126, 256, stream,
         v_l3_l1_c_sum_filter, v_l3_l1_c_sum_data, v_l3_l1_c_sum_product));
     CALL(launch(m, EARLY, k_basis_9b4cd84d, "l3.l1", 521, 64, stream, v_l3_l1_c_sum_product,
         v_l3_l1_c_b, v_l3_l1_joined));
@@ -4253,7 +4259,7 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
         v_l3_l2_c_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_e337f606, "l3.m", 85, 224, stream, v_l3_l2_c_sum_merged,
         v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m_joined));
-    CALL(launch(m, EARLY, k_product_09d145c8, "l3.d.0", 128, 256, stream, v_l3_f_sum_weights,
+    CALL(launch(m, EARLY, k_product_d5288c95, "l3.d.0", 128, 256, stream, v_l3_f_sum_weights,
         v_l3_m_joined, v_l3_d_0_const, v_l3_d_0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
@@ -4355,13 +4361,10 @@ static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaSt
         v_l4_l2_c_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_ad2afb56, "l4.m", 128, 224, stream, v_l4_l2_c_sum_merged,
         v_l4_l2_c_b, v_l4_r2_c_b, v_l4_m_joined));
-    // by merging: sum of products
-    // l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.m.joined[0,r0,2*i2,2*i3] * l4.f.sum.weights[i1,r0]
-    //     where i2 in 0:7, i3 in 0:7
-    // by merging: sum of products
-    // l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
-    CALL(conv_run(m, CONV_l4_d_0, v_l4_m_joined, v_l4_f_sum_weights, v_l4_d_0_const, NULL, v_l4_d_0,
-        v_workspace));
+    CALL(launch(m, EARLY, k_product_1bba5f71, "l4.f.sum.merged.parts", 128, 256, stream,
+        v_l4_f_sum_weights, v_l4_m_joined, v_l4_f_sum_merged_parts));
+    CALL(launch(m, EARLY, k_reduce_71734c04, "l4.d.0", 392, 256, stream, v_l4_f_sum_merged_parts,
+        v_l4_d_0_const, v_l4_d_0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
         v_l4_c1_0_sum_merged));
@@ -4466,14 +4469,14 @@ static int steps_from_l4_t3_4(gcn *m, const void *const *in, void *const *out,
         v_f2_b_sum_part));
     CALL(launch(m, EARLY, k_reduce_de93ed34, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2, v_f2_b_b,
         v_f2));
-    CALL(launch(m, EARLY, k_reduce_2bb32676, "s1", 258, 64, stream, v_g1_b_sum_part, v_f2, v_g1_s,
+    CALL(launch(m, EARLY, k_product_64b04337, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
         v_g1_b_b, v_s1));
     // as g1.a
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
     // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f1.a 0
     CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_product_9c8b2a09, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
+    CALL(launch(m, ORDERED, k_product_7a910051, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
         v_f1_b_sum, v_f1_b_b, v_f0_a_c_b, v_f0_a));
     // as f1.b.sum
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
@@ -4498,7 +4501,7 @@ static int steps_from_l4_t3_4(gcn *m, const void *const *in, void *const *out,
 }
 
 static int steps(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_stem_c_sum_columns(m, in, out, stream));
+    CALL(steps_from_stem(m, in, out, stream));
     CALL(steps_from_l2_0_a(m, in, out, stream));
     CALL(steps_from_g2_b_sum_part(m, in, out, stream));
     CALL(steps_from_l3(m, in, out, stream));
@@ -4600,7 +4603,7 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 30; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 29; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -4787,6 +4790,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    63473664ull, 169998848ull, 0xe4a54419c106ca07ull};
+    63473664ull, 169982720ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

@@ -7,29 +7,29 @@
 // inputs    z: f32[1,228,1,1]
 // outputs   y: f32[1,3,32,32]
 // weights   5 tensors, blob of 11 MB
-// memory    arena 9511 kB (workspace 8455 kB of it), constants 11 MB, peak in create 20 MB
-// plan      8 steps, 17.0 us estimated; nothing derived is cheaper
-// libraries cuDNN (415 MB) 3 steps, without it up to 9.5 us more
-// by        summation splitting 3
+// memory    arena 1312 kB (workspace 1024 kB of it), constants 11 MB, peak in create 13 MB
+// plan      8 steps, 17.5 us estimated; 18.1 us without derivation
+// libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
+// by        summation splitting 6
 //     2.4 us est. r1               k_reduce_83d2a1fd
-//     3.1 us est. c2.parts         cuDNN conv backward-data 4x4, 448 to 4096 in 16 groups
-//     1.5 us est. r2               k_reduce_d130d410
-//     2.2 us est. c3.parts         cuDNN conv backward-data 4x4, 256 to 4096 in 32 groups
-//     1.6 us est. r3               k_reduce_d5872c01
-//     2.2 us est. c4.parts         cuDNN conv backward-data 4x4, 128 to 1024 in 16 groups
-//     1.5 us est. r4               k_reduce_c2ab6d11
+//     3.1 us est. c2.part          k_reduce_8880cec8
+//     1.3 us est. r2               k_reduce_bf26eca6
+//     2.3 us est. c3.part          k_reduce_68bac2d4
+//     1.5 us est. r3               k_reduce_09a3b2e8
+//     2.8 us est. c4.part          cuBLAS sgemm 1024 x 64 x 128
+//     1.5 us est. r4               k_reduce_16a8294b
 //     2.6 us est. y                k_reduce_cacdb708
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cudnn.h>
+#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define INFOGAN_ARENA_BYTES 9739264ull
+#define INFOGAN_ARENA_BYTES 1343488ull
 #define INFOGAN_WEIGHT_BYTES 11608320ull
 
 #ifdef __cplusplus
@@ -97,45 +97,18 @@ const infogan_info *infogan_describe(void);
 #define v_k1 CONST(0)
 #define v_k2 CONST(1634304)
 #define v_k3 CONST(8974336)
-#define v_k4 CONST(11071488)
-#define v_k5 CONST(11595776)
-#define v_r1 ARENA(8920064)
-#define v_c2_parts ARENA(8657920)
-#define v_r2 ARENA(9706496)
-#define v_c3_parts ARENA(8657920)
-#define v_r3 ARENA(9706496)
-#define v_c4_parts ARENA(8657920)
+#define v_k4 INIT(0)
+#define v_k5 CONST(11071488)
+#define v_r1 ARENA(32768)
+#define v_c2_part ARENA(0)
+#define v_r2 ARENA(131072)
+#define v_c3_part ARENA(0)
+#define v_r3 ARENA(1310720)
+#define v_c4_part_filter CONST(11083776)
+#define v_c4_part ARENA(1048576)
 #define v_r4 ARENA(0)
-#define v_workspace ARENA_OF(char, 0)
-
-// One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
-typedef struct conv_size {
-    const char *name;
-    int transposed, n, c, f, group;
-    int in[2], out[2], filter[2];
-    int pad[2], stride[2], dilation[2];
-    int fused, relu;  // bias (and residual) added, then relu, by the library
-} conv_size;
-
-typedef struct conv_call {
-    cudnnTensorDescriptor_t x, y, bias;
-    cudnnFilterDescriptor_t w;
-    cudnnConvolutionDescriptor_t conv;
-    cudnnActivationDescriptor_t act;
-    int algorithm, shared;  // shared: with an earlier call of the same sizes, which releases it
-    size_t workspace;
-} conv_call;
-
-static const conv_size conv_sizes[] = {
-    {"c2.parts", 1, 1, 448, 4096, 16, {2, 2}, {4, 4}, {4, 4}, {1, 1}, {2, 2}, {1, 1}, 0, 0},
-    {"c3.parts", 1, 1, 256, 4096, 32, {4, 4}, {8, 8}, {4, 4}, {1, 1}, {2, 2}, {1, 1}, 0, 0},
-    {"c4.parts", 1, 1, 128, 1024, 16, {8, 8}, {16, 16}, {4, 4}, {1, 1}, {2, 2}, {1, 1}, 0, 0},
-};
-enum {
-    CONV_c2_parts,
-    CONV_c3_parts,
-    CONV_c4_parts,
-};
+#define WORKSPACE_BYTES 1048576
+#define WORKSPACE_AT {0}
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -158,6 +131,24 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
         v += other;
     }
     return v;
+}
+
+// A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
+// to sum to[k] * ik.
+struct relay {
+    int rank;
+    long long base, n[6], from[6], to[6];
+};
+
+static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__restrict__ p0,
+    float *__restrict__ y, const relay r) {
+    long long id = (long long)blockIdx.x * 256 + threadIdx.x, from = r.base, to = 0;
+    for (int k = r.rank - 1; k >= 0; k--) {
+        from += id % r.n[k] * r.from[k];
+        to += id % r.n[k] * r.to[k];
+        id /= r.n[k];
+    }
+    if (id == 0) y[to] = p0[from];
 }
 
 // c1[0,i1,i2,i3] = sum(r0,r1,r2) z[0,r0,i2-r1,i3-r2] * k1[r0,i1,r1,r2] where i2 in 0:2, i3 in 0:2,
@@ -190,62 +181,196 @@ static __global__ void __launch_bounds__(32) k_reduce_83d2a1fd(const float *p0,
     }
 }
 
-// c2[0,i1,i2,i3] = sum(r0) c2.parts[r0,0,i1,i2,i3]
+// by summation splitting (r0,r1 inside), variable substitution
+// c2.part[i0,i1,i2,i3] = sum(r0,r1_) r1[0,r0,(i2-r1_+1)/2,i3] * k2[r0,i0,r1_,i1] * [(i2-r1_+1)%2
+//     == 0] where i2 in 0:4, pad r1 0
+// p0: k2, p1: r1
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_8880cec8(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ float part[8][128];
+    const unsigned lane = threadIdx.x % 4u;
+    const unsigned id = blockIdx.x;
+    await_previous();
+    const unsigned n0 = id % 64u * 16u;
+    float acc[8][4] = {};
+    {
+        const int i1 = (int)((n0 + lane * 4u) % 4u);
+        const int i0 = (int)((n0 + lane * 4u) / 4u);
+#pragma unroll 2
+        for (unsigned k = threadIdx.x / 4u; k < 1792u; k += 64u) {
+            const int r1 = (int)(k % 4u);
+            const int r0 = (int)(k / 4u);
+            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 4096 + i0 * 16 + r1 * 4
+                + i1);
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const int i3 = (int)(i % 2u);
+                const int i2 = (int)(i / 2u);
+                const int t0 = i2 - r1 + 1;
+                const float x = (unsigned)t0 < 4u && t0 % 2 == 0 ? p1[r0 * 4 + (t0 / 2) * 2 + i3]
+                    : 0.f;
+                acc[i][0] += w.x * x;
+                acc[i][1] += w.y * x;
+                acc[i][2] += w.z * x;
+                acc[i][3] += w.w * x;
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 32; e++) {
+        float v = acc[e / 4][e % 4];
+#pragma unroll
+        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 128; e += 256) {
+        const int i3 = (int)((e / 16u) % 2u);
+        const int i2 = (int)((e / 16u) / 2u);
+        const unsigned n = n0 + e % 16u;
+        const int i1 = (int)(n % 4u);
+        const int i0 = (int)(n / 4u);
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i0 * 32 + i1 * 8 + i2 * 2 + i3] = v;
+    }
+}
+
+// by summation splitting
+// c2[0,i1,i2,i3] = sum(r0) c2.part[i1,r0,i2,(i3-r0+1)/2] * [(i3-r0+1)%2 == 0] where i3 in 0:4, pad
+//     c2.part 0
 // r2[0,i1,i2,i3] = relu(c2[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_d130d410(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_bf26eca6(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4096u) return;
-    const int i3 = (int)id;
+    const int i3 = (int)(id % 4u);
+    const int i2 = (int)(id / 4u % 4u);
+    const int i1 = (int)(id / 16u);
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 4096 + i3];
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i3 - r0 + 1;
+        const float v0 = (unsigned)t0 < 4u && t0 % 2 == 0 ? p0[i1 * 32 + r0 * 8 + i2 * 2 + (t0 / 2)]
+            : 0.f;
+        acc += v0;
     }
-    y[i3] = relu(acc);
+    y[i1 * 16 + i2 * 4 + i3] = relu(acc);
 }
 
-// c3[0,i1,i2,i3] = sum(r0) c3.parts[r0,0,i1,i2,i3]
-// r3[0,i1,i2,i3] = relu(c3[0,i1,i2,i3])
-static __global__ void __launch_bounds__(256) k_reduce_d5872c01(const float *p0,
-    float *__restrict__ y) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 8192u ? column : 8192u - 1u;  // all load, some do not store
+// by summation splitting (r0 inside), variable substitution
+// c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * k3[r0,i0,i1,i2]
+// p0: k3, p1: r2
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_68bac2d4(const float *__restrict__ p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ float part[8][256];
+    const unsigned lane = threadIdx.x % 4u;
+    const unsigned id = blockIdx.x;
     await_previous();
-    const int i3 = (int)id;
-    float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = threadIdx.y; k < 32u; k += 8u) {
-        const int r0 = (int)k;
-        acc += p0[r0 * 8192 + i3];
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 8192u) {
+    const unsigned n0 = id % 128u * 16u;
+    float acc[16][4] = {};
+    {
+        const int i2 = (int)(n0 + lane * 4u);
+#pragma unroll 2
+        for (unsigned k = threadIdx.x / 4u; k < 256u; k += 64u) {
+            const int r0 = (int)k;
+            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 2048 + i2);
 #pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
+            for (int i = 0; i < 16; i += 4) {
+                const int i4 = (int)i;
+                const float4 four = *reinterpret_cast<const float4 *>(p1 + r0 * 16 + i4);
+                const float x[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+                for (int l = 0; l < 4; l++) {
+                    acc[i + l][0] += w.x * x[l];
+                    acc[i + l][1] += w.y * x[l];
+                    acc[i + l][2] += w.z * x[l];
+                    acc[i + l][3] += w.w * x[l];
+                }
+            }
         }
-        y[i3] = relu(acc);
+    }
+#pragma unroll
+    for (int e = 0; e < 64; e++) {
+        float v = acc[e / 4][e % 4];
+#pragma unroll
+        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 256; e += 256) {
+        const int i4 = (int)(e / 16u);
+        const unsigned n = n0 + e % 16u;
+        const int i2 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i2 * 16 + i4] = v;
     }
 }
 
-// c4[0,i1,i2,i3] = sum(r0) c4.parts[r0,0,i1,i2,i3]
+// by summation splitting
+// c3[0,i1,i2,i3] = sum(r0,r1) c3.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
+//     [(i3-r1+1)%2 == 0] where i2 in 0:8, i3 in 0:8, pad c3.part 0
+// r3[0,i1,i2,i3] = relu(c3[0,i1,i2,i3])
+static __global__ void __launch_bounds__(64) k_reduce_09a3b2e8(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 8192u) return;
+    const int i3 = (int)(id % 8u);
+    const int i2 = (int)(id / 8u % 8u);
+    const int i1 = (int)(id / 64u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i2 - r0 + 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i3 - r1 + 1;
+            const float v0 = (unsigned)t0 < 8u && t0 % 2 == 0 && (unsigned)t1 < 8u && t1 % 2 == 0
+                ? p0[i1 * 256 + r0 * 64 + r1 * 16 + (t0 / 2) * 4 + (t1 / 2)] : 0.f;
+            acc += v0;
+        }
+    }
+    y[i1 * 64 + i2 * 8 + i3] = relu(acc);
+}
+
+// by summation splitting
+// c4[0,i1,i2,i3] = sum(r0,r1) c4.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
+//     [(i3-r1+1)%2 == 0] where i2 in 0:16, i3 in 0:16, pad c4.part 0
 // r4[0,i1,i2,i3] = relu(c4[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_c2ab6d11(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_16a8294b(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
-    const int i3 = (int)id;
+    const int i3 = (int)(id % 16u);
+    const int i2 = (int)(id / 16u % 16u);
+    const int i1 = (int)(id / 256u);
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 16; r0++) {
-        acc += p0[r0 * 16384 + i3];
+    for (int r0 = 0; r0 < 4; r0++) {
+        const int t0 = i2 - r0 + 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 4; r1++) {
+            const int t1 = i3 - r1 + 1;
+            const float v0 = (unsigned)t0 < 16u && t0 % 2 == 0 && (unsigned)t1 < 16u && t1 % 2 == 0
+                ? p0[i1 * 1024 + r0 * 256 + r1 * 64 + (t0 / 2) * 8 + (t1 / 2)] : 0.f;
+            acc += v0;
+        }
     }
-    y[i3] = relu(acc);
+    y[i1 * 256 + i2 * 16 + i3] = relu(acc);
 }
 
 // c5[0,i1,i2,i3] = sum(r0,r1,r2) r4[0,r0,(i2-r1+1)/2,(i3-r2+1)/2] * k5[r0,i1,r1,r2] * [(i2-r1+1)%2
@@ -295,8 +420,7 @@ struct infogan {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cudnnHandle_t cudnn;
-    conv_call conv[3];
+    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -322,134 +446,60 @@ static void stepped(infogan *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
 }
 
-#define CUDNN_CALL(m, where, call)                                                                \
-    do {                                                                                          \
-        cudnnStatus_t e_ = (call);                                                                \
-        if (e_ != CUDNN_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cudnnGetErrorString(e_)); \
+static const char *cublas_reason(cublasStatus_t s) {
+    switch (s) {
+    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
+    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
+    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
+    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
+    default: return "cuBLAS failed";
+    }
+}
+
+#define CUBLAS_CALL(m, where, call)                                                          \
+    do {                                                                                     \
+        cublasStatus_t e_ = (call);                                                          \
+        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
 
-static int conv_tensor(infogan *m, const char *name, cudnnTensorDescriptor_t *t, int n, int c,
-                       const int *axes) {
-    int dim[4] = {n, c}, stride[4];
-    for (int i = 0; i < 2; i++) dim[2 + i] = axes[i];
-    stride[4 - 1] = 1;
-    for (int i = 4 - 1; i > 0; i--) stride[i - 1] = stride[i] * dim[i];
-    CUDNN_CALL(m, name, cudnnCreateTensorDescriptor(t));
-    CUDNN_CALL(m, name, cudnnSetTensorNdDescriptor(*t, CUDNN_DATA_FLOAT, 4, dim, stride));
-    return 0;
-}
+// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
+// transposed. The library is column-major and computes the transposed product. s*: strides between
+// matrices.
+typedef struct gemm_size {
+    const char *name;
+    int ta, tb, batch, m, n, k, lda, ldb, ldc;
+    long long sa, sb, sc;
+    float alpha;
+} gemm_size;
 
-// Descriptors of one convolution. FP32 means FMA arithmetic: no TF32.
-static int conv_describe(infogan *m, conv_call *c, const conv_size *s) {
-    const int one[2 + 1] = {1, 1, 1};
-    int filter[4] = {s->transposed ? s->c : s->f, (s->transposed ? s->f : s->c) / s->group};
-    for (int i = 0; i < 2; i++) filter[2 + i] = s->filter[i];
-    int r = conv_tensor(m, s->name, &c->x, s->n, s->c, s->in);
-    if (!r) r = conv_tensor(m, s->name, &c->y, s->n, s->f, s->out);
-    if (!r && s->fused) r = conv_tensor(m, s->name, &c->bias, 1, s->f, one);
-    if (r) return r;
-    CUDNN_CALL(m, s->name, cudnnCreateFilterDescriptor(&c->w));
-    CUDNN_CALL(
-        m, s->name,
-        cudnnSetFilterNdDescriptor(c->w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 4, filter));
-    CUDNN_CALL(m, s->name, cudnnCreateConvolutionDescriptor(&c->conv));
-    CUDNN_CALL(m, s->name,
-               cudnnSetConvolutionNdDescriptor(c->conv, 2, s->pad, s->stride, s->dilation,
-                                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionGroupCount(c->conv, s->group));
-    CUDNN_CALL(m, s->name, cudnnSetConvolutionMathType(c->conv, CUDNN_FMA_MATH));
-    if (!s->fused) return 0;
-    CUDNN_CALL(m, s->name, cudnnCreateActivationDescriptor(&c->act));
-    CUDNN_CALL(m, s->name,
-               cudnnSetActivationDescriptor(
-                   c->act, s->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY,
-                   CUDNN_NOT_PROPAGATE_NAN, 0));
-    return 0;
-}
-
-// Whether an offer of the library runs in FP32 arithmetic or what else the convolution asks for,
-// fits the workspace, and gives the same bits on every run.
-template <class Offer>
-static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
-    (void)s;
-    if (p->mathType != CUDNN_FMA_MATH && p->mathType != CUDNN_DEFAULT_MATH) return false;
-    return p->status == CUDNN_STATUS_SUCCESS && p->memory <= room &&
-           p->determinism == CUDNN_DETERMINISTIC;
-}
-
-// The first of the library's offers that it may take; `only`: the algorithm that it has to be, or
-// -1.
-template <class Offer>
-static int conv_first(infogan *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
-    for (int i = 0; i < n; i++) {
-        if (!conv_may_take(&p[i], s, 8657920)) continue;
-        if (only >= 0 && (int)p[i].algo != only) continue;
-        c->algorithm = (int)p[i].algo;
-        c->workspace = p[i].memory;
-        return 0;
-    }
-    return fail(m, BAD_CALL, s->name, "cuDNN has no algorithm for this convolution");
-}
-
-static int conv_open(infogan *m, conv_call *c, const conv_size *s) {
-    cudnnConvolutionFwdAlgoPerf_t p[8];
-    // An identity activation is only supported with this algorithm.
-    const int only = s->fused && !s->relu ? CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM : -1;
-    int n = 0, r = conv_describe(m, c, s);
-    if (r) return r;
-    if (s->transposed) {
-        cudnnConvolutionBwdDataAlgoPerf_t q[6];
-        CUDNN_CALL(m, s->name,
-                   cudnnGetConvolutionBackwardDataAlgorithm_v7(m->cudnn, c->w, c->x, c->conv, c->y,
-                                                               6, &n, q));
-        return conv_first(m, c, s, q, n, -1);
-    }
-    CUDNN_CALL(
-        m, s->name,
-        cudnnGetConvolutionForwardAlgorithm_v7(m->cudnn, c->x, c->w, c->conv, c->y, 8, &n, p));
-    return conv_first(m, c, s, p, n, only);
-}
-
-static void conv_close(conv_call *c) {
-    if (c->shared) return;
-    if (c->x) cudnnDestroyTensorDescriptor(c->x);
-    if (c->y) cudnnDestroyTensorDescriptor(c->y);
-    if (c->bias) cudnnDestroyTensorDescriptor(c->bias);
-    if (c->w) cudnnDestroyFilterDescriptor(c->w);
-    if (c->conv) cudnnDestroyConvolutionDescriptor(c->conv);
-    if (c->act) cudnnDestroyActivationDescriptor(c->act);
-}
-
-// y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
-static int conv_run(infogan *m, int k, const float *x, const float *w, const float *bias,
-                    const float *z, float *y, void *workspace) {
-    const float one = 1.f, zero = 0.f;
-    const conv_size *s = &conv_sizes[k];
-    const conv_call *c = &m->conv[k];
-    if (s->fused)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBiasActivationForward(
-                       m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                       (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
-                       z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
-    else if (s->transposed)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
-                                                (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
-                                                workspace, c->workspace, &zero, c->y, y));
+static int gemm_run(infogan *h, const gemm_size *g, const float *a, const float *b, float *c) {
+    const float zero = 0.f;
+    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (g->batch == 1)
+        CUBLAS_CALL(h, g->name,
+                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
+                                g->lda, &zero, c, g->ldc));
     else
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                                           (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
-                                           c->workspace, &zero, c->y, y));
-    stepped(m, s->name);
+        CUBLAS_CALL(
+            h, g->name,
+            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
+                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
+    stepped(h, g->name);
     return 0;
 }
+
+static const gemm_size gemm_c4_part = {"c4.part", 0, 0, 1, 1024, 64, 128, 128, 64, 64, 0, 0, 0,
+    1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(infogan *m, int branch, cudaStream_t stream) {
-    CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
-    (void)branch;
+    // Setting the stream takes the workspace away, so it is given again.
+    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+    CUBLAS_CALL(m, "cublasSetWorkspace",
+                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     return 0;
 }
 
@@ -480,8 +530,9 @@ static int launch(infogan *m, int when, void (*kernel)(P...), const char *name, 
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(infogan *m, cudaStream_t stream) {
-    (void)m;
-    (void)stream;
+    // c4.part.filter[i0,i1,i2,i3] = k4[i3,i0,i1,i2]
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.part.filter", 512, 256, stream, v_k4,
+        v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}}));
     return 0;
 }
 
@@ -508,7 +559,7 @@ static int check_device(infogan *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_83d2a1fd);
+    e = cudaFuncGetAttributes(&a, (const void *)k_relay_09f53f99);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -522,15 +573,12 @@ static int check_device(infogan *m) {
     m->can_early[0] = a.ptxVersion >= 90;
     m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
 #endif
-    size_t version = cudnnGetVersion(), major = version >= 90000 ? version / 10000 : version / 1000;
-    if (major != CUDNN_MAJOR)
-        return fail(m, BAD_DEVICE, "cuDNN",
-                    "the library's major version is not the one compiled against");
     return 0;
 }
 
 static int upload(infogan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 11608064ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 524288ull));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k1,
@@ -548,26 +596,8 @@ static int upload(infogan *m, const unsigned char *blob, cudaStream_t stream) {
     return 0;
 }
 
-// The first row that differs from row `i` in nothing but its name: their calls share what the
-// library says.
-template <class Row>
-static int first_like(const Row *row, int i) {
-    const size_t from = sizeof row->name;
-    int k = 0;
-    while (k < i && memcmp((const char *)(row + k) + from, (const char *)(row + i) + from,
-                           sizeof *row - from))
-        k++;
-    return k;
-}
-
 static int open_libraries(infogan *m) {
-    CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 3; i++) {
-        int k = first_like(conv_sizes, i);
-        m->conv[i] = m->conv[k];
-        m->conv[i].shared = k < i;
-        if (k == i) CALL(conv_open(m, &m->conv[i], &conv_sizes[i]));
-    }
+    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     return 0;
 }
 
@@ -618,24 +648,14 @@ int infogan_create(infogan **out, const void *weights, size_t bytes, const infog
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(infogan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_reduce_83d2a1fd, "r1", 1792, 32, stream, v_z, v_k1, v_r1));
-    // by summation splitting (parts)
-    // c2.parts[i0,0,i2,i3,i4] = sum(r0,r1_,r2) r1[0,28*i0+r0,(i3-r1_+1)/2,(i4-r2+1)/2] *
-    //     c2.lines[i2,r1_,r2,28*i0+r0] * [(i3-r1_+1)%2 == 0] * [(i4-r2+1)%2 == 0] where i0 in
-    //     0:16, i3 in 0:4, i4 in 0:4, r0 in 0:28, pad r1 0
-    CALL(conv_run(m, CONV_c2_parts, v_r1, v_k2, NULL, NULL, v_c2_parts, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_d130d410, "r2", 64, 64, stream, v_c2_parts, v_r2));
-    // by summation splitting (parts)
-    // c3.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2_) r2[0,8*i0+r0,(i3-r1+1)/2,(i4-r2_+1)/2] *
-    //     c3.lines[i2,r1,r2_,8*i0+r0] * [(i3-r1+1)%2 == 0] * [(i4-r2_+1)%2 == 0] where i0 in 0:32,
-    //     i3 in 0:8, i4 in 0:8, r0 in 0:8, pad r2 0
-    CALL(conv_run(m, CONV_c3_parts, v_r2, v_k3, NULL, NULL, v_c3_parts, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_d5872c01, "r3", 256, dim3(32, 8), stream, v_c3_parts, v_r3));
-    // by summation splitting (parts)
-    // c4.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) r3[0,8*i0+r0,(i3-r1+1)/2,(i4-r2+1)/2] *
-    //     c4.lines[i2,r1,r2,8*i0+r0] * [(i3-r1+1)%2 == 0] * [(i4-r2+1)%2 == 0] where i0 in 0:16,
-    //     i3 in 0:16, i4 in 0:16, r0 in 0:8, pad r3 0
-    CALL(conv_run(m, CONV_c4_parts, v_r3, v_k4, NULL, NULL, v_c4_parts, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_c2ab6d11, "r4", 256, 64, stream, v_c4_parts, v_r4));
+    CALL(launch(m, EARLY, k_reduce_8880cec8, "c2.part", 64, 256, stream, v_k2, v_r1, v_c2_part));
+    CALL(launch(m, EARLY, k_reduce_bf26eca6, "r2", 64, 64, stream, v_c2_part, v_r2));
+    CALL(launch(m, EARLY, k_reduce_68bac2d4, "c3.part", 128, 256, stream, v_k3, v_r2, v_c3_part));
+    CALL(launch(m, EARLY, k_reduce_09a3b2e8, "r3", 128, 64, stream, v_c3_part, v_r3));
+    // by summation splitting (r0 inside), variable substitution
+    // c4.part[i0,i1,i2,i3,i4] = sum(r0) r3[0,r0,i3,i4] * c4.part.filter[i0,i1,i2,r0]
+    CALL(gemm_run(m, &gemm_c4_part, v_c4_part_filter, v_r3, v_c4_part));
+    CALL(launch(m, ORDERED, k_reduce_16a8294b, "r4", 256, 64, stream, v_c4_part, v_r4));
     CALL(launch(m, EARLY, k_reduce_cacdb708, "y", 3072, 32, stream, v_r4, v_k5, v_y));
     return 0;
 }
@@ -734,8 +754,7 @@ int infogan_capture(infogan *m, const void *const *in, void *const *out) {
 void infogan_destroy(infogan *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 3; i++) conv_close(&m->conv[i]);
-    if (m->cudnn) cudnnDestroy(m->cudnn);
+    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -763,6 +782,6 @@ static const infogan_tensor info_weights[] = {
 static const infogan_info info = {
     "infogan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     INFOGAN_ARENA_BYTES, INFOGAN_WEIGHT_BYTES,
-    11608064ull, 21347328ull, 0x274286081a8138a1ull};
+    11608064ull, 13475840ull, 0x274286081a8138a1ull};
 
 const infogan_info *infogan_describe(void) { return &info; }

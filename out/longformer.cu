@@ -7,15 +7,15 @@
 // inputs    x: f32[1,10000,512]
 // outputs   y: f32[1,10000,512]
 // weights   7 tensors, blob of 5124 kB
-// memory    arena 110 MB (workspace 32 MB of it), constants 5124 kB, peak in create 118 MB
-// plan      5 steps, 2035.8 us estimated; 2479.4 us without derivation
-// libraries cuBLAS (596 MB) 3 steps, without it up to 111.5 us more
+// memory    arena 110 MB (workspace 32 MB of it), constants 5124 kB, peak in create 117 MB
+// plan      5 steps, 2011.9 us estimated; 2460.6 us without derivation
+// libraries cuBLAS (596 MB) 2 steps, without it up to 28.6 us more
 // by        merging 1, online softmax 1
-//   353.9 us est. v.merged         cuBLAS sgemm 10000 x 1536 x 512
-//  1413.6 us est. o                k_attention_8606b175
+//   125.8 us est. v                k_product_19063e46
+//   221.7 us est. q.merged         cuBLAS sgemm 10000 x 1024 x 512
+//  1413.6 us est. o                k_attention_6af1f002
 //   126.2 us est. f                cublasLt matmul 10000 x 512 x 512 + bias + relu
-//   126.2 us est. g.sum            cuBLAS sgemm 10000 x 512 x 512
-//    15.8 us est. y                k_map_3e7775e8
+//   124.6 us est. y                k_product_805709b2
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -95,19 +95,19 @@ const longformer_info *longformer_describe(void);
 #define v_x IN(float, 0)
 #define v_wq INIT(0)
 #define v_wk INIT(1048576)
-#define v_wv INIT(2097152)
-#define v_w1 CONST(0)
-#define v_b1 CONST(1048576)
-#define v_w2 CONST(1050624)
-#define v_b2 CONST(2099200)
-#define v_t ARENA(94994432)
-#define v_v_weights CONST(2101248)
-#define v_v_merged ARENA(0)
+#define v_wv CONST(0)
+#define v_w1 CONST(1048576)
+#define v_b1 CONST(2097152)
+#define v_w2 CONST(2099200)
+#define v_b2 CONST(3147776)
+#define v_t ARENA(74514432)
+#define v_v ARENA(94994432)
+#define v_q_weights CONST(3149824)
+#define v_q_merged ARENA(0)
 #define v_f ARENA(0)
-#define v_g_sum ARENA(20480000)
-#define v_workspace ARENA_OF(char, 61440000)
+#define v_workspace ARENA_OF(char, 40960000)
 #define WORKSPACE_BYTES 33554432
-#define WORKSPACE_AT {61440000}
+#define WORKSPACE_AT {40960000}
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
@@ -156,6 +156,349 @@ static __device__ __forceinline__ void await_previous() {
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
 
+// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
+// says where they lie.
+
+// What a load finds in memory: V at `from`, or zeros where it is not `inside`.
+template <typename V>
+struct fetched {
+    const V *from;
+    bool inside;
+    __device__ __forceinline__ V value() const { return inside ? *from : V(); }
+};
+template <typename V, typename T>
+static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = true) {
+    return {reinterpret_cast<const V *>(from), inside};
+}
+
+template <typename V>
+static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
+    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
+}
+
+// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
+template <unsigned APART, typename L>
+struct spaced_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned APART, typename L>
+static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
+    return {load};
+}
+
+// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
+// load says where.
+template <unsigned BYTES, unsigned APART, typename L>
+struct moving_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
+        const auto v = load(e);
+        return {moved(v.from, size_t(k0) * BYTES), v.inside};
+    }
+};
+template <unsigned BYTES, unsigned APART, typename L>
+static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
+    return {load};
+}
+
+// The same of loads that lie so within INNER terms, which are whole steps, and elsewhere behind
+// them.
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct turning_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
+    return {load};
+}
+
+// The thread's load number i of the step from term k0 on.
+template <typename L>
+static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
+    -> decltype(load(0u, 0u)) {
+    return load(threadIdx.x + 256u * i, k0);
+}
+template <unsigned APART, typename L>
+static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,
+                                                unsigned k0) -> decltype(load(0u, 0u)) {
+    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
+            load(threadIdx.x + 256u * i, k0).inside};
+}
+
+// A load's elements.
+template <typename V>
+static __device__ __forceinline__ V value_of(const V &v) {
+    return v;
+}
+template <typename V>
+static __device__ __forceinline__ V value_of(const fetched<V> &v) {
+    return v.value();
+}
+
+// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
+// one that moves says it once, and what lies outside stays so.
+template <int N, int KC, typename V, typename L>
+struct load_places {
+    __device__ __forceinline__ void begin(const L &, unsigned) {}
+    __device__ __forceinline__ auto get(const L &load, unsigned i, unsigned k0) const
+        -> decltype(nth_load(load, i, k0)) {
+        return nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {
+        v = value_of(get(load, i, k0));
+    }
+    __device__ __forceinline__ void move() {}
+    // To the step from term k0 on.
+    __device__ __forceinline__ void move(const L &, unsigned) {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    // Into what is zero at first.
+    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
+        const fetched<V> found = get(load, i, 0u);
+        if (found.inside) v = *found.from;
+    }
+    __device__ __forceinline__ void move() {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+    __device__ __forceinline__ void move(const load_type &, unsigned) { move(); }
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
+    typedef turning_load<BYTES, APART, INNER, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
+        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
+    }
+    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
+        if (k0 % INNER == 0u) begin(load, k0);
+        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
+    }
+};
+
+// Makes a number known before a loop, where the compiler would make it anew in every turn.
+static __device__ __forceinline__ unsigned kept(unsigned v) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
+// Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their
+// line are exchanged by some of the bits in MASK. What is known before the loop of term and line
+// and what is known as it is compiled have no bit in common, so only these bits need a number each.
+template <int B, unsigned MASK>
+struct word_places {
+    unsigned at[MASK / 4 + 1];
+
+    __device__ __forceinline__ word_places(unsigned term, unsigned line) {
+#pragma unroll
+        for (unsigned i = 0; i <= MASK / 4; i++) at[i] = kept(term * (B + 4) + (line ^ i * 4u));
+    }
+    __device__ __forceinline__ unsigned operator()(unsigned term, unsigned line) const {
+        return at[(line & MASK) / 4u] + (line & ~MASK) + term * (B + 4);
+    }
+};
+
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    static const int SIZE = KC * (BM + BN + 8);  // of a step
+    static const int SUMS = PARTS > 1 ? 256 * RM * 4 : 0;
+    __align__(16) float words[2 * SIZE > SUMS ? 2 * SIZE : SUMS];
+
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
+    }
+
+    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
+    static const unsigned TURN = KC > 16 ? 4 : 8, MASK = KC > 16 ? 12 : KC == 16 ? 8 : 0;
+    static __device__ unsigned turned(unsigned k) { return k / 8u * TURN & MASK; }
+
+    __device__ float *factor(int turn, int b) { return words + turn * SIZE + b * (KC * (BM + 4)); }
+
+    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
+    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
+    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
+    struct feed {
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        L load_from;
+        load_places<N, KC, T, L> from;
+        word_places<B, MASK> place;
+        T v[N];
+
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned line(unsigned e) {
+            const unsigned n = ALONG ? e / KC : e % B;
+            return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
+        }
+
+        __device__ __forceinline__ explicit feed(L l)
+            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
+        __device__ __forceinline__ void load(unsigned k0) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
+        }
+        __device__ __forceinline__ void begin(unsigned k0) {
+            from.begin(load_from, k0);
+            load(k0);
+        }
+        // The loads of the next step, if any.
+        __device__ __forceinline__ void next(unsigned k0, bool more) {
+            if (!more) return;
+            from.move(load_from, k0);
+            load(k0);
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
+            to[place(term(e), line(e))] = v;
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {
+            if (!ALONG && (V == 4 || !COLUMNS)) {
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;
+                return;
+            }
+            const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
+        }
+        __device__ __forceinline__ void store(float *to) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) {
+                put(to, 256u * W * i, v[i]);
+            }
+        }
+    };
+
+    static __device__ __forceinline__ void four(float *v, const float *from) {
+        const float4 w = *reinterpret_cast<const float4 *>(from);
+        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
+                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+        const float *a = factor(turn, 0), *b = factor(turn, 1);
+#pragma unroll
+        for (unsigned k = 0; k < KC / PARTS; k++) {
+            float x[RM], y[RN];
+#pragma unroll
+            for (unsigned i = 0; i < RM; i += 4) four(x + i, a + at_a(k, i ^ turned(k)));
+#pragma unroll
+            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
+    // rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+#pragma unroll
+        for (int j = 0; j < RN; j += 4) {
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM; i++)
+                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
+                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM / PARTS; i++) {
+                float v[4] = {};
+#pragma unroll
+                for (int p = 0; p < PARTS; p++) {
+                    float w[4];
+                    four(w, words + across() * 4u + (p * BM + row(i)) * pitch);
+#pragma unroll
+                    for (int k = 0; k < 4; k++) v[k] += w[k];
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++) acc[i][j + k] = v[k];
+            }
+        }
+    }
+
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on, or where it lies. While a step is multiplied, the next one's are on their way.
+    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
+    // before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        feed<BM, ALONG_A, false, decltype(value_of(load_a(0u, from))), A> a(load_a);
+        feed<BN, ALONG_B, true, decltype(value_of(load_b(0u, from))), B> b(load_b);
+        const unsigned own = part() * (KC / PARTS);
+        const word_places<BM, MASK> at_a(own, top() ^ turned(own));
+        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
+        if (EARLY == 1) a.begin(from);
+        if (EARLY == 2) b.begin(from);
+        await_previous();
+        // Where the compiler knows that there are few steps it makes one of them, and spills.
+        until = kept(until);
+        if (EARLY != 1) a.begin(from);
+        if (EARLY != 2) b.begin(from);
+        for (unsigned k0 = from; k0 < until;) {
+            // Where a step lies is then part of the instructions.
+#pragma unroll
+            for (int turn = 0; turn < 2; turn++) {
+                a.store(factor(turn, 0));
+                b.store(factor(turn, 1));
+                k0 += KC;
+                const bool more = k0 < until;
+                // Begun before the barrier, where no compiler puts them behind the step.
+                a.next(k0, more);
+                b.next(k0, more);
+                __syncthreads();
+                step(turn, at_a, at_b, acc);
+                if (!more) break;
+            }
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
+
 // A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest
 // score so far stands for the largest one, and what was summed up is scaled when it grows. The
 // special function unit has powers of two, so what is kept is the largest score times log2(e), and
@@ -181,42 +524,71 @@ static __device__ __forceinline__ float weight_of(float power, float top) {
 }
 
 // by merging: laid side by side
-// v.weights[i0,i1] = wq[i0-512,i1] + wv[i0,i1] + wk[i0-1024,i1] where i0 in 0:1536, pad wk 0, pad
-//     wq 0, pad wv 0
-// p0: wv, p1: wq, p2: wk
-static __global__ void __launch_bounds__(256) k_map_64eb8c96(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+// q.weights[i0,i1] = wk[i0-512,i1] + wq[i0,i1] where i0 in 0:1024, pad wk 0, pad wq 0
+// p0: wk, p1: wq
+static __global__ void __launch_bounds__(256) k_map_2df6c1c6(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
-    if (id >= 196608u) return;
+    if (id >= 131072u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
-    const float4 v0 = i0 < 512 ? *reinterpret_cast<const float4 *>(p0 + i0 * 512 + i1)
+    const float4 v0 = i0 >= 512 ? *reinterpret_cast<const float4 *>(p0 + i0 * 512 + i1 - 262144)
         : make_float4(0.f, 0.f, 0.f, 0.f);
-    const int t0 = i0 - 512;
-    const float4 v1 = (unsigned)t0 < 512u ? *reinterpret_cast<const float4 *>(p1 + t0 * 512 + i1)
+    const float4 v1 = i0 < 512 ? *reinterpret_cast<const float4 *>(p1 + i0 * 512 + i1)
         : make_float4(0.f, 0.f, 0.f, 0.f);
-    const float4 v2 = i0 >= 1024 ? *reinterpret_cast<const float4 *>(p2 + i0 * 512 + i1 - 524288)
-        : make_float4(0.f, 0.f, 0.f, 0.f);
-    *reinterpret_cast<float4 *>(y + i0 * 512 + i1) = make_float4(v0.x + v1.x + v2.x,
-        v0.y + v1.y + v2.y, v0.z + v1.z + v2.z, v0.w + v1.w + v2.w);
+    *reinterpret_cast<float4 *>(y + i0 * 512 + i1) = make_float4(v0.x + v1.x, v0.y + v1.y,
+        v0.z + v1.z, v0.w + v1.w);
+}
+
+// v[0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wv[64*i1+i3,r0] where i1 in 0:8, i3 in 0:64
+// p0: x, p1: wv
+static __global__ void __launch_bounds__(256, 2) k_product_19063e46(const float *p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 128u, m0 = id / 4u % 157u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(p0 + i2 * 512 + r0, i2 < 10000);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(p1 + i3 * 512 + r0);
+    };
+    float acc[4][8] = {};
+    tile.multiply<true, true, 2>(0u, 512u, moving<4, 131072>(a), moving<4, 131072>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 64u);
+        const int i1 = (int)(n / 64u);
+        if (i2 < 10000) {
+            *reinterpret_cast<float4 *>(y + i1 * 640000 + i2 * 64 + i3) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
 }
 
 // by online softmax
-// s.sum[0,i1,i2,i3] = sum(r0) v.merged[0,i2,64*i1+r0+512] * v.merged[0,i2+4*i3-4000,64*i1+r0+1024]
-//     where i1 in 0:8, i3 in 0:2001, r0 in 0:64, pad v.merged 0
+// s.sum[0,i1,i2,i3] = sum(r0) q.merged[0,i2,64*i1+r0] * q.merged[0,i2+4*i3-4000,64*i1+r0+512]
+//     where i1 in 0:8, i3 in 0:2001, r0 in 0:64, pad q.merged 0
 // s[0,i1,i2,i3] = 0.125 * s.sum[0,i1,i2,i3]
 // a.m[0,i1,i2] = max(r0) s[0,i1,i2,r0]
 // a.s[0,i1,i2] = sum(r0) exp(s[0,i1,i2,r0] - a.m[0,i1,i2])
 // a[0,i1,i2,i3] = exp(s[0,i1,i2,i3] - a.m[0,i1,i2]) / a.s[0,i1,i2]
-// o[0,i1,i2,i3] = sum(r0) v.merged[0,i2+4*r0-4000,64*i1+i3] * a[0,i1,i2,r0] where i3 in 0:64, pad
-//     v.merged 0
+// o[0,i1,i2,i3] = sum(r0) a[0,i1,i2,r0] * v[0,i1,i2+4*r0-4000,i3] where pad v 0
+// p0: q.merged, p1: v
 // A block has 8 * RM rows and takes 16 * RN of their keys at a time: a thread has RM rows and the
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_8606b175(const float *p0,
-    float *__restrict__ y) {
+static __global__ void __launch_bounds__(128, 1) k_attention_6af1f002(const float *p0,
+    const float *p1, float *__restrict__ y) {
     const int RM = 7, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
     __shared__ __align__(16) float query[8 * RM][depth + 4];
@@ -237,8 +609,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_8606b175(const floa
         if (base + 4 * row < 10000) {
             const int i2 = base + 4 * row;
             const int r1 = k;
-            const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 1536 + i1 * 64 + r1
-                + 512);
+            const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 1024 + i1 * 64 + r1);
             t = v0;
         }
         *reinterpret_cast<float4 *>(&query[row][k]) = t;
@@ -270,7 +641,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_8606b175(const floa
                     const int r1 = k0 + k;
                     const int t0 = r0 * 4 + base - 4000;
                     const float4 v1 = (unsigned)t0 < 10000u ? *reinterpret_cast<const float4 *>(p0
-                        + t0 * 1536 + i1 * 64 + r1 + 1024) : make_float4(0.f, 0.f, 0.f, 0.f);
+                        + t0 * 1024 + i1 * 64 + r1 + 512) : make_float4(0.f, 0.f, 0.f, 0.f);
                     t = v1;
                 }
                 own[i] = t;
@@ -339,8 +710,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_8606b175(const floa
                     const int r0 = u0 + k0 + key;
                     const int i3 = col;
                     const int t1 = r0 * 4 + base - 4000;
-                    const float4 v2 = (unsigned)t1 < 10000u ? *reinterpret_cast<const float4 *>(p0
-                        + t1 * 1536 + i1 * 64 + i3) : make_float4(0.f, 0.f, 0.f, 0.f);
+                    const float4 v2 = (unsigned)t1 < 10000u ? *reinterpret_cast<const float4 *>(p1
+                        + i1 * 640000 + t1 * 64 + i3) : make_float4(0.f, 0.f, 0.f, 0.f);
                     t = v2;
                 }
                 own[i] = t;
@@ -390,20 +761,39 @@ static __global__ void __launch_bounds__(128, 1) k_attention_8606b175(const floa
     }
 }
 
+// g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
-// p0: g.sum, p1: b2, p2: x
-static __global__ void __launch_bounds__(256) k_map_3e7775e8(const float *p0,
-    const float *__restrict__ p1, const float *p2, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id >= 1280000u) return;
-    const int i2 = (int)(id % 128u) * 4;
-    const int i1 = (int)(id / 128u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 512 + i2);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i2);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i1 * 512 + i2);
-    *reinterpret_cast<float4 *>(y + i1 * 512 + i2) = make_float4(relu(v0.x + v1.x) + v2.x,
-        relu(v0.y + v1.y) + v2.y, relu(v0.z + v1.z) + v2.z, relu(v0.w + v1.w) + v2.w);
+// p0: f, p1: w2, p2: b2, p3: x
+static __global__ void __launch_bounds__(256, 2) k_product_805709b2(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 128u, m0 = id / 4u % 157u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(p0 + i1 * 512 + r0, i1 < 10000);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(p1 + r0 * 512 + i2);
+    };
+    float acc[4][8] = {};
+    tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<2048, 16384>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        if (i1 < 10000) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i2);
+            const float4 v1 = *reinterpret_cast<const float4 *>(p3 + i1 * 512 + i2);
+            *reinterpret_cast<float4 *>(y + i1 * 512 + i2) = make_float4(relu(acc[i][j] + v0.x)
+                + v1.x, relu(acc[i][j + 1] + v0.y) + v1.y, relu(acc[i][j + 2] + v0.z) + v1.z,
+                relu(acc[i][j + 3] + v0.w) + v1.w);
+        }
+    }
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -493,10 +883,8 @@ static int gemm_run(longformer *h, const gemm_size *g, const float *a, const flo
     return 0;
 }
 
-static const gemm_size gemm_v_merged = {"v.merged", 0, 1, 1, 10000, 1536, 512, 512, 512, 1536, 0, 0,
+static const gemm_size gemm_q_merged = {"q.merged", 0, 1, 1, 10000, 1024, 512, 512, 512, 1024, 0, 0,
     0, 1.f};
-static const gemm_size gemm_g_sum = {"g.sum", 0, 0, 1, 10000, 512, 512, 512, 512, 512, 0, 0, 0,
-    1.f};
 
 // The library is column-major: it sees every matrix transposed, and computes b * a.
 static int matmul_matrix(longformer *m, const char *name, cublasLtMatrixLayout_t *to,
@@ -637,8 +1025,8 @@ static int launch(longformer *m, int when, void (*kernel)(P...), const char *nam
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_64eb8c96, "v.weights", 768, 256, stream, v_wv, v_wq, v_wk,
-        v_v_weights));
+    CALL(launch(m, ORDERED, k_map_2df6c1c6, "q.weights", 512, 256, stream, v_wk, v_wq,
+        v_q_weights));
     return 0;
 }
 
@@ -665,7 +1053,7 @@ static int check_device(longformer *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_64eb8c96);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_2df6c1c6);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -676,7 +1064,7 @@ static int check_device(longformer *m) {
 
 static int upload(longformer *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 5246976ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 3145728ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 2097152ull));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_wq,
@@ -765,17 +1153,16 @@ int longformer_create(longformer **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(longformer *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    CALL(launch(m, ORDERED, k_product_19063e46, "v", 628, 256, stream, v_x, v_wv, v_v));
     // by merging: shared input
-    // v.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * v.weights[i2,r0]
-    CALL(gemm_run(m, &gemm_v_merged, v_x, v_v_weights, v_v_merged));
+    // q.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * q.weights[i2,r0]
+    CALL(gemm_run(m, &gemm_q_merged, v_x, v_q_weights, v_q_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_8606b175, "o", 1440, 128, stream, v_v_merged, v_t));
+    CALL(launch(m, ORDERED, k_attention_6af1f002, "o", 1440, 128, stream, v_q_merged, v_v, v_t));
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
-    // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
-    CALL(gemm_run(m, &gemm_g_sum, v_f, v_w2, v_g_sum));
-    CALL(launch(m, ORDERED, k_map_3e7775e8, "y", 5000, 256, stream, v_g_sum, v_b2, v_x, v_y));
+    CALL(launch(m, ORDERED, k_product_805709b2, "y", 628, 256, stream, v_f, v_w2, v_b2, v_x, v_y));
     return 0;
 }
 
@@ -902,6 +1289,6 @@ static const longformer_tensor info_weights[] = {
 static const longformer_info info = {
     "longformer", 1, 1, 7, info_inputs, info_outputs, info_weights,
     LONGFORMER_ARENA_BYTES, LONGFORMER_WEIGHT_BYTES,
-    5246976ull, 123867136ull, 0x6ef52548fc95cc4dull};
+    5246976ull, 122818560ull, 0x6ef52548fc95cc4dull};
 
 const longformer_info *longformer_describe(void) { return &info; }

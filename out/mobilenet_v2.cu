@@ -8,60 +8,60 @@
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
 // memory    arena 6174 kB (workspace 3378 kB of it), constants 13 MB, peak in create 28 MB
-// plan      54 steps, 130.5 us estimated; nothing derived is cheaper
-// libraries cuDNN (415 MB) 11 steps, without it up to 1.6 us more
-//     3.0 us est. stem             k_product_6be7f107
+// plan      54 steps, 129.1 us estimated; nothing derived is cheaper
+// libraries cuDNN (415 MB) 11 steps, without it up to 1.4 us more
+//     2.9 us est. stem             k_product_6bbb34bb
 //     1.9 us est. b1.d             k_reduce_a06f64ad
 //     2.5 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
-//     2.8 us est. b2.h.e           k_product_fa2b2569
+//     2.6 us est. b2.h.e           k_product_598a587f
 //     2.4 us est. b2.h.d           k_reduce_ede02e60
 //     2.5 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
-//     2.7 us est. b2.b.0.e         k_product_d975e5ba
+//     2.5 us est. b2.b.0.e         k_product_eb036eac
 //     1.9 us est. b2.b.0.d         k_reduce_2b4871cd
 //     3.1 us est. b2.h.0           cuDNN conv 1x1, 144 to 24 + residual + bias
-//     2.7 us est. b3.h.e           k_product_d975e5ba
+//     2.5 us est. b3.h.e           k_product_eb036eac
 //     1.7 us est. b3.h.d           k_reduce_ebbb25ee
 //     2.7 us est. b3.h             k_reduce_80e64419
-//     2.0 us est. b3.b.0.e         k_product_dd177960
+//     1.9 us est. b3.b.0.e         k_product_0ef3ccf6
 //     1.5 us est. b3.b.0.d         k_reduce_6d472bcd
 //     3.2 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     2.0 us est. b3.b.1.e         k_product_dd177960
+//     1.9 us est. b3.b.1.e         k_product_0ef3ccf6
 //     1.5 us est. b3.b.1.d         k_reduce_6d472bcd
 //     3.2 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     2.0 us est. b4.h.e           k_product_dd177960
+//     1.9 us est. b4.h.e           k_product_0ef3ccf6
 //     1.4 us est. b4.h.d           k_reduce_8fb1d2cc
 //     2.1 us est. b4.h             k_reduce_c80e68f0
-//     2.1 us est. b4.b.0.e         k_product_4ad2b328
+//     2.0 us est. b4.b.0.e         k_product_baaac92d
 //     1.4 us est. b4.b.0.d         k_reduce_fe314186
 //     2.9 us est. b4.h.0           k_reduce_7d91e7ff
-//     2.1 us est. b4.b.1.e         k_product_4ad2b328
+//     2.0 us est. b4.b.1.e         k_product_baaac92d
 //     1.4 us est. b4.b.1.d         k_reduce_fe314186
 //     2.9 us est. b4.h.1           k_reduce_7d91e7ff
-//     2.1 us est. b4.b.2.e         k_product_4ad2b328
+//     2.0 us est. b4.b.2.e         k_product_baaac92d
 //     1.4 us est. b4.b.2.d         k_reduce_fe314186
 //     2.9 us est. b4.h.2           k_reduce_7d91e7ff
-//     2.1 us est. b5.h.e           k_product_4ad2b328
+//     2.0 us est. b5.h.e           k_product_baaac92d
 //     1.4 us est. b5.h.d           k_reduce_fe314186
 //     3.3 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
-//     2.5 us est. b5.b.0.e         k_product_1c86a3b8
+//     2.5 us est. b5.b.0.e         k_product_f8454a95
 //     1.5 us est. b5.b.0.d         k_reduce_aa4767c4
 //     3.6 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b5.b.1.e         k_product_1c86a3b8
+//     2.5 us est. b5.b.1.e         k_product_f8454a95
 //     1.5 us est. b5.b.1.d         k_reduce_aa4767c4
 //     3.6 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b6.h.e           k_product_1c86a3b8
+//     2.5 us est. b6.h.e           k_product_f8454a95
 //     1.4 us est. b6.h.d           k_reduce_56b3fb8d
 //     2.8 us est. b6.h             k_reduce_88d3466c
-//     3.1 us est. b6.b.0.e         k_product_62ea5503
+//     3.1 us est. b6.b.0.e         k_product_0acab79c
 //     1.4 us est. b6.b.0.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.1 us est. b6.b.1.e         k_product_62ea5503
+//     3.1 us est. b6.b.1.e         k_product_0acab79c
 //     1.4 us est. b6.b.1.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.1 us est. b7.e             k_product_62ea5503
+//     3.1 us est. b7.e             k_product_0acab79c
 //     1.4 us est. b7.d             k_reduce_a2ee086c
 //     4.1 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
-//     4.6 us est. head             k_product_c13d1d72
+//     4.4 us est. head             k_product_de6f1e9f
 //     1.6 us est. f                k_reduce_efab682a
 //     2.5 us est. y                k_reduce_d8e0cefc
 
@@ -889,7 +889,7 @@ struct product_tile {
         }
 
         __device__ __forceinline__ explicit feed(L l)
-            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}
+            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
         __device__ __forceinline__ void load(unsigned k0) {
 #pragma unroll
             for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
@@ -988,6 +988,8 @@ struct product_tile {
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
         await_previous();
+        // Where the compiler knows that there are few steps it makes one of them, and spills.
+        until = kept(until);
         if (EARLY != 1) a.begin(from);
         if (EARLY != 2) b.begin(from);
         for (unsigned k0 = from; k0 < until;) {
@@ -1794,8 +1796,8 @@ static __global__ void __launch_bounds__(64) k_map_c1f969c8(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.n.t[i1], 0), 6)
 // p0: stem.n.c.scaled, p1: x, p2: stem.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_6be7f107(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_6bbb34bb(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 392u * 32u, m0 = 0u;
@@ -1878,8 +1880,8 @@ static __global__ void __launch_bounds__(256) k_reduce_a06f64ad(const float *p0,
 // b2.h.e.n.c[0,i1,i2,i3] = sum(r0) b1[0,r0,i2,i3] * b2.h.e.n.c.scaled[i1,r0]
 // b2.h.e[0,i1,i2,i3] = min(max(b2.h.e.n.c[0,i1,i2,i3] + b2.h.e.n.t[i1], 0), 6)
 // p0: b2.h.e.n.c.scaled, p1: b1, p2: b2.h.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_fa2b2569(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_598a587f(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 64u;
@@ -1958,8 +1960,8 @@ static __global__ void __launch_bounds__(256) k_reduce_ede02e60(const float *p0,
 // b2.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b2.h[0,r0,i2,i3] * b2.b.0.e.n.c.scaled[i1,r0]
 // b2.b.0.e[0,i1,i2,i3] = min(max(b2.b.0.e.n.c[0,i1,i2,i3] + b2.b.0.e.n.t[i1], 0), 6)
 // p0: b2.b.0.e.n.c.scaled, p1: b2.h, p2: b2.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_d975e5ba(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_eb036eac(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 5u * 32u;
@@ -2101,8 +2103,8 @@ static __global__ void __launch_bounds__(64) k_reduce_80e64419(const float *p0,
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
 // b3.b.0.e[0,i1,i2,i3] = min(max(b3.b.0.e.n.c[0,i1,i2,i3] + b3.b.0.e.n.t[i1], 0), 6)
 // p0: b3.b.0.e.n.c.scaled, p1: b3.h, p2: b3.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_dd177960(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_0ef3ccf6(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 13u * 64u, m0 = id / 13u % 6u * 32u;
@@ -2250,8 +2252,8 @@ static __global__ void __launch_bounds__(256) k_reduce_c80e68f0(const float *p0,
 // b4.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b4.h[0,r0,i2,i3] * b4.b.0.e.n.c.scaled[i1,r0]
 // b4.b.0.e[0,i1,i2,i3] = min(max(b4.b.0.e.n.c[0,i1,i2,i3] + b4.b.0.e.n.t[i1], 0), 6)
 // p0: b4.b.0.e.n.c.scaled, p1: b4.h, p2: b4.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_4ad2b328(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_baaac92d(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 24u * 16u;
@@ -2355,8 +2357,8 @@ static __global__ void __launch_bounds__(256) k_reduce_7d91e7ff(const float *p0,
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
 // b5.b.0.e[0,i1,i2,i3] = min(max(b5.b.0.e.n.c[0,i1,i2,i3] + b5.b.0.e.n.t[i1], 0), 6)
 // p0: b5.b.0.e.n.c.scaled, p1: b5.h, p2: b5.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_1c86a3b8(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_f8454a95(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 7u * 32u, m0 = id / 7u % 18u * 32u;
@@ -2479,8 +2481,8 @@ static __global__ void __launch_bounds__(128) k_reduce_88d3466c(const float *p0,
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.n.t[i1], 0), 6)
 // p0: b6.b.0.e.n.c.scaled, p1: b6.h, p2: b6.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_62ea5503(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_0acab79c(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 30u * 32u;
@@ -2537,23 +2539,23 @@ static __global__ void __launch_bounds__(128) k_reduce_a2ee086c(const float *p0,
 // head.n.c[0,i1,i2,i3] = sum(r0) b7[0,r0,i2,i3] * head.n.c.scaled[i1,r0]
 // head[0,i1,i2,i3] = min(max(head.n.c[0,i1,i2,i3] + head.n.t[i1], 0), 6)
 // p0: head.n.c.scaled, p1: b7, p2: head.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_c13d1d72(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
+static __global__ void __launch_bounds__(256, 1) k_product_de6f1e9f(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 2u * 32u, m0 = id / 2u % 40u * 32u;
+    const unsigned n0 = 0u, m0 = id % 80u * 16u;
     const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
+        const int i1 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
         return fetch<float4>(p0 + i1 * 320 + r0);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 32u);
-        const int r0 = (int)(e / 32u);
+        const int i3 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
         return fetch<float>(p1 + r0 * 49 + i3, i3 < 49);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 320u, moving<4, 40960>(a), moving<196, 1568>(b), acc);
+    tile.multiply<true, false, 1>(0u, 320u, moving<4, 20480>(a), moving<196, 784>(b), acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3560,20 +3562,20 @@ int mobilenet_v2_create(mobilenet_v2 **out, const void *weights, size_t bytes,
 static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_6be7f107, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_6bbb34bb, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
         v_stem_n_t, v_stem));
     CALL(launch(m, EARLY, k_reduce_a06f64ad, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
         v_b1_d_n_t, v_b1_d));
     // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
     // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.t[i1]
     CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_t, NULL, v_b1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_fa2b2569, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_598a587f, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled,
         v_b1, v_b2_h_e_n_t, v_b2_h_e));
     CALL(launch(m, EARLY, k_reduce_ede02e60, "b2.h.d", 294, 256, stream, v_b2_h_e,
         v_b2_h_d_n_c_scaled, v_b2_h_d_n_t, v_b2_h_d));
     // as b1
     CALL(conv_run(m, CONV_b2_h, v_b2_h_d, v_b2_h_c_scaled, v_b2_h_t, NULL, v_b2_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_d975e5ba, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_eb036eac, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
         v_b2_h, v_b2_b_0_e_n_t, v_b2_b_0_e));
     CALL(launch(m, EARLY, k_reduce_2b4871cd, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
         v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_n_t, v_b2_b_0_d));
@@ -3581,57 +3583,57 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
     // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.b.0.t[i1]
     CALL(conv_run(m, CONV_b2_h_0, v_b2_b_0_d, v_b2_b_0_c_scaled, v_b2_b_0_t, v_b2_h, v_b2_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_d975e5ba, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_eb036eac, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
     CALL(launch(m, EARLY, k_reduce_ebbb25ee, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
     CALL(launch(m, EARLY, k_reduce_80e64419, "b3.h", 392, 64, stream, v_b3_h_d, v_b3_h_c_scaled,
         v_b3_h_t, v_b3_h));
-    CALL(launch(m, EARLY, k_product_dd177960, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_0ef3ccf6, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
     CALL(launch(m, EARLY, k_reduce_6d472bcd, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_0, v_b3_b_0_d, v_b3_b_0_c_scaled, v_b3_b_0_t, v_b3_h, v_b3_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_dd177960, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_0ef3ccf6, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
     CALL(launch(m, EARLY, k_reduce_6d472bcd, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_1, v_b3_b_1_d, v_b3_b_1_c_scaled, v_b3_b_1_t, v_b3_h_0, v_b3_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_dd177960, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_0ef3ccf6, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
     CALL(launch(m, EARLY, k_reduce_8fb1d2cc, "b4.h.d", 294, 64, stream, v_b4_h_e,
         v_b4_h_d_n_c_scaled, v_b4_h_d_n_t, v_b4_h_d));
     CALL(launch(m, EARLY, k_reduce_c80e68f0, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
         v_b4_h_c_scaled, v_b4_h_t, v_b4_h));
-    CALL(launch(m, EARLY, k_product_4ad2b328, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_baaac92d, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
     CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.0", 392, dim3(32, 8), stream, v_b4_b_0_d,
         v_b4_b_0_c_scaled, v_b4_h, v_b4_b_0_t, v_b4_h_0));
-    CALL(launch(m, EARLY, k_product_4ad2b328, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_baaac92d, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
     CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.1", 392, dim3(32, 8), stream, v_b4_b_1_d,
         v_b4_b_1_c_scaled, v_b4_h_0, v_b4_b_1_t, v_b4_h_1));
-    CALL(launch(m, EARLY, k_product_4ad2b328, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_baaac92d, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
     CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.2", 392, dim3(32, 8), stream, v_b4_b_2_d,
         v_b4_b_2_c_scaled, v_b4_h_1, v_b4_b_2_t, v_b4_h_2));
-    CALL(launch(m, EARLY, k_product_4ad2b328, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_baaac92d, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
     CALL(launch(m, EARLY, k_reduce_fe314186, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
     // as b1
     CALL(conv_run(m, CONV_b5_h, v_b5_h_d, v_b5_h_c_scaled, v_b5_h_t, NULL, v_b5_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1c86a3b8, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_f8454a95, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
     CALL(launch(m, EARLY, k_reduce_aa4767c4, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
         v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_n_t, v_b5_b_0_d));
@@ -3644,40 +3646,40 @@ static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const
     // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_0, v_b5_b_0_d, v_b5_b_0_c_scaled, v_b5_b_0_t, v_b5_h, v_b5_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_1c86a3b8, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_f8454a95, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
     CALL(launch(m, EARLY, k_reduce_aa4767c4, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_1, v_b5_b_1_d, v_b5_b_1_c_scaled, v_b5_b_1_t, v_b5_h_0, v_b5_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_1c86a3b8, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_f8454a95, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
     CALL(launch(m, EARLY, k_reduce_56b3fb8d, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
     CALL(launch(m, EARLY, k_reduce_88d3466c, "b6.h", 1960, 128, stream, v_b6_h_d, v_b6_h_c_scaled,
         v_b6_h_t, v_b6_h));
-    CALL(launch(m, EARLY, k_product_62ea5503, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_0acab79c, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_0, v_b6_b_0_d, v_b6_b_0_c_scaled, v_b6_b_0_t, v_b6_h, v_b6_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_62ea5503, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_0acab79c, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
         v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_1, v_b6_b_1_d, v_b6_b_1_c_scaled, v_b6_b_1_t, v_b6_h_0, v_b6_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_62ea5503, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_0acab79c, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
         v_b6_h_1, v_b7_e_n_t, v_b7_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));
     // as b1
     CALL(conv_run(m, CONV_b7, v_b7_d, v_b7_c_scaled, v_b7_t, NULL, v_b7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_c13d1d72, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
+    CALL(launch(m, ORDERED, k_product_de6f1e9f, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
         v_head_n_t, v_head));
     CALL(launch(m, EARLY, k_reduce_efab682a, "f", 1280, 32, stream, v_head, v_f));
     CALL(launch(m, EARLY, k_reduce_d8e0cefc, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));

@@ -7,21 +7,21 @@
 // inputs    x: f32[16,3,224,224]
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 148 MB (workspace 59 MB of it), constants 153 MB, peak in create 379 MB
-// plan      43 steps, 881.9 us estimated; 1719.1 us without derivation
-// libraries cuDNN (415 MB) 5 steps, without it up to 53.4 us more
-//           cuBLAS (596 MB) 15 steps, without it up to 26.4 us more
-// by        digit re-layout 2, basis change 32, operand re-laid 2
-//     4.8 us est. stem.c.digits    k_map_dfac5e1f
-//   126.3 us est. r0               cuDNN conv 4x4, 12 to 64 + bias + relu
+// memory    arena 162 MB (workspace 32 MB of it), constants 153 MB, peak in create 393 MB
+// plan      43 steps, 858.2 us estimated; 1624.8 us without derivation
+// libraries cuDNN (415 MB) 4 steps, without it up to 1.3 us more
+//           cuBLAS (596 MB) 11 steps, without it up to 5.5 us more
+// by        operand re-laid 4, basis change 32, summation splitting 1
+//    31.7 us est. stem.c.columns   k_map_290f4a82
+//    93.8 us est. r0               k_product_a0d64717
 //    25.9 us est. l1.a.a.c.data    k_stitch_23cacbab
-//    25.6 us est. l1.a.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
+//    22.9 us est. l1.a.a.c.product k_product_204f92be
 //    16.1 us est. l1.a.b.c.data    k_stitch_c1fa104f
-//    25.6 us est. l1.a.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
+//    22.9 us est. l1.a.b.c.product k_product_204f92be
 //    22.2 us est. l1.b.a.c.data    k_stitch_8ff3bd27
-//    25.6 us est. l1.b.a.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
+//    22.9 us est. l1.b.a.c.product k_product_204f92be
 //    16.1 us est. l1.b.b.c.data    k_stitch_c1fa104f
-//    25.6 us est. l1.b.b.c.product cuBLAS sgemm 64 x 3136 x 64, batch 36
+//    22.9 us est. l1.b.b.c.product k_product_204f92be
 //    14.9 us est. l1.b             k_basis_193ec680
 //    48.2 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
 //     5.6 us est. l2.h.b.c.data    k_basis_b0af5b9a
@@ -33,8 +33,8 @@
 //     8.6 us est. l2.b.c.data      k_stitch_ff2d3c07
 //    24.9 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
 //     6.2 us est. l2               k_basis_85872f02
-//    55.8 us est. l3.h.r           k_product_c9582e2e
-//     4.1 us est. l3.h.b.c.data    k_basis_9f1b6b4d
+//    48.1 us est. l3.h.a.c.parts   k_product_6c1af5c0
+//     4.5 us est. l3.h.b.c.data    k_stitch_f055ebb0
 //    36.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
 //     3.6 us est. l3.h.b.c         k_basis_a4894cb0
 //     8.2 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
@@ -67,7 +67,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET18_N16_ARENA_BYTES 155411200ull
+#define RESNET18_N16_ARENA_BYTES 169394176ull
 #define RESNET18_N16_WEIGHT_BYTES 46796800ull
 
 #ifdef __cplusplus
@@ -235,123 +235,123 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_b_bias INIT(44738304)
 #define v_l4_b_mean INIT(44740352)
 #define v_l4_b_var INIT(44742400)
-#define v_stem_c_digits ARENA(113664768)
 #define v_stem_s INIT(44744448)
-#define v_stem_c_digits_2 CONST(2052096)
-#define v_stem_t CONST(2101248)
-#define v_r0 ARENA(62284544)
-#define v_p0 ARENA(142566144)
+#define v_stem_t CONST(2052096)
+#define v_r0 ARENA(118013952)
+#define v_p0 ARENA(57802752)
 #define v_l1_a_b_s INIT(44744704)
 #define v_l1_a_b_c_scaled INIT(44744960)
-#define v_l1_a_b_c_filter CONST(2101504)
+#define v_l1_a_b_c_filter CONST(2052352)
 #define v_l1_a_a_s INIT(44892416)
 #define v_l1_a_a_c_scaled INIT(44892672)
-#define v_l1_a_a_c_filter CONST(2691328)
-#define v_l1_a_a_c_data ARENA(113664768)
-#define v_l1_a_a_c_product ARENA(62284544)
-#define v_l1_a_a_t CONST(3281152)
-#define v_l1_a_b_c_data ARENA(91185920)
-#define v_l1_a_b_c_product ARENA(62284544)
-#define v_l1_a_b_t CONST(3281408)
-#define v_l1_a ARENA(120087296)
+#define v_l1_a_a_c_filter CONST(2642176)
+#define v_l1_a_a_c_data ARENA(0)
+#define v_l1_a_a_c_product ARENA(28901376)
+#define v_l1_a_a_t CONST(3232000)
+#define v_l1_a_b_c_data ARENA(0)
+#define v_l1_a_b_c_product ARENA(28901376)
+#define v_l1_a_b_t CONST(3232256)
+#define v_l1_a ARENA(70647808)
 #define v_l1_b_b_s INIT(45040128)
 #define v_l1_b_b_c_scaled INIT(45040384)
-#define v_l1_b_b_c_filter CONST(3281664)
+#define v_l1_b_b_c_filter CONST(3232512)
 #define v_l1_b_a_s INIT(45187840)
 #define v_l1_b_a_c_scaled INIT(45188096)
-#define v_l1_b_a_c_filter CONST(3871488)
-#define v_l1_b_a_c_data ARENA(91185920)
-#define v_l1_b_a_c_product ARENA(62284544)
-#define v_l1_b_a_t CONST(4461312)
-#define v_l1_b_b_c_data ARENA(91185920)
-#define v_l1_b_b_c_product ARENA(62284544)
-#define v_l1_b_b_t CONST(4461568)
-#define v_l1_b ARENA(91185920)
+#define v_l1_b_a_c_filter CONST(3822336)
+#define v_l1_b_a_c_data ARENA(0)
+#define v_l1_b_a_c_product ARENA(28901376)
+#define v_l1_b_a_t CONST(4412160)
+#define v_l1_b_b_c_data ARENA(0)
+#define v_l1_b_b_c_product ARENA(28901376)
+#define v_l1_b_b_t CONST(4412416)
+#define v_l1_b ARENA(83492864)
 #define v_l2_d_s INIT(45335552)
-#define v_l2_d_c_scaled CONST(4461824)
+#define v_l2_d_c_scaled CONST(4412672)
 #define v_l2_h_b_s INIT(45336064)
 #define v_l2_h_b_c_scaled INIT(45336576)
-#define v_l2_h_b_c_filter CONST(4494592)
+#define v_l2_h_b_c_filter CONST(4445440)
 #define v_l2_h_a_s INIT(45926400)
-#define v_l2_h_a_c_scaled CONST(6853888)
-#define v_l2_h_a_t CONST(7148800)
-#define v_l2_h_r ARENA(76735232)
-#define v_l2_h_b_c_data ARENA(62284544)
-#define v_l2_h_b_c_product ARENA(76735232)
-#define v_l2_h_b_c ARENA(62284544)
-#define v_l2_h_const CONST(7149312)
-#define v_l2_h ARENA(104030976)
+#define v_l2_h_a_c_scaled CONST(6804736)
+#define v_l2_h_a_t CONST(7099648)
+#define v_l2_h_r ARENA(48005120)
+#define v_l2_h_b_c_data ARENA(33554432)
+#define v_l2_h_b_c_product ARENA(48005120)
+#define v_l2_h_b_c ARENA(33554432)
+#define v_l2_h_const CONST(7100160)
+#define v_l2_h ARENA(62455808)
 #define v_l2_b_s INIT(45926912)
 #define v_l2_b_c_scaled INIT(45927424)
-#define v_l2_b_c_filter CONST(7149824)
+#define v_l2_b_c_filter CONST(7100672)
 #define v_l2_a_s INIT(46517248)
 #define v_l2_a_c_scaled INIT(46517760)
-#define v_l2_a_c_filter CONST(9509120)
-#define v_l2_a_c_data ARENA(62284544)
-#define v_l2_a_c_product ARENA(76735232)
-#define v_l2_a_t CONST(11868416)
-#define v_l2_b_c_data ARENA(62284544)
-#define v_l2_b_c_product ARENA(76735232)
-#define v_l2_b_t CONST(11868928)
-#define v_l2 ARENA(91185920)
+#define v_l2_a_c_filter CONST(9459968)
+#define v_l2_a_c_data ARENA(33554432)
+#define v_l2_a_c_product ARENA(48005120)
+#define v_l2_a_t CONST(11819264)
+#define v_l2_b_c_data ARENA(33554432)
+#define v_l2_b_c_product ARENA(48005120)
+#define v_l2_b_t CONST(11819776)
+#define v_l2 ARENA(68878336)
 #define v_l3_d_s INIT(47107584)
-#define v_l3_d_c_scaled CONST(11869440)
+#define v_l3_d_c_scaled CONST(11820288)
 #define v_l3_h_b_s INIT(47108608)
 #define v_l3_h_b_c_scaled INIT(47109632)
-#define v_l3_h_b_c_filter CONST(12000512)
+#define v_l3_h_b_c_filter CONST(11951360)
 #define v_l3_h_a_s INIT(49468928)
-#define v_l3_h_a_t CONST(21437696)
-#define v_l3_h_r ARENA(0)
-#define v_l3_h_b_c_data ARENA(62284544)
-#define v_l3_h_b_c_product ARENA(71721728)
-#define v_l3_h_b_c ARENA(62284544)
-#define v_l3_h_const CONST(21438720)
-#define v_l3_h ARENA(97608448)
+#define v_l3_h_a_c_parts ARENA(0)
+#define v_l3_h_a_t CONST(21388544)
+#define v_l3_h_b_c_data ARENA(33554432)
+#define v_l3_h_b_c_product ARENA(42991616)
+#define v_l3_h_b_c ARENA(33554432)
+#define v_l3_h_const CONST(21389568)
+#define v_l3_h ARENA(59654144)
 #define v_l3_b_s INIT(49469952)
 #define v_l3_b_c_scaled INIT(49470976)
-#define v_l3_b_c_filter CONST(21439744)
+#define v_l3_b_c_filter CONST(21390592)
 #define v_l3_a_s INIT(51830272)
 #define v_l3_a_c_scaled INIT(51831296)
-#define v_l3_a_c_filter CONST(30876928)
-#define v_l3_a_c_data ARENA(62284544)
-#define v_l3_a_c_product ARENA(71721728)
-#define v_l3_a_t CONST(40314112)
-#define v_l3_b_c_data ARENA(62284544)
-#define v_l3_b_c_product ARENA(71721728)
-#define v_l3_b_t CONST(40315136)
-#define v_l3 ARENA(88384256)
+#define v_l3_a_c_filter CONST(30827776)
+#define v_l3_a_c_data ARENA(33554432)
+#define v_l3_a_c_product ARENA(42991616)
+#define v_l3_a_t CONST(40264960)
+#define v_l3_b_c_data ARENA(33554432)
+#define v_l3_b_c_product ARENA(42991616)
+#define v_l3_b_t CONST(40265984)
+#define v_l3 ARENA(62865408)
 #define v_l4_d_s INIT(54190592)
-#define v_l4_d_c_scaled CONST(40316160)
+#define v_l4_d_c_scaled CONST(40267008)
 #define v_l4_h_b_s INIT(54192640)
 #define v_l4_h_b_c_scaled INIT(54194688)
-#define v_l4_h_b_c_filter CONST(40840448)
+#define v_l4_h_b_c_filter CONST(40791296)
 #define v_l4_h_a_s INIT(63631872)
-#define v_l4_h_a_c_columns ARENA(81158912)
-#define v_l4_h_a_t CONST(78589184)
-#define v_l4_h_b_c_data ARENA(76735232)
-#define v_l4_h_b_c_product ARENA(62284544)
-#define v_l4_h_b_c ARENA(67003136)
-#define v_l4_h_const CONST(78591232)
-#define v_l4_h ARENA(71721728)
+#define v_l4_h_a_c_columns ARENA(52428800)
+#define v_l4_h_a_t CONST(78540032)
+#define v_l4_h_b_c_data ARENA(48005120)
+#define v_l4_h_b_c_product ARENA(33554432)
+#define v_l4_h_b_c ARENA(38273024)
+#define v_l4_h_const CONST(78542080)
+#define v_l4_h ARENA(42991616)
 #define v_l4_b_s INIT(63633920)
 #define v_l4_b_c_scaled INIT(63635968)
-#define v_l4_b_c_filter CONST(78593280)
+#define v_l4_b_c_filter CONST(78544128)
 #define v_l4_a_s INIT(73073152)
 #define v_l4_a_c_scaled INIT(73075200)
-#define v_l4_a_c_filter CONST(116342016)
-#define v_l4_a_c_data ARENA(62284544)
-#define v_l4_a_c_product ARENA(67003136)
-#define v_l4_a_t CONST(154090752)
-#define v_l4_b_c_data ARENA(62284544)
-#define v_l4_b_c_product ARENA(67003136)
-#define v_l4_b_t CONST(154092800)
+#define v_l4_a_c_filter CONST(116292864)
+#define v_l4_a_c_data ARENA(33554432)
+#define v_l4_a_c_product ARENA(38273024)
+#define v_l4_a_t CONST(154041600)
+#define v_l4_b_c_data ARENA(33554432)
+#define v_l4_b_c_product ARENA(38273024)
+#define v_l4_b_t CONST(154043648)
 #define v_l4 ARENA(0)
-#define v_f ARENA(62284544)
-#define v_l3_h_a_c_lines CONST(154094848)
-#define v_l4_h_a_c_relaid CONST(155274496)
-#define v_l4_h_a_c_part ARENA(62284544)
+#define v_f ARENA(33554432)
+#define v_stem_c_scaled CONST(154045696)
+#define v_stem_c_columns ARENA(0)
+#define v_l3_h_a_c_lines CONST(154083328)
+#define v_l4_h_a_c_relaid CONST(155262976)
+#define v_l4_h_a_c_part ARENA(33554432)
 #define v_workspace ARENA_OF(char, 0)
-#define WORKSPACE_BYTES 62284544
+#define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -373,14 +373,12 @@ typedef struct conv_call {
 } conv_call;
 
 static const conv_size conv_sizes[] = {
-    {"r0", 0, 16, 12, 64, 1, {113, 113}, {112, 112}, {4, 4}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"l2.h.r", 0, 16, 64, 128, 1, {56, 56}, {28, 28}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 1, 1},
     {"l2.h", 0, 16, 64, 128, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l3.h", 0, 16, 128, 256, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l4.h", 0, 16, 256, 512, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
 };
 enum {
-    CONV_r0,
     CONV_l2_h_r,
     CONV_l2_h,
     CONV_l3_h,
@@ -654,7 +652,7 @@ struct product_tile {
         }
 
         __device__ __forceinline__ explicit feed(L l)
-            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}
+            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
         __device__ __forceinline__ void load(unsigned k0) {
 #pragma unroll
             for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
@@ -753,6 +751,8 @@ struct product_tile {
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
         await_previous();
+        // Where the compiler knows that there are few steps it makes one of them, and spills.
+        until = kept(until);
         if (EARLY != 1) a.begin(from);
         if (EARLY != 2) b.begin(from);
         for (unsigned k0 = from; k0 < until;) {
@@ -799,24 +799,16 @@ static __global__ void __launch_bounds__(64) k_map_8e0083f4(const float *__restr
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
-// by digit re-layout
-// stem.c.digits[i0,i1,i2,i3,i4,i5] = stem.s[i0] * stem.k[i0,i1,i2+2*i4,i3+2*i5] where i2 in 0:2,
-//     i3 in 0:2, i4 in 0:4, i5 in 0:4, pad stem.k 0
+// stem.c.scaled[i0,i1,i2,i3] = stem.s[i0] * stem.k[i0,i1,i2,i3]
 // p0: stem.k, p1: stem.s
-static __global__ void __launch_bounds__(64) k_map_857e9541(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_fb625e93(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
-    if (id >= 12288u) return;
-    const int i5 = (int)(id % 4u);
-    const int i4 = (int)(id / 4u % 4u);
-    const int i3 = (int)(id / 16u % 2u);
-    const int i2 = (int)(id / 32u % 2u);
-    const int i1 = (int)(id / 64u % 3u);
-    const int i0 = (int)(id / 192u);
-    const float v0 = i4 * 2 + i2 < 7 && i5 * 2 + i3 < 7 ? p0[i0 * 147 + i1 * 49 + i4 * 14 + i2 * 7
-        + i5 * 2 + i3] : 0.f;
-    y[i0 * 192 + i1 * 64 + i2 * 32 + i3 * 16 + i4 * 4 + i5] = v0 * p1[i0];
+    if (id >= 9408u) return;
+    const int i0 = (int)(id % 64u);
+    const int i3 = (int)(id / 64u);
+    y[i3 * 64 + i0] = p0[i0 * 147 + i3] * p1[i0];
 }
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
@@ -1287,24 +1279,60 @@ static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restr
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
-// by digit re-layout
-// stem.c.digits[i0,i1,i2,i3,i4,i5] = x[i0,i1,i2+2*i4-1,i3+2*i5-1] where i2 in 0:2, i3 in 0:2, i4
-//     in 0:113, i5 in 0:113, pad x 0
-static __global__ void __launch_bounds__(256) k_map_dfac5e1f(const float *p0,
+// by operand re-laid
+// stem.c.columns[i0,i1,i2,i3,i4,i5] = x[i0,i3,2*i1+i4-3,2*i2+i5-3] where i1 in 0:112, i2 in 0:112,
+//     i4 in 0:7, i5 in 0:7, pad x 0
+static __global__ void __launch_bounds__(256) k_map_290f4a82(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
-    if (id >= 2451648u) return;
-    const int i5 = (int)(id % 113u);
-    const int i4 = (int)(id / 113u % 113u);
-    const int i3 = (int)(id / 12769u % 2u);
-    const int i2 = (int)(id / 25538u % 2u);
-    const int i1 = (int)(id / 51076u);
-    const int t0 = i4 * 2 + i2 - 1;
-    const int t1 = i5 * 2 + i3 - 1;
-    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i1 * 50176 + t0 * 224 + t1]
-        : 0.f;
-    y[i1 * 51076 + i2 * 25538 + i3 * 12769 + i4 * 113 + i5] = v0;
+    if (id >= 29503488u) return;
+    const int i2 = (int)(id % 112u);
+    const int i1 = (int)(id / 112u % 112u);
+    const int i0 = (int)(id / 12544u % 16u);
+    const int i5 = (int)(id / 200704u % 7u);
+    const int i4 = (int)(id / 1404928u % 7u);
+    const int i3 = (int)(id / 9834496u);
+    const int t0 = i1 * 2 + i4 - 3;
+    const int t1 = i2 * 2 + i5 - 3;
+    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i0 * 150528 + i3 * 50176
+        + t0 * 224 + t1] : 0.f;
+    y[i3 * 9834496 + i4 * 1404928 + i5 * 200704 + i0 * 12544 + i1 * 112 + i2] = v0;
+}
+
+// by operand re-laid
+// stem.c[i0,i1,i2,i3] = sum(r0,r1,r2) stem.c.columns[i0,i2,i3,r0,r1,r2] *
+//     stem.c.scaled[i1,r0,r1,r2]
+// r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
+// p0: stem.c.scaled, p1: stem.c.columns, p2: stem.t
+static __global__ void __launch_bounds__(256, 2) k_product_a0d64717(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 1568u * 128u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r2 = (int)(k0 + e / 16u);
+        return fetch<float4>(p0 + r2 * 64 + i1, r2 < 147);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e % 32u * 4u);
+        const int r2 = (int)(k0 + e / 32u);
+        return fetch<float4>(p1 + r2 * 200704 + i3, r2 < 147);
+    };
+    float acc[4][8] = {};
+    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), spaced<6422528>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 12544u);
+        const int i0 = (int)(n / 12544u);
+        const float v0 = p2[i1];
+        *reinterpret_cast<float4 *>(y + i0 * 802816 + i1 * 12544 + i3) = make_float4(relu(acc[i][j]
+            + v0), relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+    }
 }
 
 // p0[i0,i1,i2,i3] = max(r0_,r1) r0[i0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_
@@ -1418,6 +1446,40 @@ static __global__ void __launch_bounds__(256) k_stitch_23cacbab(const float *p0,
             reinterpret_cast<const uint4 *>(own)[k];
     for (unsigned k = threadIdx.x; k < 196u; k += 256u)
         slice_basis_fde9f4e0(own, y, slice * 196u + k);
+}
+
+// by basis change F(4x4,3x3)
+// l1.a.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4,i5] *
+//     l1.a.a.c.filter[i0,i1,i2,r0]
+// p0: l1.a.a.c.filter, p1: l1.a.a.c.data
+static __global__ void __launch_bounds__(256, 2) k_product_204f92be(const float *p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 25u * 128u, m0 = 0u;
+    const int i1 = (int)(id / 25u % 36u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e / 4u);
+        const int r0 = (int)(e % 4u * 4u);
+        return fetch<float4>(p0 + i1 * 4096 + i2 * 64 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i5 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(p1 + i1 * 200704 + r0 * 3136 + i5, i5 < 3136);
+    };
+    float acc[4][8] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<12544, 100352>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i5 = (int)(n0 + tile.column(j));
+        if (i5 < 3136) {
+            *reinterpret_cast<float4 *>(y + i1 * 200704 + i2 * 3136 + i5) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
 }
 
 // l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
@@ -1789,59 +1851,80 @@ static __global__ void __launch_bounds__(256) k_basis_85872f02(const float *p0, 
     }
 }
 
-// l3.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l2[i0,r0,2*i2+r1-1,2*i3+r2-1] *
-//     l3.h.a.c.lines[i1,r1,r2,r0] where i2 in 0:14, i3 in 0:14, pad l2 0
-// l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.a.t[i1])
-// p0: l3.h.a.c.lines, p1: l2, p2: l3.h.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_c9582e2e(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+// by summation splitting (parts)
+// l3.h.a.c.parts[i0,i1,i2,i3,i4] = sum(r0,r1,r2) l2[i1,64*i0+r0,2*i3+r1-1,2*i4+r2-1] *
+//     l3.h.a.c.lines[i2,r1,r2,64*i0+r0] where i0 in 0:2, i3 in 0:14, i4 in 0:14, r0 in 0:64, pad
+//     l2 0
+// p0: l3.h.a.c.lines, p1: l2
+static __global__ void __launch_bounds__(256, 1) k_product_6c1af5c0(const float *p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 8u * 32u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e % 8u * 4u);
-        const int r0 = (int)(e / 8u);
-        return fetch<float4>(p0 + r0 * 256 + i1);
+    const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 4u * 64u;
+    const int i0 = (int)(id / 196u % 2u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int r2 = (int)k0 / 64u;
+        const int r0 = (int)(k0 % 64u + e / 16u);
+        return fetch<float4>(p0 + r2 * 32768 + i0 * 16384 + r0 * 256 + i2);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
-        const int i3 = (int)(n % 14u);
-        const int i2 = (int)(n / 14u % 14u);
-        const int i0 = (int)(n / 196u);
-        const int r2 = (int)(k0 / 128u % 3u);
-        const int r1 = (int)(k0 / 128u / 3u);
-        const int r0 = (int)(k0 % 128u + e / 64u);
-        return fetch<float>(p1 + i0 * 100352 + r0 * 784 + i2 * 56 + r1 * 28 + i3 * 2 + r2 - 29,
-            i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
+        const int i4 = (int)(n % 14u);
+        const int i3 = (int)(n / 14u % 14u);
+        const int i1 = (int)(n / 196u);
+        const int r2 = (int)(k0 / 64u % 3u);
+        const int r1 = (int)(k0 / 64u / 3u);
+        const int r0 = (int)(k0 % 64u + e / 64u);
+        return fetch<float>(p1 + i1 * 100352 + i0 * 50176 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2
+            + r2 - 29, i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
     float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 1152u, moving<1024, 32768>(a), turning<3136, 12544, 128>(b),
-        acc);
+    tile.multiply<false, false, 1>(0u, 576u, turning<1024, 16384, 64>(a), turning<3136, 12544,
+        64>(b), acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
+    for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(m0 + tile.row(i));
         const unsigned n = n0 + tile.column(j);
-        const int i3 = (int)(n % 196u);
-        const int i0 = (int)(n / 196u);
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i0 * 50176 + i1 * 196 + i3) = make_float4(relu(acc[i][j]
-            + v0), relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        const int i4 = (int)(n % 196u);
+        const int i1 = (int)(n / 196u);
+        *reinterpret_cast<float4 *>(y + i0 * 802816 + i1 * 50176 + i2 * 196
+            + i4) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
+}
+
+// l3.h.a.c[i0,i1,i2,i3] = sum(r0) l3.h.a.c.parts[r0,i0,i1,i2,i3]
+// l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.a.t[i1])
+static __device__ __forceinline__ void slice_reduce_c7a7c27a(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 49u) * 4;
+    const int i1 = (int)(id / 49u % 256u);
+    const int i0 = (int)(id / 12544u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 2; r0++) {
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0 * 802816 + i0 * 50176 + i1 * 196
+            + i3);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float v1 = p1[i1];
+    *reinterpret_cast<float4 *>(y + i3) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
+        relu(acc2 + v1), relu(acc3 + v1));
 }
 
 // by basis change F(4x4,3x3)
 // l3.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.h.r 0
-static __global__ void __launch_bounds__(128) k_basis_9f1b6b4d(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
-    if (id >= 65536u) return;
+static __device__ __forceinline__ void slice_basis_fc21c785(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
-    const int i3 = (int)(id / 16u % 16u);
-    const int i2 = (int)(id / 256u);
+    const int i2 = (int)(id / 16u % 256u);
+    const int i3 = (int)(id / 4096u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1849,8 +1932,7 @@ static __global__ void __launch_bounds__(128) k_basis_9f1b6b4d(const float *p0,
 #pragma unroll
         for (int r1 = 0; r1 < 6; r1++) {
             const int t1 = i5 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i3 * 50176 + i2 * 196
-                + t0 * 14 + t1] : 0.f;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[t0 * 14 + t1] : 0.f;
             d[r0][r1] = v0;
         }
     }
@@ -1869,6 +1951,21 @@ static __global__ void __launch_bounds__(128) k_basis_9f1b6b4d(const float *p0,
             y[o0 * 393216 + o1 * 65536 + i2 * 256 + i3 * 16 + i4 * 4 + i5] = d[o0][o1];
         }
     }
+}
+
+// l3.h.r by slices in shared memory, then l3.h.b.c.data
+// p0: l3.h.a.c.parts, p1: l3.h.a.t
+static __global__ void __launch_bounds__(256) k_stitch_f055ebb0(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[784];
+    float *const own = slices + threadIdx.y * 196u;
+    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        slice_reduce_c7a7c27a(p0, p1, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 16u; k += 64u)
+        slice_basis_fc21c785(own, y, slice * 16u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1913,6 +2010,47 @@ static __global__ void __launch_bounds__(128) k_basis_a4894cb0(const float *p0,
 }
 
 // by basis change F(4x4,3x3)
+// l3.a.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.h[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
+//     * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.h 0
+static __global__ void __launch_bounds__(128) k_basis_9f1b6b4d(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous();
+    if (id >= 65536u) return;
+    const int i5 = (int)(id % 4u);
+    const int i4 = (int)(id / 4u % 4u);
+    const int i3 = (int)(id / 16u % 16u);
+    const int i2 = (int)(id / 256u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i4 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i5 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i3 * 50176 + i2 * 196
+                + t0 * 14 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 393216 + o1 * 65536 + i2 * 256 + i3 * 16 + i4 * 4 + i5] = d[o0][o1];
+        }
+    }
+}
+
+// by basis change F(4x4,3x3)
 // l3.a.c[i0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[i0,i1,i2,i3] = relu(l3.a.c[i0,i1,i2,i3] + l3.a.t[i1])
@@ -1948,43 +2086,6 @@ static __device__ __forceinline__ void slice_basis_660faa63(const float *p0,
                 *reinterpret_cast<float2 *>(y + i2 * 56 + o0 * 14 + i3 * 4
                     + o1) = make_float2(relu(d[o0][o1] + v1), relu(d[o0][o1 + 1] + v1));
             }
-        }
-    }
-}
-
-// by basis change F(4x4,3x3)
-// l3.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.r[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
-//     * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.r 0
-static __device__ __forceinline__ void slice_basis_fc21c785(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i5 = (int)(id % 4u);
-    const int i4 = (int)(id / 4u % 4u);
-    const int i2 = (int)(id / 16u % 256u);
-    const int i3 = (int)(id / 4096u);
-    float d[6][6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i4 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i5 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[t0 * 14 + t1] : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 393216 + o1 * 65536 + i2 * 256 + i3 * 16 + i4 * 4 + i5] = d[o0][o1];
         }
     }
 }
@@ -2367,7 +2468,7 @@ struct resnet18_n16 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[5];
+    conv_call conv[4];
     cublasHandle_t cublas;
     cublasLtHandle_t lt;
     matmul_call matmul[1];
@@ -2475,7 +2576,7 @@ template <class Offer>
 static int conv_first(resnet18_n16 *m, conv_call *c, const conv_size *s, Offer *p, int n,
     int only) {
     for (int i = 0; i < n; i++) {
-        if (!conv_may_take(&p[i], s, 62284544)) continue;
+        if (!conv_may_take(&p[i], s, 33554432)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
@@ -2554,14 +2655,6 @@ static int gemm_run(resnet18_n16 *h, const gemm_size *g, const float *a, const f
     return 0;
 }
 
-static const gemm_size gemm_l1_a_a_c_product = {"l1.a.a.c.product", 0, 0, 36, 64, 3136, 64, 64,
-    3136, 3136, 4096, 200704, 200704, 1.f};
-static const gemm_size gemm_l1_a_b_c_product = {"l1.a.b.c.product", 0, 0, 36, 64, 3136, 64, 64,
-    3136, 3136, 4096, 200704, 200704, 1.f};
-static const gemm_size gemm_l1_b_a_c_product = {"l1.b.a.c.product", 0, 0, 36, 64, 3136, 64, 64,
-    3136, 3136, 4096, 200704, 200704, 1.f};
-static const gemm_size gemm_l1_b_b_c_product = {"l1.b.b.c.product", 0, 0, 36, 64, 3136, 64, 64,
-    3136, 3136, 4096, 200704, 200704, 1.f};
 static const gemm_size gemm_l2_h_b_c_product = {"l2.h.b.c.product", 0, 0, 36, 128, 784, 128, 128,
     784, 784, 16384, 100352, 100352, 1.f};
 static const gemm_size gemm_l2_a_c_product = {"l2.a.c.product", 0, 0, 36, 128, 784, 128, 128, 784,
@@ -2630,7 +2723,7 @@ static int matmul_describe(resnet18_n16 *m, matmul_call *c, const matmul_size *s
 // What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
 // FP32 means FMA arithmetic.
 static int matmul_wish(resnet18_n16 *m, matmul_call *c, const matmul_size *s) {
-    const size_t limit = 62284544;
+    const size_t limit = 33554432;
     const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -2738,8 +2831,9 @@ static int launch(resnet18_n16 *m, int when, void (*kernel)(P...), const char *n
 static int prepare_weights_from_stem_s(resnet18_n16 *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_8e0083f4, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
-    CALL(launch(m, ORDERED, k_map_857e9541, "stem.c.digits", 192, 64, stream, v_stem_k, v_stem_s,
-        v_stem_c_digits_2));
+    // stem.c.scaled stored as [i1,i2,i3,i0]
+    CALL(launch(m, ORDERED, k_map_fb625e93, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
+        v_stem_c_scaled));
     CALL(launch(m, ORDERED, k_map_69d19039, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
     CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
@@ -2941,7 +3035,7 @@ static int check_device(resnet18_n16 *m) {
 }
 
 static int upload(resnet18_n16 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 159993088ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 159981568ull));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 82512384ull));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -3071,7 +3165,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(resnet18_n16 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 4; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3134,40 +3228,31 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_stem_c_digits(resnet18_n16 *m, const void *const *in, void *const *out,
+static int steps_from_stem_c_columns(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_map_dfac5e1f, "stem.c.digits", 9577, 256, stream, v_x,
-        v_stem_c_digits));
-    // by digit re-layout
-    // stem.c[i0,i1,i2,i3] = sum(r0,r1,r2,r3,r4) stem.c.digits[i0,r0,r2,r4,i2+r1-1,i3+r3-1] *
-    //     stem.c.digits[i1,r0,r2,r4,r1,r3] where i2 in 0:112, i3 in 0:112, pad stem.c.digits 0
-    // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
-    CALL(conv_run(m, CONV_r0, v_stem_c_digits, v_stem_c_digits_2, v_stem_t, NULL, v_r0,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_stitch_23cacbab, "l1.a.a.c.data", 1024, 256, stream, v_r0,
+    // stem.c.columns stored as [i3,i4,i5,i0,i1,i2]
+    CALL(launch(m, ORDERED, k_map_290f4a82, "stem.c.columns", 115248, 256, stream, v_x,
+        v_stem_c_columns));
+    CALL(launch(m, EARLY, k_product_a0d64717, "r0", 1568, 256, stream, v_stem_c_scaled,
+        v_stem_c_columns, v_stem_t, v_r0));
+    CALL(launch(m, EARLY, k_stitch_23cacbab, "l1.a.a.c.data", 1024, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
-    // by basis change F(4x4,3x3)
-    // l1.a.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4,i5] *
-    //     l1.a.a.c.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
-        v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_c1fa104f, "l1.a.b.c.data", 1024, 224, stream,
-        v_l1_a_a_c_product, v_l1_a_a_t, v_l1_a_b_c_data));
-    // as l1.a.a.c.product
-    CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
-        v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_stitch_8ff3bd27, "l1.b.a.c.data", 1024, 224, stream,
-        v_l1_a_b_c_product, v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
-    // as l1.a.a.c.product
-    CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
-        v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_c1fa104f, "l1.b.b.c.data", 1024, 224, stream,
-        v_l1_b_a_c_product, v_l1_b_a_t, v_l1_b_b_c_data));
-    // as l1.a.a.c.product
-    CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
-        v_l1_b_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_193ec680, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
+    CALL(launch(m, EARLY, k_product_204f92be, "l1.a.a.c.product", 900, 256, stream,
+        v_l1_a_a_c_filter, v_l1_a_a_c_data, v_l1_a_a_c_product));
+    CALL(launch(m, EARLY, k_stitch_c1fa104f, "l1.a.b.c.data", 1024, 224, stream, v_l1_a_a_c_product,
+        v_l1_a_a_t, v_l1_a_b_c_data));
+    CALL(launch(m, EARLY, k_product_204f92be, "l1.a.b.c.product", 900, 256, stream,
+        v_l1_a_b_c_filter, v_l1_a_b_c_data, v_l1_a_b_c_product));
+    CALL(launch(m, EARLY, k_stitch_8ff3bd27, "l1.b.a.c.data", 1024, 224, stream, v_l1_a_b_c_product,
+        v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
+    CALL(launch(m, EARLY, k_product_204f92be, "l1.b.a.c.product", 900, 256, stream,
+        v_l1_b_a_c_filter, v_l1_b_a_c_data, v_l1_b_a_c_product));
+    CALL(launch(m, EARLY, k_stitch_c1fa104f, "l1.b.b.c.data", 1024, 224, stream, v_l1_b_a_c_product,
+        v_l1_b_a_t, v_l1_b_b_c_data));
+    CALL(launch(m, EARLY, k_product_204f92be, "l1.b.b.c.product", 900, 256, stream,
+        v_l1_b_b_c_filter, v_l1_b_b_c_data, v_l1_b_b_c_product));
+    CALL(launch(m, EARLY, k_basis_193ec680, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
     // l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[i0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
@@ -3176,7 +3261,9 @@ static int steps_from_stem_c_digits(resnet18_n16 *m, const void *const *in, void
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_b0af5b9a, "l2.h.b.c.data", 392, 256, stream, v_l2_h_r,
         v_l2_h_b_c_data));
-    // as l1.a.a.c.product
+    // by basis change F(4x4,3x3)
+    // l2.h.b.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l2.h.b.c.data[i0,i1,r0,i3,i4,i5] *
+    //     l2.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
     CALL(launch(m, ORDERED, k_basis_31329385, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product,
@@ -3188,19 +3275,19 @@ static int steps_from_stem_c_digits(resnet18_n16 *m, const void *const *in, void
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_b0af5b9a, "l2.a.c.data", 392, 256, stream, v_l2_h,
         v_l2_a_c_data));
-    // as l1.a.a.c.product
+    // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
     CALL(launch(m, ORDERED, k_stitch_ff2d3c07, "l2.b.c.data", 512, dim3(64, 4), stream,
         v_l2_a_c_product, v_l2_a_t, v_l2_b_c_data));
-    // as l1.a.a.c.product
+    // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
     CALL(launch(m, ORDERED, k_basis_85872f02, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
-    CALL(launch(m, EARLY, k_product_c9582e2e, "l3.h.r", 392, 256, stream, v_l3_h_a_c_lines, v_l2,
-        v_l3_h_a_t, v_l3_h_r));
-    CALL(launch(m, EARLY, k_basis_9f1b6b4d, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r,
-        v_l3_h_b_c_data));
-    // as l1.a.a.c.product
+    CALL(launch(m, EARLY, k_product_6c1af5c0, "l3.h.a.c.parts", 392, 256, stream, v_l3_h_a_c_lines,
+        v_l2, v_l3_h_a_c_parts));
+    CALL(launch(m, EARLY, k_stitch_f055ebb0, "l3.h.b.c.data", 1024, dim3(64, 4), stream,
+        v_l3_h_a_c_parts, v_l3_h_a_t, v_l3_h_b_c_data));
+    // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
     CALL(launch(m, ORDERED, k_basis_a4894cb0, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
@@ -3212,11 +3299,11 @@ static int steps_from_stem_c_digits(resnet18_n16 *m, const void *const *in, void
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_9f1b6b4d, "l3.a.c.data", 512, 128, stream, v_l3_h,
         v_l3_a_c_data));
-    // as l1.a.a.c.product
+    // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
     CALL(launch(m, ORDERED, k_stitch_4ca900dc, "l3.b.c.data", 512, dim3(32, 8), stream,
         v_l3_a_c_product, v_l3_a_t, v_l3_b_c_data));
-    // as l1.a.a.c.product
+    // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
     CALL(launch(m, ORDERED, k_stitch_5c985415, "l4.h.a.c.columns", 2048, dim3(128, 2), stream,
         v_l3_b_c_product, v_l3_h, v_l3_b_t, v_l4_h_a_c_columns, v_l3));
@@ -3227,7 +3314,7 @@ static int steps_from_stem_c_digits(resnet18_n16 *m, const void *const *in, void
     CALL(gemm_run(m, &gemm_l4_h_a_c_part, v_l4_h_a_c_relaid, v_l4_h_a_c_columns, v_l4_h_a_c_part));
     CALL(launch(m, ORDERED, k_stitch_3ae04fcf, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
         v_l4_h_a_c_part, v_l4_h_a_t, v_l4_h_b_c_data));
-    // as l1.a.a.c.product
+    // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
         v_l4_h_b_c_product));
     return 0;
@@ -3245,11 +3332,11 @@ static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *con
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_0a5d93ed, "l4.a.c.data", 512, 64, stream, v_l4_h,
         v_l4_a_c_data));
-    // as l1.a.a.c.product
+    // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
     CALL(launch(m, ORDERED, k_stitch_fad8b376, "l4.b.c.data", 1024, dim3(32, 8), stream,
         v_l4_a_c_product, v_l4_a_t, v_l4_b_c_data));
-    // as l1.a.a.c.product
+    // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
     CALL(launch(m, ORDERED, k_basis_da4f04e3, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
         v_l4_b_t, v_l4));
@@ -3261,7 +3348,7 @@ static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *con
 }
 
 static int steps(resnet18_n16 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_stem_c_digits(m, in, out, stream));
+    CALL(steps_from_stem_c_columns(m, in, out, stream));
     CALL(steps_from_l4_h_b_c(m, in, out, stream));
     return 0;
 }
@@ -3361,7 +3448,7 @@ int resnet18_n16_capture(resnet18_n16 *m, const void *const *in, void *const *ou
 void resnet18_n16_destroy(resnet18_n16 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 5; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 4; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     for (int i = 0; i < 1; i++) matmul_close(&m->matmul[i]);
@@ -3490,6 +3577,6 @@ static const resnet18_n16_tensor info_weights[] = {
 static const resnet18_n16_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_N16_ARENA_BYTES, RESNET18_N16_WEIGHT_BYTES,
-    159993088ull, 397916672ull, 0x0349b93ac5df4a66ull};
+    159981568ull, 411888128ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_n16_info *resnet18_n16_describe(void) { return &info; }

@@ -25,7 +25,7 @@
 #endif
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET18_ARENA_BYTES 11389952ull
+#define RESNET18_ARENA_BYTES 9936896ull
 #define RESNET18_WEIGHT_BYTES 46796800ull
 
 #ifdef __cplusplus

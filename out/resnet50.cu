@@ -7,31 +7,30 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
-// memory    arena 19 MB (workspace 10 MB of it), constants 112 MB, peak in create 235 MB
-// plan      83 steps, 375.4 us estimated; 418.8 us without derivation
-// libraries cuDNN (415 MB) 26 steps, without it up to 14.3 us more
-//           cuBLAS (596 MB) 6 steps, without it up to 2.8 us more
-// by        operand re-laid 2, basis change 33, merging 1, summation splitting 6
-//     2.7 us est. stem.c.columns   k_map_25a827d2
-//     9.0 us est. r0               k_product_de11a302
+// memory    arena 15 MB (workspace 6240 kB of it), constants 112 MB, peak in create 231 MB
+// plan      83 steps, 369.3 us estimated; 399.3 us without derivation
+// libraries cuDNN (415 MB) 25 steps, without it up to 5.9 us more
+//           cuBLAS (596 MB) 6 steps, without it up to 0.8 us more
+// by        basis change 33, merging 1, summation splitting 7
+//    11.8 us est. r0               k_product_bb2e898b
 //     2.0 us est. p0               k_reduce_0d108d3d
 //     2.4 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.h.b.c.data    k_basis_5750835a
 //     3.8 us est. l1.h.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.h.t           k_basis_c5456742
 //     7.8 us est. l1.h             cuDNN conv 1x1, 128 to 256 + bias + relu
-//     5.2 us est. l1.h.0.r         k_product_c1407f12
+//     5.2 us est. l1.h.0.r         k_product_dfb15932
 //     1.8 us est. l1.h.0.b.c.data  k_basis_5750835a
 //     3.8 us est. l1.h.0.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.h.0.t         k_basis_c5456742
 //     4.5 us est. l1.h.0           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
-//     5.2 us est. l1.h.1.r         k_product_c1407f12
+//     5.2 us est. l1.h.1.r         k_product_dfb15932
 //     1.8 us est. l1.h.1.b.c.data  k_basis_5750835a
 //     3.8 us est. l1.h.1.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.h.1.t         k_basis_c5456742
 //     4.5 us est. l1.h.1           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //     7.8 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
-//     8.8 us est. l2.h.b.c.part    k_product_5afd148d
+//     7.8 us est. l2.h.b.c.part    k_product_117aef5a
 //     2.0 us est. l2.h.t           k_reduce_cc348234
 //     4.5 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -51,46 +50,47 @@
 //     1.5 us est. l2.h.2.t         k_basis_94dc1e1b
 //     4.5 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     8.8 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
-//     9.9 us est. l3.h.b.c.parts   k_product_c04dfa91
-//     1.6 us est. l3.h.t           k_reduce_80e76b49
-//     5.2 us est. l3.h.c.c         k_product_6f1c71b1
-//     9.2 us est. l3.h             k_product_83ea0a92
+//     8.6 us est. l3.h.b.c.parts   k_product_cee41567
+//     1.9 us est. l3.h.t           k_reduce_d65b6a2e
+//     5.2 us est. l3.h.c.c         k_product_9dc78bc0
+//     9.1 us est. l3.h             k_product_66756052
 //     6.0 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.0.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.0.b.c.product k_product_fb00622d
+//     5.4 us est. l3.h.0.b.c.product k_product_bd2110d0
 //     1.5 us est. l3.h.0.t         k_basis_4d72e339
-//     5.2 us est. l3.h.0           k_product_6f267377
+//     5.2 us est. l3.h.0           k_product_5b968fec
 //     6.0 us est. l3.h.1.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.1.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.1.b.c.product k_product_fb00622d
+//     5.4 us est. l3.h.1.b.c.product k_product_bd2110d0
 //     1.5 us est. l3.h.1.t         k_basis_4d72e339
-//     5.2 us est. l3.h.1           k_product_6f267377
+//     5.2 us est. l3.h.1           k_product_5b968fec
 //     6.0 us est. l3.h.2.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.2.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.2.b.c.product k_product_fb00622d
+//     5.4 us est. l3.h.2.b.c.product k_product_bd2110d0
 //     1.5 us est. l3.h.2.t         k_basis_4d72e339
-//     5.2 us est. l3.h.2           k_product_6f267377
+//     5.2 us est. l3.h.2           k_product_5b968fec
 //     6.0 us est. l3.h.3.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.3.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.3.b.c.product k_product_fb00622d
+//     5.4 us est. l3.h.3.b.c.product k_product_bd2110d0
 //     1.5 us est. l3.h.3.t         k_basis_4d72e339
-//     5.2 us est. l3.h.3           k_product_6f267377
+//     5.2 us est. l3.h.3           k_product_5b968fec
 //     6.0 us est. l3.h.4.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.4.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.4.b.c.product k_product_fb00622d
+//     5.4 us est. l3.h.4.b.c.product k_product_bd2110d0
 //     1.5 us est. l3.h.4.t         k_basis_4d72e339
-//     5.2 us est. l3.h.4           k_product_6f267377
+//     5.2 us est. l3.h.4           k_product_5b968fec
+//     8.2 us est. l4.d.c.parts     k_product_b8fd62da
 //     9.2 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
-//     9.9 us est. l4.h.b.c.parts   k_product_4e12882f
+//     9.2 us est. l4.h.b.c.parts   k_product_be50872d
 //     1.6 us est. l4.h.t           k_reduce_8827085f
 //     6.0 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
-//    11.2 us est. l4.h             cuDNN conv 1x1, 1024 to 2048 + residual + bias + relu
+//     1.7 us est. l4.h             k_reduce_0b7c306c
 //     7.1 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.9 us est. l4.h.0.b.c.parts k_product_2d9acceb
+//     9.3 us est. l4.h.0.b.c.parts k_product_d2974b0c
 //     1.6 us est. l4.h.0.t         k_reduce_8827085f
 //     6.0 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     7.1 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.9 us est. l4.h.1.b.c.parts k_product_2d9acceb
+//     9.3 us est. l4.h.1.b.c.parts k_product_d2974b0c
 //     1.6 us est. l4.h.1.t         k_reduce_8827085f
 //     6.0 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     1.6 us est. f                k_reduce_8a1ece7b
@@ -106,7 +106,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET50_ARENA_BYTES 19673088ull
+#define RESNET50_ARENA_BYTES 15421440ull
 #define RESNET50_WEIGHT_BYTES 102440960ull
 
 #ifdef __cplusplus
@@ -438,25 +438,25 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_h_1_c_bias INIT(94220032)
 #define v_l4_h_1_c_mean INIT(94228224)
 #define v_l4_h_1_c_var INIT(94236416)
-#define v_p0_joined ARENA(14254080)
+#define v_p0_joined ARENA(10002432)
 #define v_stem_s INIT(94244608)
 #define v_stem_t CONST(8196096)
-#define v_r0 ARENA(7375872)
+#define v_r0 ARENA(0)
 #define v_l1_h_b_s INIT(94244864)
 #define v_l1_h_b_c_scaled INIT(94245120)
 #define v_l1_h_b_c_filter CONST(8196352)
 #define v_l1_h_a_s INIT(94392576)
 #define v_l1_h_a_c_scaled CONST(8786176)
 #define v_l1_h_a_t CONST(8802560)
-#define v_l1_h_r ARENA(12447744)
-#define v_l1_h_b_c_data ARENA(10641408)
-#define v_l1_h_b_c_product ARENA(12447744)
+#define v_l1_h_r ARENA(8196096)
+#define v_l1_h_b_c_data ARENA(6389760)
+#define v_l1_h_b_c_product ARENA(8196096)
 #define v_l1_h_b_t CONST(8802816)
 #define v_l1_d_s INIT(94392832)
 #define v_l1_h_c_s INIT(94393856)
 #define v_l1_d_c_weights CONST(8803072)
 #define v_l1_h_const CONST(8934144)
-#define v_l1_h ARENA(10641408)
+#define v_l1_h ARENA(6389760)
 #define v_l1_h_0_b_s INIT(94394880)
 #define v_l1_h_0_b_c_scaled INIT(94395136)
 #define v_l1_h_0_b_c_filter CONST(8935168)
@@ -464,14 +464,14 @@ const resnet50_info *resnet50_describe(void);
 #define v_l1_h_0_a_c_scaled CONST(9524992)
 #define v_l1_h_0_a_t CONST(9590528)
 #define v_l1_h_0_r ARENA(0)
-#define v_l1_h_0_b_c_data ARENA(13852672)
-#define v_l1_h_0_b_c_product ARENA(15659008)
+#define v_l1_h_0_b_c_data ARENA(9601024)
+#define v_l1_h_0_b_c_product ARENA(11407360)
 #define v_l1_h_0_b_t CONST(9590784)
-#define v_l1_h_0_t ARENA(17465344)
+#define v_l1_h_0_t ARENA(13213696)
 #define v_l1_h_0_c_s INIT(94542848)
 #define v_l1_h_0_c_c_scaled CONST(9591040)
 #define v_l1_h_0_c_t CONST(9656576)
-#define v_l1_h_0 ARENA(13852672)
+#define v_l1_h_0 ARENA(9601024)
 #define v_l1_h_1_b_s INIT(94543872)
 #define v_l1_h_1_b_c_scaled INIT(94544128)
 #define v_l1_h_1_b_c_filter CONST(9657600)
@@ -479,95 +479,95 @@ const resnet50_info *resnet50_describe(void);
 #define v_l1_h_1_a_c_scaled CONST(10247424)
 #define v_l1_h_1_a_t CONST(10312960)
 #define v_l1_h_1_r ARENA(0)
-#define v_l1_h_1_b_c_data ARENA(10641408)
-#define v_l1_h_1_b_c_product ARENA(17063936)
+#define v_l1_h_1_b_c_data ARENA(6389760)
+#define v_l1_h_1_b_c_product ARENA(12812288)
 #define v_l1_h_1_b_t CONST(10313216)
-#define v_l1_h_1_t ARENA(18870272)
+#define v_l1_h_1_t ARENA(14618624)
 #define v_l1_h_1_c_s INIT(94691840)
 #define v_l1_h_1_c_c_scaled CONST(10313472)
 #define v_l1_h_1_c_t CONST(10379008)
-#define v_l1_h_1 ARENA(10641408)
+#define v_l1_h_1 ARENA(6389760)
 #define v_l2_d_s INIT(94692864)
 #define v_l2_d_c_scaled CONST(10380032)
 #define v_l2_h_a_s INIT(94694912)
 #define v_l2_h_a_c_scaled CONST(10904320)
 #define v_l2_h_a_t CONST(11035392)
-#define v_l2_h_r ARENA(13852672)
+#define v_l2_h_r ARENA(9601024)
 #define v_l2_h_b_s INIT(94695424)
 #define v_l2_h_b_c_part ARENA(0)
 #define v_l2_h_b_t CONST(11035904)
-#define v_l2_h_t ARENA(15458304)
+#define v_l2_h_t ARENA(11206656)
 #define v_l2_h_c_s INIT(94695936)
 #define v_l2_h_c_c_scaled CONST(11036416)
-#define v_l2_h_c_c ARENA(13852672)
+#define v_l2_h_c_c ARENA(9601024)
 #define v_l2_h_const CONST(11298560)
-#define v_l2_h ARENA(15458304)
+#define v_l2_h ARENA(11206656)
 #define v_l2_h_0_b_s INIT(94697984)
 #define v_l2_h_0_b_c_scaled INIT(94698496)
 #define v_l2_h_0_b_c_filter CONST(11300608)
 #define v_l2_h_0_a_s INIT(95288320)
 #define v_l2_h_0_a_c_scaled CONST(13659904)
 #define v_l2_h_0_a_t CONST(13922048)
-#define v_l2_h_0_r ARENA(11544576)
-#define v_l2_h_0_b_c_data ARENA(10641408)
-#define v_l2_h_0_b_c_product ARENA(11544576)
+#define v_l2_h_0_r ARENA(7292928)
+#define v_l2_h_0_b_c_data ARENA(6389760)
+#define v_l2_h_0_b_c_product ARENA(7292928)
 #define v_l2_h_0_b_t CONST(13922560)
-#define v_l2_h_0_t ARENA(12447744)
+#define v_l2_h_0_t ARENA(8196096)
 #define v_l2_h_0_c_s INIT(95288832)
 #define v_l2_h_0_c_c_scaled CONST(13923072)
 #define v_l2_h_0_c_t CONST(14185216)
-#define v_l2_h_0 ARENA(10641408)
+#define v_l2_h_0 ARENA(6389760)
 #define v_l2_h_1_b_s INIT(95290880)
 #define v_l2_h_1_b_c_scaled INIT(95291392)
 #define v_l2_h_1_b_c_filter CONST(14187264)
 #define v_l2_h_1_a_s INIT(95881216)
 #define v_l2_h_1_a_c_scaled CONST(16546560)
 #define v_l2_h_1_a_t CONST(16808704)
-#define v_l2_h_1_r ARENA(13150208)
-#define v_l2_h_1_b_c_data ARENA(12247040)
-#define v_l2_h_1_b_c_product ARENA(13150208)
+#define v_l2_h_1_r ARENA(8898560)
+#define v_l2_h_1_b_c_data ARENA(7995392)
+#define v_l2_h_1_b_c_product ARENA(8898560)
 #define v_l2_h_1_b_t CONST(16809216)
-#define v_l2_h_1_t ARENA(14053376)
+#define v_l2_h_1_t ARENA(9801728)
 #define v_l2_h_1_c_s INIT(95881728)
 #define v_l2_h_1_c_c_scaled CONST(16809728)
 #define v_l2_h_1_c_t CONST(17071872)
-#define v_l2_h_1 ARENA(12247040)
+#define v_l2_h_1 ARENA(7995392)
 #define v_l2_h_2_b_s INIT(95883776)
 #define v_l2_h_2_b_c_scaled INIT(95884288)
 #define v_l2_h_2_b_c_filter CONST(17073920)
 #define v_l2_h_2_a_s INIT(96474112)
 #define v_l2_h_2_a_c_scaled CONST(19433216)
 #define v_l2_h_2_a_t CONST(19695360)
-#define v_l2_h_2_r ARENA(11544576)
-#define v_l2_h_2_b_c_data ARENA(10641408)
-#define v_l2_h_2_b_c_product ARENA(13852672)
+#define v_l2_h_2_r ARENA(7292928)
+#define v_l2_h_2_b_c_data ARENA(6389760)
+#define v_l2_h_2_b_c_product ARENA(9601024)
 #define v_l2_h_2_b_t CONST(19695872)
-#define v_l2_h_2_t ARENA(14755840)
+#define v_l2_h_2_t ARENA(10504192)
 #define v_l2_h_2_c_s INIT(96474624)
 #define v_l2_h_2_c_c_scaled CONST(19696384)
 #define v_l2_h_2_c_t CONST(19958528)
-#define v_l2_h_2 ARENA(10641408)
+#define v_l2_h_2 ARENA(6389760)
 #define v_l3_d_s INIT(96476672)
 #define v_l3_h_a_s INIT(96480768)
 #define v_l3_h_a_c_scaled CONST(19960576)
 #define v_l3_h_a_t CONST(20484864)
-#define v_l3_h_r ARENA(12247040)
+#define v_l3_h_r ARENA(7995392)
 #define v_l3_h_b_s INIT(96481792)
 #define v_l3_h_b_c_parts ARENA(0)
 #define v_l3_h_b_t CONST(20485888)
-#define v_l3_h_t ARENA(1605632)
+#define v_l3_h_t ARENA(3211264)
 #define v_l3_h_c_s INIT(96482816)
 #define v_l3_h_c_c_scaled CONST(20486912)
 #define v_l3_h_c_c ARENA(0)
 #define v_l3_h_const CONST(21535488)
-#define v_l3_h ARENA(12247040)
+#define v_l3_h ARENA(7995392)
 #define v_l3_h_0_b_s INIT(96486912)
 #define v_l3_h_0_b_c_scaled INIT(96487936)
 #define v_l3_h_0_b_c_filter CONST(21539584)
 #define v_l3_h_0_a_s INIT(98847232)
 #define v_l3_h_0_a_c_scaled CONST(25733888)
 #define v_l3_h_0_a_t CONST(26782464)
-#define v_l3_h_0_r ARENA(10641408)
+#define v_l3_h_0_r ARENA(6389760)
 #define v_l3_h_0_b_c_data ARENA(0)
 #define v_l3_h_0_b_c_product ARENA(802816)
 #define v_l3_h_0_b_t CONST(26783488)
@@ -575,14 +575,14 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_h_0_c_s INIT(98848256)
 #define v_l3_h_0_c_c_scaled CONST(26784512)
 #define v_l3_h_0_c_t CONST(27833088)
-#define v_l3_h_0 ARENA(10641408)
+#define v_l3_h_0 ARENA(6389760)
 #define v_l3_h_1_b_s INIT(98852352)
 #define v_l3_h_1_b_c_scaled INIT(98853376)
 #define v_l3_h_1_b_c_filter CONST(27837184)
 #define v_l3_h_1_a_s INIT(101212672)
 #define v_l3_h_1_a_c_scaled CONST(32031488)
 #define v_l3_h_1_a_t CONST(33080064)
-#define v_l3_h_1_r ARENA(11444224)
+#define v_l3_h_1_r ARENA(7192576)
 #define v_l3_h_1_b_c_data ARENA(0)
 #define v_l3_h_1_b_c_product ARENA(802816)
 #define v_l3_h_1_b_t CONST(33081088)
@@ -590,14 +590,14 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_h_1_c_s INIT(101213696)
 #define v_l3_h_1_c_c_scaled CONST(33082112)
 #define v_l3_h_1_c_t CONST(34130688)
-#define v_l3_h_1 ARENA(11444224)
+#define v_l3_h_1 ARENA(7192576)
 #define v_l3_h_2_b_s INIT(101217792)
 #define v_l3_h_2_b_c_scaled INIT(101218816)
 #define v_l3_h_2_b_c_filter CONST(34134784)
 #define v_l3_h_2_a_s INIT(103578112)
 #define v_l3_h_2_a_c_scaled CONST(38329088)
 #define v_l3_h_2_a_t CONST(39377664)
-#define v_l3_h_2_r ARENA(10641408)
+#define v_l3_h_2_r ARENA(6389760)
 #define v_l3_h_2_b_c_data ARENA(0)
 #define v_l3_h_2_b_c_product ARENA(802816)
 #define v_l3_h_2_b_t CONST(39378688)
@@ -605,14 +605,14 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_h_2_c_s INIT(103579136)
 #define v_l3_h_2_c_c_scaled CONST(39379712)
 #define v_l3_h_2_c_t CONST(40428288)
-#define v_l3_h_2 ARENA(10641408)
+#define v_l3_h_2 ARENA(6389760)
 #define v_l3_h_3_b_s INIT(103583232)
 #define v_l3_h_3_b_c_scaled INIT(103584256)
 #define v_l3_h_3_b_c_filter CONST(40432384)
 #define v_l3_h_3_a_s INIT(105943552)
 #define v_l3_h_3_a_c_scaled CONST(44626688)
 #define v_l3_h_3_a_t CONST(45675264)
-#define v_l3_h_3_r ARENA(11444224)
+#define v_l3_h_3_r ARENA(7192576)
 #define v_l3_h_3_b_c_data ARENA(0)
 #define v_l3_h_3_b_c_product ARENA(802816)
 #define v_l3_h_3_b_t CONST(45676288)
@@ -620,14 +620,14 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_h_3_c_s INIT(105944576)
 #define v_l3_h_3_c_c_scaled CONST(45677312)
 #define v_l3_h_3_c_t CONST(46725888)
-#define v_l3_h_3 ARENA(11444224)
+#define v_l3_h_3 ARENA(7192576)
 #define v_l3_h_4_b_s INIT(105948672)
 #define v_l3_h_4_b_c_scaled INIT(105949696)
 #define v_l3_h_4_b_c_filter CONST(46729984)
 #define v_l3_h_4_a_s INIT(108308992)
 #define v_l3_h_4_a_c_scaled CONST(50924288)
 #define v_l3_h_4_a_t CONST(51972864)
-#define v_l3_h_4_r ARENA(10641408)
+#define v_l3_h_4_r ARENA(6389760)
 #define v_l3_h_4_b_c_data ARENA(0)
 #define v_l3_h_4_b_c_product ARENA(802816)
 #define v_l3_h_4_b_t CONST(51973888)
@@ -635,57 +635,57 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_h_4_c_s INIT(108310016)
 #define v_l3_h_4_c_c_scaled CONST(51974912)
 #define v_l3_h_4_c_t CONST(53023488)
-#define v_l3_h_4 ARENA(10641408)
+#define v_l3_h_4 ARENA(7995392)
 #define v_l4_d_s INIT(108314112)
-#define v_l4_d_c_scaled CONST(53027584)
+#define v_l4_d_c_parts ARENA(6389760)
 #define v_l4_h_a_s INIT(108322304)
-#define v_l4_h_a_c_scaled CONST(61416192)
-#define v_l4_h_a_t CONST(63513344)
-#define v_l4_h_r ARENA(11444224)
+#define v_l4_h_a_c_scaled CONST(53027584)
+#define v_l4_h_a_t CONST(55124736)
+#define v_l4_h_r ARENA(8798208)
 #define v_l4_h_b_s INIT(108324352)
 #define v_l4_h_b_c_parts ARENA(0)
-#define v_l4_h_b_t CONST(63515392)
-#define v_l4_h_t ARENA(11845632)
+#define v_l4_h_b_t CONST(55126784)
+#define v_l4_h_t ARENA(8396800)
 #define v_l4_h_c_s INIT(108326400)
-#define v_l4_h_c_c_scaled CONST(63517440)
-#define v_l4_h_c_c ARENA(11444224)
-#define v_l4_h_const CONST(67711744)
-#define v_l4_h ARENA(11845632)
+#define v_l4_h_c_c_scaled CONST(55128832)
+#define v_l4_h_c_c ARENA(7995392)
+#define v_l4_h_const CONST(59323136)
+#define v_l4_h ARENA(8396800)
 #define v_l4_h_0_a_s INIT(108334592)
-#define v_l4_h_0_a_c_scaled CONST(67719936)
-#define v_l4_h_0_a_t CONST(71914240)
-#define v_l4_h_0_r ARENA(10641408)
+#define v_l4_h_0_a_c_scaled CONST(59331328)
+#define v_l4_h_0_a_t CONST(63525632)
+#define v_l4_h_0_r ARENA(6389760)
 #define v_l4_h_0_b_s INIT(108336640)
-#define v_l4_h_0_b_c_lines CONST(71916288)
+#define v_l4_h_0_b_c_lines CONST(63527680)
 #define v_l4_h_0_b_c_parts ARENA(0)
-#define v_l4_h_0_b_t CONST(81353472)
-#define v_l4_h_0_t ARENA(11042816)
+#define v_l4_h_0_b_t CONST(72964864)
+#define v_l4_h_0_t ARENA(6791168)
 #define v_l4_h_0_c_s INIT(108338688)
-#define v_l4_h_0_c_c_scaled CONST(81355520)
-#define v_l4_h_0_c_t CONST(85549824)
-#define v_l4_h_0 ARENA(10641408)
+#define v_l4_h_0_c_c_scaled CONST(72966912)
+#define v_l4_h_0_c_t CONST(77161216)
+#define v_l4_h_0 ARENA(6389760)
 #define v_l4_h_1_a_s INIT(108346880)
-#define v_l4_h_1_a_c_scaled CONST(85558016)
-#define v_l4_h_1_a_t CONST(89752320)
-#define v_l4_h_1_r ARENA(11042816)
+#define v_l4_h_1_a_c_scaled CONST(77169408)
+#define v_l4_h_1_a_t CONST(81363712)
+#define v_l4_h_1_r ARENA(6791168)
 #define v_l4_h_1_b_s INIT(108348928)
-#define v_l4_h_1_b_c_lines CONST(89754368)
+#define v_l4_h_1_b_c_lines CONST(81365760)
 #define v_l4_h_1_b_c_parts ARENA(0)
-#define v_l4_h_1_b_t CONST(99191552)
-#define v_l4_h_1_t ARENA(11444224)
+#define v_l4_h_1_b_t CONST(90802944)
+#define v_l4_h_1_t ARENA(7192576)
 #define v_l4_h_1_c_s INIT(108350976)
-#define v_l4_h_1_c_c_scaled CONST(99193600)
-#define v_l4_h_1_c_t CONST(103387904)
-#define v_l4_h_1 ARENA(11042816)
+#define v_l4_h_1_c_c_scaled CONST(90804992)
+#define v_l4_h_1_c_t CONST(94999296)
+#define v_l4_h_1 ARENA(6791168)
 #define v_f ARENA(0)
-#define v_stem_c_scaled CONST(103396096)
-#define v_stem_c_columns ARENA(0)
-#define v_l2_h_b_c_part_lines CONST(103433728)
-#define v_l3_d_c_scaled CONST(104023552)
-#define v_l3_h_b_c_lines CONST(106120704)
+#define v_stem_c_scaled CONST(95007488)
+#define v_l2_h_b_c_part_lines CONST(95045120)
+#define v_l3_d_c_scaled CONST(95634944)
+#define v_l3_h_b_c_lines CONST(97732096)
+#define v_l4_d_c_scaled CONST(100091392)
 #define v_l4_h_b_c_lines CONST(108480000)
 #define v_workspace ARENA_OF(char, 0)
-#define WORKSPACE_BYTES 10641408
+#define WORKSPACE_BYTES 6389760
 #define WORKSPACE_AT {0}
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
@@ -728,7 +728,6 @@ static const conv_size conv_sizes[] = {
     {"l3.h.4.r", 0, 1, 1024, 256, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l4.h.r", 0, 1, 1024, 512, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l4.h.c.c", 0, 1, 512, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
-    {"l4.h", 0, 1, 1024, 2048, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l4.h.0.r", 0, 1, 2048, 512, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l4.h.0", 0, 1, 512, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l4.h.1.r", 0, 1, 2048, 512, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
@@ -756,7 +755,6 @@ enum {
     CONV_l3_h_4_r,
     CONV_l4_h_r,
     CONV_l4_h_c_c,
-    CONV_l4_h,
     CONV_l4_h_0_r,
     CONV_l4_h_0,
     CONV_l4_h_1_r,
@@ -997,7 +995,7 @@ struct product_tile {
         }
 
         __device__ __forceinline__ explicit feed(L l)
-            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}
+            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
         __device__ __forceinline__ void load(unsigned k0) {
 #pragma unroll
             for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
@@ -1096,6 +1094,8 @@ struct product_tile {
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
         await_previous();
+        // Where the compiler knows that there are few steps it makes one of them, and spills.
+        until = kept(until);
         if (EARLY != 1) a.begin(from);
         if (EARLY != 2) b.begin(from);
         for (unsigned k0 = from; k0 < until;) {
@@ -1753,17 +1753,14 @@ static __global__ void __launch_bounds__(64) k_map_e05f63e9(const float *__restr
 
 // l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
 // p0: l4.d.k, p1: l4.d.s
-static __global__ void __launch_bounds__(256) k_map_4f47847b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_8cdcac58(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
-    if (id >= 524288u) return;
-    const int i1 = (int)(id % 256u) * 4;
-    const int i0 = (int)(id / 256u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 1024 + i1);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 1024 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 2097152u) return;
+    const int i0 = (int)(id % 2048u);
+    const int i1 = (int)(id / 2048u);
+    y[i1 * 2048 + i0] = p0[i0 * 1024 + i1] * p1[i0];
 }
 
 // l4.h.a.c.scaled[i0,i1] = l4.h.a.s[i0] * l4.h.a.k[i0,i1,0,0]
@@ -1873,50 +1870,38 @@ static __global__ void __launch_bounds__(64) k_map_f524daa1(const float *__restr
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
-// by operand re-laid
-// stem.c.columns[i0,i1,i2,i3,i4] = x[0,i2,2*i0+i3-3,2*i1+i4-3] where i0 in 0:112, i1 in 0:112, i3
-//     in 0:7, i4 in 0:7, pad x 0
-static __global__ void __launch_bounds__(256) k_map_25a827d2(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id >= 1843968u) return;
-    const int i1 = (int)(id % 112u);
-    const int i0 = (int)(id / 112u % 112u);
-    const int i4 = (int)(id / 12544u % 7u);
-    const int i3 = (int)(id / 87808u % 7u);
-    const int i2 = (int)(id / 614656u);
-    const int t0 = i0 * 2 + i3 - 3;
-    const int t1 = i1 * 2 + i4 - 3;
-    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i2 * 50176 + t0 * 224 + t1]
-        : 0.f;
-    y[i2 * 614656 + i3 * 87808 + i4 * 12544 + i0 * 112 + i1] = v0;
-}
-
-// by operand re-laid
-// stem.c[0,i1,i2,i3] = sum(r0,r1,r2) stem.c.columns[i2,i3,r0,r1,r2] * stem.c.scaled[i1,r0,r1,r2]
+// stem.c[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
+//     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
-// p0: stem.c.scaled, p1: stem.c.columns, p2: stem.t
-static __global__ void __launch_bounds__(256, 2) k_product_de11a302(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+// p0: stem.c.scaled, p1: x, p2: stem.t
+static __global__ void __launch_bounds__(256, 1) k_product_bb2e898b(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 32u;
+    const unsigned n0 = id % 98u * 128u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e % 8u * 4u);
-        const int r2 = (int)(k0 + e / 8u);
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r2 = (int)(k0 + e / 16u);
         return fetch<float4>(p0 + r2 * 64 + i1, r2 < 147);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r2 = (int)(k0 + e / 16u);
-        return fetch<float4>(p1 + r2 * 12544 + i3, r2 < 147);
+        const unsigned n = n0 + e % 128u;
+        const int i3 = (int)(n % 112u);
+        const int i2 = (int)(n / 112u);
+        const unsigned k = k0 + e / 128u;
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        const int t0 = i2 * 2 + r1 - 3;
+        const int t1 = i3 * 2 + r2 - 3;
+        return fetch<float>(p1 + r0 * 50176 + t0 * 224 + t1,
+            k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
-    float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 147u, spaced<8192>(a), spaced<802816>(b), acc);
+    float acc[4][8] = {};
+    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), b, acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         const float v0 = p2[i1];
@@ -2077,8 +2062,8 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
 // l1.h.0.a.c[0,i1,i2,i3] = sum(r0) l1.h[0,r0,i2,i3] * l1.h.0.a.c.scaled[i1,r0]
 // l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.a.t[i1])
 // p0: l1.h.0.a.c.scaled, p1: l1.h, p2: l1.h.0.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_c1407f12(const float *__restrict__ p0,
-    const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 2u * 32u;
@@ -2109,7 +2094,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_c1407f12(const float 
 // l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
 // p0: l2.h.b.c.part.lines, p1: l2.h.r
-static __global__ void __launch_bounds__(256, 2) k_product_5afd148d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 1) k_product_117aef5a(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2247,37 +2232,37 @@ static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
 }
 
 // by summation splitting (parts)
-// l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
-//     l3.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:8, i3 in 0:14, i4 in 0:14, r0 in 0:32, pad
+// l3.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l3.h.r[0,16*i0+r0,2*i3+r1-1,2*i4+r2-1] *
+//     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l3.h.r 0
 // p0: l3.h.b.c.lines, p1: l3.h.r
-static __global__ void __launch_bounds__(256, 2) k_product_c04dfa91(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 1) k_product_cee41567(const float *p0,
     const float *p1, float *__restrict__ y) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 4u * 64u;
-    const int i0 = (int)(id / 16u % 8u);
+    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 4u * 64u;
+    const int i0 = (int)(id / 8u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
         const int i2 = (int)(m0 + e % 16u * 4u);
-        const int r2 = (int)k0 / 32u;
-        const int r0 = (int)(k0 % 32u + e / 16u);
-        return fetch<float4>(p0 + r2 * 65536 + i0 * 8192 + r0 * 256 + i2);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e / 16u);
+        return fetch<float4>(p0 + r2 * 65536 + i0 * 4096 + r0 * 256 + i2);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
+        const unsigned n = n0 + e % 128u;
         const int i4 = (int)(n % 14u);
         const int i3 = (int)(n / 14u);
-        const int r2 = (int)(k0 / 32u % 3u);
-        const int r1 = (int)(k0 / 32u / 3u);
-        const int r0 = (int)(k0 % 32u + e / 64u);
-        return fetch<float>(p1 + i0 * 25088 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29,
+        const int r2 = (int)(k0 / 16u % 3u);
+        const int r1 = (int)(k0 / 16u / 3u);
+        const int r0 = (int)(k0 % 16u + e / 128u);
+        return fetch<float>(p1 + i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29,
             n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
-    float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 288u, spaced<16384>(a), spaced<12544>(b), acc);
+    float acc[4][8] = {};
+    tile.multiply<false, false, 1>(0u, 144u, spaced<16384>(a), spaced<6272>(b), acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 196) {
@@ -2290,7 +2275,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_c04dfa91(const float 
 // l3.h.b.c[0,i1,i2,i3] = sum(r0) l3.h.b.c.parts[r0,0,i1,i2,i3]
 // l3.h.t[0,i1,i2,i3] = relu(l3.h.b.c[0,i1,i2,i3] + l3.h.b.t[i1])
 // p0: l3.h.b.c.parts, p1: l3.h.b.t
-static __global__ void __launch_bounds__(128) k_reduce_80e76b49(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_d65b6a2e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
@@ -2299,7 +2284,7 @@ static __global__ void __launch_bounds__(128) k_reduce_80e76b49(const float *p0,
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 8; r0++) {
+    for (int r0 = 0; r0 < 16; r0++) {
         acc += p0[r0 * 50176 + i1 * 196 + i3];
     }
     y[i1 * 196 + i3] = relu(acc + p1[i1]);
@@ -2307,7 +2292,7 @@ static __global__ void __launch_bounds__(128) k_reduce_80e76b49(const float *p0,
 
 // l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
 // p0: l3.h.c.c.scaled, p1: l3.h.t
-static __global__ void __launch_bounds__(256, 2) k_product_6f1c71b1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_9dc78bc0(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2340,8 +2325,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_6f1c71b1(const float 
 //     in 0:14
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
 // p0: l3.d.c.scaled, p1: l2.h.2, p2: l3.h.c.c, p3: l3.h.const
-static __global__ void __launch_bounds__(256, 2) k_product_83ea0a92(const float *__restrict__ p0,
-    const float *p1, const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_66756052(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
@@ -2430,7 +2415,7 @@ static __global__ void __launch_bounds__(64) k_basis_d466199c(const float *p0,
 // l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
 //     l3.h.0.b.c.filter[i0,i1,i2,r0]
 // p0: l3.h.0.b.c.filter, p1: l3.h.0.b.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_fb00622d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 1) k_product_bd2110d0(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2509,8 +2494,8 @@ static __global__ void __launch_bounds__(64) k_basis_4d72e339(const float *p0,
 // l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
 // l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.c.t[i1])
 // p0: l3.h.0.c.c.scaled, p1: l3.h.0.t, p2: l3.h, p3: l3.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_6f267377(const float *__restrict__ p0,
-    const float *p1, const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 2) k_product_5b968fec(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
@@ -2542,11 +2527,46 @@ static __global__ void __launch_bounds__(256, 2) k_product_6f267377(const float 
 }
 
 // by summation splitting (parts)
+// l4.d.c.parts[i0,0,i2,i3,i4] = sum(r0) l3.h.4[0,256*i0+r0,2*i3,2*i4] *
+//     l4.d.c.scaled[i2,256*i0+r0] where i0 in 0:4, i3 in 0:7, i4 in 0:7, r0 in 0:256
+// p0: l4.d.c.scaled, p1: l3.h.4
+static __global__ void __launch_bounds__(256, 1) k_product_b8fd62da(const float *p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 32u * 64u;
+    const int i0 = (int)(id / 32u % 4u);
+    const auto a = [&](unsigned e) {
+        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p0 + i0 * 524288 + r0 * 2048 + i2);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 64u;
+        const int i4 = (int)(n % 7u);
+        const int i3 = (int)(n / 7u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(p1 + i0 * 50176 + r0 * 196 + i3 * 28 + i4 * 2, n < 49u);
+    };
+    float acc[8][4] = {};
+    tile.multiply<false, false, 1>(0u, 256u, moving<8192, 131072>(a), moving<784, 3136>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 49) {
+            y[i0 * 100352 + i2 * 49 + i4] = acc[i][j];
+        }
+    }
+}
+
+// by summation splitting (parts)
 // l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
 // p0: l4.h.b.c.lines, p1: l4.h.r
-static __global__ void __launch_bounds__(256, 2) k_product_4e12882f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 1) k_product_be50872d(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2599,12 +2619,30 @@ static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
     y[i1 * 49 + i3] = relu(acc + p1[i1]);
 }
 
+// l4.d.c[0,i1,i2,i3] = sum(r0) l4.d.c.parts[r0,0,i1,i2,i3]
+// l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
+// p0: l4.d.c.parts, p1: l4.h.c.c, p2: l4.h.const
+static __global__ void __launch_bounds__(256) k_reduce_0b7c306c(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 100352u) return;
+    const int i3 = (int)(id % 49u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 4; r0++) {
+        acc += p0[r0 * 100352 + i1 * 49 + i3];
+    }
+    y[i1 * 49 + i3] = relu(acc + p1[i1 * 49 + i3] + p2[i1]);
+}
+
 // by summation splitting (parts)
 // l4.h.0.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.0.r[0,32*i0+r0,i3+r1-1,i4+r2-1] *
 //     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.0.r 0
 // p0: l4.h.0.b.c.lines, p1: l4.h.0.r
-static __global__ void __launch_bounds__(256, 2) k_product_2d9acceb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 1) k_product_d2974b0c(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2731,7 +2769,7 @@ struct resnet50 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[26];
+    conv_call conv[25];
     cublasHandle_t cublas;
 };
 
@@ -2835,7 +2873,7 @@ static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
 template <class Offer>
 static int conv_first(resnet50 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
-        if (!conv_may_take(&p[i], s, 10641408)) continue;
+        if (!conv_may_take(&p[i], s, 6389760)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
@@ -3259,7 +3297,8 @@ static int prepare_weights_from_l3_h_2_a_c_scaled(resnet50 *m, cudaStream_t stre
         v_l3_h_4_c_mean, v_l3_h_4_c_s, v_l3_h_4_c_t));
     CALL(launch(m, ORDERED, k_map_e05f63e9, "l4.d.s", 8, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
-    CALL(launch(m, ORDERED, k_map_4f47847b, "l4.d.c.scaled", 2048, 256, stream, v_l4_d_k, v_l4_d_s,
+    // l4.d.c.scaled stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_8cdcac58, "l4.d.c.scaled", 8192, 256, stream, v_l4_d_k, v_l4_d_s,
         v_l4_d_c_scaled));
     CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
         v_l4_h_a_s));
@@ -3673,7 +3712,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(resnet50 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 26; i++) {
+    for (int i = 0; i < 25; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3728,14 +3767,11 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_stem_c_columns(resnet50 *m, const void *const *in, void *const *out,
+static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    // stem.c.columns stored as [i2,i3,i4,i0,i1]
-    CALL(launch(m, ORDERED, k_map_25a827d2, "stem.c.columns", 7203, 256, stream, v_x,
-        v_stem_c_columns));
-    CALL(launch(m, EARLY, k_product_de11a302, "r0", 392, 256, stream, v_stem_c_scaled,
-        v_stem_c_columns, v_stem_t, v_r0));
+    CALL(launch(m, ORDERED, k_product_bb2e898b, "r0", 98, 256, stream, v_stem_c_scaled, v_x,
+        v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_reduce_0d108d3d, "p0", 392, 128, stream, v_r0, v_p0_joined));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
     // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.a.t[i1])
@@ -3756,7 +3792,7 @@ static int steps_from_stem_c_columns(resnet50 *m, const void *const *in, void *c
     // l1.h[0,i1,i2,i3] = relu(l1.d.c.merged[0,i1,i2,i3] + l1.h.const[i1])
     CALL(conv_run(m, CONV_l1_h, v_p0_joined, v_l1_d_c_weights, v_l1_h_const, NULL, v_l1_h,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_c1407f12, "l1.h.0.r", 98, 256, stream, v_l1_h_0_a_c_scaled,
+    CALL(launch(m, ORDERED, k_product_dfb15932, "l1.h.0.r", 98, 256, stream, v_l1_h_0_a_c_scaled,
         v_l1_h, v_l1_h_0_a_t, v_l1_h_0_r));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
         v_l1_h_0_b_c_data));
@@ -3769,7 +3805,7 @@ static int steps_from_stem_c_columns(resnet50 *m, const void *const *in, void *c
     // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
     CALL(conv_run(m, CONV_l1_h_0, v_l1_h_0_t, v_l1_h_0_c_c_scaled, v_l1_h_0_c_t, v_l1_h, v_l1_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_c1407f12, "l1.h.1.r", 98, 256, stream, v_l1_h_1_a_c_scaled,
+    CALL(launch(m, ORDERED, k_product_dfb15932, "l1.h.1.r", 98, 256, stream, v_l1_h_1_a_c_scaled,
         v_l1_h_0, v_l1_h_1_a_t, v_l1_h_1_r));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
         v_l1_h_1_b_c_data));
@@ -3784,15 +3820,8 @@ static int steps_from_stem_c_columns(resnet50 *m, const void *const *in, void *c
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_r, v_l1_h_1, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_5afd148d, "l2.h.b.c.part", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_117aef5a, "l2.h.b.c.part", 126, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
-    return 0;
-}
-
-static int steps_from_l2_h_t(resnet50 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
     CALL(launch(m, EARLY, k_reduce_cc348234, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
         v_l2_h_t));
     // l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
@@ -3826,6 +3855,13 @@ static int steps_from_l2_h_t(resnet50 *m, const void *const *in, void *const *ou
         v_l2_h_1_b_c_product));
     CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
         v_l2_h_1_b_t, v_l2_h_1_t));
+    return 0;
+}
+
+static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
     // as l1.h.0
     CALL(conv_run(m, CONV_l2_h_1, v_l2_h_1_t, v_l2_h_1_c_c_scaled, v_l2_h_1_c_t, v_l2_h_0, v_l2_h_1,
         v_workspace));
@@ -3845,64 +3881,57 @@ static int steps_from_l2_h_t(resnet50 *m, const void *const *in, void *const *ou
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_a_t, NULL, v_l3_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_c04dfa91, "l3.h.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_cee41567, "l3.h.b.c.parts", 128, 256, stream,
         v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
-    return 0;
-}
-
-static int steps_from_l3_h_t(resnet50 *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    CALL(launch(m, EARLY, k_reduce_80e76b49, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
+    CALL(launch(m, EARLY, k_reduce_d65b6a2e, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_b_t, v_l3_h_t));
-    CALL(launch(m, EARLY, k_product_6f1c71b1, "l3.h.c.c", 128, 256, stream, v_l3_h_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_9dc78bc0, "l3.h.c.c", 128, 256, stream, v_l3_h_c_c_scaled,
         v_l3_h_t, v_l3_h_c_c));
-    CALL(launch(m, EARLY, k_product_83ea0a92, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
+    CALL(launch(m, EARLY, k_product_66756052, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
         v_l3_h_c_c, v_l3_h_const, v_l3_h));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_0_r, v_l3_h, v_l3_h_0_a_c_scaled, v_l3_h_0_a_t, NULL, v_l3_h_0_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
         v_l3_h_0_b_c_data));
-    CALL(launch(m, EARLY, k_product_fb00622d, "l3.h.0.b.c.product", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_bd2110d0, "l3.h.0.b.c.product", 128, 256, stream,
         v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data, v_l3_h_0_b_c_product));
     CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
         v_l3_h_0_b_t, v_l3_h_0_t));
-    CALL(launch(m, EARLY, k_product_6f267377, "l3.h.0", 128, 256, stream, v_l3_h_0_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_5b968fec, "l3.h.0", 128, 256, stream, v_l3_h_0_c_c_scaled,
         v_l3_h_0_t, v_l3_h, v_l3_h_0_c_t, v_l3_h_0));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_1_r, v_l3_h_0, v_l3_h_1_a_c_scaled, v_l3_h_1_a_t, NULL, v_l3_h_1_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
         v_l3_h_1_b_c_data));
-    CALL(launch(m, EARLY, k_product_fb00622d, "l3.h.1.b.c.product", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_bd2110d0, "l3.h.1.b.c.product", 128, 256, stream,
         v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data, v_l3_h_1_b_c_product));
     CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
         v_l3_h_1_b_t, v_l3_h_1_t));
-    CALL(launch(m, EARLY, k_product_6f267377, "l3.h.1", 128, 256, stream, v_l3_h_1_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_5b968fec, "l3.h.1", 128, 256, stream, v_l3_h_1_c_c_scaled,
         v_l3_h_1_t, v_l3_h_0, v_l3_h_1_c_t, v_l3_h_1));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_2_r, v_l3_h_1, v_l3_h_2_a_c_scaled, v_l3_h_2_a_t, NULL, v_l3_h_2_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
         v_l3_h_2_b_c_data));
-    CALL(launch(m, EARLY, k_product_fb00622d, "l3.h.2.b.c.product", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_bd2110d0, "l3.h.2.b.c.product", 128, 256, stream,
         v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data, v_l3_h_2_b_c_product));
     CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
         v_l3_h_2_b_t, v_l3_h_2_t));
-    CALL(launch(m, EARLY, k_product_6f267377, "l3.h.2", 128, 256, stream, v_l3_h_2_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_5b968fec, "l3.h.2", 128, 256, stream, v_l3_h_2_c_c_scaled,
         v_l3_h_2_t, v_l3_h_1, v_l3_h_2_c_t, v_l3_h_2));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_3_r, v_l3_h_2, v_l3_h_3_a_c_scaled, v_l3_h_3_a_t, NULL, v_l3_h_3_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
         v_l3_h_3_b_c_data));
-    CALL(launch(m, EARLY, k_product_fb00622d, "l3.h.3.b.c.product", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_bd2110d0, "l3.h.3.b.c.product", 128, 256, stream,
         v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data, v_l3_h_3_b_c_product));
     CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
         v_l3_h_3_b_t, v_l3_h_3_t));
-    CALL(launch(m, EARLY, k_product_6f267377, "l3.h.3", 128, 256, stream, v_l3_h_3_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_5b968fec, "l3.h.3", 128, 256, stream, v_l3_h_3_c_c_scaled,
         v_l3_h_3_t, v_l3_h_2, v_l3_h_3_c_t, v_l3_h_3));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_4_r, v_l3_h_3, v_l3_h_4_a_c_scaled, v_l3_h_4_a_t, NULL, v_l3_h_4_r,
@@ -3915,31 +3944,30 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     (void)in;
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r,
         v_l3_h_4_b_c_data));
-    CALL(launch(m, EARLY, k_product_fb00622d, "l3.h.4.b.c.product", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_bd2110d0, "l3.h.4.b.c.product", 128, 256, stream,
         v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data, v_l3_h_4_b_c_product));
     CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
         v_l3_h_4_b_t, v_l3_h_4_t));
-    CALL(launch(m, EARLY, k_product_6f267377, "l3.h.4", 128, 256, stream, v_l3_h_4_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_5b968fec, "l3.h.4", 128, 256, stream, v_l3_h_4_c_c_scaled,
         v_l3_h_4_t, v_l3_h_3, v_l3_h_4_c_t, v_l3_h_4));
+    CALL(launch(m, EARLY, k_product_b8fd62da, "l4.d.c.parts", 128, 256, stream, v_l4_d_c_scaled,
+        v_l3_h_4, v_l4_d_c_parts));
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_a_t, NULL, v_l4_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_4e12882f, "l4.h.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_be50872d, "l4.h.b.c.parts", 128, 256, stream,
         v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_t, v_l4_h_t));
     // as l2.h.c.c
     CALL(conv_run(m, CONV_l4_h_c_c, v_l4_h_t, v_l4_h_c_c_scaled, NULL, NULL, v_l4_h_c_c,
         v_workspace));
-    // l4.d.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7,
-    //     i3 in 0:7
-    // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
-    CALL(conv_run(m, CONV_l4_h, v_l3_h_4, v_l4_d_c_scaled, v_l4_h_const, v_l4_h_c_c, v_l4_h,
-        v_workspace));
+    CALL(launch(m, ORDERED, k_reduce_0b7c306c, "l4.h", 392, 256, stream, v_l4_d_c_parts, v_l4_h_c_c,
+        v_l4_h_const, v_l4_h));
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_a_t, NULL, v_l4_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_2d9acceb, "l4.h.0.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_d2974b0c, "l4.h.0.b.c.parts", 128, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
@@ -3949,7 +3977,7 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_1_r, v_l4_h_0, v_l4_h_1_a_c_scaled, v_l4_h_1_a_t, NULL, v_l4_h_1_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_2d9acceb, "l4.h.1.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_d2974b0c, "l4.h.1.b.c.parts", 128, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
@@ -3962,9 +3990,8 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
 }
 
 static int steps(resnet50 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_stem_c_columns(m, in, out, stream));
-    CALL(steps_from_l2_h_t(m, in, out, stream));
-    CALL(steps_from_l3_h_t(m, in, out, stream));
+    CALL(steps_from_r0(m, in, out, stream));
+    CALL(steps_from_l2_h_1(m, in, out, stream));
     CALL(steps_from_l3_h_4_b_c_data(m, in, out, stream));
     return 0;
 }
@@ -4063,7 +4090,7 @@ int resnet50_capture(resnet50 *m, const void *const *in, void *const *out) {
 void resnet50_destroy(resnet50 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 26; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 25; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -4355,6 +4382,6 @@ static const resnet50_tensor info_weights[] = {
 static const resnet50_info info = {
     "resnet50", 1, 1, 267, info_inputs, info_outputs, info_weights,
     RESNET50_ARENA_BYTES, RESNET50_WEIGHT_BYTES,
-    117917184ull, 245949440ull, 0x2cd14148af618012ull};
+    117917184ull, 241697792ull, 0x2cd14148af618012ull};
 
 const resnet50_info *resnet50_describe(void) { return &info; }

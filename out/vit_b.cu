@@ -8,90 +8,90 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 449 MB
-// plan      89 steps, 1402.2 us estimated; 1465.5 us without derivation
-// libraries cuBLAS (596 MB) 36 steps, without it up to 35.7 us more
+// plan      89 steps, 1396.5 us estimated; 1458.9 us without derivation
+// libraries cuBLAS (596 MB) 36 steps, without it up to 0.7 us more
 // by        summation splitting 1, norm taken into the product 12, online softmax 12, sums in one
 //     pass 1
-//    10.5 us est. patches.sum.parts k_product_96cf4a43
-//     2.4 us est. h                k_stitch_7eb543ce
-//    25.0 us est. a.0.t.split      k_product_9e301142
+//     8.3 us est. patches.sum.part k_product_5489de67
+//     3.6 us est. h                k_stitch_89507d72
+//    24.6 us est. a.0.t.split      k_product_1530e4c9
 //     9.4 us est. a.0.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.0              k_row_4a21bab2
 //    32.8 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.0              k_map_2ba4d024
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    25.0 us est. a.1.t.split      k_product_9e301142
+//    24.6 us est. a.1.t.split      k_product_1530e4c9
 //     9.4 us est. a.1.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.1              k_row_4a21bab2
 //    32.8 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.1              k_map_2ba4d024
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    25.0 us est. a.2.t.split      k_product_9e301142
+//    24.6 us est. a.2.t.split      k_product_1530e4c9
 //     9.4 us est. a.2.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.2              k_row_4a21bab2
 //    32.8 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.2              k_map_2ba4d024
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    25.0 us est. a.3.t.split      k_product_9e301142
+//    24.6 us est. a.3.t.split      k_product_1530e4c9
 //     9.4 us est. a.3.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.3              k_row_4a21bab2
 //    32.8 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.3              k_map_2ba4d024
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    25.0 us est. a.4.t.split      k_product_9e301142
+//    24.6 us est. a.4.t.split      k_product_1530e4c9
 //     9.4 us est. a.4.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.4              k_row_4a21bab2
 //    32.8 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.4              k_map_2ba4d024
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    25.0 us est. a.5.t.split      k_product_9e301142
+//    24.6 us est. a.5.t.split      k_product_1530e4c9
 //     9.4 us est. a.5.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.5              k_row_4a21bab2
 //    32.8 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.5              k_map_2ba4d024
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    25.0 us est. a.6.t.split      k_product_9e301142
+//    24.6 us est. a.6.t.split      k_product_1530e4c9
 //     9.4 us est. a.6.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.6              k_row_4a21bab2
 //    32.8 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.6              k_map_2ba4d024
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    25.0 us est. a.7.t.split      k_product_9e301142
+//    24.6 us est. a.7.t.split      k_product_1530e4c9
 //     9.4 us est. a.7.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.7              k_row_4a21bab2
 //    32.8 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.7              k_map_2ba4d024
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    25.0 us est. a.8.t.split      k_product_9e301142
+//    24.6 us est. a.8.t.split      k_product_1530e4c9
 //     9.4 us est. a.8.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.8              k_row_4a21bab2
 //    32.8 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.8              k_map_2ba4d024
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    25.0 us est. a.9.t.split      k_product_9e301142
+//    24.6 us est. a.9.t.split      k_product_1530e4c9
 //     9.4 us est. a.9.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.9              k_row_4a21bab2
 //    32.8 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.9              k_map_2ba4d024
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    25.0 us est. a.10.t.split     k_product_9e301142
+//    24.6 us est. a.10.t.split     k_product_1530e4c9
 //     9.4 us est. a.10.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.10             k_row_4a21bab2
 //    32.8 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.10             k_map_2ba4d024
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    25.0 us est. a.11.t.split     k_product_9e301142
+//    24.6 us est. a.11.t.split     k_product_1530e4c9
 //     9.4 us est. a.11.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.11             k_row_4a21bab2
@@ -341,7 +341,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_a_2_c ARENA(35369984)
 #define v_a_1_c ARENA(35369984)
 #define v_a_0_c ARENA(35369984)
-#define v_patches_sum_parts ARENA(0)
+#define v_patches_sum_part ARENA(0)
 #define v_h ARENA(35975168)
 #define v_n_0_offset CONST(261262336)
 #define v_n_0_offset2 CONST(261271552)
@@ -874,7 +874,7 @@ struct product_tile {
         }
 
         __device__ __forceinline__ explicit feed(L l)
-            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}
+            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
         __device__ __forceinline__ void load(unsigned k0) {
 #pragma unroll
             for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
@@ -974,6 +974,8 @@ struct product_tile {
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
         await_previous();
+        // Where the compiler knows that there are few steps it makes one of them, and spills.
+        until = kept(until);
         if (EARLY != 1) a.begin(from);
         if (EARLY != 2) b.begin(from);
         for (unsigned k0 = from; k0 < until;) {
@@ -1144,55 +1146,53 @@ static __global__ void __launch_bounds__(256) k_map_6cfcd8cb(const float *__rest
         v0.w * v1);
 }
 
-// by summation splitting (parts)
-// patches.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,r0,4*i0+16*i3+r1,16*i4+r2] *
-//     k[i2,r0,4*i0+r1,r2] where i0 in 0:4, i3 in 0:14, i4 in 0:14, r1 in 0:4
+// by summation splitting (r0,r2 inside), variable substitution
+// patches.sum.part[i0,i1,i2,i3] = sum(r0,r1) x[0,r0,i0+16*i2,16*i3+r1] * k[i1,r0,i0,r1] where i2
+//     in 0:14, i3 in 0:14
 // p0: k, p1: x
-static __global__ void __launch_bounds__(256, 2) k_product_96cf4a43(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256, 2) k_product_5489de67(const float *p0,
     const float *p1, float *__restrict__ y) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 24u * 32u;
-    const int i0 = (int)(id / 96u % 4u);
+    const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 12u * 64u;
+    const int i0 = (int)(id / 24u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e / 8u);
-        const int r0 = (int)k0 / 64u;
-        const int r2 = (int)(k0 % 64u + e % 8u * 4u);
-        return fetch<float4>(p0 + i2 * 768 + r0 * 256 + i0 * 64 + r2);
+        const int i1 = (int)(m0 + e / 4u);
+        const int r0 = (int)k0 / 16u;
+        const int r1 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(p0 + i1 * 768 + r0 * 256 + i0 * 16 + r1);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e / 8u;
-        const int i4 = (int)(n % 14u);
-        const int i3 = (int)(n / 14u);
-        const unsigned k = k0 + e % 8u * 4u;
-        const int r2 = (int)(k % 16u);
-        const int r1 = (int)(k / 16u % 4u);
-        const int r0 = (int)(k / 64u);
-        return fetch<float4>(p1 + r0 * 50176 + i3 * 3584 + i0 * 896 + r1 * 224 + i4 * 16 + r2,
-            n < 196u);
+        const unsigned n = n0 + e / 4u;
+        const int i3 = (int)(n % 14u);
+        const int i2 = (int)(n / 14u);
+        const int r0 = (int)k0 / 16u;
+        const int r1 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(p1 + r0 * 50176 + i2 * 3584 + i0 * 224 + i3 * 16 + r1, n < 196u);
     };
-    float acc[8][4] = {};
-    tile.multiply<true, true, 1>(0u, 192u, turning<4, 98304, 64>(a), b, acc);
+    float acc[4][8] = {};
+    tile.multiply<true, true, 1>(0u, 48u, spaced<196608>(a), b, acc);
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 196) {
-            *reinterpret_cast<float4 *>(y + i0 * 150528 + i2 * 196 + i4) = make_float4(acc[i][j],
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            *reinterpret_cast<float4 *>(y + i0 * 150528 + i1 * 196 + i3) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
 
-// patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.parts[r0,0,i1,i2,i3]
-static __device__ __forceinline__ void slice_reduce_abad540b(const float *p0, float *__restrict__ y,
+// by summation splitting
+// patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.part[r0,i1,i2,i3]
+static __device__ __forceinline__ void slice_reduce_4bf3964a(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 49u) * 4;
     const int i1 = (int)(id / 49u);
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
+    for (int r0 = 0; r0 < 16; r0++) {
         const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0 * 150528 + i1 * 196 + i3);
         acc0 += v0.x;
         acc1 += v0.y;
@@ -1216,8 +1216,8 @@ static __device__ __forceinline__ void slice_map_68c71b39(const float *__restric
 }
 
 // patches.sum by slices in shared memory, then h
-// p0: patches.sum.parts, p1: place, p2: first, p3: b
-static __global__ void __launch_bounds__(256) k_stitch_7eb543ce(const float *p0,
+// p0: patches.sum.part, p1: place, p2: first, p3: b
+static __global__ void __launch_bounds__(256) k_stitch_89507d72(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
@@ -1225,7 +1225,7 @@ static __global__ void __launch_bounds__(256) k_stitch_7eb543ce(const float *p0,
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_reduce_abad540b(p0, own, slice * 49u + k);
+        slice_reduce_4bf3964a(p0, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 197u; k += 64u)
         slice_map_68c71b39(p1, p2, own, p3, y, slice * 197u + k);
@@ -1248,9 +1248,8 @@ static __global__ void __launch_bounds__(256) k_stitch_7eb543ce(const float *p0,
 // a.0.t.split[0,i1,i2] = n.0.factor[0,i1] * a.0.qkv.p.rows[0,i1,i2] + n.0.offset[i2] +
 //     n.0.factor2[0,i1] * n.0.offset2[i2] + a.0.qkv.b[i2]
 // p0: h, p1: n.0.weights, p2: n.0.offset, p3: n.0.offset2, p4: a.0.qkv.b
-static __global__ void __launch_bounds__(256, 2) k_product_9e301142(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y) {
+static __global__ void __launch_bounds__(256, 1) k_product_1530e4c9(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 36u * 64u, m0 = id / 36u % 7u * 32u;
@@ -2317,14 +2316,14 @@ int vit_b_create(vit_b **out, const void *weights, size_t bytes, const vit_b_opt
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *const *out,
+static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_96cf4a43, "patches.sum.parts", 384, 256, stream, v_k, v_x,
-        v_patches_sum_parts));
-    CALL(launch(m, EARLY, k_stitch_7eb543ce, "h", 192, dim3(64, 4), stream, v_patches_sum_parts,
+    CALL(launch(m, ORDERED, k_product_5489de67, "patches.sum.part", 384, 256, stream, v_k, v_x,
+        v_patches_sum_part));
+    CALL(launch(m, EARLY, k_stitch_89507d72, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
         v_place, v_token, v_b, v_h));
-    CALL(launch(m, EARLY, k_product_9e301142, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
+    CALL(launch(m, EARLY, k_product_1530e4c9, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
         v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
@@ -2338,7 +2337,7 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.0", 591, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_9e301142, "a.1.t.split", 252, 256, stream, v_h_0,
+    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.1.t.split", 252, 256, stream, v_h_0,
         v_n_1_weights, v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 60));
@@ -2351,7 +2350,7 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.1", 591, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_9e301142, "a.2.t.split", 252, 256, stream, v_h_1,
+    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.2.t.split", 252, 256, stream, v_h_1,
         v_n_2_weights, v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 120));
@@ -2364,7 +2363,7 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.2", 591, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_9e301142, "a.3.t.split", 252, 256, stream, v_h_2,
+    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.3.t.split", 252, 256, stream, v_h_2,
         v_n_3_weights, v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 180));
@@ -2383,7 +2382,7 @@ static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.3", 591, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
-    CALL(launch(m, ORDERED, k_product_9e301142, "a.4.t.split", 252, 256, stream, v_h_3,
+    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.4.t.split", 252, 256, stream, v_h_3,
         v_n_4_weights, v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 240));
@@ -2396,7 +2395,7 @@ static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.4", 591, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
-    CALL(launch(m, ORDERED, k_product_9e301142, "a.5.t.split", 252, 256, stream, v_h_4,
+    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.5.t.split", 252, 256, stream, v_h_4,
         v_n_5_weights, v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 300));
@@ -2409,7 +2408,7 @@ static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.5", 591, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
-    CALL(launch(m, ORDERED, k_product_9e301142, "a.6.t.split", 252, 256, stream, v_h_5,
+    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.6.t.split", 252, 256, stream, v_h_5,
         v_n_6_weights, v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 360));
@@ -2428,7 +2427,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.6", 591, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
-    CALL(launch(m, ORDERED, k_product_9e301142, "a.7.t.split", 252, 256, stream, v_h_6,
+    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.7.t.split", 252, 256, stream, v_h_6,
         v_n_7_weights, v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 420));
@@ -2441,7 +2440,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.7", 591, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_9e301142, "a.8.t.split", 252, 256, stream, v_h_7,
+    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.8.t.split", 252, 256, stream, v_h_7,
         v_n_8_weights, v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 480));
@@ -2454,7 +2453,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.8", 591, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
-    CALL(launch(m, ORDERED, k_product_9e301142, "a.9.t.split", 252, 256, stream, v_h_8,
+    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.9.t.split", 252, 256, stream, v_h_8,
         v_n_9_weights, v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 540));
@@ -2472,7 +2471,7 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.9", 591, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
-    CALL(launch(m, ORDERED, k_product_9e301142, "a.10.t.split", 252, 256, stream, v_h_9,
+    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.10.t.split", 252, 256, stream, v_h_9,
         v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.10.o", 120, 128, stream, v_a_10_t_split,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 600));
@@ -2485,7 +2484,7 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.10", 591, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
-    CALL(launch(m, ORDERED, k_product_9e301142, "a.11.t.split", 252, 256, stream, v_h_10,
+    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.11.o", 120, 128, stream, v_a_11_t_split,
         v_a_11_c, (float4 *)v_workspace, v_arrived + 660));
@@ -2507,7 +2506,7 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
 }
 
 static int steps(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_patches_sum_parts(m, in, out, stream));
+    CALL(steps_from_patches_sum_part(m, in, out, stream));
     CALL(steps_from_m_3(m, in, out, stream));
     CALL(steps_from_m_6(m, in, out, stream));
     CALL(steps_from_m_9(m, in, out, stream));

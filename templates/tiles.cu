@@ -67,7 +67,7 @@ struct product_tile {
         }
 
         __device__ __forceinline__ explicit feed(L l)
-            : load_from(l), from(), v(), place(term(threadIdx.x * W), line(threadIdx.x * W)) {}
+            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
         __device__ __forceinline__ void load(unsigned k0) {
 #pragma unroll
             for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
@@ -169,6 +169,8 @@ struct product_tile {
         if (EARLY == 1) a.begin(from);
         if (EARLY == 2) b.begin(from);
         await_previous();
+        // Where the compiler knows that there are few steps it makes one of them, and spills.
+        until = kept(until);
         if (EARLY != 1) a.begin(from);
         if (EARLY != 2) b.begin(from);
         for (unsigned k0 = from; k0 < until;) {

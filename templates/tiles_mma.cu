@@ -414,15 +414,15 @@ struct tensor_tile {
                         a.move();
                         b.move();
                         end_step();
-                        if (k0 + 2 * KC < until) {
-                            a.load(k0 + 2 * KC);
-                            b.load(k0 + 2 * KC);
-                        }
                     }
                     multiply_fragments(a, b, i, x[turn % 2], y[s % 2], c[i]);
                 }
                 k0 += KC;
                 if (!more) break;
+                if (k0 + KC < until) {
+                    a.load(k0 + KC);
+                    b.load(k0 + KC);
+                }
             }
             if (STAGES * TIMES * (WM / 16) % 2) x[0] = x[1];
             if (STAGES * TIMES % 2) y[0] = y[1];

@@ -99,7 +99,7 @@ CASES = [
         "coordinate_transformation_mode=align_corners)"), "", 16, 0),
     ("gemv", weighted("gemv", "1,4096", [("k", "1024,4096"), ("b", "1024")],
                       "Gemm(x, k, b; transB=1)"), "--libs none", 4, 60),
-    ("skinny", weighted("skinny", "4,4096", [("k", "1024,4096"), ("b", "1024")],
+    ("skinny", weighted("skinny", "2,4096", [("k", "1024,4096"), ("b", "1024")],
                         "Gemm(x, k, b; transB=1)"), "--libs none", 4, 60),
     ("winograd", weighted("winograd", "4,64,56,56", [("k", "64,64,3,3"), ("b", "64")],
                           "Conv(x, k, b; pads=1)"), "--math fp32", 16, 0),

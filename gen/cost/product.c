@@ -22,13 +22,12 @@ typedef struct ein__tiled {
 // How a block cuts a product up: a tile of `rows` x `cols`, `terms` at a time, `rm` x `rn` elements
 // a thread, or (tensor cores) a warp. `parts` groups of threads share the terms of one tile and add
 // up in order. `share`: of the peak arithmetic that a full machine reaches, in 1/1000, assumed
-// until it is measured; for tensor cores see ein__tensor_share. The loops bound it. Of what nvcc 13
-// issues for sm_90 in a step of plain matrices 0.90, 0.88, 0.83, 0.83, 0.77, 0.81, and for the last
-// two 0.88 and 0.85 are multiplications (in the table's order; 0.02 to 0.07 less where columns are
-// stored one by one). In the time of these shared memory is read and written for 0.56, 0.84, 1.13,
-// 1.19, 1.25, 1.31, and 0.88 and 0.94 of it, two cycles for four words a thread: counted, not
-// measured. So two thirds of what the loops allow is assumed, and down to half where shared memory
-// takes longer.
+// until it is measured; for tensor cores see ein__tensor_share. Of what nvcc 13 issues for sm_90 in
+// a step of plain matrices 0.90, 0.88, 0.83, 0.83, 0.77, 0.81, and for the last two 0.88 and 0.85
+// are multiplications (in the table's order; 0.02 to 0.07 less where columns are stored one by
+// one). bench/issue.py gives 0.77, 0.79, 0.70, 0.62, 0.58, 0.54, 0.74 and 0.67 of the peak, the
+// first one alone on an SM, of the others two: shared memory, 128 bytes a clock, binds the small
+// ones. 0.85 of that is assumed.
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
     int64_t share;
@@ -47,12 +46,12 @@ enum {
 // No tile's steps take more than the 99 KB that a block has on sm_86 and sm_89, so that a program
 // for a larger GPU runs there.
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
-    {128, 128, 8, 8, 8, 1, 600, 1, EIN__MATH_FP32, 2},  // large on both sides
-    {64, 128, 4, 8, 16, 1, 570, 2, EIN__MATH_FP32, 2},  // few rows
-    {64, 64, 4, 4, 16, 1, 500, 3, EIN__MATH_FP32, 2},   // ... and columns
-    {32, 64, 4, 4, 32, 2, 460, 3, EIN__MATH_FP32, 2},
-    {32, 32, 4, 4, 32, 4, 420, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
-    {16, 64, 4, 4, 64, 4, 400, 2, EIN__MATH_FP32, 2},
+    {128, 128, 8, 8, 8, 1, 655, 1, EIN__MATH_FP32, 2},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2},  // few rows
+    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2},   // ... and columns
+    {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2},
+    {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
+    {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2},
     {128, 128, 64, 32, 16, 1, 0, 1, EIN__MATH_TF32, 3},
     {64, 128, 32, 32, 16, 1, 0, 2, EIN__MATH_TF32, 4},
     {64, 64, 32, 32, 32, 2, 0, 2, EIN__MATH_TF32, 3},
@@ -69,8 +68,8 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {64, 64, 32, 32, 64, 2, 0, 1, EIN__MATH_TF32, 1},
     {64, 64, 32, 32, 128, 2, 0, 1, EIN__MATH_FP16, 1},
     // More for a thread of each word that it reads, and more sums to add up.
-    {64, 64, 8, 4, 32, 2, 580, 2, EIN__MATH_FP32, 2},
-    {32, 64, 8, 4, 32, 4, 560, 2, EIN__MATH_FP32, 2},
+    {64, 64, 8, 4, 32, 2, 630, 2, EIN__MATH_FP32, 2},
+    {32, 64, 8, 4, 32, 4, 570, 2, EIN__MATH_FP32, 2},
     // A third fewer words from shared memory for each product, a quarter fewer from the L2 cache.
     {128, 256, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4},
     {256, 128, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4},

@@ -136,6 +136,7 @@ typedef struct ein__kgen {
     uint32_t sliced;                      // slots that number slices ...
     int nslice, slice_at[EIN__MAX_RANK];  // ... the outermost one first
     bool shared;                          // blocks share the terms of a sum, see ein__launch
+    bool ordered;                         // loads stay where they are, ahead of what hides them
     ein__val also;                        // stored as well, through a parameter of its own; or none
     const char *to;                       // that parameter while it is stored; NULL: the result's
     ein__knum num;

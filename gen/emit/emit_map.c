@@ -316,15 +316,16 @@ static bool ein__kconstant(const ein_ctx *ctx, ein__val v) {
 }
 
 // What may change while the kernel lives, before it has waited for the one before it, must not be
-// called read-only: the compiler moves loads of const __restrict__ pointers across the wait. As the
-// result is __restrict__, that word would say nothing else about the operands.
+// called read-only: the compiler moves loads of const __restrict__ pointers across the wait, and
+// across barriers, towards where their values are used. As the result is __restrict__, that word
+// would say nothing else about the operands.
 static const char *ein__kparams(ein__kgen *g, ein__val out) {
     ein__buf b = {0};
     for (int i = 0; i < g->narg; i++) {
         ein__dtype t = ein__kdtype(g, g->arg[i]);
         if (t == EIN__F16 || t == EIN__BF16)
             ein__kneed(g, t == EIN__F16 ? EIN__NEED_HALF : EIN__NEED_BF16);
-        bool constant = g->naive || ein__kconstant(g->ctx, g->arg[i]);
+        bool constant = g->naive || (!g->ordered && ein__kconstant(g->ctx, g->arg[i]));
         ein__putf(&b, "const %s *%sp%d, ", ein__kctype(t), constant ? "__restrict__ " : "", i);
     }
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));

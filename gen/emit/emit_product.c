@@ -128,13 +128,12 @@ static const char *ein__kprod_early(ein__kgen *g, const ein__kprod *r) {
     return ein__kprod_constant(g, r, 1) ? "2" : ein__kprod_constant(g, r, 0) ? "1" : "0";
 }
 
-// What the compiler is to keep registers for: two blocks on an SM, unless factors pass through
-// registers to tensor cores, or sums and addresses need more than the half of them.
+// How many blocks of an SM the compiler is to keep registers for: two where loads are few and sums
+// do not need more than half of the registers; else it is told that one will do, or it spills some
+// for a second one.
 static const char *ein__kprod_bounds(const ein__kprod *r) {
-    bool large = r->t->resident == 1, few = r->fetched[0] && r->fetched[1];
-    if (r->math == EIN__MATH_FP32) few = !large || (r->spaced[0] && r->spaced[1]);
-    else few = few && r->wide[0] && r->wide[1] && !large;
-    return few && r->parts == 1 ? "256, 2" : "256";
+    bool few = r->fetched[0] && r->fetched[1] && r->wide[0] && r->wide[1];
+    return few && r->parts == 1 && r->t->resident > 1 ? "256, 2" : "256, 1";
 }
 
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
@@ -182,6 +181,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     ein__kneed(g, EIN__NEED_AWAIT);
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     g->shared = r->parts > 1;
+    g->ordered = true;
     int64_t flops = 2 * r->p.depth + g->flops;
     l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
