@@ -18699,6 +18699,8 @@ static bool ein__attention_closed(ein__selector *z, const ein__attention *a, ein
     return true;
 }
 
+enum { EIN__ATTENTION_COPIES = 10 };  // a share of what attention costs apart
+
 // What the values of attention `a` cost as calls and kernels of their own: the two products, each
 // with the map that alone reads it, and the rows of the softmax between them.
 static int64_t ein__attention_apart(ein__selector *z, const ein__attention *a, ein__val map,
@@ -18833,7 +18835,8 @@ static int64_t ein__attention_with_loads(ein__selector *z, ein__attention *a, in
     return least;
 }
 
-// Attentions that are cheaper as one kernel than apart.
+// Attentions that are cheaper as one kernel than apart, or not much dearer: apart the products may
+// need copies made that the kernel reads through. A plan without any is compared as a whole.
 static void ein__select_attention(ein__selector *z) {
     ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(z->order) && ctx->online; i++) {
@@ -18855,7 +18858,7 @@ static void ein__select_attention(ein__selector *z) {
         // What types were given for is settled: the values inside are f32.
         bool settled = ctx->typed && ein__is_kept(ctx, v);
         int64_t apart = ein__cost_sum(ein__attention_apart(z, &a, map, read), maps);
-        if (!settled && ps >= apart) continue;
+        if (!settled && ps >= apart + apart / EIN__ATTENTION_COPIES) continue;
         for (int k = 0; k < a.n; k++) z->home[a.inner[k].i] = last;
         for (int k = 0; k < a.nload; k++) z->home[a.load[k].i] = last;
         z->kind[last.i] = EIN__K_ATTENTION;
