@@ -28564,11 +28564,16 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     *p = (ein__plan){0};
 }
 
+// A plan that rereads must be cheaper by a share of that one's cost: what it changes is all over
+// the program, and a changed layer should not change the others for a trifle.
+enum { EIN__REREADING_GAIN = 40 };
+
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
-    int64_t ps = ein__plan_cost(&ctx->plan);
-    return ps <= best->baseline_ps && ps < ein__plan_cost(best);
+    int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
+    if (ctx->rereading) than -= than / EIN__REREADING_GAIN;
+    return ps <= best->baseline_ps && ps < than;
 }
 
 // Whether `v` is a constant matrix that every reader has in its text.
@@ -35998,19 +36003,16 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        for (int j = 0; j < WN / 16; j++) at.fragment(y.q[j], factor(stage, 1), j, s);",
     "    }",
     "",
-    "    // c += the product of rows from 16 i on and of all columns; the first ones find what is to be",
-    "    // rounded yet.",
-    "    template <typename A, typename B>",
-    "    static __device__ __forceinline__ void multiply_fragments(const A &feed_a, const B &, int i,",
-    "                                                              row_fragment &x, column_fragments &y,",
+    "    // c += the product of rows from 16 i on and of all columns, of which RAW ones are to be rounded",
+    "    // yet: columns by the first rows.",
+    "    template <bool RAW_A, bool RAW_B>",
+    "    static __device__ __forceinline__ void multiply_fragments(int i, row_fragment &x,",
+    "                                                              column_fragments &y,",
     "                                                              float (&c)[WN / 8][4]) {",
     "        typedef tensor_type<T> type;",
-    "        //@if rows",
-    "        take_rows(feed_a.load_from, x.q, i);",
-    "        //@end",
-    "        if (A::RAW) type::round_words(x.q);",
+    "        if (RAW_A) type::round_words(x.q);",
     "#pragma unroll",
-    "        for (int j = 0; j < (B::RAW && i == 0 \? WN / 16 : 0); j++) type::round_words(y.q[j]);",
+    "        for (int j = 0; j < (RAW_B && i == 0 \? WN / 16 : 0); j++) type::round_words(y.q[j]);",
     "#pragma unroll",
     "        for (int j = 0; j < WN / 8; j++)",
     "            type::multiply_add(c[j], x.q, y.q[j / 2][j % 2 * 2], y.q[j / 2][j % 2 * 2 + 1]);",
@@ -36150,7 +36152,10 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "                        b.move();",
     "                        end_step();",
     "                    }",
-    "                    multiply_fragments(a, b, i, x[turn % 2], y[s % 2], c[i]);",
+    "                    //@if rows",
+    "                    take_rows(a.load_from, x[turn % 2].q, i);",
+    "                    //@end",
+    "                    multiply_fragments<feed_a::RAW, feed_b::RAW>(i, x[turn % 2], y[s % 2], c[i]);",
     "                }",
     "                k0 += KC;",
     "                if (!more) break;",

@@ -375,11 +375,16 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     *p = (ein__plan){0};
 }
 
+// A plan that rereads must be cheaper by a share of that one's cost: what it changes is all over
+// the program, and a changed layer should not change the others for a trifle.
+enum { EIN__REREADING_GAIN = 40 };
+
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
-    int64_t ps = ein__plan_cost(&ctx->plan);
-    return ps <= best->baseline_ps && ps < ein__plan_cost(best);
+    int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
+    if (ctx->rereading) than -= than / EIN__REREADING_GAIN;
+    return ps <= best->baseline_ps && ps < than;
 }
 
 // Whether `v` is a constant matrix that every reader has in its text.
