@@ -377,7 +377,7 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
 
 // A plan that rereads must be cheaper by a share of that one's cost: what it changes is all over
 // the program, and a changed layer should not change the others for a trifle.
-enum { EIN__REREADING_GAIN = 40 };
+enum { EIN__REREADING_GAIN = 64 };
 
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
