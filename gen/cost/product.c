@@ -25,9 +25,9 @@ typedef struct ein__tiled {
 // until it is measured; for tensor cores see ein__tensor_share. Of what nvcc 13 issues for sm_90 in
 // a step of plain matrices 0.90, 0.88, 0.83, 0.83, 0.77, 0.81, and for the last two 0.88 and 0.85
 // are multiplications (in the table's order; 0.02 to 0.07 less where columns are stored one by
-// one). bench/issue.py gives 0.77, 0.79, 0.70, 0.62, 0.58, 0.54, 0.74 and 0.67 of the peak, the
+// one). bench/issue.py gives 0.77, 0.79, 0.70, 0.63, 0.58, 0.55, 0.76 and 0.67 of the peak, the
 // first one alone on an SM, of the others two: shared memory, 128 bytes a clock, binds the small
-// ones. 0.85 of that is assumed.
+// ones. 0.83 to 0.85 of that is assumed.
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
     int64_t share;
