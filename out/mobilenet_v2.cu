@@ -768,7 +768,6 @@ struct load_places {
     __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {
         v = value_of(get(load, i, k0));
     }
-    __device__ __forceinline__ void move() {}
     // To the step from term k0 on.
     __device__ __forceinline__ void move(const L &, unsigned) {}
 };
@@ -789,12 +788,11 @@ struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
         const fetched<V> found = get(load, i, 0u);
         if (found.inside) v = *found.from;
     }
-    __device__ __forceinline__ void move() {
+    __device__ __forceinline__ void move(const load_type &, unsigned) {
 #pragma unroll
         for (unsigned i = 0; i < (APART ? 1u : N); i++)
             at[i].from = moved(at[i].from, size_t(KC) * BYTES);
     }
-    __device__ __forceinline__ void move(const load_type &, unsigned) { move(); }
 };
 template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
 struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {

@@ -125,7 +125,8 @@ struct fetched_feed {
         for (unsigned i = 0; i < places::N; i++)
             copy_async(to + place(i), copies.get(load_from, i, k0));
     }
-    __device__ __forceinline__ void move() { copies.move(); }
+    // Places that turn are not copied from: a step's number says nothing.
+    __device__ __forceinline__ void move() { copies.move(load_from, 0u); }
     __device__ __forceinline__ void load(unsigned) {}
     __device__ __forceinline__ void store(T *) {}
 };

@@ -72,7 +72,6 @@ struct load_places<N, KC, V, summed_load<L, S> > : load_places<N, KC, V, L> {
     __device__ __forceinline__ void move(const summed_load<L, S> &a, unsigned k0) {
         plain::move(a.load, k0);
     }
-    using plain::move;
     __device__ __forceinline__ void take(V &v, const summed_load<L, S> &a, unsigned i,
                                          unsigned k0) const {
         plain::take(v, a.load, i, k0);
