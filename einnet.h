@@ -36779,7 +36779,6 @@ typedef struct ein__kgen {
     ein__buf code[EIN__KLEVELS];
     ein__buf *post;  // where statements go once the loops are over
     ein__needs needs;
-    int flops;
 } ein__kgen;
 
 static void ein__kneed(ein__kgen *g, ein__need what) { g->needs |= (ein__needs)1 << what; }
@@ -37505,7 +37504,6 @@ static ein__ex ein__kbody(const ein__kgen *g, ein__val v) {
 static void ein__kcount(ein__kgen *g, ein__ex ex) {
     const ein__expr *x = ein__ex_get(g->ctx, ex);
     if (g->memo[ex.i].uses++) return;
-    if (x->op == EIN__X_UNARY || x->op == EIN__X_BINARY || x->op == EIN__X_SELECT) g->flops++;
     for (uint32_t i = 0; i < x->nkid; i++) ein__kcount(g, x->kid[i]);
     if (x->op != EIN__X_READ) return;
     const ein__kinner *in = ein__kinner_of(g, x->val);
@@ -37885,8 +37883,6 @@ typedef struct ein__launch {
     int smem;  // dynamic shared memory, bytes
     int narg;
     ein__val arg[EIN__MAX_PARAMS];
-    int flops_per_out;
-    int64_t bytes_read, bytes_written;
     int64_t threads;    // that have work, of a kernel that may be a part of another one
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
     ein__needs needs;   // see ein__emit_includes, ein__emit_helpers
@@ -38211,18 +38207,6 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
     return s;
 }
 
-// Elements of each parameter, but no more than the kernel's reads can touch.
-static void ein__kbytes(ein__kgen *g, const ein__kscan *s, int64_t reads, ein__launch *l) {
-    for (int i = 0; i < g->narg; i++) {
-        const ein__value *v = ein__val_get(g->ctx, g->arg[i]);
-        int64_t size = ein__elements(&v->shape), touch = 0;
-        for (ptrdiff_t r = 0; r + 1 < arrlen(s->row); r++)
-            if (ein__ex_get(g->ctx, s->read[r])->val == g->arg[i].i) touch += reads;
-        if (touch && touch < size) size = touch;
-        l->bytes_read += size * ein__dtype_size(ein__kdtype(g, g->arg[i]));
-    }
-}
-
 // Expands the template twice: the name carries a hash of the text without it. The first two keys
 // are the name and the parameters.
 static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const char *const *lines,
@@ -38244,8 +38228,6 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     if (g->also.i) l->arg[l->narg++] = g->also;
     l->needs = g->needs;
     l->shared = g->shared;
-    const ein__value *v = ein__val_get(g->ctx, out);
-    l->bytes_written = ein__elements(&v->shape) * ein__dtype_size(v->dtype);
 }
 
 // Declares `name` of a type in shared memory: in what a launch says that the kernel has, `dynamic`
@@ -38353,8 +38335,6 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
                            {"body", g->code[0].s},
                            {"kind", ein__kfunction(g, block)},
                            {"alone", ein__kalone(g)}};
-        ein__kbytes(g, &scan, threads * g->vec, l);
-        l->flops_per_out = g->flops;
         l->threads = threads;
         ein__kfinish(g, v, hint, ein__tmpl_map, keys, 9, out, l);
         ein__buf_free(&index);
@@ -38579,12 +38559,10 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
 }
 
 // Fills the parts of a reduction to pairs, whose levels are set: lanes are terms.
-static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r, ein__launch *l) {
+static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r) {
     static const char *const sum[] = {"acc.x", "acc.y"};
     int vec = g->vec;
     for (int j = 0; j < 2; j++) ein__kcount(g, r->term[j]);
-    int64_t flops = (g->flops + 2) * r->count;
-    g->flops = 0;
     for (int i = 0; i < vec; i++)
         for (int j = 0; j < 2; j++)
             ein__put(&r->core,
@@ -38601,27 +38579,21 @@ static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r, ein__launch *l) {
         ein__kstore(g, &r->store, r->out, &r->scan, &value[j]);
     }
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    flops += g->flops;
-    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
-    ein__kbytes(g, &r->scan, r->outputs * r->count, l);
     g->vec = vec;
 }
 
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
 // over `k` declares them all. Lanes along a reduction slot add to one sum.
-static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels,
-                            ein__launch *l) {
+static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels) {
     static const char *const acc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
                                                  "acc4", "acc5", "acc6", "acc7"};
     for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
     if (r->pair) {
-        ein__kred_pair_parts(g, r, l);
+        ein__kred_pair_parts(g, r);
         return;
     }
     ein__ex body = ein__kbody(g, r->acc);
     ein__kcount(g, body);
-    int64_t flops = (g->flops + 1) * r->count;
-    g->flops = 0;
     bool terms = false;
     for (int i = 0; i < r->ns; i++) terms |= r->s[i] == g->vec_slot;
     for (int i = 0; i < g->vec; i++) {
@@ -38650,9 +38622,6 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     }
     ein__kstore(g, &r->store, r->out, &r->scan, value);
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    flops += g->flops;
-    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
-    ein__kbytes(g, &r->scan, r->outputs * r->count, l);
     g->vec = vec;
 }
 
@@ -38664,7 +38633,7 @@ static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *ste
             return false;
         g->vec_slot = r->t[r->nt - 1];
     }
-    ein__kred_parts(g, r, step, true, l);
+    ein__kred_parts(g, r, step, true);
     int64_t threads = r->outputs / g->vec;
     if (g->too_wide || (threads > INT32_MAX && !g->wide)) return false;
     int block = ein__kblock(threads);
@@ -38739,7 +38708,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot;
-    ein__kred_parts(g, r, step, false, l);
+    ein__kred_parts(g, r, step, false);
     if (g->too_wide || g->scattered) return false;
     bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
@@ -38858,13 +38827,10 @@ static bool ein__kplaces_fit(const ein__kgen *g, const ein__kplaces *z) {
 }
 
 // Fills the parts, as ein__kred_parts does: lanes are terms of one output.
-static void ein__kplaces_parts(ein__kgen *g, ein__kplaces *z, const ein__step *step, bool levels,
-                               ein__launch *l) {
+static void ein__kplaces_parts(ein__kgen *g, ein__kplaces *z, const ein__step *step, bool levels) {
     ein__kred *r = &z->r;
     for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
     ein__kcount(g, z->p.value);
-    int64_t flops = (g->flops + 2) * r->count;
-    g->flops = 0;
     for (int i = 0; i < g->vec; i++) {
         ein__ktext v = ein__kvalue(g, z->p.value, i);
         ein__klin at = ein__klin_of(g, z->p.at, i);
@@ -38886,9 +38852,6 @@ static void ein__kplaces_parts(ein__kgen *g, ein__kplaces *z, const ein__step *s
     }
     ein__kstore(g, &r->store, r->out, &r->scan, &value);
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    flops += g->flops;
-    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
-    ein__kbytes(g, &r->scan, r->outputs * r->count, l);
     ein__kneed(g, EIN__NEED_RANKED);
     g->vec = vec;
 }
@@ -38897,7 +38860,7 @@ static bool ein__kplace_thread(ein__kgen *g, ein__kplaces *z, const ein__step *s
                                const char *hint, ein__buf *out, ein__launch *l) {
     ein__kred *r = &z->r;
     if (g->vec > 1) return false;
-    ein__kplaces_parts(g, z, step, true, l);
+    ein__kplaces_parts(g, z, step, true);
     if (g->too_wide || (r->outputs > INT32_MAX && !g->wide)) return false;
     int block = ein__kblock(r->outputs);
     if (g->overflow || !ein__kgrid(g->ctx, l, (r->outputs + block - 1) / block, block)) return true;
@@ -38986,7 +38949,7 @@ static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
     if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot, warps = r->outputs >= 4096 ? 4 : 1;
-    ein__kplaces_parts(g, z, step, false, l);
+    ein__kplaces_parts(g, z, step, false);
     if (g->too_wide || g->scattered) return false;
     bool warp = how == EIN__SHARE_WARP;
     if (!warp) warps = EIN__BLOCK_THREADS / 32;
@@ -39179,8 +39142,6 @@ static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__kna
                            {"body", body.s},
                            {"kind", ein__kfunction(g, block)},
                            {"alone", ein__kalone(g)}};
-        ein__kbytes(g, scan, threads * 4 * f->c, l);
-        l->flops_per_out = g->flops;
         ein__kfinish(g, step->out, hint, ein__tmpl_map, keys, 9, out, l);
     }
     ein__buf_free(&index);
@@ -39337,7 +39298,6 @@ static bool ein__khalf_put(ein__kgen *g, const ein__step *step, const ein__kscan
         {"from", load}, {"to", store}, {"step", ein__namef(g->ctx, "%lld", (long long)to->k[a])}};
     ein__ktrans_keys(g, &t, &index, keys);
     memcpy(keys + 2 + EIN__KTRANS_KEYS, own, sizeof own);
-    ein__kbytes(g, scan, ein__kcount_slots(g, order, n), l);
     ein__kfinish(g, step->out, hint, ein__tmpl_transpose_half, keys, 2 + EIN__KTRANS_KEYS + 3, out,
                  l);
     ein__buf_free(&index);
@@ -39393,8 +39353,6 @@ static bool ein__ktranspose(ein__kgen *g, const ein__step *step, const char *hin
                                 {"middle", g->code[0].s}, {"store", g->code[1].s}};
         ein__ktrans_keys(g, &t, &index, keys);
         memcpy(keys + 2 + EIN__KTRANS_KEYS, own, sizeof own);
-        ein__kbytes(g, &scan, ein__kcount_slots(g, order, n), l);
-        l->flops_per_out = g->flops;
         ein__kfinish(g, v, hint, ein__tmpl_transpose, keys, 2 + EIN__KTRANS_KEYS + 6, out, l);
     }
     ein__buf_free(&index);
@@ -39636,7 +39594,7 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
     bool ok = ein__kwindow_load(g, t, &load);
     g->vec = t->vec;
     ein__kwindow_index(g, r, t, &index);
-    ein__kred_parts(g, r, step, true, l);
+    ein__kred_parts(g, r, step, true);
     ein__kwindow_row(g, r, t, &rows);
     int64_t strips = (t->w.row.n + t->rows - 1) / t->rows;
     int64_t threads = r->outputs / t->vec / t->w.row.n * strips;
@@ -39898,8 +39856,6 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
                       : warp ? ein__kwarp_id(g, warps)
                              : ein__kthread_id(g, threads);
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    ein__kbytes(g, &r->scan, r->rows * r->count, l);
-    l->flops_per_out = g->flops + step->nval;
     ein__key keys[] = {
         {0},
         {0},
@@ -40193,11 +40149,6 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
             {"loadB", load_b.s},
             {"inside", inside},
             {"store", store.s}};
-        const ein__value *a = ein__val_get(c, (ein__val){f.a->val}),
-                         *b = ein__val_get(c, (ein__val){f.b->val});
-        l->bytes_read = ein__elements(&a->shape) * ein__dtype_size(a->dtype) +
-                        ein__elements(&b->shape) * ein__dtype_size(b->dtype);
-        l->flops_per_out = (int)(2 * (f.scores ? g->slot[f.p].n : g->slot[f.j].n)) + g->flops;
         ein__kfinish(g, step->out, hint, ein__tmpl_band, keys, 17, out, l);
     }
     ein__buf_free(&index);
@@ -41015,17 +40966,10 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"also", r->also.s},
                        {"shared", ein__knumber(g, r->shared)},
                        {"store", r->store.s}};
-    for (int k = 0; k < 2; k++) {
-        ein__val read = {ein__ex_get(c, r->main[k])->val};
-        const ein__value *v = ein__val_get(c, read);
-        l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
-    }
     ein__kneed(g, EIN__NEED_AWAIT);
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     g->shared = r->parts > 1;
     g->ordered = true;
-    int64_t flops = 2 * r->p.depth + g->flops;
-    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
                  out, l);
 }
@@ -41390,9 +41334,6 @@ static void ein__kskinny_finish(ein__kgen *g, const ein__step *step, ein__kskinn
         {"result", z->result.s},
         {"inside", guard ? ein__namef(c, "n >= %s", ein__knumber(g, z->many)) : ""},
         {"store", z->store.s}};
-    for (int k = 0; k < 2; k++) l->bytes_read += ein__bytes_of(c, (ein__val){z->k.p.read[k]->val});
-    int64_t flops = 2 * z->k.p.depth + g->flops;
-    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kfinish(g, step->out, hint, ein__tmpl_skinny, keys, (int)(sizeof keys / sizeof *keys), out,
                  l);
     ein__buf_free(&index);
@@ -41486,7 +41427,6 @@ static bool ein__emit_relay(ein_ctx *ctx, const ein__step *step, ein__buf *out, 
     }
     ein__put(&extra, "}");
     l->extra = ein__name(ctx, extra.s);
-    l->bytes_read = l->bytes_written;
     ein__buf_free(&extra);
     return fits;
 }
@@ -41641,7 +41581,6 @@ static void ein__kmatrix_row(ein__kgen *g, const double *entry, int64_t n, ein__
         ein__put(line, v < 0 ? first ? " -" : " - " : first ? " " : " + ");
         if (size != 1) ein__putf(line, "%s * ", ein__kliteral(g, size).s);
         ein__putf(line, "s%lld", (long long)u);
-        g->flops += 1 + (size != 1);
         first = false;
     }
     ein__put(line, first ? " 0.f;" : ";");
@@ -41833,8 +41772,6 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
                            {"store", store.s},
                            {"kind", ein__kfunction(g, block)},
                            {"alone", ein__kalone(g)}};
-        for (int i = 0; i < g->narg; i++) l->bytes_read += ein__bytes_of(g->ctx, g->arg[i]);
-        l->flops_per_out = g->flops;
         l->threads = threads;
         ein__kfinish(g, step->out, hint, ein__tmpl_basis, keys, 12, out, l);
     }
@@ -42488,12 +42425,6 @@ static void ein__kattention_free(ein__kattention_text *x) {
     for (int i = 0; i < 9; i++) ein__buf_free(used[i]);
 }
 
-static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ein__launch *l) {
-    ein__kbytes(g, &f->scan, INT32_MAX, l);
-    int64_t flops = ein__times(2 * f->t.nkey, ein__ceil(f->t.depth, f->t.cols) + 1);
-    l->flops_per_out = (int)ein__least(flops, INT32_MAX);
-}
-
 enum { EIN__KATTENTION_TIMES = 2 };  // keys of the template that say who loads what of a part
 
 // Which elements of a part the thread loads, written so that compilers see the distance from one to
@@ -42602,7 +42533,6 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
         ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 8);
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
-        ein__kattention_work(g, f, l);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, COUNT, out, l);
     }
     ein__kattention_free(&x);
@@ -42646,7 +42576,6 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                              {"absent", x.absent.s}};
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
-        ein__kattention_work(g, f, l);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, COUNT, out, l);
     }
     ein__kattention_free(&x);
@@ -42677,7 +42606,6 @@ static void ein__kattention_few(ein__kgen *g, const ein__step *step, ein__katten
             {"keyType", ein__kattention_type(t->kw)}, {"valueType", ein__kattention_type(t->vw)}};
         ein__kattention_all(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_ALL, own, sizeof own);
-        ein__kattention_work(g, f, l);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_few, k, COUNT, out, l);
     }
     ein__kattention_free(&x);
@@ -42986,7 +42914,6 @@ static void ein__emit_slice(ein_ctx *ctx, const ein__step *s, const ein__slice *
     }
     for (int k = 0; k < s->nval; k++) all->about[all->ndevice][k] = s->val[k];
     all->device[all->ndevice++] = ein__name(ctx, text.s);
-    all->flops_per_out += l->flops_per_out;
     ein__buf_free(&text);
 }
 
@@ -43049,7 +42976,6 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
         {"also",
          g.also.i ? ein__namef(ctx, "%lldu", (long long)(vectors ? count / whole : count)) : ""},
         {"vector", vectors ? "uint4" : ein__kctype(type)}};
-    for (int i = 0; i < g.narg; i++) all.bytes_read += ein__bytes_of(ctx, g.arg[i]);
     *l = all;
     ein__kfinish(&g, step->out, "stitch", ein__tmpl_stitch, keys, 16, out, l);
     ein__kgen_free(&g);

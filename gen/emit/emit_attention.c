@@ -641,12 +641,6 @@ static void ein__kattention_free(ein__kattention_text *x) {
     for (int i = 0; i < 9; i++) ein__buf_free(used[i]);
 }
 
-static void ein__kattention_work(ein__kgen *g, const ein__kattention_form *f, ein__launch *l) {
-    ein__kbytes(g, &f->scan, INT32_MAX, l);
-    int64_t flops = ein__times(2 * f->t.nkey, ein__ceil(f->t.depth, f->t.cols) + 1);
-    l->flops_per_out = (int)ein__least(flops, INT32_MAX);
-}
-
 enum { EIN__KATTENTION_TIMES = 2 };  // keys of the template that say who loads what of a part
 
 // Which elements of a part the thread loads, written so that compilers see the distance from one to
@@ -755,7 +749,6 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
         ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 8);
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
-        ein__kattention_work(g, f, l);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, COUNT, out, l);
     }
     ein__kattention_free(&x);
@@ -799,7 +792,6 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                              {"absent", x.absent.s}};
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
-        ein__kattention_work(g, f, l);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, COUNT, out, l);
     }
     ein__kattention_free(&x);
@@ -830,7 +822,6 @@ static void ein__kattention_few(ein__kgen *g, const ein__step *step, ein__katten
             {"keyType", ein__kattention_type(t->kw)}, {"valueType", ein__kattention_type(t->vw)}};
         ein__kattention_all(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_ALL, own, sizeof own);
-        ein__kattention_work(g, f, l);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_few, k, COUNT, out, l);
     }
     ein__kattention_free(&x);

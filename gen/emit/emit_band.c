@@ -230,11 +230,6 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
             {"loadB", load_b.s},
             {"inside", inside},
             {"store", store.s}};
-        const ein__value *a = ein__val_get(c, (ein__val){f.a->val}),
-                         *b = ein__val_get(c, (ein__val){f.b->val});
-        l->bytes_read = ein__elements(&a->shape) * ein__dtype_size(a->dtype) +
-                        ein__elements(&b->shape) * ein__dtype_size(b->dtype);
-        l->flops_per_out = (int)(2 * (f.scores ? g->slot[f.p].n : g->slot[f.j].n)) + g->flops;
         ein__kfinish(g, step->out, hint, ein__tmpl_band, keys, 17, out, l);
     }
     ein__buf_free(&index);

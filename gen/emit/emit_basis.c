@@ -148,7 +148,6 @@ static void ein__kmatrix_row(ein__kgen *g, const double *entry, int64_t n, ein__
         ein__put(line, v < 0 ? first ? " -" : " - " : first ? " " : " + ");
         if (size != 1) ein__putf(line, "%s * ", ein__kliteral(g, size).s);
         ein__putf(line, "s%lld", (long long)u);
-        g->flops += 1 + (size != 1);
         first = false;
     }
     ein__put(line, first ? " 0.f;" : ";");
@@ -340,8 +339,6 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
                            {"store", store.s},
                            {"kind", ein__kfunction(g, block)},
                            {"alone", ein__kalone(g)}};
-        for (int i = 0; i < g->narg; i++) l->bytes_read += ein__bytes_of(g->ctx, g->arg[i]);
-        l->flops_per_out = g->flops;
         l->threads = threads;
         ein__kfinish(g, step->out, hint, ein__tmpl_basis, keys, 12, out, l);
     }

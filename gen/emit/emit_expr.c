@@ -43,7 +43,6 @@ static ein__ex ein__kbody(const ein__kgen *g, ein__val v) {
 static void ein__kcount(ein__kgen *g, ein__ex ex) {
     const ein__expr *x = ein__ex_get(g->ctx, ex);
     if (g->memo[ex.i].uses++) return;
-    if (x->op == EIN__X_UNARY || x->op == EIN__X_BINARY || x->op == EIN__X_SELECT) g->flops++;
     for (uint32_t i = 0; i < x->nkid; i++) ein__kcount(g, x->kid[i]);
     if (x->op != EIN__X_READ) return;
     const ein__kinner *in = ein__kinner_of(g, x->val);

@@ -160,7 +160,6 @@ typedef struct ein__kgen {
     ein__buf code[EIN__KLEVELS];
     ein__buf *post;  // where statements go once the loops are over
     ein__needs needs;
-    int flops;
 } ein__kgen;
 
 static void ein__kneed(ein__kgen *g, ein__need what) { g->needs |= (ein__needs)1 << what; }

@@ -11,8 +11,6 @@ typedef struct ein__launch {
     int smem;  // dynamic shared memory, bytes
     int narg;
     ein__val arg[EIN__MAX_PARAMS];
-    int flops_per_out;
-    int64_t bytes_read, bytes_written;
     int64_t threads;    // that have work, of a kernel that may be a part of another one
     const char *name;   // "k_" hint "_" and 8 hex digits that identify the text
     ein__needs needs;   // see ein__emit_includes, ein__emit_helpers
@@ -337,18 +335,6 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
     return s;
 }
 
-// Elements of each parameter, but no more than the kernel's reads can touch.
-static void ein__kbytes(ein__kgen *g, const ein__kscan *s, int64_t reads, ein__launch *l) {
-    for (int i = 0; i < g->narg; i++) {
-        const ein__value *v = ein__val_get(g->ctx, g->arg[i]);
-        int64_t size = ein__elements(&v->shape), touch = 0;
-        for (ptrdiff_t r = 0; r + 1 < arrlen(s->row); r++)
-            if (ein__ex_get(g->ctx, s->read[r])->val == g->arg[i].i) touch += reads;
-        if (touch && touch < size) size = touch;
-        l->bytes_read += size * ein__dtype_size(ein__kdtype(g, g->arg[i]));
-    }
-}
-
 // Expands the template twice: the name carries a hash of the text without it. The first two keys
 // are the name and the parameters.
 static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const char *const *lines,
@@ -370,8 +356,6 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     if (g->also.i) l->arg[l->narg++] = g->also;
     l->needs = g->needs;
     l->shared = g->shared;
-    const ein__value *v = ein__val_get(g->ctx, out);
-    l->bytes_written = ein__elements(&v->shape) * ein__dtype_size(v->dtype);
 }
 
 // Declares `name` of a type in shared memory: in what a launch says that the kernel has, `dynamic`
@@ -479,8 +463,6 @@ static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein
                            {"body", g->code[0].s},
                            {"kind", ein__kfunction(g, block)},
                            {"alone", ein__kalone(g)}};
-        ein__kbytes(g, &scan, threads * g->vec, l);
-        l->flops_per_out = g->flops;
         l->threads = threads;
         ein__kfinish(g, v, hint, ein__tmpl_map, keys, 9, out, l);
         ein__buf_free(&index);

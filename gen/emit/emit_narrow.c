@@ -158,8 +158,6 @@ static bool ein__knarrow_put(ein__kgen *g, const ein__step *step, const ein__kna
                            {"body", body.s},
                            {"kind", ein__kfunction(g, block)},
                            {"alone", ein__kalone(g)}};
-        ein__kbytes(g, scan, threads * 4 * f->c, l);
-        l->flops_per_out = g->flops;
         ein__kfinish(g, step->out, hint, ein__tmpl_map, keys, 9, out, l);
     }
     ein__buf_free(&index);

@@ -45,13 +45,10 @@ static bool ein__kplaces_fit(const ein__kgen *g, const ein__kplaces *z) {
 }
 
 // Fills the parts, as ein__kred_parts does: lanes are terms of one output.
-static void ein__kplaces_parts(ein__kgen *g, ein__kplaces *z, const ein__step *step, bool levels,
-                               ein__launch *l) {
+static void ein__kplaces_parts(ein__kgen *g, ein__kplaces *z, const ein__step *step, bool levels) {
     ein__kred *r = &z->r;
     for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
     ein__kcount(g, z->p.value);
-    int64_t flops = (g->flops + 2) * r->count;
-    g->flops = 0;
     for (int i = 0; i < g->vec; i++) {
         ein__ktext v = ein__kvalue(g, z->p.value, i);
         ein__klin at = ein__klin_of(g, z->p.at, i);
@@ -73,9 +70,6 @@ static void ein__kplaces_parts(ein__kgen *g, ein__kplaces *z, const ein__step *s
     }
     ein__kstore(g, &r->store, r->out, &r->scan, &value);
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    flops += g->flops;
-    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
-    ein__kbytes(g, &r->scan, r->outputs * r->count, l);
     ein__kneed(g, EIN__NEED_RANKED);
     g->vec = vec;
 }
@@ -84,7 +78,7 @@ static bool ein__kplace_thread(ein__kgen *g, ein__kplaces *z, const ein__step *s
                                const char *hint, ein__buf *out, ein__launch *l) {
     ein__kred *r = &z->r;
     if (g->vec > 1) return false;
-    ein__kplaces_parts(g, z, step, true, l);
+    ein__kplaces_parts(g, z, step, true);
     if (g->too_wide || (r->outputs > INT32_MAX && !g->wide)) return false;
     int block = ein__kblock(r->outputs);
     if (g->overflow || !ein__kgrid(g->ctx, l, (r->outputs + block - 1) / block, block)) return true;
@@ -173,7 +167,7 @@ static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
     if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot, warps = r->outputs >= 4096 ? 4 : 1;
-    ein__kplaces_parts(g, z, step, false, l);
+    ein__kplaces_parts(g, z, step, false);
     if (g->too_wide || g->scattered) return false;
     bool warp = how == EIN__SHARE_WARP;
     if (!warp) warps = EIN__BLOCK_THREADS / 32;

@@ -173,17 +173,10 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"also", r->also.s},
                        {"shared", ein__knumber(g, r->shared)},
                        {"store", r->store.s}};
-    for (int k = 0; k < 2; k++) {
-        ein__val read = {ein__ex_get(c, r->main[k])->val};
-        const ein__value *v = ein__val_get(c, read);
-        l->bytes_read += ein__elements(&v->shape) * ein__dtype_size(v->dtype);
-    }
     ein__kneed(g, EIN__NEED_AWAIT);
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     g->shared = r->parts > 1;
     g->ordered = true;
-    int64_t flops = 2 * r->p.depth + g->flops;
-    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
                  out, l);
 }

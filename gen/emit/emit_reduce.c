@@ -203,12 +203,10 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
 }
 
 // Fills the parts of a reduction to pairs, whose levels are set: lanes are terms.
-static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r, ein__launch *l) {
+static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r) {
     static const char *const sum[] = {"acc.x", "acc.y"};
     int vec = g->vec;
     for (int j = 0; j < 2; j++) ein__kcount(g, r->term[j]);
-    int64_t flops = (g->flops + 2) * r->count;
-    g->flops = 0;
     for (int i = 0; i < vec; i++)
         for (int j = 0; j < 2; j++)
             ein__put(&r->core,
@@ -225,27 +223,21 @@ static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r, ein__launch *l) {
         ein__kstore(g, &r->store, r->out, &r->scan, &value[j]);
     }
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    flops += g->flops;
-    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
-    ein__kbytes(g, &r->scan, r->outputs * r->count, l);
     g->vec = vec;
 }
 
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
 // over `k` declares them all. Lanes along a reduction slot add to one sum.
-static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels,
-                            ein__launch *l) {
+static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels) {
     static const char *const acc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
                                                  "acc4", "acc5", "acc6", "acc7"};
     for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
     if (r->pair) {
-        ein__kred_pair_parts(g, r, l);
+        ein__kred_pair_parts(g, r);
         return;
     }
     ein__ex body = ein__kbody(g, r->acc);
     ein__kcount(g, body);
-    int64_t flops = (g->flops + 1) * r->count;
-    g->flops = 0;
     bool terms = false;
     for (int i = 0; i < r->ns; i++) terms |= r->s[i] == g->vec_slot;
     for (int i = 0; i < g->vec; i++) {
@@ -274,9 +266,6 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     }
     ein__kstore(g, &r->store, r->out, &r->scan, value);
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    flops += g->flops;
-    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
-    ein__kbytes(g, &r->scan, r->outputs * r->count, l);
     g->vec = vec;
 }
 
@@ -288,7 +277,7 @@ static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *ste
             return false;
         g->vec_slot = r->t[r->nt - 1];
     }
-    ein__kred_parts(g, r, step, true, l);
+    ein__kred_parts(g, r, step, true);
     int64_t threads = r->outputs / g->vec;
     if (g->too_wide || (threads > INT32_MAX && !g->wide)) return false;
     int block = ein__kblock(threads);
@@ -363,7 +352,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot;
-    ein__kred_parts(g, r, step, false, l);
+    ein__kred_parts(g, r, step, false);
     if (g->too_wide || g->scattered) return false;
     bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;

@@ -36,7 +36,6 @@ static bool ein__emit_relay(ein_ctx *ctx, const ein__step *step, ein__buf *out, 
     }
     ein__put(&extra, "}");
     l->extra = ein__name(ctx, extra.s);
-    l->bytes_read = l->bytes_written;
     ein__buf_free(&extra);
     return fits;
 }

@@ -208,8 +208,6 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
                       : warp ? ein__kwarp_id(g, warps)
                              : ein__kthread_id(g, threads);
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    ein__kbytes(g, &r->scan, r->rows * r->count, l);
-    l->flops_per_out = g->flops + step->nval;
     ein__key keys[] = {
         {0},
         {0},

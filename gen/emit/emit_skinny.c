@@ -277,9 +277,6 @@ static void ein__kskinny_finish(ein__kgen *g, const ein__step *step, ein__kskinn
         {"result", z->result.s},
         {"inside", guard ? ein__namef(c, "n >= %s", ein__knumber(g, z->many)) : ""},
         {"store", z->store.s}};
-    for (int k = 0; k < 2; k++) l->bytes_read += ein__bytes_of(c, (ein__val){z->k.p.read[k]->val});
-    int64_t flops = 2 * z->k.p.depth + g->flops;
-    l->flops_per_out = flops > INT32_MAX ? INT32_MAX : (int)flops;
     ein__kfinish(g, step->out, hint, ein__tmpl_skinny, keys, (int)(sizeof keys / sizeof *keys), out,
                  l);
     ein__buf_free(&index);

@@ -19,7 +19,6 @@ static void ein__emit_slice(ein_ctx *ctx, const ein__step *s, const ein__slice *
     }
     for (int k = 0; k < s->nval; k++) all->about[all->ndevice][k] = s->val[k];
     all->device[all->ndevice++] = ein__name(ctx, text.s);
-    all->flops_per_out += l->flops_per_out;
     ein__buf_free(&text);
 }
 
@@ -82,7 +81,6 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
         {"also",
          g.also.i ? ein__namef(ctx, "%lldu", (long long)(vectors ? count / whole : count)) : ""},
         {"vector", vectors ? "uint4" : ein__kctype(type)}};
-    for (int i = 0; i < g.narg; i++) all.bytes_read += ein__bytes_of(ctx, g.arg[i]);
     *l = all;
     ein__kfinish(&g, step->out, "stitch", ein__tmpl_stitch, keys, 16, out, l);
     ein__kgen_free(&g);

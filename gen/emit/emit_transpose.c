@@ -119,7 +119,6 @@ static bool ein__khalf_put(ein__kgen *g, const ein__step *step, const ein__kscan
         {"from", load}, {"to", store}, {"step", ein__namef(g->ctx, "%lld", (long long)to->k[a])}};
     ein__ktrans_keys(g, &t, &index, keys);
     memcpy(keys + 2 + EIN__KTRANS_KEYS, own, sizeof own);
-    ein__kbytes(g, scan, ein__kcount_slots(g, order, n), l);
     ein__kfinish(g, step->out, hint, ein__tmpl_transpose_half, keys, 2 + EIN__KTRANS_KEYS + 3, out,
                  l);
     ein__buf_free(&index);
@@ -175,8 +174,6 @@ static bool ein__ktranspose(ein__kgen *g, const ein__step *step, const char *hin
                                 {"middle", g->code[0].s}, {"store", g->code[1].s}};
         ein__ktrans_keys(g, &t, &index, keys);
         memcpy(keys + 2 + EIN__KTRANS_KEYS, own, sizeof own);
-        ein__kbytes(g, &scan, ein__kcount_slots(g, order, n), l);
-        l->flops_per_out = g->flops;
         ein__kfinish(g, v, hint, ein__tmpl_transpose, keys, 2 + EIN__KTRANS_KEYS + 6, out, l);
     }
     ein__buf_free(&index);

@@ -209,7 +209,7 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
     bool ok = ein__kwindow_load(g, t, &load);
     g->vec = t->vec;
     ein__kwindow_index(g, r, t, &index);
-    ein__kred_parts(g, r, step, true, l);
+    ein__kred_parts(g, r, step, true);
     ein__kwindow_row(g, r, t, &rows);
     int64_t strips = (t->w.row.n + t->rows - 1) / t->rows;
     int64_t threads = r->outputs / t->vec / t->w.row.n * strips;
