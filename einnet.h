@@ -778,8 +778,9 @@ typedef struct ein__step {
     // Side by side with other branches in a recorded graph: after steps wait[0..nwait-1] of others;
     // `known`: by branch, the last step that is over before this one; -1: none.
     int branch, nwait, wait[EIN__BRANCHES], known[EIN__BRANCHES];
-    int event;               // recorded after the step for those that wait for it, 0: none
-    struct ein__step *peer;  // GEMM: other products of the same call (group.c)
+    int event;  // recorded after the step for those that wait for it, 0: none
+    struct ein__step
+        *peer;  // other products of its call (group.c), kernels that are one (siblings.c)
     int npeer;
     struct ein__step *ahead;  // a kernel that the same blocks run before, or NULL (stitch.c) ...
     int groups;               // ... with so many slices of its result a block
@@ -887,8 +888,8 @@ struct ein_ctx {
     } * cost_rows, *costs;     // sh maps to rows: every measurement's; the best of this GPU by key
     uint64_t cost_hash;        // of the tables given, 0: none
     int kernel_rows;           // of them are of kernels of our own, for this GPU
-    ein__slice slice;          // what is emitted is a part of a kernel (stitch.c); v none: not
-    uint64_t kernel_seed[16];  // by ein__skind2: hash of the templates
+    ein__slice slice;          // emitted is a part of a kernel (stitch.c, siblings.c)
+    uint64_t kernel_seed[17];  // by ein__skind2: hash of the templates
     ein__plan
         *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
     bool probed;  // `kernels` has those of all plans
@@ -14304,9 +14305,10 @@ static const char *ein__library_of(const ein__cost_row *r) {
 
 // What is wrong with a row whose key begins like that of a kernel of ours; NULL: nothing.
 static const char *ein__kernel_key_fault(const ein__cost_row *r) {
-    enum { PRODUCT = 8, KINDS };
-    static const char *const kinds[KINDS] = {"map",   "transpose", "reduce", "row",    "band",
-                                             "basis", "attention", "stitch", "product"};
+    enum { PRODUCT = 10, KINDS };
+    static const char *const kinds[KINDS] = {"map",    "transpose", "reduce", "place",
+                                             "row",    "band",      "basis",  "attention",
+                                             "stitch", "siblings",  "product"};
     const char *s = r->key + 7;
     size_t n = strcspn(s, " "), kind = 0;
     while (kind < KINDS && (strlen(kinds[kind]) != n || strncmp(s, kinds[kind], n))) kind++;
@@ -27088,9 +27090,9 @@ EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
     return list;
 }
 
-// The value that a step stores, and those of the other products of its call: k from 0 to npeer.
-static ein__val ein__step_out(const ein__step *step, int k) {
-    return k ? step->peer[k - 1].out : step->out;
+// A step, and those that are one with it: k from 0 to npeer.
+static const ein__step *ein__step_member(const ein__step *s, int k) {
+    return k ? &s->peer[k - 1] : s;
 }
 
 typedef struct ein__scheduler {
@@ -27326,8 +27328,8 @@ EIN__FN void ein__plan_branches(ein_ctx *ctx, int most) {
 enum {
     EIN__GROUP_MEMBERS = 16,   // products of a group
     EIN__GROUP_PROBLEMS = 64,  // and matrices, where products have batches
-    EIN__GROUP_STEPS = 512,    // products of a plan that are looked at
-    EIN__GROUP_REACH = 64      // steps between a group's first product and its last one
+    EIN__GROUP_STEPS = 512,    // steps of a plan that are looked at
+    EIN__GROUP_REACH = 64      // steps between a group's first one and its last one
 };
 
 // ------------------------------------------------------------------------------------ costs
@@ -27397,7 +27399,7 @@ typedef struct ein__grouper {
     int *first;               // by step, the first one of its group, or itself
     int *next;                // by step, the next one of its group, -1: none
     bool *dear;               // by step, a group with it was measured and is dearer
-    int *product;             // steps that may be in a group; stb_ds array
+    int *able;                // steps that may be in a group; stb_ds array
     int *bit;                 // by step, its place among these, -1: none
     uint64_t *before;         // by step, which of these are before it
     int words;
@@ -27423,25 +27425,28 @@ static bool ein__may_group(ein_ctx *ctx, const ein__step *s) {
            ein__is_placed(ctx, s->out);
 }
 
-static void ein__grouper_look(ein__grouper *z) {
+// Looks at the plan; `may` says which steps may be in a group.
+static void ein__grouper_look(ein__grouper *z, bool (*may)(ein_ctx *, const ein__step *)) {
     ein__scheduler s = {.step = z->step, .n = z->n};
     ptrdiff_t buffers = arrlen(z->ctx->plan.buffer);
     for (ptrdiff_t i = 0; i < buffers; i++) arrput(s.writers, NULL);
     for (int i = 0; i < z->n; i++) {
-        bool may = ein__may_group(z->ctx, &z->step[i]) && arrlen(z->product) < EIN__GROUP_STEPS;
+        bool able = may(z->ctx, &z->step[i]) && arrlen(z->able) < EIN__GROUP_STEPS;
         arrput(z->deps, ein__step_deps(z->ctx, &s, i));
         arrput(s.writers[z->ctx->plan.layout[z->step[i].out.i].buffer], i);
         if (z->step[i].also.i) arrput(s.writers[z->ctx->plan.layout[z->step[i].also.i].buffer], i);
+        for (int m = 0; m < z->step[i].npeer; m++)
+            arrput(s.writers[z->ctx->plan.layout[z->step[i].peer[m].out.i].buffer], i);
         arrput(z->alone, z->step[i]);
         arrput(z->first, i);
         arrput(z->next, -1);
         arrput(z->dear, false);
-        arrput(z->bit, may ? (int)arrlen(z->product) : -1);
-        if (may) arrput(z->product, i);
+        arrput(z->bit, able ? (int)arrlen(z->able) : -1);
+        if (able) arrput(z->able, i);
     }
     for (ptrdiff_t i = 0; i < buffers; i++) arrfree(s.writers[i]);
     arrfree(s.writers);
-    z->words = (int)(arrlen(z->product) + 63) / 64;
+    z->words = (int)(arrlen(z->able) + 63) / 64;
     for (int i = 0; i < z->n; i++)
         for (int w = 0; w < z->words; w++) {
             uint64_t set = 0;
@@ -27461,7 +27466,7 @@ static void ein__grouper_free(ein__grouper *z) {
     arrfree(z->first);
     arrfree(z->next);
     arrfree(z->dear);
-    arrfree(z->product);
+    arrfree(z->able);
     arrfree(z->bit);
     arrfree(z->before);
 }
@@ -27513,13 +27518,13 @@ static bool ein__is_apart(const ein__grouper *z, const int *member, int n, int j
 // alone decide, so that what is measured is what is asked for then.
 static int ein__grow_group(const ein__grouper *z, int at, int *member, const ein__gemm **gemm) {
     ein_ctx *ctx = z->ctx;
-    int n = 1, i = z->product[at];
+    int n = 1, i = z->able[at];
     int64_t call = ein__gpu_of(ctx)->node_ns * 1000, problems = z->step[i].gemm.batch;
     int64_t ps = ein__plus(ein__estimate_gemm(ctx, &z->step[i].gemm), call);
     member[0] = i;
     gemm[0] = &z->step[i].gemm;
-    for (ptrdiff_t k = at + 1; k < arrlen(z->product) && n < EIN__GROUP_MEMBERS; k++) {
-        int j = z->product[k];
+    for (ptrdiff_t k = at + 1; k < arrlen(z->able) && n < EIN__GROUP_MEMBERS; k++) {
+        int j = z->able[k];
         const ein__gemm *g = &z->step[j].gemm;
         if (j - i > EIN__GROUP_REACH) break;
         if (z->first[j] != j || z->next[j] >= 0 || z->dear[j] || g->math != gemm[0]->math ||
@@ -27552,6 +27557,26 @@ static int64_t ein__apart_cost(const ein__grouper *z, const int *member, int n, 
     return ein__least(sum, ein__plus(beside, launch / 2 * (side - 1)));
 }
 
+// The members as one step, the first one's, with the others as its peers; NULL: no order of the
+// steps is left then.
+static ein__step *ein__join_members(ein__grouper *z, const int *member, int n) {
+    for (int i = 0; i < n; i++) {
+        z->first[member[i]] = member[0];
+        z->next[member[i]] = i + 1 < n ? member[i + 1] : -1;
+    }
+    int *order = ein__grouped_order(z);
+    for (int i = 0; i < n && !order; i++) {
+        z->first[member[i]] = member[i];
+        z->next[member[i]] = -1;
+    }
+    if (!order) return NULL;
+    arrfree(order);
+    ein__step *s = &z->step[member[0]];
+    s->peer = EIN__NEW(&z->ctx->arena, ein__step, n);
+    for (int i = 1; i < n; i++) s->peer[s->npeer++] = z->step[member[i]];
+    return s;
+}
+
 // Makes one call of the products where that is cheaper and an order of the steps is left.
 static void ein__try_products(ein__grouper *z, const int *member, const ein__gemm *const *gemm,
                               int n) {
@@ -27563,20 +27588,8 @@ static void ein__try_products(ein__grouper *z, const int *member, const ein__gem
     bool dear = ps >= ein__apart_cost(z, member, n, estimate);
     for (int i = 0; i < n; i++) z->dear[member[i]] = dear && measured;
     if (dear) return;
-    for (int i = 0; i < n; i++) {
-        z->first[member[i]] = member[0];
-        z->next[member[i]] = i + 1 < n ? member[i + 1] : -1;
-    }
-    int *order = ein__grouped_order(z);
-    for (int i = 0; i < n && !order; i++) {
-        z->first[member[i]] = member[i];
-        z->next[member[i]] = -1;
-    }
-    if (!order) return;
-    arrfree(order);
-    ein__step *s = &z->step[member[0]];
-    s->peer = EIN__NEW(&ctx->arena, ein__step, n);
-    for (int i = 1; i < n; i++) s->peer[s->npeer++] = z->step[member[i]];
+    ein__step *s = ein__join_members(z, member, n);
+    if (!s) return;
     for (int i = 1; i < n; i++) s->workspace = ein__most(s->workspace, s->peer[i - 1].workspace);
     s->ps = ps;
     s->key = key;
@@ -27620,10 +27633,10 @@ static void ein__keep_groups(ein__grouper *z, int *order) {
 EIN__FN void ein__group_products(ein_ctx *ctx) {
     ein__grouper z = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
     if (!ein__rule_on(ctx, EIN__RULE_MERGE) || ctx->desc.form) return;
-    ein__grouper_look(&z);
+    ein__grouper_look(&z, ein__may_group);
     bool any = false;
-    for (int at = 0; at < (int)arrlen(z.product); at++) {
-        int member[EIN__GROUP_MEMBERS], i = z.product[at];
+    for (int at = 0; at < (int)arrlen(z.able); at++) {
+        int member[EIN__GROUP_MEMBERS], i = z.able[at];
         const ein__gemm *gemm[EIN__GROUP_MEMBERS];
         if (z.first[i] != i || z.next[i] >= 0 || z.dear[i]) continue;
         int n = ein__grow_group(&z, at, member, gemm);
@@ -27687,7 +27700,8 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     ein__kernel k;
     // Its threads are numbered by an unsigned.
     if (ein__elements(&ctx->value[s->out.i].shape) > INT32_MAX) return false;
-    if (ein__is_call(s->kind) || s->ahead || s->also.i || s->nval > 2 || s->parts > 1) return false;
+    if (ein__is_call(s->kind) || s->npeer || s->ahead || s->also.i || s->nval > 2 || s->parts > 1)
+        return false;
     if (ctx->value[s->out.i].dtype != EIN__F32 && ctx->value[s->out.i].dtype != EIN__F16)
         return false;
     if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
@@ -28017,6 +28031,116 @@ EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
         arrfree(ctx->plan.step);
         ctx->plan.step = late.step;
     }
+}
+/* ---- siblings.c ---- */
+// Kernels that do not need each other as one: some blocks run the one, the others the other. A
+// launch less for each, and blocks of both where neither fills the device. Li et al., CGO 2022
+// (horizontal fusion); Rammer (Ma et al., OSDI 2020) has it for whole operators. Kernels whose
+// threads work by themselves are joined, as in stitch.c: blocks of any size run those.
+
+enum {
+    EIN__SIBLINGS = 16,         // kernels of one, at most
+    EIN__SIBLINGS_PARAMS = 64,  // that they take together
+    EIN__SIBLINGS_PS = 100000,  // that finding its kernel may cost a block; assumed
+    EIN__SIBLINGS_SEED = 16     // of the template's hash (ein_ctx.kernel_seed)
+};
+
+static bool ein__may_join(ein_ctx *ctx, const ein__step *s) {
+    return !s->npeer && ein__is_threaded(ctx, s);
+}
+
+static int ein__step_params(ein_ctx *ctx, const ein__step *s) {
+    ein__val *reads = ein__step_reads(ctx, s);
+    int n = (int)arrlen(reads) + 1;
+    arrfree(reads);
+    return n;
+}
+
+static int64_t ein__step_elements(const ein_ctx *ctx, const ein__step *s) {
+    return ein__elements(&ctx->value[s->out.i].shape);
+}
+
+// The kernels behind step able[at] that may be one with it: an unsigned numbers all threads.
+static int ein__grow_siblings(const ein__grouper *z, int at, int *member) {
+    int n = 1, i = z->able[at], params = ein__step_params(z->ctx, &z->step[i]);
+    int64_t threads = ein__step_elements(z->ctx, &z->step[i]);
+    member[0] = i;
+    for (ptrdiff_t k = at + 1; k < arrlen(z->able) && n < EIN__SIBLINGS; k++) {
+        int j = z->able[k], more = ein__step_params(z->ctx, &z->step[j]);
+        int64_t all = ein__plus(threads, ein__step_elements(z->ctx, &z->step[j]));
+        if (j - i > EIN__GROUP_REACH) break;
+        if (z->first[j] != j || z->next[j] >= 0 || params + more > EIN__SIBLINGS_PARAMS ||
+            all > INT32_MAX || !ein__is_apart(z, member, n, j))
+            continue;
+        params += more;
+        threads = all;
+        member[n++] = j;
+    }
+    return n;
+}
+
+// What the members take as one: what they take apart, without launches of their own.
+static int64_t ein__joined_cost(ein_ctx *ctx, const ein__step *step, const int *member, int n) {
+    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, ps = 0;
+    for (int i = 0; i < n; i++) ps = ein__cost_sum(ps, step[member[i]].ps);
+    return ein__plus(ps - (n - 1) * launch, EIN__SIBLINGS_PS);
+}
+
+static const char *ein__siblings_key(ein_ctx *ctx, const ein__step *step, const int *member,
+                                     int n) {
+    uint64_t h = ctx->kernel_seed[EIN__SIBLINGS_SEED];
+    for (int i = 0; i < n; i++) {
+        ein__kernel k = ein__step_kernel(ctx, &step[member[i]]);
+        h = ein__mix(h, ein__kernel_id(ctx, &k));
+    }
+    return ein__namef(ctx, "kernel siblings %016llx", (unsigned long long)h);
+}
+
+static bool ein__try_siblings(ein__grouper *z, const int *member, int n) {
+    ein_ctx *ctx = z->ctx;
+    int64_t ps = ein__joined_cost(ctx, z->step, member, n), apart = 0;
+    const char *key = NULL;
+    const ein__cost_row *row = NULL;
+    for (int i = 0; i < n; i++) apart = ein__cost_sum(apart, z->step[member[i]].ps);
+    if (ctx->kernel_rows || ctx->desc.probe) {
+        key = ein__siblings_key(ctx, z->step, member, n);
+        row = ein__row_of(ctx, key);
+        if (row) ps = row->ps;
+    }
+    ein__step *s = ps < apart ? ein__join_members(z, member, n) : NULL;
+    if (!s) return false;
+    s->ps = ps;
+    s->key = key;
+    s->measured = row != NULL;
+    return true;
+}
+
+// Joins kernels of the plan that do not need each other, where an order of the steps is left.
+EIN__FN void ein__join_siblings(ein_ctx *ctx) {
+    ein__grouper z = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
+    bool any = false;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
+    ein__grouper_look(&z, ein__may_join);
+    for (int at = 0; at < (int)arrlen(z.able); at++) {
+        int member[EIN__SIBLINGS], i = z.able[at];
+        if (z.first[i] != i || z.next[i] >= 0) continue;
+        int n = ein__grow_siblings(&z, at, member);
+        for (; n > 1 && !ein__try_siblings(&z, member, n); n--) continue;
+        any |= n > 1;
+    }
+    int *order = any ? ein__grouped_order(&z) : NULL;
+    if (order) ein__keep_groups(&z, order);
+    ein__grouper_free(&z);
+}
+
+// The estimate for such a kernel as a step.
+EIN__FN int64_t ein__estimate_siblings(ein_ctx *ctx, const ein__step *s) {
+    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, ps = 0;
+    for (int i = 0; i <= s->npeer; i++) {
+        ein__kernel k = ein__step_kernel(ctx, i ? &s->peer[i - 1] : s);
+        ps = ein__cost_sum(ps, ein__estimate_kernel(ctx, &k));
+    }
+    return ein__plus(ps - s->npeer * launch, EIN__SIBLINGS_PS);
 }
 /* ---- memory.c ---- */
 // Memory of a plan: one arena for activations, by liveness; constants; workspaces.
@@ -28756,6 +28880,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     if (ok) ein__group_products(ctx);
     if (ok) ein__stitch_steps(ctx);
+    if (ok) ein__join_siblings(ctx);
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
@@ -28820,6 +28945,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     memcpy(plain, root, (size_t)nroot * sizeof *root);
     bool ok = ein__build_plan(ctx, plain, nroot);
     if (ok) ein__stitch_steps(ctx);
+    if (ok) ein__join_siblings(ctx);
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
@@ -30151,7 +30277,7 @@ static const char *const ein__tmpl_basis[] = {
     "//@key transform  one axis after the other, in place",
     "//@key store      the epilogue and the store of every element",
     "//@key kind     of function: a kernel ...",
-    "//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)",
+    "//@key alone    ... or, empty, what one calls with a thread's number (stitch.cu, siblings.cu)",
     "static $kind $name($params) {",
     "    //@if alone",
     "    const $number id = $thread;",
@@ -31771,7 +31897,7 @@ static const char *const ein__tmpl_map[] = {
     "//@key index    this thread's position",
     "//@key body     loads, the expression, the store",
     "//@key kind     of function: a kernel ...",
-    "//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)",
+    "//@key alone    ... or, empty, what one calls with a thread's number (stitch.cu, siblings.cu)",
     "static $kind $name($params) {",
     "    //@if alone",
     "    const $number id = $thread;",
@@ -33854,6 +33980,18 @@ static const char *const ein__tmpl_run[] = {
     "    for (int i = 0; i < $nin; i++) m->graph_in[i] = in[i];",
     "    for (int i = 0; i < $nout; i++) m->graph_out[i] = out[i];",
     "    return r;",
+    "}",
+    0};
+static const char *const ein__tmpl_siblings[] = {
+    "//@key name    the kernel's name",
+    "//@key params  its parameters",
+    "//@key bound   threads a block",
+    "//@key thread  its number",
+    "//@key parts   which function it calls",
+    "static __global__ void __launch_bounds__($bound) $name($params) {",
+    "    unsigned id = $thread;",
+    "    await_previous();",
+    "    $parts;",
     "}",
     0};
 static const char *const ein__tmpl_skinny[] = {
@@ -36424,7 +36562,7 @@ static const char *const ein__tmpl_window[] = {
     "//@key rows     rows a thread",
     "//@key row      row o: its position, the reduction, the epilogue, the store",
     "//@key kind     of function: a kernel ...",
-    "//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)",
+    "//@key alone    ... or, empty, what one calls with a thread's number (stitch.cu, siblings.cu)",
     "static $kind $name($params) {",
     "    //@if alone",
     "    const $number id = $thread;",
@@ -36751,13 +36889,15 @@ typedef struct ein__kgen {
     bool wide;                            // 64-bit index arithmetic
     bool too_wide;                        // 32 bits turned out not to be enough
     bool overflow;                        // nor 64
-    bool part;                            // of a kernel that has several (stitch.c)
+    bool part;                            // of a kernel that has several (stitch.c, siblings.c)
     uint32_t sliced;                      // slots that number slices ...
     int nslice, slice_at[EIN__MAX_RANK];  // ... the outermost one first
     bool shared;                          // blocks share the terms of a sum, see ein__launch
     bool ordered;                         // loads stay where they are, ahead of what hides them
     ein__val also;                        // stored as well, through a parameter of its own; or none
-    const char *to;                       // that parameter while it is stored; NULL: the result's
+    const ein__step *peer;                // kernels that are one with it, or none (siblings.c)
+    int npeer;
+    const char *to;  // that parameter while it is stored; NULL: the result's
     ein__knum num;
     int narg;
     ein__val arg[EIN__MAX_PARAMS];
@@ -37876,7 +38016,7 @@ static bool ein__kinteger(ein__kgen *g, ein__ex ex) {
 
 // How to launch a kernel, and what it moves and computes. The parameters are pointers to the first
 // elements of `arg`, in that order; the last one is the output.
-enum { EIN__KDEVICES = 8 };
+enum { EIN__KDEVICES = 64 };
 
 typedef struct ein__launch {
     unsigned grid[3], block[3];
@@ -38200,6 +38340,8 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
     }
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
     if (g->also.i) ein__putf(&b, ", %s *__restrict__ also", ein__kctype(ein__kdtype(g, g->also)));
+    for (int i = 0; i < g->npeer; i++)
+        ein__putf(&b, ", %s *__restrict__ y%d", ein__kctype(ein__kdtype(g, g->peer[i].out)), i + 1);
     if (g->shared) ein__put(&b, ", float4 *parts, unsigned *arrived");
     if (g->part) ein__putf(&b, ", %s id", ein__kunsigned(g));
     const char *s = ein__name(g->ctx, b.s);
@@ -38218,7 +38360,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     uint64_t h = ein__fnv(EIN__FNV_START, draft.s, draft.n);
     if (strstr(draft.s, "await_previous()")) ein__kneed(g, EIN__NEED_AWAIT);
     ein__buf_free(&draft);
-    l->name = ein__namef(g->ctx, "%s_%s_%08x", g->part ? "slice" : "k", hint,
+    l->name = ein__namef(g->ctx, "%s_%s_%08x", g->part ? "part" : "k", hint,
                          (unsigned)((h ^ h >> 32) & 0xffffffffu));
     keys[0].text = l->name;
     ein__tmpl_put(text, lines, keys, nkey);
@@ -38226,6 +38368,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     l->arg[g->narg] = out;
     l->narg = g->narg + 1;
     if (g->also.i) l->arg[l->narg++] = g->also;
+    for (int i = 0; i < g->npeer; i++) l->arg[l->narg++] = g->peer[i].out;
     l->needs = g->needs;
     l->shared = g->shared;
 }
@@ -42688,6 +42831,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
         ctx->kernel_seed[of[i].kind] = h;
     }
     ctx->kernel_seed[EIN__STITCH_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
+    ctx->kernel_seed[EIN__SIBLINGS_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_siblings);
 }
 
 enum { EIN__EIGHT_THREADS = 256 };  // of an SM that maps of eight halves a thread leave at least
@@ -42733,6 +42877,8 @@ static void ein__emit_family(ein_ctx *ctx, const ein__step *step, ein__kfamily *
 
 // See emit_stitch.c.
 static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l);
+// See emit_siblings.c.
+static void ein__emit_siblings(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l);
 
 // Appends the kernel's text and says how to launch it. Equal shapes, layouts and expressions give
 // equal text whatever the tensors are called: equal names mean the same kernel.
@@ -42740,6 +42886,7 @@ EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *h
                               ein__launch *launch) {
     if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
     if (step->ahead) ein__emit_stitch(ctx, step, out, launch);
+    else if (step->npeer) ein__emit_siblings(ctx, step, out, launch);
     else ein__emit_family(ctx, step, ein__kfamily_of(ctx, step), hint, out, launch);
 }
 
@@ -42978,6 +43125,60 @@ static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out,
         {"vector", vectors ? "uint4" : ein__kctype(type)}};
     *l = all;
     ein__kfinish(&g, step->out, "stitch", ein__tmpl_stitch, keys, 16, out, l);
+    ein__kgen_free(&g);
+}
+/* ---- emit_siblings.c ---- */
+// Kernels that do not need each other as one (siblings.c): each as a function of a thread's number,
+// and the kernel whose blocks call one of them.
+
+// The call of member `k`, by the first threads that are left in blocks of their own.
+static void ein__put_sibling(ein__kgen *g, const ein__step *step, int k, const ein__launch *part,
+                             int block, ein__buf *to) {
+    int64_t taken = ein__ceil(part->threads, block) * block;
+    bool last = k == step->npeer;
+    const char *y = k ? ein__namef(g->ctx, "y%d", k) : "y", *in = last ? "" : "    ";
+    if (!last) ein__putf(to, "if (id < %lldu) {\n", (long long)taken);
+    ein__put(to, in);
+    if (part->threads < taken) ein__putf(to, "if (id < %lldu) ", (long long)part->threads);
+    ein__putf(to, "%s(", part->name);
+    for (int i = 0; i < part->narg; i++) {
+        bool own = part->arg[i].i == ein__step_member(step, k)->out.i;
+        ein__putf(to, "%s, ", own ? y : ein__kparam(g, part->arg[i]));
+    }
+    ein__put(to, "id);\n");
+    if (!last) ein__putf(to, "    return;\n}\nid -= %lldu;\n", (long long)taken);
+}
+
+static void ein__emit_siblings(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l) {
+    ein__launch part[EIN__SIBLINGS], all = {0};
+    int64_t threads = 0, blocks = 0;
+    ein__buf calls = {0};
+    for (int k = 0; k <= step->npeer; k++) {
+        const ein__step *s = ein__step_member(step, k);
+        ein__slice whole = {.v = s->out};
+        ein__emit_slice(ctx, s, &whole, &all, &part[k]);
+        if (ctx->status) return;
+        threads = ein__plus(threads, part[k].threads);
+    }
+    int block = ein__kblock(threads);
+    ein__kgen g = ein__kgen_make(ctx, step->val[0], false, 1);
+    for (int k = 0; k <= step->npeer; k++) {
+        ein__put_sibling(&g, step, k, &part[k], block, &calls);
+        g.needs |= part[k].needs;
+        blocks = ein__plus(blocks, ein__ceil(part[k].threads, block));
+    }
+    g.peer = step->peer;
+    g.npeer = step->npeer;
+    *l = all;
+    if (ein__kgrid(ctx, l, blocks, block)) {
+        ein__key keys[] = {{0},
+                           {0},
+                           {"bound", ein__namef(ctx, "%d", block)},
+                           {"thread", ein__kthread_id(&g, block)},
+                           {"parts", calls.s}};
+        ein__kfinish(&g, step->out, "siblings", ein__tmpl_siblings, keys, 5, out, l);
+    }
+    ein__buf_free(&calls);
     ein__kgen_free(&g);
 }
 /* ---- emit_matmul.c ---- */
@@ -43304,7 +43505,7 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
     static const char *const own[] = {
         "_",       "v_",       "k_",      "conv_",    "CONV_",  "gemm_", "matmul_", "MATMUL_",
         "engine_", "ENGINE_",  "COPIES_", "BAD_",     "steps_", "cuda",  "cudnn",   "cublas",
-        "CUDA_",   "CUDNN_",   "CUBLAS_", "prepare_", "basis_", "make_", "M_",      "slice_",
+        "CUDA_",   "CUDNN_",   "CUBLAS_", "prepare_", "basis_", "make_", "M_",      "part_",
         "group_",  "grouped_", "GROUP_",  "warp_",    "block_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
@@ -43433,6 +43634,9 @@ EIN__FN uint64_t ein__manifest(const ein_ctx *ctx) {
 
 static bool ein__is_library(const ein__step *s) { return ein__is_call(s->kind); }
 
+// Whether the step is one call for several products.
+static bool ein__is_group(const ein__step *s) { return s->npeer && ein__is_library(s); }
+
 // A product that is cublasLt's: it has an epilogue, or a table chose one of that library's
 // algorithms.
 static bool ein__is_lt(const ein__step *s) {
@@ -43514,6 +43718,18 @@ static void ein__put_stitched(ein__emitter *z, const ein__step *step) {
     ein__buf_free(&line);
 }
 
+static void ein__put_siblings(ein__emitter *z, const ein__step *step) {
+    ein__buf line = {0};
+    ein__put(&line, "// side by side: ");
+    for (int k = 0; k <= step->npeer; k++) {
+        const char *name = ein__step_member(step, k)->name;
+        if (k) ein__put(&line, ", ");
+        ein__put_comment(&line, name, strlen(name));
+    }
+    ein__putf(&z->kernels, "%s\n", line.s);
+    ein__buf_free(&line);
+}
+
 // Which tensors several operands of a kernel are, where it is first launched.
 static void ein__put_operands(ein__emitter *z, const ein__launch *l, int results) {
     ein__buf text = {0};
@@ -43536,14 +43752,16 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             if (ctx->status) return;
             if (ein__is_new(seen, l.name)) {
                 ein__put_device(z, &l, seen);
+                bool parts = step->ahead || step->npeer;
                 if (step->ahead) ein__put_stitched(z, step);
+                if (step->npeer) ein__put_siblings(z, step);
                 if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
                 for (int v = 0; v < 2 && !l.extra; v++)
                     if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
-                for (int v = 0; v < steps[i].nval && !l.extra && !step->ahead; v++)
+                for (int v = 0; v < steps[i].nval && !l.extra && !parts; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 if (step->also.i && !step->ahead) ein__put_algebra(z, &z->kernels, step->also, "");
-                ein__put_operands(z, &l, step->also.i ? 2 : 1);
+                ein__put_operands(z, &l, 1 + (step->also.i != 0) + step->npeer);
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;
@@ -43583,8 +43801,8 @@ static void ein__collect(ein__emitter *z) {
         const ein__step *s = &ctx->plan.step[i];
         if (ein__is_lt(s)) z->matmuls++;
         else if (s->kind == EIN__K_GEMM) z->gemms++;
-        for (int k = 0; s->npeer && k <= s->npeer; k++)
-            z->group_bytes += 3 * 8 * (k ? s->peer[k - 1].gemm.batch : s->gemm.batch);
+        for (int k = 0; ein__is_group(s) && k <= s->npeer; k++)
+            z->group_bytes += 3 * 8 * ein__step_member(s, k)->gemm.batch;
         z->pins |= s->algorithm != NULL;
         if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
         z->convs++;
@@ -43652,11 +43870,11 @@ static void ein__put_sizes(ein__buf *out, const int64_t *d, int n) {
 }
 
 static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *l) {
-    if (s->npeer) {
+    if (ein__is_group(s)) {
         static const char *const names[] = {"sgemm", "gemm tf32", "gemm f16"};
         ein__putf(out, "cuBLAS grouped %s", names[s->gemm.math]);
         for (int k = 0; k <= s->npeer; k++) {
-            const ein__gemm *g = k ? &s->peer[k - 1].gemm : &s->gemm;
+            const ein__gemm *g = &ein__step_member(s, k)->gemm;
             ein__putf(out, "%s %lld x %lld x %lld", k ? "," : "", (long long)g->m, (long long)g->n,
                       (long long)g->k);
             if (g->batch > 1) ein__putf(out, " (batch %lld)", (long long)g->batch);
@@ -44254,7 +44472,7 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, co
     if (ein__is_library(s) || l->extra) ein__put_step_algebra(z, out, s);
     ein__put_order(ctx, out, s->out);
     for (int i = 0; i < s->npeer; i++) {
-        ein__put_algebra(z, out, s->peer[i].val[0], "    ");
+        if (ein__is_library(s)) ein__put_algebra(z, out, s->peer[i].val[0], "    ");
         ein__put_order(ctx, out, s->peer[i].out);
     }
     ein__put_waits(z, out, s);
@@ -44394,17 +44612,13 @@ typedef struct ein__group_count {
     int64_t problems;
 } ein__group_count;
 
-static const ein__step *ein__group_member(const ein__step *s, int k) {
-    return k ? &s->peer[k - 1] : s;
-}
-
 EIN__FN ein__group_count ein__count_groups(const ein_ctx *ctx) {
     ein__group_count c = {0};
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        for (int k = 0; s->npeer && k <= s->npeer; k++, c.members++)
-            c.problems += ein__group_member(s, k)->gemm.batch;
-        c.calls += s->npeer > 0;
+        for (int k = 0; ein__is_group(s) && k <= s->npeer; k++, c.members++)
+            c.problems += ein__step_member(s, k)->gemm.batch;
+        c.calls += ein__is_group(s);
     }
     return c;
 }
@@ -44418,13 +44632,13 @@ EIN__FN void ein__put_group_sizes(ein__emitter *z, ein__buf *out) {
     ein__put(out, "\nstatic const gemm_size grouped_sizes[] = {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        if (!s->npeer) continue;
+        if (!ein__is_group(s)) continue;
         ein__put(&calls, "    {");
         ein__put_string(&calls, s->name);
         ein__putf(&calls, ", %d, %d, %lld},\n", first, s->npeer + 1, (long long)problem);
         ein__putf(&names, "    GROUP_%s,\n", ein__call_name(ctx, s));
         for (int k = 0; k <= s->npeer; k++, first++) {
-            const ein__step *member = ein__group_member(s, k);
+            const ein__step *member = ein__step_member(s, k);
             ein__buf line = {0};
             ein__put(&line, "    {");
             ein__put_gemm_size(&line, member->name, &member->gemm, ein__is_typed(ctx));
@@ -44447,8 +44661,8 @@ static const char *ein__group_rows(ein__emitter *z, int members) {
     ein__putf(&rows, "const void *const at[%d][3] = {\n", members);
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        for (int k = 0; s->npeer && k <= s->npeer; k++) {
-            const ein__step *member = ein__group_member(s, k);
+        for (int k = 0; ein__is_group(s) && k <= s->npeer; k++) {
+            const ein__step *member = ein__step_member(s, k);
             ein__put(&rows, "    {");
             ein__put_pointer(z, &rows, member->gemm.a, member->gemm.oa);
             ein__put(&rows, ", ");
@@ -44744,7 +44958,7 @@ static ein__stored *ein__stored_values(ein_ctx *ctx) {
     ein__val *stored = NULL;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
         for (int m = 0; m <= ctx->plan.step[i].npeer; m++)
-            arrput(stored, ein__step_out(&ctx->plan.step[i], m));
+            arrput(stored, ein__step_member(&ctx->plan.step[i], m)->out);
     for (ptrdiff_t i = 0; i < arrlen(stored); i++) {
         ein__val v = stored[i];
         if (!own[v.i] || !ein__is_real(ctx, v)) continue;
@@ -45324,12 +45538,26 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     }
 }
 
+// Kernels that a plan has as one, each by itself: a table that has them all can tell what it gains.
+static void ein__collect_siblings(ein_ctx *ctx, const ein__step *step, int rank) {
+    for (int i = 0; i <= step->npeer; i++) {
+        ein__step own = *ein__step_member(step, i);
+        ein__kernel k = ein__step_kernel(ctx, &own);
+        char key[EIN__KEY_LENGTH];
+        ein__put_kernel_key(key, own.kind, ein__kernel_id(ctx, &k));
+        own.key = ein__name(ctx, key);
+        own.npeer = 0;
+        ein__collect_kernel(ctx, &own, "", rank);
+    }
+}
+
 static void ein__collect_plan(ein_ctx *ctx, int rank) {
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step) && !ctx->status; i++) {
         ein__step step = ctx->plan.step[i];
         if (ein__is_call(step.kind) || !step.key) continue;
         if (step.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, step, rank);
         else ein__collect_kernel(ctx, &step, "", rank);
+        if (step.npeer) ein__collect_siblings(ctx, &step, rank);
     }
 }
 
@@ -45369,6 +45597,10 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
         bool found = ein__attention_of(ctx, step, &a);
         ein__put(features, "kind=attention");
         return found ? ein__estimate_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : 0;
+    }
+    if (step->npeer) {
+        ein__put(features, "kind=siblings");
+        return ein__estimate_siblings(ctx, step);
     }
     if (step->ahead) {
         ein__put(features, "kind=stitch");

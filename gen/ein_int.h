@@ -442,8 +442,9 @@ typedef struct ein__step {
     // Side by side with other branches in a recorded graph: after steps wait[0..nwait-1] of others;
     // `known`: by branch, the last step that is over before this one; -1: none.
     int branch, nwait, wait[EIN__BRANCHES], known[EIN__BRANCHES];
-    int event;               // recorded after the step for those that wait for it, 0: none
-    struct ein__step *peer;  // GEMM: other products of the same call (group.c)
+    int event;  // recorded after the step for those that wait for it, 0: none
+    struct ein__step
+        *peer;  // other products of its call (group.c), kernels that are one (siblings.c)
     int npeer;
     struct ein__step *ahead;  // a kernel that the same blocks run before, or NULL (stitch.c) ...
     int groups;               // ... with so many slices of its result a block
@@ -551,8 +552,8 @@ struct ein_ctx {
     } * cost_rows, *costs;     // sh maps to rows: every measurement's; the best of this GPU by key
     uint64_t cost_hash;        // of the tables given, 0: none
     int kernel_rows;           // of them are of kernels of our own, for this GPU
-    ein__slice slice;          // what is emitted is a part of a kernel (stitch.c); v none: not
-    uint64_t kernel_seed[16];  // by ein__skind2: hash of the templates
+    ein__slice slice;          // emitted is a part of a kernel (stitch.c, siblings.c)
+    uint64_t kernel_seed[17];  // by ein__skind2: hash of the templates
     ein__plan
         *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
     bool probed;  // `kernels` has those of all plans

@@ -22,18 +22,18 @@
 //     5.6 us est. v2.b.c.sum.data  k_basis_5e13ec8d
 //    24.9 us est. v2.b.c.sum.product cuBLAS sgemm 128 x 784 x 128, batch 36
 //     5.1 us est. v2.b             k_basis_6fafe777
-//     4.0 us est. v3.a.c.sum.data  k_stitch_644705bc
+//     4.0 us est. v3.a.c.sum.data  k_stitch_cc15dfaf
 //    18.7 us est. v3.a.c.sum.product cuBLAS sgemm 256 x 196 x 128, batch 36
-//     5.1 us est. v3.b.c.sum.data  k_stitch_450feaa2
+//     5.1 us est. v3.b.c.sum.data  k_stitch_1eb8c8ee
 //    36.0 us est. v3.b.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     5.1 us est. v3.c.c.sum.data  k_stitch_450feaa2
+//     5.1 us est. v3.c.c.sum.data  k_stitch_1eb8c8ee
 //    36.0 us est. v3.c.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     3.2 us est. p3               k_stitch_330b4b71
+//     3.2 us est. p3               k_stitch_3500620b
 //     1.8 us est. v4.a.c.sum.data  k_basis_357a0753
 //    22.0 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
-//     3.4 us est. v4.b.c.sum.data  k_stitch_7000a1f0
+//     3.4 us est. v4.b.c.sum.data  k_stitch_8d5f8f00
 //    38.3 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     3.4 us est. v4.c.c.sum.data  k_stitch_7000a1f0
+//     3.4 us est. v4.c.c.sum.data  k_stitch_8d5f8f00
 //    38.3 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
 //     2.2 us est. d1.c.sum.digits.split k_basis_232298b5
 //     2.7 us est. d1.c.sum.data    k_basis_64889adf
@@ -1272,7 +1272,7 @@ static __global__ void __launch_bounds__(256) k_basis_5e13ec8d(const float *p0,
 
 // p2[0,i1,i2,i3] = max(r0,r1) v2.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:56, i3 in 0:56, r0 in 0:2,
 //     r1 in 0:2
-static __device__ __forceinline__ void slice_reduce_f2e37d75(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_f2e37d75(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1308,7 +1308,7 @@ static __device__ __forceinline__ void slice_reduce_f2e37d75(const float *p0, fl
 // by basis change F(4x4,3x3)
 // v3.a.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) p2[0,i2,4*i3+r0-1,4*i4+r1-1] * v1.b.c.sum.bt[i0,r0]
 //     * v1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad p2 0
-static __device__ __forceinline__ void slice_basis_b3a15417(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_basis_b3a15417(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -1342,24 +1342,24 @@ static __device__ __forceinline__ void slice_basis_b3a15417(const float *p0, flo
 }
 
 // p2 by slices in shared memory, then v3.a.c.sum.data
-static __global__ void __launch_bounds__(256) k_stitch_644705bc(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_cc15dfaf(const float *p0,
     float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 784u; k += 256u)
-        slice_reduce_f2e37d75(p0, own, slice * 784u + k);
+        part_reduce_f2e37d75(p0, own, slice * 784u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 256u)
-        slice_basis_b3a15417(own, y, slice * 196u + k);
+        part_basis_b3a15417(own, y, slice * 196u + k);
 }
 
 // by basis change F(4x4,3x3)
 // v3.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v3.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // v3.a[0,i1,i2,i3] = relu(v3.a.c.sum[0,i1,i2,i3] + v3.a.b[i1])
-static __device__ __forceinline__ void slice_basis_50aeccd8(const float *p0,
+static __device__ __forceinline__ void part_basis_50aeccd8(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1391,7 +1391,7 @@ static __device__ __forceinline__ void slice_basis_50aeccd8(const float *p0,
 // by basis change F(4x4,3x3)
 // v3.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v3.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad v3.a 0
-static __device__ __forceinline__ void slice_basis_2648f63f(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_basis_2648f63f(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -1426,22 +1426,22 @@ static __device__ __forceinline__ void slice_basis_2648f63f(const float *p0, flo
 
 // v3.a by slices in shared memory, then v3.b.c.sum.data
 // p0: v3.a.c.sum.product, p1: v3.a.b
-static __global__ void __launch_bounds__(224) k_stitch_450feaa2(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_1eb8c8ee(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_50aeccd8(p0, p1, own, slice * 196u + k);
+        part_basis_50aeccd8(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_2648f63f(own, y, slice * 196u + k);
+        part_basis_2648f63f(own, y, slice * 196u + k);
 }
 
 // p3[0,i1,i2,i3] = max(r0,r1) v3.c[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:28, i3 in 0:28, r0 in 0:2,
 //     r1 in 0:2
-static __device__ __forceinline__ void slice_reduce_433b163c(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_433b163c(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -1476,17 +1476,17 @@ static __device__ __forceinline__ void slice_reduce_433b163c(const float *p0, fl
 
 // v3.c by slices in shared memory, then p3
 // p0: v3.c.c.sum.product, p1: v3.c.b
-static __global__ void __launch_bounds__(224) k_stitch_330b4b71(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_3500620b(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_50aeccd8(p0, p1, own, slice * 196u + k);
+        part_basis_50aeccd8(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_433b163c(own, y, slice * 196u + k);
+        part_reduce_433b163c(own, y, slice * 196u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1533,7 +1533,7 @@ static __global__ void __launch_bounds__(64) k_basis_357a0753(const float *p0,
 // v4.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // v4.a[0,i1,i2,i3] = relu(v4.a.c.sum[0,i1,i2,i3] + v4.a.b[i1])
-static __device__ __forceinline__ void slice_basis_ae43c9cf(const float *p0,
+static __device__ __forceinline__ void part_basis_ae43c9cf(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1565,7 +1565,7 @@ static __device__ __forceinline__ void slice_basis_ae43c9cf(const float *p0,
 // by basis change F(4x4,3x3)
 // v4.b.c.sum.data[i0,i1,i2,i3,i4] = sum(r0,r1) v4.a[0,i2,4*i3+r0-1,4*i4+r1-1] *
 //     v1.b.c.sum.bt[i0,r0] * v1.b.c.sum.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad v4.a 0
-static __device__ __forceinline__ void slice_basis_5c11f843(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_basis_5c11f843(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
@@ -1600,17 +1600,17 @@ static __device__ __forceinline__ void slice_basis_5c11f843(const float *p0, flo
 
 // v4.a by slices in shared memory, then v4.b.c.sum.data
 // p0: v4.a.c.sum.product, p1: v4.a.b
-static __global__ void __launch_bounds__(128) k_stitch_7000a1f0(const float *p0,
+static __global__ void __launch_bounds__(128) k_stitch_8d5f8f00(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[1568];
     float *const own = slices + threadIdx.y * 784u;
     const unsigned slice = blockIdx.x * 2u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_basis_ae43c9cf(p0, p1, own, slice * 49u + k);
+        part_basis_ae43c9cf(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_basis_5c11f843(own, y, slice * 49u + k);
+        part_basis_5c11f843(own, y, slice * 49u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -2345,34 +2345,34 @@ static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
         v_v2_b_c_sum_product));
     CALL(launch(m, ORDERED, k_basis_6fafe777, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
         v_v2_b_b, v_v2_b));
-    CALL(launch(m, EARLY, k_stitch_644705bc, "v3.a.c.sum.data", 128, 256, stream, v_v2_b,
+    CALL(launch(m, EARLY, k_stitch_cc15dfaf, "v3.a.c.sum.data", 128, 256, stream, v_v2_b,
         v_v3_a_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v3_a_c_sum_product, v_v3_a_c_sum_filter, v_v3_a_c_sum_data,
         v_v3_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_450feaa2, "v3.b.c.sum.data", 256, 224, stream,
+    CALL(launch(m, ORDERED, k_stitch_1eb8c8ee, "v3.b.c.sum.data", 256, 224, stream,
         v_v3_a_c_sum_product, v_v3_a_b, v_v3_b_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v3_b_c_sum_product, v_v3_b_c_sum_filter, v_v3_b_c_sum_data,
         v_v3_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_450feaa2, "v3.c.c.sum.data", 256, 224, stream,
+    CALL(launch(m, ORDERED, k_stitch_1eb8c8ee, "v3.c.c.sum.data", 256, 224, stream,
         v_v3_b_c_sum_product, v_v3_b_b, v_v3_c_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
         v_v3_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_330b4b71, "p3", 256, 224, stream, v_v3_c_c_sum_product,
+    CALL(launch(m, ORDERED, k_stitch_3500620b, "p3", 256, 224, stream, v_v3_c_c_sum_product,
         v_v3_c_b, v_p3));
     CALL(launch(m, EARLY, k_basis_357a0753, "v4.a.c.sum.data", 196, 64, stream, v_p3,
         v_v4_a_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v4_a_c_sum_product, v_v4_a_c_sum_filter, v_v4_a_c_sum_data,
         v_v4_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_7000a1f0, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
+    CALL(launch(m, ORDERED, k_stitch_8d5f8f00, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_a_c_sum_product, v_v4_a_b, v_v4_b_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v4_b_c_sum_product, v_v4_b_c_sum_filter, v_v4_b_c_sum_data,
         v_v4_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_7000a1f0, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
+    CALL(launch(m, ORDERED, k_stitch_8d5f8f00, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_b_c_sum_product, v_v4_b_b, v_v4_c_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v4_c_c_sum_product, v_v4_c_c_sum_filter, v_v4_c_c_sum_data,

@@ -8,10 +8,10 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 162 MB
-// plan      154 steps, 651.1 us estimated; 794.0 us without derivation
+// plan      132 steps, 624.0 us estimated; 794.0 us without derivation
 // libraries cuDNN (415 MB) 29 steps, without it up to 10.4 us more
 //           cuBLAS (596 MB) 34 steps, without it up to 15.8 us more
-// by        basis change 21, merging 76, summation splitting 15
+// by        basis change 19, merging 57, summation splitting 14
 //    12.0 us est. stem             k_product_c39aa517
 //     2.0 us est. p                k_reduce_0d108d3d
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
@@ -30,13 +30,11 @@
 //     1.8 us est. l1.1.b           k_basis_c5456742
 //     4.5 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //    23.3 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
-//     1.8 us est. g1.l1            k_reduce_8d17a845
-//     1.8 us est. g1.r1            k_reduce_27909904
-//     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
-//     2.7 us est. g1.s             k_stitch_a8d1d2f3
-//     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     7.9 us est. l2.b.c.sum.part  k_product_93233fe0
-//     2.0 us est. l2.b             k_reduce_cc348234
+//     3.1 us est. g1.l1            k_siblings_59422487
+//     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
+//     2.7 us est. g1.s             k_stitch_c9cc1ba8
+//     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     4.5 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     5.5 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
@@ -55,95 +53,75 @@
 //     1.5 us est. l2.2.b           k_basis_94dc1e1b
 //     4.5 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //    23.5 us est. g2.l1.sum.merged cuBLAS sgemm 887 x 784 x 512
-//     1.4 us est. g2.l1            k_reduce_518a300f
-//     1.4 us est. g2.r1            k_reduce_3c73fb18
+//     3.1 us est. g2.l1            k_siblings_14426845
 //     1.9 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
-//     2.0 us est. g2.s             k_stitch_158ad5bc
-//     1.6 us est. g2.a.c.sum.part  k_reduce_0d977150
-//     1.5 us est. g2.a             k_reduce_434052ae
-//     1.6 us est. g2.b.sum.part    k_reduce_0d977150
-//     2.4 us est. l3.l1.c.sum.data k_basis_19c3ec0c
+//     2.0 us est. g2.s             k_stitch_b2968f3c
 //     8.8 us est. l3.l1.c.sum.product k_product_e3f06698
-//     1.5 us est. l3.l1            k_basis_9b4cd84d
-//     1.6 us est. l3.r1            k_reduce_abcd3736
+//     1.9 us est. g2.a.c.sum.part  k_siblings_dcb8aa01
 //     5.9 us est. l3.l2.c.sum.merged cuBLAS sgemm 425 x 784 x 85, batch 2
-//     2.2 us est. l3.m             k_stitch_e337f606
+//     2.2 us est. l3.m             k_stitch_66f3cb92
 //    10.5 us est. l3.d.0           k_product_d5288c95
 //    15.0 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.4 us est. l3.t1.0          k_reduce_c43a14be
-//     1.4 us est. l3.t3.0          k_reduce_37ab06b2
+//     1.8 us est. g2.a             k_siblings_7f55ab90
 //     2.9 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. l3.u.0           k_stitch_e69f859d
+//     1.8 us est. l3.u.0           k_stitch_32f25219
 //     2.8 us est. l3.d.1           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    15.0 us est. l3.c1.1.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.4 us est. l3.t1.1          k_reduce_c43a14be
-//     1.4 us est. l3.t3.1          k_reduce_37ab06b2
+//     1.8 us est. g2.b.sum.part    k_siblings_35c5e1c1
 //     2.9 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. l3.u.1           k_stitch_e69f859d
+//     1.8 us est. l3.u.1           k_stitch_32f25219
 //     2.8 us est. l3.d.2           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    15.0 us est. l3.c1.2.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.4 us est. l3.t1.2          k_reduce_c43a14be
-//     1.4 us est. l3.t3.2          k_reduce_37ab06b2
+//     1.5 us est. l3.t1.2          k_siblings_d55b3df6
 //     2.9 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. l3.u.2           k_stitch_e69f859d
+//     1.8 us est. l3.u.2           k_stitch_32f25219
 //     2.8 us est. l3.d.3           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    15.0 us est. l3.c1.3.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.4 us est. l3.t1.3          k_reduce_c43a14be
-//     1.4 us est. l3.t3.3          k_reduce_37ab06b2
+//     1.5 us est. l3.t1.3          k_siblings_d55b3df6
 //     2.9 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. l3.u.3           k_stitch_e69f859d
+//     1.8 us est. l3.u.3           k_stitch_32f25219
 //     2.8 us est. l3.d.4           cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    15.0 us est. l3.c1.4.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.4 us est. l3.t1.4          k_reduce_c43a14be
-//     1.4 us est. l3.t3.4          k_reduce_37ab06b2
+//     1.5 us est. l3.t1.4          k_siblings_d55b3df6
 //     2.9 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. l3.u.4           k_stitch_e69f859d
+//     1.8 us est. l3.u.4           k_stitch_32f25219
 //     2.8 us est. l3               cuDNN conv 1x1, 85 to 1024 + residual + bias
 //    31.7 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
-//     1.4 us est. g3.l1            k_reduce_4ee32e0b
-//     1.4 us est. g3.r1            k_reduce_fa7d17c7
+//     1.9 us est. g3.l1            k_siblings_4d2de466
 //     1.6 us est. g3.r2.sum        k_reduce_b7bed0a7
 //     1.6 us est. g3.s             k_reduce_b30998b5
 //     1.6 us est. g3.a             k_reduce_ff3cfa0a
-//     1.4 us est. l4.l1            k_reduce_513bd9f5
-//     1.4 us est. l4.r1            k_reduce_6ebe9977
 //     4.8 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
-//     2.0 us est. l4.m             k_stitch_ad2afb56
+//     2.0 us est. l4.m             k_stitch_b703a3fb
 //     9.1 us est. l4.f.sum.merged.parts k_product_1bba5f71
 //     1.6 us est. l4.d.0           k_reduce_71734c04
 //    15.6 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.4 us est. l4.t1.0          k_reduce_72a608fc
-//     1.4 us est. l4.t3.0          k_reduce_b5bdac3e
+//     1.5 us est. l4.t1.0          k_siblings_ec35a1c7
 //     2.8 us est. l4.c2.0.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.8 us est. l4.u.0           k_stitch_0bc4073e
+//     1.8 us est. l4.u.0           k_stitch_17492ba1
 //     2.8 us est. l4.d.1           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    15.6 us est. l4.c1.1.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.4 us est. l4.t1.1          k_reduce_72a608fc
-//     1.4 us est. l4.t3.1          k_reduce_b5bdac3e
+//     1.5 us est. l4.t1.1          k_siblings_ec35a1c7
 //     2.8 us est. l4.c2.1.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.8 us est. l4.u.1           k_stitch_0bc4073e
+//     1.8 us est. l4.u.1           k_stitch_17492ba1
 //     2.8 us est. l4.d.2           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    15.6 us est. l4.c1.2.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.4 us est. l4.t1.2          k_reduce_72a608fc
-//     1.4 us est. l4.t3.2          k_reduce_b5bdac3e
+//     1.5 us est. l4.t1.2          k_siblings_ec35a1c7
 //     2.8 us est. l4.c2.2.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.8 us est. l4.u.2           k_stitch_0bc4073e
+//     1.8 us est. l4.u.2           k_stitch_17492ba1
 //     2.8 us est. l4.d.3           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    15.6 us est. l4.c1.3.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.4 us est. l4.t1.3          k_reduce_72a608fc
-//     1.4 us est. l4.t3.3          k_reduce_b5bdac3e
+//     1.5 us est. l4.t1.3          k_siblings_ec35a1c7
 //     2.8 us est. l4.c2.3.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.8 us est. l4.u.3           k_stitch_0bc4073e
+//     1.8 us est. l4.u.3           k_stitch_17492ba1
 //     2.8 us est. l4.d.4           cuDNN conv 1x1, 128 to 2048 + residual + bias
 //    15.6 us est. l4.c1.4.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.4 us est. l4.t1.4          k_reduce_72a608fc
-//     1.4 us est. l4.t3.4          k_reduce_b5bdac3e
+//     1.5 us est. l4.t1.4          k_siblings_ec35a1c7
 //     2.8 us est. l4.c2.4.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.8 us est. l4.u.4           k_stitch_0bc4073e
+//     1.8 us est. l4.u.4           k_stitch_17492ba1
 //     2.8 us est. l4               cuDNN conv 1x1, 128 to 2048 + residual + bias
 //     7.0 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
-//     1.4 us est. g4.l1            k_reduce_57d1d1e5
-//     1.4 us est. g4.r1            k_reduce_e294a1b1
+//     1.6 us est. g4.l1            k_siblings_5514a17a
 //     3.0 us est. g4.s             k_reduce_61918a31
 //     1.6 us est. g4.a             k_reduce_ada3246c
 //     1.6 us est. g4               k_reduce_391601e1
@@ -410,17 +388,17 @@ const gcn_info *gcn_describe(void);
 #define v_l4_t1_2_joined ARENA(34307072)
 #define v_l4_t1_1_joined ARENA(33905664)
 #define v_l4_t1_0_joined ARENA(34307072)
-#define v_l4_m_joined ARENA(35321600)
-#define v_l4_l1_joined ARENA(36224768)
+#define v_l4_m_joined ARENA(36704768)
+#define v_l4_l1_joined ARENA(37607936)
 #define v_l3_t1_4_joined ARENA(35023872)
 #define v_l3_t1_3_joined ARENA(34221056)
 #define v_l3_t1_2_joined ARENA(35023872)
 #define v_l3_t1_1_joined ARENA(34221056)
 #define v_l3_t1_0_joined ARENA(35023872)
-#define v_l3_m_joined ARENA(36336128)
-#define v_l3_l1_joined ARENA(39591680)
-#define v_g2_l1_joined ARENA(39657472)
-#define v_g1_l1_joined ARENA(49961984)
+#define v_l3_m_joined ARENA(41153024)
+#define v_l3_l1_joined ARENA(43025408)
+#define v_g2_l1_joined ARENA(43558656)
+#define v_g1_l1_joined ARENA(44166656)
 #define v_l1_b_joined ARENA(37167104)
 #define v_stem ARENA(0)
 #define v_l1_b_c_sum_filter CONST(4412160)
@@ -441,16 +419,16 @@ const gcn_info *gcn_describe(void);
 #define v_l1_1_b_c_sum_data ARENA(33554432)
 #define v_l1_1_b_c_sum_product ARENA(39976960)
 #define v_l1_1_b ARENA(33554432)
-#define v_l1_1 ARENA(46750720)
+#define v_l1_1 ARENA(40955392)
 #define v_l2_a_c_sum_weights CONST(6313728)
 #define v_l2_a_c_sum_merged ARENA(33554432)
 #define v_g1_l2_sum_weights CONST(6917888)
-#define v_g1_l2_sum_merged ARENA(40955392)
+#define v_g1_l2_sum_merged ARENA(33554432)
 #define v_g1_s_const CONST(6956800)
-#define v_g1_s ARENA(49961984)
-#define v_g1_a ARENA(40955392)
+#define v_g1_s ARENA(44166656)
+#define v_g1_a ARENA(44430080)
 #define v_l2_b_c_sum_part ARENA(0)
-#define v_l2_b ARENA(35160064)
+#define v_l2_b ARENA(44693504)
 #define v_l2_c_sum ARENA(33554432)
 #define v_l2_const CONST(6957056)
 #define v_l2 ARENA(35160064)
@@ -464,25 +442,25 @@ const gcn_info *gcn_describe(void);
 #define v_l2_1_a ARENA(36063232)
 #define v_l2_1_b_c_sum_data ARENA(35160064)
 #define v_l2_1_b_c_sum_product ARENA(36063232)
-#define v_l2_1_b ARENA(35160064)
-#define v_l2_1 ARENA(38208512)
+#define v_l2_1_b ARENA(36966400)
+#define v_l2_1 ARENA(35160064)
 #define v_l2_2_b_c_sum_filter CONST(11677696)
 #define v_l2_2_a ARENA(34457600)
 #define v_l2_2_b_c_sum_data ARENA(33554432)
-#define v_l2_2_b_c_sum_product ARENA(34457600)
+#define v_l2_2_b_c_sum_product ARENA(36765696)
 #define v_l2_2_b ARENA(33554432)
 #define v_g2_l1_sum_weights CONST(14036992)
-#define v_g2_l1_sum_merged ARENA(33554432)
+#define v_g2_l1_sum_merged ARENA(38371328)
 #define v_g2_l2_sum_weights CONST(15853568)
-#define v_g2_l2_sum_merged ARENA(38208512)
+#define v_g2_l2_sum_merged ARENA(38371328)
 #define v_g2_s_const CONST(15892480)
-#define v_g2_s ARENA(40124928)
-#define v_g2_a_c_sum_part ARENA(0)
-#define v_g2_a ARENA(1383168)
-#define v_g2_b_sum_part ARENA(38208512)
+#define v_g2_s ARENA(39820288)
+#define v_g2_a_c_sum_part ARENA(36220160)
+#define v_g2_a ARENA(35226880)
+#define v_g2_b_sum_part ARENA(35321600)
 #define v_l3_l1_c_sum_filter CONST(15892736)
-#define v_l3_l1_c_sum_data ARENA(0)
-#define v_l3_l1_c_sum_product ARENA(4816896)
+#define v_l3_l1_c_sum_data ARENA(33554432)
+#define v_l3_l1_c_sum_product ARENA(0)
 #define v_l3_l2_c_sum_weights CONST(16937216)
 #define v_l3_l2_c_sum_merged ARENA(33554432)
 #define v_l3_d_0_const CONST(17226240)
@@ -514,8 +492,8 @@ const gcn_info *gcn_describe(void);
 #define v_g3_r1 ARENA(16640)
 #define v_g3_r2_sum ARENA(33280)
 #define v_g3_s_const CONST(30233344)
-#define v_g3_s ARENA(36425472)
-#define v_g3_a ARENA(36442112)
+#define v_g3_s ARENA(34959360)
+#define v_g3_a ARENA(34976000)
 #define v_l4_l2_c_sum_weights CONST(30233600)
 #define v_l4_l2_c_sum_merged ARENA(33554432)
 #define v_l4_f_sum_merged_parts ARENA(0)
@@ -1711,125 +1689,6 @@ static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float 
     }
 }
 
-// by merging: shared input
-// g1.l1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+128,i2+r0-5,i3] where i1 in 0:21, i2
-//     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
-// g1.l1[0,i1,i2,i3] = g1.l1.sum[0,i1,i2,i3] + g1.l1.b[i1]
-// p0: l2.a.c.sum.merged, p1: g1.l1.b
-static __global__ void __launch_bounds__(64) k_reduce_8d17a845(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 16464u) return;
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i2 + r0 - 5;
-        const float4 v0 = (unsigned)t0 < 56u ? *reinterpret_cast<const float4 *>(p0 + i1 * 34496
-            + r0 * 3136 + t0 * 56 + i3 + 401408) : make_float4(0.f, 0.f, 0.f, 0.f);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    const float v1 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v1, acc1 + v1,
-        acc2 + v1, acc3 + v1);
-}
-
-// by merging: shared input
-// g1.r1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+359,i2,i3+r0-5] where i1 in 0:21, i3
-//     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
-// g1.r1[0,i1,i2,i3] = g1.r1.sum[0,i1,i2,i3] + g1.r1.b[i1]
-// p0: l2.a.c.sum.merged, p1: g1.r1.b
-static __global__ void __launch_bounds__(64) k_reduce_27909904(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 16464u) return;
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i3 + r0 - 5;
-        const int t1 = i1 * 34496 + r0 * 3136 + i2 * 56 + t0;
-        acc0 += (unsigned)t0 < 56u ? p0[t1 + 1125824] : 0.f;
-        acc1 += (unsigned)(t0 + 1) < 56u ? p0[t1 + 1125825] : 0.f;
-        acc2 += (unsigned)(t0 + 2) < 56u ? p0[t1 + 1125826] : 0.f;
-        acc3 += (unsigned)(t0 + 3) < 56u ? p0[t1 + 1125827] : 0.f;
-    }
-    const float v0 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v0, acc1 + v0,
-        acc2 + v0, acc3 + v0);
-}
-
-// by merging: batched
-// g1.r2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:56, pad
-//     g1.l2.sum.merged 0
-static __device__ __forceinline__ void slice_reduce_b7fd3cb7(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i2 + r0 - 5;
-        const float4 v0 = (unsigned)t0 < 56u ? *reinterpret_cast<const float4 *>(p0 + i1 * 34496
-            + r0 * 3136 + t0 * 56 + i3 + 724416) : make_float4(0.f, 0.f, 0.f, 0.f);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(acc0, acc1, acc2, acc3);
-}
-
-// by merging: batched
-// g1.l2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:56, pad
-//     g1.l2.sum.merged 0
-// g1.s[0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1]
-static __device__ __forceinline__ void slice_reduce_011472cc(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u) * 4;
-    const int i2 = (int)(id / 14u % 56u);
-    const int i1 = (int)(id / 784u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 11; r0++) {
-        const int t0 = i3 + r0 - 5;
-        const int t1 = i1 * 34496 + r0 * 3136 + i2 * 56 + t0;
-        acc0 += (unsigned)t0 < 56u ? p0[t1] : 0.f;
-        acc1 += (unsigned)(t0 + 1) < 56u ? p0[t1 + 1] : 0.f;
-        acc2 += (unsigned)(t0 + 2) < 56u ? p0[t1 + 2] : 0.f;
-        acc3 += (unsigned)(t0 + 3) < 56u ? p0[t1 + 3] : 0.f;
-    }
-    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i3);
-    const float v1 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v0.x + v1,
-        acc1 + v0.y + v1, acc2 + v0.z + v1, acc3 + v0.w + v1);
-}
-
-// g1.r2.sum by slices in shared memory, then g1.s
-// p0: g1.l2.sum.merged, p1: g1.s.const
-static __global__ void __launch_bounds__(256) k_stitch_a8d1d2f3(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[448];
-    float *const own = slices + threadIdx.y * 56u;
-    const unsigned slice = blockIdx.x * 8u + threadIdx.y;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 14u; k += 32u)
-        slice_reduce_b7fd3cb7(p0, own, slice * 14u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 14u; k += 32u)
-        slice_reduce_011472cc(p0, own, p1, y, slice * 14u + k);
-}
-
 // l2.a[0,i1,i2,i3] = relu(l2.a.c.sum.merged[i1,i2,i3] + l2.a.c.b[i1]) where i1 in 0:128
 // by summation splitting (r0 inside), variable substitution
 // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
@@ -1872,15 +1731,60 @@ static __global__ void __launch_bounds__(256, 1) k_product_93233fe0(const float 
     }
 }
 
+// by merging: shared input
+// g1.l1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+128,i2+r0-5,i3] where i1 in 0:21, i2
+//     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
+// g1.l1[0,i1,i2,i3] = g1.l1.sum[0,i1,i2,i3] + g1.l1.b[i1]
+static __device__ __forceinline__ void part_reduce_c0fa7b48(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u) * 4;
+    const int i2 = (int)(id / 14u % 56u);
+    const int i1 = (int)(id / 784u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i2 + r0 - 5;
+        const float4 v0 = (unsigned)t0 < 56u ? *reinterpret_cast<const float4 *>(p0 + i1 * 34496
+            + r0 * 3136 + t0 * 56 + i3 + 401408) : make_float4(0.f, 0.f, 0.f, 0.f);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    const float v1 = p1[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v1, acc1 + v1,
+        acc2 + v1, acc3 + v1);
+}
+
+// by merging: shared input
+// g1.r1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+359,i2,i3+r0-5] where i1 in 0:21, i3
+//     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
+// g1.r1[0,i1,i2,i3] = g1.r1.sum[0,i1,i2,i3] + g1.r1.b[i1]
+static __device__ __forceinline__ void part_reduce_9fd6431c(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u) * 4;
+    const int i2 = (int)(id / 14u % 56u);
+    const int i1 = (int)(id / 784u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i3 + r0 - 5;
+        const int t1 = i1 * 34496 + r0 * 3136 + i2 * 56 + t0;
+        acc0 += (unsigned)t0 < 56u ? p0[t1 + 1125824] : 0.f;
+        acc1 += (unsigned)(t0 + 1) < 56u ? p0[t1 + 1125825] : 0.f;
+        acc2 += (unsigned)(t0 + 2) < 56u ? p0[t1 + 1125826] : 0.f;
+        acc3 += (unsigned)(t0 + 3) < 56u ? p0[t1 + 1125827] : 0.f;
+    }
+    const float v0 = p1[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v0, acc1 + v0,
+        acc2 + v0, acc3 + v0);
+}
+
 // by summation splitting
 // l2.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.b.c.sum.part[r0,r1,i1,i2,i3]
 // l2.b[0,i1,i2,i3] = relu(l2.b.c.sum[0,i1,i2,i3] + l2.b.c.b[i1])
-// p0: l2.b.c.sum.part, p1: l2.b.c.b
-static __global__ void __launch_bounds__(64) k_reduce_cc348234(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
+static __device__ __forceinline__ void part_reduce_656200d8(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u) * 4;
     const int i1 = (int)(id / 196u);
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
@@ -1895,6 +1799,89 @@ static __global__ void __launch_bounds__(64) k_reduce_cc348234(const float *p0,
     const float v1 = p1[i1];
     *reinterpret_cast<float4 *>(y + i1 * 784 + i3) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
         relu(acc2 + v1), relu(acc3 + v1));
+}
+
+// side by side: g1.l1, g1.r1, l2.b
+// p0: l2.a.c.sum.merged, p1: g1.l1.b, p2: g1.r1.b, p3: l2.b.c.sum.part, p4: l2.b.c.b
+static __global__ void __launch_bounds__(128) k_siblings_59422487(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
+    float *__restrict__ y2) {
+    unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous();
+    if (id < 16512u) {
+        if (id < 16464u) part_reduce_c0fa7b48(p0, p1, y, id);
+        return;
+    }
+    id -= 16512u;
+    if (id < 16512u) {
+        if (id < 16464u) part_reduce_9fd6431c(p0, p2, y1, id);
+        return;
+    }
+    id -= 16512u;
+    part_reduce_656200d8(p3, p4, y2, id);
+}
+
+// by merging: batched
+// g1.r2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:56, pad
+//     g1.l2.sum.merged 0
+static __device__ __forceinline__ void part_reduce_b7fd3cb7(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 14u) * 4;
+    const int i2 = (int)(id / 14u % 56u);
+    const int i1 = (int)(id / 784u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i2 + r0 - 5;
+        const float4 v0 = (unsigned)t0 < 56u ? *reinterpret_cast<const float4 *>(p0 + i1 * 34496
+            + r0 * 3136 + t0 * 56 + i3 + 724416) : make_float4(0.f, 0.f, 0.f, 0.f);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
+    }
+    *reinterpret_cast<float4 *>(y + i3) = make_float4(acc0, acc1, acc2, acc3);
+}
+
+// by merging: batched
+// g1.l2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:56, pad
+//     g1.l2.sum.merged 0
+// g1.s[0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1]
+static __device__ __forceinline__ void part_reduce_011472cc(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u) * 4;
+    const int i2 = (int)(id / 14u % 56u);
+    const int i1 = (int)(id / 784u);
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i3 + r0 - 5;
+        const int t1 = i1 * 34496 + r0 * 3136 + i2 * 56 + t0;
+        acc0 += (unsigned)t0 < 56u ? p0[t1] : 0.f;
+        acc1 += (unsigned)(t0 + 1) < 56u ? p0[t1 + 1] : 0.f;
+        acc2 += (unsigned)(t0 + 2) < 56u ? p0[t1 + 2] : 0.f;
+        acc3 += (unsigned)(t0 + 3) < 56u ? p0[t1 + 3] : 0.f;
+    }
+    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i3);
+    const float v1 = p2[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v0.x + v1,
+        acc1 + v0.y + v1, acc2 + v0.z + v1, acc3 + v0.w + v1);
+}
+
+// g1.r2.sum by slices in shared memory, then g1.s
+// p0: g1.l2.sum.merged, p1: g1.s.const
+static __global__ void __launch_bounds__(256) k_stitch_c9cc1ba8(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[448];
+    float *const own = slices + threadIdx.y * 56u;
+    const unsigned slice = blockIdx.x * 8u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 14u; k += 32u)
+        part_reduce_b7fd3cb7(p0, own, slice * 14u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 14u; k += 32u)
+        part_reduce_011472cc(p0, own, p1, y, slice * 14u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1979,12 +1966,8 @@ static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
 // g2.l1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
 //     0:28, r0 in 0:11, pad g2.l1.sum.merged 0
 // g2.l1[0,i1,i2,i3] = g2.l1.sum[0,i1,i2,i3] + g2.l1.b[i1]
-// p0: g2.l1.sum.merged, p1: g2.l1.b
-static __global__ void __launch_bounds__(64) k_reduce_518a300f(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 16464u) return;
+static __device__ __forceinline__ void part_reduce_1214e781(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
     const int i1 = (int)(id / 784u);
@@ -2002,12 +1985,8 @@ static __global__ void __launch_bounds__(64) k_reduce_518a300f(const float *p0,
 // g2.r1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:28, r0 in 0:11, pad g2.l1.sum.merged 0
 // g2.r1[0,i1,i2,i3] = g2.r1.sum[0,i1,i2,i3] + g2.r1.b[i1]
-// p0: g2.l1.sum.merged, p1: g2.r1.b
-static __global__ void __launch_bounds__(64) k_reduce_3c73fb18(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 16464u) return;
+static __device__ __forceinline__ void part_reduce_319db27d(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
     const int i1 = (int)(id / 784u);
@@ -2022,10 +2001,94 @@ static __global__ void __launch_bounds__(64) k_reduce_3c73fb18(const float *p0,
     y[i1 * 784 + i2 * 28 + i3] = acc + p1[i1];
 }
 
+// by basis change F(2,5)
+// l3.l1.c.sum.data[i0,i1,i2,i3] = sum(r0) l2.2[0,i1,2*i2+r0-2,i3] * l1.b.c.sum.bt[i0,r0] where i2
+//     in 0:14, pad l2.2 0
+static __device__ __forceinline__ void part_basis_fa787b7c(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i3 = (int)(id % 28u);
+    const int i2 = (int)(id / 28u % 14u);
+    const int i1 = (int)(id / 392u);
+    float d[6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i2 * 2 + r0 - 2;
+        d[r0] = (unsigned)t0 < 28u ? p0[i1 * 784 + t0 * 28 + i3] : 0.f;
+    }
+    basis_ed05ebd5(&d[0], 1);
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        y[o0 * 200704 + i1 * 392 + i2 * 28 + i3] = d[o0];
+    }
+}
+
+// by merging: shared input
+// l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+462,i2,i3+r0-2] where i1 in 0:85, i3
+//     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
+// l3.r1[0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1])
+static __device__ __forceinline__ void part_reduce_592b2fe8(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u) * 4;
+    const int i2 = (int)(id / 7u % 28u);
+    const int i1 = (int)(id / 196u);
+    float x[5][12];
+#pragma unroll
+    for (int j = 0; j < 5; j++) {
+        const int t0 = i1 * 5 + j + 462;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t1 < 28u ? *reinterpret_cast<const float4 *>(p0 + t0 * 784
+                + i2 * 28 + t1) : make_float4(0.f, 0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        acc0 += x[r0][r0 + 2];
+        acc1 += x[r0][r0 + 3];
+        acc2 += x[r0][r0 + 4];
+        acc3 += x[r0][r0 + 5];
+    }
+    const float v0 = p1[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(relu(acc0 + v0),
+        relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
+}
+
+// side by side: g2.l1, g2.r1, l3.l1.c.sum.data, l3.r1
+// p0: g2.l1.sum.merged, p1: g2.l1.b, p2: g2.r1.b, p3: l2.2, p4: l3.r1.c.b
+static __global__ void __launch_bounds__(256) k_siblings_14426845(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
+    float *__restrict__ y2, float *__restrict__ y3) {
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id < 16640u) {
+        if (id < 16464u) part_reduce_1214e781(p0, p1, y, id);
+        return;
+    }
+    id -= 16640u;
+    if (id < 16640u) {
+        if (id < 16464u) part_reduce_319db27d(p0, p2, y1, id);
+        return;
+    }
+    id -= 16640u;
+    if (id < 200704u) {
+        part_basis_fa787b7c(p3, y2, id);
+        return;
+    }
+    id -= 200704u;
+    if (id < 16660u) part_reduce_592b2fe8(p0, p4, y3, id);
+}
+
 // by merging: batched
 // g2.r2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:28, pad
 //     g2.l2.sum.merged 0
-static __device__ __forceinline__ void slice_reduce_280cee05(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_280cee05(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -2045,7 +2108,7 @@ static __device__ __forceinline__ void slice_reduce_280cee05(const float *p0, fl
 // g2.l2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:28, pad
 //     g2.l2.sum.merged 0
 // g2.s[0,i1,i2,i3] = g2.l2.sum[0,i1,i2,i3] + g2.r2.sum[0,i1,i2,i3] + g2.s.const[i1]
-static __device__ __forceinline__ void slice_reduce_08f114fb(const float *p0, const float *p1,
+static __device__ __forceinline__ void part_reduce_08f114fb(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 28u);
@@ -2062,104 +2125,17 @@ static __device__ __forceinline__ void slice_reduce_08f114fb(const float *p0, co
 
 // g2.r2.sum by slices in shared memory, then g2.s
 // p0: g2.l2.sum.merged, p1: g2.s.const
-static __global__ void __launch_bounds__(128) k_stitch_158ad5bc(const float *p0,
+static __global__ void __launch_bounds__(128) k_stitch_b2968f3c(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[112];
     float *const own = slices + threadIdx.y * 28u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 28u; k += 32u)
-        slice_reduce_280cee05(p0, own, slice * 28u + k);
+        part_reduce_280cee05(p0, own, slice * 28u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 28u; k += 32u)
-        slice_reduce_08f114fb(p0, own, p1, y, slice * 28u + k);
-}
-
-// by summation splitting (r1,r2 inside), variable substitution
-// g2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) g2.s[0,i0,i2+r0-1,i3+r1-1] *
-//     g2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad g2.s 0
-// p0: g2.s, p1: g2.a.c.sum.part.filter
-static __global__ void __launch_bounds__(256) k_reduce_0d977150(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id >= 86436u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u % 21u);
-    const int i0 = (int)(id / 4116u);
-    float x[3][12];
-#pragma unroll
-    for (int j = 0; j < 3; j++) {
-        const int t0 = i2 + j - 1;
-#pragma unroll
-        for (int k = 0; k < 12; k += 4) {
-            const int t1 = i3 + k - 4;
-            const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
-                ? *reinterpret_cast<const float4 *>(p0 + i0 * 784 + t0 * 28 + t1) : make_float4(0.f,
-                0.f, 0.f, 0.f);
-            x[j][k] = v.x;
-            x[j][k + 1] = v.y;
-            x[j][k + 2] = v.z;
-            x[j][k + 3] = v.w;
-        }
-    }
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const float v0 = p1[i1 * 189 + i0 * 9 + r0 * 3 + r1];
-            acc0 += x[r0][r1 + 3] * v0;
-            acc1 += x[r0][r1 + 4] * v0;
-            acc2 += x[r0][r1 + 5] * v0;
-            acc3 += x[r0][r1 + 6] * v0;
-        }
-    }
-    *reinterpret_cast<float4 *>(y + i0 * 16464 + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1,
-        acc2, acc3);
-}
-
-// by summation splitting
-// g2.a.c.sum[0,i1,i2,i3] = sum(r0) g2.a.c.sum.part[r0,i1,i2,i3]
-// g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
-// p0: g2.a.c.sum.part, p1: g2.a.c.b
-static __global__ void __launch_bounds__(64) k_reduce_434052ae(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 16464u) return;
-    const int i3 = (int)(id % 784u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-    for (int r0 = 0; r0 < 21; r0++) {
-        acc += p0[r0 * 16464 + i1 * 784 + i3];
-    }
-    y[i1 * 784 + i3] = relu(acc + p1[i1]);
-}
-
-// by basis change F(2,5)
-// l3.l1.c.sum.data[i0,i1,i2,i3] = sum(r0) l2.2[0,i1,2*i2+r0-2,i3] * l1.b.c.sum.bt[i0,r0] where i2
-//     in 0:14, pad l2.2 0
-static __global__ void __launch_bounds__(256) k_basis_19c3ec0c(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id >= 200704u) return;
-    const int i3 = (int)(id % 28u);
-    const int i2 = (int)(id / 28u % 14u);
-    const int i1 = (int)(id / 392u);
-    float d[6];
-#pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i2 * 2 + r0 - 2;
-        d[r0] = (unsigned)t0 < 28u ? p0[i1 * 784 + t0 * 28 + i3] : 0.f;
-    }
-    basis_ed05ebd5(&d[0], 1);
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        y[o0 * 200704 + i1 * 392 + i2 * 28 + i3] = d[o0];
-    }
+        part_reduce_08f114fb(p0, own, p1, y, slice * 28u + k);
 }
 
 // by basis change F(2,5)
@@ -2196,6 +2172,47 @@ static __global__ void __launch_bounds__(256, 2) k_product_e3f06698(const float 
     }
 }
 
+// by summation splitting (r1,r2 inside), variable substitution
+// g2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) g2.s[0,i0,i2+r0-1,i3+r1-1] *
+//     g2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad g2.s 0
+static __device__ __forceinline__ void part_reduce_f47b088b(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u) * 4;
+    const int i2 = (int)(id / 7u % 28u);
+    const int i1 = (int)(id / 196u % 21u);
+    const int i0 = (int)(id / 4116u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
+                ? *reinterpret_cast<const float4 *>(p0 + i0 * 784 + t0 * 28 + t1) : make_float4(0.f,
+                0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const float v0 = p1[i1 * 189 + i0 * 9 + r0 * 3 + r1];
+            acc0 += x[r0][r1 + 3] * v0;
+            acc1 += x[r0][r1 + 4] * v0;
+            acc2 += x[r0][r1 + 5] * v0;
+            acc3 += x[r0][r1 + 6] * v0;
+        }
+    }
+    *reinterpret_cast<float4 *>(y + i0 * 16464 + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1,
+        acc2, acc3);
+}
+
 // l3.l1.c.sum.at[i0,i1] = [[1, 1, 1, 2, 1, 0], [0, 1, -1, 1, -2, 1]]
 static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
     const float s0 = d[0];
@@ -2212,12 +2229,8 @@ static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
 // l3.l1.c.sum[0,i1,i2,i3] = sum(r0) l3.l1.c.sum.product[r0,i1,i2/2,i3] * l3.l1.c.sum.at[i2%2,r0]
 //     where i2 in 0:28
 // l3.l1[0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1])
-// p0: l3.l1.c.sum.product, p1: l3.l1.c.b
-static __global__ void __launch_bounds__(64) k_basis_9b4cd84d(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 33320u) return;
+static __device__ __forceinline__ void part_basis_51c5366f(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 28u);
     const int i2 = (int)(id / 28u % 14u);
     const int i1 = (int)(id / 392u);
@@ -2233,51 +2246,25 @@ static __global__ void __launch_bounds__(64) k_basis_9b4cd84d(const float *p0,
     }
 }
 
-// by merging: shared input
-// l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+462,i2,i3+r0-2] where i1 in 0:85, i3
-//     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
-// l3.r1[0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1])
-// p0: g2.l1.sum.merged, p1: l3.r1.c.b
-static __global__ void __launch_bounds__(64) k_reduce_abcd3736(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+// side by side: g2.a.c.sum.part, l3.l1
+// p0: g2.s, p1: g2.a.c.sum.part.filter, p2: l3.l1.c.sum.product, p3: l3.l1.c.b
+static __global__ void __launch_bounds__(256) k_siblings_dcb8aa01(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, float *__restrict__ y1) {
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
-    if (id >= 16660u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u);
-    float x[5][12];
-#pragma unroll
-    for (int j = 0; j < 5; j++) {
-        const int t0 = i1 * 5 + j + 462;
-#pragma unroll
-        for (int k = 0; k < 12; k += 4) {
-            const int t1 = i3 + k - 4;
-            const float4 v = (unsigned)t1 < 28u ? *reinterpret_cast<const float4 *>(p0 + t0 * 784
-                + i2 * 28 + t1) : make_float4(0.f, 0.f, 0.f, 0.f);
-            x[j][k] = v.x;
-            x[j][k + 1] = v.y;
-            x[j][k + 2] = v.z;
-            x[j][k + 3] = v.w;
-        }
+    if (id < 86528u) {
+        if (id < 86436u) part_reduce_f47b088b(p0, p1, y, id);
+        return;
     }
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        acc0 += x[r0][r0 + 2];
-        acc1 += x[r0][r0 + 3];
-        acc2 += x[r0][r0 + 4];
-        acc3 += x[r0][r0 + 5];
-    }
-    const float v0 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(relu(acc0 + v0),
-        relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
+    id -= 86528u;
+    if (id < 33320u) part_basis_51c5366f(p2, p3, y1, id);
 }
 
 // by merging: batched
 // l3.r2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:28, pad
 //     l3.l2.c.sum.merged 0
-static __device__ __forceinline__ void slice_reduce_f69a8168(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_f69a8168(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -2301,7 +2288,7 @@ static __device__ __forceinline__ void slice_reduce_f69a8168(const float *p0, fl
 //     l3.l2.c.sum.merged 0
 // l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
 //     + l3.r2.c.b[i1])
-static __device__ __forceinline__ void slice_reduce_621710b5(const float *p0, const float *p1,
+static __device__ __forceinline__ void part_reduce_621710b5(const float *p0, const float *p1,
     const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
@@ -2327,17 +2314,17 @@ static __device__ __forceinline__ void slice_reduce_621710b5(const float *p0, co
 
 // l3.r2.c.sum by slices in shared memory, then l3.m
 // p0: l3.l2.c.sum.merged, p1: l3.r2.c.b, p2: l3.l2.c.b
-static __global__ void __launch_bounds__(224) k_stitch_e337f606(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_66f3cb92(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_f69a8168(p0, own, slice * 196u + k);
+        part_reduce_f69a8168(p0, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_621710b5(p0, own, p1, p2, y, slice * 196u + k);
+        part_reduce_621710b5(p0, own, p1, p2, y, slice * 196u + k);
 }
 
 // by merging: sum of products
@@ -2378,16 +2365,26 @@ static __global__ void __launch_bounds__(256, 1) k_product_d5288c95(const float 
     }
 }
 
+// by summation splitting
+// g2.a.c.sum[0,i1,i2,i3] = sum(r0) g2.a.c.sum.part[r0,i1,i2,i3]
+// g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
+static __device__ __forceinline__ void part_reduce_52d15df2(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 784u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 21; r0++) {
+        acc += p0[r0 * 16464 + i1 * 784 + i3];
+    }
+    y[i1 * 784 + i3] = relu(acc + p1[i1]);
+}
+
 // by merging: shared input
 // l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85, i2 in
 //     0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
 // l3.t1.0[0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1])
-// p0: l3.c1.0.sum.merged, p1: l3.b1
-static __global__ void __launch_bounds__(64) k_reduce_c43a14be(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 16660u) return;
+static __device__ __forceinline__ void part_reduce_0b9b6ff7(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2405,12 +2402,8 @@ static __global__ void __launch_bounds__(64) k_reduce_c43a14be(const float *p0,
 // l3.c3.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0+425,i2,i3+r0-2] where i1 in 0:85,
 //     i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
 // l3.t3.0[0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1])
-// p0: l3.c1.0.sum.merged, p1: l3.b3
-static __global__ void __launch_bounds__(64) k_reduce_37ab06b2(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 16660u) return;
+static __device__ __forceinline__ void part_reduce_c97083f1(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2424,10 +2417,31 @@ static __global__ void __launch_bounds__(64) k_reduce_37ab06b2(const float *p0,
     y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
 }
 
+// side by side: g2.a, l3.t1.0, l3.t3.0
+// p0: g2.a.c.sum.part, p1: g2.a.c.b, p2: l3.c1.0.sum.merged, p3: l3.b1, p4: l3.b3
+static __global__ void __launch_bounds__(128) k_siblings_7f55ab90(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
+    float *__restrict__ y2) {
+    unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous();
+    if (id < 16512u) {
+        if (id < 16464u) part_reduce_52d15df2(p0, p1, y, id);
+        return;
+    }
+    id -= 16512u;
+    if (id < 16768u) {
+        if (id < 16660u) part_reduce_0b9b6ff7(p2, p3, y1, id);
+        return;
+    }
+    id -= 16768u;
+    if (id < 16660u) part_reduce_c97083f1(p2, p4, y2, id);
+}
+
 // by merging: batched
 // l3.c4.0.sum[0,i1,i2,i3] = sum(r0) l3.c2.0.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:14, pad
 //     l3.c2.0.sum.merged 0
-static __device__ __forceinline__ void slice_reduce_cf1fff66(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_cf1fff66(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2447,7 +2461,7 @@ static __device__ __forceinline__ void slice_reduce_cf1fff66(const float *p0, fl
 //     l3.c2.0.sum.merged 0
 // l3.u.0[0,i1,i2,i3] = relu(l3.c2.0.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.0.sum[0,i1,i2,i3] +
 //     l3.b4[i1])
-static __device__ __forceinline__ void slice_reduce_b9037521(const float *p0,
+static __device__ __forceinline__ void part_reduce_b9037521(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -2465,29 +2479,61 @@ static __device__ __forceinline__ void slice_reduce_b9037521(const float *p0,
 
 // l3.c4.0.sum by slices in shared memory, then l3.u.0
 // p0: l3.c2.0.sum.merged, p1: l3.b2, p2: l3.b4
-static __global__ void __launch_bounds__(224) k_stitch_e69f859d(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_32f25219(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ __align__(16) float slices[196];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_cf1fff66(p0, own, slice * 196u + k);
+        part_reduce_cf1fff66(p0, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_b9037521(p0, p1, own, p2, y, slice * 196u + k);
+        part_reduce_b9037521(p0, p1, own, p2, y, slice * 196u + k);
+}
+
+// side by side: g2.b.sum.part, l3.t1.1, l3.t3.1
+// p0: g2.a, p1: g2.b.sum.part.filter, p2: l3.c1.1.sum.merged, p3: l3.b1, p4: l3.b3
+static __global__ void __launch_bounds__(256) k_siblings_35c5e1c1(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
+    float *__restrict__ y2) {
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id < 86528u) {
+        if (id < 86436u) part_reduce_f47b088b(p0, p1, y, id);
+        return;
+    }
+    id -= 86528u;
+    if (id < 16896u) {
+        if (id < 16660u) part_reduce_0b9b6ff7(p2, p3, y1, id);
+        return;
+    }
+    id -= 16896u;
+    if (id < 16660u) part_reduce_c97083f1(p2, p4, y2, id);
+}
+
+// side by side: l3.t1.2, l3.t3.2
+// p0: l3.c1.2.sum.merged, p1: l3.b1, p2: l3.b3
+static __global__ void __launch_bounds__(64) k_siblings_d55b3df6(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    float *__restrict__ y1) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id < 16704u) {
+        if (id < 16660u) part_reduce_0b9b6ff7(p0, p1, y, id);
+        return;
+    }
+    id -= 16704u;
+    if (id < 16660u) part_reduce_c97083f1(p0, p2, y1, id);
 }
 
 // by merging: shared input
 // g3.l1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
 //     0:14, r0 in 0:11, pad g3.l1.sum.merged 0
 // g3.l1[0,i1,i2,i3] = g3.l1.sum[0,i1,i2,i3] + g3.l1.b[i1]
-// p0: g3.l1.sum.merged, p1: g3.l1.b
-static __global__ void __launch_bounds__(64) k_reduce_4ee32e0b(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 4116u) return;
+static __device__ __forceinline__ void part_reduce_62a4170e(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2505,12 +2551,8 @@ static __global__ void __launch_bounds__(64) k_reduce_4ee32e0b(const float *p0,
 // g3.r1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:14, r0 in 0:11, pad g3.l1.sum.merged 0
 // g3.r1[0,i1,i2,i3] = g3.r1.sum[0,i1,i2,i3] + g3.r1.b[i1]
-// p0: g3.l1.sum.merged, p1: g3.r1.b
-static __global__ void __launch_bounds__(64) k_reduce_fa7d17c7(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 4116u) return;
+static __device__ __forceinline__ void part_reduce_c846b567(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2522,6 +2564,71 @@ static __global__ void __launch_bounds__(64) k_reduce_fa7d17c7(const float *p0,
         acc += v0;
     }
     y[i1 * 196 + i2 * 14 + i3] = acc + p1[i1];
+}
+
+// by merging: shared input
+// l4.l1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+462,i2+r0-3,i3] where i1 in 0:128, i2
+//     in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
+// l4.l1[0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1])
+static __device__ __forceinline__ void part_reduce_27090c04(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + t0 * 14 + i3 + 90552] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
+}
+
+// by merging: shared input
+// l4.r1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+1358,i2,i3+r0-3] where i1 in 0:128,
+//     i3 in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
+// l4.r1[0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1])
+static __device__ __forceinline__ void part_reduce_813115d9(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0 + 266168]
+            : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
+}
+
+// side by side: g3.l1, g3.r1, l4.l1, l4.r1
+// p0: g3.l1.sum.merged, p1: g3.l1.b, p2: g3.r1.b, p3: l4.l1.c.b, p4: l4.r1.c.b
+static __global__ void __launch_bounds__(128) k_siblings_4d2de466(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
+    float *__restrict__ y2, float *__restrict__ y3) {
+    unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous();
+    if (id < 4224u) {
+        if (id < 4116u) part_reduce_62a4170e(p0, p1, y, id);
+        return;
+    }
+    id -= 4224u;
+    if (id < 4224u) {
+        if (id < 4116u) part_reduce_c846b567(p0, p2, y1, id);
+        return;
+    }
+    id -= 4224u;
+    if (id < 25088u) {
+        part_reduce_27090c04(p0, p3, y2, id);
+        return;
+    }
+    id -= 25088u;
+    part_reduce_813115d9(p0, p4, y3, id);
 }
 
 // g3.r2.sum[0,i1,i2,i3] = sum(r0,r1) g3.r1[0,r0,i2+r1-5,i3] * g3.r2.k[i1,r0,r1,0] where i2 in
@@ -2628,57 +2735,10 @@ static __global__ void __launch_bounds__(256) k_reduce_ff3cfa0a(const float *p0,
     }
 }
 
-// by merging: shared input
-// l4.l1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+462,i2+r0-3,i3] where i1 in 0:128, i2
-//     in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
-// l4.l1[0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1])
-// p0: g3.l1.sum.merged, p1: l4.l1.c.b
-static __global__ void __launch_bounds__(64) k_reduce_513bd9f5(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i2 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + t0 * 14 + i3 + 90552] : 0.f;
-        acc += v0;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
-}
-
-// by merging: shared input
-// l4.r1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+1358,i2,i3+r0-3] where i1 in 0:128,
-//     i3 in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
-// l4.r1[0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1])
-// p0: g3.l1.sum.merged, p1: l4.r1.c.b
-static __global__ void __launch_bounds__(64) k_reduce_6ebe9977(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 1372 + r0 * 196 + i2 * 14 + t0 + 266168]
-            : 0.f;
-        acc += v0;
-    }
-    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
-}
-
 // by merging: batched
 // l4.r2.c.sum[0,i1,i2,i3] = sum(r0) l4.l2.c.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:14, pad
 //     l4.l2.c.sum.merged 0
-static __device__ __forceinline__ void slice_reduce_09b7d752(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_09b7d752(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2699,7 +2759,7 @@ static __device__ __forceinline__ void slice_reduce_09b7d752(const float *p0, fl
 //     l4.l2.c.sum.merged 0
 // l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
 //     + l4.r2.c.b[i1])
-static __device__ __forceinline__ void slice_reduce_146d504d(const float *p0,
+static __device__ __forceinline__ void part_reduce_146d504d(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -2717,17 +2777,17 @@ static __device__ __forceinline__ void slice_reduce_146d504d(const float *p0,
 
 // l4.r2.c.sum by slices in shared memory, then l4.m
 // p0: l4.l2.c.sum.merged, p1: l4.l2.c.b, p2: l4.r2.c.b
-static __global__ void __launch_bounds__(224) k_stitch_ad2afb56(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_b703a3fb(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ __align__(16) float slices[196];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_09b7d752(p0, own, slice * 196u + k);
+        part_reduce_09b7d752(p0, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_146d504d(p0, p1, own, p2, y, slice * 196u + k);
+        part_reduce_146d504d(p0, p1, own, p2, y, slice * 196u + k);
 }
 
 // by merging: sum of products; summation splitting (parts)
@@ -2788,12 +2848,8 @@ static __global__ void __launch_bounds__(256) k_reduce_71734c04(const float *p0,
 // l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128, i2
 //     in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
 // l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
-// p0: l4.c1.0.sum.merged, p1: l4.b1
-static __global__ void __launch_bounds__(64) k_reduce_72a608fc(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 6272u) return;
+static __device__ __forceinline__ void part_reduce_50f4c749(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
@@ -2811,12 +2867,8 @@ static __global__ void __launch_bounds__(64) k_reduce_72a608fc(const float *p0,
 // l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
 //     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
 // l4.t3.0[0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1])
-// p0: l4.c1.0.sum.merged, p1: l4.b3
-static __global__ void __launch_bounds__(64) k_reduce_b5bdac3e(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 6272u) return;
+static __device__ __forceinline__ void part_reduce_9976e07b(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
@@ -2830,10 +2882,25 @@ static __global__ void __launch_bounds__(64) k_reduce_b5bdac3e(const float *p0,
     y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
 }
 
+// side by side: l4.t1.0, l4.t3.0
+// p0: l4.c1.0.sum.merged, p1: l4.b1, p2: l4.b3
+static __global__ void __launch_bounds__(64) k_siblings_ec35a1c7(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    float *__restrict__ y1) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id < 6272u) {
+        part_reduce_50f4c749(p0, p1, y, id);
+        return;
+    }
+    id -= 6272u;
+    part_reduce_9976e07b(p0, p2, y1, id);
+}
+
 // by merging: batched
 // l4.c4.0.sum[0,i1,i2,i3] = sum(r0) l4.c2.0.sum.merged[1,i1,r0,i2+r0-3,i3] where i2 in 0:7, pad
 //     l4.c2.0.sum.merged 0
-static __device__ __forceinline__ void slice_reduce_886ff992(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_886ff992(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2853,7 +2920,7 @@ static __device__ __forceinline__ void slice_reduce_886ff992(const float *p0, fl
 //     l4.c2.0.sum.merged 0
 // l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
 //     l4.b4[i1])
-static __device__ __forceinline__ void slice_reduce_2f97f08a(const float *p0,
+static __device__ __forceinline__ void part_reduce_2f97f08a(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
@@ -2871,29 +2938,25 @@ static __device__ __forceinline__ void slice_reduce_2f97f08a(const float *p0,
 
 // l4.c4.0.sum by slices in shared memory, then l4.u.0
 // p0: l4.c2.0.sum.merged, p1: l4.b2, p2: l4.b4
-static __global__ void __launch_bounds__(64) k_stitch_0bc4073e(const float *p0,
+static __global__ void __launch_bounds__(64) k_stitch_17492ba1(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ __align__(16) float slices[52];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_reduce_886ff992(p0, own, slice * 49u + k);
+        part_reduce_886ff992(p0, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_reduce_2f97f08a(p0, p1, own, p2, y, slice * 49u + k);
+        part_reduce_2f97f08a(p0, p1, own, p2, y, slice * 49u + k);
 }
 
 // by merging: shared input
 // g4.l1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
 //     0:7, r0 in 0:11, pad g4.l1.sum.merged 0
 // g4.l1[0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1]
-// p0: g4.l1.sum.merged, p1: g4.l1.b
-static __global__ void __launch_bounds__(64) k_reduce_57d1d1e5(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 1029u) return;
+static __device__ __forceinline__ void part_reduce_5e3ee485(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
@@ -2911,12 +2974,8 @@ static __global__ void __launch_bounds__(64) k_reduce_57d1d1e5(const float *p0,
 // g4.r1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:7, r0 in 0:11, pad g4.l1.sum.merged 0
 // g4.r1[0,i1,i2,i3] = g4.r1.sum[0,i1,i2,i3] + g4.r1.b[i1]
-// p0: g4.l1.sum.merged, p1: g4.r1.b
-static __global__ void __launch_bounds__(64) k_reduce_e294a1b1(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 1029u) return;
+static __device__ __forceinline__ void part_reduce_947f85c2(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
@@ -2928,6 +2987,21 @@ static __global__ void __launch_bounds__(64) k_reduce_e294a1b1(const float *p0,
         acc += v0;
     }
     y[i1 * 49 + i2 * 7 + i3] = acc + p1[i1];
+}
+
+// side by side: g4.l1, g4.r1
+// p0: g4.l1.sum.merged, p1: g4.l1.b, p2: g4.r1.b
+static __global__ void __launch_bounds__(64) k_siblings_5514a17a(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    float *__restrict__ y1) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id < 1088u) {
+        if (id < 1029u) part_reduce_5e3ee485(p0, p1, y, id);
+        return;
+    }
+    id -= 1088u;
+    if (id < 1029u) part_reduce_947f85c2(p0, p2, y1, id);
 }
 
 // by merging: sum of products
@@ -3149,6 +3223,69 @@ static __global__ void __launch_bounds__(64) k_reduce_122f6acc(const float *p0, 
         + t1 * 14 - t5 * 14 - t0 + t2 + 15] * v0;
     const float v5 = acc + p1[i1 * 784 + i2 * 28 + i3] + (v2 * (1.f - v3) + v4 * v3);
     y[i1 * 784 + i2 * 28 + i3] = v5 + p3[i1];
+}
+
+// by summation splitting (r1,r2 inside), variable substitution
+// f2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) s2[0,i0,i2+r0-1,i3+r1-1] *
+//     f2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad s2 0
+// p0: s2, p1: f2.a.c.sum.part.filter
+static __global__ void __launch_bounds__(256) k_reduce_0d977150(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 86436u) return;
+    const int i3 = (int)(id % 7u) * 4;
+    const int i2 = (int)(id / 7u % 28u);
+    const int i1 = (int)(id / 196u % 21u);
+    const int i0 = (int)(id / 4116u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
+                ? *reinterpret_cast<const float4 *>(p0 + i0 * 784 + t0 * 28 + t1) : make_float4(0.f,
+                0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const float v0 = p1[i1 * 189 + i0 * 9 + r0 * 3 + r1];
+            acc0 += x[r0][r1 + 3] * v0;
+            acc1 += x[r0][r1 + 4] * v0;
+            acc2 += x[r0][r1 + 5] * v0;
+            acc3 += x[r0][r1 + 6] * v0;
+        }
+    }
+    *reinterpret_cast<float4 *>(y + i0 * 16464 + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1,
+        acc2, acc3);
+}
+
+// by summation splitting
+// f2.a.c.sum[0,i1,i2,i3] = sum(r0) f2.a.c.sum.part[r0,i1,i2,i3]
+// f2.a[0,i1,i2,i3] = relu(f2.a.c.sum[0,i1,i2,i3] + f2.a.c.b[i1])
+// p0: f2.a.c.sum.part, p1: f2.a.c.b
+static __global__ void __launch_bounds__(64) k_reduce_434052ae(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 784u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 21; r0++) {
+        acc += p0[r0 * 16464 + i1 * 784 + i3];
+    }
+    y[i1 * 784 + i3] = relu(acc + p1[i1]);
 }
 
 // by summation splitting
@@ -4154,25 +4291,22 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_sum_merged, v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_8d17a845, "g1.l1", 258, 64, stream, v_l2_a_c_sum_merged,
-        v_g1_l1_b, v_g1_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_27909904, "g1.r1", 258, 64, stream, v_l2_a_c_sum_merged,
-        v_g1_r1_b, v_g1_l1_joined + 65856));
+    CALL(launch(m, ORDERED, k_product_93233fe0, "l2.b.c.sum.part", 126, 256, stream,
+        v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
+    CALL(launch(m, EARLY, k_siblings_59422487, "g1.l1", 454, 128, stream, v_l2_a_c_sum_merged,
+        v_g1_l1_b, v_g1_r1_b, v_l2_b_c_sum_part, v_l2_b_c_b, v_g1_l1_joined, v_g1_l1_joined + 65856,
+        v_l2_b));
     // by merging: batched
     // g1.l2.sum.merged[i0,i1,i2,i3,i4] = sum(r0) g1.l1.joined[i0,r0,i3,i4] *
     //     g1.l2.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g1_l2_sum_merged, v_g1_l2_sum_weights, v_g1_l1_joined,
         v_g1_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_a8d1d2f3, "g1.s", 147, dim3(32, 8), stream, v_g1_l2_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_c9cc1ba8, "g1.s", 147, dim3(32, 8), stream, v_g1_l2_sum_merged,
         v_g1_s_const, v_g1_s));
     // g1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
     // g1.a[0,i1,i2,i3] = relu(g1.a.c.sum[0,i1,i2,i3] + g1.a.c.b[i1])
     CALL(conv_run(m, CONV_g1_a, v_g1_s, v_g1_a_c_k, v_g1_a_c_b, NULL, v_g1_a, v_workspace));
-    CALL(launch(m, ORDERED, k_product_93233fe0, "l2.b.c.sum.part", 126, 256, stream,
-        v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
-    CALL(launch(m, EARLY, k_reduce_cc348234, "l2.b", 392, 64, stream, v_l2_b_c_sum_part, v_l2_b_c_b,
-        v_l2_b));
     // l2.c.sum[0,i1,i2,i3] = sum(r0) l2.b[0,r0,i2,i3] * l2.c.k[i1,r0,0,0]
     CALL(conv_run(m, CONV_l2_c_sum, v_l2_b, v_l2_c_k, NULL, NULL, v_l2_c_sum, v_workspace));
     // l2.d.sum[0,i1,i2,i3] = sum(r0) l1.1[0,r0,2*i2,2*i3] * l2.d.k[i1,r0,0,0] where i2 in 0:28, i3
@@ -4222,54 +4356,35 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g2_l1_sum_merged, v_g2_l1_sum_weights, v_l3_m_joined + 66640,
         v_g2_l1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_518a300f, "g2.l1", 258, 64, stream, v_g2_l1_sum_merged,
-        v_g2_l1_b, v_g2_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_3c73fb18, "g2.r1", 258, 64, stream, v_g2_l1_sum_merged,
-        v_g2_r1_b, v_g2_l1_joined + 16464));
+    CALL(launch(m, ORDERED, k_siblings_14426845, "g2.l1", 980, 256, stream, v_g2_l1_sum_merged,
+        v_g2_l1_b, v_g2_r1_b, v_l3_m_joined + 66640, v_l3_r1_c_b, v_g2_l1_joined,
+        v_g2_l1_joined + 16464, v_l3_l1_c_sum_data, v_l3_l1_joined + 66640));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_g2_l2_sum_merged, v_g2_l2_sum_weights, v_g2_l1_joined,
         v_g2_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_158ad5bc, "g2.s", 147, dim3(32, 4), stream, v_g2_l2_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_b2968f3c, "g2.s", 147, dim3(32, 4), stream, v_g2_l2_sum_merged,
         v_g2_s_const, v_g2_s));
-    CALL(launch(m, EARLY, k_reduce_0d977150, "g2.a.c.sum.part", 338, 256, stream, v_g2_s,
-        v_g2_a_c_k, v_g2_a_c_sum_part));
-    CALL(launch(m, EARLY, k_reduce_434052ae, "g2.a", 258, 64, stream, v_g2_a_c_sum_part, v_g2_a_c_b,
-        v_g2_a));
-    return 0;
-}
-
-static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    CALL(launch(m, EARLY, k_reduce_0d977150, "g2.b.sum.part", 338, 256, stream, v_g2_a, v_g2_b_k,
-        v_g2_b_sum_part));
-    CALL(launch(m, EARLY, k_basis_19c3ec0c, "l3.l1.c.sum.data", 784, 256, stream,
-        v_l3_m_joined + 66640, v_l3_l1_c_sum_data));
     CALL(launch(m, EARLY, k_product_e3f06698, "l3.l1.c.sum.product", 126, 256, stream,
         v_l3_l1_c_sum_filter, v_l3_l1_c_sum_data, v_l3_l1_c_sum_product));
-    CALL(launch(m, EARLY, k_basis_9b4cd84d, "l3.l1", 521, 64, stream, v_l3_l1_c_sum_product,
-        v_l3_l1_c_b, v_l3_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_abcd3736, "l3.r1", 261, 64, stream, v_g2_l1_sum_merged,
-        v_l3_r1_c_b, v_l3_l1_joined + 66640));
+    CALL(launch(m, EARLY, k_siblings_dcb8aa01, "g2.a.c.sum.part", 469, 256, stream, v_g2_s,
+        v_g2_a_c_k, v_l3_l1_c_sum_product, v_l3_l1_c_b, v_g2_a_c_sum_part, v_l3_l1_joined));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_l2_c_sum_merged, v_l3_l2_c_sum_weights, v_l3_l1_joined,
         v_l3_l2_c_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_e337f606, "l3.m", 85, 224, stream, v_l3_l2_c_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_66f3cb92, "l3.m", 85, 224, stream, v_l3_l2_c_sum_merged,
         v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m_joined));
     CALL(launch(m, EARLY, k_product_d5288c95, "l3.d.0", 128, 256, stream, v_l3_f_sum_weights,
         v_l3_m_joined, v_l3_d_0_const, v_l3_d_0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
         v_l3_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_c43a14be, "l3.t1.0", 261, 64, stream, v_l3_c1_0_sum_merged,
-        v_l3_b1, v_l3_t1_0_joined));
-    CALL(launch(m, EARLY, k_reduce_37ab06b2, "l3.t3.0", 261, 64, stream, v_l3_c1_0_sum_merged,
-        v_l3_b3, v_l3_t1_0_joined + 16660));
+    CALL(launch(m, ORDERED, k_siblings_7f55ab90, "g2.a", 391, 128, stream, v_g2_a_c_sum_part,
+        v_g2_a_c_b, v_l3_c1_0_sum_merged, v_l3_b1, v_l3_b3, v_g2_a, v_l3_t1_0_joined,
+        v_l3_t1_0_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
         v_l3_c2_0_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_e69f859d, "l3.u.0", 85, 224, stream, v_l3_c2_0_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.0", 85, 224, stream, v_l3_c2_0_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_0));
     // l3.f.0.sum[0,i1,i2,i3] = sum(r0) l3.u.0[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
     // l3.d.1[0,i1,i2,i3] = l3.d.0[0,i1,i2,i3] + l3.f.0.sum[0,i1,i2,i3] + l3.b5[i1]
@@ -4277,87 +4392,76 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_1_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_1,
         v_l3_c1_1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_c43a14be, "l3.t1.1", 261, 64, stream, v_l3_c1_1_sum_merged,
-        v_l3_b1, v_l3_t1_1_joined));
-    CALL(launch(m, EARLY, k_reduce_37ab06b2, "l3.t3.1", 261, 64, stream, v_l3_c1_1_sum_merged,
-        v_l3_b3, v_l3_t1_1_joined + 16660));
+    return 0;
+}
+
+static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    CALL(launch(m, ORDERED, k_siblings_35c5e1c1, "g2.b.sum.part", 470, 256, stream, v_g2_a,
+        v_g2_b_k, v_l3_c1_1_sum_merged, v_l3_b1, v_l3_b3, v_g2_b_sum_part, v_l3_t1_1_joined,
+        v_l3_t1_1_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
         v_l3_c2_1_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_e69f859d, "l3.u.1", 85, 224, stream, v_l3_c2_1_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.1", 85, 224, stream, v_l3_c2_1_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_1));
     // as l3.d.1
     CALL(conv_run(m, CONV_l3_d_2, v_l3_u_1, v_l3_k5, v_l3_b5, v_l3_d_1, v_l3_d_2, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_2_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_2,
         v_l3_c1_2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_c43a14be, "l3.t1.2", 261, 64, stream, v_l3_c1_2_sum_merged,
-        v_l3_b1, v_l3_t1_2_joined));
-    CALL(launch(m, EARLY, k_reduce_37ab06b2, "l3.t3.2", 261, 64, stream, v_l3_c1_2_sum_merged,
-        v_l3_b3, v_l3_t1_2_joined + 16660));
+    CALL(launch(m, ORDERED, k_siblings_d55b3df6, "l3.t1.2", 522, 64, stream, v_l3_c1_2_sum_merged,
+        v_l3_b1, v_l3_b3, v_l3_t1_2_joined, v_l3_t1_2_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_2_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_2_joined,
         v_l3_c2_2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_e69f859d, "l3.u.2", 85, 224, stream, v_l3_c2_2_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.2", 85, 224, stream, v_l3_c2_2_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_2));
     // as l3.d.1
     CALL(conv_run(m, CONV_l3_d_3, v_l3_u_2, v_l3_k5, v_l3_b5, v_l3_d_2, v_l3_d_3, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_3_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_3,
         v_l3_c1_3_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_c43a14be, "l3.t1.3", 261, 64, stream, v_l3_c1_3_sum_merged,
-        v_l3_b1, v_l3_t1_3_joined));
-    CALL(launch(m, EARLY, k_reduce_37ab06b2, "l3.t3.3", 261, 64, stream, v_l3_c1_3_sum_merged,
-        v_l3_b3, v_l3_t1_3_joined + 16660));
+    CALL(launch(m, ORDERED, k_siblings_d55b3df6, "l3.t1.3", 522, 64, stream, v_l3_c1_3_sum_merged,
+        v_l3_b1, v_l3_b3, v_l3_t1_3_joined, v_l3_t1_3_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_3_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_3_joined,
         v_l3_c2_3_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_e69f859d, "l3.u.3", 85, 224, stream, v_l3_c2_3_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.3", 85, 224, stream, v_l3_c2_3_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_3));
     // as l3.d.1
     CALL(conv_run(m, CONV_l3_d_4, v_l3_u_3, v_l3_k5, v_l3_b5, v_l3_d_3, v_l3_d_4, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_4_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_4,
         v_l3_c1_4_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_c43a14be, "l3.t1.4", 261, 64, stream, v_l3_c1_4_sum_merged,
-        v_l3_b1, v_l3_t1_4_joined));
-    CALL(launch(m, EARLY, k_reduce_37ab06b2, "l3.t3.4", 261, 64, stream, v_l3_c1_4_sum_merged,
-        v_l3_b3, v_l3_t1_4_joined + 16660));
+    CALL(launch(m, ORDERED, k_siblings_d55b3df6, "l3.t1.4", 522, 64, stream, v_l3_c1_4_sum_merged,
+        v_l3_b1, v_l3_b3, v_l3_t1_4_joined, v_l3_t1_4_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_4_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_4_joined,
         v_l3_c2_4_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_e69f859d, "l3.u.4", 85, 224, stream, v_l3_c2_4_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.4", 85, 224, stream, v_l3_c2_4_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_4));
-    return 0;
-}
-
-static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    (void)in;
-    (void)out;
     // as l3.d.1
     CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l4_m_joined + 25088,
         v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l4_m_joined + 25088,
         v_g3_l1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_4ee32e0b, "g3.l1", 65, 64, stream, v_g3_l1_sum_merged,
-        v_g3_l1_b, v_g3_l1));
-    CALL(launch(m, EARLY, k_reduce_fa7d17c7, "g3.r1", 65, 64, stream, v_g3_l1_sum_merged, v_g3_r1_b,
-        v_g3_r1));
+    CALL(launch(m, ORDERED, k_siblings_4d2de466, "g3.l1", 458, 128, stream, v_g3_l1_sum_merged,
+        v_g3_l1_b, v_g3_r1_b, v_l4_l1_c_b, v_l4_r1_c_b, v_g3_l1, v_g3_r1, v_l4_l1_joined,
+        v_l4_l1_joined + 25088));
     CALL(launch(m, EARLY, k_reduce_b7bed0a7, "g3.r2.sum", 129, dim3(32, 8), stream, v_g3_r1,
         v_g3_r2_k, v_g3_r2_sum));
     CALL(launch(m, EARLY, k_reduce_b30998b5, "g3.s", 129, dim3(32, 8), stream, v_g3_l1, v_g3_l2_k,
         v_g3_r2_sum, v_g3_s_const, v_g3_s));
     CALL(launch(m, EARLY, k_reduce_ff3cfa0a, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
         v_g3_a_c_b, v_g3_a));
-    CALL(launch(m, EARLY, k_reduce_513bd9f5, "l4.l1", 392, 64, stream, v_g3_l1_sum_merged,
-        v_l4_l1_c_b, v_l4_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_6ebe9977, "l4.r1", 392, 64, stream, v_g3_l1_sum_merged,
-        v_l4_r1_c_b, v_l4_l1_joined + 25088));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
         v_l4_l2_c_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_ad2afb56, "l4.m", 128, 224, stream, v_l4_l2_c_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_b703a3fb, "l4.m", 128, 224, stream, v_l4_l2_c_sum_merged,
         v_l4_l2_c_b, v_l4_r2_c_b, v_l4_m_joined));
     CALL(launch(m, EARLY, k_product_1bba5f71, "l4.f.sum.merged.parts", 128, 256, stream,
         v_l4_f_sum_weights, v_l4_m_joined, v_l4_f_sum_merged_parts));
@@ -4366,85 +4470,72 @@ static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaSt
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
         v_l4_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_72a608fc, "l4.t1.0", 98, 64, stream, v_l4_c1_0_sum_merged,
-        v_l4_b1, v_l4_t1_0_joined));
-    CALL(launch(m, EARLY, k_reduce_b5bdac3e, "l4.t3.0", 98, 64, stream, v_l4_c1_0_sum_merged,
-        v_l4_b3, v_l4_t1_0_joined + 6272));
+    CALL(launch(m, ORDERED, k_siblings_ec35a1c7, "l4.t1.0", 196, 64, stream, v_l4_c1_0_sum_merged,
+        v_l4_b1, v_l4_b3, v_l4_t1_0_joined, v_l4_t1_0_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_0_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_0_joined,
         v_l4_c2_0_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_0bc4073e, "l4.u.0", 128, 64, stream, v_l4_c2_0_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.0", 128, 64, stream, v_l4_c2_0_sum_merged,
         v_l4_b2, v_l4_b4, v_l4_u_0));
     // as l3.d.1
     CALL(conv_run(m, CONV_l4_d_1, v_l4_u_0, v_l4_k5, v_l4_b5, v_l4_d_0, v_l4_d_1, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_1_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_1,
         v_l4_c1_1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_72a608fc, "l4.t1.1", 98, 64, stream, v_l4_c1_1_sum_merged,
-        v_l4_b1, v_l4_t1_1_joined));
-    CALL(launch(m, EARLY, k_reduce_b5bdac3e, "l4.t3.1", 98, 64, stream, v_l4_c1_1_sum_merged,
-        v_l4_b3, v_l4_t1_1_joined + 6272));
+    CALL(launch(m, ORDERED, k_siblings_ec35a1c7, "l4.t1.1", 196, 64, stream, v_l4_c1_1_sum_merged,
+        v_l4_b1, v_l4_b3, v_l4_t1_1_joined, v_l4_t1_1_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_1_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_1_joined,
         v_l4_c2_1_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_0bc4073e, "l4.u.1", 128, 64, stream, v_l4_c2_1_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.1", 128, 64, stream, v_l4_c2_1_sum_merged,
         v_l4_b2, v_l4_b4, v_l4_u_1));
+    return 0;
+}
+
+static int steps_from_l4_d_2(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    (void)in;
     // as l3.d.1
     CALL(conv_run(m, CONV_l4_d_2, v_l4_u_1, v_l4_k5, v_l4_b5, v_l4_d_1, v_l4_d_2, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_2_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_2,
         v_l4_c1_2_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_72a608fc, "l4.t1.2", 98, 64, stream, v_l4_c1_2_sum_merged,
-        v_l4_b1, v_l4_t1_2_joined));
-    CALL(launch(m, EARLY, k_reduce_b5bdac3e, "l4.t3.2", 98, 64, stream, v_l4_c1_2_sum_merged,
-        v_l4_b3, v_l4_t1_2_joined + 6272));
+    CALL(launch(m, ORDERED, k_siblings_ec35a1c7, "l4.t1.2", 196, 64, stream, v_l4_c1_2_sum_merged,
+        v_l4_b1, v_l4_b3, v_l4_t1_2_joined, v_l4_t1_2_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_2_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_2_joined,
         v_l4_c2_2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_0bc4073e, "l4.u.2", 128, 64, stream, v_l4_c2_2_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.2", 128, 64, stream, v_l4_c2_2_sum_merged,
         v_l4_b2, v_l4_b4, v_l4_u_2));
     // as l3.d.1
     CALL(conv_run(m, CONV_l4_d_3, v_l4_u_2, v_l4_k5, v_l4_b5, v_l4_d_2, v_l4_d_3, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_3_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_3,
         v_l4_c1_3_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_72a608fc, "l4.t1.3", 98, 64, stream, v_l4_c1_3_sum_merged,
-        v_l4_b1, v_l4_t1_3_joined));
-    CALL(launch(m, EARLY, k_reduce_b5bdac3e, "l4.t3.3", 98, 64, stream, v_l4_c1_3_sum_merged,
-        v_l4_b3, v_l4_t1_3_joined + 6272));
+    CALL(launch(m, ORDERED, k_siblings_ec35a1c7, "l4.t1.3", 196, 64, stream, v_l4_c1_3_sum_merged,
+        v_l4_b1, v_l4_b3, v_l4_t1_3_joined, v_l4_t1_3_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_3_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_3_joined,
         v_l4_c2_3_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_0bc4073e, "l4.u.3", 128, 64, stream, v_l4_c2_3_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.3", 128, 64, stream, v_l4_c2_3_sum_merged,
         v_l4_b2, v_l4_b4, v_l4_u_3));
     // as l3.d.1
     CALL(conv_run(m, CONV_l4_d_4, v_l4_u_3, v_l4_k5, v_l4_b5, v_l4_d_3, v_l4_d_4, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_4_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_4,
         v_l4_c1_4_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_72a608fc, "l4.t1.4", 98, 64, stream, v_l4_c1_4_sum_merged,
-        v_l4_b1, v_l4_t1_4_joined));
-    return 0;
-}
-
-static int steps_from_l4_t3_4(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    CALL(launch(m, EARLY, k_reduce_b5bdac3e, "l4.t3.4", 98, 64, stream, v_l4_c1_4_sum_merged,
-        v_l4_b3, v_l4_t1_4_joined + 6272));
+    CALL(launch(m, ORDERED, k_siblings_ec35a1c7, "l4.t1.4", 196, 64, stream, v_l4_c1_4_sum_merged,
+        v_l4_b1, v_l4_b3, v_l4_t1_4_joined, v_l4_t1_4_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_4_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_4_joined,
         v_l4_c2_4_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_0bc4073e, "l4.u.4", 128, 64, stream, v_l4_c2_4_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.4", 128, 64, stream, v_l4_c2_4_sum_merged,
         v_l4_b2, v_l4_b4, v_l4_u_4));
     // as l3.d.1
     CALL(conv_run(m, CONV_l4, v_l4_u_4, v_l4_k5, v_l4_b5, v_l4_d_4, v_l4, v_workspace));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
-    CALL(launch(m, ORDERED, k_reduce_57d1d1e5, "g4.l1", 17, 64, stream, v_g4_l1_sum_merged,
-        v_g4_l1_b, v_g4_l1_joined));
-    CALL(launch(m, EARLY, k_reduce_e294a1b1, "g4.r1", 17, 64, stream, v_g4_l1_sum_merged, v_g4_r1_b,
-        v_g4_l1_joined + 1029));
+    CALL(launch(m, ORDERED, k_siblings_5514a17a, "g4.l1", 34, 64, stream, v_g4_l1_sum_merged,
+        v_g4_l1_b, v_g4_r1_b, v_g4_l1_joined, v_g4_l1_joined + 1029));
     CALL(launch(m, EARLY, k_reduce_61918a31, "g4.s", 1029, 32, stream, v_g4_l1_joined,
         v_g4_l2_sum_weights, v_g4_s_const, v_g4_s));
     CALL(launch(m, EARLY, k_reduce_ada3246c, "g4.a", 1029, 32, stream, v_g4_s, v_g4_a_c_k,
@@ -4502,8 +4593,7 @@ static int steps(gcn *m, const void *const *in, void *const *out, cudaStream_t s
     CALL(steps_from_stem(m, in, out, stream));
     CALL(steps_from_l2_0_a(m, in, out, stream));
     CALL(steps_from_g2_b_sum_part(m, in, out, stream));
-    CALL(steps_from_l3(m, in, out, stream));
-    CALL(steps_from_l4_t3_4(m, in, out, stream));
+    CALL(steps_from_l4_d_2(m, in, out, stream));
     return 0;
 }
 

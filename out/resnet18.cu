@@ -13,7 +13,7 @@
 //           cuBLAS (596 MB) 7 steps, without it up to 0.9 us more
 // by        basis change 28, summation splitting 6
 //    11.8 us est. r0               k_product_bb2e898b
-//     3.3 us est. l1.a.a.c.data    k_stitch_b339bdf8
+//     3.3 us est. l1.a.a.c.data    k_stitch_6a13a591
 //     3.8 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.a.r           k_basis_c5456742
 //     1.8 us est. l1.a.b.c.data    k_basis_5750835a
@@ -26,23 +26,23 @@
 //     3.8 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.9 us est. l1.b             k_basis_fc81df83
 //     4.5 us est. l2.h.a.c.part    k_product_2587aefa
-//     2.5 us est. l2.h.b.c.data    k_stitch_a6e3b35f
+//     2.5 us est. l2.h.b.c.data    k_stitch_bf7e0e43
 //     4.8 us est. l2.h.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
 //     1.5 us est. l2.h.b.c         k_basis_64f18838
 //     2.2 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //     1.6 us est. l2.a.c.data      k_basis_cc0193fb
 //     4.8 us est. l2.a.c.product   cuBLAS sgemm 128 x 49 x 128, batch 36
-//     2.1 us est. l2.b.c.data      k_stitch_7b282114
+//     2.1 us est. l2.b.c.data      k_stitch_e5820927
 //     4.8 us est. l2.b.c.product   cuBLAS sgemm 128 x 49 x 128, batch 36
 //     1.6 us est. l2               k_basis_82a38ba6
 //     5.4 us est. l3.h.a.c.parts   k_product_2e2c515b
-//     2.1 us est. l3.h.b.c.data    k_stitch_7f773a83
+//     2.1 us est. l3.h.b.c.data    k_stitch_f8ce7378
 //     5.4 us est. l3.h.b.c.product k_product_bd2110d0
 //     1.5 us est. l3.h.b.c         k_basis_03b7416e
 //     2.6 us est. l3.h             k_product_1b5f7d1f
 //     1.5 us est. l3.a.c.data      k_basis_f6968ebb
 //     5.4 us est. l3.a.c.product   k_product_bd2110d0
-//     2.0 us est. l3.b.c.data      k_stitch_e78572b4
+//     2.0 us est. l3.b.c.data      k_stitch_c11441b7
 //     5.4 us est. l3.b.c.product   k_product_bd2110d0
 //     1.5 us est. l3               k_basis_40004ab9
 //     5.2 us est. l4.h.a.c.parts   k_product_ccb2fb3e
@@ -1293,7 +1293,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_bb2e898b(const float 
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
 //     0:3, r1 in 0:3, pad r0 -inf
-static __device__ __forceinline__ void slice_reduce_b9ca31c4(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_b9ca31c4(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1347,7 +1347,7 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.a.a.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) p0[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0] *
 //     l1.a.a.c.bt[i1,r1] where i3 in 0:14, i4 in 0:14, pad p0 0
-static __device__ __forceinline__ void slice_basis_df4df871(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_basis_df4df871(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i4 = (int)(id % 14u);
     const int i3 = (int)(id / 14u % 14u);
@@ -1381,20 +1381,20 @@ static __device__ __forceinline__ void slice_basis_df4df871(const float *p0, flo
 }
 
 // p0 by slices in shared memory, then l1.a.a.c.data
-static __global__ void __launch_bounds__(256) k_stitch_b339bdf8(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_6a13a591(const float *p0,
     float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 784u; k += 256u)
-        slice_reduce_b9ca31c4(p0, own, slice * 784u + k);
+        part_reduce_b9ca31c4(p0, own, slice * 784u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 784u; k += 256u)
         reinterpret_cast<uint4 *>(also)[slice * 784u + k] =
             reinterpret_cast<const uint4 *>(own)[k];
     for (unsigned k = threadIdx.x; k < 196u; k += 256u)
-        slice_basis_df4df871(own, y, slice * 196u + k);
+        part_basis_df4df871(own, y, slice * 196u + k);
 }
 
 // l1.a.a.c.at[i0,i1] = [[1, 1, 1, 8, 1, 0], [0, 1, -1, 4, -2, 0], [0, 1, 1, 2, 4, 0], [0, 1, -1,
@@ -1571,7 +1571,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_2587aefa(const float 
 // by summation splitting
 // l2.h.a.c[0,i1,i2,i3] = sum(r0,r1) l2.h.a.c.part[r0,r1,i1,i2,i3]
 // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.a.t[i1])
-static __device__ __forceinline__ void slice_reduce_332e36e2(const float *p0,
+static __device__ __forceinline__ void part_reduce_332e36e2(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u) * 4;
     const int i1 = (int)(id / 196u);
@@ -1592,7 +1592,7 @@ static __device__ __forceinline__ void slice_reduce_332e36e2(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l2.h.r[0,i2,4*i3+r0-1,4*i4+r1-1] * l1.a.a.c.bt[i0,r0]
 //     * l1.a.a.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l2.h.r 0
-static __device__ __forceinline__ void slice_basis_82a124d2(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_basis_82a124d2(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
@@ -1627,17 +1627,17 @@ static __device__ __forceinline__ void slice_basis_82a124d2(const float *p0, flo
 
 // l2.h.r by slices in shared memory, then l2.h.b.c.data
 // p0: l2.h.a.c.part, p1: l2.h.a.t
-static __global__ void __launch_bounds__(224) k_stitch_a6e3b35f(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_bf7e0e43(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_332e36e2(p0, p1, own, slice * 196u + k);
+        part_reduce_332e36e2(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        slice_basis_82a124d2(own, y, slice * 49u + k);
+        part_basis_82a124d2(own, y, slice * 49u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1718,7 +1718,7 @@ static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
 // l2.a.c[0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.a.t[i1])
-static __device__ __forceinline__ void slice_basis_bdb914a3(const float *p0,
+static __device__ __forceinline__ void part_basis_bdb914a3(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1749,17 +1749,17 @@ static __device__ __forceinline__ void slice_basis_bdb914a3(const float *p0,
 
 // l2.r by slices in shared memory, then l2.b.c.data
 // p0: l2.a.c.product, p1: l2.a.t
-static __global__ void __launch_bounds__(64) k_stitch_7b282114(const float *p0,
+static __global__ void __launch_bounds__(64) k_stitch_e5820927(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_basis_bdb914a3(p0, p1, own, slice * 49u + k);
+        part_basis_bdb914a3(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_basis_82a124d2(own, y, slice * 49u + k);
+        part_basis_82a124d2(own, y, slice * 49u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1845,7 +1845,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_2e2c515b(const float 
 
 // l3.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.a.c.parts[r0,0,i1,i2,i3]
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
-static __device__ __forceinline__ void slice_reduce_b20ff862(const float *p0,
+static __device__ __forceinline__ void part_reduce_b20ff862(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u);
     const int i1 = (int)(id / 196u);
@@ -1872,7 +1872,7 @@ static __device__ __forceinline__ void basis_1e3aed31(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l3.h.b.c.data[i0,i1,i2,i3,i4] = sum(r0,r1) l3.h.r[0,i2,2*i3+r0-1,2*i4+r1-1] * l3.h.b.c.bt[i0,r0]
 //     * l3.h.b.c.bt[i1,r1] where i3 in 0:7, i4 in 0:7, pad l3.h.r 0
-static __device__ __forceinline__ void slice_basis_a2003854(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_basis_a2003854(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
@@ -1907,17 +1907,17 @@ static __device__ __forceinline__ void slice_basis_a2003854(const float *p0, flo
 
 // l3.h.r by slices in shared memory, then l3.h.b.c.data
 // p0: l3.h.a.c.parts, p1: l3.h.a.t
-static __global__ void __launch_bounds__(224) k_stitch_7f773a83(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_f8ce7378(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[196];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_reduce_b20ff862(p0, p1, own, slice * 196u + k);
+        part_reduce_b20ff862(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        slice_basis_a2003854(own, y, slice * 49u + k);
+        part_basis_a2003854(own, y, slice * 49u + k);
 }
 
 // by basis change F(2x2,3x3)
@@ -2075,7 +2075,7 @@ static __global__ void __launch_bounds__(64) k_basis_f6968ebb(const float *p0,
 // l3.a.c[0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i2/2,i3/2] * l3.h.b.c.at[i2%2,r0] *
 //     l3.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[0,i1,i2,i3] = relu(l3.a.c[0,i1,i2,i3] + l3.a.t[i1])
-static __device__ __forceinline__ void slice_basis_649847ea(const float *p0,
+static __device__ __forceinline__ void part_basis_649847ea(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2106,17 +2106,17 @@ static __device__ __forceinline__ void slice_basis_649847ea(const float *p0,
 
 // l3.r by slices in shared memory, then l3.b.c.data
 // p0: l3.a.c.product, p1: l3.a.t
-static __global__ void __launch_bounds__(64) k_stitch_e78572b4(const float *p0,
+static __global__ void __launch_bounds__(64) k_stitch_c11441b7(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[196];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_basis_649847ea(p0, p1, own, slice * 49u + k);
+        part_basis_649847ea(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_basis_a2003854(own, y, slice * 49u + k);
+        part_basis_a2003854(own, y, slice * 49u + k);
 }
 
 // by basis change F(2x2,3x3)
@@ -3048,7 +3048,7 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     (void)out;
     CALL(launch(m, ORDERED, k_product_bb2e898b, "r0", 98, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
-    CALL(launch(m, EARLY, k_stitch_b339bdf8, "l1.a.a.c.data", 64, 256, stream, v_r0,
+    CALL(launch(m, EARLY, k_stitch_6a13a591, "l1.a.a.c.data", 64, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4] *
@@ -3080,7 +3080,7 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
         v_l1_b_b_t, v_l1_b));
     CALL(launch(m, EARLY, k_product_2587aefa, "l2.h.a.c.part", 126, 256, stream,
         v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
-    CALL(launch(m, EARLY, k_stitch_a6e3b35f, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
+    CALL(launch(m, EARLY, k_stitch_bf7e0e43, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
         v_l2_h_a_t, v_l2_h_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
@@ -3096,7 +3096,7 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
         v_l2_a_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_7b282114, "l2.b.c.data", 128, 64, stream, v_l2_a_c_product,
+    CALL(launch(m, ORDERED, k_stitch_e5820927, "l2.b.c.data", 128, 64, stream, v_l2_a_c_product,
         v_l2_a_t, v_l2_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
@@ -3104,7 +3104,7 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
         v_l2_b_t, v_l2));
     CALL(launch(m, EARLY, k_product_2e2c515b, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
         v_l2, v_l3_h_a_c_parts));
-    CALL(launch(m, EARLY, k_stitch_7f773a83, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
+    CALL(launch(m, EARLY, k_stitch_f8ce7378, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
         v_l3_h_a_t, v_l3_h_b_c_data));
     CALL(launch(m, EARLY, k_product_bd2110d0, "l3.h.b.c.product", 128, 256, stream,
         v_l3_h_b_c_filter, v_l3_h_b_c_data, v_l3_h_b_c_product));
@@ -3116,7 +3116,7 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     CALL(launch(m, EARLY, k_basis_f6968ebb, "l3.a.c.data", 196, 64, stream, v_l3_h, v_l3_a_c_data));
     CALL(launch(m, EARLY, k_product_bd2110d0, "l3.a.c.product", 128, 256, stream, v_l3_a_c_filter,
         v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, EARLY, k_stitch_e78572b4, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
+    CALL(launch(m, EARLY, k_stitch_c11441b7, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
         v_l3_a_t, v_l3_b_c_data));
     CALL(launch(m, EARLY, k_product_bd2110d0, "l3.b.c.product", 128, 256, stream, v_l3_b_c_filter,
         v_l3_b_c_data, v_l3_b_c_product));

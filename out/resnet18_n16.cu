@@ -14,13 +14,13 @@
 // by        operand re-laid 4, basis change 32, summation splitting 1
 //    31.7 us est. stem.c.columns   k_map_290f4a82
 //    93.8 us est. r0               k_product_a0d64717
-//    25.9 us est. l1.a.a.c.data    k_stitch_23cacbab
+//    25.9 us est. l1.a.a.c.data    k_stitch_f080c6f8
 //    22.9 us est. l1.a.a.c.product k_product_204f92be
-//    16.1 us est. l1.a.b.c.data    k_stitch_c1fa104f
+//    16.1 us est. l1.a.b.c.data    k_stitch_1c716a50
 //    22.9 us est. l1.a.b.c.product k_product_204f92be
-//    22.2 us est. l1.b.a.c.data    k_stitch_8ff3bd27
+//    22.2 us est. l1.b.a.c.data    k_stitch_46214fbd
 //    22.9 us est. l1.b.a.c.product k_product_204f92be
-//    16.1 us est. l1.b.b.c.data    k_stitch_c1fa104f
+//    16.1 us est. l1.b.b.c.data    k_stitch_1c716a50
 //    22.9 us est. l1.b.b.c.product k_product_204f92be
 //    14.9 us est. l1.b             k_basis_193ec680
 //    48.2 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
@@ -30,27 +30,27 @@
 //     6.5 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //     5.6 us est. l2.a.c.data      k_basis_b0af5b9a
 //    24.9 us est. l2.a.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     8.6 us est. l2.b.c.data      k_stitch_ff2d3c07
+//     8.6 us est. l2.b.c.data      k_stitch_a54902ff
 //    24.9 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
 //     6.2 us est. l2               k_basis_85872f02
 //    48.1 us est. l3.h.a.c.parts   k_product_6c1af5c0
-//     4.5 us est. l3.h.b.c.data    k_stitch_f055ebb0
+//     4.5 us est. l3.h.b.c.data    k_stitch_c0f76b5a
 //    36.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
 //     3.6 us est. l3.h.b.c         k_basis_a4894cb0
 //     8.2 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
 //     4.1 us est. l3.a.c.data      k_basis_9f1b6b4d
 //    36.0 us est. l3.a.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     6.2 us est. l3.b.c.data      k_stitch_4ca900dc
+//     6.2 us est. l3.b.c.data      k_stitch_63fc5ef7
 //    36.0 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     5.8 us est. l4.h.a.c.columns k_stitch_5c985415
+//     5.8 us est. l4.h.a.c.columns k_stitch_c7dbf672
 //    48.5 us est. l4.h.a.c.part    cuBLAS sgemm 512 x 784 x 256, batch 9
-//     4.9 us est. l4.h.b.c.data    k_stitch_3ae04fcf
+//     4.9 us est. l4.h.b.c.data    k_stitch_25c941a1
 //    39.5 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
 //     2.4 us est. l4.h.b.c         k_basis_f7f00405
 //     8.2 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     2.7 us est. l4.a.c.data      k_basis_0a5d93ed
 //    39.5 us est. l4.a.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     3.9 us est. l4.b.c.data      k_stitch_fad8b376
+//     3.9 us est. l4.b.c.data      k_stitch_18f17591
 //    39.5 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
 //     2.7 us est. l4               k_basis_da4f04e3
 //     1.6 us est. f                k_reduce_665d89f6
@@ -1335,7 +1335,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_a0d64717(const float 
 
 // p0[i0,i1,i2,i3] = max(r0_,r1) r0[i0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_
 //     in 0:3, r1 in 0:3, pad r0 -inf
-static __device__ __forceinline__ void slice_reduce_855cf87a(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_855cf87a(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int strip = (int)(id / 14u % 28u);
@@ -1395,7 +1395,7 @@ static __device__ __forceinline__ void basis_ed05ebd5(float *d, int step) {
 // by basis change F(4x4,3x3)
 // l1.a.a.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) p0[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
 //     * l1.a.a.c.bt[i1,r1] where i4 in 0:14, i5 in 0:14, pad p0 0
-static __device__ __forceinline__ void slice_basis_fde9f4e0(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_basis_fde9f4e0(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i5 = (int)(id % 14u);
     const int i4 = (int)(id / 14u % 14u);
@@ -1430,20 +1430,20 @@ static __device__ __forceinline__ void slice_basis_fde9f4e0(const float *p0, flo
 }
 
 // p0 by slices in shared memory, then l1.a.a.c.data
-static __global__ void __launch_bounds__(256) k_stitch_23cacbab(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_f080c6f8(const float *p0,
     float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 392u; k += 256u)
-        slice_reduce_855cf87a(p0, own, slice * 392u + k);
+        part_reduce_855cf87a(p0, own, slice * 392u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 784u; k += 256u)
         reinterpret_cast<uint4 *>(also)[slice * 784u + k] =
             reinterpret_cast<const uint4 *>(own)[k];
     for (unsigned k = threadIdx.x; k < 196u; k += 256u)
-        slice_basis_fde9f4e0(own, y, slice * 196u + k);
+        part_basis_fde9f4e0(own, y, slice * 196u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1499,7 +1499,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.a.a.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[i0,i1,i2,i3] = relu(l1.a.a.c[i0,i1,i2,i3] + l1.a.a.t[i1])
-static __device__ __forceinline__ void slice_basis_de6ae435(const float *p0,
+static __device__ __forceinline__ void part_basis_de6ae435(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1532,24 +1532,24 @@ static __device__ __forceinline__ void slice_basis_de6ae435(const float *p0,
 
 // l1.a.r by slices in shared memory, then l1.a.b.c.data
 // p0: l1.a.a.c.product, p1: l1.a.a.t
-static __global__ void __launch_bounds__(224) k_stitch_c1fa104f(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_1c716a50(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_de6ae435(p0, p1, own, slice * 196u + k);
+        part_basis_de6ae435(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_fde9f4e0(own, y, slice * 196u + k);
+        part_basis_fde9f4e0(own, y, slice * 196u + k);
 }
 
 // by basis change F(4x4,3x3)
 // l1.a.b.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[i0,i1,i2,i3] = relu(l1.a.b.c[i0,i1,i2,i3] + p0[i0,i1,i2,i3] + l1.a.b.t[i1])
-static __device__ __forceinline__ void slice_basis_ab2b8497(const float *p0, const float *p1,
+static __device__ __forceinline__ void part_basis_ab2b8497(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1585,20 +1585,20 @@ static __device__ __forceinline__ void slice_basis_ab2b8497(const float *p0, con
 
 // l1.a by slices in shared memory, then l1.b.a.c.data
 // p0: l1.a.b.c.product, p1: p0, p2: l1.a.b.t
-static __global__ void __launch_bounds__(224) k_stitch_8ff3bd27(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(224) k_stitch_46214fbd(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_ab2b8497(p0, p1, p2, own, slice * 196u + k);
+        part_basis_ab2b8497(p0, p1, p2, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 784u; k += 224u)
         reinterpret_cast<uint4 *>(also)[slice * 784u + k] =
             reinterpret_cast<const uint4 *>(own)[k];
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        slice_basis_fde9f4e0(own, y, slice * 196u + k);
+        part_basis_fde9f4e0(own, y, slice * 196u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1724,7 +1724,7 @@ static __global__ void __launch_bounds__(256) k_basis_31329385(const float *p0,
 // l2.a.c[i0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[i0,i1,i2,i3] = relu(l2.a.c[i0,i1,i2,i3] + l2.a.t[i1])
-static __device__ __forceinline__ void slice_basis_4d09b373(const float *p0,
+static __device__ __forceinline__ void part_basis_4d09b373(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1758,7 +1758,7 @@ static __device__ __forceinline__ void slice_basis_4d09b373(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l2.r[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
 //     * l1.a.a.c.bt[i1,r1] where i4 in 0:7, i5 in 0:7, pad l2.r 0
-static __device__ __forceinline__ void slice_basis_0efd252c(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_basis_0efd252c(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i5 = (int)(id % 7u);
     const int i4 = (int)(id / 7u % 7u);
@@ -1794,17 +1794,17 @@ static __device__ __forceinline__ void slice_basis_0efd252c(const float *p0, flo
 
 // l2.r by slices in shared memory, then l2.b.c.data
 // p0: l2.a.c.product, p1: l2.a.t
-static __global__ void __launch_bounds__(256) k_stitch_ff2d3c07(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_a54902ff(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices + threadIdx.y * 784u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_basis_4d09b373(p0, p1, own, slice * 49u + k);
+        part_basis_4d09b373(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_basis_0efd252c(own, y, slice * 49u + k);
+        part_basis_0efd252c(own, y, slice * 49u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1894,7 +1894,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_6c1af5c0(const float 
 
 // l3.h.a.c[i0,i1,i2,i3] = sum(r0) l3.h.a.c.parts[r0,i0,i1,i2,i3]
 // l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.a.t[i1])
-static __device__ __forceinline__ void slice_reduce_c7a7c27a(const float *p0,
+static __device__ __forceinline__ void part_reduce_c7a7c27a(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 49u) * 4;
     const int i1 = (int)(id / 49u % 256u);
@@ -1917,7 +1917,7 @@ static __device__ __forceinline__ void slice_reduce_c7a7c27a(const float *p0,
 // by basis change F(4x4,3x3)
 // l3.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.h.r 0
-static __device__ __forceinline__ void slice_basis_fc21c785(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_basis_fc21c785(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
@@ -1953,17 +1953,17 @@ static __device__ __forceinline__ void slice_basis_fc21c785(const float *p0, flo
 
 // l3.h.r by slices in shared memory, then l3.h.b.c.data
 // p0: l3.h.a.c.parts, p1: l3.h.a.t
-static __global__ void __launch_bounds__(256) k_stitch_f055ebb0(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_c0f76b5a(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
     float *const own = slices + threadIdx.y * 196u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_reduce_c7a7c27a(p0, p1, own, slice * 49u + k);
+        part_reduce_c7a7c27a(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 16u; k += 64u)
-        slice_basis_fc21c785(own, y, slice * 16u + k);
+        part_basis_fc21c785(own, y, slice * 16u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -2052,7 +2052,7 @@ static __global__ void __launch_bounds__(128) k_basis_9f1b6b4d(const float *p0,
 // l3.a.c[i0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[i0,i1,i2,i3] = relu(l3.a.c[i0,i1,i2,i3] + l3.a.t[i1])
-static __device__ __forceinline__ void slice_basis_660faa63(const float *p0,
+static __device__ __forceinline__ void part_basis_660faa63(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
@@ -2090,24 +2090,24 @@ static __device__ __forceinline__ void slice_basis_660faa63(const float *p0,
 
 // l3.r by slices in shared memory, then l3.b.c.data
 // p0: l3.a.c.product, p1: l3.a.t
-static __global__ void __launch_bounds__(256) k_stitch_4ca900dc(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_63fc5ef7(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[1568];
     float *const own = slices + threadIdx.y * 196u;
     const unsigned slice = blockIdx.x * 8u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 16u; k += 32u)
-        slice_basis_660faa63(p0, p1, own, slice * 16u + k);
+        part_basis_660faa63(p0, p1, own, slice * 16u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 16u; k += 32u)
-        slice_basis_fc21c785(own, y, slice * 16u + k);
+        part_basis_fc21c785(own, y, slice * 16u + k);
 }
 
 // by basis change F(4x4,3x3)
 // l3.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3[i0,i1,i2,i3] = relu(l3.b.c[i0,i1,i2,i3] + l3.h[i0,i1,i2,i3] + l3.b.t[i1])
-static __device__ __forceinline__ void slice_basis_6c99f753(const float *p0, const float *p1,
+static __device__ __forceinline__ void part_basis_6c99f753(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
@@ -2150,7 +2150,7 @@ static __device__ __forceinline__ void slice_basis_6c99f753(const float *p0, con
 // by summation splitting (r0 inside), variable substitution; operand re-laid
 // l4.h.a.c.columns[i0,i1,i2,i3,i4,i5] = l3[i2,i5,i0+2*i3-1,i1+2*i4-1] where i0 in 0:3, i1 in 0:3,
 //     i3 in 0:7, i4 in 0:7, pad l3 0
-static __device__ __forceinline__ void slice_map_9c91905b(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_map_9c91905b(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i4 = (int)(id % 7u);
     const int i3 = (int)(id / 7u % 7u);
@@ -2165,26 +2165,26 @@ static __device__ __forceinline__ void slice_map_9c91905b(const float *p0, float
 
 // l3 by slices in shared memory, then l4.h.a.c.columns
 // p0: l3.b.c.product, p1: l3.h, p2: l3.b.t
-static __global__ void __launch_bounds__(256) k_stitch_5c985415(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_stitch_c7dbf672(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[392];
     float *const own = slices + threadIdx.y * 196u;
     const unsigned slice = blockIdx.x * 2u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 16u; k += 128u)
-        slice_basis_6c99f753(p0, p1, p2, own, slice * 16u + k);
+        part_basis_6c99f753(p0, p1, p2, own, slice * 16u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 128u)
         reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
             reinterpret_cast<const uint4 *>(own)[k];
     for (unsigned k = threadIdx.x; k < 441u; k += 128u)
-        slice_map_9c91905b(own, y, slice * 441u + k);
+        part_map_9c91905b(own, y, slice * 441u + k);
 }
 
 // by summation splitting
 // l4.h.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.a.c.part[r0,r1,i0,i1,i2,i3]
 // l4.h.r[i0,i1,i2,i3] = relu(l4.h.a.c[i0,i1,i2,i3] + l4.h.a.t[i1])
-static __device__ __forceinline__ void slice_reduce_94b5e256(const float *p0,
+static __device__ __forceinline__ void part_reduce_94b5e256(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u % 512u);
@@ -2200,7 +2200,7 @@ static __device__ __forceinline__ void slice_reduce_94b5e256(const float *p0,
 // by basis change F(4x4,3x3)
 // l4.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l4.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:2, i5 in 0:2, pad l4.h.r 0
-static __device__ __forceinline__ void slice_basis_0a2fbf06(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_basis_0a2fbf06(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i5 = (int)(id % 2u);
     const int i4 = (int)(id / 2u % 2u);
@@ -2236,17 +2236,17 @@ static __device__ __forceinline__ void slice_basis_0a2fbf06(const float *p0, flo
 
 // l4.h.r by slices in shared memory, then l4.h.b.c.data
 // p0: l4.h.a.c.part, p1: l4.h.a.t
-static __global__ void __launch_bounds__(256) k_stitch_3ae04fcf(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_25c941a1(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[416];
     float *const own = slices + threadIdx.y * 52u;
     const unsigned slice = blockIdx.x * 8u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 32u)
-        slice_reduce_94b5e256(p0, p1, own, slice * 49u + k);
+        part_reduce_94b5e256(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 4u; k += 32u)
-        slice_basis_0a2fbf06(own, y, slice * 4u + k);
+        part_basis_0a2fbf06(own, y, slice * 4u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -2334,7 +2334,7 @@ static __global__ void __launch_bounds__(64) k_basis_0a5d93ed(const float *p0,
 // l4.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4.r[i0,i1,i2,i3] = relu(l4.a.c[i0,i1,i2,i3] + l4.a.t[i1])
-static __device__ __forceinline__ void slice_basis_54304f4d(const float *p0,
+static __device__ __forceinline__ void part_basis_54304f4d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 2u);
     const int i2 = (int)(id / 2u % 2u);
@@ -2370,17 +2370,17 @@ static __device__ __forceinline__ void slice_basis_54304f4d(const float *p0,
 
 // l4.r by slices in shared memory, then l4.b.c.data
 // p0: l4.a.c.product, p1: l4.a.t
-static __global__ void __launch_bounds__(256) k_stitch_fad8b376(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_18f17591(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[416];
     float *const own = slices + threadIdx.y * 52u;
     const unsigned slice = blockIdx.x * 8u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 4u; k += 32u)
-        slice_basis_54304f4d(p0, p1, own, slice * 4u + k);
+        part_basis_54304f4d(p0, p1, own, slice * 4u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 4u; k += 32u)
-        slice_basis_0a2fbf06(own, y, slice * 4u + k);
+        part_basis_0a2fbf06(own, y, slice * 4u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -3234,19 +3234,19 @@ static int steps_from_stem_c_columns(resnet18_n16 *m, const void *const *in, voi
         v_stem_c_columns));
     CALL(launch(m, EARLY, k_product_a0d64717, "r0", 1568, 256, stream, v_stem_c_scaled,
         v_stem_c_columns, v_stem_t, v_r0));
-    CALL(launch(m, EARLY, k_stitch_23cacbab, "l1.a.a.c.data", 1024, 256, stream, v_r0,
+    CALL(launch(m, EARLY, k_stitch_f080c6f8, "l1.a.a.c.data", 1024, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
     CALL(launch(m, EARLY, k_product_204f92be, "l1.a.a.c.product", 900, 256, stream,
         v_l1_a_a_c_filter, v_l1_a_a_c_data, v_l1_a_a_c_product));
-    CALL(launch(m, EARLY, k_stitch_c1fa104f, "l1.a.b.c.data", 1024, 224, stream, v_l1_a_a_c_product,
+    CALL(launch(m, EARLY, k_stitch_1c716a50, "l1.a.b.c.data", 1024, 224, stream, v_l1_a_a_c_product,
         v_l1_a_a_t, v_l1_a_b_c_data));
     CALL(launch(m, EARLY, k_product_204f92be, "l1.a.b.c.product", 900, 256, stream,
         v_l1_a_b_c_filter, v_l1_a_b_c_data, v_l1_a_b_c_product));
-    CALL(launch(m, EARLY, k_stitch_8ff3bd27, "l1.b.a.c.data", 1024, 224, stream, v_l1_a_b_c_product,
+    CALL(launch(m, EARLY, k_stitch_46214fbd, "l1.b.a.c.data", 1024, 224, stream, v_l1_a_b_c_product,
         v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
     CALL(launch(m, EARLY, k_product_204f92be, "l1.b.a.c.product", 900, 256, stream,
         v_l1_b_a_c_filter, v_l1_b_a_c_data, v_l1_b_a_c_product));
-    CALL(launch(m, EARLY, k_stitch_c1fa104f, "l1.b.b.c.data", 1024, 224, stream, v_l1_b_a_c_product,
+    CALL(launch(m, EARLY, k_stitch_1c716a50, "l1.b.b.c.data", 1024, 224, stream, v_l1_b_a_c_product,
         v_l1_b_a_t, v_l1_b_b_c_data));
     CALL(launch(m, EARLY, k_product_204f92be, "l1.b.b.c.product", 900, 256, stream,
         v_l1_b_b_c_filter, v_l1_b_b_c_data, v_l1_b_b_c_product));
@@ -3275,7 +3275,7 @@ static int steps_from_stem_c_columns(resnet18_n16 *m, const void *const *in, voi
         v_l2_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_ff2d3c07, "l2.b.c.data", 512, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_stitch_a54902ff, "l2.b.c.data", 512, dim3(64, 4), stream,
         v_l2_a_c_product, v_l2_a_t, v_l2_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
@@ -3283,7 +3283,7 @@ static int steps_from_stem_c_columns(resnet18_n16 *m, const void *const *in, voi
         v_l2_b_t, v_l2));
     CALL(launch(m, EARLY, k_product_6c1af5c0, "l3.h.a.c.parts", 392, 256, stream, v_l3_h_a_c_lines,
         v_l2, v_l3_h_a_c_parts));
-    CALL(launch(m, EARLY, k_stitch_f055ebb0, "l3.h.b.c.data", 1024, dim3(64, 4), stream,
+    CALL(launch(m, EARLY, k_stitch_c0f76b5a, "l3.h.b.c.data", 1024, dim3(64, 4), stream,
         v_l3_h_a_c_parts, v_l3_h_a_t, v_l3_h_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
@@ -3299,18 +3299,18 @@ static int steps_from_stem_c_columns(resnet18_n16 *m, const void *const *in, voi
         v_l3_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_4ca900dc, "l3.b.c.data", 512, dim3(32, 8), stream,
+    CALL(launch(m, ORDERED, k_stitch_63fc5ef7, "l3.b.c.data", 512, dim3(32, 8), stream,
         v_l3_a_c_product, v_l3_a_t, v_l3_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_stitch_5c985415, "l4.h.a.c.columns", 2048, dim3(128, 2), stream,
+    CALL(launch(m, ORDERED, k_stitch_c7dbf672, "l4.h.a.c.columns", 2048, dim3(128, 2), stream,
         v_l3_b_c_product, v_l3_h, v_l3_b_t, v_l4_h_a_c_columns, v_l3));
     // by summation splitting (r0 inside), variable substitution; operand re-laid
     // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.a.c.columns[i0,i1,i2,i4,i5,r0] *
     //     l4.h.a.c.relaid[i0,i1,i3,r0]
     // l4.h.a.c.part stored as [i0,i1,i3,i2,i4,i5]
     CALL(gemm_run(m, &gemm_l4_h_a_c_part, v_l4_h_a_c_relaid, v_l4_h_a_c_columns, v_l4_h_a_c_part));
-    CALL(launch(m, ORDERED, k_stitch_3ae04fcf, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
+    CALL(launch(m, ORDERED, k_stitch_25c941a1, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
         v_l4_h_a_c_part, v_l4_h_a_t, v_l4_h_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
@@ -3332,7 +3332,7 @@ static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *con
         v_l4_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_a_c_product, v_l4_a_c_filter, v_l4_a_c_data, v_l4_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_fad8b376, "l4.b.c.data", 1024, dim3(32, 8), stream,
+    CALL(launch(m, ORDERED, k_stitch_18f17591, "l4.b.c.data", 1024, dim3(32, 8), stream,
         v_l4_a_c_product, v_l4_a_t, v_l4_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));

@@ -13,7 +13,7 @@
 // by        summation splitting 1, norm taken into the product 12, online softmax 12, sums in one
 //     pass 1
 //     8.3 us est. patches.sum.part k_product_5489de67
-//     3.6 us est. h                k_stitch_89507d72
+//     3.6 us est. h                k_stitch_bfc01d76
 //    24.6 us est. a.0.t.split      k_product_1530e4c9
 //     9.4 us est. a.0.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
@@ -1183,7 +1183,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_5489de67(const float 
 
 // by summation splitting
 // patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.part[r0,i1,i2,i3]
-static __device__ __forceinline__ void slice_reduce_4bf3964a(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_4bf3964a(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 49u) * 4;
     const int i1 = (int)(id / 49u);
@@ -1201,7 +1201,7 @@ static __device__ __forceinline__ void slice_reduce_4bf3964a(const float *p0, fl
 
 // h[0,i1,i2] = place[0,i1,i2] + first[0,i1,i2] + (patches.sum[0,i2,(i1+13)/14-1,(i1+13)%14] +
 //     b[i2]) * [i1 >= 1] where i1 in 0:197, pad first 0, pad patches.sum 0
-static __device__ __forceinline__ void slice_map_68c71b39(const float *__restrict__ p0,
+static __device__ __forceinline__ void part_map_68c71b39(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {
     const int i1 = (int)(id % 197u);
@@ -1214,7 +1214,7 @@ static __device__ __forceinline__ void slice_map_68c71b39(const float *__restric
 
 // patches.sum by slices in shared memory, then h
 // p0: patches.sum.part, p1: place, p2: first, p3: b
-static __global__ void __launch_bounds__(256) k_stitch_89507d72(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_bfc01d76(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
@@ -1222,10 +1222,10 @@ static __global__ void __launch_bounds__(256) k_stitch_89507d72(const float *p0,
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        slice_reduce_4bf3964a(p0, own, slice * 49u + k);
+        part_reduce_4bf3964a(p0, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 197u; k += 64u)
-        slice_map_68c71b39(p1, p2, own, p3, y, slice * 197u + k);
+        part_map_68c71b39(p1, p2, own, p3, y, slice * 197u + k);
 }
 
 // n.0.shifted[0,i1,i2] = h[0,i1,i2] - h[0,i1,0]
@@ -2318,7 +2318,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
     (void)out;
     CALL(launch(m, ORDERED, k_product_5489de67, "patches.sum.part", 384, 256, stream, v_k, v_x,
         v_patches_sum_part));
-    CALL(launch(m, EARLY, k_stitch_89507d72, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
+    CALL(launch(m, EARLY, k_stitch_bfc01d76, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
         v_place, v_token, v_b, v_h));
     CALL(launch(m, EARLY, k_product_1530e4c9, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
         v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));

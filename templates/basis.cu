@@ -9,7 +9,7 @@
 //@key transform  one axis after the other, in place
 //@key store      the epilogue and the store of every element
 //@key kind     of function: a kernel ...
-//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)
+//@key alone    ... or, empty, what one calls with a thread's number (stitch.cu, siblings.cu)
 static $kind $name($params) {
     //@if alone
     const $number id = $thread;

@@ -78,6 +78,17 @@ static __device__ __forceinline__ void drain(const float *p0, float *y, unsigned
 }
 #endif
 
+#ifdef LINT_siblings
+#undef $params
+#define $params const float *__restrict__ p0, float *__restrict__ y, float *__restrict__ y1
+#define $bound 64
+#define $thread blockIdx.x * 64u + threadIdx.x
+#define $parts id < 64u ? copied(p0, y, id) : copied(p0, y1, id - 64u)
+static __device__ __forceinline__ void copied(const float *p0, float *y, unsigned id) {
+    y[id] = p0[id];
+}
+#endif
+
 #ifdef LINT_basis
 #define $thread blockIdx.x * 256u + threadIdx.x
 #define $threads 1000u

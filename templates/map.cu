@@ -6,7 +6,7 @@
 //@key index    this thread's position
 //@key body     loads, the expression, the store
 //@key kind     of function: a kernel ...
-//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)
+//@key alone    ... or, empty, what one calls with a thread's number (stitch.cu, siblings.cu)
 static $kind $name($params) {
     //@if alone
     const $number id = $thread;

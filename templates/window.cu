@@ -9,7 +9,7 @@
 //@key rows     rows a thread
 //@key row      row o: its position, the reduction, the epilogue, the store
 //@key kind     of function: a kernel ...
-//@key alone    ... or, empty, what a thread of one calls with its number (stitch.cu)
+//@key alone    ... or, empty, what one calls with a thread's number (stitch.cu, siblings.cu)
 static $kind $name($params) {
     //@if alone
     const $number id = $thread;

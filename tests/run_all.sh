@@ -36,6 +36,7 @@ tensor="$tensor tests/unseen/rotary_forms.ein"
 ptx='tests/unseen/tensor_tiles.ein tests/unseen/attention.ein tests/unseen/attention_causal.ein'
 ptx="$ptx tests/unseen/norm_products.ein tests/unseen/norm_means.ein tests/unseen/tail.ein"
 ptx="$ptx tests/unseen/preactivation.ein tests/unseen/conv_groups.ein tests/unseen/stitched.ein"
+ptx="$ptx tests/unseen/siblings.ein"
 ptx="$ptx models/resnet18.ein models/longformer_short.ein tests/unseen/rotary_forms.ein"
 ptx32="$ptx tests/unseen/eq_reduce.ein tests/unseen/eq_gather.ein tests/unseen/reduces.ein"
 ptx32="$ptx32 tests/unseen/reduces_whole.ein tests/unseen/norms.ein tests/unseen/pools.ein"
@@ -127,6 +128,7 @@ parts=(
     'access   cuda python3 tests/check_access.py'
     'stable   -    python3 tests/check_stable.py'
     'stitch   cuda python3 tests/check_stitch.py'
+    'siblings cuda python3 tests/check_siblings.py'
     "tail     cuda $python tests/check_tail.py"
     "run-blas cuda $python tests/run_models.py --libs cublas $blas"
     "run-lt   cuda $python tests/run_models.py --full --math fp16 $calls"

@@ -133,9 +133,10 @@ static const char *ein__library_of(const ein__cost_row *r) {
 
 // What is wrong with a row whose key begins like that of a kernel of ours; NULL: nothing.
 static const char *ein__kernel_key_fault(const ein__cost_row *r) {
-    enum { PRODUCT = 8, KINDS };
-    static const char *const kinds[KINDS] = {"map",   "transpose", "reduce", "row",    "band",
-                                             "basis", "attention", "stitch", "product"};
+    enum { PRODUCT = 10, KINDS };
+    static const char *const kinds[KINDS] = {"map",    "transpose", "reduce", "place",
+                                             "row",    "band",      "basis",  "attention",
+                                             "stitch", "siblings",  "product"};
     const char *s = r->key + 7;
     size_t n = strcspn(s, " "), kind = 0;
     while (kind < KINDS && (strlen(kinds[kind]) != n || strncmp(s, kinds[kind], n))) kind++;

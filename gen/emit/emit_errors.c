@@ -39,7 +39,7 @@ static ein__stored *ein__stored_values(ein_ctx *ctx) {
     ein__val *stored = NULL;
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
         for (int m = 0; m <= ctx->plan.step[i].npeer; m++)
-            arrput(stored, ein__step_out(&ctx->plan.step[i], m));
+            arrput(stored, ein__step_member(&ctx->plan.step[i], m)->out);
     for (ptrdiff_t i = 0; i < arrlen(stored); i++) {
         ein__val v = stored[i];
         if (!own[v.i] || !ein__is_real(ctx, v)) continue;

@@ -6,17 +6,13 @@ typedef struct ein__group_count {
     int64_t problems;
 } ein__group_count;
 
-static const ein__step *ein__group_member(const ein__step *s, int k) {
-    return k ? &s->peer[k - 1] : s;
-}
-
 EIN__FN ein__group_count ein__count_groups(const ein_ctx *ctx) {
     ein__group_count c = {0};
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        for (int k = 0; s->npeer && k <= s->npeer; k++, c.members++)
-            c.problems += ein__group_member(s, k)->gemm.batch;
-        c.calls += s->npeer > 0;
+        for (int k = 0; ein__is_group(s) && k <= s->npeer; k++, c.members++)
+            c.problems += ein__step_member(s, k)->gemm.batch;
+        c.calls += ein__is_group(s);
     }
     return c;
 }
@@ -30,13 +26,13 @@ EIN__FN void ein__put_group_sizes(ein__emitter *z, ein__buf *out) {
     ein__put(out, "\nstatic const gemm_size grouped_sizes[] = {\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        if (!s->npeer) continue;
+        if (!ein__is_group(s)) continue;
         ein__put(&calls, "    {");
         ein__put_string(&calls, s->name);
         ein__putf(&calls, ", %d, %d, %lld},\n", first, s->npeer + 1, (long long)problem);
         ein__putf(&names, "    GROUP_%s,\n", ein__call_name(ctx, s));
         for (int k = 0; k <= s->npeer; k++, first++) {
-            const ein__step *member = ein__group_member(s, k);
+            const ein__step *member = ein__step_member(s, k);
             ein__buf line = {0};
             ein__put(&line, "    {");
             ein__put_gemm_size(&line, member->name, &member->gemm, ein__is_typed(ctx));
@@ -59,8 +55,8 @@ static const char *ein__group_rows(ein__emitter *z, int members) {
     ein__putf(&rows, "const void *const at[%d][3] = {\n", members);
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
         const ein__step *s = &ctx->plan.step[i];
-        for (int k = 0; s->npeer && k <= s->npeer; k++) {
-            const ein__step *member = ein__group_member(s, k);
+        for (int k = 0; ein__is_group(s) && k <= s->npeer; k++) {
+            const ein__step *member = ein__step_member(s, k);
             ein__put(&rows, "    {");
             ein__put_pointer(z, &rows, member->gemm.a, member->gemm.oa);
             ein__put(&rows, ", ");

@@ -132,13 +132,15 @@ typedef struct ein__kgen {
     bool wide;                            // 64-bit index arithmetic
     bool too_wide;                        // 32 bits turned out not to be enough
     bool overflow;                        // nor 64
-    bool part;                            // of a kernel that has several (stitch.c)
+    bool part;                            // of a kernel that has several (stitch.c, siblings.c)
     uint32_t sliced;                      // slots that number slices ...
     int nslice, slice_at[EIN__MAX_RANK];  // ... the outermost one first
     bool shared;                          // blocks share the terms of a sum, see ein__launch
     bool ordered;                         // loads stay where they are, ahead of what hides them
     ein__val also;                        // stored as well, through a parameter of its own; or none
-    const char *to;                       // that parameter while it is stored; NULL: the result's
+    const ein__step *peer;                // kernels that are one with it, or none (siblings.c)
+    int npeer;
+    const char *to;  // that parameter while it is stored; NULL: the result's
     ein__knum num;
     int narg;
     ein__val arg[EIN__MAX_PARAMS];

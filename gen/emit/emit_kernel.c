@@ -62,6 +62,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
         ctx->kernel_seed[of[i].kind] = h;
     }
     ctx->kernel_seed[EIN__STITCH_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
+    ctx->kernel_seed[EIN__SIBLINGS_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_siblings);
 }
 
 enum { EIN__EIGHT_THREADS = 256 };  // of an SM that maps of eight halves a thread leave at least
@@ -107,6 +108,8 @@ static void ein__emit_family(ein_ctx *ctx, const ein__step *step, ein__kfamily *
 
 // See emit_stitch.c.
 static void ein__emit_stitch(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l);
+// See emit_siblings.c.
+static void ein__emit_siblings(ein_ctx *ctx, const ein__step *step, ein__buf *out, ein__launch *l);
 
 // Appends the kernel's text and says how to launch it. Equal shapes, layouts and expressions give
 // equal text whatever the tensors are called: equal names mean the same kernel.
@@ -114,6 +117,7 @@ EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *h
                               ein__launch *launch) {
     if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
     if (step->ahead) ein__emit_stitch(ctx, step, out, launch);
+    else if (step->npeer) ein__emit_siblings(ctx, step, out, launch);
     else ein__emit_family(ctx, step, ein__kfamily_of(ctx, step), hint, out, launch);
 }
 

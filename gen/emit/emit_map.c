@@ -4,7 +4,7 @@
 
 // How to launch a kernel, and what it moves and computes. The parameters are pointers to the first
 // elements of `arg`, in that order; the last one is the output.
-enum { EIN__KDEVICES = 8 };
+enum { EIN__KDEVICES = 64 };
 
 typedef struct ein__launch {
     unsigned grid[3], block[3];
@@ -328,6 +328,8 @@ static const char *ein__kparams(ein__kgen *g, ein__val out) {
     }
     ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
     if (g->also.i) ein__putf(&b, ", %s *__restrict__ also", ein__kctype(ein__kdtype(g, g->also)));
+    for (int i = 0; i < g->npeer; i++)
+        ein__putf(&b, ", %s *__restrict__ y%d", ein__kctype(ein__kdtype(g, g->peer[i].out)), i + 1);
     if (g->shared) ein__put(&b, ", float4 *parts, unsigned *arrived");
     if (g->part) ein__putf(&b, ", %s id", ein__kunsigned(g));
     const char *s = ein__name(g->ctx, b.s);
@@ -346,7 +348,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     uint64_t h = ein__fnv(EIN__FNV_START, draft.s, draft.n);
     if (strstr(draft.s, "await_previous()")) ein__kneed(g, EIN__NEED_AWAIT);
     ein__buf_free(&draft);
-    l->name = ein__namef(g->ctx, "%s_%s_%08x", g->part ? "slice" : "k", hint,
+    l->name = ein__namef(g->ctx, "%s_%s_%08x", g->part ? "part" : "k", hint,
                          (unsigned)((h ^ h >> 32) & 0xffffffffu));
     keys[0].text = l->name;
     ein__tmpl_put(text, lines, keys, nkey);
@@ -354,6 +356,7 @@ static void ein__kfinish(ein__kgen *g, ein__val out, const char *hint, const cha
     l->arg[g->narg] = out;
     l->narg = g->narg + 1;
     if (g->also.i) l->arg[l->narg++] = g->also;
+    for (int i = 0; i < g->npeer; i++) l->arg[l->narg++] = g->peer[i].out;
     l->needs = g->needs;
     l->shared = g->shared;
 }

@@ -103,7 +103,7 @@ EIN__FN const char *ein__symbol(ein_ctx *ctx) {
     static const char *const own[] = {
         "_",       "v_",       "k_",      "conv_",    "CONV_",  "gemm_", "matmul_", "MATMUL_",
         "engine_", "ENGINE_",  "COPIES_", "BAD_",     "steps_", "cuda",  "cudnn",   "cublas",
-        "CUDA_",   "CUDNN_",   "CUBLAS_", "prepare_", "basis_", "make_", "M_",      "slice_",
+        "CUDA_",   "CUDNN_",   "CUBLAS_", "prepare_", "basis_", "make_", "M_",      "part_",
         "group_",  "grouped_", "GROUP_",  "warp_",    "block_"};
     bool clash = false;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
@@ -232,6 +232,9 @@ EIN__FN uint64_t ein__manifest(const ein_ctx *ctx) {
 
 static bool ein__is_library(const ein__step *s) { return ein__is_call(s->kind); }
 
+// Whether the step is one call for several products.
+static bool ein__is_group(const ein__step *s) { return s->npeer && ein__is_library(s); }
+
 // A product that is cublasLt's: it has an epilogue, or a table chose one of that library's
 // algorithms.
 static bool ein__is_lt(const ein__step *s) {
@@ -313,6 +316,18 @@ static void ein__put_stitched(ein__emitter *z, const ein__step *step) {
     ein__buf_free(&line);
 }
 
+static void ein__put_siblings(ein__emitter *z, const ein__step *step) {
+    ein__buf line = {0};
+    ein__put(&line, "// side by side: ");
+    for (int k = 0; k <= step->npeer; k++) {
+        const char *name = ein__step_member(step, k)->name;
+        if (k) ein__put(&line, ", ");
+        ein__put_comment(&line, name, strlen(name));
+    }
+    ein__putf(&z->kernels, "%s\n", line.s);
+    ein__buf_free(&line);
+}
+
 // Which tensors several operands of a kernel are, where it is first launched.
 static void ein__put_operands(ein__emitter *z, const ein__launch *l, int results) {
     ein__buf text = {0};
@@ -335,14 +350,16 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             if (ctx->status) return;
             if (ein__is_new(seen, l.name)) {
                 ein__put_device(z, &l, seen);
+                bool parts = step->ahead || step->npeer;
                 if (step->ahead) ein__put_stitched(z, step);
+                if (step->npeer) ein__put_siblings(z, step);
                 if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
                 for (int v = 0; v < 2 && !l.extra; v++)
                     if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
-                for (int v = 0; v < steps[i].nval && !l.extra && !step->ahead; v++)
+                for (int v = 0; v < steps[i].nval && !l.extra && !parts; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 if (step->also.i && !step->ahead) ein__put_algebra(z, &z->kernels, step->also, "");
-                ein__put_operands(z, &l, step->also.i ? 2 : 1);
+                ein__put_operands(z, &l, 1 + (step->also.i != 0) + step->npeer);
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;
@@ -382,8 +399,8 @@ static void ein__collect(ein__emitter *z) {
         const ein__step *s = &ctx->plan.step[i];
         if (ein__is_lt(s)) z->matmuls++;
         else if (s->kind == EIN__K_GEMM) z->gemms++;
-        for (int k = 0; s->npeer && k <= s->npeer; k++)
-            z->group_bytes += 3 * 8 * (k ? s->peer[k - 1].gemm.batch : s->gemm.batch);
+        for (int k = 0; ein__is_group(s) && k <= s->npeer; k++)
+            z->group_bytes += 3 * 8 * ein__step_member(s, k)->gemm.batch;
         z->pins |= s->algorithm != NULL;
         if (s->kind != EIN__K_CONV && s->kind != EIN__K_CONV_DATA) continue;
         z->convs++;

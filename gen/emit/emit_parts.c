@@ -374,7 +374,7 @@ static void ein__put_step(ein__emitter *z, ein__buf *out, const ein__step *s, co
     if (ein__is_library(s) || l->extra) ein__put_step_algebra(z, out, s);
     ein__put_order(ctx, out, s->out);
     for (int i = 0; i < s->npeer; i++) {
-        ein__put_algebra(z, out, s->peer[i].val[0], "    ");
+        if (ein__is_library(s)) ein__put_algebra(z, out, s->peer[i].val[0], "    ");
         ein__put_order(ctx, out, s->peer[i].out);
     }
     ein__put_waits(z, out, s);

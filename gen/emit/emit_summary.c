@@ -32,11 +32,11 @@ static void ein__put_sizes(ein__buf *out, const int64_t *d, int n) {
 }
 
 static void ein__put_call(ein__buf *out, const ein__step *s, const ein__launch *l) {
-    if (s->npeer) {
+    if (ein__is_group(s)) {
         static const char *const names[] = {"sgemm", "gemm tf32", "gemm f16"};
         ein__putf(out, "cuBLAS grouped %s", names[s->gemm.math]);
         for (int k = 0; k <= s->npeer; k++) {
-            const ein__gemm *g = k ? &s->peer[k - 1].gemm : &s->gemm;
+            const ein__gemm *g = &ein__step_member(s, k)->gemm;
             ein__putf(out, "%s %lld x %lld x %lld", k ? "," : "", (long long)g->m, (long long)g->n,
                       (long long)g->k);
             if (g->batch > 1) ein__putf(out, " (batch %lld)", (long long)g->batch);

@@ -179,12 +179,26 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     }
 }
 
+// Kernels that a plan has as one, each by itself: a table that has them all can tell what it gains.
+static void ein__collect_siblings(ein_ctx *ctx, const ein__step *step, int rank) {
+    for (int i = 0; i <= step->npeer; i++) {
+        ein__step own = *ein__step_member(step, i);
+        ein__kernel k = ein__step_kernel(ctx, &own);
+        char key[EIN__KEY_LENGTH];
+        ein__put_kernel_key(key, own.kind, ein__kernel_id(ctx, &k));
+        own.key = ein__name(ctx, key);
+        own.npeer = 0;
+        ein__collect_kernel(ctx, &own, "", rank);
+    }
+}
+
 static void ein__collect_plan(ein_ctx *ctx, int rank) {
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step) && !ctx->status; i++) {
         ein__step step = ctx->plan.step[i];
         if (ein__is_call(step.kind) || !step.key) continue;
         if (step.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, step, rank);
         else ein__collect_kernel(ctx, &step, "", rank);
+        if (step.npeer) ein__collect_siblings(ctx, &step, rank);
     }
 }
 
@@ -224,6 +238,10 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
         bool found = ein__attention_of(ctx, step, &a);
         ein__put(features, "kind=attention");
         return found ? ein__estimate_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : 0;
+    }
+    if (step->npeer) {
+        ein__put(features, "kind=siblings");
+        return ein__estimate_siblings(ctx, step);
     }
     if (step->ahead) {
         ein__put(features, "kind=stitch");

@@ -40,9 +40,9 @@ EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
     return list;
 }
 
-// The value that a step stores, and those of the other products of its call: k from 0 to npeer.
-static ein__val ein__step_out(const ein__step *step, int k) {
-    return k ? step->peer[k - 1].out : step->out;
+// A step, and those that are one with it: k from 0 to npeer.
+static const ein__step *ein__step_member(const ein__step *s, int k) {
+    return k ? &s->peer[k - 1] : s;
 }
 
 typedef struct ein__scheduler {

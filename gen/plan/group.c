@@ -6,8 +6,8 @@
 enum {
     EIN__GROUP_MEMBERS = 16,   // products of a group
     EIN__GROUP_PROBLEMS = 64,  // and matrices, where products have batches
-    EIN__GROUP_STEPS = 512,    // products of a plan that are looked at
-    EIN__GROUP_REACH = 64      // steps between a group's first product and its last one
+    EIN__GROUP_STEPS = 512,    // steps of a plan that are looked at
+    EIN__GROUP_REACH = 64      // steps between a group's first one and its last one
 };
 
 // ------------------------------------------------------------------------------------ costs
@@ -77,7 +77,7 @@ typedef struct ein__grouper {
     int *first;               // by step, the first one of its group, or itself
     int *next;                // by step, the next one of its group, -1: none
     bool *dear;               // by step, a group with it was measured and is dearer
-    int *product;             // steps that may be in a group; stb_ds array
+    int *able;                // steps that may be in a group; stb_ds array
     int *bit;                 // by step, its place among these, -1: none
     uint64_t *before;         // by step, which of these are before it
     int words;
@@ -103,25 +103,28 @@ static bool ein__may_group(ein_ctx *ctx, const ein__step *s) {
            ein__is_placed(ctx, s->out);
 }
 
-static void ein__grouper_look(ein__grouper *z) {
+// Looks at the plan; `may` says which steps may be in a group.
+static void ein__grouper_look(ein__grouper *z, bool (*may)(ein_ctx *, const ein__step *)) {
     ein__scheduler s = {.step = z->step, .n = z->n};
     ptrdiff_t buffers = arrlen(z->ctx->plan.buffer);
     for (ptrdiff_t i = 0; i < buffers; i++) arrput(s.writers, NULL);
     for (int i = 0; i < z->n; i++) {
-        bool may = ein__may_group(z->ctx, &z->step[i]) && arrlen(z->product) < EIN__GROUP_STEPS;
+        bool able = may(z->ctx, &z->step[i]) && arrlen(z->able) < EIN__GROUP_STEPS;
         arrput(z->deps, ein__step_deps(z->ctx, &s, i));
         arrput(s.writers[z->ctx->plan.layout[z->step[i].out.i].buffer], i);
         if (z->step[i].also.i) arrput(s.writers[z->ctx->plan.layout[z->step[i].also.i].buffer], i);
+        for (int m = 0; m < z->step[i].npeer; m++)
+            arrput(s.writers[z->ctx->plan.layout[z->step[i].peer[m].out.i].buffer], i);
         arrput(z->alone, z->step[i]);
         arrput(z->first, i);
         arrput(z->next, -1);
         arrput(z->dear, false);
-        arrput(z->bit, may ? (int)arrlen(z->product) : -1);
-        if (may) arrput(z->product, i);
+        arrput(z->bit, able ? (int)arrlen(z->able) : -1);
+        if (able) arrput(z->able, i);
     }
     for (ptrdiff_t i = 0; i < buffers; i++) arrfree(s.writers[i]);
     arrfree(s.writers);
-    z->words = (int)(arrlen(z->product) + 63) / 64;
+    z->words = (int)(arrlen(z->able) + 63) / 64;
     for (int i = 0; i < z->n; i++)
         for (int w = 0; w < z->words; w++) {
             uint64_t set = 0;
@@ -141,7 +144,7 @@ static void ein__grouper_free(ein__grouper *z) {
     arrfree(z->first);
     arrfree(z->next);
     arrfree(z->dear);
-    arrfree(z->product);
+    arrfree(z->able);
     arrfree(z->bit);
     arrfree(z->before);
 }
@@ -193,13 +196,13 @@ static bool ein__is_apart(const ein__grouper *z, const int *member, int n, int j
 // alone decide, so that what is measured is what is asked for then.
 static int ein__grow_group(const ein__grouper *z, int at, int *member, const ein__gemm **gemm) {
     ein_ctx *ctx = z->ctx;
-    int n = 1, i = z->product[at];
+    int n = 1, i = z->able[at];
     int64_t call = ein__gpu_of(ctx)->node_ns * 1000, problems = z->step[i].gemm.batch;
     int64_t ps = ein__plus(ein__estimate_gemm(ctx, &z->step[i].gemm), call);
     member[0] = i;
     gemm[0] = &z->step[i].gemm;
-    for (ptrdiff_t k = at + 1; k < arrlen(z->product) && n < EIN__GROUP_MEMBERS; k++) {
-        int j = z->product[k];
+    for (ptrdiff_t k = at + 1; k < arrlen(z->able) && n < EIN__GROUP_MEMBERS; k++) {
+        int j = z->able[k];
         const ein__gemm *g = &z->step[j].gemm;
         if (j - i > EIN__GROUP_REACH) break;
         if (z->first[j] != j || z->next[j] >= 0 || z->dear[j] || g->math != gemm[0]->math ||
@@ -232,6 +235,26 @@ static int64_t ein__apart_cost(const ein__grouper *z, const int *member, int n, 
     return ein__least(sum, ein__plus(beside, launch / 2 * (side - 1)));
 }
 
+// The members as one step, the first one's, with the others as its peers; NULL: no order of the
+// steps is left then.
+static ein__step *ein__join_members(ein__grouper *z, const int *member, int n) {
+    for (int i = 0; i < n; i++) {
+        z->first[member[i]] = member[0];
+        z->next[member[i]] = i + 1 < n ? member[i + 1] : -1;
+    }
+    int *order = ein__grouped_order(z);
+    for (int i = 0; i < n && !order; i++) {
+        z->first[member[i]] = member[i];
+        z->next[member[i]] = -1;
+    }
+    if (!order) return NULL;
+    arrfree(order);
+    ein__step *s = &z->step[member[0]];
+    s->peer = EIN__NEW(&z->ctx->arena, ein__step, n);
+    for (int i = 1; i < n; i++) s->peer[s->npeer++] = z->step[member[i]];
+    return s;
+}
+
 // Makes one call of the products where that is cheaper and an order of the steps is left.
 static void ein__try_products(ein__grouper *z, const int *member, const ein__gemm *const *gemm,
                               int n) {
@@ -243,20 +266,8 @@ static void ein__try_products(ein__grouper *z, const int *member, const ein__gem
     bool dear = ps >= ein__apart_cost(z, member, n, estimate);
     for (int i = 0; i < n; i++) z->dear[member[i]] = dear && measured;
     if (dear) return;
-    for (int i = 0; i < n; i++) {
-        z->first[member[i]] = member[0];
-        z->next[member[i]] = i + 1 < n ? member[i + 1] : -1;
-    }
-    int *order = ein__grouped_order(z);
-    for (int i = 0; i < n && !order; i++) {
-        z->first[member[i]] = member[i];
-        z->next[member[i]] = -1;
-    }
-    if (!order) return;
-    arrfree(order);
-    ein__step *s = &z->step[member[0]];
-    s->peer = EIN__NEW(&ctx->arena, ein__step, n);
-    for (int i = 1; i < n; i++) s->peer[s->npeer++] = z->step[member[i]];
+    ein__step *s = ein__join_members(z, member, n);
+    if (!s) return;
     for (int i = 1; i < n; i++) s->workspace = ein__most(s->workspace, s->peer[i - 1].workspace);
     s->ps = ps;
     s->key = key;
@@ -300,10 +311,10 @@ static void ein__keep_groups(ein__grouper *z, int *order) {
 EIN__FN void ein__group_products(ein_ctx *ctx) {
     ein__grouper z = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
     if (!ein__rule_on(ctx, EIN__RULE_MERGE) || ctx->desc.form) return;
-    ein__grouper_look(&z);
+    ein__grouper_look(&z, ein__may_group);
     bool any = false;
-    for (int at = 0; at < (int)arrlen(z.product); at++) {
-        int member[EIN__GROUP_MEMBERS], i = z.product[at];
+    for (int at = 0; at < (int)arrlen(z.able); at++) {
+        int member[EIN__GROUP_MEMBERS], i = z.able[at];
         const ein__gemm *gemm[EIN__GROUP_MEMBERS];
         if (z.first[i] != i || z.next[i] >= 0 || z.dear[i]) continue;
         int n = ein__grow_group(&z, at, member, gemm);

@@ -567,6 +567,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
     if (ok) ein__group_products(ctx);
     if (ok) ein__stitch_steps(ctx);
+    if (ok) ein__join_siblings(ctx);
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
@@ -631,6 +632,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     memcpy(plain, root, (size_t)nroot * sizeof *root);
     bool ok = ein__build_plan(ctx, plain, nroot);
     if (ok) ein__stitch_steps(ctx);
+    if (ok) ein__join_siblings(ctx);
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;

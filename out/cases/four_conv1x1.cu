@@ -11,14 +11,11 @@
 //           d: f32[1,160,18,18]
 // weights   4 tensors, blob of 2112 kB
 // memory    arena 14 MB (workspace 14 MB of it), constants 2112 kB, peak in create 18 MB
-// plan      5 steps, 18.1 us estimated; 22.1 us without derivation
+// plan      2 steps, 14.3 us estimated; 22.1 us without derivation
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
-// by        merging 5
+// by        merging 2
 //    12.5 us est. a.merged         cuBLAS sgemm 704 x 324 x 768
-//     1.4 us est. a                k_map_8351c96c
-//     1.4 us est. b                k_map_90a24dbd
-//     1.4 us est. c                k_map_dd2e4034
-//     1.4 us est. d                k_map_e2bde6e2
+//     1.7 us est. a                k_siblings_153324d1
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -146,11 +143,8 @@ static __global__ void __launch_bounds__(256) k_map_855df563(const float *__rest
 
 // by merging: shared input
 // a[0,i1,i2,i3] = a.merged[0,i1,i2,i3] where i1 in 0:192
-static __global__ void __launch_bounds__(64) k_map_8351c96c(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 15552u) return;
+static __device__ __forceinline__ void part_map_c45b5777(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3);
     *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x, v0.y, v0.z, v0.w);
@@ -158,11 +152,8 @@ static __global__ void __launch_bounds__(64) k_map_8351c96c(const float *p0,
 
 // by merging: shared input
 // b[0,i1,i2,i3] = a.merged[0,i1+192,i2,i3] where i1 in 0:192
-static __global__ void __launch_bounds__(64) k_map_90a24dbd(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 15552u) return;
+static __device__ __forceinline__ void part_map_c4e2a898(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3 + 62208);
     *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x, v0.y, v0.z, v0.w);
@@ -170,11 +161,8 @@ static __global__ void __launch_bounds__(64) k_map_90a24dbd(const float *p0,
 
 // by merging: shared input
 // c[0,i1,i2,i3] = a.merged[0,i1+384,i2,i3] where i1 in 0:160
-static __global__ void __launch_bounds__(64) k_map_dd2e4034(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 12960u) return;
+static __device__ __forceinline__ void part_map_39bc1737(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3 + 124416);
     *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x, v0.y, v0.z, v0.w);
@@ -182,14 +170,34 @@ static __global__ void __launch_bounds__(64) k_map_dd2e4034(const float *p0,
 
 // by merging: shared input
 // d[0,i1,i2,i3] = a.merged[0,i1+544,i2,i3] where i1 in 0:160
-static __global__ void __launch_bounds__(64) k_map_e2bde6e2(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 12960u) return;
+static __device__ __forceinline__ void part_map_16097248(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)id * 4;
     const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3 + 176256);
     *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x, v0.y, v0.z, v0.w);
+}
+
+// side by side: a, b, c, d
+static __global__ void __launch_bounds__(128) k_siblings_153324d1(const float *p0,
+    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3) {
+    unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous();
+    if (id < 15616u) {
+        if (id < 15552u) part_map_c45b5777(p0, y, id);
+        return;
+    }
+    id -= 15616u;
+    if (id < 15616u) {
+        if (id < 15552u) part_map_c4e2a898(p0, y1, id);
+        return;
+    }
+    id -= 15616u;
+    if (id < 13056u) {
+        if (id < 12960u) part_map_39bc1737(p0, y2, id);
+        return;
+    }
+    id -= 13056u;
+    if (id < 12960u) part_map_16097248(p0, y3, id);
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -206,8 +214,6 @@ struct four_conv1x1 {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
-    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
-    int early;         // whether they are, in this run
     cublasHandle_t cublas;
 };
 
@@ -296,22 +302,9 @@ enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before 
 template <class... P, class... A>
 static int launch(four_conv1x1 *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
-#if CUDART_VERSION >= 11080
-    cudaLaunchAttribute early = {};
-    cudaLaunchConfig_t config = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = grid;
-    config.blockDim = block;
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = when == EARLY && m->early;
-    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
-#else
     (void)when;
     kernel<<<grid, block, 0, stream>>>(args...);
     CUDA_CALL(m, name, cudaGetLastError());
-#endif
     stepped(m, name);
     return 0;
 }
@@ -352,14 +345,6 @@ static int check_device(four_conv1x1 *m) {
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
-#if CUDART_VERSION >= 11080
-    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
-    // since CUDA 12.3.
-    int driver = 0;
-    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
-    m->can_early[0] = a.ptxVersion >= 90;
-    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
-#endif
     return 0;
 }
 
@@ -427,8 +412,6 @@ int four_conv1x1_create(four_conv1x1 **out, const void *weights, size_t bytes,
         m->step = o->step;
         m->user = o->user;
     }
-    // Between steps that somebody looks at, nothing may overlap.
-    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -437,10 +420,8 @@ static int steps(four_conv1x1 *m, const void *const *in, void *const *out, cudaS
     // by merging: shared input
     // a.merged[0,i1,i2,i3] = sum(r0) x[0,r0,i2,i3] * a.weights[i1,r0]
     CALL(gemm_run(m, &gemm_a_merged, v_a_weights, v_x, v_a_merged));
-    CALL(launch(m, ORDERED, k_map_8351c96c, "a", 243, 64, stream, v_a_merged, v_a));
-    CALL(launch(m, EARLY, k_map_90a24dbd, "b", 243, 64, stream, v_a_merged, v_b));
-    CALL(launch(m, EARLY, k_map_dd2e4034, "c", 203, 64, stream, v_a_merged, v_c));
-    CALL(launch(m, EARLY, k_map_e2bde6e2, "d", 203, 64, stream, v_a_merged, v_d));
+    CALL(launch(m, ORDERED, k_siblings_153324d1, "a", 448, 128, stream, v_a_merged, v_a, v_b, v_c,
+        v_d));
     return 0;
 }
 
@@ -462,9 +443,6 @@ static int check_run(four_conv1x1 *m, const void *const *in, void *const *out) {
 
 static int run_on(four_conv1x1 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
-    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
-    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }

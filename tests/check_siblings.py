@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Kernels that do not need each other as one.
+
+tests/unseen/siblings.ein: which kernels are joined and which may not be; right to the judge in
+several orders, also for races; faults planted in what tells blocks apart are noticed. Tables of
+costs decide where they have rows, and probes ask for these and for the kernels by themselves.
+Ends with `N passed, N failed`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from harness import EINNET, HERE, JUDGE, Checks
+
+MODEL = os.path.join(HERE, "unseen", "siblings.ein")
+SIZES = ["--dim", "H=24", "--dim", "W=24", "--libs", "none", "--branches", "1"]
+MOST = 16  # kernels of one
+
+checks = Checks()
+
+
+def expect(name, want, got):
+    checks.check(name, want == got, "got %s, want %s" % (got, want))
+
+
+def emit(folder, *options, model=MODEL):
+    path = os.path.join(folder, "out.cu")
+    subprocess.run([EINNET, "emit", model, "-o", path, *options], check=True)
+    with open(path) as file:
+        return file.read()
+
+
+def joined(text):
+    """The tensors of kernels that are one, by kernel."""
+    return [line.split(", ") for line in re.findall(r"^// side by side: (.*)$", text, re.M)]
+
+
+def steps(text):
+    return int(re.search(r"^// plan +(\d+) step", text, re.M).group(1))
+
+
+def cost(text):
+    return float(re.search(r"^// plan +\d+ steps?, ([\d.]+) us", text, re.M).group(1))
+
+
+def choices(folder):
+    """What is joined, where that is off, and that a plan with it is the cheaper one."""
+    text = emit(folder, *SIZES)
+    found = joined(text)
+    expect("joined", [["p", "q", "v", "y.data", "z.data"], ["u", "y", "z"]], found)
+    apart = emit(folder, *SIZES, "--rules=-fuse")
+    expect("without fusion", [], joined(apart))
+    expect("with every tensor kept", [], joined(emit(folder, *SIZES, "--inspect")))
+    expect("cheaper", True, cost(text) < cost(apart))
+    expect("two joined kernels, a softmax, two products", 5, steps(text))
+    return text
+
+
+def maps(count, operands=1, size=64):
+    """Maps of as many tensors each, which need nothing of each other."""
+    lines = ["ein 1", "model maps"]
+    names = [["x%d_%d" % (i, k) for k in range(operands)] for i in range(count)]
+    for i in range(count):
+        lines += ["input %s: f32[%d]" % (name, size + i) for name in names[i]]
+    lines += ["output " + ", ".join("y%d" % i for i in range(count))]
+    for i in range(count):
+        body = " + ".join("%s[i]" % name for name in names[i])
+        lines += ["y%d[i] = exp(%s) where i in 0:%d" % (i, body, size + i)]
+    return "\n".join(lines) + "\n"
+
+
+def limits(folder):
+    """What one kernel cannot take is left to the next one."""
+    path = os.path.join(folder, "maps.ein")
+    for name, text, want in (
+            ("as many as one takes", maps(MOST), [MOST]),
+            ("one more", maps(MOST + 1), [MOST]),
+            ("two more", maps(MOST + 2), [MOST, 2]),
+            ("as many operands as one takes", maps(4, 15), [4]),
+            ("one more of each", maps(4, 16), [3]),
+            ("as many threads as an unsigned numbers", maps(3, 1, 0x7ffffff0 // 3), [3]),
+            ("more", maps(3, 1, 0x7ffffff0 // 3 + 8), [2])):
+        with open(path, "w") as file:
+            file.write(text)
+        expect(name, want, [len(names) for names in joined(emit(folder, model=path))])
+
+
+def tables(folder):
+    """Rows of a table decide instead of estimates; a probe asks for both sides."""
+    probe = os.path.join(folder, "probe.cu")
+    subprocess.run([EINNET, "probe", MODEL, *SIZES, "-o", probe], check=True)
+    with open(probe) as file:
+        text = file.read()
+    keys = sorted(set(re.findall(r'"(kernel siblings \w+)"', text)))
+    checks.check("asked for", len(keys) >= 2, keys)
+    alone = set(re.findall(r'"(kernel (?:map|reduce|basis) \w+)"', text))
+    checks.check("the kernels by themselves too", len(alone) >= 8, alone)
+    table = os.path.join(folder, "table")
+    for ps, taken in ((9000000, 0), (1000, 2)):
+        with open(table, "w") as file:
+            for key in keys:
+                file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
+        text = emit(folder, "--costs", table, *SIZES)
+        whole = re.findall(r"^// .* us measured .* k_siblings_", text, re.M)
+        expect("joined where a table says %d ps" % ps, taken, len(whole))
+
+
+def runs(folder, text):
+    """Right in all orders, no race; wrong with a fault in what tells blocks apart."""
+    base = os.path.join(folder, "siblings")
+    subprocess.run([EINNET, "emit", MODEL, "-o", base + ".cu", "--test", base + "_test.cu",
+                    *SIZES], check=True)
+    subprocess.run([EINNET, "pack", MODEL, "-o", base + ".weights", "--dim", "H=24", "--dim",
+                    "W=24"], check=True)
+
+    def status(name, mode, source, order):
+        path = os.path.join(folder, name)
+        with open(path + ".cu", "w") as file:
+            file.write(source)
+        subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", path, "--light", base + "_test.cu",
+                        path + ".cu"], check=True)
+        env = dict(os.environ, JUDGE_ORDER=order, OPENBLAS_NUM_THREADS="1")
+        return subprocess.run([path, base + ".weights", "--check"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=600, env=env).returncode
+
+    expect("right", 0, status("plain", "plain", text, "rand1"))
+    expect("no race", 0, status("race", "race", text, "rev"))
+    for name, what, to in (("blocks of the second for the first", r"(if \(id < \d+u)\) {",
+                            r"\1 + 256u) {"),
+                           ("the second's threads miscounted", r"(id -= \d+u);", r"\1 - 256u;")):
+        planted = re.sub(what, to, text, count=1)
+        expect(name + ": there is what is planted", True, planted != text)
+        checks.check(name + " is noticed", status("bad", "plain", planted, "") != 0)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        text = choices(folder)
+        tables(folder)
+        limits(folder)
+        runs(folder, text)
+    return checks.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
