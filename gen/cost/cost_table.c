@@ -131,19 +131,45 @@ static const char *ein__library_of(const ein__cost_row *r) {
     return *r->algorithm ? "cublaslt" : "cublas";
 }
 
+static const char *ein__kernel_word(ein__skind2 kind) {
+    switch (kind) {
+    case EIN__K_TRANSPOSE: return "transpose";
+    case EIN__K_REDUCE: return "reduce";
+    case EIN__K_PLACE: return "place";
+    case EIN__K_ROW: return "row";
+    case EIN__K_BAND: return "band";
+    case EIN__K_BASIS: return "basis";
+    case EIN__K_ATTENTION: return "attention";
+    case EIN__K_PRODUCT: return "product";
+    case EIN__K_MAP:
+    case EIN__K_CONV:
+    case EIN__K_CONV_DATA:
+    case EIN__K_GEMM:
+    default: return "map";
+    }
+}
+
+// Whether the `n` bytes at `s` are a kind of kernels.
+static bool ein__is_kernel_kind(const char *s, size_t n) {
+    static const char *const joined[] = {"stitch", "siblings"};
+    bool found = false;
+    for (int k = EIN__K_MAP; k <= EIN__K_PRODUCT + 2; k++) {
+        const char *word =
+            k > EIN__K_PRODUCT ? joined[k - EIN__K_PRODUCT - 1] : ein__kernel_word((ein__skind2)k);
+        found |= strlen(word) == n && !strncmp(s, word, n);
+    }
+    return found;
+}
+
 // What is wrong with a row whose key begins like that of a kernel of ours; NULL: nothing.
 static const char *ein__kernel_key_fault(const ein__cost_row *r) {
-    enum { PRODUCT = 10, KINDS };
-    static const char *const kinds[KINDS] = {"map",    "transpose", "reduce", "place",
-                                             "row",    "band",      "basis",  "attention",
-                                             "stitch", "siblings",  "product"};
     const char *s = r->key + 7;
-    size_t n = strcspn(s, " "), kind = 0;
-    while (kind < KINDS && (strlen(kinds[kind]) != n || strncmp(s, kinds[kind], n))) kind++;
-    if (kind == KINDS || !s[n] || strspn(s + n + 1, "0123456789abcdef") != 16 || s[n + 17])
+    size_t n = strcspn(s, " ");
+    if (!ein__is_kernel_kind(s, n) || !s[n] || strspn(s + n + 1, "0123456789abcdef") != 16 ||
+        s[n + 17])
         return "a kernel's key is 'kernel KIND ID', ID 16 hexadecimal digits";
-    return kind == PRODUCT && !*r->algorithm ? "a product's key ends with its tile: ' algo=TILE'"
-                                             : NULL;
+    bool product = !strncmp(s, "product ", 8);
+    return product && !*r->algorithm ? "a product's key ends with its tile: ' algo=TILE'" : NULL;
 }
 
 // ------------------------------------------------------------------------------------ rows

@@ -21,24 +21,6 @@ typedef struct ein__hasher {
     uint32_t seen[EIN__KEY_READS];
 } ein__hasher;
 
-static const char *ein__kernel_word(ein__skind2 kind) {
-    switch (kind) {
-    case EIN__K_TRANSPOSE: return "transpose";
-    case EIN__K_REDUCE: return "reduce";
-    case EIN__K_PLACE: return "place";
-    case EIN__K_ROW: return "row";
-    case EIN__K_BAND: return "band";
-    case EIN__K_BASIS: return "basis";
-    case EIN__K_ATTENTION: return "attention";
-    case EIN__K_PRODUCT: return "product";
-    case EIN__K_MAP:
-    case EIN__K_CONV:
-    case EIN__K_CONV_DATA:
-    case EIN__K_GEMM:
-    default: return "map";
-    }
-}
-
 static uint64_t ein__mix(uint64_t h, uint64_t v) { return ein__splitmix(h ^ ein__splitmix(v + 1)); }
 
 static uint64_t ein__hash_ex(ein__hasher *z, ein__ex ex);

@@ -40,6 +40,20 @@ refuse 'an ID that is too short' 1:6 'h200\tkernel map 0123456789abcde\t1\t0\tc\
 refuse 'one that is too long' 1:6 "h200\tkernel map ${id}0\t1\t0\tc\n"
 refuse 'one in capitals' 1:6 'h200\tkernel map 0123456789ABCDEF\t1\t0\tc\n'
 grep -q "'kernel KIND ID', ID 16 hexadecimal digits" "$work/log" && pass || fail 'it says why'
+for kind in map transpose reduce place row band basis attention stitch siblings; do
+    printf 'h200\tkernel %s %s\t1\t0\tc\n' $kind $id
+done > "$work/kinds"
+# Whatever a probe asks for, a table may tell.
+$einnet probe tests/unseen/places.ein tests/unseen/reduces.ein tests/unseen/norms.ein \
+    tests/unseen/eq_bands.ein tests/unseen/siblings.ein tests/unseen/attention.ein \
+    tests/unseen/depth_space.ein tests/unseen/tensor_tiles.ein -o "$work/asks.cu"
+sed -n 's/^ *{"\(kernel [^"]*\)", "[0-9a-f]*",.*/h200\t\1\t1\t0\tc/p' "$work/asks.cu" |
+    sort -u > "$work/asks"
+for table in kinds asks; do
+    n=$($einnet costs "$work/$table" 2> "$work/log" | grep -c '^h200')
+    [ "$n" -ge 9 ] && [ "$n" = "$(grep -c . "$work/$table")" ] && pass ||
+        fail "$table: rows of every kind" "$work/log"
+done
 python3 -c 'import random, sys
 sys.stdout.buffer.write(b"x" + random.Random(7).randbytes(3000).translate(None, b"\n\t"))' \
     > "$work/noise"
