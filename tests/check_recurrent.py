@@ -51,7 +51,7 @@ def check_gates(checks, folder):
     checks.check("gates: emitted", steps, why)
     kernel = dict(steps or [])
     for group in (("lstm.t1.h", "lstm.t2.h"), ("lstm.t1.sum", "lstm.t2.sum"),
-                  ("y.forth.t1.h", "y.forth.t2.h", "y.back.t1.h", "y.back.t2.h")):
+                  ("y.forth.t1.h", "y.forth.t2.h", "y.forth.t3.h")):
         used = {kernel.get(name) for name in group}
         checks.check("gates: one kernel for " + ", ".join(group),
                      len(used) == 1 and None not in used, used)
