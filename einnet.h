@@ -524,7 +524,6 @@ typedef struct ein__graph {
     struct {
         const char *name;
         int64_t value, small;
-        bool has_small;
         ein__pos pos;
     } * dim;
     struct {
@@ -634,7 +633,6 @@ typedef struct ein__expr {
 typedef struct ein__fn_info {
     const char *name;
     int arity;
-    const char *c_float;
 } ein__fn_info;
 
 typedef enum { EIN__R_NONE, EIN__R_SUM, EIN__R_PROD, EIN__R_MAX, EIN__R_MIN } ein__red;
@@ -6432,7 +6430,6 @@ static bool ein__env_dims(ein__env *env) {
         ctx->graph.dim[at].name = def[i].name.name;
         ctx->graph.dim[at].pos = def[i].name.pos;
         ctx->graph.dim[at].value = ctx->graph.dim[at].small = 0;
-        ctx->graph.dim[at].has_small = def[i].small != NULL;
     }
     bool small = ctx->desc.small;
     ok = ok && ein__env_eval_dims(env, def, !small) && ein__env_eval_dims(env, def, small);
@@ -8366,34 +8363,10 @@ EIN__FN ein__ix ein__ix_subst(ein_ctx *ctx, ein__ix ix, const ein__ix *map, int 
 
 // ORDER fn
 static const ein__fn_info ein__fn_table[EIN__NFN] = {
-    {"+", 2, "+"},
-    {"-", 2, "-"},
-    {"*", 2, "*"},
-    {"/", 2, "/"},
-    {"pow", 2, "powf"},
-    {"min", 2, "fminf"},
-    {"max", 2, "fmaxf"},
-    {"==", 2, "=="},
-    {"!=", 2, "!="},
-    {"<", 2, "<"},
-    {"<=", 2, "<="},
-    {">", 2, ">"},
-    {">=", 2, ">="},
-    {"neg", 1, "-"},
-    {"abs", 1, "fabsf"},
-    {"relu", 1, "relu"},
-    {"tanh", 1, "tanhf"},
-    {"exp", 1, "expf"},
-    {"log", 1, "logf"},
-    {"sqrt", 1, "sqrtf"},
-    {"rsqrt", 1, "rsqrtf"},
-    {"erf", 1, "erff"},
-    {"sigmoid", 1, "sigmoid"},
-    {"floor", 1, "floorf"},
-    {"ceil", 1, "ceilf"},
-    {"square", 1, "square"},
-    {"sin", 1, "sinf"},
-    {"cos", 1, "cosf"},
+    {"+", 2},   {"-", 2},       {"*", 2},     {"/", 2},    {"pow", 2},    {"min", 2},  {"max", 2},
+    {"==", 2},  {"!=", 2},      {"<", 2},     {"<=", 2},   {">", 2},      {">=", 2},   {"neg", 1},
+    {"abs", 1}, {"relu", 1},    {"tanh", 1},  {"exp", 1},  {"log", 1},    {"sqrt", 1}, {"rsqrt", 1},
+    {"erf", 1}, {"sigmoid", 1}, {"floor", 1}, {"ceil", 1}, {"square", 1}, {"sin", 1},  {"cos", 1},
 };
 
 EIN__FN const ein__expr *ein__ex_get(const ein_ctx *ctx, ein__ex ex) {
@@ -40331,7 +40304,6 @@ typedef struct ein__kprod {
     ein__buf index, load[2], store;
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
-    bool spaced[2];            // a thread's in one step are as far from each other everywhere
     int width;                 // neighbours that a load of the rows' factor gives
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
     ein__buf start, room, totals, factors, also;  // of a row operation, or empty
@@ -40611,7 +40583,6 @@ static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__k
     else if (line >= 0) apart = ein__kprod_stride(scan, line) * size;
     apart *= EIN__PRODUCT_THREADS / wide;
     if (apart > INT32_MAX) apart = 0;
-    r->spaced[side] = apart != 0;
     bool goes = r->fetched[side] && stride && r->p.depth % r->t->terms == 0, moves = goes && steps;
     r->call[side] = name;
     bool turns = goes && apart && !steps && g->slot[term].n > r->t->terms;

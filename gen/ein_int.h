@@ -188,7 +188,6 @@ typedef struct ein__graph {
     struct {
         const char *name;
         int64_t value, small;
-        bool has_small;
         ein__pos pos;
     } * dim;
     struct {
@@ -298,7 +297,6 @@ typedef struct ein__expr {
 typedef struct ein__fn_info {
     const char *name;
     int arity;
-    const char *c_float;
 } ein__fn_info;
 
 typedef enum { EIN__R_NONE, EIN__R_SUM, EIN__R_PROD, EIN__R_MAX, EIN__R_MIN } ein__red;

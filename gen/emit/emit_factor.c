@@ -19,7 +19,6 @@ typedef struct ein__kprod {
     ein__buf index, load[2], store;
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
-    bool spaced[2];            // a thread's in one step are as far from each other everywhere
     int width;                 // neighbours that a load of the rows' factor gives
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
     ein__buf start, room, totals, factors, also;  // of a row operation, or empty
@@ -299,7 +298,6 @@ static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__k
     else if (line >= 0) apart = ein__kprod_stride(scan, line) * size;
     apart *= EIN__PRODUCT_THREADS / wide;
     if (apart > INT32_MAX) apart = 0;
-    r->spaced[side] = apart != 0;
     bool goes = r->fetched[side] && stride && r->p.depth % r->t->terms == 0, moves = goes && steps;
     r->call[side] = name;
     bool turns = goes && apart && !steps && g->slot[term].n > r->t->terms;

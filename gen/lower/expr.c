@@ -3,34 +3,10 @@
 
 // ORDER fn
 static const ein__fn_info ein__fn_table[EIN__NFN] = {
-    {"+", 2, "+"},
-    {"-", 2, "-"},
-    {"*", 2, "*"},
-    {"/", 2, "/"},
-    {"pow", 2, "powf"},
-    {"min", 2, "fminf"},
-    {"max", 2, "fmaxf"},
-    {"==", 2, "=="},
-    {"!=", 2, "!="},
-    {"<", 2, "<"},
-    {"<=", 2, "<="},
-    {">", 2, ">"},
-    {">=", 2, ">="},
-    {"neg", 1, "-"},
-    {"abs", 1, "fabsf"},
-    {"relu", 1, "relu"},
-    {"tanh", 1, "tanhf"},
-    {"exp", 1, "expf"},
-    {"log", 1, "logf"},
-    {"sqrt", 1, "sqrtf"},
-    {"rsqrt", 1, "rsqrtf"},
-    {"erf", 1, "erff"},
-    {"sigmoid", 1, "sigmoid"},
-    {"floor", 1, "floorf"},
-    {"ceil", 1, "ceilf"},
-    {"square", 1, "square"},
-    {"sin", 1, "sinf"},
-    {"cos", 1, "cosf"},
+    {"+", 2},   {"-", 2},       {"*", 2},     {"/", 2},    {"pow", 2},    {"min", 2},  {"max", 2},
+    {"==", 2},  {"!=", 2},      {"<", 2},     {"<=", 2},   {">", 2},      {">=", 2},   {"neg", 1},
+    {"abs", 1}, {"relu", 1},    {"tanh", 1},  {"exp", 1},  {"log", 1},    {"sqrt", 1}, {"rsqrt", 1},
+    {"erf", 1}, {"sigmoid", 1}, {"floor", 1}, {"ceil", 1}, {"square", 1}, {"sin", 1},  {"cos", 1},
 };
 
 EIN__FN const ein__expr *ein__ex_get(const ein_ctx *ctx, ein__ex ex) {

@@ -279,7 +279,6 @@ static bool ein__env_dims(ein__env *env) {
         ctx->graph.dim[at].name = def[i].name.name;
         ctx->graph.dim[at].pos = def[i].name.pos;
         ctx->graph.dim[at].value = ctx->graph.dim[at].small = 0;
-        ctx->graph.dim[at].has_small = def[i].small != NULL;
     }
     bool small = ctx->desc.small;
     ok = ok && ein__env_eval_dims(env, def, !small) && ein__env_eval_dims(env, def, small);
