@@ -11,7 +11,7 @@
 // plan      132 steps, 624.0 us estimated; 794.0 us without derivation
 // libraries cuDNN (415 MB) 29 steps, without it up to 10.4 us more
 //           cuBLAS (596 MB) 34 steps, without it up to 15.8 us more
-// by        basis change 19, merging 57, summation splitting 14
+// by        basis change 21, merging 76, summation splitting 15
 //    12.0 us est. stem             k_product_c39aa517
 //     2.0 us est. p                k_reduce_0d108d3d
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu

@@ -75,6 +75,15 @@ static const char *ein__step_rule(const ein_ctx *ctx, const ein__step *step) {
     return step->kind == EIN__K_ATTENTION ? "online softmax" : ctx->value[step->val[0].i].why;
 }
 
+// The plan's steps and those that are one with them; an stb_ds array.
+static const ein__step **ein__all_steps(const ein_ctx *ctx) {
+    const ein__step **all = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        for (int k = 0; k <= ctx->plan.step[i].npeer; k++)
+            arrput(all, ein__step_member(&ctx->plan.step[i], k));
+    return all;
+}
+
 // The rules that the plan's steps come from, each with the number of its steps: a trail's last rule
 // without what it was applied to.
 static void ein__put_rules(ein__emitter *z, ein__buf *out) {
@@ -84,8 +93,9 @@ static void ein__put_rules(ein__emitter *z, ein__buf *out) {
         int steps;
     } rule[EIN__NRULES];
     int n = 0;
-    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
-        const char *why = ein__step_rule(ctx, &ctx->plan.step[i]), *last;
+    const ein__step **all = ein__all_steps(ctx);
+    for (ptrdiff_t i = 0; i < arrlen(all); i++) {
+        const char *why = ein__step_rule(ctx, all[i]), *last;
         if (!why || !*why) continue;
         while ((last = strstr(why, "; "))) why = last + 2;
         size_t length = strcspn(why, "(,:;");
@@ -99,6 +109,7 @@ static void ein__put_rules(ein__emitter *z, ein__buf *out) {
         if (at == n) rule[n++].name = name, rule[at].steps = 0;
         rule[at].steps++;
     }
+    arrfree(all);
     ein__buf text = {0};
     for (int i = 0; i < n; i++)
         ein__putf(&text, "%s%s %d", i ? ", " : "by        ", rule[i].name, rule[i].steps);

@@ -287,9 +287,9 @@ static int64_t ein__recorded_cost(ein_ctx *ctx) {
     return beside;
 }
 
-// The steps with the groups that were chosen, unless a recorded graph, whose branches a call of
-// many products joins, takes longer with them. Takes `order`.
-static void ein__keep_groups(ein__grouper *z, int *order) {
+// The steps with the groups that were chosen, unless a recorded graph, whose branches a group
+// joins, takes longer with them, by `percent` of its time. Takes `order`.
+static void ein__keep_groups(ein__grouper *z, int *order, int percent) {
     ein_ctx *ctx = z->ctx;
     ein__step *apart = NULL, *steps = NULL;
     for (int i = 0; i < z->n; i++) arrput(apart, z->alone[i]);
@@ -299,7 +299,7 @@ static void ein__keep_groups(ein__grouper *z, int *order) {
     ctx->plan.step = apart;
     int64_t before = ein__recorded_cost(ctx);
     ctx->plan.step = steps;
-    if (ein__recorded_cost(ctx) <= before) {
+    if (ein__recorded_cost(ctx) <= before + ein__muldiv(before, percent, 100)) {
         arrfree(apart);
         return;
     }
@@ -322,7 +322,7 @@ EIN__FN void ein__group_products(ein_ctx *ctx) {
         any |= z.step[i].npeer > 0;
     }
     int *order = any ? ein__grouped_order(&z) : NULL;
-    if (order) ein__keep_groups(&z, order);
+    if (order) ein__keep_groups(&z, order, 0);
     ein__grouper_free(&z);
 }
 

@@ -6,73 +6,85 @@
 enum {
     EIN__SIBLINGS = 16,         // kernels of one, at most
     EIN__SIBLINGS_PARAMS = 64,  // that they take together
+    // Branches must gain more than that: what they cost is known less well than launches are.
+    EIN__SIBLINGS_PERCENT = 10,
     EIN__SIBLINGS_PS = 100000,  // that finding its kernel may cost a block; assumed
     EIN__SIBLINGS_SEED = 16     // of the template's hash (ein_ctx.kernel_seed)
 };
 
+// The step as a kernel that may be joined with others; NULL: there is none.
+static const ein__step *ein__sibling_of(ein_ctx *ctx, const ein__step *step) {
+    const ein__step *own = ein__as_kernel(ctx, step);
+    return ein__is_threaded(ctx, own) ? own : NULL;
+}
+
 static bool ein__may_join(ein_ctx *ctx, const ein__step *s) {
-    return !s->npeer && ein__is_threaded(ctx, s);
+    return ein__sibling_of(ctx, s) != NULL;
 }
 
-static int ein__step_params(ein_ctx *ctx, const ein__step *s) {
-    ein__val *reads = ein__step_reads(ctx, s);
-    int n = (int)arrlen(reads) + 1;
+// What the steps' kernels take together.
+typedef struct ein__sibling_load {
+    int params;
+    int64_t threads, ps;  // at most; without launches
+    int64_t apart;        // what the steps take as they are
+} ein__sibling_load;
+
+static ein__sibling_load ein__add_sibling(ein_ctx *ctx, ein__sibling_load l, const ein__step *s) {
+    const ein__step *own = ein__sibling_of(ctx, s);
+    ein__val *reads = ein__step_reads(ctx, own);
+    int64_t ps = own == s ? s->ps : ein__cost_step(ctx, own);
+    l.params += (int)arrlen(reads) + 1;
+    l.threads = ein__plus(l.threads, ein__elements(&ctx->value[s->out.i].shape));
+    l.ps = ein__plus(l.ps, ein__most(ps - ein__gpu_of(ctx)->node_ns * 1000, 0));
+    l.apart = ein__cost_sum(l.apart, s->ps);
     arrfree(reads);
-    return n;
+    return l;
 }
 
-static int64_t ein__step_elements(const ein_ctx *ctx, const ein__step *s) {
-    return ein__elements(&ctx->value[s->out.i].shape);
-}
-
-// The kernels behind step able[at] that may be one with it: an unsigned numbers all threads.
-static int ein__grow_siblings(const ein__grouper *z, int at, int *member) {
-    int n = 1, i = z->able[at], params = ein__step_params(z->ctx, &z->step[i]);
-    int64_t threads = ein__step_elements(z->ctx, &z->step[i]);
+// The kernels behind step able[at] that gain by being one with it: an unsigned numbers all threads.
+static int ein__grow_siblings(const ein__grouper *z, int at, int *member, ein__sibling_load *all) {
+    int n = 1, i = z->able[at];
+    *all = ein__add_sibling(z->ctx, (ein__sibling_load){0}, &z->step[i]);
     member[0] = i;
     for (ptrdiff_t k = at + 1; k < arrlen(z->able) && n < EIN__SIBLINGS; k++) {
-        int j = z->able[k], more = ein__step_params(z->ctx, &z->step[j]);
-        int64_t all = ein__plus(threads, ein__step_elements(z->ctx, &z->step[j]));
+        int j = z->able[k];
         if (j - i > EIN__GROUP_REACH) break;
-        if (z->first[j] != j || z->next[j] >= 0 || params + more > EIN__SIBLINGS_PARAMS ||
-            all > INT32_MAX || !ein__is_apart(z, member, n, j))
+        if (z->first[j] != j || z->next[j] >= 0 || !ein__is_apart(z, member, n, j)) continue;
+        ein__sibling_load with = ein__add_sibling(z->ctx, *all, &z->step[j]);
+        if (with.params > EIN__SIBLINGS_PARAMS || with.threads > INT32_MAX ||
+            with.ps - all->ps >= z->step[j].ps)
             continue;
-        params += more;
-        threads = all;
+        *all = with;
         member[n++] = j;
     }
     return n;
-}
-
-// What the members take as one: what they take apart, without launches of their own.
-static int64_t ein__joined_cost(ein_ctx *ctx, const ein__step *step, const int *member, int n) {
-    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, ps = 0;
-    for (int i = 0; i < n; i++) ps = ein__cost_sum(ps, step[member[i]].ps);
-    return ein__plus(ps - (n - 1) * launch, EIN__SIBLINGS_PS);
 }
 
 static const char *ein__siblings_key(ein_ctx *ctx, const ein__step *step, const int *member,
                                      int n) {
     uint64_t h = ctx->kernel_seed[EIN__SIBLINGS_SEED];
     for (int i = 0; i < n; i++) {
-        ein__kernel k = ein__step_kernel(ctx, &step[member[i]]);
+        ein__kernel k = ein__step_kernel(ctx, ein__as_kernel(ctx, &step[member[i]]));
         h = ein__mix(h, ein__kernel_id(ctx, &k));
     }
     return ein__namef(ctx, "kernel siblings %016llx", (unsigned long long)h);
 }
 
-static bool ein__try_siblings(ein__grouper *z, const int *member, int n) {
+static bool ein__try_siblings(ein__grouper *z, const int *member, int n,
+                              const ein__sibling_load *all) {
     ein_ctx *ctx = z->ctx;
-    int64_t ps = ein__joined_cost(ctx, z->step, member, n), apart = 0;
+    int64_t ps = ein__plus(all->ps, ein__gpu_of(ctx)->node_ns * 1000 + EIN__SIBLINGS_PS);
     const char *key = NULL;
     const ein__cost_row *row = NULL;
-    for (int i = 0; i < n; i++) apart = ein__cost_sum(apart, z->step[member[i]].ps);
     if (ctx->kernel_rows || ctx->desc.probe) {
         key = ein__siblings_key(ctx, z->step, member, n);
         row = ein__row_of(ctx, key);
         if (row) ps = row->ps;
     }
-    ein__step *s = ps < apart ? ein__join_members(z, member, n) : NULL;
+    if (ps >= all->apart) return false;
+    for (int i = 0; i < n; i++) z->step[member[i]] = *ein__as_kernel(ctx, &z->step[member[i]]);
+    ein__step *s = ein__join_members(z, member, n);
+    for (int i = 0; i < n && !s; i++) z->step[member[i]] = z->alone[member[i]];
     if (!s) return false;
     s->ps = ps;
     s->key = key;
@@ -89,12 +101,12 @@ EIN__FN void ein__join_siblings(ein_ctx *ctx) {
     for (int at = 0; at < (int)arrlen(z.able); at++) {
         int member[EIN__SIBLINGS], i = z.able[at];
         if (z.first[i] != i || z.next[i] >= 0) continue;
-        int n = ein__grow_siblings(&z, at, member);
-        for (; n > 1 && !ein__try_siblings(&z, member, n); n--) continue;
-        any |= n > 1;
+        ein__sibling_load all;
+        int n = ein__grow_siblings(&z, at, member, &all);
+        any |= n > 1 && ein__try_siblings(&z, member, n, &all);
     }
     int *order = any ? ein__grouped_order(&z) : NULL;
-    if (order) ein__keep_groups(&z, order);
+    if (order) ein__keep_groups(&z, order, EIN__SIBLINGS_PERCENT);
     ein__grouper_free(&z);
 }
 

@@ -237,12 +237,10 @@ static bool ein__cut_slices(ein_ctx *ctx, ein__seam *z) {
     return true;
 }
 
-// Step `i` as a kernel. A call may be cheaper than one by itself and dearer than half of one, since
+// A step as a kernel. A call may be cheaper than one by itself and dearer than half of one, since
 // it takes a launch of its own.
-static const ein__step *ein__as_kernel(const ein__stitcher *s, int i) {
-    ein_ctx *ctx = s->ctx;
-    const ein__step *step = &s->step[i];
-    if (!s->apart || !ein__is_call(step->kind) || step->npeer) return step;
+static const ein__step *ein__as_kernel(ein_ctx *ctx, const ein__step *step) {
+    if (!ein__is_call(step->kind) || step->npeer) return step;
     ein__step *loops = EIN__NEW(&ctx->arena, ein__step, 1);
     *loops = (ein__step){.kind = ein__kernel_kind(ctx, ein__scope_of(ctx, step->val[0])),
                          .name = step->name,
@@ -258,8 +256,8 @@ static bool ein__may_stitch(const ein__stitcher *s, int i, int j, ein__seam *z) 
     const ein__layout *l = ctx->plan.layout;
     const int *readers = s->readers[l[z->v.i].buffer];
     ein__bkind kind = ctx->plan.buffer[l[z->v.i].buffer].kind;
-    z->first = ein__as_kernel(s, i);
-    z->second = ein__as_kernel(s, j);
+    z->first = s->apart ? ein__as_kernel(ctx, &s->step[i]) : &s->step[i];
+    z->second = s->apart ? ein__as_kernel(ctx, &s->step[j]) : &s->step[j];
     z->also = kind == EIN__B_OUTPUT;
     if (arrlen(s->writers[l[z->v.i].buffer]) != 1 || z->first->out.i != z->v.i || s->gone[i] ||
         (kind != EIN__B_ARENA && kind != EIN__B_OUTPUT))

@@ -13,7 +13,7 @@
 // memory    arena 14 MB (workspace 14 MB of it), constants 2112 kB, peak in create 18 MB
 // plan      2 steps, 14.3 us estimated; 22.1 us without derivation
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
-// by        merging 2
+// by        merging 5
 //    12.5 us est. a.merged         cuBLAS sgemm 704 x 324 x 768
 //     1.7 us est. a                k_siblings_153324d1
 
