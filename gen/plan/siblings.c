@@ -6,6 +6,7 @@
 enum {
     EIN__SIBLINGS = 16,         // kernels of one, at most
     EIN__SIBLINGS_PARAMS = 64,  // that they take together
+    EIN__SIBLINGS_REACH = 16,   // steps from the first one to the last one: what waits takes memory
     // Branches must gain more than that: what they cost is known less well than launches are.
     EIN__SIBLINGS_PERCENT = 10,
     EIN__SIBLINGS_PS = 100000,  // that finding its kernel may cost a block; assumed
@@ -48,7 +49,7 @@ static int ein__grow_siblings(const ein__grouper *z, int at, int *member, ein__s
     member[0] = i;
     for (ptrdiff_t k = at + 1; k < arrlen(z->able) && n < EIN__SIBLINGS; k++) {
         int j = z->able[k];
-        if (j - i > EIN__GROUP_REACH) break;
+        if (j - i > EIN__SIBLINGS_REACH) break;
         if (z->first[j] != j || z->next[j] >= 0 || !ein__is_apart(z, member, n, j)) continue;
         ein__sibling_load with = ein__add_sibling(z->ctx, *all, &z->step[j]);
         if (with.params > EIN__SIBLINGS_PARAMS || with.threads > INT32_MAX ||
