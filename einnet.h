@@ -36886,8 +36886,11 @@ typedef struct ein__kgen {
     int nslice, slice_at[EIN__MAX_RANK];  // ... the outermost one first
     bool shared;                          // blocks share the terms of a sum, see ein__launch
     bool ordered;                         // loads stay where they are, ahead of what hides them
-    ein__val also;                        // stored as well, through a parameter of its own; or none
-    const ein__step *peer;                // kernels that are one with it, or none (siblings.c)
+    // Of loads that compute what they give: where, beside their own guards, what they read may be
+    // read, "" everywhere. NULL: other loads.
+    const char *inside;
+    ein__val also;          // stored as well, through a parameter of its own; or none
+    const ein__step *peer;  // kernels that are one with it, or none (siblings.c)
     int npeer;
     const char *to;  // that parameter while it is stored; NULL: the result's
     ein__knum num;
@@ -37586,6 +37589,8 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     r.vector = r.step == 1 && vectors && ein__klin_div(&l) % g->vec == 0 && offset % g->vec == 0;
     bool regular = (step && step != EIN__IRREGULAR) || (r.near && !l.apart);
     if (g->vec > 1 && !r.vector && regular && l.n > 1) r.at = ein__kaddress(g, read, &l, lane);
+    if (g->inside && *g->inside && r.level)
+        ein__putf(&guard, "%s%s", guard.n ? " && " : "", g->inside);
     if (guard.n) r.guard = ein__name(g->ctx, guard.s);
     ein__buf_free(&guard);
     return r;
@@ -37709,6 +37714,20 @@ static const char *ein__kfill(ein__kgen *g, const char *v) {
     return s;
 }
 
+// Neighbours that are loaded where the guard holds, else the first ones, which `fill` replaces:
+// many loads of a product are on their way at once, so none may stand behind a branch in which one
+// is waited for.
+static const char *ein__kclamped4(ein__kgen *g, ein__ex ex, ein__kaccess at, const char *fill) {
+    ein__kterm in = {1, {at.guard, EIN__COND, at.level}, 0, 1, 0}, t = in;
+    in = ein__kdeclare(g, EIN__N_VECTOR, ex.i, 1, "bool", in);
+    if (strcmp(at.at.s, "0"))
+        at.at = (ein__ktext){ein__namef(g->ctx, "(%s ? %s : 0)", in.text.s, at.at.s), EIN__PRIMARY,
+                             at.level};
+    t.text.s = ein__kload4(g, &at);
+    t = ein__kdeclare(g, EIN__N_VECTOR, ex.i, 2, ein__kvec_type(g), t);
+    return ein__namef(g->ctx, "%s ? %s : %s", in.text.s, t.text.s, fill);
+}
+
 static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane);
 
 static ein__ktext ein__kname_value(ein__kgen *g, ein__ex ex, int lane, ein__ktext t) {
@@ -37740,8 +37759,12 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
     if (!known && g->vec > 1) {
         ein__kaccess at = ein__kaccess_of(g, ex, 0);
         if (at.vector) {
-            const char *s = ein__kload4(g, &at);
-            if (at.guard) s = ein__namef(g->ctx, "%s ? %s : %s", at.guard, s, ein__kfill(g, pad.s));
+            const char *s;
+            if (at.guard && g->inside) s = ein__kclamped4(g, ex, at, ein__kfill(g, pad.s));
+            else if (!at.guard) s = ein__kload4(g, &at);
+            else
+                s = ein__namef(g->ctx, "%s ? %s : %s", at.guard, ein__kload4(g, &at),
+                               ein__kfill(g, pad.s));
             ein__kterm t = {1, {s, EIN__COND, at.level}, 0, 1, 0};
             ein__kdeclare(g, EIN__N_VECTOR, ex.i, 0, ein__kvec_type(g), t);
             known = ein__kfind(g, EIN__N_VECTOR, ex.i, 0);
@@ -40479,7 +40502,7 @@ static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, int 
 
 // The text of a factor that its loads compute, four lanes along `slot` at once where its reads
 // allow.
-static const char *ein__kprod_compute(ein__kgen *g, ein__ex ex, int slot, bool *vector) {
+static const char *ein__kprod_values(ein__kgen *g, ein__ex ex, int slot, bool *vector) {
     size_t mark[2] = {g->code[0].n, g->code[1].n};
     int nindex = g->nindex, nvalue = g->nvalue, scattered = g->scattered;
     ein__kcount(g, ex);
@@ -40499,6 +40522,15 @@ static const char *ein__kprod_compute(ein__kgen *g, ein__ex ex, int slot, bool *
     g->nvalue = nvalue;
     g->scattered = scattered;
     return ein__kvalue(g, ex, 0).s;
+}
+
+// The same where `guard`, each part of which ends with " && ", holds; elsewhere anything.
+static const char *ein__kprod_compute(ein__kgen *g, ein__ex ex, int slot, const ein__buf *guard,
+                                      bool *vector) {
+    g->inside = guard->n ? ein__name_n(g->ctx, guard->s, guard->n - 4) : "";
+    const char *value = ein__kprod_values(g, ex, slot, vector);
+    g->inside = NULL;
+    return value;
 }
 
 // What a load gives: as many elements as 16 bytes hold, one after the other or all at once; halves
@@ -40625,26 +40657,25 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     int width = r->math == EIN__MATH_FP16 && half ? 8 : 4;
     if (lane >= 0 && (g->slot[lane].n % width || scan.near[0].k[lane] != 1)) lane = -1;
     ein__kaccess at = {0};
-    const char *value = computed ? ein__kprod_compute(g, read, lane, &vector) : NULL, *zero;
-    if (!computed) at = ein__kprod_access(g, read, lane, width, &vector);
+    const char *value = NULL, *zero = NULL, *at_line, *at_term;
+    ein__buf body = {0}, guard = {0};
+    at_line = ein__kprod_flat(g, line_slot, nline, side ? "n" : "m");
+    at_term = ein__kprod_flat(g, sum, nsum, "k");
+    if (extent % tile) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_line, nline, extent));
+    if (depth % terms) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_term, nsum, depth));
+    if (computed) value = ein__kprod_compute(g, read, lane, &guard, &vector);
+    else at = ein__kprod_access(g, read, lane, width, &vector);
     if (!vector) width = 1;
     int wide = along ? terms / width : tile / width;
     const char *across, *term;
     ein__kprod_element(c, along, wide, width, &across, &term);
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
-    ein__buf body = {0}, guard = {0};
-    const char *at_line = ein__kprod_flat(g, line_slot, nline, side ? "n" : "m"),
-               *at_term = ein__kprod_flat(g, sum, nsum, "k");
-    if (!computed) ein__put(&body, g->code[1].s);
-    if (extent % tile) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_line, nline, extent));
-    if (depth % terms) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_term, nsum, depth));
+    ein__put(&body, g->code[1].s);
     if (at.guard) ein__putf(&guard, "%s && ", at.guard);
     if (!computed) value = ein__kprod_value(g, r, &at, width, &zero);
     else zero = vector ? "make_float4(0.f, 0.f, 0.f, 0.f)" : "0.f";
     if (guard.n) guard.s[guard.n -= 4] = 0;
-    if (guard.n && computed) ein__putf(&body, "if (!(%s)) return %s;\n", guard.s, zero);
-    if (computed) ein__put(&body, g->code[1].s);
     r->wide[side] = width > 1;
     r->fetched[side] = !computed && ein__kprod_fetches(r, &at, width);
     bool half_one = r->math == EIN__MATH_FP16 && half && width == 1, moves = false;
@@ -40654,7 +40685,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
         moves = ein__kprod_calls(g, r, side, &at, &scan, nline == 1 ? line_slot[0] : -1,
                                  inner ? sum[nsum - 1] : -1, nsum == 1, wide);
         ein__kprod_fetch(g, r, &at, width, guard.n ? guard.s : NULL, &body);
-    } else if (guard.n && !computed) {
+    } else if (guard.n) {
         ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
     } else {
         ein__putf(&body, "return %s;\n", value);

@@ -30,7 +30,7 @@
 //     1.8 us est. l1.1.b           k_basis_c5456742
 //     4.5 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //    23.3 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
-//     7.9 us est. l2.b.c.sum.part  k_product_93233fe0
+//     7.9 us est. l2.b.c.sum.part  k_product_cd42a683
 //     3.1 us est. g1.l1            k_siblings_59422487
 //     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
 //     2.7 us est. g1.s             k_stitch_c9cc1ba8
@@ -136,7 +136,7 @@
 //     4.0 us est. s1               k_product_64b04337
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
-//     4.0 us est. f0.a             k_product_7a910051
+//     4.0 us est. f0.a             k_product_c5805fec
 //     3.4 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
 //     6.0 us est. u0               k_map_5555e745
 //    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
@@ -1694,7 +1694,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float 
 // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
 // p0: l2.b.c.sum.part.lines, p1: l2.a.c.sum.merged, p2: l2.a.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_93233fe0(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_cd42a683(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1711,11 +1711,10 @@ static __global__ void __launch_bounds__(256, 1) k_product_93233fe0(const float 
         const int i4 = (int)(n % 28u);
         const int i3 = (int)(n / 28u);
         const int r0 = (int)(k0 + e / 128u);
-        if (!(n < 784u)) return 0.f;
-        const float v0 = i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 ? p1[r0 * 3136 + i3 * 112 + i0 * 56
-            + i4 * 2 + i1 - 57] : 0.f;
-        const float v1 = i4 * 2 + i1 >= 1 ? (i3 * 2 + i0 >= 1 ? relu(v0 + p2[r0]) : 0.f) : 0.f;
-        return v1;
+        const float v0 = i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 && n < 784u ? p1[r0 * 3136 + i3 * 112
+            + i0 * 56 + i4 * 2 + i1 - 57] : 0.f;
+        const float v1 = i3 * 2 + i0 >= 1 ? relu(v0 + (n < 784u ? p2[r0] : 0.f)) : 0.f;
+        return n < 784u ? i4 * 2 + i1 >= 1 ? v1 : 0.f : 0.f;
     };
     float acc[4][8] = {};
     tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), b, acc);
@@ -3372,7 +3371,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_64b04337(const float 
 //     in 0:56, i3 in 0:56, pad f1 0
 // f0.a[0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1])
 // p0: f0.a.c.k, p1: s1, p2: f1.b.sum, p3: f1.b.b, p4: f0.a.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_7a910051(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_c5805fec(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -3390,15 +3389,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_7a910051(const float 
         const int r2 = (int)(k % 3u);
         const int r1 = (int)(k / 3u % 3u);
         const int r0 = (int)(k / 9u);
-        if (!(k < 189u)) return 0.f;
         const int t0 = i3 + r2 - 1;
         const int t1 = i2 + r1 - 1;
-        const float v0 = (unsigned)t1 < 56u && (unsigned)t0 < 56u ? p1[r0 * 3136 + t1 * 56 + t0]
-            : 0.f;
-        const float v1 = (unsigned)t1 < 56u && (unsigned)t0 < 56u ? p2[r0 * 3136 + t1 * 56 + t0]
-            : 0.f;
-        const float v2 = (unsigned)t0 < 56u ? ((unsigned)t1 < 56u ? v0 + v1 + p3[r0] : 0.f) : 0.f;
-        return v2;
+        const float v0 = (unsigned)t1 < 56u && (unsigned)t0 < 56u && k < 189u ? p1[r0 * 3136
+            + t1 * 56 + t0] : 0.f;
+        const float v1 = (unsigned)t1 < 56u && (unsigned)t0 < 56u && k < 189u ? p2[r0 * 3136
+            + t1 * 56 + t0] : 0.f;
+        const float v2 = (unsigned)t1 < 56u ? v0 + v1 + (k < 189u ? p3[r0] : 0.f) : 0.f;
+        return k < 189u ? (unsigned)t0 < 56u ? v2 : 0.f : 0.f;
     };
     float acc[4][4] = {};
     tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), b, acc);
@@ -4291,7 +4289,7 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_sum_merged, v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
-    CALL(launch(m, ORDERED, k_product_93233fe0, "l2.b.c.sum.part", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_cd42a683, "l2.b.c.sum.part", 126, 256, stream,
         v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
     CALL(launch(m, EARLY, k_siblings_59422487, "g1.l1", 454, 128, stream, v_l2_a_c_sum_merged,
         v_g1_l1_b, v_g1_r1_b, v_l2_b_c_sum_part, v_l2_b_c_b, v_g1_l1_joined, v_g1_l1_joined + 65856,
@@ -4565,7 +4563,7 @@ static int steps_from_l4_d_2(gcn *m, const void *const *in, void *const *out, cu
     // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f1.a 0
     CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_product_7a910051, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
+    CALL(launch(m, ORDERED, k_product_c5805fec, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
         v_f1_b_sum, v_f1_b_b, v_f0_a_c_b, v_f0_a));
     // as f1.b.sum
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));

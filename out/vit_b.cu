@@ -14,84 +14,84 @@
 //     pass 1
 //     8.3 us est. patches.sum.part k_product_5489de67
 //     3.6 us est. h                k_stitch_bfc01d76
-//    24.6 us est. a.0.t.split      k_product_1530e4c9
+//    24.6 us est. a.0.t.split      k_product_e228456d
 //     9.4 us est. a.0.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.0              k_row_4a21bab2
 //    32.8 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.0              k_map_2ba4d024
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.1.t.split      k_product_1530e4c9
+//    24.6 us est. a.1.t.split      k_product_e228456d
 //     9.4 us est. a.1.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.1              k_row_4a21bab2
 //    32.8 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.1              k_map_2ba4d024
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.2.t.split      k_product_1530e4c9
+//    24.6 us est. a.2.t.split      k_product_e228456d
 //     9.4 us est. a.2.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.2              k_row_4a21bab2
 //    32.8 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.2              k_map_2ba4d024
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.3.t.split      k_product_1530e4c9
+//    24.6 us est. a.3.t.split      k_product_e228456d
 //     9.4 us est. a.3.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.3              k_row_4a21bab2
 //    32.8 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.3              k_map_2ba4d024
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.4.t.split      k_product_1530e4c9
+//    24.6 us est. a.4.t.split      k_product_e228456d
 //     9.4 us est. a.4.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.4              k_row_4a21bab2
 //    32.8 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.4              k_map_2ba4d024
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.5.t.split      k_product_1530e4c9
+//    24.6 us est. a.5.t.split      k_product_e228456d
 //     9.4 us est. a.5.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.5              k_row_4a21bab2
 //    32.8 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.5              k_map_2ba4d024
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.6.t.split      k_product_1530e4c9
+//    24.6 us est. a.6.t.split      k_product_e228456d
 //     9.4 us est. a.6.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.6              k_row_4a21bab2
 //    32.8 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.6              k_map_2ba4d024
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.7.t.split      k_product_1530e4c9
+//    24.6 us est. a.7.t.split      k_product_e228456d
 //     9.4 us est. a.7.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.7              k_row_4a21bab2
 //    32.8 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.7              k_map_2ba4d024
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.8.t.split      k_product_1530e4c9
+//    24.6 us est. a.8.t.split      k_product_e228456d
 //     9.4 us est. a.8.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.8              k_row_4a21bab2
 //    32.8 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.8              k_map_2ba4d024
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.9.t.split      k_product_1530e4c9
+//    24.6 us est. a.9.t.split      k_product_e228456d
 //     9.4 us est. a.9.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.9              k_row_4a21bab2
 //    32.8 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.9              k_map_2ba4d024
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.10.t.split     k_product_1530e4c9
+//    24.6 us est. a.10.t.split     k_product_e228456d
 //     9.4 us est. a.10.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.10             k_row_4a21bab2
 //    32.8 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
 //     2.1 us est. g.10             k_map_2ba4d024
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.11.t.split     k_product_1530e4c9
+//    24.6 us est. a.11.t.split     k_product_e228456d
 //     9.4 us est. a.11.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
 //     2.0 us est. m.11             k_row_4a21bab2
@@ -1245,7 +1245,7 @@ static __global__ void __launch_bounds__(256) k_stitch_bfc01d76(const float *p0,
 // a.0.t.split[0,i1,i2] = n.0.factor[0,i1] * a.0.qkv.p.rows[0,i1,i2] + n.0.offset[i2] +
 //     n.0.factor2[0,i1] * n.0.offset2[i2] + a.0.qkv.b[i2]
 // p0: h, p1: n.0.weights, p2: n.0.offset, p3: n.0.offset2, p4: a.0.qkv.b
-static __global__ void __launch_bounds__(256, 1) k_product_1530e4c9(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_e228456d(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1253,10 +1253,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_1530e4c9(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(k0 + e % 8u * 4u);
-        if (!(i1 < 197)) return make_float4(0.f, 0.f, 0.f, 0.f);
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
-        const float v1 = p0[i1 * 768];
-        return make_float4(v0.x - v1, v0.y - v1, v0.z - v1, v0.w - v1);
+        const bool v0 = i1 < 197;
+        const float4 v1 = *reinterpret_cast<const float4 *>(p0 + (v0 ? i1 * 768 + r0 : 0));
+        const float4 v2 = v0 ? v1 : make_float4(0.f, 0.f, 0.f, 0.f);
+        const float v3 = i1 < 197 ? p0[i1 * 768] : 0.f;
+        return i1 < 197 ? make_float4(v2.x - v3, v2.y - v3, v2.z - v3, v2.w - v3) : make_float4(0.f,
+            0.f, 0.f, 0.f);
     };
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 16u * 4u);
@@ -1276,12 +1278,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_1530e4c9(const float 
         if (i1 < 197) {
             const float s0 = sums.of(total[0], line);
             const float s1 = sums.of(total[1], line);
-            const float v2 = p0[i1 * 768];
-            const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
-            const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f
+            const float v4 = p0[i1 * 768];
+            const float v5 = v4 - (s0 + v4 * 768.f) / 768.f;
+            const float v6 = 1.f / sqrtf((v5 * v5 * 768.f + (s1 + s0 * (v5 + v5))) / 768.f
                 + 1e-06f);
-            factor[0][line] = v4;
-            factor[1][line] = v4 * v3;
+            factor[0][line] = v6;
+            factor[1][line] = v6 * v5;
         }
     }
     __syncthreads();
@@ -1291,19 +1293,19 @@ static __global__ void __launch_bounds__(256, 1) k_product_1530e4c9(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i1 < 197) {
-            const float4 v5 = *reinterpret_cast<const float4 *>(p2 + i2);
-            const float4 v6 = *reinterpret_cast<const float4 *>(p3 + i2);
-            const float v7 = acc[i][j] * factor[0][tile.row(i)] + v5.x
-                + factor[1][tile.row(i)] * v6.x;
-            const float4 v8 = *reinterpret_cast<const float4 *>(p4 + i2);
-            const float v9 = acc[i][j + 1] * factor[0][tile.row(i)] + v5.y
-                + factor[1][tile.row(i)] * v6.y;
-            const float v10 = acc[i][j + 2] * factor[0][tile.row(i)] + v5.z
-                + factor[1][tile.row(i)] * v6.z;
-            const float v11 = acc[i][j + 3] * factor[0][tile.row(i)] + v5.w
-                + factor[1][tile.row(i)] * v6.w;
-            *reinterpret_cast<float4 *>(y + i1 * 2304 + i2) = make_float4(v7 + v8.x, v9 + v8.y,
-                v10 + v8.z, v11 + v8.w);
+            const float4 v7 = *reinterpret_cast<const float4 *>(p2 + i2);
+            const float4 v8 = *reinterpret_cast<const float4 *>(p3 + i2);
+            const float v9 = acc[i][j] * factor[0][tile.row(i)] + v7.x
+                + factor[1][tile.row(i)] * v8.x;
+            const float4 v10 = *reinterpret_cast<const float4 *>(p4 + i2);
+            const float v11 = acc[i][j + 1] * factor[0][tile.row(i)] + v7.y
+                + factor[1][tile.row(i)] * v8.y;
+            const float v12 = acc[i][j + 2] * factor[0][tile.row(i)] + v7.z
+                + factor[1][tile.row(i)] * v8.z;
+            const float v13 = acc[i][j + 3] * factor[0][tile.row(i)] + v7.w
+                + factor[1][tile.row(i)] * v8.w;
+            *reinterpret_cast<float4 *>(y + i1 * 2304 + i2) = make_float4(v9 + v10.x, v11 + v10.y,
+                v12 + v10.z, v13 + v10.w);
         }
     }
 }
@@ -2320,7 +2322,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_patches_sum_part));
     CALL(launch(m, EARLY, k_stitch_bfc01d76, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
         v_place, v_token, v_b, v_h));
-    CALL(launch(m, EARLY, k_product_1530e4c9, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
+    CALL(launch(m, EARLY, k_product_e228456d, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
         v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
@@ -2334,7 +2336,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.0", 591, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.1.t.split", 252, 256, stream, v_h_0,
+    CALL(launch(m, ORDERED, k_product_e228456d, "a.1.t.split", 252, 256, stream, v_h_0,
         v_n_1_weights, v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 60));
@@ -2347,7 +2349,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.1", 591, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.2.t.split", 252, 256, stream, v_h_1,
+    CALL(launch(m, ORDERED, k_product_e228456d, "a.2.t.split", 252, 256, stream, v_h_1,
         v_n_2_weights, v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 120));
@@ -2360,7 +2362,7 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.2", 591, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.3.t.split", 252, 256, stream, v_h_2,
+    CALL(launch(m, ORDERED, k_product_e228456d, "a.3.t.split", 252, 256, stream, v_h_2,
         v_n_3_weights, v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 180));
@@ -2379,7 +2381,7 @@ static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.3", 591, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.4.t.split", 252, 256, stream, v_h_3,
+    CALL(launch(m, ORDERED, k_product_e228456d, "a.4.t.split", 252, 256, stream, v_h_3,
         v_n_4_weights, v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 240));
@@ -2392,7 +2394,7 @@ static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.4", 591, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.5.t.split", 252, 256, stream, v_h_4,
+    CALL(launch(m, ORDERED, k_product_e228456d, "a.5.t.split", 252, 256, stream, v_h_4,
         v_n_5_weights, v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 300));
@@ -2405,7 +2407,7 @@ static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.5", 591, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.6.t.split", 252, 256, stream, v_h_5,
+    CALL(launch(m, ORDERED, k_product_e228456d, "a.6.t.split", 252, 256, stream, v_h_5,
         v_n_6_weights, v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 360));
@@ -2424,7 +2426,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.6", 591, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.7.t.split", 252, 256, stream, v_h_6,
+    CALL(launch(m, ORDERED, k_product_e228456d, "a.7.t.split", 252, 256, stream, v_h_6,
         v_n_7_weights, v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 420));
@@ -2437,7 +2439,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.7", 591, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.8.t.split", 252, 256, stream, v_h_7,
+    CALL(launch(m, ORDERED, k_product_e228456d, "a.8.t.split", 252, 256, stream, v_h_7,
         v_n_8_weights, v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 480));
@@ -2450,7 +2452,7 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.8", 591, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.9.t.split", 252, 256, stream, v_h_8,
+    CALL(launch(m, ORDERED, k_product_e228456d, "a.9.t.split", 252, 256, stream, v_h_8,
         v_n_9_weights, v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 540));
@@ -2468,7 +2470,7 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.9", 591, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.10.t.split", 252, 256, stream, v_h_9,
+    CALL(launch(m, ORDERED, k_product_e228456d, "a.10.t.split", 252, 256, stream, v_h_9,
         v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.10.o", 120, 128, stream, v_a_10_t_split,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 600));
@@ -2481,7 +2483,7 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
     CALL(launch(m, ORDERED, k_map_2ba4d024, "g.10", 591, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
-    CALL(launch(m, ORDERED, k_product_1530e4c9, "a.11.t.split", 252, 256, stream, v_h_10,
+    CALL(launch(m, ORDERED, k_product_e228456d, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.11.o", 120, 128, stream, v_a_11_t_split,
         v_a_11_c, (float4 *)v_workspace, v_arrived + 660));

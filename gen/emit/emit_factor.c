@@ -183,7 +183,7 @@ static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, int 
 
 // The text of a factor that its loads compute, four lanes along `slot` at once where its reads
 // allow.
-static const char *ein__kprod_compute(ein__kgen *g, ein__ex ex, int slot, bool *vector) {
+static const char *ein__kprod_values(ein__kgen *g, ein__ex ex, int slot, bool *vector) {
     size_t mark[2] = {g->code[0].n, g->code[1].n};
     int nindex = g->nindex, nvalue = g->nvalue, scattered = g->scattered;
     ein__kcount(g, ex);
@@ -203,6 +203,15 @@ static const char *ein__kprod_compute(ein__kgen *g, ein__ex ex, int slot, bool *
     g->nvalue = nvalue;
     g->scattered = scattered;
     return ein__kvalue(g, ex, 0).s;
+}
+
+// The same where `guard`, each part of which ends with " && ", holds; elsewhere anything.
+static const char *ein__kprod_compute(ein__kgen *g, ein__ex ex, int slot, const ein__buf *guard,
+                                      bool *vector) {
+    g->inside = guard->n ? ein__name_n(g->ctx, guard->s, guard->n - 4) : "";
+    const char *value = ein__kprod_values(g, ex, slot, vector);
+    g->inside = NULL;
+    return value;
 }
 
 // What a load gives: as many elements as 16 bytes hold, one after the other or all at once; halves
@@ -329,26 +338,25 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     int width = r->math == EIN__MATH_FP16 && half ? 8 : 4;
     if (lane >= 0 && (g->slot[lane].n % width || scan.near[0].k[lane] != 1)) lane = -1;
     ein__kaccess at = {0};
-    const char *value = computed ? ein__kprod_compute(g, read, lane, &vector) : NULL, *zero;
-    if (!computed) at = ein__kprod_access(g, read, lane, width, &vector);
+    const char *value = NULL, *zero = NULL, *at_line, *at_term;
+    ein__buf body = {0}, guard = {0};
+    at_line = ein__kprod_flat(g, line_slot, nline, side ? "n" : "m");
+    at_term = ein__kprod_flat(g, sum, nsum, "k");
+    if (extent % tile) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_line, nline, extent));
+    if (depth % terms) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_term, nsum, depth));
+    if (computed) value = ein__kprod_compute(g, read, lane, &guard, &vector);
+    else at = ein__kprod_access(g, read, lane, width, &vector);
     if (!vector) width = 1;
     int wide = along ? terms / width : tile / width;
     const char *across, *term;
     ein__kprod_element(c, along, wide, width, &across, &term);
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
-    ein__buf body = {0}, guard = {0};
-    const char *at_line = ein__kprod_flat(g, line_slot, nline, side ? "n" : "m"),
-               *at_term = ein__kprod_flat(g, sum, nsum, "k");
-    if (!computed) ein__put(&body, g->code[1].s);
-    if (extent % tile) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_line, nline, extent));
-    if (depth % terms) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_term, nsum, depth));
+    ein__put(&body, g->code[1].s);
     if (at.guard) ein__putf(&guard, "%s && ", at.guard);
     if (!computed) value = ein__kprod_value(g, r, &at, width, &zero);
     else zero = vector ? "make_float4(0.f, 0.f, 0.f, 0.f)" : "0.f";
     if (guard.n) guard.s[guard.n -= 4] = 0;
-    if (guard.n && computed) ein__putf(&body, "if (!(%s)) return %s;\n", guard.s, zero);
-    if (computed) ein__put(&body, g->code[1].s);
     r->wide[side] = width > 1;
     r->fetched[side] = !computed && ein__kprod_fetches(r, &at, width);
     bool half_one = r->math == EIN__MATH_FP16 && half && width == 1, moves = false;
@@ -358,7 +366,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
         moves = ein__kprod_calls(g, r, side, &at, &scan, nline == 1 ? line_slot[0] : -1,
                                  inner ? sum[nsum - 1] : -1, nsum == 1, wide);
         ein__kprod_fetch(g, r, &at, width, guard.n ? guard.s : NULL, &body);
-    } else if (guard.n && !computed) {
+    } else if (guard.n) {
         ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
     } else {
         ein__putf(&body, "return %s;\n", value);

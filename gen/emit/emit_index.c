@@ -137,8 +137,11 @@ typedef struct ein__kgen {
     int nslice, slice_at[EIN__MAX_RANK];  // ... the outermost one first
     bool shared;                          // blocks share the terms of a sum, see ein__launch
     bool ordered;                         // loads stay where they are, ahead of what hides them
-    ein__val also;                        // stored as well, through a parameter of its own; or none
-    const ein__step *peer;                // kernels that are one with it, or none (siblings.c)
+    // Of loads that compute what they give: where, beside their own guards, what they read may be
+    // read, "" everywhere. NULL: other loads.
+    const char *inside;
+    ein__val also;          // stored as well, through a parameter of its own; or none
+    const ein__step *peer;  // kernels that are one with it, or none (siblings.c)
     int npeer;
     const char *to;  // that parameter while it is stored; NULL: the result's
     ein__knum num;
@@ -837,6 +840,8 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     r.vector = r.step == 1 && vectors && ein__klin_div(&l) % g->vec == 0 && offset % g->vec == 0;
     bool regular = (step && step != EIN__IRREGULAR) || (r.near && !l.apart);
     if (g->vec > 1 && !r.vector && regular && l.n > 1) r.at = ein__kaddress(g, read, &l, lane);
+    if (g->inside && *g->inside && r.level)
+        ein__putf(&guard, "%s%s", guard.n ? " && " : "", g->inside);
     if (guard.n) r.guard = ein__name(g->ctx, guard.s);
     ein__buf_free(&guard);
     return r;
