@@ -7,96 +7,72 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
-// memory    arena 38 MB (workspace 32 MB of it), constants 330 MB, peak in create 449 MB
-// plan      89 steps, 1396.5 us estimated; 1458.9 us without derivation
-// libraries cuBLAS (596 MB) 36 steps, without it up to 0.7 us more
-// by        summation splitting 1, norm taken into the product 12, online softmax 12, sums in one
+// memory    arena 35 MB (workspace 32 MB of it), constants 331 MB, peak in create 555 MB
+// plan      65 steps, 1388.2 us estimated; 1458.9 us without derivation
+// libraries cuBLAS (596 MB) 24 steps, without it up to 0.7 us more
+// by        summation splitting 1, norm taken into the product 24, online softmax 12, sums in one
 //     pass 1
 //     8.3 us est. patches.sum.part k_product_5489de67
 //     3.6 us est. h                k_stitch_bfc01d76
-//    24.6 us est. a.0.t.split      k_product_e228456d
+//    24.2 us est. a.0.t.split      k_product_e228456d
 //     9.4 us est. a.0.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.0              k_row_4a21bab2
-//    32.8 us est. f.0.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.0              k_map_2ba4d024
+//    36.6 us est. g.0              k_product_b88bb363
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.1.t.split      k_product_e228456d
+//    24.2 us est. a.1.t.split      k_product_e228456d
 //     9.4 us est. a.1.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.1              k_row_4a21bab2
-//    32.8 us est. f.1.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.1              k_map_2ba4d024
+//    36.6 us est. g.1              k_product_b88bb363
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.2.t.split      k_product_e228456d
+//    24.2 us est. a.2.t.split      k_product_e228456d
 //     9.4 us est. a.2.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.2              k_row_4a21bab2
-//    32.8 us est. f.2.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.2              k_map_2ba4d024
+//    36.6 us est. g.2              k_product_b88bb363
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.3.t.split      k_product_e228456d
+//    24.2 us est. a.3.t.split      k_product_e228456d
 //     9.4 us est. a.3.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.3              k_row_4a21bab2
-//    32.8 us est. f.3.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.3              k_map_2ba4d024
+//    36.6 us est. g.3              k_product_b88bb363
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.4.t.split      k_product_e228456d
+//    24.2 us est. a.4.t.split      k_product_e228456d
 //     9.4 us est. a.4.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.4              k_row_4a21bab2
-//    32.8 us est. f.4.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.4              k_map_2ba4d024
+//    36.6 us est. g.4              k_product_b88bb363
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.5.t.split      k_product_e228456d
+//    24.2 us est. a.5.t.split      k_product_e228456d
 //     9.4 us est. a.5.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.5              k_row_4a21bab2
-//    32.8 us est. f.5.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.5              k_map_2ba4d024
+//    36.6 us est. g.5              k_product_b88bb363
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.6.t.split      k_product_e228456d
+//    24.2 us est. a.6.t.split      k_product_e228456d
 //     9.4 us est. a.6.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.6              k_row_4a21bab2
-//    32.8 us est. f.6.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.6              k_map_2ba4d024
+//    36.6 us est. g.6              k_product_b88bb363
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.7.t.split      k_product_e228456d
+//    24.2 us est. a.7.t.split      k_product_e228456d
 //     9.4 us est. a.7.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.7              k_row_4a21bab2
-//    32.8 us est. f.7.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.7              k_map_2ba4d024
+//    36.6 us est. g.7              k_product_b88bb363
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.8.t.split      k_product_e228456d
+//    24.2 us est. a.8.t.split      k_product_e228456d
 //     9.4 us est. a.8.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.8              k_row_4a21bab2
-//    32.8 us est. f.8.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.8              k_map_2ba4d024
+//    36.6 us est. g.8              k_product_b88bb363
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.9.t.split      k_product_e228456d
+//    24.2 us est. a.9.t.split      k_product_e228456d
 //     9.4 us est. a.9.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.9              k_row_4a21bab2
-//    32.8 us est. f.9.p            cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.9              k_map_2ba4d024
+//    36.6 us est. g.9              k_product_b88bb363
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.10.t.split     k_product_e228456d
+//    24.2 us est. a.10.t.split     k_product_e228456d
 //     9.4 us est. a.10.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.10             k_row_4a21bab2
-//    32.8 us est. f.10.p           cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.10             k_map_2ba4d024
+//    36.6 us est. g.10             k_product_b88bb363
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.6 us est. a.11.t.split     k_product_e228456d
+//    24.2 us est. a.11.t.split     k_product_e228456d
 //     9.4 us est. a.11.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
-//     2.0 us est. m.11             k_row_4a21bab2
-//    32.8 us est. f.11.p           cuBLAS sgemm 197 x 3072 x 768
-//     2.1 us est. g.11             k_map_2ba4d024
+//    36.6 us est. g.11             k_product_b88bb363
 //    33.0 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.6 us est. n.sum2.both      k_reduce_a9e28dd4
 //     1.3 us est. z                k_map_c721726b
@@ -105,14 +81,13 @@
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
 #include <cublasLt.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define VIT_B_ARENA_BYTES 39606272ull
+#define VIT_B_ARENA_BYTES 37185536ull
 #define VIT_B_WEIGHT_BYTES 346270976ull
 
 #ifdef __cplusplus
@@ -189,146 +164,146 @@ const vit_b_info *vit_b_describe(void);
 #define v_a_0_qkv_b CONST(6046720)
 #define v_a_0_w CONST(6055936)
 #define v_a_0_b CONST(8415232)
-#define v_m_0_scale CONST(8418304)
-#define v_m_0_bias CONST(8421376)
-#define v_f_0_w CONST(8424448)
-#define v_f_0_b CONST(17861632)
-#define v_b_0_w CONST(17873920)
-#define v_b_0_b CONST(27311104)
-#define v_n_1_scale INIT(7084032)
-#define v_n_1_bias INIT(7087104)
-#define v_a_1_qkv_w INIT(7090176)
-#define v_a_1_qkv_b CONST(27314176)
-#define v_a_1_w CONST(27323392)
-#define v_a_1_b CONST(29682688)
-#define v_m_1_scale CONST(29685760)
-#define v_m_1_bias CONST(29688832)
-#define v_f_1_w CONST(29691904)
-#define v_f_1_b CONST(39129088)
-#define v_b_1_w CONST(39141376)
-#define v_b_1_b CONST(48578560)
-#define v_n_2_scale INIT(14168064)
-#define v_n_2_bias INIT(14171136)
-#define v_a_2_qkv_w INIT(14174208)
-#define v_a_2_qkv_b CONST(48581632)
-#define v_a_2_w CONST(48590848)
-#define v_a_2_b CONST(50950144)
-#define v_m_2_scale CONST(50953216)
-#define v_m_2_bias CONST(50956288)
-#define v_f_2_w CONST(50959360)
-#define v_f_2_b CONST(60396544)
-#define v_b_2_w CONST(60408832)
-#define v_b_2_b CONST(69846016)
-#define v_n_3_scale INIT(21252096)
-#define v_n_3_bias INIT(21255168)
-#define v_a_3_qkv_w INIT(21258240)
-#define v_a_3_qkv_b CONST(69849088)
-#define v_a_3_w CONST(69858304)
-#define v_a_3_b CONST(72217600)
-#define v_m_3_scale CONST(72220672)
-#define v_m_3_bias CONST(72223744)
-#define v_f_3_w CONST(72226816)
-#define v_f_3_b CONST(81664000)
-#define v_b_3_w CONST(81676288)
-#define v_b_3_b CONST(91113472)
-#define v_n_4_scale INIT(28336128)
-#define v_n_4_bias INIT(28339200)
-#define v_a_4_qkv_w INIT(28342272)
-#define v_a_4_qkv_b CONST(91116544)
-#define v_a_4_w CONST(91125760)
-#define v_a_4_b CONST(93485056)
-#define v_m_4_scale CONST(93488128)
-#define v_m_4_bias CONST(93491200)
-#define v_f_4_w CONST(93494272)
-#define v_f_4_b CONST(102931456)
-#define v_b_4_w CONST(102943744)
-#define v_b_4_b CONST(112380928)
-#define v_n_5_scale INIT(35420160)
-#define v_n_5_bias INIT(35423232)
-#define v_a_5_qkv_w INIT(35426304)
-#define v_a_5_qkv_b CONST(112384000)
-#define v_a_5_w CONST(112393216)
-#define v_a_5_b CONST(114752512)
-#define v_m_5_scale CONST(114755584)
-#define v_m_5_bias CONST(114758656)
-#define v_f_5_w CONST(114761728)
-#define v_f_5_b CONST(124198912)
-#define v_b_5_w CONST(124211200)
-#define v_b_5_b CONST(133648384)
-#define v_n_6_scale INIT(42504192)
-#define v_n_6_bias INIT(42507264)
-#define v_a_6_qkv_w INIT(42510336)
-#define v_a_6_qkv_b CONST(133651456)
-#define v_a_6_w CONST(133660672)
-#define v_a_6_b CONST(136019968)
-#define v_m_6_scale CONST(136023040)
-#define v_m_6_bias CONST(136026112)
-#define v_f_6_w CONST(136029184)
-#define v_f_6_b CONST(145466368)
-#define v_b_6_w CONST(145478656)
-#define v_b_6_b CONST(154915840)
-#define v_n_7_scale INIT(49588224)
-#define v_n_7_bias INIT(49591296)
-#define v_a_7_qkv_w INIT(49594368)
-#define v_a_7_qkv_b CONST(154918912)
-#define v_a_7_w CONST(154928128)
-#define v_a_7_b CONST(157287424)
-#define v_m_7_scale CONST(157290496)
-#define v_m_7_bias CONST(157293568)
-#define v_f_7_w CONST(157296640)
-#define v_f_7_b CONST(166733824)
-#define v_b_7_w CONST(166746112)
-#define v_b_7_b CONST(176183296)
-#define v_n_8_scale INIT(56672256)
-#define v_n_8_bias INIT(56675328)
-#define v_a_8_qkv_w INIT(56678400)
-#define v_a_8_qkv_b CONST(176186368)
-#define v_a_8_w CONST(176195584)
-#define v_a_8_b CONST(178554880)
-#define v_m_8_scale CONST(178557952)
-#define v_m_8_bias CONST(178561024)
-#define v_f_8_w CONST(178564096)
-#define v_f_8_b CONST(188001280)
-#define v_b_8_w CONST(188013568)
-#define v_b_8_b CONST(197450752)
-#define v_n_9_scale INIT(63756288)
-#define v_n_9_bias INIT(63759360)
-#define v_a_9_qkv_w INIT(63762432)
-#define v_a_9_qkv_b CONST(197453824)
-#define v_a_9_w CONST(197463040)
-#define v_a_9_b CONST(199822336)
-#define v_m_9_scale CONST(199825408)
-#define v_m_9_bias CONST(199828480)
-#define v_f_9_w CONST(199831552)
-#define v_f_9_b CONST(209268736)
-#define v_b_9_w CONST(209281024)
-#define v_b_9_b CONST(218718208)
-#define v_n_10_scale INIT(70840320)
-#define v_n_10_bias INIT(70843392)
-#define v_a_10_qkv_w INIT(70846464)
-#define v_a_10_qkv_b CONST(218721280)
-#define v_a_10_w CONST(218730496)
-#define v_a_10_b CONST(221089792)
-#define v_m_10_scale CONST(221092864)
-#define v_m_10_bias CONST(221095936)
-#define v_f_10_w CONST(221099008)
-#define v_f_10_b CONST(230536192)
-#define v_b_10_w CONST(230548480)
-#define v_b_10_b CONST(239985664)
-#define v_n_11_scale INIT(77924352)
-#define v_n_11_bias INIT(77927424)
-#define v_a_11_qkv_w INIT(77930496)
-#define v_a_11_qkv_b CONST(239988736)
-#define v_a_11_w CONST(239997952)
-#define v_a_11_b CONST(242357248)
-#define v_m_11_scale CONST(242360320)
-#define v_m_11_bias CONST(242363392)
-#define v_f_11_w CONST(242366464)
-#define v_f_11_b CONST(251803648)
-#define v_b_11_w CONST(251815936)
-#define v_b_11_b CONST(261253120)
-#define v_n_scale CONST(261256192)
-#define v_n_bias CONST(261259264)
+#define v_m_0_scale INIT(7084032)
+#define v_m_0_bias INIT(7087104)
+#define v_f_0_w INIT(7090176)
+#define v_f_0_b CONST(8418304)
+#define v_b_0_w CONST(8430592)
+#define v_b_0_b CONST(17867776)
+#define v_n_1_scale INIT(16527360)
+#define v_n_1_bias INIT(16530432)
+#define v_a_1_qkv_w INIT(16533504)
+#define v_a_1_qkv_b CONST(17870848)
+#define v_a_1_w CONST(17880064)
+#define v_a_1_b CONST(20239360)
+#define v_m_1_scale INIT(23611392)
+#define v_m_1_bias INIT(23614464)
+#define v_f_1_w INIT(23617536)
+#define v_f_1_b CONST(20242432)
+#define v_b_1_w CONST(20254720)
+#define v_b_1_b CONST(29691904)
+#define v_n_2_scale INIT(33054720)
+#define v_n_2_bias INIT(33057792)
+#define v_a_2_qkv_w INIT(33060864)
+#define v_a_2_qkv_b CONST(29694976)
+#define v_a_2_w CONST(29704192)
+#define v_a_2_b CONST(32063488)
+#define v_m_2_scale INIT(40138752)
+#define v_m_2_bias INIT(40141824)
+#define v_f_2_w INIT(40144896)
+#define v_f_2_b CONST(32066560)
+#define v_b_2_w CONST(32078848)
+#define v_b_2_b CONST(41516032)
+#define v_n_3_scale INIT(49582080)
+#define v_n_3_bias INIT(49585152)
+#define v_a_3_qkv_w INIT(49588224)
+#define v_a_3_qkv_b CONST(41519104)
+#define v_a_3_w CONST(41528320)
+#define v_a_3_b CONST(43887616)
+#define v_m_3_scale INIT(56666112)
+#define v_m_3_bias INIT(56669184)
+#define v_f_3_w INIT(56672256)
+#define v_f_3_b CONST(43890688)
+#define v_b_3_w CONST(43902976)
+#define v_b_3_b CONST(53340160)
+#define v_n_4_scale INIT(66109440)
+#define v_n_4_bias INIT(66112512)
+#define v_a_4_qkv_w INIT(66115584)
+#define v_a_4_qkv_b CONST(53343232)
+#define v_a_4_w CONST(53352448)
+#define v_a_4_b CONST(55711744)
+#define v_m_4_scale INIT(73193472)
+#define v_m_4_bias INIT(73196544)
+#define v_f_4_w INIT(73199616)
+#define v_f_4_b CONST(55714816)
+#define v_b_4_w CONST(55727104)
+#define v_b_4_b CONST(65164288)
+#define v_n_5_scale INIT(82636800)
+#define v_n_5_bias INIT(82639872)
+#define v_a_5_qkv_w INIT(82642944)
+#define v_a_5_qkv_b CONST(65167360)
+#define v_a_5_w CONST(65176576)
+#define v_a_5_b CONST(67535872)
+#define v_m_5_scale INIT(89720832)
+#define v_m_5_bias INIT(89723904)
+#define v_f_5_w INIT(89726976)
+#define v_f_5_b CONST(67538944)
+#define v_b_5_w CONST(67551232)
+#define v_b_5_b CONST(76988416)
+#define v_n_6_scale INIT(99164160)
+#define v_n_6_bias INIT(99167232)
+#define v_a_6_qkv_w INIT(99170304)
+#define v_a_6_qkv_b CONST(76991488)
+#define v_a_6_w CONST(77000704)
+#define v_a_6_b CONST(79360000)
+#define v_m_6_scale INIT(106248192)
+#define v_m_6_bias INIT(106251264)
+#define v_f_6_w INIT(106254336)
+#define v_f_6_b CONST(79363072)
+#define v_b_6_w CONST(79375360)
+#define v_b_6_b CONST(88812544)
+#define v_n_7_scale INIT(115691520)
+#define v_n_7_bias INIT(115694592)
+#define v_a_7_qkv_w INIT(115697664)
+#define v_a_7_qkv_b CONST(88815616)
+#define v_a_7_w CONST(88824832)
+#define v_a_7_b CONST(91184128)
+#define v_m_7_scale INIT(122775552)
+#define v_m_7_bias INIT(122778624)
+#define v_f_7_w INIT(122781696)
+#define v_f_7_b CONST(91187200)
+#define v_b_7_w CONST(91199488)
+#define v_b_7_b CONST(100636672)
+#define v_n_8_scale INIT(132218880)
+#define v_n_8_bias INIT(132221952)
+#define v_a_8_qkv_w INIT(132225024)
+#define v_a_8_qkv_b CONST(100639744)
+#define v_a_8_w CONST(100648960)
+#define v_a_8_b CONST(103008256)
+#define v_m_8_scale INIT(139302912)
+#define v_m_8_bias INIT(139305984)
+#define v_f_8_w INIT(139309056)
+#define v_f_8_b CONST(103011328)
+#define v_b_8_w CONST(103023616)
+#define v_b_8_b CONST(112460800)
+#define v_n_9_scale INIT(148746240)
+#define v_n_9_bias INIT(148749312)
+#define v_a_9_qkv_w INIT(148752384)
+#define v_a_9_qkv_b CONST(112463872)
+#define v_a_9_w CONST(112473088)
+#define v_a_9_b CONST(114832384)
+#define v_m_9_scale INIT(155830272)
+#define v_m_9_bias INIT(155833344)
+#define v_f_9_w INIT(155836416)
+#define v_f_9_b CONST(114835456)
+#define v_b_9_w CONST(114847744)
+#define v_b_9_b CONST(124284928)
+#define v_n_10_scale INIT(165273600)
+#define v_n_10_bias INIT(165276672)
+#define v_a_10_qkv_w INIT(165279744)
+#define v_a_10_qkv_b CONST(124288000)
+#define v_a_10_w CONST(124297216)
+#define v_a_10_b CONST(126656512)
+#define v_m_10_scale INIT(172357632)
+#define v_m_10_bias INIT(172360704)
+#define v_f_10_w INIT(172363776)
+#define v_f_10_b CONST(126659584)
+#define v_b_10_w CONST(126671872)
+#define v_b_10_b CONST(136109056)
+#define v_n_11_scale INIT(181800960)
+#define v_n_11_bias INIT(181804032)
+#define v_a_11_qkv_w INIT(181807104)
+#define v_a_11_qkv_b CONST(136112128)
+#define v_a_11_w CONST(136121344)
+#define v_a_11_b CONST(138480640)
+#define v_m_11_scale INIT(188884992)
+#define v_m_11_bias INIT(188888064)
+#define v_f_11_w INIT(188891136)
+#define v_f_11_b CONST(138483712)
+#define v_b_11_w CONST(138496000)
+#define v_b_11_b CONST(147933184)
+#define v_n_scale CONST(147936256)
+#define v_n_bias CONST(147939328)
 #define v_a_11_c ARENA(35369984)
 #define v_a_10_c ARENA(35369984)
 #define v_a_9_c ARENA(35369984)
@@ -343,120 +318,130 @@ const vit_b_info *vit_b_describe(void);
 #define v_a_0_c ARENA(35369984)
 #define v_patches_sum_part ARENA(0)
 #define v_h ARENA(35975168)
-#define v_n_0_offset CONST(261262336)
-#define v_n_0_offset2 CONST(261271552)
-#define v_n_0_weights CONST(261280768)
+#define v_n_0_offset CONST(147942400)
+#define v_n_0_offset2 CONST(147951616)
+#define v_n_0_weights CONST(147960832)
 #define v_a_0_t_split ARENA(33554432)
-#define v_r_0 ARENA(38395904)
-#define v_m_0 ARENA(35975168)
-#define v_f_0_p ARENA(33554432)
-#define v_g_0 ARENA(35975168)
-#define v_h_0 ARENA(39001088)
-#define v_n_1_offset CONST(268358656)
-#define v_n_1_offset2 CONST(268367872)
-#define v_n_1_weights CONST(268377088)
+#define v_r_0 ARENA(36580352)
+#define v_m_0_offset CONST(155038720)
+#define v_m_0_offset2 CONST(155051008)
+#define v_m_0_weights CONST(155063296)
+#define v_g_0 ARENA(33554432)
+#define v_h_0 ARENA(35975168)
+#define v_n_1_offset CONST(164500480)
+#define v_n_1_offset2 CONST(164509696)
+#define v_n_1_weights CONST(164518912)
 #define v_a_1_t_split ARENA(33554432)
-#define v_r_1 ARENA(38395904)
-#define v_m_1 ARENA(35975168)
-#define v_f_1_p ARENA(33554432)
-#define v_g_1 ARENA(35975168)
-#define v_h_1 ARENA(39001088)
-#define v_n_2_offset CONST(275454976)
-#define v_n_2_offset2 CONST(275464192)
-#define v_n_2_weights CONST(275473408)
+#define v_r_1 ARENA(36580352)
+#define v_m_1_offset CONST(171596800)
+#define v_m_1_offset2 CONST(171609088)
+#define v_m_1_weights CONST(171621376)
+#define v_g_1 ARENA(33554432)
+#define v_h_1 ARENA(35975168)
+#define v_n_2_offset CONST(181058560)
+#define v_n_2_offset2 CONST(181067776)
+#define v_n_2_weights CONST(181076992)
 #define v_a_2_t_split ARENA(33554432)
-#define v_r_2 ARENA(38395904)
-#define v_m_2 ARENA(35975168)
-#define v_f_2_p ARENA(33554432)
-#define v_g_2 ARENA(35975168)
-#define v_h_2 ARENA(39001088)
-#define v_n_3_offset CONST(282551296)
-#define v_n_3_offset2 CONST(282560512)
-#define v_n_3_weights CONST(282569728)
+#define v_r_2 ARENA(36580352)
+#define v_m_2_offset CONST(188154880)
+#define v_m_2_offset2 CONST(188167168)
+#define v_m_2_weights CONST(188179456)
+#define v_g_2 ARENA(33554432)
+#define v_h_2 ARENA(35975168)
+#define v_n_3_offset CONST(197616640)
+#define v_n_3_offset2 CONST(197625856)
+#define v_n_3_weights CONST(197635072)
 #define v_a_3_t_split ARENA(33554432)
-#define v_r_3 ARENA(38395904)
-#define v_m_3 ARENA(35975168)
-#define v_f_3_p ARENA(33554432)
-#define v_g_3 ARENA(35975168)
-#define v_h_3 ARENA(39001088)
-#define v_n_4_offset CONST(289647616)
-#define v_n_4_offset2 CONST(289656832)
-#define v_n_4_weights CONST(289666048)
+#define v_r_3 ARENA(36580352)
+#define v_m_3_offset CONST(204712960)
+#define v_m_3_offset2 CONST(204725248)
+#define v_m_3_weights CONST(204737536)
+#define v_g_3 ARENA(33554432)
+#define v_h_3 ARENA(35975168)
+#define v_n_4_offset CONST(214174720)
+#define v_n_4_offset2 CONST(214183936)
+#define v_n_4_weights CONST(214193152)
 #define v_a_4_t_split ARENA(33554432)
-#define v_r_4 ARENA(38395904)
-#define v_m_4 ARENA(35975168)
-#define v_f_4_p ARENA(33554432)
-#define v_g_4 ARENA(35975168)
-#define v_h_4 ARENA(39001088)
-#define v_n_5_offset CONST(296743936)
-#define v_n_5_offset2 CONST(296753152)
-#define v_n_5_weights CONST(296762368)
+#define v_r_4 ARENA(36580352)
+#define v_m_4_offset CONST(221271040)
+#define v_m_4_offset2 CONST(221283328)
+#define v_m_4_weights CONST(221295616)
+#define v_g_4 ARENA(33554432)
+#define v_h_4 ARENA(35975168)
+#define v_n_5_offset CONST(230732800)
+#define v_n_5_offset2 CONST(230742016)
+#define v_n_5_weights CONST(230751232)
 #define v_a_5_t_split ARENA(33554432)
-#define v_r_5 ARENA(38395904)
-#define v_m_5 ARENA(35975168)
-#define v_f_5_p ARENA(33554432)
-#define v_g_5 ARENA(35975168)
-#define v_h_5 ARENA(39001088)
-#define v_n_6_offset CONST(303840256)
-#define v_n_6_offset2 CONST(303849472)
-#define v_n_6_weights CONST(303858688)
+#define v_r_5 ARENA(36580352)
+#define v_m_5_offset CONST(237829120)
+#define v_m_5_offset2 CONST(237841408)
+#define v_m_5_weights CONST(237853696)
+#define v_g_5 ARENA(33554432)
+#define v_h_5 ARENA(35975168)
+#define v_n_6_offset CONST(247290880)
+#define v_n_6_offset2 CONST(247300096)
+#define v_n_6_weights CONST(247309312)
 #define v_a_6_t_split ARENA(33554432)
-#define v_r_6 ARENA(38395904)
-#define v_m_6 ARENA(35975168)
-#define v_f_6_p ARENA(33554432)
-#define v_g_6 ARENA(35975168)
-#define v_h_6 ARENA(39001088)
-#define v_n_7_offset CONST(310936576)
-#define v_n_7_offset2 CONST(310945792)
-#define v_n_7_weights CONST(310955008)
+#define v_r_6 ARENA(36580352)
+#define v_m_6_offset CONST(254387200)
+#define v_m_6_offset2 CONST(254399488)
+#define v_m_6_weights CONST(254411776)
+#define v_g_6 ARENA(33554432)
+#define v_h_6 ARENA(35975168)
+#define v_n_7_offset CONST(263848960)
+#define v_n_7_offset2 CONST(263858176)
+#define v_n_7_weights CONST(263867392)
 #define v_a_7_t_split ARENA(33554432)
-#define v_r_7 ARENA(38395904)
-#define v_m_7 ARENA(35975168)
-#define v_f_7_p ARENA(33554432)
-#define v_g_7 ARENA(35975168)
-#define v_h_7 ARENA(39001088)
-#define v_n_8_offset CONST(318032896)
-#define v_n_8_offset2 CONST(318042112)
-#define v_n_8_weights CONST(318051328)
+#define v_r_7 ARENA(36580352)
+#define v_m_7_offset CONST(270945280)
+#define v_m_7_offset2 CONST(270957568)
+#define v_m_7_weights CONST(270969856)
+#define v_g_7 ARENA(33554432)
+#define v_h_7 ARENA(35975168)
+#define v_n_8_offset CONST(280407040)
+#define v_n_8_offset2 CONST(280416256)
+#define v_n_8_weights CONST(280425472)
 #define v_a_8_t_split ARENA(33554432)
-#define v_r_8 ARENA(38395904)
-#define v_m_8 ARENA(35975168)
-#define v_f_8_p ARENA(33554432)
-#define v_g_8 ARENA(35975168)
-#define v_h_8 ARENA(39001088)
-#define v_n_9_offset CONST(325129216)
-#define v_n_9_offset2 CONST(325138432)
-#define v_n_9_weights CONST(325147648)
+#define v_r_8 ARENA(36580352)
+#define v_m_8_offset CONST(287503360)
+#define v_m_8_offset2 CONST(287515648)
+#define v_m_8_weights CONST(287527936)
+#define v_g_8 ARENA(33554432)
+#define v_h_8 ARENA(35975168)
+#define v_n_9_offset CONST(296965120)
+#define v_n_9_offset2 CONST(296974336)
+#define v_n_9_weights CONST(296983552)
 #define v_a_9_t_split ARENA(33554432)
-#define v_r_9 ARENA(38395904)
-#define v_m_9 ARENA(35975168)
-#define v_f_9_p ARENA(33554432)
-#define v_g_9 ARENA(35975168)
-#define v_h_9 ARENA(39001088)
-#define v_n_10_offset CONST(332225536)
-#define v_n_10_offset2 CONST(332234752)
-#define v_n_10_weights CONST(332243968)
+#define v_r_9 ARENA(36580352)
+#define v_m_9_offset CONST(304061440)
+#define v_m_9_offset2 CONST(304073728)
+#define v_m_9_weights CONST(304086016)
+#define v_g_9 ARENA(33554432)
+#define v_h_9 ARENA(35975168)
+#define v_n_10_offset CONST(313523200)
+#define v_n_10_offset2 CONST(313532416)
+#define v_n_10_weights CONST(313541632)
 #define v_a_10_t_split ARENA(33554432)
-#define v_r_10 ARENA(38395904)
-#define v_m_10 ARENA(35975168)
-#define v_f_10_p ARENA(33554432)
-#define v_g_10 ARENA(35975168)
-#define v_h_10 ARENA(39001088)
-#define v_n_11_offset CONST(339321856)
-#define v_n_11_offset2 CONST(339331072)
-#define v_n_11_weights CONST(339340288)
+#define v_r_10 ARENA(36580352)
+#define v_m_10_offset CONST(320619520)
+#define v_m_10_offset2 CONST(320631808)
+#define v_m_10_weights CONST(320644096)
+#define v_g_10 ARENA(33554432)
+#define v_h_10 ARENA(35975168)
+#define v_n_11_offset CONST(330081280)
+#define v_n_11_offset2 CONST(330090496)
+#define v_n_11_weights CONST(330099712)
 #define v_a_11_t_split ARENA(33554432)
-#define v_r_11 ARENA(38395904)
-#define v_m_11 ARENA(35975168)
-#define v_f_11_p ARENA(33554432)
-#define v_g_11 ARENA(35975168)
-#define v_h_11 ARENA(33554432)
+#define v_r_11 ARENA(36580352)
+#define v_m_11_offset CONST(337177600)
+#define v_m_11_offset2 CONST(337189888)
+#define v_m_11_weights CONST(337202176)
+#define v_g_11 ARENA(33554432)
+#define v_h_11 ARENA(35975168)
 #define v_n_sum2_both ARENA(3072)
 #define v_z ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
-#define WORKSPACE_BYTES 33554432
-#define WORKSPACE_AT {0}
-#define v_arrived CONST_OF(unsigned, 346418176)
+#define v_arrived CONST_OF(unsigned, 346639360)
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
@@ -1143,6 +1128,66 @@ static __global__ void __launch_bounds__(256) k_map_6cfcd8cb(const float *__rest
         v0.w * v1);
 }
 
+// m.0.offset[i0] = sum(r0) m.0.bias[r0] * f.0.w[r0,i0]
+// p0: f.0.w, p1: m.0.bias
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_adb72e19(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ float part[8][16];
+    const unsigned lane = threadIdx.x % 4u;
+    const unsigned id = blockIdx.x;
+    await_previous();
+    const unsigned n0 = id % 192u * 16u;
+    float acc[1][4] = {};
+    {
+        const int i0 = (int)(n0 + lane * 4u);
+#pragma unroll 2
+        for (unsigned k = threadIdx.x / 4u; k < 768u; k += 64u) {
+            const int r0 = (int)k;
+            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 3072 + i0);
+            const float x = p1[r0];
+            acc[0][0] += w.x * x;
+            acc[0][1] += w.y * x;
+            acc[0][2] += w.z * x;
+            acc[0][3] += w.w * x;
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        float v = acc[e / 4][e % 4];
+#pragma unroll
+        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 16; e += 256) {
+        const unsigned n = n0 + e;
+        const int i0 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i0] = v;
+    }
+}
+
+// m.0.weights[i0,i1] = m.0.scale[i0] * f.0.w[i0,i1]
+// p0: f.0.w, p1: m.0.scale
+static __global__ void __launch_bounds__(256) k_map_e0590b17(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 589824u) return;
+    const int i1 = (int)(id % 768u) * 4;
+    const int i0 = (int)(id / 768u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 3072 + i1);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(y + i0 * 3072 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
 // by summation splitting (r0,r2 inside), variable substitution
 // patches.sum.part[i0,i1,i2,i3] = sum(r0,r1) x[0,r0,i0+16*i2,16*i3+r1] * k[i1,r0,i0,r1] where i2
 //     in 0:14, i3 in 0:14
@@ -1509,80 +1554,94 @@ static __global__ void __launch_bounds__(128, 1) k_attention_82bc67b9(const floa
     }
 }
 
-// m.0.sum[0,i1] = sum(r0) r.0[0,i1,r0]
-// m.0.sum2[0,i1] = sum(r0) square(r.0[0,i1,r0] - m.0.sum[0,i1] / 768)
-// m.0[0,i1,i2] = rsqrt(m.0.sum2[0,i1] / 768 + 1e-06) * (r.0[0,i1,i2] - m.0.sum[0,i1] / 768) *
-//     m.0.scale[i2] + m.0.bias[i2]
-// p0: r.0, p1: m.0.scale, p2: m.0.bias
-static __global__ void __launch_bounds__(32) k_row_4a21bab2(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
+// m.0.shifted[0,i1,i2] = r.0[0,i1,i2] - r.0[0,i1,0]
+// by norm taken into the product
+// f.0.p.rows[0,i1,i2] = sum(r0) m.0.shifted[0,i1,r0] * m.0.weights[r0,i2]
+// m.0.total[0,i1] = sum(r0) m.0.shifted[0,i1,r0]
+// m.0.squares[0,i1] = sum(r0) square(m.0.shifted[0,i1,r0])
+// m.0.factor[0,i1] = rsqrt((m.0.squares[0,i1] + m.0.total[0,i1] * (r.0[0,i1,0] - (m.0.total[0,i1]
+//     + 768 * r.0[0,i1,0]) / 768 + (r.0[0,i1,0] - (m.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768)) +
+//     (r.0[0,i1,0] - (m.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * (r.0[0,i1,0] -
+//     (m.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * 768) / 768 + 1e-06)
+// m.0.factor2[0,i1] = rsqrt((m.0.squares[0,i1] + m.0.total[0,i1] * (r.0[0,i1,0] - (m.0.total[0,i1]
+//     + 768 * r.0[0,i1,0]) / 768 + (r.0[0,i1,0] - (m.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768)) +
+//     (r.0[0,i1,0] - (m.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * (r.0[0,i1,0] -
+//     (m.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * 768) / 768 + 1e-06) * (r.0[0,i1,0] -
+//     (m.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768)
+// g.0[0,i1,i2] = 0.5 * (m.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + m.0.offset[i2] +
+//     m.0.factor2[0,i1] * m.0.offset2[i2] + f.0.b[i2]) * (erf(0.7071067811865476 *
+//     (m.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + m.0.offset[i2] + m.0.factor2[0,i1] *
+//     m.0.offset2[i2] + f.0.b[i2])) + 1)
+// p0: r.0, p1: m.0.weights, p2: m.0.offset2, p3: m.0.offset, p4: f.0.b
+static __global__ void __launch_bounds__(256, 1) k_product_b88bb363(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    await_previous();
-    if (id >= 197u) return;
-    const int i1 = (int)id;
-    float4 c0[6];
-    float s0 = 0.f;
-#pragma unroll
-    for (int j = 0; j < 6; j++) {
-        const unsigned k = lane + 32u * (unsigned)j;
-        const int r0 = (int)k * 4;
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
-        c0[j] = v0;
-        s0 += c0[j].x;
-        s0 += c0[j].y;
-        s0 += c0[j].z;
-        s0 += c0[j].w;
+    const unsigned n0 = id % 48u * 64u, m0 = id / 48u % 7u * 32u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(k0 + e % 8u * 4u);
+        const bool v0 = i1 < 197;
+        const float4 v1 = *reinterpret_cast<const float4 *>(p0 + (v0 ? i1 * 768 + r0 : 0));
+        const float4 v2 = v0 ? v1 : make_float4(0.f, 0.f, 0.f, 0.f);
+        const float v3 = i1 < 197 ? p0[i1 * 768] : 0.f;
+        return i1 < 197 ? make_float4(v2.x - v3, v2.y - v3, v2.z - v3, v2.w - v3) : make_float4(0.f,
+            0.f, 0.f, 0.f);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p1 + r0 * 3072 + i2);
+    };
+    float acc[8][4] = {};
+    row_sums<32, 32, 4> sums = {};
+    tile.multiply<true, false, 2>(0u, 768u, summing(a, &sums), moving<12288, 196608>(b), acc);
+    __shared__ float total[2][32][row_sums<32, 32, 4>::PARTS], factor[2][32];
+    sums.total(sums.sum, total[0]);
+    sums.total(sums.square, total[1]);
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        const unsigned line = threadIdx.x;
+        const int i1 = (int)(m0 + line);
+        if (i1 < 197) {
+            const float s0 = sums.of(total[0], line);
+            const float s1 = sums.of(total[1], line);
+            const float v4 = p0[i1 * 768];
+            const float v5 = v4 - (s0 + v4 * 768.f) / 768.f;
+            const float v6 = 1.f / sqrtf((v5 * v5 * 768.f + (s1 + s0 * (v5 + v5))) / 768.f
+                + 1e-06f);
+            factor[0][line] = v6;
+            factor[1][line] = v6 * v5;
+        }
     }
-    s0 = warp_sum(s0);
-    const float v1 = s0 / 768.f;
-    float s1 = 0.f;
+    __syncthreads();
 #pragma unroll
-    for (int j = 0; j < 6; j++) {
-        const float v2 = c0[j].x - v1;
-        const float v3 = c0[j].y - v1;
-        const float v4 = c0[j].z - v1;
-        const float v5 = c0[j].w - v1;
-        s1 += v2 * v2;
-        s1 += v3 * v3;
-        s1 += v4 * v4;
-        s1 += v5 * v5;
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        if (i1 < 197) {
+            const float4 v7 = *reinterpret_cast<const float4 *>(p2 + i2);
+            const float4 v8 = *reinterpret_cast<const float4 *>(p3 + i2);
+            const float v9 = factor[1][tile.row(i)] * v7.x + (acc[i][j] * factor[0][tile.row(i)]
+                + v8.x);
+            const float4 v10 = *reinterpret_cast<const float4 *>(p4 + i2);
+            const float v11 = v9 + v10.x;
+            const float v12 = factor[1][tile.row(i)] * v7.y + (acc[i][j
+                + 1] * factor[0][tile.row(i)] + v8.y);
+            const float v13 = v12 + v10.y;
+            const float v14 = factor[1][tile.row(i)] * v7.z + (acc[i][j
+                + 2] * factor[0][tile.row(i)] + v8.z);
+            const float v15 = v14 + v10.z;
+            const float v16 = factor[1][tile.row(i)] * v7.w + (acc[i][j
+                + 3] * factor[0][tile.row(i)] + v8.w);
+            const float v17 = v16 + v10.w;
+            *reinterpret_cast<float4 *>(y + i1 * 3072 + i2) = make_float4((erff(v11 * 0.70710677f)
+                + 1.f) * (v11 * 0.5f), (erff(v13 * 0.70710677f) + 1.f) * (v13 * 0.5f),
+                (erff(v15 * 0.70710677f) + 1.f) * (v15 * 0.5f),
+                (erff(v17 * 0.70710677f) + 1.f) * (v17 * 0.5f));
+        }
     }
-    s1 = warp_sum(s1);
-    const float v6 = s1 / 768.f;
-    const float v7 = v6 + 1e-06f;
-    const float v8 = 1.f / sqrtf(v7);
-#pragma unroll
-    for (int j = 0; j < 6; j++) {
-        const unsigned k = lane + 32u * (unsigned)j;
-        const int r0 = (int)k * 4;
-        const float4 v9 = *reinterpret_cast<const float4 *>(p1 + r0);
-        const float4 v10 = *reinterpret_cast<const float4 *>(p2 + r0);
-        *reinterpret_cast<float4 *>(y + i1 * 768 + r0) = make_float4((c0[j].x - v1) * v8 * v9.x
-            + v10.x, (c0[j].y - v1) * v8 * v9.y + v10.y, (c0[j].z - v1) * v8 * v9.z + v10.z,
-            (c0[j].w - v1) * v8 * v9.w + v10.w);
-    }
-}
-
-// g.0[0,i1,i2] = 0.5 * (f.0.p[0,i1,i2] + f.0.b[i2]) * (erf(0.7071067811865476 * (f.0.p[0,i1,i2] +
-//     f.0.b[i2])) + 1)
-// p0: f.0.p, p1: f.0.b
-static __global__ void __launch_bounds__(256) k_map_2ba4d024(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id >= 151296u) return;
-    const int i2 = (int)(id % 768u) * 4;
-    const int i1 = (int)(id / 768u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 3072 + i2);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i2);
-    const float v2 = v0.x + v1.x;
-    const float v3 = v0.y + v1.y;
-    const float v4 = v0.z + v1.z;
-    const float v5 = v0.w + v1.w;
-    *reinterpret_cast<float4 *>(y + i1 * 3072 + i2) = make_float4((erff(v2 * 0.70710677f)
-        + 1.f) * (v2 * 0.5f), (erff(v3 * 0.70710677f) + 1.f) * (v3 * 0.5f),
-        (erff(v4 * 0.70710677f) + 1.f) * (v4 * 0.5f), (erff(v5 * 0.70710677f) + 1.f) * (v5 * 0.5f));
 }
 
 // by sums in one pass
@@ -1713,7 +1772,6 @@ struct vit_b {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cublasHandle_t cublas;
     cublasLtHandle_t lt;
     matmul_call matmul[24];
     cudaStream_t lt_stream;  // that its calls go to
@@ -1758,58 +1816,6 @@ static const char *cublas_reason(cublasStatus_t s) {
         cublasStatus_t e_ = (call);                                                          \
         if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(vit_b *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_f_0_p = {"f.0.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_1_p = {"f.1.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_2_p = {"f.2.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_3_p = {"f.3.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_4_p = {"f.4.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_5_p = {"f.5.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_6_p = {"f.6.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_7_p = {"f.7.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_8_p = {"f.8.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_9_p = {"f.9.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_10_p = {"f.10.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_11_p = {"f.11.p", 0, 0, 1, 197, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
 
 // The library is column-major: it sees every matrix transposed, and computes b * a.
 static int matmul_matrix(vit_b *m, const char *name, cublasLtMatrixLayout_t *to, cudaDataType type,
@@ -1926,12 +1932,8 @@ static int matmul_run(vit_b *m, int k, const void *a, const void *b, const void 
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(vit_b *m, int branch, cudaStream_t stream) {
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
     m->lt_stream = stream;
+    (void)branch;
     return 0;
 }
 
@@ -1961,79 +1963,161 @@ static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, di
 }
 
 // ---- create -------------------------------------------------------------------------------------
-static int prepare_weights(vit_b *m, cudaStream_t stream) {
+static int prepare_weights_from_n_0_offset(vit_b *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.0.offset", 144, 256, stream, v_a_0_qkv_w,
         v_n_0_bias, v_n_0_offset));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.0.offset2", 144, 256, stream, v_a_0_qkv_w,
         v_n_0_scale, v_n_0_offset2));
     CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.0.weights", 1728, 256, stream, v_a_0_qkv_w,
         v_n_0_scale, v_n_0_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.0.offset", 192, 256, stream, v_f_0_w, v_m_0_bias,
+        v_m_0_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.0.offset2", 192, 256, stream, v_f_0_w,
+        v_m_0_scale, v_m_0_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "m.0.weights", 2304, 256, stream, v_f_0_w, v_m_0_scale,
+        v_m_0_weights));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.1.offset", 144, 256, stream, v_a_1_qkv_w,
         v_n_1_bias, v_n_1_offset));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.1.offset2", 144, 256, stream, v_a_1_qkv_w,
         v_n_1_scale, v_n_1_offset2));
     CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.1.weights", 1728, 256, stream, v_a_1_qkv_w,
         v_n_1_scale, v_n_1_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.1.offset", 192, 256, stream, v_f_1_w, v_m_1_bias,
+        v_m_1_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.1.offset2", 192, 256, stream, v_f_1_w,
+        v_m_1_scale, v_m_1_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "m.1.weights", 2304, 256, stream, v_f_1_w, v_m_1_scale,
+        v_m_1_weights));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.2.offset", 144, 256, stream, v_a_2_qkv_w,
         v_n_2_bias, v_n_2_offset));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.2.offset2", 144, 256, stream, v_a_2_qkv_w,
         v_n_2_scale, v_n_2_offset2));
     CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.2.weights", 1728, 256, stream, v_a_2_qkv_w,
         v_n_2_scale, v_n_2_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.2.offset", 192, 256, stream, v_f_2_w, v_m_2_bias,
+        v_m_2_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.2.offset2", 192, 256, stream, v_f_2_w,
+        v_m_2_scale, v_m_2_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "m.2.weights", 2304, 256, stream, v_f_2_w, v_m_2_scale,
+        v_m_2_weights));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.3.offset", 144, 256, stream, v_a_3_qkv_w,
         v_n_3_bias, v_n_3_offset));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.3.offset2", 144, 256, stream, v_a_3_qkv_w,
         v_n_3_scale, v_n_3_offset2));
     CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.3.weights", 1728, 256, stream, v_a_3_qkv_w,
         v_n_3_scale, v_n_3_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.3.offset", 192, 256, stream, v_f_3_w, v_m_3_bias,
+        v_m_3_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.3.offset2", 192, 256, stream, v_f_3_w,
+        v_m_3_scale, v_m_3_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "m.3.weights", 2304, 256, stream, v_f_3_w, v_m_3_scale,
+        v_m_3_weights));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.4.offset", 144, 256, stream, v_a_4_qkv_w,
         v_n_4_bias, v_n_4_offset));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.4.offset2", 144, 256, stream, v_a_4_qkv_w,
         v_n_4_scale, v_n_4_offset2));
     CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.4.weights", 1728, 256, stream, v_a_4_qkv_w,
         v_n_4_scale, v_n_4_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.4.offset", 192, 256, stream, v_f_4_w, v_m_4_bias,
+        v_m_4_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.4.offset2", 192, 256, stream, v_f_4_w,
+        v_m_4_scale, v_m_4_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "m.4.weights", 2304, 256, stream, v_f_4_w, v_m_4_scale,
+        v_m_4_weights));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.5.offset", 144, 256, stream, v_a_5_qkv_w,
         v_n_5_bias, v_n_5_offset));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.5.offset2", 144, 256, stream, v_a_5_qkv_w,
         v_n_5_scale, v_n_5_offset2));
     CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.5.weights", 1728, 256, stream, v_a_5_qkv_w,
         v_n_5_scale, v_n_5_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.5.offset", 192, 256, stream, v_f_5_w, v_m_5_bias,
+        v_m_5_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.5.offset2", 192, 256, stream, v_f_5_w,
+        v_m_5_scale, v_m_5_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "m.5.weights", 2304, 256, stream, v_f_5_w, v_m_5_scale,
+        v_m_5_weights));
+    return 0;
+}
+
+static int prepare_weights_from_n_6_offset(vit_b *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.6.offset", 144, 256, stream, v_a_6_qkv_w,
         v_n_6_bias, v_n_6_offset));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.6.offset2", 144, 256, stream, v_a_6_qkv_w,
         v_n_6_scale, v_n_6_offset2));
     CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.6.weights", 1728, 256, stream, v_a_6_qkv_w,
         v_n_6_scale, v_n_6_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.6.offset", 192, 256, stream, v_f_6_w, v_m_6_bias,
+        v_m_6_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.6.offset2", 192, 256, stream, v_f_6_w,
+        v_m_6_scale, v_m_6_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "m.6.weights", 2304, 256, stream, v_f_6_w, v_m_6_scale,
+        v_m_6_weights));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.7.offset", 144, 256, stream, v_a_7_qkv_w,
         v_n_7_bias, v_n_7_offset));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.7.offset2", 144, 256, stream, v_a_7_qkv_w,
         v_n_7_scale, v_n_7_offset2));
     CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.7.weights", 1728, 256, stream, v_a_7_qkv_w,
         v_n_7_scale, v_n_7_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.7.offset", 192, 256, stream, v_f_7_w, v_m_7_bias,
+        v_m_7_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.7.offset2", 192, 256, stream, v_f_7_w,
+        v_m_7_scale, v_m_7_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "m.7.weights", 2304, 256, stream, v_f_7_w, v_m_7_scale,
+        v_m_7_weights));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.8.offset", 144, 256, stream, v_a_8_qkv_w,
         v_n_8_bias, v_n_8_offset));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.8.offset2", 144, 256, stream, v_a_8_qkv_w,
         v_n_8_scale, v_n_8_offset2));
     CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.8.weights", 1728, 256, stream, v_a_8_qkv_w,
         v_n_8_scale, v_n_8_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.8.offset", 192, 256, stream, v_f_8_w, v_m_8_bias,
+        v_m_8_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.8.offset2", 192, 256, stream, v_f_8_w,
+        v_m_8_scale, v_m_8_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "m.8.weights", 2304, 256, stream, v_f_8_w, v_m_8_scale,
+        v_m_8_weights));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.9.offset", 144, 256, stream, v_a_9_qkv_w,
         v_n_9_bias, v_n_9_offset));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.9.offset2", 144, 256, stream, v_a_9_qkv_w,
         v_n_9_scale, v_n_9_offset2));
     CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.9.weights", 1728, 256, stream, v_a_9_qkv_w,
         v_n_9_scale, v_n_9_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.9.offset", 192, 256, stream, v_f_9_w, v_m_9_bias,
+        v_m_9_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.9.offset2", 192, 256, stream, v_f_9_w,
+        v_m_9_scale, v_m_9_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "m.9.weights", 2304, 256, stream, v_f_9_w, v_m_9_scale,
+        v_m_9_weights));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.10.offset", 144, 256, stream, v_a_10_qkv_w,
         v_n_10_bias, v_n_10_offset));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.10.offset2", 144, 256, stream, v_a_10_qkv_w,
         v_n_10_scale, v_n_10_offset2));
     CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.10.weights", 1728, 256, stream, v_a_10_qkv_w,
         v_n_10_scale, v_n_10_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.10.offset", 192, 256, stream, v_f_10_w,
+        v_m_10_bias, v_m_10_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.10.offset2", 192, 256, stream, v_f_10_w,
+        v_m_10_scale, v_m_10_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "m.10.weights", 2304, 256, stream, v_f_10_w,
+        v_m_10_scale, v_m_10_weights));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.11.offset", 144, 256, stream, v_a_11_qkv_w,
         v_n_11_bias, v_n_11_offset));
     CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.11.offset2", 144, 256, stream, v_a_11_qkv_w,
         v_n_11_scale, v_n_11_offset2));
     CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.11.weights", 1728, 256, stream, v_a_11_qkv_w,
         v_n_11_scale, v_n_11_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.11.offset", 192, 256, stream, v_f_11_w,
+        v_m_11_bias, v_m_11_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.11.offset2", 192, 256, stream, v_f_11_w,
+        v_m_11_scale, v_m_11_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "m.11.weights", 2304, 256, stream, v_f_11_w,
+        v_m_11_scale, v_m_11_weights));
+    return 0;
+}
+
+static int prepare_weights(vit_b *m, cudaStream_t stream) {
+    CALL(prepare_weights_from_n_0_offset(m, stream));
+    CALL(prepare_weights_from_n_6_offset(m, stream));
     return 0;
 }
 
@@ -2078,9 +2162,9 @@ static int check_device(vit_b *m) {
 }
 
 static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 346421248ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 85008384ull));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 346421248ull - 3072ull, 0, 3072ull,
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 346642432ull));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 198328320ull));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 346642432ull - 3072ull, 0, 3072ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -2259,7 +2343,6 @@ static int first_like(const Row *row, int i) {
 }
 
 static int open_libraries(vit_b *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
     for (int i = 0; i < 24; i++) {
         int k = first_like(matmul_sizes, i);
@@ -2329,11 +2412,8 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_h, v_r_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.0", 197, 32, stream, v_r_0, v_m_0_scale, v_m_0_bias,
-        v_m_0));
-    // f.0.p[0,i1,i2] = sum(r0) m.0[0,i1,r0] * f.0.w[r0,i2]
-    CALL(gemm_run(m, &gemm_f_0_p, v_m_0, v_f_0_w, v_f_0_p));
-    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.0", 591, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
+    CALL(launch(m, ORDERED, k_product_b88bb363, "g.0", 336, 256, stream, v_r_0, v_m_0_weights,
+        v_m_0_offset2, v_m_0_offset, v_f_0_b, v_g_0));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
     CALL(launch(m, ORDERED, k_product_e228456d, "a.1.t.split", 252, 256, stream, v_h_0,
@@ -2342,11 +2422,8 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         (float4 *)v_workspace, v_arrived + 60));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.1", 197, 32, stream, v_r_1, v_m_1_scale, v_m_1_bias,
-        v_m_1));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_1_p, v_m_1, v_f_1_w, v_f_1_p));
-    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.1", 591, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
+    CALL(launch(m, ORDERED, k_product_b88bb363, "g.1", 336, 256, stream, v_r_1, v_m_1_weights,
+        v_m_1_offset2, v_m_1_offset, v_f_1_b, v_g_1));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
     CALL(launch(m, ORDERED, k_product_e228456d, "a.2.t.split", 252, 256, stream, v_h_1,
@@ -2355,11 +2432,8 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         (float4 *)v_workspace, v_arrived + 120));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.2", 197, 32, stream, v_r_2, v_m_2_scale, v_m_2_bias,
-        v_m_2));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_2_p, v_m_2, v_f_2_w, v_f_2_p));
-    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.2", 591, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
+    CALL(launch(m, ORDERED, k_product_b88bb363, "g.2", 336, 256, stream, v_r_2, v_m_2_weights,
+        v_m_2_offset2, v_m_2_offset, v_f_2_b, v_g_2));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
     CALL(launch(m, ORDERED, k_product_e228456d, "a.3.t.split", 252, 256, stream, v_h_2,
@@ -2368,17 +2442,14 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         (float4 *)v_workspace, v_arrived + 180));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
+    CALL(launch(m, ORDERED, k_product_b88bb363, "g.3", 336, 256, stream, v_r_3, v_m_3_weights,
+        v_m_3_offset2, v_m_3_offset, v_f_3_b, v_g_3));
     return 0;
 }
 
-static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
+static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.3", 197, 32, stream, v_r_3, v_m_3_scale, v_m_3_bias,
-        v_m_3));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_3_p, v_m_3, v_f_3_w, v_f_3_p));
-    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.3", 591, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
     CALL(launch(m, ORDERED, k_product_e228456d, "a.4.t.split", 252, 256, stream, v_h_3,
@@ -2387,11 +2458,8 @@ static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cud
         (float4 *)v_workspace, v_arrived + 240));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.4", 197, 32, stream, v_r_4, v_m_4_scale, v_m_4_bias,
-        v_m_4));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_4_p, v_m_4, v_f_4_w, v_f_4_p));
-    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.4", 591, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
+    CALL(launch(m, ORDERED, k_product_b88bb363, "g.4", 336, 256, stream, v_r_4, v_m_4_weights,
+        v_m_4_offset2, v_m_4_offset, v_f_4_b, v_g_4));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
     CALL(launch(m, ORDERED, k_product_e228456d, "a.5.t.split", 252, 256, stream, v_h_4,
@@ -2400,11 +2468,8 @@ static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cud
         (float4 *)v_workspace, v_arrived + 300));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.5", 197, 32, stream, v_r_5, v_m_5_scale, v_m_5_bias,
-        v_m_5));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_5_p, v_m_5, v_f_5_w, v_f_5_p));
-    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.5", 591, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
+    CALL(launch(m, ORDERED, k_product_b88bb363, "g.5", 336, 256, stream, v_r_5, v_m_5_weights,
+        v_m_5_offset2, v_m_5_offset, v_f_5_b, v_g_5));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
     CALL(launch(m, ORDERED, k_product_e228456d, "a.6.t.split", 252, 256, stream, v_h_5,
@@ -2413,17 +2478,8 @@ static int steps_from_m_3(vit_b *m, const void *const *in, void *const *out, cud
         (float4 *)v_workspace, v_arrived + 360));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    return 0;
-}
-
-static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.6", 197, 32, stream, v_r_6, v_m_6_scale, v_m_6_bias,
-        v_m_6));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_6_p, v_m_6, v_f_6_w, v_f_6_p));
-    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.6", 591, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
+    CALL(launch(m, ORDERED, k_product_b88bb363, "g.6", 336, 256, stream, v_r_6, v_m_6_weights,
+        v_m_6_offset2, v_m_6_offset, v_f_6_b, v_g_6));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
     CALL(launch(m, ORDERED, k_product_e228456d, "a.7.t.split", 252, 256, stream, v_h_6,
@@ -2432,24 +2488,24 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
         (float4 *)v_workspace, v_arrived + 420));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.7", 197, 32, stream, v_r_7, v_m_7_scale, v_m_7_bias,
-        v_m_7));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_7_p, v_m_7, v_f_7_w, v_f_7_p));
-    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.7", 591, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
+    CALL(launch(m, ORDERED, k_product_b88bb363, "g.7", 336, 256, stream, v_r_7, v_m_7_weights,
+        v_m_7_offset2, v_m_7_offset, v_f_7_b, v_g_7));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
     CALL(launch(m, ORDERED, k_product_e228456d, "a.8.t.split", 252, 256, stream, v_h_7,
         v_n_8_weights, v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
+    return 0;
+}
+
+static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 480));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.8", 197, 32, stream, v_r_8, v_m_8_scale, v_m_8_bias,
-        v_m_8));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_8_p, v_m_8, v_f_8_w, v_f_8_p));
-    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.8", 591, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
+    CALL(launch(m, ORDERED, k_product_b88bb363, "g.8", 336, 256, stream, v_r_8, v_m_8_weights,
+        v_m_8_offset2, v_m_8_offset, v_f_8_b, v_g_8));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
     CALL(launch(m, ORDERED, k_product_e228456d, "a.9.t.split", 252, 256, stream, v_h_8,
@@ -2458,16 +2514,8 @@ static int steps_from_m_6(vit_b *m, const void *const *in, void *const *out, cud
         (float4 *)v_workspace, v_arrived + 540));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    return 0;
-}
-
-static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    (void)in;
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.9", 197, 32, stream, v_r_9, v_m_9_scale, v_m_9_bias,
-        v_m_9));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_9_p, v_m_9, v_f_9_w, v_f_9_p));
-    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.9", 591, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
+    CALL(launch(m, ORDERED, k_product_b88bb363, "g.9", 336, 256, stream, v_r_9, v_m_9_weights,
+        v_m_9_offset2, v_m_9_offset, v_f_9_b, v_g_9));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
     CALL(launch(m, ORDERED, k_product_e228456d, "a.10.t.split", 252, 256, stream, v_h_9,
@@ -2476,11 +2524,8 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
         v_a_10_c, (float4 *)v_workspace, v_arrived + 600));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.10", 197, 32, stream, v_r_10, v_m_10_scale,
-        v_m_10_bias, v_m_10));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_10_p, v_m_10, v_f_10_w, v_f_10_p));
-    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.10", 591, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
+    CALL(launch(m, ORDERED, k_product_b88bb363, "g.10", 336, 256, stream, v_r_10, v_m_10_weights,
+        v_m_10_offset2, v_m_10_offset, v_f_10_b, v_g_10));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
     CALL(launch(m, ORDERED, k_product_e228456d, "a.11.t.split", 252, 256, stream, v_h_10,
@@ -2489,11 +2534,8 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
         v_a_11_c, (float4 *)v_workspace, v_arrived + 660));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ORDERED, k_row_4a21bab2, "m.11", 197, 32, stream, v_r_11, v_m_11_scale,
-        v_m_11_bias, v_m_11));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_11_p, v_m_11, v_f_11_w, v_f_11_p));
-    CALL(launch(m, ORDERED, k_map_2ba4d024, "g.11", 591, 256, stream, v_f_11_p, v_f_11_b, v_g_11));
+    CALL(launch(m, ORDERED, k_product_b88bb363, "g.11", 336, 256, stream, v_r_11, v_m_11_weights,
+        v_m_11_offset2, v_m_11_offset, v_f_11_b, v_g_11));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_11, v_g_11, v_b_11_w, v_b_11_b, v_r_11, v_h_11, v_workspace));
     CALL(launch(m, ORDERED, k_reduce_a9e28dd4, "n.sum2.both", 197, 32, stream, v_h_11,
@@ -2506,9 +2548,8 @@ static int steps_from_m_9(vit_b *m, const void *const *in, void *const *out, cud
 
 static int steps(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(steps_from_patches_sum_part(m, in, out, stream));
-    CALL(steps_from_m_3(m, in, out, stream));
-    CALL(steps_from_m_6(m, in, out, stream));
-    CALL(steps_from_m_9(m, in, out, stream));
+    CALL(steps_from_h_3(m, in, out, stream));
+    CALL(steps_from_a_8_o(m, in, out, stream));
     return 0;
 }
 
@@ -2606,7 +2647,6 @@ int vit_b_capture(vit_b *m, const void *const *in, void *const *out) {
 void vit_b_destroy(vit_b *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     for (int i = 0; i < 24; i++) matmul_close(&m->matmul[i]);
     if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
@@ -2783,6 +2823,6 @@ static const vit_b_tensor info_weights[] = {
 static const vit_b_info info = {
     "vit_b", 1, 1, 152, info_inputs, info_outputs, info_weights,
     VIT_B_ARENA_BYTES, VIT_B_WEIGHT_BYTES,
-    346421248ull, 471035904ull, 0x5406cefa10622f11ull};
+    346642432ull, 582156288ull, 0x5406cefa10622f11ull};
 
 const vit_b_info *vit_b_describe(void) { return &info; }

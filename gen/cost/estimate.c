@@ -469,7 +469,8 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
         if (ein__ix_uses(ctx, read[0]->ix[i]) & sums) terms |= 1u << i;
     p->shifted = k->load[0].i &&
                  ein__product_shift(ctx, ein__scope_of(ctx, k->load[0])->body, terms, &x, &first);
-    if (p->shifted) read[0] = ein__ex_get(ctx, x);
+    if (p->shifted)
+        read[0] = ein__ex_get(ctx, ein__ex_subst(ctx, x, read[0]->ix, (int)read[0]->nix));
     ein__tensor_held(ctx, read, p);
     p->load[0] = ein__factor_load_of(ctx, k->s[0], read[0], p->group[0], -1, p->math);
     p->each = ctx->value[read[0]->val].dtype == EIN__F16;

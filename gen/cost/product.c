@@ -337,11 +337,18 @@ static int64_t ein__rows_ops(const ein__tiled *p, const ein__product_tile *t) {
     return ops;
 }
 
+// Whether no load of a tile's steps goes through registers.
+static bool ein__product_is_async(const ein__tiled *p, const ein__product_tile *t) {
+    bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t) && !p->computed;
+    return copies && ein__load_copies(&p->load[0], t) && ein__load_copies(&p->load[1], t);
+}
+
 // Steps of a tile's loop that are on their way while one is multiplied.
 static int64_t ein__product_ahead(const ein__gpu *g, const ein__tiled *p,
                                   const ein__product_tile *t) {
-    bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
-    return copies ? ein__product_stages(t, ein__shared_room(g, t->resident)) - 1 : 1;
+    return ein__product_is_async(p, t)
+               ? ein__product_stages(t, ein__shared_room(g, t->resident)) - 1
+               : 1;
 }
 
 // Blocks that the GPU's SMs hold at once.
@@ -376,7 +383,7 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
                                     const ein__product_tile *t) {
     int64_t blocks = ein__product_blocks(p, t), steps = (p->depth + t->terms - 1) / t->terms;
     int64_t terms = ein__muldiv(steps, t->terms, 1), slots = ein__product_slots(g, p, t);
-    int64_t turns = steps / ein__product_ahead(g, p, t),
+    int64_t turns = steps / ein__product_ahead(g, p, t), each = EIN__PRODUCT_STEP_PS,
             waves = blocks / g->sms + (blocks % g->sms != 0), ps,
             rows = ein__rows_ops(p, t) * t->terms;
     if (t->math == EIN__MATH_FP32) {
@@ -385,6 +392,9 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
         int64_t issued = ein__issued_ps(g, ein__tensor_ops(g, p, t) + rows, steps),
                 one = ein__product_tensor_ps(g, t, terms);
         ps = ein__muldiv(waves, issued > one ? issued : one, 1);
+        // What goes through registers is waited for, stored and read before the next step: by
+        // bench/issue.py such steps take 2.5 to 3 times as long as those that are copied.
+        if (!ein__product_is_async(p, t)) each += (issued > one ? issued : one) / steps;
     }
     int64_t bytes = ein__muldiv(
         ein__muldiv(ein__math_bytes(t->math) * (t->rows + t->cols), terms, 1), blocks, 1);
@@ -392,8 +402,8 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
     int64_t fetch = ein__muldiv(bytes, 1000 * 1000, l2);
     // Steps that are not on their way together, and the first loads; blocks beside each other take
     // their turns together.
-    int64_t chain = ein__muldiv(ein__muldiv(turns + 1, EIN__PRODUCT_STEP_PS, 1),
-                                blocks / slots + (blocks % slots != 0), 1);
+    int64_t chain =
+        ein__muldiv(ein__muldiv(turns + 1, each, 1), blocks / slots + (blocks % slots != 0), 1);
     ps = fetch > ps ? fetch : ps;
     return chain > ps ? chain : ps;
 }
