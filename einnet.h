@@ -20544,7 +20544,40 @@ static bool ein__is_called(ein__storer *z, ein__val v, ptrdiff_t at, const ein__
     return false;
 }
 
-// The type that the operands of contraction `v` are wanted as: halves where a library multiplies.
+// What a kernel takes for contraction `s` of old values, the weights among them as halves or not;
+// INT64_MAX: a call is cheaper.
+static int64_t ein__stored_cost(ein__storer *z, const ein__scope *s, bool halves) {
+    ein_ctx *ctx = z->ctx;
+    ein__scope now = *s;
+    int64_t ps = 0;
+    z->half_weights = halves;
+    now.body = ein__ex_replace_reads(ctx, s->body, ein__read_stored, z);
+    if (!now.body.i) return INT64_MAX;
+    ctx->typed = true;
+    bool called = ein__is_call(ein__choose(ctx, &now, (ein__val){0}, (ein__ex){0}, true, &ps));
+    ctx->typed = false;
+    return called ? INT64_MAX : ps;
+}
+
+// Whether what a kernel for contraction `s` reads as f32 is better copied as halves than converted
+// by every load: such loads are waited for, those of halves are on their way while others are used.
+static bool ein__copies_pay(ein__storer *z, const ein__scope *s, const ein__expr *const *read) {
+    ein__val had[2];
+    int64_t copies = ein__copies_cost(z, read), copied, halves;
+    if (!copies) return false;
+    for (int k = 0; k < 2; k++) had[k] = z->half[read[k]->val];
+    z->operand = EIN__NDTYPE;
+    halves = ein__stored_cost(z, s, true);
+    int64_t now = ein__least(halves, ein__stored_cost(z, s, false));
+    z->operand = EIN__F16;
+    copied = ein__stored_cost(z, s, true);
+    bool pay = copied < now && ein__cost_sum(copied, copies) < now;
+    for (int k = 0; k < 2 && !pay; k++) z->half[read[k]->val] = had[k];
+    return pay;
+}
+
+// The type that the operands of contraction `v` are wanted as: halves where a library multiplies,
+// or where a kernel gains by it.
 static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
@@ -20558,8 +20591,8 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
     // A sum of squares is a statistic: it reads what is there.
     if (ein__is_square(ctx, s)) return EIN__NDTYPE;
     if (ein__is_called(z, v, at, read, &kind)) return EIN__F16;
-    // A kernel converts what it loads, but bands are told by equal types.
-    if (kind != EIN__K_BAND) return EIN__NDTYPE;
+    // A kernel may convert what it loads, but bands are told by equal types.
+    if (kind != EIN__K_BAND) return ein__copies_pay(z, s, read) ? EIN__F16 : EIN__NDTYPE;
     ein__dtype a = ctx->value[z->now[read[0]->val].i].dtype;
     return a == ctx->value[z->now[read[1]->val].i].dtype ? a : EIN__F16;
 }
@@ -20610,21 +20643,6 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     if (z->root[v.i] || z->is[v.i]) return EIN__F32;
     if (copy && ein__is_renaming(ctx, v, copy)) return ctx->value[z->now[copy->val].i].dtype;
     return EIN__F16;
-}
-
-// What a kernel takes for contraction `s` of old values, the weights among them as halves or not;
-// INT64_MAX: a call is cheaper.
-static int64_t ein__stored_cost(ein__storer *z, const ein__scope *s, bool halves) {
-    ein_ctx *ctx = z->ctx;
-    ein__scope now = *s;
-    int64_t ps = 0;
-    z->half_weights = halves;
-    now.body = ein__ex_replace_reads(ctx, s->body, ein__read_stored, z);
-    if (!now.body.i) return INT64_MAX;
-    ctx->typed = true;
-    bool called = ein__is_call(ein__choose(ctx, &now, (ein__val){0}, (ein__ex){0}, true, &ps));
-    ctx->typed = false;
-    return called ? INT64_MAX : ps;
 }
 
 // Whether a kernel is to read the weights of contraction `s` as halves: they are converted for
@@ -26871,15 +26889,32 @@ static const ein__expr *ein__call_addend(ein_ctx *ctx, ein__val m, ein__val prod
     return found;
 }
 
-// The call that stores `v`, if all that it reads and stores may change places.
+// The contraction that a kernel of our own computes with what it stores as `v`.
+static ein__val ein__own_product(const ein__relayout *r, ein__val v) {
+    const ein__selector *sel = r->z->sel;
+    const ein__expr *read[2];
+    double alpha;
+    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++) {
+        const ein__scope *s = ein__scope_of(r->z->ctx, sel->order[i]);
+        bool own = s && sel->home[sel->order[i].i].i == v.i;
+        if (own && ein__two_factors(r->z->ctx, s, read, &alpha)) return sel->order[i];
+    }
+    return (ein__val){0};
+}
+
+// The call that stores `v`, or the kernel that computes what a call could, if all that it reads and
+// stores may change places. Filters of kernels are laid out for them when they are loaded.
 static bool ein__conv_call_of(const ein__relayout *r, ein__val v, ein__conv_call *c) {
     ein_ctx *ctx = r->z->ctx;
     ein__val product = r->z->product[v.i];
+    bool own = r->z->sel->kind[v.i] == EIN__K_PRODUCT;
     int64_t out[EIN__MAX_RANK];
     int slot[EIN__MAX_ITERS], result[EIN__MAX_ITERS], n = 0;
     ein__conv_form f;
     *c = (ein__conv_call){.n = 0};
-    if (!ein__is_stored(r->z, v) || !product.i || r->z->sel->kind[v.i] == EIN__K_GEMM) return false;
+    if (!ein__is_stored(r->z, v) || r->z->sel->kind[v.i] == EIN__K_GEMM) return false;
+    if (own) product = ein__own_product(r, v);
+    if (!product.i) return false;
     const ein__scope *s = ein__scope_of(ctx, product);
     ein__dense_result(s, out);
     if (!ein__find_conv(ctx, s, out, &f) || !ein__conv_sizes(&f)) return false;
@@ -26887,7 +26922,8 @@ static bool ein__conv_call_of(const ein__relayout *r, ein__val v, ein__conv_call
     ein__call_value data = {.v = f.c.x, .last = {.wanted = true}};
     ein__conv_data_order(&f, data.last.order);
     c->value[c->n++] = data;
-    c->value[c->n++] = ein__in_slot_order(ctx, f.w, slot, ein__conv_filter_order(&f, slot));
+    int filter = ein__conv_filter_order(&f, slot);
+    if (!own) c->value[c->n++] = ein__in_slot_order(ctx, f.w, slot, filter);
     int count = ein__conv_result_order(&f, slot);
     ein__call_value stored = {.v = v, .last = {.wanted = true}};
     for (uint32_t t = 0; t < s->nt; t++) {
@@ -28966,10 +29002,12 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     return ok;
 }
 
-// Whether convolutions may take their tensors in NHWC too: where that could be cheaper.
+// Whether convolutions may take their tensors in NHWC too: where that could be cheaper, as for
+// calls and for tensor cores' tiles, whose loads of a window's channels are one.
 static bool ein__may_reorder(const ein_ctx *ctx) {
-    bool priced = ctx->desc.math != EIN_MATH_FP32 || ctx->desc.probe || shlen(ctx->costs);
-    return priced && ctx->desc.libs == EIN_LIBS_ALL && ein__rule_on(ctx, EIN__RULE_MATCH);
+    bool tensor = ctx->desc.math != EIN_MATH_FP32,
+         calls = ctx->desc.libs == EIN_LIBS_ALL && (ctx->desc.probe || shlen(ctx->costs));
+    return (tensor || calls) && ein__rule_on(ctx, EIN__RULE_MATCH);
 }
 
 // The plan of a lowered model in arithmetic `ctx->desc.math`: with convolutions in declared order,

@@ -650,10 +650,12 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     return ok;
 }
 
-// Whether convolutions may take their tensors in NHWC too: where that could be cheaper.
+// Whether convolutions may take their tensors in NHWC too: where that could be cheaper, as for
+// calls and for tensor cores' tiles, whose loads of a window's channels are one.
 static bool ein__may_reorder(const ein_ctx *ctx) {
-    bool priced = ctx->desc.math != EIN_MATH_FP32 || ctx->desc.probe || shlen(ctx->costs);
-    return priced && ctx->desc.libs == EIN_LIBS_ALL && ein__rule_on(ctx, EIN__RULE_MATCH);
+    bool tensor = ctx->desc.math != EIN_MATH_FP32,
+         calls = ctx->desc.libs == EIN_LIBS_ALL && (ctx->desc.probe || shlen(ctx->costs));
+    return (tensor || calls) && ein__rule_on(ctx, EIN__RULE_MATCH);
 }
 
 // The plan of a lowered model in arithmetic `ctx->desc.math`: with convolutions in declared order,

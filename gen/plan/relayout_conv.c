@@ -51,15 +51,32 @@ static const ein__expr *ein__call_addend(ein_ctx *ctx, ein__val m, ein__val prod
     return found;
 }
 
-// The call that stores `v`, if all that it reads and stores may change places.
+// The contraction that a kernel of our own computes with what it stores as `v`.
+static ein__val ein__own_product(const ein__relayout *r, ein__val v) {
+    const ein__selector *sel = r->z->sel;
+    const ein__expr *read[2];
+    double alpha;
+    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++) {
+        const ein__scope *s = ein__scope_of(r->z->ctx, sel->order[i]);
+        bool own = s && sel->home[sel->order[i].i].i == v.i;
+        if (own && ein__two_factors(r->z->ctx, s, read, &alpha)) return sel->order[i];
+    }
+    return (ein__val){0};
+}
+
+// The call that stores `v`, or the kernel that computes what a call could, if all that it reads and
+// stores may change places. Filters of kernels are laid out for them when they are loaded.
 static bool ein__conv_call_of(const ein__relayout *r, ein__val v, ein__conv_call *c) {
     ein_ctx *ctx = r->z->ctx;
     ein__val product = r->z->product[v.i];
+    bool own = r->z->sel->kind[v.i] == EIN__K_PRODUCT;
     int64_t out[EIN__MAX_RANK];
     int slot[EIN__MAX_ITERS], result[EIN__MAX_ITERS], n = 0;
     ein__conv_form f;
     *c = (ein__conv_call){.n = 0};
-    if (!ein__is_stored(r->z, v) || !product.i || r->z->sel->kind[v.i] == EIN__K_GEMM) return false;
+    if (!ein__is_stored(r->z, v) || r->z->sel->kind[v.i] == EIN__K_GEMM) return false;
+    if (own) product = ein__own_product(r, v);
+    if (!product.i) return false;
     const ein__scope *s = ein__scope_of(ctx, product);
     ein__dense_result(s, out);
     if (!ein__find_conv(ctx, s, out, &f) || !ein__conv_sizes(&f)) return false;
@@ -67,7 +84,8 @@ static bool ein__conv_call_of(const ein__relayout *r, ein__val v, ein__conv_call
     ein__call_value data = {.v = f.c.x, .last = {.wanted = true}};
     ein__conv_data_order(&f, data.last.order);
     c->value[c->n++] = data;
-    c->value[c->n++] = ein__in_slot_order(ctx, f.w, slot, ein__conv_filter_order(&f, slot));
+    int filter = ein__conv_filter_order(&f, slot);
+    if (!own) c->value[c->n++] = ein__in_slot_order(ctx, f.w, slot, filter);
     int count = ein__conv_result_order(&f, slot);
     ein__call_value stored = {.v = v, .last = {.wanted = true}};
     for (uint32_t t = 0; t < s->nt; t++) {

@@ -225,7 +225,40 @@ static bool ein__is_called(ein__storer *z, ein__val v, ptrdiff_t at, const ein__
     return false;
 }
 
-// The type that the operands of contraction `v` are wanted as: halves where a library multiplies.
+// What a kernel takes for contraction `s` of old values, the weights among them as halves or not;
+// INT64_MAX: a call is cheaper.
+static int64_t ein__stored_cost(ein__storer *z, const ein__scope *s, bool halves) {
+    ein_ctx *ctx = z->ctx;
+    ein__scope now = *s;
+    int64_t ps = 0;
+    z->half_weights = halves;
+    now.body = ein__ex_replace_reads(ctx, s->body, ein__read_stored, z);
+    if (!now.body.i) return INT64_MAX;
+    ctx->typed = true;
+    bool called = ein__is_call(ein__choose(ctx, &now, (ein__val){0}, (ein__ex){0}, true, &ps));
+    ctx->typed = false;
+    return called ? INT64_MAX : ps;
+}
+
+// Whether what a kernel for contraction `s` reads as f32 is better copied as halves than converted
+// by every load: such loads are waited for, those of halves are on their way while others are used.
+static bool ein__copies_pay(ein__storer *z, const ein__scope *s, const ein__expr *const *read) {
+    ein__val had[2];
+    int64_t copies = ein__copies_cost(z, read), copied, halves;
+    if (!copies) return false;
+    for (int k = 0; k < 2; k++) had[k] = z->half[read[k]->val];
+    z->operand = EIN__NDTYPE;
+    halves = ein__stored_cost(z, s, true);
+    int64_t now = ein__least(halves, ein__stored_cost(z, s, false));
+    z->operand = EIN__F16;
+    copied = ein__stored_cost(z, s, true);
+    bool pay = copied < now && ein__cost_sum(copied, copies) < now;
+    for (int k = 0; k < 2 && !pay; k++) z->half[read[k]->val] = had[k];
+    return pay;
+}
+
+// The type that the operands of contraction `v` are wanted as: halves where a library multiplies,
+// or where a kernel gains by it.
 static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
@@ -239,8 +272,8 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
     // A sum of squares is a statistic: it reads what is there.
     if (ein__is_square(ctx, s)) return EIN__NDTYPE;
     if (ein__is_called(z, v, at, read, &kind)) return EIN__F16;
-    // A kernel converts what it loads, but bands are told by equal types.
-    if (kind != EIN__K_BAND) return EIN__NDTYPE;
+    // A kernel may convert what it loads, but bands are told by equal types.
+    if (kind != EIN__K_BAND) return ein__copies_pay(z, s, read) ? EIN__F16 : EIN__NDTYPE;
     ein__dtype a = ctx->value[z->now[read[0]->val].i].dtype;
     return a == ctx->value[z->now[read[1]->val].i].dtype ? a : EIN__F16;
 }
@@ -291,21 +324,6 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     if (z->root[v.i] || z->is[v.i]) return EIN__F32;
     if (copy && ein__is_renaming(ctx, v, copy)) return ctx->value[z->now[copy->val].i].dtype;
     return EIN__F16;
-}
-
-// What a kernel takes for contraction `s` of old values, the weights among them as halves or not;
-// INT64_MAX: a call is cheaper.
-static int64_t ein__stored_cost(ein__storer *z, const ein__scope *s, bool halves) {
-    ein_ctx *ctx = z->ctx;
-    ein__scope now = *s;
-    int64_t ps = 0;
-    z->half_weights = halves;
-    now.body = ein__ex_replace_reads(ctx, s->body, ein__read_stored, z);
-    if (!now.body.i) return INT64_MAX;
-    ctx->typed = true;
-    bool called = ein__is_call(ein__choose(ctx, &now, (ein__val){0}, (ein__ex){0}, true, &ps));
-    ctx->typed = false;
-    return called ? INT64_MAX : ps;
 }
 
 // Whether a kernel is to read the weights of contraction `s` as halves: they are converted for
