@@ -14168,11 +14168,20 @@ typedef struct ein__cost_line {
     bool failed;
 } ein__cost_line;
 
+// An error at a place of a table instead of the model, whose name messages begin with.
+static void ein__table_error(ein_ctx *ctx, const char *table, ein__pos pos, const char *what) {
+    const char *model = ctx->file, *text = ctx->text;
+    ctx->file = table;
+    ctx->text = NULL;
+    ein__error(ctx, EIN_BAD_INPUT, pos, "%s", what);
+    ctx->file = model;
+    ctx->text = text;
+}
+
 static void ein__cost_error(ein__cost_line *z, const char *at, const char *what) {
     if (z->failed) return;
     z->failed = true;
-    ein__error(z->ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "%s:%u:%u: %s", z->file, (unsigned)z->line,
-               (unsigned)(at - z->start) + 1, what);
+    ein__table_error(z->ctx, z->file, (ein__pos){z->line, (uint32_t)(at - z->start) + 1}, what);
 }
 
 // One field up to a tab or the line's end; moves behind it. NULL: the line has ended.
@@ -14373,12 +14382,13 @@ static bool ein__keep_cost_row(ein_ctx *ctx, const ein__cost_row *r) {
     ein__cost_row *old = &ctx->cost_row[ctx->cost_rows[at].value];
     int better = ein__preferred(ctx, old, r);
     if (better < 0) {
-        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0},
-                   "%s:%u:1: %lld ps for '%s%s%s', but %s:%u: says %lld ps; --prefer first, last "
-                   "or fastest decides",
-                   r->file, (unsigned)r->line, (long long)r->ps, r->key,
-                   *r->algorithm ? " algo=" : "", r->algorithm, old->file, (unsigned)old->line,
-                   (long long)old->ps);
+        ein__table_error(
+            ctx, r->file, (ein__pos){r->line, 1},
+            ein__namef(ctx,
+                       "%lld ps for '%s%s%s', but %s:%u: says %lld ps; --prefer first, last or "
+                       "fastest decides",
+                       (long long)r->ps, r->key, *r->algorithm ? " algo=" : "", r->algorithm,
+                       old->file, (unsigned)old->line, (long long)old->ps));
         return false;
     }
     if (better) *old = *r;

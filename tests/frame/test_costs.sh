@@ -15,6 +15,10 @@ refuse() {
     [ $? = 3 ] && [ ! -s "$work/out" ] && grep -q "table:$2: " "$work/log" && pass ||
         fail "$1" "$work/log"
 }
+# An error of a table names the table, not the model that is to be planned with it.
+printf 'h200\n' > "$work/table"
+$einnet emit models/dcgan.ein --costs "$work/table" -o - 2>&1 > "$work/out" | head -1 > "$work/log"
+grep -q "^[^ ]*table:1:5: the key" "$work/log" && pass || fail 'the table of an error' "$work/log"
 refuse 'no key' 1:5 'h200'
 refuse 'an empty key' 2:6 '# comment\nh200\t\t1\n'
 refuse 'no device' 1:1 '\tgemm\t1\n'
