@@ -126,6 +126,9 @@ static int unknown_option(const cmd_args *args, const char *word) {
         char candidate[80];
         const char *nearer = NULL;
         snprintf(candidate, sizeof candidate, "--%s", option->name);
+        if (!strcmp(name, candidate)) {
+            return cmd_usage(args, "%s takes no value", candidate);
+        }
         cmd_nearest(name, candidate, &nearer, &distance);
         if (nearer || (strlen(name) > 3 && !strncmp(name, candidate, strlen(name)))) {
             best = memcpy(nearest, candidate, sizeof nearest);

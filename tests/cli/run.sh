@@ -76,6 +76,8 @@ expect 2 'a hint at the nearest option' "$einnet" emit m.ein --headr=x
 says "did you mean '--header'"
 expect 2 'no abbreviations' "$einnet" emit m.ein --head x.h
 says "did you mean '--header'"
+expect 2 'a value where none goes' "$einnet" emit m.ein -o m.cu --small=1
+says '--small takes no value'
 expect 2 'no value' "$einnet" emit m.ein -o
 expect 2 'an empty value' "$einnet" emit m.ein --output=
 expect 2 'a value for a switch' "$einnet" emit m.ein -o - --small=yes
