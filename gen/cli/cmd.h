@@ -151,6 +151,9 @@ int cmd_pack(const cmd_args *args);
 
 // ---- values (cmd_values.c) ----
 
+// Ends a line that names a file with the type in it and the one that the model gives the tensor.
+// The exit code.
+int cmd_wrong_type(const ein_tensor_info *info, cli_dtype dtype, int rank, const int64_t *dims);
 // Reads a .npy file that must have the type and the shape of `info`. CLI_OK or an exit code.
 int cmd_read_values(const char *path, const ein_tensor_info *info, cli_tensor *tensor);
 

@@ -12,6 +12,15 @@ static void print_shape(FILE *out, const char *dtype, int rank, const int64_t *d
     fputc(']', out);
 }
 
+int cmd_wrong_type(const ein_tensor_info *info, cli_dtype dtype, int rank, const int64_t *dims) {
+    char shown[300];
+    print_shape(stderr, dtype ? cli_dtype_name(dtype) : "of another type, ", rank, dims);
+    fprintf(stderr, ", but '%s' is ", cli_escape(shown, sizeof shown, info->name));
+    print_shape(stderr, info->dtype, info->rank, info->dims);
+    fputc('\n', stderr);
+    return CLI_BAD_INPUT;
+}
+
 int cmd_read_values(const char *path, const ein_tensor_info *info, cli_tensor *tensor) {
     cli_error error;
     char shown[300];
@@ -23,10 +32,7 @@ int cmd_read_values(const char *path, const ein_tensor_info *info, cli_tensor *t
         return CLI_OK;
     }
     fprintf(stderr, "einnet: %s: ", cli_escape(shown, sizeof shown, path));
-    print_shape(stderr, cli_dtype_name(tensor->dtype), tensor->rank, tensor->dims);
-    fprintf(stderr, ", but '%s' is ", cli_escape(shown, sizeof shown, info->name));
-    print_shape(stderr, info->dtype, info->rank, info->dims);
-    fputc('\n', stderr);
+    int code = cmd_wrong_type(info, tensor->dtype, tensor->rank, tensor->dims);
     cli_tensor_free(tensor);
-    return CLI_BAD_INPUT;
+    return code;
 }

@@ -30,7 +30,7 @@ const cmd_option cmd_weight_options[] = {
 };
 
 typedef struct {
-    char *name;
+    char *name, *path;
     cli_safetensors file;
     bool open;
 } blob;
@@ -102,11 +102,10 @@ static int open_blob(cmd_weights *w, blob *b, const char *path) {
                 b->name, cli_escape(shown, sizeof shown, path));
         return CLI_BAD_INPUT;
     }
-    size_t size = (size_t)directory + strlen(path) + 1;
-    char *joined = cli_alloc(size);
-    snprintf(joined, size, "%.*s%s", directory, model, path);
-    b->open = cli_safetensors_open(given ? given : joined, &b->file, &error);
-    free(joined);
+    size_t size = (given ? strlen(given) : (size_t)directory + strlen(path)) + 1;
+    b->path = cli_alloc(size);
+    snprintf(b->path, size, "%.*s%s", given ? 0 : directory, model, given ? given : path);
+    b->open = cli_safetensors_open(b->path, &b->file, &error);
     return b->open ? CLI_OK : cmd_report(&error);
 }
 
@@ -264,6 +263,7 @@ void cmd_weights_close(cmd_weights *w) {
             cli_safetensors_close(&w->blobs[i].file);
         }
         free(w->blobs[i].name);
+        free(w->blobs[i].path);
     }
     free(w->blobs);
     cli_file_release(&w->packed);
@@ -290,20 +290,17 @@ static bool same_shape(const ein_tensor_info *info, cli_dtype dtype, int rank,
 
 static const void *get_blob(cmd_weights *w, const ein_tensor_info *info, int *code) {
     const blob *b;
-    char shown[300];
+    char file[300], key[300];
     *code = find_blob(w, info->blob, &b);
     if (*code) {
         return NULL;
     }
     const cli_st_tensor *t = cli_safetensors_find(&b->file, info->key);
-    const char *why = !t ? "is not in the blob"
-                      : same_shape(info, t->dtype, t->rank, t->dims) && t->bytes == info->bytes
-                          ? NULL
-                          : "has another type or shape in the blob than in the model";
-    if (why) {
-        fprintf(stderr, "einnet: blob %s: tensor '%s' %s\n", info->blob,
-                cli_escape(shown, sizeof shown, info->key), why);
-        *code = CLI_BAD_INPUT;
+    if (!t || !same_shape(info, t->dtype, t->rank, t->dims) || t->bytes != info->bytes) {
+        fprintf(stderr, "einnet: %s: ", cli_escape(file, sizeof file, b->path));
+        fprintf(stderr, t ? "tensor '%s' is " : "no tensor '%s' in it\n",
+                cli_escape(key, sizeof key, info->key));
+        *code = t ? cmd_wrong_type(info, t->dtype, t->rank, t->dims) : CLI_BAD_INPUT;
         return NULL;
     }
     void *copy = room_for(w, info->bytes);  // the file's alignment is anything

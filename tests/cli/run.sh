@@ -220,6 +220,27 @@ expect 3 'eval: not weights' "$einnet" eval m.ein --weights m.cu --out r3
 printf 'ein 1\nmodel q\ninput x: f32[2]\noutput "a/../b %%"\n"a/../b %%"[i] = x[i]\n' > quoted.ein
 expect 0 'eval: names as file names' "$einnet" eval quoted.ein --out r4
 [ -s 'r4/a%2F..%2Fb%20%25.npy' ] && pass || fail 'bytes of names are escaped'
+printf 'ein 1\nmodel q\nblob B = "b.safetensors"\ninput x: f32[2]\nweight w: f32[2] = B "k"
+output y\ny[i] = x[i] * w[i]\n' > blob.ein
+# safetensors TYPE NAME: a file of one tensor of two elements, 8 or 16 bytes
+safetensors() {
+    bytes=8
+    [ $1 = F32 ] || bytes=16
+    header=$(printf '{"%s":{"dtype":"%s","shape":[2],"data_offsets":[0,%02d]}}' $2 $1 $bytes)
+    printf "\\$(printf %o ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header"
+    head -c $bytes /dev/zero
+}
+safetensors F32 k > b.safetensors
+expect 0 'a blob' "$einnet" eval blob.ein --out r5
+safetensors F32 v > b.safetensors
+expect 3 'a blob without the tensor' "$einnet" eval blob.ein --out r6
+says "b.safetensors: no tensor 'k'"
+safetensors F64 k > other.safetensors
+expect 3 'a blob of another type' "$einnet" eval blob.ein --blob B=other.safetensors --out r6
+says "other.safetensors: tensor 'k' is f64[2], but 'w' is f32[2]"
+safetensors F8_E4M3 k > other.safetensors
+expect 3 'a blob of a type not known' "$einnet" eval blob.ein --blob B=other.safetensors --out r6
+rm -f blob.weights
 for path in /etc/hostname ../m.ein a/../../m.ein ''; do
     printf 'ein 1\nmodel q\nblob B = "%s"\ninput x: f32[2]\nweight w: f32[2] = B "w"\noutput y
 y[i] = x[i] * w[i]\n' "$path" > blob.ein
