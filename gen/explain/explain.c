@@ -144,11 +144,35 @@ static void ein__explain_value(ein_ctx *ctx, const ein__contraction *c, bool all
     ein__deriver_free(&z);
 }
 
-// The contractions of the model that are derived: all of them, or those called `name`. An stb_ds
+// Whether the value is called `name`, or the block is that it belongs to.
+static bool ein__goes_by(const ein_ctx *ctx, ein__val v, const char *name) {
+    const char *mine = v.i ? ctx->value[v.i].name : NULL;
+    size_t n = strlen(name);
+    return mine && !strncmp(mine, name, n) && (!mine[n] || mine[n] == '.');
+}
+
+// What may be meant by `name`, which nothing goes by: the contraction that it was derived from, or
+// one that is spelt nearly so.
+static void ein__meant(const ein_ctx *ctx, ein__val v, const char *name, const char **best,
+                       int *distance) {
+    const char *mine = ctx->value[v.i].name;
+    size_t n = strlen(mine);
+    if (!strncmp(name, mine, n) && name[n] == '.') {
+        *best = mine;
+        *distance = 0;
+    } else {
+        ein__suggest(name, mine, best, distance);
+    }
+}
+
+// The contractions of the model that are derived: all of them, or those called `name`, or as the
+// map that alone reads them, by which the emitted file calls a kernel that computes both. An stb_ds
 // array; none is an error when a name was given. `root` receives the model's outputs.
 static ein__contraction *ein__contractions(ein_ctx *ctx, const char *name, ein__val *root) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__contraction *list = NULL;
+    const char *best = NULL;
+    int distance = 3;
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return NULL;
     ein__val *order = ein__live(ctx, root, nroot);
@@ -156,17 +180,17 @@ static ein__contraction *ein__contractions(ein_ctx *ctx, const char *name, ein__
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
         ein__contraction c = {.v = order[i]};
         const ein__scope *s = ein__scope_of(ctx, c.v);
-        const char *mine = ctx->value[c.v.i].name;
         if (!s || ctx->value[c.v.i].weight_only || !ein__is_contraction(ctx, s)) continue;
-        size_t n = name ? strlen(name) : 0;
-        if (name && strcmp(mine, name) && (strncmp(mine, name, n) || mine[n] != '.')) continue;
         c.map = ein__sole_reader(ctx, order, uses, c.v, i + 1, &c.read);
-        arrput(list, c);
+        if (!name || ein__goes_by(ctx, c.v, name) || ein__goes_by(ctx, c.map, name))
+            arrput(list, c);
+        else ein__meant(ctx, c.v, name, &best, &distance);
     }
     arrfree(order);
     arrfree(uses);
     if (name && !list)
-        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "no contraction is called '%s'", name);
+        ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "no contraction is called '%s'%s%s%s",
+                   name, best ? "; did you mean '" : "", best ? best : "", best ? "'?" : "");
     return list;
 }
 

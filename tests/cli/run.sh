@@ -259,6 +259,14 @@ expect 0 'explain' "$einnet" explain m.ein
 says 'chosen'
 says 'runner-up'
 says 'as given'
+printf 'ein 1\nmodel q\ninput x: f32[1,4,8,8]\nweight k: f32[4,4,3,3] = randn(std=0.1)\noutput y
+up.conv = Conv(x, k; pads=1)\ny = Relu(up.conv)\n' > step.ein
+expect 0 'explain: as the file calls the step' "$einnet" explain step.ein y
+says 'up.conv'
+expect 3 'explain: what a derivation made' "$einnet" explain step.ein up.conv.product
+says "did you mean 'up.conv'"
+expect 3 'explain: a contraction misspelt' "$einnet" explain step.ein up.cnv
+says "did you mean 'up.conv'"
 expect 0 'explain --all --json' "$einnet" explain m.ein --all --json -o e.json
 check 'explain --json is JSON' python3 -m json.tool e.json
 last=$(grep -c '"id": ' e.json)
