@@ -75,12 +75,14 @@ typedef struct csrnet_backend_info {
 } csrnet_backend_info;
 
 // All return 0, or another number with the reason in csrnet_backend_error.
+// Calls for a handle come one at a time, with the device current that was so at create.
 // `weights` is the blob written by `einnet pack`, in host memory, and is not kept; `o` may be NULL.
 // A failed create leaves a handle that only error and destroy accept (NULL: no host memory).
 int csrnet_backend_create(csrnet_backend **m, const void *weights, size_t bytes,
     const csrnet_backend_options *o);
 // `in` and `out`: device pointers in declared order, 16-byte aligned. Runs on `stream`, allocates
-// nothing, never synchronises. One thread at a time per handle.
+// nothing, never synchronises. All runs of a handle use its arena: what an earlier one has put on
+// another stream must be over, as all must before capture and destroy.
 int csrnet_backend_run(csrnet_backend *m, const void *const *in, void *const *out,
     cudaStream_t stream);
 // Records a CUDA graph; run replays it whenever it is given the same addresses. Writes to `out`.
