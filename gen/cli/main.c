@@ -168,7 +168,9 @@ static const cmd_command commands[] = {
         .count = 1,
         .more = 1,
         .summary = "Tells how contractions are derived: steps, rules, costs",
-        .detail = "",
+        .detail =
+            "VALUE is a contraction, the map that one kernel computes with it (steps in emitted\n"
+            "files have such names) or a block; without it all contractions are told.\n",
         .options = {explain_options, cmd_plan_options, cmd_size_options, cmd_search_options},
         .run = cmd_explain,
     },

@@ -261,6 +261,8 @@ says 'runner-up'
 says 'as given'
 printf 'ein 1\nmodel q\ninput x: f32[1,4,8,8]\nweight k: f32[4,4,3,3] = randn(std=0.1)\noutput y
 up.conv = Conv(x, k; pads=1)\ny = Relu(up.conv)\n' > step.ein
+expect 0 'explain --help' "$einnet" explain --help
+says 'VALUE is a contraction'
 expect 0 'explain: as the file calls the step' "$einnet" explain step.ein y
 says 'up.conv'
 expect 3 'explain: what a derivation made' "$einnet" explain step.ein up.conv.product
