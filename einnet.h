@@ -17787,6 +17787,7 @@ typedef struct ein__attention_tile {
     int rw, nk;
     int64_t key_part, part;  // with tensor cores: bytes of shared memory for a part of the keys;
                              // for that and the values, or for what warps share in the end
+    int64_t query;           // and for the queries
     int64_t nrow, row_tiles, residues, batch, depth, cols;
     int64_t nkey;   // keys of a row
     int64_t terms;  // keys that a tile meets at most ...
@@ -17805,6 +17806,7 @@ typedef struct ein__attention_tile {
 
 enum {
     EIN__ATTENTION_SHARED = 48 * 1024,  // bytes that a block may have without asking
+    EIN__ATTENTION_MOST = 99 * 1024,    // ... and with, as tiles of products (product.c)
     EIN__ATTENTION_COLUMNS = 256,
     EIN__ATTENTION_CHUNK = 32,    // of the depth
     EIN__ATTENTION_SHARE = 500,   // of the peak arithmetic in 1/1000, as ein__math_share has it
@@ -17985,8 +17987,13 @@ static int64_t ein__attention_pitch(const ein__attention_tile *t, int64_t n) {
     return n + 16 / ein__math_bytes(t->math);
 }
 
+// Bytes of shared memory that a tensor cores' tile takes.
+static int64_t ein__attention_shared(const ein__attention_tile *t) {
+    return ein__plus(t->query, ein__up(t->part, 16));
+}
+
 // Whether a tile with `rw` warps of 16 * rm rows fits that take `nk` keys at a time.
-static bool ein__tensor_fits(ein__attention_tile *t, int rw, int rm, int nk) {
+static bool ein__tensor_fits(const ein__gpu *g, ein__attention_tile *t, int rw, int rm, int nk) {
     int64_t size = ein__math_bytes(t->math), step = 32 / size, split = 4 / rw;
     int64_t parts = ein__ceil(t->depth * size, EIN__ATTENTION_PART);
     int64_t kc = ein__up(ein__ceil(t->depth, parts), step), keys = split * nk;
@@ -17997,13 +18004,15 @@ static bool ein__tensor_fits(ein__attention_tile *t, int rw, int rm, int nk) {
     t->rows = 16 * rw * rm;
     t->keys = (int)keys;
     t->width = (int)ein__up(t->cols, 16);
-    int64_t query = size * ein__times(t->rows, ein__attention_pitch(t, ein__up(t->depth, kc)));
+    t->query = size * ein__times(t->rows, ein__attention_pitch(t, ein__up(t->depth, kc)));
     t->key_part = size * keys * ein__attention_pitch(t, kc);
     t->part = t->key_part + size * keys * ein__attention_pitch(t, t->width);
     // What warps that share keys have in the end: by 16 rows, a maximum, a sum and an accumulator.
     t->part = ein__most(t->part, (split - 1) * rw * rm * 32 * 4 * (t->width / 2 + 4));
-    return rm * (t->width + nk) / 2 <= EIN__ATTENTION_SUMS &&
-           ein__plus(query, t->part) <= EIN__ATTENTION_SHARED;
+    // Halves are multiplied on GPUs too whose blocks cannot ask for more.
+    int64_t room = EIN__ATTENTION_SHARED;
+    if (t->math == EIN__MATH_TF32) room = ein__least(EIN__ATTENTION_MOST, ein__shared_room(g, 1));
+    return rm * (t->width + nk) / 2 <= EIN__ATTENTION_SUMS && ein__attention_shared(t) <= room;
 }
 
 // Keys and values are read once more for every tile of rows, from the L2 cache.
@@ -18040,10 +18049,12 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     return ein__most(issued, ein__most(multiplied, 4 * (4 * wide + narrow)));
 }
 
-// Blocks of an SM for whose registers there is room.
-static int ein__attention_resident(const ein__attention_tile *t) {
+// Blocks of an SM for whose registers and shared memory there is room.
+static int ein__attention_resident(const ein__gpu *g, const ein__attention_tile *t) {
     int registers = t->rm * (t->width + t->nk) / 2 + EIN__ATTENTION_KEPT;
-    return (int)ein__least(EIN__ATTENTION_RESIDENT, ein__most(1, 512 / registers));
+    int64_t shared = ((int64_t)g->sm_kb << 10) / (ein__attention_shared(t) + EIN__SHARED_RESERVED),
+            most = ein__most(1, ein__least(512 / registers, shared));
+    return (int)ein__least(EIN__ATTENTION_RESIDENT, most);
 }
 
 // Time of all tiles: the slowest of turns, which do not quite overlap, of what blocks fetch, and of
@@ -18059,7 +18070,7 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     cycles = ein__plus(cycles, ein__attention_query(ctx, a, t) / 128);
     cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
     int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
-    int64_t rounds = ein__ceil(blocks, ein__times(g->sms, ein__attention_resident(t)));
+    int64_t rounds = ein__ceil(blocks, ein__times(g->sms, ein__attention_resident(g, t)));
     // What is computed is waited for, not on its way meanwhile.
     int64_t waits = ein__attention_issued(ctx, a, a->key, a->depth, 1) > 0;
     waits += ein__attention_issued(ctx, a, a->value, a->cols, 1) > 0;
@@ -18240,7 +18251,7 @@ static ein__attention_tile ein__attention_best(ein_ctx *ctx, const ein__attentio
     (void)ein__attention_sizes(ctx, a, &t);
     t.math = math;
     for (int cut = 0; tensor && cut < 18; cut++)
-        if (ein__tensor_fits(&t, 4 >> cut % 3, 2 >> cut / 3 % 2, 64 >> cut / 6))
+        if (ein__tensor_fits(ein__gpu_of(ctx), &t, 4 >> cut % 3, 2 >> cut / 3 % 2, 64 >> cut / 6))
             ein__attention_offer(ctx, a, ein__attend_tensor_ps, memory, &t, &best);
     bool few = ein__few_sizes(ctx, a, &t);
     for (int cut = 0; few && cut < 9; cut++)
@@ -29235,6 +29246,11 @@ static const char *const ein__tmpl_attend[] = {
     "template <typename T>",
     "struct attend;",
     "",
+    "template <int N>",
+    "struct shared_words {",
+    "    uint4 word[N];",
+    "};",
+    "",
     "//@if tf32",
     "template <>",
     "struct attend<float> {",
@@ -29749,6 +29765,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key deep    whether the keys come in more than one part",
     "//@key keyPart  16-byte words of a part of the keys",
     "//@key room    16-byte words of a part of the keys and one of the values, or of what warps share",
+    "//@key storage  declares `words` in shared memory: these, then the queries",
     "//@key number  unsigned type that counts blocks",
     "//@key many    whether there is more than one block",
     "//@key parts   blocks that share the keys of a tile; empty: one",
@@ -29796,11 +29813,11 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    const int RW = $RW, KW = 4 / RW, RM = $RM, NK = $NK, cols = $cols;",
     "    const int WORD = 4 / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks",
     "    // No arrays of T, whose constructor may be none of shared memory's.",
-    "    __shared__ uint4 room[$room];",
+    "    $storage;",
+    "    uint4 *const room = words.word;",
     "    //@if product",
     "    const int KC = $KC, depth = $depth;",
-    "    __shared__ uint4 queries[RW * RM * (depth + PAD) * sizeof(T)];",
-    "    T *const query = reinterpret_cast<T *>(queries), *const keys = reinterpret_cast<T *>(room);",
+    "    T *const query = reinterpret_cast<T *>(room + $room), *const keys = reinterpret_cast<T *>(room);",
     "    //@end",
     "    T *const values = reinterpret_cast<T *>(room) + $keyPart * PAD;",
     "    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;",
@@ -30896,11 +30913,16 @@ static const char *const ein__tmpl_create[] = {
     "    struct kernel_size {",
     "        const void *kernel;",
     "        const char *name;",
-    "        int bytes;",
+    "        int bytes, whole;  // whole: also where copies are not asynchronous",
     "    };",
     "    $large;",
     "    // Where copies are not asynchronous, kernels need no more than what every block has.",
     "    m->most_shared = 48 << 10;",
+    "    for (size_t i = 0; compiled_for < 80 && i < sizeof large / sizeof *large; i++)",
+    "        if (large[i].whole)",
+    "            return fail(m, BAD_DEVICE, large[i].name,",
+    "                        \"the kernel needs more shared memory than a block has where it was \"",
+    "                        \"compiled for: that takes sm_80 or later\");",
     "    if (compiled_for < 80) return 0;",
     "    CUDA_CALL(",
     "        m, \"cudaDeviceGetAttribute\",",
@@ -38096,7 +38118,8 @@ enum { EIN__KDEVICES = 64 };
 
 typedef struct ein__launch {
     unsigned grid[3], block[3];
-    int smem;  // dynamic shared memory, bytes
+    int smem;    // dynamic shared memory, bytes
+    bool whole;  // all of it is needed, whatever the kernel was compiled for
     int narg;
     ein__val arg[EIN__MAX_PARAMS];
     int64_t threads;    // that have work, of a kernel that may be a part of another one
@@ -42763,11 +42786,21 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
     ein__kattention_free(&x);
 }
 
+// Shared memory of a tensor cores' tile. What is more than every block has is asked for, and there
+// is no smaller form of the kernel.
+static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_tile *t,
+                                           ein__launch *l) {
+    int64_t bytes = ein__up(ein__attention_shared(t), 16);
+    const char *type = ein__namef(g->ctx, "shared_words<%lld>", (long long)(bytes / 16));
+    l->whole = true;
+    return ein__kstorage(g, type, "words", bytes > EIN__SHARED_FREE ? (int)bytes : 0, l);
+}
+
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const to[] = {"query[row * (depth + PAD) + k]", "keys[key * (KC + PAD) + k]",
                                      "values[key * (cols + PAD) + col]"};
-    enum { OWN = 20, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 21, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -42778,27 +42811,29 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
         ein__key k[COUNT] = {{0}};
         int64_t part = ein__ceil(t->part, 16), key_part = ein__ceil(t->key_part, 16);
-        ein__key own[OWN] = {{"T", half ? "__half" : "float"},
-                             {"RW", ein__namef(c, "%d", t->rw)},
-                             {"RM", ein__namef(c, "%d", t->rm)},
-                             {"NK", ein__namef(c, "%d", t->nk)},
-                             {"cols", ein__namef(c, "%d", t->width)},
-                             {"deep", t->depth > t->kc ? "1" : ""},
-                             {"keyPart", ein__namef(c, "%lld", (long long)key_part)},
-                             {"room", ein__namef(c, "%lld", (long long)part)},
-                             {"split", t->rw < 4 ? "1" : ""},
-                             {"others", t->parts > 1 ? "(warp % KW > 0 ? 0 : KW - 1)" : "KW - 1"},
-                             {"begin", t->parts > 1 ? "if (from < until) load_keys(from, 0);\n"
-                                                    : "load_keys(0, 0);\n"},
-                             {"keyWords", x.key.copy && !half ? "1" : ""},
-                             {"valueWords", x.value.copy && !half ? "1" : ""},
-                             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
-                             {"pairs", f->pairs ? "1" : ""},
-                             {"resident", ein__namef(c, "%d", ein__attention_resident(t))},
-                             {"keyTurns", x.key.copy ? "8" : "4"},
-                             {"valueTurns", x.value.copy ? "8" : "4"},
-                             {"ends", x.ends ? x.ends : ""},
-                             {"absent", x.absent.s}};
+        ein__key own[OWN] = {
+            {"T", half ? "__half" : "float"},
+            {"RW", ein__namef(c, "%d", t->rw)},
+            {"RM", ein__namef(c, "%d", t->rm)},
+            {"NK", ein__namef(c, "%d", t->nk)},
+            {"cols", ein__namef(c, "%d", t->width)},
+            {"deep", t->depth > t->kc ? "1" : ""},
+            {"keyPart", ein__namef(c, "%lld", (long long)key_part)},
+            {"room", ein__namef(c, "%lld", (long long)part)},
+            {"storage", ein__kattention_storage(g, t, l)},
+            {"split", t->rw < 4 ? "1" : ""},
+            {"others", t->parts > 1 ? "(warp % KW > 0 ? 0 : KW - 1)" : "KW - 1"},
+            {"begin",
+             t->parts > 1 ? "if (from < until) load_keys(from, 0);\n" : "load_keys(0, 0);\n"},
+            {"keyWords", x.key.copy && !half ? "1" : ""},
+            {"valueWords", x.value.copy && !half ? "1" : ""},
+            {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
+            {"pairs", f->pairs ? "1" : ""},
+            {"resident", ein__namef(c, "%d", ein__attention_resident(ein__gpu_of(c), t))},
+            {"keyTurns", x.key.copy ? "8" : "4"},
+            {"valueTurns", x.value.copy ? "8" : "4"},
+            {"ends", x.ends ? x.ends : ""},
+            {"absent", x.absent.s}};
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, COUNT, out, l);
@@ -43544,7 +43579,8 @@ static bool ein__is_taken(const char *name) {
         " same_addresses check_device check_run check_weights info_inputs info_outputs"
         " info_weights cublas_reason warp_sum warp_max warp_join block_join product_tile"
         " tensor_tile tensor_type multiply_add_words TENSOR_CORES half4 load_half4"
-        " store_half4 cublasStatus_t attend attend_put relu loaded row_sums summed_load half8"
+        " store_half4 cublasStatus_t attend attend_put shared_words words relu loaded row_sums "
+        "summed_load half8"
         " load_half8 store_half8 float8 load_float8 make_float8 norm rnorm CALL LAUNCHED TILE"
         " arrange arrives_last await_event calls_on fork_streams libraries_on open_branches"
         " record_event ranked relay stepped snprintf memcpy memcmp memset strlen expf fmaxf E"
@@ -43848,8 +43884,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;
                 if (l.smem)
-                    ein__putf(&z->large, "    {(const void *)%s, \"%s\", %d},\n", l.name, l.name,
-                              l.smem);
+                    ein__putf(&z->large, "    {(const void *)%s, \"%s\", %d, %d},\n", l.name,
+                              l.name, l.smem, l.whole);
             }
             z->needs |= l.needs;
             // A row of what the emitter wrote once is none of this kernel.

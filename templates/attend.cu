@@ -5,6 +5,11 @@
 template <typename T>
 struct attend;
 
+template <int N>
+struct shared_words {
+    uint4 word[N];
+};
+
 //@if tf32
 template <>
 struct attend<float> {

@@ -12,6 +12,7 @@
 //@key deep    whether the keys come in more than one part
 //@key keyPart  16-byte words of a part of the keys
 //@key room    16-byte words of a part of the keys and one of the values, or of what warps share
+//@key storage  declares `words` in shared memory: these, then the queries
 //@key number  unsigned type that counts blocks
 //@key many    whether there is more than one block
 //@key parts   blocks that share the keys of a tile; empty: one
@@ -59,11 +60,11 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
     const int RW = $RW, KW = 4 / RW, RM = $RM, NK = $NK, cols = $cols;
     const int WORD = 4 / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks
     // No arrays of T, whose constructor may be none of shared memory's.
-    __shared__ uint4 room[$room];
+    $storage;
+    uint4 *const room = words.word;
     //@if product
     const int KC = $KC, depth = $depth;
-    __shared__ uint4 queries[RW * RM * (depth + PAD) * sizeof(T)];
-    T *const query = reinterpret_cast<T *>(queries), *const keys = reinterpret_cast<T *>(room);
+    T *const query = reinterpret_cast<T *>(room + $room), *const keys = reinterpret_cast<T *>(room);
     //@end
     T *const values = reinterpret_cast<T *>(room) + $keyPart * PAD;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;

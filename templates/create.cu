@@ -37,11 +37,16 @@ static int ask_shared($model *m, int device, int compiled_for) {
     struct kernel_size {
         const void *kernel;
         const char *name;
-        int bytes;
+        int bytes, whole;  // whole: also where copies are not asynchronous
     };
     $large;
     // Where copies are not asynchronous, kernels need no more than what every block has.
     m->most_shared = 48 << 10;
+    for (size_t i = 0; compiled_for < 80 && i < sizeof large / sizeof *large; i++)
+        if (large[i].whole)
+            return fail(m, BAD_DEVICE, large[i].name,
+                        "the kernel needs more shared memory than a block has where it was "
+                        "compiled for: that takes sm_80 or later");
     if (compiled_for < 80) return 0;
     CUDA_CALL(
         m, "cudaDeviceGetAttribute",

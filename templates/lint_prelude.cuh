@@ -303,6 +303,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $depth 64
 #define $keyPart 1088
 #define $room 2176
+#define $storage __shared__ shared_words<2720> words
 #define $index const int m0 = (int)id * 32
 #define $queries 32 * 64
 #define $queryRow e / 64

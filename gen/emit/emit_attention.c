@@ -754,11 +754,21 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
     ein__kattention_free(&x);
 }
 
+// Shared memory of a tensor cores' tile. What is more than every block has is asked for, and there
+// is no smaller form of the kernel.
+static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_tile *t,
+                                           ein__launch *l) {
+    int64_t bytes = ein__up(ein__attention_shared(t), 16);
+    const char *type = ein__namef(g->ctx, "shared_words<%lld>", (long long)(bytes / 16));
+    l->whole = true;
+    return ein__kstorage(g, type, "words", bytes > EIN__SHARED_FREE ? (int)bytes : 0, l);
+}
+
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const to[] = {"query[row * (depth + PAD) + k]", "keys[key * (KC + PAD) + k]",
                                      "values[key * (cols + PAD) + col]"};
-    enum { OWN = 20, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 21, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
@@ -769,27 +779,29 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
         ein__key k[COUNT] = {{0}};
         int64_t part = ein__ceil(t->part, 16), key_part = ein__ceil(t->key_part, 16);
-        ein__key own[OWN] = {{"T", half ? "__half" : "float"},
-                             {"RW", ein__namef(c, "%d", t->rw)},
-                             {"RM", ein__namef(c, "%d", t->rm)},
-                             {"NK", ein__namef(c, "%d", t->nk)},
-                             {"cols", ein__namef(c, "%d", t->width)},
-                             {"deep", t->depth > t->kc ? "1" : ""},
-                             {"keyPart", ein__namef(c, "%lld", (long long)key_part)},
-                             {"room", ein__namef(c, "%lld", (long long)part)},
-                             {"split", t->rw < 4 ? "1" : ""},
-                             {"others", t->parts > 1 ? "(warp % KW > 0 ? 0 : KW - 1)" : "KW - 1"},
-                             {"begin", t->parts > 1 ? "if (from < until) load_keys(from, 0);\n"
-                                                    : "load_keys(0, 0);\n"},
-                             {"keyWords", x.key.copy && !half ? "1" : ""},
-                             {"valueWords", x.value.copy && !half ? "1" : ""},
-                             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
-                             {"pairs", f->pairs ? "1" : ""},
-                             {"resident", ein__namef(c, "%d", ein__attention_resident(t))},
-                             {"keyTurns", x.key.copy ? "8" : "4"},
-                             {"valueTurns", x.value.copy ? "8" : "4"},
-                             {"ends", x.ends ? x.ends : ""},
-                             {"absent", x.absent.s}};
+        ein__key own[OWN] = {
+            {"T", half ? "__half" : "float"},
+            {"RW", ein__namef(c, "%d", t->rw)},
+            {"RM", ein__namef(c, "%d", t->rm)},
+            {"NK", ein__namef(c, "%d", t->nk)},
+            {"cols", ein__namef(c, "%d", t->width)},
+            {"deep", t->depth > t->kc ? "1" : ""},
+            {"keyPart", ein__namef(c, "%lld", (long long)key_part)},
+            {"room", ein__namef(c, "%lld", (long long)part)},
+            {"storage", ein__kattention_storage(g, t, l)},
+            {"split", t->rw < 4 ? "1" : ""},
+            {"others", t->parts > 1 ? "(warp % KW > 0 ? 0 : KW - 1)" : "KW - 1"},
+            {"begin",
+             t->parts > 1 ? "if (from < until) load_keys(from, 0);\n" : "load_keys(0, 0);\n"},
+            {"keyWords", x.key.copy && !half ? "1" : ""},
+            {"valueWords", x.value.copy && !half ? "1" : ""},
+            {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
+            {"pairs", f->pairs ? "1" : ""},
+            {"resident", ein__namef(c, "%d", ein__attention_resident(ein__gpu_of(c), t))},
+            {"keyTurns", x.key.copy ? "8" : "4"},
+            {"valueTurns", x.value.copy ? "8" : "4"},
+            {"ends", x.ends ? x.ends : ""},
+            {"absent", x.absent.s}};
         ein__kattention_keys(g, f, &x, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, COUNT, out, l);

@@ -8,7 +8,8 @@ enum { EIN__KDEVICES = 64 };
 
 typedef struct ein__launch {
     unsigned grid[3], block[3];
-    int smem;  // dynamic shared memory, bytes
+    int smem;    // dynamic shared memory, bytes
+    bool whole;  // all of it is needed, whatever the kernel was compiled for
     int narg;
     ein__val arg[EIN__MAX_PARAMS];
     int64_t threads;    // that have work, of a kernel that may be a part of another one

@@ -60,7 +60,8 @@ static bool ein__is_taken(const char *name) {
         " same_addresses check_device check_run check_weights info_inputs info_outputs"
         " info_weights cublas_reason warp_sum warp_max warp_join block_join product_tile"
         " tensor_tile tensor_type multiply_add_words TENSOR_CORES half4 load_half4"
-        " store_half4 cublasStatus_t attend attend_put relu loaded row_sums summed_load half8"
+        " store_half4 cublasStatus_t attend attend_put shared_words words relu loaded row_sums "
+        "summed_load half8"
         " load_half8 store_half8 float8 load_float8 make_float8 norm rnorm CALL LAUNCHED TILE"
         " arrange arrives_last await_event calls_on fork_streams libraries_on open_branches"
         " record_event ranked relay stepped snprintf memcpy memcmp memset strlen expf fmaxf E"
@@ -364,8 +365,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;
                 if (l.smem)
-                    ein__putf(&z->large, "    {(const void *)%s, \"%s\", %d},\n", l.name, l.name,
-                              l.smem);
+                    ein__putf(&z->large, "    {(const void *)%s, \"%s\", %d, %d},\n", l.name,
+                              l.name, l.smem, l.whole);
             }
             z->needs |= l.needs;
             // A row of what the emitter wrote once is none of this kernel.

@@ -20,6 +20,7 @@ typedef struct ein__attention_tile {
     int rw, nk;
     int64_t key_part, part;  // with tensor cores: bytes of shared memory for a part of the keys;
                              // for that and the values, or for what warps share in the end
+    int64_t query;           // and for the queries
     int64_t nrow, row_tiles, residues, batch, depth, cols;
     int64_t nkey;   // keys of a row
     int64_t terms;  // keys that a tile meets at most ...
@@ -38,6 +39,7 @@ typedef struct ein__attention_tile {
 
 enum {
     EIN__ATTENTION_SHARED = 48 * 1024,  // bytes that a block may have without asking
+    EIN__ATTENTION_MOST = 99 * 1024,    // ... and with, as tiles of products (product.c)
     EIN__ATTENTION_COLUMNS = 256,
     EIN__ATTENTION_CHUNK = 32,    // of the depth
     EIN__ATTENTION_SHARE = 500,   // of the peak arithmetic in 1/1000, as ein__math_share has it
@@ -218,8 +220,13 @@ static int64_t ein__attention_pitch(const ein__attention_tile *t, int64_t n) {
     return n + 16 / ein__math_bytes(t->math);
 }
 
+// Bytes of shared memory that a tensor cores' tile takes.
+static int64_t ein__attention_shared(const ein__attention_tile *t) {
+    return ein__plus(t->query, ein__up(t->part, 16));
+}
+
 // Whether a tile with `rw` warps of 16 * rm rows fits that take `nk` keys at a time.
-static bool ein__tensor_fits(ein__attention_tile *t, int rw, int rm, int nk) {
+static bool ein__tensor_fits(const ein__gpu *g, ein__attention_tile *t, int rw, int rm, int nk) {
     int64_t size = ein__math_bytes(t->math), step = 32 / size, split = 4 / rw;
     int64_t parts = ein__ceil(t->depth * size, EIN__ATTENTION_PART);
     int64_t kc = ein__up(ein__ceil(t->depth, parts), step), keys = split * nk;
@@ -230,13 +237,15 @@ static bool ein__tensor_fits(ein__attention_tile *t, int rw, int rm, int nk) {
     t->rows = 16 * rw * rm;
     t->keys = (int)keys;
     t->width = (int)ein__up(t->cols, 16);
-    int64_t query = size * ein__times(t->rows, ein__attention_pitch(t, ein__up(t->depth, kc)));
+    t->query = size * ein__times(t->rows, ein__attention_pitch(t, ein__up(t->depth, kc)));
     t->key_part = size * keys * ein__attention_pitch(t, kc);
     t->part = t->key_part + size * keys * ein__attention_pitch(t, t->width);
     // What warps that share keys have in the end: by 16 rows, a maximum, a sum and an accumulator.
     t->part = ein__most(t->part, (split - 1) * rw * rm * 32 * 4 * (t->width / 2 + 4));
-    return rm * (t->width + nk) / 2 <= EIN__ATTENTION_SUMS &&
-           ein__plus(query, t->part) <= EIN__ATTENTION_SHARED;
+    // Halves are multiplied on GPUs too whose blocks cannot ask for more.
+    int64_t room = EIN__ATTENTION_SHARED;
+    if (t->math == EIN__MATH_TF32) room = ein__least(EIN__ATTENTION_MOST, ein__shared_room(g, 1));
+    return rm * (t->width + nk) / 2 <= EIN__ATTENTION_SUMS && ein__attention_shared(t) <= room;
 }
 
 // Keys and values are read once more for every tile of rows, from the L2 cache.
@@ -273,10 +282,12 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     return ein__most(issued, ein__most(multiplied, 4 * (4 * wide + narrow)));
 }
 
-// Blocks of an SM for whose registers there is room.
-static int ein__attention_resident(const ein__attention_tile *t) {
+// Blocks of an SM for whose registers and shared memory there is room.
+static int ein__attention_resident(const ein__gpu *g, const ein__attention_tile *t) {
     int registers = t->rm * (t->width + t->nk) / 2 + EIN__ATTENTION_KEPT;
-    return (int)ein__least(EIN__ATTENTION_RESIDENT, ein__most(1, 512 / registers));
+    int64_t shared = ((int64_t)g->sm_kb << 10) / (ein__attention_shared(t) + EIN__SHARED_RESERVED),
+            most = ein__most(1, ein__least(512 / registers, shared));
+    return (int)ein__least(EIN__ATTENTION_RESIDENT, most);
 }
 
 // Time of all tiles: the slowest of turns, which do not quite overlap, of what blocks fetch, and of
@@ -292,7 +303,7 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     cycles = ein__plus(cycles, ein__attention_query(ctx, a, t) / 128);
     cycles = ein__muldiv(cycles, EIN__ATTENTION_APART, 10);
     int64_t ps = ein__muldiv(cycles, 1000 * g->sms * 2 * lanes, g->fp32);
-    int64_t rounds = ein__ceil(blocks, ein__times(g->sms, ein__attention_resident(t)));
+    int64_t rounds = ein__ceil(blocks, ein__times(g->sms, ein__attention_resident(g, t)));
     // What is computed is waited for, not on its way meanwhile.
     int64_t waits = ein__attention_issued(ctx, a, a->key, a->depth, 1) > 0;
     waits += ein__attention_issued(ctx, a, a->value, a->cols, 1) > 0;
@@ -473,7 +484,7 @@ static ein__attention_tile ein__attention_best(ein_ctx *ctx, const ein__attentio
     (void)ein__attention_sizes(ctx, a, &t);
     t.math = math;
     for (int cut = 0; tensor && cut < 18; cut++)
-        if (ein__tensor_fits(&t, 4 >> cut % 3, 2 >> cut / 3 % 2, 64 >> cut / 6))
+        if (ein__tensor_fits(ein__gpu_of(ctx), &t, 4 >> cut % 3, 2 >> cut / 3 % 2, 64 >> cut / 6))
             ein__attention_offer(ctx, a, ein__attend_tensor_ps, memory, &t, &best);
     bool few = ein__few_sizes(ctx, a, &t);
     for (int cut = 0; few && cut < 9; cut++)
