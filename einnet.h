@@ -31718,6 +31718,7 @@ static const char *const ein__tmpl_grouped_types[] = {
     0};
 static const char *const ein__tmpl_half4[] = {
     "//@key load   it is read",
+    "//@key value  it is used after it was read",
     "//@key store  it is written",
     "// Four f16 numbers, moved at once.",
     "struct __align__(8) half4 {",
@@ -31727,6 +31728,14 @@ static const char *const ein__tmpl_half4[] = {
     "",
     "static __device__ __forceinline__ float4 load_half4(const __half *p) {",
     "    const half4 v = *reinterpret_cast<const half4 *>(p);",
+    "    return make_float4(__half2float(v.x), __half2float(v.y), __half2float(v.z), __half2float(v.w));",
+    "}",
+    "//@end",
+    "//@if value",
+    "",
+    "static __device__ __forceinline__ float4 half4_value(uint2 words) {",
+    "    half4 v;",
+    "    memcpy(&v, &words, sizeof v);",
     "    return make_float4(__half2float(v.x), __half2float(v.y), __half2float(v.z), __half2float(v.w));",
     "}",
     "//@end",
@@ -33679,6 +33688,12 @@ static const char *const ein__tmpl_product[] = {
     "//@key loadA    returns that element (or four) of the first operand",
     "//@key argsB    the same for the second operand",
     "//@key loadB    the same for the second operand",
+    "//@key foundA   members of what a load of the first operand finds; empty: it returns the element",
+    "//@key makeArgsA  what says again which element it is",
+    "//@key makeA    returns what is made of f, which was found",
+    "//@key foundB     the same for the second operand",
+    "//@key makeArgsB  the same for the second operand",
+    "//@key makeB      the same for the second operand",
     "//@key a        the first operand's loads",
     "//@key b        the second operand's",
     "//@key parts    blocks that share the terms of a tile; empty: one",
@@ -33703,12 +33718,32 @@ static const char *const ein__tmpl_product[] = {
     "    await_previous();",
     "    //@end",
     "    $index;",
+    "    //@if foundA",
+    "    struct found_a {",
+    "        $foundA;",
+    "    };",
+    "    //@end",
     "    const auto a = [&]($argsA) {",
     "        $loadA;",
     "    };",
+    "    //@if foundA",
+    "    const auto make_a = [&]($makeArgsA, const found_a &f) {",
+    "        $makeA;",
+    "    };",
+    "    //@end",
+    "    //@if foundB",
+    "    struct found_b {",
+    "        $foundB;",
+    "    };",
+    "    //@end",
     "    const auto b = [&]($argsB) {",
     "        $loadB;",
     "    };",
+    "    //@if foundB",
+    "    const auto make_b = [&]($makeArgsB, const found_b &f) {",
+    "        $makeB;",
+    "    };",
+    "    //@end",
     "    float acc[$RM][$RN] = {};",
     "    //@if parts",
     "    const bool last = multiply_part<$parts, $rows, $along, $early>(tile, $terms, $share, $a, $b,",
@@ -35612,11 +35647,12 @@ static const char *const ein__tmpl_tiles[] = {
     "    // e % B of term e / B. Lines are rows or (COLUMNS) columns.",
     "    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>",
     "    struct feed {",
+    "        typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;",
     "        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;",
     "        L load_from;",
-    "        load_places<N, KC, T, L> from;",
+    "        load_places<N, KC, found, L> from;",
     "        word_places<B, MASK> place;",
-    "        T v[N];",
+    "        found v[N];",
     "",
     "        static __device__ unsigned term(unsigned e) { return ALONG \? e % KC : e / B; }",
     "        static __device__ unsigned line(unsigned e) {",
@@ -35652,13 +35688,15 @@ static const char *const ein__tmpl_tiles[] = {
     "#pragma unroll",
     "            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);",
     "        }",
-    "        __device__ __forceinline__ void store(float *to) {",
+    "        // The loads of the step from term k0 on.",
+    "        __device__ __forceinline__ void store(float *to, unsigned k0) {",
     "#pragma unroll",
     "            for (unsigned i = 0; i < N; i++) {",
+    "                const T w = made(load_from, threadIdx.x + 256u * i, k0, v[i]);",
     "                //@if rows",
-    "                loaded(load_from, int(i), v[i]);",
+    "                loaded(load_from, int(i), w);",
     "                //@end",
-    "                put(to, 256u * W * i, v[i]);",
+    "                put(to, 256u * W * i, w);",
     "            }",
     "        }",
     "    };",
@@ -35719,8 +35757,10 @@ static const char *const ein__tmpl_tiles[] = {
     "    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>",
     "    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,",
     "                                             float (&acc)[RM][RN]) {",
-    "        feed<BM, ALONG_A, false, decltype(value_of(load_a(0u, from))), A> a(load_a);",
-    "        feed<BN, ALONG_B, true, decltype(value_of(load_b(0u, from))), B> b(load_b);",
+    "        feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(",
+    "            load_a);",
+    "        feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(",
+    "            load_b);",
     "        const unsigned own = part() * (KC / PARTS);",
     "        const word_places<BM, MASK> at_a(own, top() ^ turned(own));",
     "        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));",
@@ -35735,8 +35775,8 @@ static const char *const ein__tmpl_tiles[] = {
     "            // Where a step lies is then part of the instructions.",
     "#pragma unroll",
     "            for (int turn = 0; turn < 2; turn++) {",
-    "                a.store(factor(turn, 0));",
-    "                b.store(factor(turn, 1));",
+    "                a.store(factor(turn, 0), k0);",
+    "                b.store(factor(turn, 1), k0);",
     "                k0 += KC;",
     "                const bool more = k0 < until;",
     "                // Begun before the barrier, where no compiler puts them behind the step.",
@@ -35795,7 +35835,8 @@ static const char *const ein__tmpl_tiles_async[] = {
     "}",
     0};
 static const char *const ein__tmpl_tiles_loads[] = {
-    "//@key tiles  whether products have tiles; attention copies what its own loads find",
+    "//@key tiles     whether products have tiles; attention copies what its own loads find",
+    "//@key computed  whether some of their elements are made of what loads find",
     "// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or",
     "// says where they lie.",
     "",
@@ -35816,6 +35857,9 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);",
     "}",
     "//@if tiles",
+    "",
+    "template <typename T>",
+    "const T &some();  // of which only the type is asked",
     "",
     "// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.",
     "template <unsigned APART, typename L>",
@@ -35883,6 +35927,33 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "static __device__ __forceinline__ V value_of(const fetched<V> &v) {",
     "    return v.value();",
     "}",
+    "",
+    "// What a load gives as it is stored: what it found, or what is made of that. Computed at once it",
+    "// would be waited for.",
+    "template <typename L, typename V>",
+    "static __device__ __forceinline__ V made(const L &, unsigned, unsigned, const V &v) {",
+    "    return v;",
+    "}",
+    "//@if computed",
+    "template <typename L, typename M>",
+    "struct computed_load {",
+    "    L load;",
+    "    M make;",
+    "    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const",
+    "        -> decltype(load(e, k0)) {",
+    "        return load(e, k0);",
+    "    }",
+    "};",
+    "template <typename L, typename M>",
+    "static __device__ __forceinline__ computed_load<L, M> computed(L load, M make) {",
+    "    return {load, make};",
+    "}",
+    "template <typename L, typename M, typename V>",
+    "static __device__ __forceinline__ auto made(const computed_load<L, M> &a, unsigned e, unsigned k0,",
+    "                                            const V &found) -> decltype(a.make(e, k0, found)) {",
+    "    return a.make(e, k0, found);",
+    "}",
+    "//@end",
     "",
     "// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;",
     "// one that moves says it once, and what lies outside stays so.",
@@ -36020,7 +36091,7 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "template <typename T, int B, int KC, bool ALONG, typename V, typename L>",
     "struct tensor_feed {",
     "    static const bool RAW = false;",
-    "    typedef decltype(tensor_type<T>::rounded(V())) stored;",
+    "    typedef decltype(tensor_type<T>::rounded(made(some<L>(), 0u, 0u, V()))) stored;",
     "    typedef vector_places<T, B, KC, ALONG, sizeof(stored) / sizeof(T)> places;",
     "    L load_from;",
     "    places place;",
@@ -36034,10 +36105,11 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "#pragma unroll",
     "        for (unsigned i = 0; i < places::N; i++) v[i] = nth_load(load_from, i, k0);",
     "    }",
-    "    __device__ __forceinline__ void store(T *to) {",
+    "    __device__ __forceinline__ void store(T *to, unsigned k0) {",
     "#pragma unroll",
     "        for (unsigned i = 0; i < places::N; i++)",
-    "            *reinterpret_cast<stored *>(to + place(i)) = tensor_type<T>::rounded(v[i]);",
+    "            *reinterpret_cast<stored *>(to + place(i)) =",
+    "                tensor_type<T>::rounded(made(load_from, threadIdx.x + 256u * i, k0, v[i]));",
     "    }",
     "};",
     "template <typename L>",
@@ -36079,7 +36151,7 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "    // Places that turn are not copied from: a step's number says nothing.",
     "    __device__ __forceinline__ void move() { copies.move(load_from, 0u); }",
     "    __device__ __forceinline__ void load(unsigned) {}",
-    "    __device__ __forceinline__ void store(T *) {}",
+    "    __device__ __forceinline__ void store(T *, unsigned) {}",
     "};",
     "template <typename T, int B, int KC, bool ALONG, typename V, typename L>",
     "struct fetched_feed<T, B, KC, ALONG, V, L, false>",
@@ -36319,8 +36391,8 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "        //@end",
     "        a.load(from);",
     "        b.load(from);",
-    "        a.store(factor(0, 0));",
-    "        b.store(factor(0, 1));",
+    "        a.store(factor(0, 0), from);",
+    "        b.store(factor(0, 1), from);",
     "        if (from + KC < until) {",
     "            a.load(from + KC);",
     "            b.load(from + KC);",
@@ -36350,8 +36422,8 @@ static const char *const ein__tmpl_tiles_mma[] = {
     "                    } else if (more) {",
     "                        // All warps have what they multiply of this step.",
     "                        if (STAGES == 1) __syncthreads();",
-    "                        a.store(factor(next, 0));",
-    "                        b.store(factor(next, 1));",
+    "                        a.store(factor(next, 0), k0 + KC);",
+    "                        b.store(factor(next, 1), k0 + KC);",
     "                        await_steps<(STAGES > 2 \? STAGES - 2 : 0)>();",
     "                        __syncthreads();",
     "                        get_rows(next, 0, 0, at_a, x[(turn + 1) % 2]);",
@@ -36445,6 +36517,12 @@ static const char *const ein__tmpl_tiles_rows[] = {
     "static __device__ __forceinline__ auto nth_load(const summed_load<L, S> &a, unsigned i, unsigned k0)",
     "    -> decltype(a.load(0u, 0u)) {",
     "    return nth_load(a.load, i, k0);",
+    "}",
+    "template <typename L, typename S, typename V>",
+    "static __device__ __forceinline__ auto made(const summed_load<L, S> &a, unsigned e, unsigned k0,",
+    "                                            const V &found)",
+    "    -> decltype(made(a.load, e, k0, found)) {",
+    "    return made(a.load, e, k0, found);",
     "}",
     "template <int N, int KC, typename V, typename L, typename S>",
     "struct load_places<N, KC, V, summed_load<L, S> > : load_places<N, KC, V, L> {",
@@ -36855,7 +36933,8 @@ enum {
     EIN__IRREGULAR = 1 << 20,
     EIN__KLIN = 144,
     EIN__KLEVELS = EIN__MAX_ITERS + 2,
-    EIN__KLANES = 8
+    EIN__KLANES = 8,
+    EIN__KOVER = 8
 };
 
 typedef enum { EIN__NUM_FLOAT, EIN__NUM_DOUBLE, EIN__NUM_INT } ein__knum;
@@ -36951,6 +37030,8 @@ typedef enum ein__need {
     EIN__NEED_KEYS_FEW,
     EIN__NEED_KEYS_HALF,
     EIN__NEED_SCORE_UNIT,
+    EIN__NEED_COMPUTED,
+    EIN__NEED_HALF4,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -36989,7 +37070,7 @@ typedef struct ein__kgen {
         ein__ex ex;
         ein__ktext text;
         const char *lane[EIN__KLANES];  // instead, by lane; or none
-    } over[4];                          // reads replaced by registers or tiles
+    } over[EIN__KOVER];                 // reads replaced by registers or tiles
     ein__kname *name;                   // stb_ds array
     ein__kmemo *memo;                   // by expression
     unsigned passes;                    // scans made so far
@@ -37797,20 +37878,6 @@ static const char *ein__kfill(ein__kgen *g, const char *v) {
     return s;
 }
 
-// Neighbours that are loaded where the guard holds, else the first ones, which `fill` replaces:
-// many loads of a product are on their way at once, so none may stand behind a branch in which one
-// is waited for.
-static const char *ein__kclamped4(ein__kgen *g, ein__ex ex, ein__kaccess at, const char *fill) {
-    ein__kterm in = {1, {at.guard, EIN__COND, at.level}, 0, 1, 0}, t = in;
-    in = ein__kdeclare(g, EIN__N_VECTOR, ex.i, 1, "bool", in);
-    if (strcmp(at.at.s, "0"))
-        at.at = (ein__ktext){ein__namef(g->ctx, "(%s ? %s : 0)", in.text.s, at.at.s), EIN__PRIMARY,
-                             at.level};
-    t.text.s = ein__kload4(g, &at);
-    t = ein__kdeclare(g, EIN__N_VECTOR, ex.i, 2, ein__kvec_type(g), t);
-    return ein__namef(g->ctx, "%s ? %s : %s", in.text.s, t.text.s, fill);
-}
-
 static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane);
 
 static ein__ktext ein__kname_value(ein__kgen *g, ein__ex ex, int lane, ein__ktext t) {
@@ -37843,8 +37910,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
         ein__kaccess at = ein__kaccess_of(g, ex, 0);
         if (at.vector) {
             const char *s;
-            if (at.guard && g->inside) s = ein__kclamped4(g, ex, at, ein__kfill(g, pad.s));
-            else if (!at.guard) s = ein__kload4(g, &at);
+            if (!at.guard) s = ein__kload4(g, &at);
             else
                 s = ein__namef(g->ctx, "%s ? %s : %s", at.guard, ein__kload4(g, &at),
                                ein__kfill(g, pad.s));
@@ -40041,7 +40107,8 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read) && r->turns; k++) {
         bool first = passes[k] >> p & 1 && !(passes[k] & ((1u << p) - 1));
         if (!first || !(passes[k] & (passes[k] - 1))) continue;
-        if ((g->nover + 1) * r->turns * g->vec > EIN__ROW_REGISTERS || g->nover == 4) continue;
+        if ((g->nover + 1) * r->turns * g->vec > EIN__ROW_REGISTERS || g->nover == EIN__KOVER)
+            continue;
         ein__ktext load = ein__kread(g, r->scan.read[k], 0);
         const ein__kname *all = ein__kfind(g, EIN__N_VECTOR, r->scan.read[k].i, 0);
         if (g->vec > 1 && !all) continue;
@@ -40420,7 +40487,9 @@ typedef struct ein__kprod {
     ein__ex main[2];                  // the largest read of each
     ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
     ein__buf index, load[2], store;
+    ein__buf found[2], make[2];  // what loads that compute find, and make of it once it is there
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
+    const char *make_args[2];
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
     int width;                 // neighbours that a load of the rows' factor gives
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
@@ -40448,7 +40517,11 @@ static int ein__kprod_dynamic(const ein__kgen *g, const ein__kprod *r) {
 
 static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->index);
-    for (int k = 0; k < 2; k++) ein__buf_free(&r->load[k]);
+    for (int k = 0; k < 2; k++) {
+        ein__buf_free(&r->load[k]);
+        ein__buf_free(&r->found[k]);
+        ein__buf_free(&r->make[k]);
+    }
     ein__buf_free(&r->store);
     ein__buf_free(&r->start);
     ein__buf_free(&r->room);
@@ -40584,37 +40657,120 @@ static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, int 
     return at;
 }
 
-// The text of a factor that its loads compute, four lanes along `slot` at once where its reads
-// allow.
-static const char *ein__kprod_values(ein__kgen *g, ein__ex ex, int slot, bool *vector) {
-    size_t mark[2] = {g->code[0].n, g->code[1].n};
-    int nindex = g->nindex, nvalue = g->nvalue, scattered = g->scattered;
-    ein__kcount(g, ex);
-    *vector = slot >= 0;
-    if (!*vector) return ein__kvalue(g, ex, 0).s;
-    const char *v[4];
-    g->vec = 4;
-    g->vec_slot = slot;
-    for (int i = 0; i < 4; i++) v[i] = ein__kvalue(g, ex, i).s;
-    g->vec = 1;
-    g->vec_slot = -1;
-    *vector = g->scattered == scattered;
-    if (*vector) return ein__namef(g->ctx, "make_float4(%s, %s, %s, %s)", v[0], v[1], v[2], v[3]);
-    ein__kforget(g, 0);
-    for (int k = 0; k < 2; k++) g->code[k].s[g->code[k].n = mark[k]] = 0;
-    g->nindex = nindex;
-    g->nvalue = nvalue;
-    g->scattered = scattered;
-    return ein__kvalue(g, ex, 0).s;
+// What a factor is computed from: its reads, but those of positions.
+static void ein__kprod_reads(const ein__kgen *g, ein__ex ex, ein__ex **list) {
+    const ein__expr *x = ein__ex_get(g->ctx, ex);
+    if (x->op != EIN__X_READ) {
+        for (uint32_t i = 0; i < x->nkid; i++) ein__kprod_reads(g, x->kid[i], list);
+        return;
+    }
+    bool known = ein__kinner_of(g, x->val) != NULL;
+    for (ptrdiff_t i = 0; i < arrlen(*list); i++) known |= (*list)[i].i == ex.i;
+    if (!known) arrput(*list, ex);
 }
 
-// The same where `guard`, each part of which ends with " && ", holds; elsewhere anything.
-static const char *ein__kprod_compute(ein__kgen *g, ein__ex ex, int slot, const ein__buf *guard,
-                                      bool *vector) {
-    g->inside = guard->n ? ein__name_n(g->ctx, guard->s, guard->n - 4) : "";
-    const char *value = ein__kprod_values(g, ex, slot, vector);
+// Makes a read a member of what a load finds, from one of `values`; as it is stored, since what
+// converts it would wait for it. What is known before the loads, and lanes of their own, stay in
+// the text.
+static void ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf *values,
+                            ein__buf *first) {
+    ein__kaccess at = ein__kaccess_of(g, read, 0);
+    if (!at.level || (g->vec > 1 && !at.vector && at.step)) return;
+    double pad = ein__kbits(ein__ex_get(g->ctx, read));
+    bool half = at.dtype == EIN__F16 && pad == 0;
+    const char *type = at.vector ? half ? "uint2" : "float4" : half ? "__half" : "float";
+    const char *fill = ein__kliteral(g, pad).s,
+               *value = ein__namef(g->ctx, "%s[%s]", at.param, at.at.s);
+    const char *name = ein__namef(g->ctx, "v%d", g->nvalue++),
+               *text = ein__namef(g->ctx, "f.%s", name);
+    if (half) fill = ein__namef(g->ctx, "%s()", type);
+    else if (at.vector) fill = ein__kfill(g, fill);
+    if (half && at.vector)
+        value = ein__namef(g->ctx, "*reinterpret_cast<const uint2 *>(%s + %s)", at.param,
+                           ein__kparen(g, at.at, EIN__TERM));
+    else if (at.vector) value = ein__kload4(g, &at);
+    else if (!half) value = ein__kload(g, &at, at.level).s;
+    if (at.guard) value = ein__namef(g->ctx, "%s ? %s : %s", at.guard, value, fill);
+    ein__putf(found, "%s%s %s;", found->n ? "\n" : "", type, name);
+    ein__putf(values, "f.%s = %s;\n", name, value);
+    if (half) {
+        ein__kneed(g, at.vector ? EIN__NEED_HALF4 : EIN__NEED_HALF);
+        name = ein__namef(g->ctx, "v%d", g->nvalue++);
+        ein__putf(first,
+                  at.vector ? "const float4 %s = half4_value(%s);\n"
+                            : "const float %s = __half2float(%s);\n",
+                  name, text);
+        text = name;
+    }
+    int n = g->nover++;
+    g->over[n].ex = read;
+    g->over[n].text = (ein__ktext){text, EIN__NAMED, 1};
+    for (int i = 0; i < EIN__KLANES; i++)
+        g->over[n].lane[i] =
+            at.vector && i < g->vec ? ein__namef(g->ctx, "%s.%s", text, ein__klane[i]) : NULL;
+}
+
+// A factor that its loads compute or convert, one element or four along `slot`: what they find, of
+// which `body` returns the values, and what they make of it, zero outside of `guard`.
+static void ein__kprod_compute(ein__kgen *g, ein__kprod *r, int side, ein__ex *reads,
+                               const char *guard, ein__buf *body) {
+    ein__buf values = {0}, first = {0};
+    int nover = g->nover;
+    ein__put(&values, "");
+    ein__put(&first, "");
+    for (ptrdiff_t i = 0; i < arrlen(reads) && g->nover < EIN__KOVER; i++)
+        ein__kprod_find(g, reads[i], &r->found[side], &values, &first);
+    ein__putf(body, "%sfound_%s f;\n%sreturn f;\n", g->code[1].s, side ? "b" : "a", values.s);
+    ein__kforget(g, 1);
+    ein__buf_free(&g->code[1]);
+    ein__put(&g->code[1], first.s);
+    const char *v[4] = {NULL}, *value, *zero = "0.f";
+    for (int i = 0; i < g->vec; i++) v[i] = ein__kvalue(g, r->factor[side], i).s;
+    value = v[0];
+    if (g->vec > 1) {
+        value = ein__namef(g->ctx, "make_float4(%s, %s, %s, %s)", v[0], v[1], v[2], v[3]);
+        zero = "make_float4(0.f, 0.f, 0.f, 0.f)";
+    }
+    ein__put(&r->make[side], g->code[1].s);
+    if (*guard) ein__putf(&r->make[side], "return %s ? %s : %s;\n", guard, value, zero);
+    else ein__putf(&r->make[side], "return %s;\n", value);
+    g->nover = nover;
+    ein__buf_free(&values);
+    ein__buf_free(&first);
+}
+
+// The same with four lanes where its reads allow.
+static void ein__kprod_computed(ein__kgen *g, ein__kprod *r, int side, int slot, const char *guard,
+                                bool *vector, ein__buf *body) {
+    ein__ex *reads = NULL;
+    size_t mark = g->code[0].n;
+    ein__needs needs = g->needs;
+    int nindex = g->nindex, nvalue = g->nvalue, scattered = g->scattered;
+    ein__kprod_reads(g, r->factor[side], &reads);
+    ein__kcount(g, r->factor[side]);
+    g->inside = guard;
+    g->vec = slot >= 0 ? 4 : 1;
+    g->vec_slot = slot;
+    ein__kprod_compute(g, r, side, reads, guard, body);
+    *vector = slot >= 0 && g->scattered == scattered;
+    g->vec = 1;
+    g->vec_slot = -1;
+    if (slot >= 0 && !*vector) {
+        ein__kforget(g, 0);
+        g->code[0].s[g->code[0].n = mark] = 0;
+        ein__buf_free(&g->code[1]);
+        ein__put(&g->code[1], "");
+        ein__buf_free(&r->found[side]);
+        ein__buf_free(&r->make[side]);
+        ein__buf_free(body);
+        g->needs = needs;
+        g->nindex = nindex;
+        g->nvalue = nvalue;
+        g->scattered = scattered;
+        ein__kprod_compute(g, r, side, reads, guard, body);
+    }
     g->inside = NULL;
-    return value;
+    arrfree(reads);
 }
 
 // What a load gives: as many elements as 16 bytes hold, one after the other or all at once; halves
@@ -40723,62 +40879,107 @@ static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__k
     return moves;
 }
 
+// How a factor's lines and terms are counted where its loads are.
+typedef struct ein__kfeed {
+    int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS], nline, nsum;
+    const char *at_line, *at_term;
+    bool moves;  // the loop's position is no part of the load
+} ein__kfeed;
+
+// `body` as the text of a lambda of element e of the step from term k0 on.
+static void ein__kprod_lambda(ein__kgen *g, const ein__kprod *r, int side, const ein__kfeed *f,
+                              const char *across, const char *term, const ein__buf *body,
+                              ein__buf *out) {
+    ein__kprod_declare(g, out, f->line_slot, f->nline, f->at_line,
+                       ein__namef(g->ctx, "%s0 + %s", side ? "n" : "m", across), body->s);
+    ein__kprod_declare_term(g, out, f->sum, f->nsum, r->t->terms, term, f->moves, body->s);
+    ein__put(out, body->s);
+}
+
+// The lambdas of a load that computes: of what it finds, and of what it makes of that; one where it
+// finds nothing by itself.
+static void ein__kprod_lambdas(ein__kgen *g, ein__kprod *r, int side, const ein__kfeed *f,
+                               const char *across, const char *term, const ein__buf *body) {
+    ein__buf make = r->make[side];
+    r->make[side] = (ein__buf){0};
+    bool finds = r->found[side].n > 0;
+    ein__kprod_lambda(g, r, side, f, across, term, finds ? body : &make, &r->load[side]);
+    if (finds) ein__kprod_lambda(g, r, side, f, across, term, &make, &r->make[side]);
+    if (finds) r->call[side] = side ? "computed(b, make_b)" : "computed(a, make_a)";
+    const char *s = finds ? r->make[side].s : "";
+    r->make_args[side] =
+        ein__namef(g->ctx, "unsigned%s, unsigned%s", ein__kmentions(s, "e") ? " e" : "",
+                   ein__kmentions(s, "k0") ? " k0" : "");
+    ein__buf_free(&make);
+}
+
+// The end of a load that gives what it reads, or says where that lies.
+static void ein__kprod_plain(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
+                             const ein__kscan *scan, ein__kfeed *f, int width, int wide,
+                             ein__buf *guard, ein__buf *body) {
+    const int *sum = f->sum, nsum = f->nsum;
+    if (at->guard) ein__putf(guard, "%s%s", guard->n ? " && " : "", at->guard);
+    const char *zero, *value = ein__kprod_value(g, r, at, width, &zero);
+    r->fetched[side] = ein__kprod_fetches(r, at, width);
+    bool half_one = r->math == EIN__MATH_FP16 && at->dtype == EIN__F16 && width == 1;
+    if (r->fetched[side] || half_one) {
+        bool inner = nsum == 1 || (nsum && g->slot[sum[nsum - 1]].n % r->t->terms == 0);
+        f->moves = ein__kprod_calls(g, r, side, at, scan, f->nline == 1 ? f->line_slot[0] : -1,
+                                    inner ? sum[nsum - 1] : -1, nsum == 1, wide);
+        ein__kprod_fetch(g, r, at, width, guard->n ? guard->s : NULL, body);
+        if (f->moves) r->args[side] = "unsigned e";
+    } else if (guard->n) {
+        ein__putf(body, "return %s ? %s : %s;\n", guard->s, value, zero);
+    } else {
+        ein__putf(body, "return %s;\n", value);
+    }
+}
+
 // One factor's part of the loop: loads into registers, stores into the tile.
 static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein_ctx *c = g->ctx;
     ein__ex read = r->factor[side];
-    bool computed = read.i != r->main[side].i;
-    int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS], nline, nsum;
-    ein__kscan scan = ein__kprod_scan(g, r, side, line_slot, &nline, sum, &nsum);
+    ein__dtype type = ein__kdtype(g, (ein__val){ein__ex_get(c, r->main[side])->val});
+    bool half = type == EIN__F16, fp16 = r->math == EIN__MATH_FP16;
+    bool computed = read.i != r->main[side].i || (half && !fp16), vector;
+    ein__kfeed f = {.moves = false};
+    ein__kscan scan = ein__kprod_scan(g, r, side, f.line_slot, &f.nline, f.sum, &f.nsum);
     int64_t extent = r->p.extent[side], depth = r->p.depth;
     int tile = side ? r->t->cols : r->t->rows, terms = r->t->terms;
-    bool along = ein__kprod_run(g, &scan, sum, nsum) > ein__kprod_run(g, &scan, line_slot, nline);
+    bool along =
+        ein__kprod_run(g, &scan, f.sum, f.nsum) > ein__kprod_run(g, &scan, f.line_slot, f.nline);
     // Sums along a line are those of threads that load it, or of warps that multiply it.
     along |= !side && r->sums && r->math == EIN__MATH_FP32;
-    int lane = along ? sum[nsum - 1] : nline ? line_slot[nline - 1] : -1;
-    ein__val of = {ein__ex_get(c, r->main[side])->val};
-    bool vector, half = !computed && ein__kdtype(g, of) == EIN__F16;
-    int width = r->math == EIN__MATH_FP16 && half ? 8 : 4;
+    int lane = along ? f.sum[f.nsum - 1] : f.nline ? f.line_slot[f.nline - 1] : -1;
+    int width = fp16 && half && !computed ? 8 : 4;
     if (lane >= 0 && (g->slot[lane].n % width || scan.near[0].k[lane] != 1)) lane = -1;
     ein__kaccess at = {0};
-    const char *value = NULL, *zero = NULL, *at_line, *at_term;
     ein__buf body = {0}, guard = {0};
-    at_line = ein__kprod_flat(g, line_slot, nline, side ? "n" : "m");
-    at_term = ein__kprod_flat(g, sum, nsum, "k");
-    if (extent % tile) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_line, nline, extent));
-    if (depth % terms) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_term, nsum, depth));
-    if (computed) value = ein__kprod_compute(g, read, lane, &guard, &vector);
+    ein__put(&guard, "");
+    f.at_line = ein__kprod_flat(g, f.line_slot, f.nline, side ? "n" : "m");
+    f.at_term = ein__kprod_flat(g, f.sum, f.nsum, "k");
+    if (extent % tile) ein__put(&guard, ein__kprod_below(g, f.at_line, f.nline, extent));
+    if (depth % terms)
+        ein__putf(&guard, "%s%s", guard.n ? " && " : "",
+                  ein__kprod_below(g, f.at_term, f.nsum, depth));
+    if (computed) ein__kprod_computed(g, r, side, lane, guard.s, &vector, &body);
     else at = ein__kprod_access(g, read, lane, width, &vector);
     if (!vector) width = 1;
-    int wide = along ? terms / width : tile / width;
     const char *across, *term;
+    int wide = along ? terms / width : tile / width;
     ein__kprod_element(c, along, wide, width, &across, &term);
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
-    ein__put(&body, g->code[1].s);
-    if (at.guard) ein__putf(&guard, "%s && ", at.guard);
-    if (!computed) value = ein__kprod_value(g, r, &at, width, &zero);
-    else zero = vector ? "make_float4(0.f, 0.f, 0.f, 0.f)" : "0.f";
-    if (guard.n) guard.s[guard.n -= 4] = 0;
     r->wide[side] = width > 1;
-    r->fetched[side] = !computed && ein__kprod_fetches(r, &at, width);
-    bool half_one = r->math == EIN__MATH_FP16 && half && width == 1, moves = false;
     r->call[side] = side ? "b" : "a";
-    if (r->fetched[side] || half_one) {
-        bool inner = nsum == 1 || (nsum && g->slot[sum[nsum - 1]].n % terms == 0);
-        moves = ein__kprod_calls(g, r, side, &at, &scan, nline == 1 ? line_slot[0] : -1,
-                                 inner ? sum[nsum - 1] : -1, nsum == 1, wide);
-        ein__kprod_fetch(g, r, &at, width, guard.n ? guard.s : NULL, &body);
-    } else if (guard.n) {
-        ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
+    r->args[side] = "unsigned e, unsigned k0";
+    if (computed) {
+        ein__kprod_lambdas(g, r, side, &f, across, term, &body);
     } else {
-        ein__putf(&body, "return %s;\n", value);
+        ein__put(&body, g->code[1].s);
+        ein__kprod_plain(g, r, side, &at, &scan, &f, width, wide, &guard, &body);
+        ein__kprod_lambda(g, r, side, &f, across, term, &body, &r->load[side]);
     }
-    r->args[side] = moves ? "unsigned e" : "unsigned e, unsigned k0";
-    ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
-                       ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
-    ein__kprod_declare_term(g, &r->load[side], sum, nsum, terms, term, moves, body.s);
-    ein__put(&r->load[side], body.s);
     ein__kforget(g, 1);
     ein__buf_free(&g->code[1]);
     ein__put(&g->code[1], "");
@@ -41177,6 +41378,8 @@ static const char *ein__kprod_bounds(const ein__kprod *r) {
     return few && r->parts == 1 && r->t->resident > 1 ? "256, 2" : "256, 1";
 }
 
+static const char *ein__kprod_text(const ein__buf *b) { return b->n ? b->s : ""; }
+
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
@@ -41199,6 +41402,12 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"loadA", r->load[0].s},
                        {"argsB", r->args[1]},
                        {"loadB", r->load[1].s},
+                       {"foundA", ein__kprod_text(&r->found[0])},
+                       {"makeArgsA", r->make_args[0]},
+                       {"makeA", ein__kprod_text(&r->make[0])},
+                       {"foundB", ein__kprod_text(&r->found[1])},
+                       {"makeArgsB", r->make_args[1]},
+                       {"makeB", ein__kprod_text(&r->make[1])},
                        {"a", r->call[0]},
                        {"b", r->call[1]},
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
@@ -41215,6 +41424,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"shared", ein__knumber(g, r->shared)},
                        {"store", r->store.s}};
     ein__kneed(g, EIN__NEED_AWAIT);
+    if (r->found[0].n || r->found[1].n) ein__kneed(g, EIN__NEED_COMPUTED);
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     g->shared = r->parts > 1;
     g->ordered = true;
@@ -43114,7 +43324,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                       {"rows", warps},
                       {"older", ctx->desc.math == EIN_MATH_FP16 ? "1" : ""}};
     ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
-                       {"store", ein__need_text(needs, EIN__NEED_STORE4)}};
+                       {"store", ein__need_text(needs, EIN__NEED_STORE4)},
+                       {"value", ein__need_text(needs, EIN__NEED_HALF4)}};
     ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
                         {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
                         {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
@@ -43124,10 +43335,11 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__key score[] = {{"whole", ein__need_text(needs, EIN__NEED_SCORE_UNIT)}};
     bool plain = ein__is_needed(needs, EIN__NEED_TILES), tensor = *tf32 || *fp16,
          attends = *attend[0].text || *attend[1].text;
-    ein__key loads[] = {{"tiles", plain || tensor ? "1" : ""}};
+    ein__key loads[] = {{"tiles", plain || tensor ? "1" : ""},
+                        {"computed", ein__need_text(needs, EIN__NEED_COMPUTED)}};
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
-    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads, 1);
+    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads, 2);
     ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
     ein__put_helper(out, plain, ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
@@ -43137,7 +43349,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
-    ein__put_helper(out, *four[0].text || *four[1].text, ein__tmpl_half4, four, 2);
+    ein__put_helper(out, *four[0].text || *four[1].text || *four[2].text, ein__tmpl_half4, four, 3);
     ein__put_helper(out, attends, ein__tmpl_attend, attend, 2);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,
@@ -43588,7 +43800,8 @@ static bool ein__is_taken(const char *name) {
         " fetched_value spread tile_place pitched_fragment fragment_rows fragment_columns"
         " lane_places vector_places STEP TURN fetched_feed moved kept moving moving_load spaced "
         "spaced_load nth_load load_places value_of feed word_places"
-        " turning turning_load"
+        " turning turning_load computed computed_load made some found_a found_b make_a make_b"
+        " half4_value"
         " summing ROUNDS_TF32"
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"

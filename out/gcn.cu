@@ -30,7 +30,7 @@
 //     1.8 us est. l1.1.b           k_basis_c5456742
 //     4.5 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
 //    23.3 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
-//     7.9 us est. l2.b.c.sum.part  k_product_cd42a683
+//     7.9 us est. l2.b.c.sum.part  k_product_3337f522
 //     3.1 us est. g1.l1            k_siblings_59422487
 //     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
 //     2.7 us est. g1.s             k_stitch_c9cc1ba8
@@ -136,7 +136,7 @@
 //     4.0 us est. s1               k_product_64b04337
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
-//     4.0 us est. f0.a             k_product_c5805fec
+//     4.0 us est. f0.a             k_product_9df8d45b
 //     3.4 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
 //     6.0 us est. u0               k_map_5555e745
 //    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
@@ -675,6 +675,9 @@ static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
     return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
 }
 
+template <typename T>
+const T &some();  // of which only the type is asked
+
 // Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
 template <unsigned APART, typename L>
 struct spaced_load {
@@ -740,6 +743,31 @@ static __device__ __forceinline__ V value_of(const V &v) {
 template <typename V>
 static __device__ __forceinline__ V value_of(const fetched<V> &v) {
     return v.value();
+}
+
+// What a load gives as it is stored: what it found, or what is made of that. Computed at once it
+// would be waited for.
+template <typename L, typename V>
+static __device__ __forceinline__ V made(const L &, unsigned, unsigned, const V &v) {
+    return v;
+}
+template <typename L, typename M>
+struct computed_load {
+    L load;
+    M make;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <typename L, typename M>
+static __device__ __forceinline__ computed_load<L, M> computed(L load, M make) {
+    return {load, make};
+}
+template <typename L, typename M, typename V>
+static __device__ __forceinline__ auto made(const computed_load<L, M> &a, unsigned e, unsigned k0,
+                                            const V &found) -> decltype(a.make(e, k0, found)) {
+    return a.make(e, k0, found);
 }
 
 // Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
@@ -860,11 +888,12 @@ struct product_tile {
     // e % B of term e / B. Lines are rows or (COLUMNS) columns.
     template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
     struct feed {
+        typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
         static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
         L load_from;
-        load_places<N, KC, T, L> from;
+        load_places<N, KC, found, L> from;
         word_places<B, MASK> place;
-        T v[N];
+        found v[N];
 
         static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
         static __device__ unsigned line(unsigned e) {
@@ -900,10 +929,12 @@ struct product_tile {
 #pragma unroll
             for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
         }
-        __device__ __forceinline__ void store(float *to) {
+        // The loads of the step from term k0 on.
+        __device__ __forceinline__ void store(float *to, unsigned k0) {
 #pragma unroll
             for (unsigned i = 0; i < N; i++) {
-                put(to, 256u * W * i, v[i]);
+                const T w = made(load_from, threadIdx.x + 256u * i, k0, v[i]);
+                put(to, 256u * W * i, w);
             }
         }
     };
@@ -964,8 +995,10 @@ struct product_tile {
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        feed<BM, ALONG_A, false, decltype(value_of(load_a(0u, from))), A> a(load_a);
-        feed<BN, ALONG_B, true, decltype(value_of(load_b(0u, from))), B> b(load_b);
+        feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
+            load_a);
+        feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
+            load_b);
         const unsigned own = part() * (KC / PARTS);
         const word_places<BM, MASK> at_a(own, top() ^ turned(own));
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
@@ -980,8 +1013,8 @@ struct product_tile {
             // Where a step lies is then part of the instructions.
 #pragma unroll
             for (int turn = 0; turn < 2; turn++) {
-                a.store(factor(turn, 0));
-                b.store(factor(turn, 1));
+                a.store(factor(turn, 0), k0);
+                b.store(factor(turn, 1), k0);
                 k0 += KC;
                 const bool more = k0 < until;
                 // Begun before the barrier, where no compiler puts them behind the step.
@@ -1695,8 +1728,8 @@ static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float 
 // by summation splitting (r0 inside), variable substitution
 // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
-// p0: l2.b.c.sum.part.lines, p1: l2.a.c.sum.merged, p2: l2.a.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_cd42a683(const float *p0,
+// p0: l2.b.c.sum.part.lines, p1: l2.a.c.b, p2: l2.a.c.sum.merged
+static __global__ void __launch_bounds__(256, 1) k_product_3337f522(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1708,18 +1741,30 @@ static __global__ void __launch_bounds__(256, 1) k_product_cd42a683(const float 
         const int r0 = (int)(e / 16u);
         return fetch<float4>(p0 + r0 * 1152 + i0 * 384 + i1 * 128 + i2);
     };
+    struct found_b {
+        float v0;
+        float v1;
+    };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 128u;
         const int i4 = (int)(n % 28u);
         const int i3 = (int)(n / 28u);
         const int r0 = (int)(k0 + e / 128u);
-        const float v0 = i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 && n < 784u ? p1[r0 * 3136 + i3 * 112
-            + i0 * 56 + i4 * 2 + i1 - 57] : 0.f;
-        const float v1 = i3 * 2 + i0 >= 1 ? relu(v0 + (n < 784u ? p2[r0] : 0.f)) : 0.f;
-        return n < 784u ? i4 * 2 + i1 >= 1 ? v1 : 0.f : 0.f;
+        found_b f;
+        f.v0 = n < 784u ? p1[r0] : 0.f;
+        f.v1 = i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 && n < 784u ? p2[r0 * 3136 + i3 * 112 + i0 * 56
+            + i4 * 2 + i1 - 57] : 0.f;
+        return f;
+    };
+    const auto make_b = [&](unsigned e, unsigned, const found_b &f) {
+        const unsigned n = n0 + e % 128u;
+        const int i4 = (int)(n % 28u);
+        const int i3 = (int)(n / 28u);
+        const float v2 = i4 * 2 + i1 >= 1 ? (i3 * 2 + i0 >= 1 ? relu(f.v1 + f.v0) : 0.f) : 0.f;
+        return n < 784u ? v2 : 0.f;
     };
     float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), b, acc);
+    tile.multiply<false, false, 1>(0u, 128u, moving<4608, 73728>(a), computed(b, make_b), acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -3372,8 +3417,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_64b04337(const float 
 // f0.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1[0,r0,i2+r1-1,i3+r2-1] * f0.a.c.k[i1,r0,r1,r2] where i2
 //     in 0:56, i3 in 0:56, pad f1 0
 // f0.a[0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1])
-// p0: f0.a.c.k, p1: s1, p2: f1.b.sum, p3: f1.b.b, p4: f0.a.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_c5805fec(const float *p0,
+// p0: f0.a.c.k, p1: f1.b.b, p2: s1, p3: f1.b.sum, p4: f0.a.c.b
+static __global__ void __launch_bounds__(256, 1) k_product_9df8d45b(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -3383,6 +3428,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_c5805fec(const float 
         const int r2 = (int)(k0 + e % 32u);
         return fetch<float>(p0 + i1 * 189 + r2, i1 < 21 && r2 < 189);
     };
+    struct found_b {
+        float v0;
+        float v1;
+        float v2;
+    };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 32u;
         const int i3 = (int)(n % 56u);
@@ -3391,26 +3441,39 @@ static __global__ void __launch_bounds__(256, 1) k_product_c5805fec(const float 
         const int r2 = (int)(k % 3u);
         const int r1 = (int)(k / 3u % 3u);
         const int r0 = (int)(k / 9u);
-        const int t0 = i3 + r2 - 1;
-        const int t1 = i2 + r1 - 1;
-        const float v0 = (unsigned)t1 < 56u && (unsigned)t0 < 56u && k < 189u ? p1[r0 * 3136
-            + t1 * 56 + t0] : 0.f;
-        const float v1 = (unsigned)t1 < 56u && (unsigned)t0 < 56u && k < 189u ? p2[r0 * 3136
-            + t1 * 56 + t0] : 0.f;
-        const float v2 = (unsigned)t1 < 56u ? v0 + v1 + (k < 189u ? p3[r0] : 0.f) : 0.f;
-        return k < 189u ? (unsigned)t0 < 56u ? v2 : 0.f : 0.f;
+        const int t0 = i2 + r1 - 1;
+        const int t1 = i3 + r2 - 1;
+        found_b f;
+        f.v0 = k < 189u ? p1[r0] : 0.f;
+        f.v1 = (unsigned)t0 < 56u && (unsigned)t1 < 56u && k < 189u ? p2[r0 * 3136 + t0 * 56 + t1]
+            : 0.f;
+        f.v2 = (unsigned)t0 < 56u && (unsigned)t1 < 56u && k < 189u ? p3[r0 * 3136 + t0 * 56 + t1]
+            : 0.f;
+        return f;
+    };
+    const auto make_b = [&](unsigned e, unsigned k0, const found_b &f) {
+        const unsigned n = n0 + e % 32u;
+        const int i3 = (int)(n % 56u);
+        const int i2 = (int)(n / 56u);
+        const unsigned k = k0 + e / 32u;
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int t2 = i3 + r2 - 1;
+        const int t3 = i2 + r1 - 1;
+        const float v3 = (unsigned)t2 < 56u ? ((unsigned)t3 < 56u ? f.v1 + f.v2 + f.v0 : 0.f) : 0.f;
+        return k < 189u ? v3 : 0.f;
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), b, acc);
+    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), computed(b, make_b), acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i1 < 21) {
-            const float v3 = p4[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v3),
-                relu(acc[i][j + 1] + v3), relu(acc[i][j + 2] + v3), relu(acc[i][j + 3] + v3));
+            const float v4 = p4[i1];
+            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v4),
+                relu(acc[i][j + 1] + v4), relu(acc[i][j + 2] + v4), relu(acc[i][j + 3] + v4));
         }
     }
 }
@@ -4291,8 +4354,8 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_sum_merged, v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
-    CALL(launch(m, ORDERED, k_product_cd42a683, "l2.b.c.sum.part", 126, 256, stream,
-        v_l2_b_c_sum_part_lines, v_l2_a_c_sum_merged, v_l2_a_c_b, v_l2_b_c_sum_part));
+    CALL(launch(m, ORDERED, k_product_3337f522, "l2.b.c.sum.part", 126, 256, stream,
+        v_l2_b_c_sum_part_lines, v_l2_a_c_b, v_l2_a_c_sum_merged, v_l2_b_c_sum_part));
     CALL(launch(m, EARLY, k_siblings_59422487, "g1.l1", 454, 128, stream, v_l2_a_c_sum_merged,
         v_g1_l1_b, v_g1_r1_b, v_l2_b_c_sum_part, v_l2_b_c_b, v_g1_l1_joined, v_g1_l1_joined + 65856,
         v_l2_b));
@@ -4565,8 +4628,8 @@ static int steps_from_l4_d_2(gcn *m, const void *const *in, void *const *out, cu
     // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f1.a 0
     CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_product_c5805fec, "f0.a", 98, 256, stream, v_f0_a_c_k, v_s1,
-        v_f1_b_sum, v_f1_b_b, v_f0_a_c_b, v_f0_a));
+    CALL(launch(m, ORDERED, k_product_9df8d45b, "f0.a", 98, 256, stream, v_f0_a_c_k, v_f1_b_b, v_s1,
+        v_f1_b_sum, v_f0_a_c_b, v_f0_a));
     // as f1.b.sum
     CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
     CALL(launch(m, ORDERED, k_map_5555e745, "u0", 1029, 256, stream, v_s1, v_f1_b_sum, v_f0_b_sum,

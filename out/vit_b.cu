@@ -14,65 +14,65 @@
 //     pass 1
 //     8.3 us est. patches.sum.part k_product_5489de67
 //     3.6 us est. h                k_stitch_bfc01d76
-//    24.2 us est. a.0.t.split      k_product_e228456d
+//    24.2 us est. a.0.t.split      k_product_d2f11251
 //     9.4 us est. a.0.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.0              k_product_b88bb363
+//    36.6 us est. g.0              k_product_8637cfe7
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.1.t.split      k_product_e228456d
+//    24.2 us est. a.1.t.split      k_product_d2f11251
 //     9.4 us est. a.1.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.1              k_product_b88bb363
+//    36.6 us est. g.1              k_product_8637cfe7
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.2.t.split      k_product_e228456d
+//    24.2 us est. a.2.t.split      k_product_d2f11251
 //     9.4 us est. a.2.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.2              k_product_b88bb363
+//    36.6 us est. g.2              k_product_8637cfe7
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.3.t.split      k_product_e228456d
+//    24.2 us est. a.3.t.split      k_product_d2f11251
 //     9.4 us est. a.3.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.3              k_product_b88bb363
+//    36.6 us est. g.3              k_product_8637cfe7
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.4.t.split      k_product_e228456d
+//    24.2 us est. a.4.t.split      k_product_d2f11251
 //     9.4 us est. a.4.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.4              k_product_b88bb363
+//    36.6 us est. g.4              k_product_8637cfe7
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.5.t.split      k_product_e228456d
+//    24.2 us est. a.5.t.split      k_product_d2f11251
 //     9.4 us est. a.5.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.5              k_product_b88bb363
+//    36.6 us est. g.5              k_product_8637cfe7
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.6.t.split      k_product_e228456d
+//    24.2 us est. a.6.t.split      k_product_d2f11251
 //     9.4 us est. a.6.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.6              k_product_b88bb363
+//    36.6 us est. g.6              k_product_8637cfe7
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.7.t.split      k_product_e228456d
+//    24.2 us est. a.7.t.split      k_product_d2f11251
 //     9.4 us est. a.7.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.7              k_product_b88bb363
+//    36.6 us est. g.7              k_product_8637cfe7
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.8.t.split      k_product_e228456d
+//    24.2 us est. a.8.t.split      k_product_d2f11251
 //     9.4 us est. a.8.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.8              k_product_b88bb363
+//    36.6 us est. g.8              k_product_8637cfe7
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.9.t.split      k_product_e228456d
+//    24.2 us est. a.9.t.split      k_product_d2f11251
 //     9.4 us est. a.9.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.9              k_product_b88bb363
+//    36.6 us est. g.9              k_product_8637cfe7
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.10.t.split     k_product_e228456d
+//    24.2 us est. a.10.t.split     k_product_d2f11251
 //     9.4 us est. a.10.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.10             k_product_b88bb363
+//    36.6 us est. g.10             k_product_8637cfe7
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.11.t.split     k_product_e228456d
+//    24.2 us est. a.11.t.split     k_product_d2f11251
 //     9.4 us est. a.11.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.11             k_product_b88bb363
+//    36.6 us est. g.11             k_product_8637cfe7
 //    33.0 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.6 us est. n.sum2.both      k_reduce_a9e28dd4
 //     1.3 us est. z                k_map_c721726b
@@ -578,6 +578,9 @@ static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
     return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
 }
 
+template <typename T>
+const T &some();  // of which only the type is asked
+
 // Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
 template <unsigned APART, typename L>
 struct spaced_load {
@@ -643,6 +646,31 @@ static __device__ __forceinline__ V value_of(const V &v) {
 template <typename V>
 static __device__ __forceinline__ V value_of(const fetched<V> &v) {
     return v.value();
+}
+
+// What a load gives as it is stored: what it found, or what is made of that. Computed at once it
+// would be waited for.
+template <typename L, typename V>
+static __device__ __forceinline__ V made(const L &, unsigned, unsigned, const V &v) {
+    return v;
+}
+template <typename L, typename M>
+struct computed_load {
+    L load;
+    M make;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <typename L, typename M>
+static __device__ __forceinline__ computed_load<L, M> computed(L load, M make) {
+    return {load, make};
+}
+template <typename L, typename M, typename V>
+static __device__ __forceinline__ auto made(const computed_load<L, M> &a, unsigned e, unsigned k0,
+                                            const V &found) -> decltype(a.make(e, k0, found)) {
+    return a.make(e, k0, found);
 }
 
 // Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
@@ -765,6 +793,12 @@ static __device__ __forceinline__ auto nth_load(const summed_load<L, S> &a, unsi
     -> decltype(a.load(0u, 0u)) {
     return nth_load(a.load, i, k0);
 }
+template <typename L, typename S, typename V>
+static __device__ __forceinline__ auto made(const summed_load<L, S> &a, unsigned e, unsigned k0,
+                                            const V &found)
+    -> decltype(made(a.load, e, k0, found)) {
+    return made(a.load, e, k0, found);
+}
 template <int N, int KC, typename V, typename L, typename S>
 struct load_places<N, KC, V, summed_load<L, S> > : load_places<N, KC, V, L> {
     typedef load_places<N, KC, V, L> plain;
@@ -845,11 +879,12 @@ struct product_tile {
     // e % B of term e / B. Lines are rows or (COLUMNS) columns.
     template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
     struct feed {
+        typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
         static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
         L load_from;
-        load_places<N, KC, T, L> from;
+        load_places<N, KC, found, L> from;
         word_places<B, MASK> place;
-        T v[N];
+        found v[N];
 
         static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
         static __device__ unsigned line(unsigned e) {
@@ -885,11 +920,13 @@ struct product_tile {
 #pragma unroll
             for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
         }
-        __device__ __forceinline__ void store(float *to) {
+        // The loads of the step from term k0 on.
+        __device__ __forceinline__ void store(float *to, unsigned k0) {
 #pragma unroll
             for (unsigned i = 0; i < N; i++) {
-                loaded(load_from, int(i), v[i]);
-                put(to, 256u * W * i, v[i]);
+                const T w = made(load_from, threadIdx.x + 256u * i, k0, v[i]);
+                loaded(load_from, int(i), w);
+                put(to, 256u * W * i, w);
             }
         }
     };
@@ -950,8 +987,10 @@ struct product_tile {
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        feed<BM, ALONG_A, false, decltype(value_of(load_a(0u, from))), A> a(load_a);
-        feed<BN, ALONG_B, true, decltype(value_of(load_b(0u, from))), B> b(load_b);
+        feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
+            load_a);
+        feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
+            load_b);
         const unsigned own = part() * (KC / PARTS);
         const word_places<BM, MASK> at_a(own, top() ^ turned(own));
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
@@ -966,8 +1005,8 @@ struct product_tile {
             // Where a step lies is then part of the instructions.
 #pragma unroll
             for (int turn = 0; turn < 2; turn++) {
-                a.store(factor(turn, 0));
-                b.store(factor(turn, 1));
+                a.store(factor(turn, 0), k0);
+                b.store(factor(turn, 1), k0);
                 k0 += KC;
                 const bool more = k0 < until;
                 // Begun before the barrier, where no compiler puts them behind the step.
@@ -1292,20 +1331,28 @@ static __global__ void __launch_bounds__(256) k_stitch_bfc01d76(const float *p0,
 // a.0.t.split[0,i1,i2] = n.0.factor[0,i1] * a.0.qkv.p.rows[0,i1,i2] + n.0.offset[i2] +
 //     n.0.factor2[0,i1] * n.0.offset2[i2] + a.0.qkv.b[i2]
 // p0: h, p1: n.0.weights, p2: n.0.offset, p3: n.0.offset2, p4: a.0.qkv.b
-static __global__ void __launch_bounds__(256, 1) k_product_e228456d(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_d2f11251(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 36u * 64u, m0 = id / 36u % 7u * 32u;
+    struct found_a {
+        float4 v0;
+        float v1;
+    };
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(k0 + e % 8u * 4u);
-        const bool v0 = i1 < 197;
-        const float4 v1 = *reinterpret_cast<const float4 *>(p0 + (v0 ? i1 * 768 + r0 : 0));
-        const float4 v2 = v0 ? v1 : make_float4(0.f, 0.f, 0.f, 0.f);
-        const float v3 = i1 < 197 ? p0[i1 * 768] : 0.f;
-        return i1 < 197 ? make_float4(v2.x - v3, v2.y - v3, v2.z - v3, v2.w - v3) : make_float4(0.f,
+        found_a f;
+        f.v0 = i1 < 197 ? *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0) : make_float4(0.f,
             0.f, 0.f, 0.f);
+        f.v1 = i1 < 197 ? p0[i1 * 768] : 0.f;
+        return f;
+    };
+    const auto make_a = [&](unsigned e, unsigned, const found_a &f) {
+        const int i1 = (int)(m0 + e / 8u);
+        return i1 < 197 ? make_float4(f.v0.x - f.v1, f.v0.y - f.v1, f.v0.z - f.v1,
+            f.v0.w - f.v1) : make_float4(0.f, 0.f, 0.f, 0.f);
     };
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 16u * 4u);
@@ -1314,7 +1361,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_e228456d(const float 
     };
     float acc[8][4] = {};
     row_sums<32, 32, 4> sums = {};
-    tile.multiply<true, false, 2>(0u, 768u, summing(a, &sums), moving<9216, 147456>(b), acc);
+    tile.multiply<true, false, 2>(0u, 768u, summing(computed(a, make_a), &sums), moving<9216,
+        147456>(b), acc);
     __shared__ float total[2][32][row_sums<32, 32, 4>::PARTS], factor[2][32];
     sums.total(sums.sum, total[0]);
     sums.total(sums.square, total[1]);
@@ -1325,12 +1373,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_e228456d(const float 
         if (i1 < 197) {
             const float s0 = sums.of(total[0], line);
             const float s1 = sums.of(total[1], line);
-            const float v4 = p0[i1 * 768];
-            const float v5 = v4 - (s0 + v4 * 768.f) / 768.f;
-            const float v6 = 1.f / sqrtf((v5 * v5 * 768.f + (s1 + s0 * (v5 + v5))) / 768.f
+            const float v2 = p0[i1 * 768];
+            const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
+            const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f
                 + 1e-06f);
-            factor[0][line] = v6;
-            factor[1][line] = v6 * v5;
+            factor[0][line] = v4;
+            factor[1][line] = v4 * v3;
         }
     }
     __syncthreads();
@@ -1340,19 +1388,19 @@ static __global__ void __launch_bounds__(256, 1) k_product_e228456d(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i1 < 197) {
-            const float4 v7 = *reinterpret_cast<const float4 *>(p2 + i2);
-            const float4 v8 = *reinterpret_cast<const float4 *>(p3 + i2);
-            const float v9 = acc[i][j] * factor[0][tile.row(i)] + v7.x
-                + factor[1][tile.row(i)] * v8.x;
-            const float4 v10 = *reinterpret_cast<const float4 *>(p4 + i2);
-            const float v11 = acc[i][j + 1] * factor[0][tile.row(i)] + v7.y
-                + factor[1][tile.row(i)] * v8.y;
-            const float v12 = acc[i][j + 2] * factor[0][tile.row(i)] + v7.z
-                + factor[1][tile.row(i)] * v8.z;
-            const float v13 = acc[i][j + 3] * factor[0][tile.row(i)] + v7.w
-                + factor[1][tile.row(i)] * v8.w;
-            *reinterpret_cast<float4 *>(y + i1 * 2304 + i2) = make_float4(v9 + v10.x, v11 + v10.y,
-                v12 + v10.z, v13 + v10.w);
+            const float4 v5 = *reinterpret_cast<const float4 *>(p2 + i2);
+            const float4 v6 = *reinterpret_cast<const float4 *>(p3 + i2);
+            const float v7 = acc[i][j] * factor[0][tile.row(i)] + v5.x
+                + factor[1][tile.row(i)] * v6.x;
+            const float4 v8 = *reinterpret_cast<const float4 *>(p4 + i2);
+            const float v9 = acc[i][j + 1] * factor[0][tile.row(i)] + v5.y
+                + factor[1][tile.row(i)] * v6.y;
+            const float v10 = acc[i][j + 2] * factor[0][tile.row(i)] + v5.z
+                + factor[1][tile.row(i)] * v6.z;
+            const float v11 = acc[i][j + 3] * factor[0][tile.row(i)] + v5.w
+                + factor[1][tile.row(i)] * v6.w;
+            *reinterpret_cast<float4 *>(y + i1 * 2304 + i2) = make_float4(v7 + v8.x, v9 + v8.y,
+                v10 + v8.z, v11 + v8.w);
         }
     }
 }
@@ -1575,20 +1623,28 @@ static __global__ void __launch_bounds__(128, 1) k_attention_82bc67b9(const floa
 //     (m.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + m.0.offset[i2] + m.0.factor2[0,i1] *
 //     m.0.offset2[i2] + f.0.b[i2])) + 1)
 // p0: r.0, p1: m.0.weights, p2: m.0.offset2, p3: m.0.offset, p4: f.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_b88bb363(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_8637cfe7(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 48u * 64u, m0 = id / 48u % 7u * 32u;
+    struct found_a {
+        float4 v0;
+        float v1;
+    };
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(k0 + e % 8u * 4u);
-        const bool v0 = i1 < 197;
-        const float4 v1 = *reinterpret_cast<const float4 *>(p0 + (v0 ? i1 * 768 + r0 : 0));
-        const float4 v2 = v0 ? v1 : make_float4(0.f, 0.f, 0.f, 0.f);
-        const float v3 = i1 < 197 ? p0[i1 * 768] : 0.f;
-        return i1 < 197 ? make_float4(v2.x - v3, v2.y - v3, v2.z - v3, v2.w - v3) : make_float4(0.f,
+        found_a f;
+        f.v0 = i1 < 197 ? *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0) : make_float4(0.f,
             0.f, 0.f, 0.f);
+        f.v1 = i1 < 197 ? p0[i1 * 768] : 0.f;
+        return f;
+    };
+    const auto make_a = [&](unsigned e, unsigned, const found_a &f) {
+        const int i1 = (int)(m0 + e / 8u);
+        return i1 < 197 ? make_float4(f.v0.x - f.v1, f.v0.y - f.v1, f.v0.z - f.v1,
+            f.v0.w - f.v1) : make_float4(0.f, 0.f, 0.f, 0.f);
     };
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 16u * 4u);
@@ -1597,7 +1653,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_b88bb363(const float 
     };
     float acc[8][4] = {};
     row_sums<32, 32, 4> sums = {};
-    tile.multiply<true, false, 2>(0u, 768u, summing(a, &sums), moving<12288, 196608>(b), acc);
+    tile.multiply<true, false, 2>(0u, 768u, summing(computed(a, make_a), &sums), moving<12288,
+        196608>(b), acc);
     __shared__ float total[2][32][row_sums<32, 32, 4>::PARTS], factor[2][32];
     sums.total(sums.sum, total[0]);
     sums.total(sums.square, total[1]);
@@ -1608,12 +1665,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_b88bb363(const float 
         if (i1 < 197) {
             const float s0 = sums.of(total[0], line);
             const float s1 = sums.of(total[1], line);
-            const float v4 = p0[i1 * 768];
-            const float v5 = v4 - (s0 + v4 * 768.f) / 768.f;
-            const float v6 = 1.f / sqrtf((v5 * v5 * 768.f + (s1 + s0 * (v5 + v5))) / 768.f
+            const float v2 = p0[i1 * 768];
+            const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
+            const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f
                 + 1e-06f);
-            factor[0][line] = v6;
-            factor[1][line] = v6 * v5;
+            factor[0][line] = v4;
+            factor[1][line] = v4 * v3;
         }
     }
     __syncthreads();
@@ -1623,25 +1680,25 @@ static __global__ void __launch_bounds__(256, 1) k_product_b88bb363(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i1 < 197) {
-            const float4 v7 = *reinterpret_cast<const float4 *>(p2 + i2);
-            const float4 v8 = *reinterpret_cast<const float4 *>(p3 + i2);
-            const float v9 = factor[1][tile.row(i)] * v7.x + (acc[i][j] * factor[0][tile.row(i)]
-                + v8.x);
-            const float4 v10 = *reinterpret_cast<const float4 *>(p4 + i2);
-            const float v11 = v9 + v10.x;
-            const float v12 = factor[1][tile.row(i)] * v7.y + (acc[i][j
-                + 1] * factor[0][tile.row(i)] + v8.y);
-            const float v13 = v12 + v10.y;
-            const float v14 = factor[1][tile.row(i)] * v7.z + (acc[i][j
-                + 2] * factor[0][tile.row(i)] + v8.z);
-            const float v15 = v14 + v10.z;
-            const float v16 = factor[1][tile.row(i)] * v7.w + (acc[i][j
-                + 3] * factor[0][tile.row(i)] + v8.w);
-            const float v17 = v16 + v10.w;
-            *reinterpret_cast<float4 *>(y + i1 * 3072 + i2) = make_float4((erff(v11 * 0.70710677f)
-                + 1.f) * (v11 * 0.5f), (erff(v13 * 0.70710677f) + 1.f) * (v13 * 0.5f),
-                (erff(v15 * 0.70710677f) + 1.f) * (v15 * 0.5f),
-                (erff(v17 * 0.70710677f) + 1.f) * (v17 * 0.5f));
+            const float4 v5 = *reinterpret_cast<const float4 *>(p2 + i2);
+            const float4 v6 = *reinterpret_cast<const float4 *>(p3 + i2);
+            const float v7 = factor[1][tile.row(i)] * v5.x + (acc[i][j] * factor[0][tile.row(i)]
+                + v6.x);
+            const float4 v8 = *reinterpret_cast<const float4 *>(p4 + i2);
+            const float v9 = v7 + v8.x;
+            const float v10 = factor[1][tile.row(i)] * v5.y + (acc[i][j
+                + 1] * factor[0][tile.row(i)] + v6.y);
+            const float v11 = v10 + v8.y;
+            const float v12 = factor[1][tile.row(i)] * v5.z + (acc[i][j
+                + 2] * factor[0][tile.row(i)] + v6.z);
+            const float v13 = v12 + v8.z;
+            const float v14 = factor[1][tile.row(i)] * v5.w + (acc[i][j
+                + 3] * factor[0][tile.row(i)] + v6.w);
+            const float v15 = v14 + v8.w;
+            *reinterpret_cast<float4 *>(y + i1 * 3072 + i2) = make_float4((erff(v9 * 0.70710677f)
+                + 1.f) * (v9 * 0.5f), (erff(v11 * 0.70710677f) + 1.f) * (v11 * 0.5f),
+                (erff(v13 * 0.70710677f) + 1.f) * (v13 * 0.5f),
+                (erff(v15 * 0.70710677f) + 1.f) * (v15 * 0.5f));
         }
     }
 }
@@ -2407,44 +2464,44 @@ static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *co
         v_patches_sum_part));
     CALL(launch(m, EARLY, k_stitch_bfc01d76, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
         v_place, v_token, v_b, v_h));
-    CALL(launch(m, EARLY, k_product_e228456d, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
+    CALL(launch(m, EARLY, k_product_d2f11251, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
         v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_h, v_r_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_b88bb363, "g.0", 336, 256, stream, v_r_0, v_m_0_weights,
+    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.0", 336, 256, stream, v_r_0, v_m_0_weights,
         v_m_0_offset2, v_m_0_offset, v_f_0_b, v_g_0));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e228456d, "a.1.t.split", 252, 256, stream, v_h_0,
+    CALL(launch(m, ORDERED, k_product_d2f11251, "a.1.t.split", 252, 256, stream, v_h_0,
         v_n_1_weights, v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 60));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_b88bb363, "g.1", 336, 256, stream, v_r_1, v_m_1_weights,
+    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.1", 336, 256, stream, v_r_1, v_m_1_weights,
         v_m_1_offset2, v_m_1_offset, v_f_1_b, v_g_1));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e228456d, "a.2.t.split", 252, 256, stream, v_h_1,
+    CALL(launch(m, ORDERED, k_product_d2f11251, "a.2.t.split", 252, 256, stream, v_h_1,
         v_n_2_weights, v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 120));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_b88bb363, "g.2", 336, 256, stream, v_r_2, v_m_2_weights,
+    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.2", 336, 256, stream, v_r_2, v_m_2_weights,
         v_m_2_offset2, v_m_2_offset, v_f_2_b, v_g_2));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e228456d, "a.3.t.split", 252, 256, stream, v_h_2,
+    CALL(launch(m, ORDERED, k_product_d2f11251, "a.3.t.split", 252, 256, stream, v_h_2,
         v_n_3_weights, v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 180));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    CALL(launch(m, ORDERED, k_product_b88bb363, "g.3", 336, 256, stream, v_r_3, v_m_3_weights,
+    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.3", 336, 256, stream, v_r_3, v_m_3_weights,
         v_m_3_offset2, v_m_3_offset, v_f_3_b, v_g_3));
     return 0;
 }
@@ -2454,47 +2511,47 @@ static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cud
     (void)out;
     // as r.0
     CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e228456d, "a.4.t.split", 252, 256, stream, v_h_3,
+    CALL(launch(m, ORDERED, k_product_d2f11251, "a.4.t.split", 252, 256, stream, v_h_3,
         v_n_4_weights, v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 240));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ORDERED, k_product_b88bb363, "g.4", 336, 256, stream, v_r_4, v_m_4_weights,
+    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.4", 336, 256, stream, v_r_4, v_m_4_weights,
         v_m_4_offset2, v_m_4_offset, v_f_4_b, v_g_4));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e228456d, "a.5.t.split", 252, 256, stream, v_h_4,
+    CALL(launch(m, ORDERED, k_product_d2f11251, "a.5.t.split", 252, 256, stream, v_h_4,
         v_n_5_weights, v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 300));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ORDERED, k_product_b88bb363, "g.5", 336, 256, stream, v_r_5, v_m_5_weights,
+    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.5", 336, 256, stream, v_r_5, v_m_5_weights,
         v_m_5_offset2, v_m_5_offset, v_f_5_b, v_g_5));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e228456d, "a.6.t.split", 252, 256, stream, v_h_5,
+    CALL(launch(m, ORDERED, k_product_d2f11251, "a.6.t.split", 252, 256, stream, v_h_5,
         v_n_6_weights, v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 360));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    CALL(launch(m, ORDERED, k_product_b88bb363, "g.6", 336, 256, stream, v_r_6, v_m_6_weights,
+    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.6", 336, 256, stream, v_r_6, v_m_6_weights,
         v_m_6_offset2, v_m_6_offset, v_f_6_b, v_g_6));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e228456d, "a.7.t.split", 252, 256, stream, v_h_6,
+    CALL(launch(m, ORDERED, k_product_d2f11251, "a.7.t.split", 252, 256, stream, v_h_6,
         v_n_7_weights, v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 420));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_b88bb363, "g.7", 336, 256, stream, v_r_7, v_m_7_weights,
+    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.7", 336, 256, stream, v_r_7, v_m_7_weights,
         v_m_7_offset2, v_m_7_offset, v_f_7_b, v_g_7));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e228456d, "a.8.t.split", 252, 256, stream, v_h_7,
+    CALL(launch(m, ORDERED, k_product_d2f11251, "a.8.t.split", 252, 256, stream, v_h_7,
         v_n_8_weights, v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
     return 0;
 }
@@ -2506,37 +2563,37 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         (float4 *)v_workspace, v_arrived + 480));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ORDERED, k_product_b88bb363, "g.8", 336, 256, stream, v_r_8, v_m_8_weights,
+    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.8", 336, 256, stream, v_r_8, v_m_8_weights,
         v_m_8_offset2, v_m_8_offset, v_f_8_b, v_g_8));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e228456d, "a.9.t.split", 252, 256, stream, v_h_8,
+    CALL(launch(m, ORDERED, k_product_d2f11251, "a.9.t.split", 252, 256, stream, v_h_8,
         v_n_9_weights, v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 540));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    CALL(launch(m, ORDERED, k_product_b88bb363, "g.9", 336, 256, stream, v_r_9, v_m_9_weights,
+    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.9", 336, 256, stream, v_r_9, v_m_9_weights,
         v_m_9_offset2, v_m_9_offset, v_f_9_b, v_g_9));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e228456d, "a.10.t.split", 252, 256, stream, v_h_9,
+    CALL(launch(m, ORDERED, k_product_d2f11251, "a.10.t.split", 252, 256, stream, v_h_9,
         v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.10.o", 120, 128, stream, v_a_10_t_split,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 600));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ORDERED, k_product_b88bb363, "g.10", 336, 256, stream, v_r_10, v_m_10_weights,
+    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.10", 336, 256, stream, v_r_10, v_m_10_weights,
         v_m_10_offset2, v_m_10_offset, v_f_10_b, v_g_10));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
-    CALL(launch(m, ORDERED, k_product_e228456d, "a.11.t.split", 252, 256, stream, v_h_10,
+    CALL(launch(m, ORDERED, k_product_d2f11251, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
     CALL(launch(m, EARLY, k_attention_82bc67b9, "a.11.o", 120, 128, stream, v_a_11_t_split,
         v_a_11_c, (float4 *)v_workspace, v_arrived + 660));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ORDERED, k_product_b88bb363, "g.11", 336, 256, stream, v_r_11, v_m_11_weights,
+    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.11", 336, 256, stream, v_r_11, v_m_11_weights,
         v_m_11_offset2, v_m_11_offset, v_f_11_b, v_g_11));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_11, v_g_11, v_b_11_w, v_b_11_b, v_r_11, v_h_11, v_workspace));

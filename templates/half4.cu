@@ -1,4 +1,5 @@
 //@key load   it is read
+//@key value  it is used after it was read
 //@key store  it is written
 // Four f16 numbers, moved at once.
 struct __align__(8) half4 {
@@ -8,6 +9,14 @@ struct __align__(8) half4 {
 
 static __device__ __forceinline__ float4 load_half4(const __half *p) {
     const half4 v = *reinterpret_cast<const half4 *>(p);
+    return make_float4(__half2float(v.x), __half2float(v.y), __half2float(v.z), __half2float(v.w));
+}
+//@end
+//@if value
+
+static __device__ __forceinline__ float4 half4_value(uint2 words) {
+    half4 v;
+    memcpy(&v, &words, sizeof v);
     return make_float4(__half2float(v.x), __half2float(v.y), __half2float(v.z), __half2float(v.w));
 }
 //@end

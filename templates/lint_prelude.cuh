@@ -407,6 +407,12 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $b b
 #define $loadA return fetch<float4>(p0 + (m0 + e / 4u) * 96u + e % 4u * 4u)
 #define $loadB return p0[(k0 + e / 64u) * 96u + n0 + e % 64u]
+#define $foundA float v0
+#define $makeArgsA unsigned, unsigned
+#define $makeA return f.v0
+#define $foundB float v0
+#define $makeArgsB unsigned, unsigned
+#define $makeB return f.v0
 #define $store y[(m0 + tile.row(i)) * 64u + n0 + tile.column(j)] = acc[i][j]
 #endif
 

@@ -15,6 +15,12 @@
 //@key loadA    returns that element (or four) of the first operand
 //@key argsB    the same for the second operand
 //@key loadB    the same for the second operand
+//@key foundA   members of what a load of the first operand finds; empty: it returns the element
+//@key makeArgsA  what says again which element it is
+//@key makeA    returns what is made of f, which was found
+//@key foundB     the same for the second operand
+//@key makeArgsB  the same for the second operand
+//@key makeB      the same for the second operand
 //@key a        the first operand's loads
 //@key b        the second operand's
 //@key parts    blocks that share the terms of a tile; empty: one
@@ -39,12 +45,32 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     await_previous();
     //@end
     $index;
+    //@if foundA
+    struct found_a {
+        $foundA;
+    };
+    //@end
     const auto a = [&]($argsA) {
         $loadA;
     };
+    //@if foundA
+    const auto make_a = [&]($makeArgsA, const found_a &f) {
+        $makeA;
+    };
+    //@end
+    //@if foundB
+    struct found_b {
+        $foundB;
+    };
+    //@end
     const auto b = [&]($argsB) {
         $loadB;
     };
+    //@if foundB
+    const auto make_b = [&]($makeArgsB, const found_b &f) {
+        $makeB;
+    };
+    //@end
     float acc[$RM][$RN] = {};
     //@if parts
     const bool last = multiply_part<$parts, $rows, $along, $early>(tile, $terms, $share, $a, $b,

@@ -1,4 +1,5 @@
-//@key tiles  whether products have tiles; attention copies what its own loads find
+//@key tiles     whether products have tiles; attention copies what its own loads find
+//@key computed  whether some of their elements are made of what loads find
 // How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
 // says where they lie.
 
@@ -19,6 +20,9 @@ static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
     return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
 }
 //@if tiles
+
+template <typename T>
+const T &some();  // of which only the type is asked
 
 // Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
 template <unsigned APART, typename L>
@@ -86,6 +90,33 @@ template <typename V>
 static __device__ __forceinline__ V value_of(const fetched<V> &v) {
     return v.value();
 }
+
+// What a load gives as it is stored: what it found, or what is made of that. Computed at once it
+// would be waited for.
+template <typename L, typename V>
+static __device__ __forceinline__ V made(const L &, unsigned, unsigned, const V &v) {
+    return v;
+}
+//@if computed
+template <typename L, typename M>
+struct computed_load {
+    L load;
+    M make;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <typename L, typename M>
+static __device__ __forceinline__ computed_load<L, M> computed(L load, M make) {
+    return {load, make};
+}
+template <typename L, typename M, typename V>
+static __device__ __forceinline__ auto made(const computed_load<L, M> &a, unsigned e, unsigned k0,
+                                            const V &found) -> decltype(a.make(e, k0, found)) {
+    return a.make(e, k0, found);
+}
+//@end
 
 // Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
 // one that moves says it once, and what lies outside stays so.

@@ -69,7 +69,7 @@ struct vector_places {
 template <typename T, int B, int KC, bool ALONG, typename V, typename L>
 struct tensor_feed {
     static const bool RAW = false;
-    typedef decltype(tensor_type<T>::rounded(V())) stored;
+    typedef decltype(tensor_type<T>::rounded(made(some<L>(), 0u, 0u, V()))) stored;
     typedef vector_places<T, B, KC, ALONG, sizeof(stored) / sizeof(T)> places;
     L load_from;
     places place;
@@ -83,10 +83,11 @@ struct tensor_feed {
 #pragma unroll
         for (unsigned i = 0; i < places::N; i++) v[i] = nth_load(load_from, i, k0);
     }
-    __device__ __forceinline__ void store(T *to) {
+    __device__ __forceinline__ void store(T *to, unsigned k0) {
 #pragma unroll
         for (unsigned i = 0; i < places::N; i++)
-            *reinterpret_cast<stored *>(to + place(i)) = tensor_type<T>::rounded(v[i]);
+            *reinterpret_cast<stored *>(to + place(i)) =
+                tensor_type<T>::rounded(made(load_from, threadIdx.x + 256u * i, k0, v[i]));
     }
 };
 template <typename L>
@@ -128,7 +129,7 @@ struct fetched_feed {
     // Places that turn are not copied from: a step's number says nothing.
     __device__ __forceinline__ void move() { copies.move(load_from, 0u); }
     __device__ __forceinline__ void load(unsigned) {}
-    __device__ __forceinline__ void store(T *) {}
+    __device__ __forceinline__ void store(T *, unsigned) {}
 };
 template <typename T, int B, int KC, bool ALONG, typename V, typename L>
 struct fetched_feed<T, B, KC, ALONG, V, L, false>
@@ -368,8 +369,8 @@ struct tensor_tile {
         //@end
         a.load(from);
         b.load(from);
-        a.store(factor(0, 0));
-        b.store(factor(0, 1));
+        a.store(factor(0, 0), from);
+        b.store(factor(0, 1), from);
         if (from + KC < until) {
             a.load(from + KC);
             b.load(from + KC);
@@ -399,8 +400,8 @@ struct tensor_tile {
                     } else if (more) {
                         // All warps have what they multiply of this step.
                         if (STAGES == 1) __syncthreads();
-                        a.store(factor(next, 0));
-                        b.store(factor(next, 1));
+                        a.store(factor(next, 0), k0 + KC);
+                        b.store(factor(next, 1), k0 + KC);
                         await_steps<(STAGES > 2 ? STAGES - 2 : 0)>();
                         __syncthreads();
                         get_rows(next, 0, 0, at_a, x[(turn + 1) % 2]);

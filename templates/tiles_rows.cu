@@ -59,6 +59,12 @@ static __device__ __forceinline__ auto nth_load(const summed_load<L, S> &a, unsi
     -> decltype(a.load(0u, 0u)) {
     return nth_load(a.load, i, k0);
 }
+template <typename L, typename S, typename V>
+static __device__ __forceinline__ auto made(const summed_load<L, S> &a, unsigned e, unsigned k0,
+                                            const V &found)
+    -> decltype(made(a.load, e, k0, found)) {
+    return made(a.load, e, k0, found);
+}
 template <int N, int KC, typename V, typename L, typename S>
 struct load_places<N, KC, V, summed_load<L, S> > : load_places<N, KC, V, L> {
     typedef load_places<N, KC, V, L> plain;

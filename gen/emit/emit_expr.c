@@ -116,20 +116,6 @@ static const char *ein__kfill(ein__kgen *g, const char *v) {
     return s;
 }
 
-// Neighbours that are loaded where the guard holds, else the first ones, which `fill` replaces:
-// many loads of a product are on their way at once, so none may stand behind a branch in which one
-// is waited for.
-static const char *ein__kclamped4(ein__kgen *g, ein__ex ex, ein__kaccess at, const char *fill) {
-    ein__kterm in = {1, {at.guard, EIN__COND, at.level}, 0, 1, 0}, t = in;
-    in = ein__kdeclare(g, EIN__N_VECTOR, ex.i, 1, "bool", in);
-    if (strcmp(at.at.s, "0"))
-        at.at = (ein__ktext){ein__namef(g->ctx, "(%s ? %s : 0)", in.text.s, at.at.s), EIN__PRIMARY,
-                             at.level};
-    t.text.s = ein__kload4(g, &at);
-    t = ein__kdeclare(g, EIN__N_VECTOR, ex.i, 2, ein__kvec_type(g), t);
-    return ein__namef(g->ctx, "%s ? %s : %s", in.text.s, t.text.s, fill);
-}
-
 static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane);
 
 static ein__ktext ein__kname_value(ein__kgen *g, ein__ex ex, int lane, ein__ktext t) {
@@ -162,8 +148,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
         ein__kaccess at = ein__kaccess_of(g, ex, 0);
         if (at.vector) {
             const char *s;
-            if (at.guard && g->inside) s = ein__kclamped4(g, ex, at, ein__kfill(g, pad.s));
-            else if (!at.guard) s = ein__kload4(g, &at);
+            if (!at.guard) s = ein__kload4(g, &at);
             else
                 s = ein__namef(g->ctx, "%s ? %s : %s", at.guard, ein__kload4(g, &at),
                                ein__kfill(g, pad.s));

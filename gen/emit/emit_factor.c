@@ -17,7 +17,9 @@ typedef struct ein__kprod {
     ein__ex main[2];                  // the largest read of each
     ein__kslot slot[EIN__MAX_ITERS];  // as they are before a part merges them
     ein__buf index, load[2], store;
+    ein__buf found[2], make[2];  // what loads that compute find, and make of it once it is there
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
+    const char *make_args[2];
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
     int width;                 // neighbours that a load of the rows' factor gives
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
@@ -45,7 +47,11 @@ static int ein__kprod_dynamic(const ein__kgen *g, const ein__kprod *r) {
 
 static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->index);
-    for (int k = 0; k < 2; k++) ein__buf_free(&r->load[k]);
+    for (int k = 0; k < 2; k++) {
+        ein__buf_free(&r->load[k]);
+        ein__buf_free(&r->found[k]);
+        ein__buf_free(&r->make[k]);
+    }
     ein__buf_free(&r->store);
     ein__buf_free(&r->start);
     ein__buf_free(&r->room);
@@ -181,37 +187,120 @@ static ein__kaccess ein__kprod_access(ein__kgen *g, ein__ex read, int slot, int 
     return at;
 }
 
-// The text of a factor that its loads compute, four lanes along `slot` at once where its reads
-// allow.
-static const char *ein__kprod_values(ein__kgen *g, ein__ex ex, int slot, bool *vector) {
-    size_t mark[2] = {g->code[0].n, g->code[1].n};
-    int nindex = g->nindex, nvalue = g->nvalue, scattered = g->scattered;
-    ein__kcount(g, ex);
-    *vector = slot >= 0;
-    if (!*vector) return ein__kvalue(g, ex, 0).s;
-    const char *v[4];
-    g->vec = 4;
-    g->vec_slot = slot;
-    for (int i = 0; i < 4; i++) v[i] = ein__kvalue(g, ex, i).s;
-    g->vec = 1;
-    g->vec_slot = -1;
-    *vector = g->scattered == scattered;
-    if (*vector) return ein__namef(g->ctx, "make_float4(%s, %s, %s, %s)", v[0], v[1], v[2], v[3]);
-    ein__kforget(g, 0);
-    for (int k = 0; k < 2; k++) g->code[k].s[g->code[k].n = mark[k]] = 0;
-    g->nindex = nindex;
-    g->nvalue = nvalue;
-    g->scattered = scattered;
-    return ein__kvalue(g, ex, 0).s;
+// What a factor is computed from: its reads, but those of positions.
+static void ein__kprod_reads(const ein__kgen *g, ein__ex ex, ein__ex **list) {
+    const ein__expr *x = ein__ex_get(g->ctx, ex);
+    if (x->op != EIN__X_READ) {
+        for (uint32_t i = 0; i < x->nkid; i++) ein__kprod_reads(g, x->kid[i], list);
+        return;
+    }
+    bool known = ein__kinner_of(g, x->val) != NULL;
+    for (ptrdiff_t i = 0; i < arrlen(*list); i++) known |= (*list)[i].i == ex.i;
+    if (!known) arrput(*list, ex);
 }
 
-// The same where `guard`, each part of which ends with " && ", holds; elsewhere anything.
-static const char *ein__kprod_compute(ein__kgen *g, ein__ex ex, int slot, const ein__buf *guard,
-                                      bool *vector) {
-    g->inside = guard->n ? ein__name_n(g->ctx, guard->s, guard->n - 4) : "";
-    const char *value = ein__kprod_values(g, ex, slot, vector);
+// Makes a read a member of what a load finds, from one of `values`; as it is stored, since what
+// converts it would wait for it. What is known before the loads, and lanes of their own, stay in
+// the text.
+static void ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf *values,
+                            ein__buf *first) {
+    ein__kaccess at = ein__kaccess_of(g, read, 0);
+    if (!at.level || (g->vec > 1 && !at.vector && at.step)) return;
+    double pad = ein__kbits(ein__ex_get(g->ctx, read));
+    bool half = at.dtype == EIN__F16 && pad == 0;
+    const char *type = at.vector ? half ? "uint2" : "float4" : half ? "__half" : "float";
+    const char *fill = ein__kliteral(g, pad).s,
+               *value = ein__namef(g->ctx, "%s[%s]", at.param, at.at.s);
+    const char *name = ein__namef(g->ctx, "v%d", g->nvalue++),
+               *text = ein__namef(g->ctx, "f.%s", name);
+    if (half) fill = ein__namef(g->ctx, "%s()", type);
+    else if (at.vector) fill = ein__kfill(g, fill);
+    if (half && at.vector)
+        value = ein__namef(g->ctx, "*reinterpret_cast<const uint2 *>(%s + %s)", at.param,
+                           ein__kparen(g, at.at, EIN__TERM));
+    else if (at.vector) value = ein__kload4(g, &at);
+    else if (!half) value = ein__kload(g, &at, at.level).s;
+    if (at.guard) value = ein__namef(g->ctx, "%s ? %s : %s", at.guard, value, fill);
+    ein__putf(found, "%s%s %s;", found->n ? "\n" : "", type, name);
+    ein__putf(values, "f.%s = %s;\n", name, value);
+    if (half) {
+        ein__kneed(g, at.vector ? EIN__NEED_HALF4 : EIN__NEED_HALF);
+        name = ein__namef(g->ctx, "v%d", g->nvalue++);
+        ein__putf(first,
+                  at.vector ? "const float4 %s = half4_value(%s);\n"
+                            : "const float %s = __half2float(%s);\n",
+                  name, text);
+        text = name;
+    }
+    int n = g->nover++;
+    g->over[n].ex = read;
+    g->over[n].text = (ein__ktext){text, EIN__NAMED, 1};
+    for (int i = 0; i < EIN__KLANES; i++)
+        g->over[n].lane[i] =
+            at.vector && i < g->vec ? ein__namef(g->ctx, "%s.%s", text, ein__klane[i]) : NULL;
+}
+
+// A factor that its loads compute or convert, one element or four along `slot`: what they find, of
+// which `body` returns the values, and what they make of it, zero outside of `guard`.
+static void ein__kprod_compute(ein__kgen *g, ein__kprod *r, int side, ein__ex *reads,
+                               const char *guard, ein__buf *body) {
+    ein__buf values = {0}, first = {0};
+    int nover = g->nover;
+    ein__put(&values, "");
+    ein__put(&first, "");
+    for (ptrdiff_t i = 0; i < arrlen(reads) && g->nover < EIN__KOVER; i++)
+        ein__kprod_find(g, reads[i], &r->found[side], &values, &first);
+    ein__putf(body, "%sfound_%s f;\n%sreturn f;\n", g->code[1].s, side ? "b" : "a", values.s);
+    ein__kforget(g, 1);
+    ein__buf_free(&g->code[1]);
+    ein__put(&g->code[1], first.s);
+    const char *v[4] = {NULL}, *value, *zero = "0.f";
+    for (int i = 0; i < g->vec; i++) v[i] = ein__kvalue(g, r->factor[side], i).s;
+    value = v[0];
+    if (g->vec > 1) {
+        value = ein__namef(g->ctx, "make_float4(%s, %s, %s, %s)", v[0], v[1], v[2], v[3]);
+        zero = "make_float4(0.f, 0.f, 0.f, 0.f)";
+    }
+    ein__put(&r->make[side], g->code[1].s);
+    if (*guard) ein__putf(&r->make[side], "return %s ? %s : %s;\n", guard, value, zero);
+    else ein__putf(&r->make[side], "return %s;\n", value);
+    g->nover = nover;
+    ein__buf_free(&values);
+    ein__buf_free(&first);
+}
+
+// The same with four lanes where its reads allow.
+static void ein__kprod_computed(ein__kgen *g, ein__kprod *r, int side, int slot, const char *guard,
+                                bool *vector, ein__buf *body) {
+    ein__ex *reads = NULL;
+    size_t mark = g->code[0].n;
+    ein__needs needs = g->needs;
+    int nindex = g->nindex, nvalue = g->nvalue, scattered = g->scattered;
+    ein__kprod_reads(g, r->factor[side], &reads);
+    ein__kcount(g, r->factor[side]);
+    g->inside = guard;
+    g->vec = slot >= 0 ? 4 : 1;
+    g->vec_slot = slot;
+    ein__kprod_compute(g, r, side, reads, guard, body);
+    *vector = slot >= 0 && g->scattered == scattered;
+    g->vec = 1;
+    g->vec_slot = -1;
+    if (slot >= 0 && !*vector) {
+        ein__kforget(g, 0);
+        g->code[0].s[g->code[0].n = mark] = 0;
+        ein__buf_free(&g->code[1]);
+        ein__put(&g->code[1], "");
+        ein__buf_free(&r->found[side]);
+        ein__buf_free(&r->make[side]);
+        ein__buf_free(body);
+        g->needs = needs;
+        g->nindex = nindex;
+        g->nvalue = nvalue;
+        g->scattered = scattered;
+        ein__kprod_compute(g, r, side, reads, guard, body);
+    }
     g->inside = NULL;
-    return value;
+    arrfree(reads);
 }
 
 // What a load gives: as many elements as 16 bytes hold, one after the other or all at once; halves
@@ -320,62 +409,107 @@ static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__k
     return moves;
 }
 
+// How a factor's lines and terms are counted where its loads are.
+typedef struct ein__kfeed {
+    int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS], nline, nsum;
+    const char *at_line, *at_term;
+    bool moves;  // the loop's position is no part of the load
+} ein__kfeed;
+
+// `body` as the text of a lambda of element e of the step from term k0 on.
+static void ein__kprod_lambda(ein__kgen *g, const ein__kprod *r, int side, const ein__kfeed *f,
+                              const char *across, const char *term, const ein__buf *body,
+                              ein__buf *out) {
+    ein__kprod_declare(g, out, f->line_slot, f->nline, f->at_line,
+                       ein__namef(g->ctx, "%s0 + %s", side ? "n" : "m", across), body->s);
+    ein__kprod_declare_term(g, out, f->sum, f->nsum, r->t->terms, term, f->moves, body->s);
+    ein__put(out, body->s);
+}
+
+// The lambdas of a load that computes: of what it finds, and of what it makes of that; one where it
+// finds nothing by itself.
+static void ein__kprod_lambdas(ein__kgen *g, ein__kprod *r, int side, const ein__kfeed *f,
+                               const char *across, const char *term, const ein__buf *body) {
+    ein__buf make = r->make[side];
+    r->make[side] = (ein__buf){0};
+    bool finds = r->found[side].n > 0;
+    ein__kprod_lambda(g, r, side, f, across, term, finds ? body : &make, &r->load[side]);
+    if (finds) ein__kprod_lambda(g, r, side, f, across, term, &make, &r->make[side]);
+    if (finds) r->call[side] = side ? "computed(b, make_b)" : "computed(a, make_a)";
+    const char *s = finds ? r->make[side].s : "";
+    r->make_args[side] =
+        ein__namef(g->ctx, "unsigned%s, unsigned%s", ein__kmentions(s, "e") ? " e" : "",
+                   ein__kmentions(s, "k0") ? " k0" : "");
+    ein__buf_free(&make);
+}
+
+// The end of a load that gives what it reads, or says where that lies.
+static void ein__kprod_plain(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
+                             const ein__kscan *scan, ein__kfeed *f, int width, int wide,
+                             ein__buf *guard, ein__buf *body) {
+    const int *sum = f->sum, nsum = f->nsum;
+    if (at->guard) ein__putf(guard, "%s%s", guard->n ? " && " : "", at->guard);
+    const char *zero, *value = ein__kprod_value(g, r, at, width, &zero);
+    r->fetched[side] = ein__kprod_fetches(r, at, width);
+    bool half_one = r->math == EIN__MATH_FP16 && at->dtype == EIN__F16 && width == 1;
+    if (r->fetched[side] || half_one) {
+        bool inner = nsum == 1 || (nsum && g->slot[sum[nsum - 1]].n % r->t->terms == 0);
+        f->moves = ein__kprod_calls(g, r, side, at, scan, f->nline == 1 ? f->line_slot[0] : -1,
+                                    inner ? sum[nsum - 1] : -1, nsum == 1, wide);
+        ein__kprod_fetch(g, r, at, width, guard->n ? guard->s : NULL, body);
+        if (f->moves) r->args[side] = "unsigned e";
+    } else if (guard->n) {
+        ein__putf(body, "return %s ? %s : %s;\n", guard->s, value, zero);
+    } else {
+        ein__putf(body, "return %s;\n", value);
+    }
+}
+
 // One factor's part of the loop: loads into registers, stores into the tile.
 static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein_ctx *c = g->ctx;
     ein__ex read = r->factor[side];
-    bool computed = read.i != r->main[side].i;
-    int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS], nline, nsum;
-    ein__kscan scan = ein__kprod_scan(g, r, side, line_slot, &nline, sum, &nsum);
+    ein__dtype type = ein__kdtype(g, (ein__val){ein__ex_get(c, r->main[side])->val});
+    bool half = type == EIN__F16, fp16 = r->math == EIN__MATH_FP16;
+    bool computed = read.i != r->main[side].i || (half && !fp16), vector;
+    ein__kfeed f = {.moves = false};
+    ein__kscan scan = ein__kprod_scan(g, r, side, f.line_slot, &f.nline, f.sum, &f.nsum);
     int64_t extent = r->p.extent[side], depth = r->p.depth;
     int tile = side ? r->t->cols : r->t->rows, terms = r->t->terms;
-    bool along = ein__kprod_run(g, &scan, sum, nsum) > ein__kprod_run(g, &scan, line_slot, nline);
+    bool along =
+        ein__kprod_run(g, &scan, f.sum, f.nsum) > ein__kprod_run(g, &scan, f.line_slot, f.nline);
     // Sums along a line are those of threads that load it, or of warps that multiply it.
     along |= !side && r->sums && r->math == EIN__MATH_FP32;
-    int lane = along ? sum[nsum - 1] : nline ? line_slot[nline - 1] : -1;
-    ein__val of = {ein__ex_get(c, r->main[side])->val};
-    bool vector, half = !computed && ein__kdtype(g, of) == EIN__F16;
-    int width = r->math == EIN__MATH_FP16 && half ? 8 : 4;
+    int lane = along ? f.sum[f.nsum - 1] : f.nline ? f.line_slot[f.nline - 1] : -1;
+    int width = fp16 && half && !computed ? 8 : 4;
     if (lane >= 0 && (g->slot[lane].n % width || scan.near[0].k[lane] != 1)) lane = -1;
     ein__kaccess at = {0};
-    const char *value = NULL, *zero = NULL, *at_line, *at_term;
     ein__buf body = {0}, guard = {0};
-    at_line = ein__kprod_flat(g, line_slot, nline, side ? "n" : "m");
-    at_term = ein__kprod_flat(g, sum, nsum, "k");
-    if (extent % tile) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_line, nline, extent));
-    if (depth % terms) ein__putf(&guard, "%s && ", ein__kprod_below(g, at_term, nsum, depth));
-    if (computed) value = ein__kprod_compute(g, read, lane, &guard, &vector);
+    ein__put(&guard, "");
+    f.at_line = ein__kprod_flat(g, f.line_slot, f.nline, side ? "n" : "m");
+    f.at_term = ein__kprod_flat(g, f.sum, f.nsum, "k");
+    if (extent % tile) ein__put(&guard, ein__kprod_below(g, f.at_line, f.nline, extent));
+    if (depth % terms)
+        ein__putf(&guard, "%s%s", guard.n ? " && " : "",
+                  ein__kprod_below(g, f.at_term, f.nsum, depth));
+    if (computed) ein__kprod_computed(g, r, side, lane, guard.s, &vector, &body);
     else at = ein__kprod_access(g, read, lane, width, &vector);
     if (!vector) width = 1;
-    int wide = along ? terms / width : tile / width;
     const char *across, *term;
+    int wide = along ? terms / width : tile / width;
     ein__kprod_element(c, along, wide, width, &across, &term);
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
-    ein__put(&body, g->code[1].s);
-    if (at.guard) ein__putf(&guard, "%s && ", at.guard);
-    if (!computed) value = ein__kprod_value(g, r, &at, width, &zero);
-    else zero = vector ? "make_float4(0.f, 0.f, 0.f, 0.f)" : "0.f";
-    if (guard.n) guard.s[guard.n -= 4] = 0;
     r->wide[side] = width > 1;
-    r->fetched[side] = !computed && ein__kprod_fetches(r, &at, width);
-    bool half_one = r->math == EIN__MATH_FP16 && half && width == 1, moves = false;
     r->call[side] = side ? "b" : "a";
-    if (r->fetched[side] || half_one) {
-        bool inner = nsum == 1 || (nsum && g->slot[sum[nsum - 1]].n % terms == 0);
-        moves = ein__kprod_calls(g, r, side, &at, &scan, nline == 1 ? line_slot[0] : -1,
-                                 inner ? sum[nsum - 1] : -1, nsum == 1, wide);
-        ein__kprod_fetch(g, r, &at, width, guard.n ? guard.s : NULL, &body);
-    } else if (guard.n) {
-        ein__putf(&body, "return %s ? %s : %s;\n", guard.s, value, zero);
+    r->args[side] = "unsigned e, unsigned k0";
+    if (computed) {
+        ein__kprod_lambdas(g, r, side, &f, across, term, &body);
     } else {
-        ein__putf(&body, "return %s;\n", value);
+        ein__put(&body, g->code[1].s);
+        ein__kprod_plain(g, r, side, &at, &scan, &f, width, wide, &guard, &body);
+        ein__kprod_lambda(g, r, side, &f, across, term, &body, &r->load[side]);
     }
-    r->args[side] = moves ? "unsigned e" : "unsigned e, unsigned k0";
-    ein__kprod_declare(g, &r->load[side], line_slot, nline, at_line,
-                       ein__namef(c, "%s0 + %s", side ? "n" : "m", across), body.s);
-    ein__kprod_declare_term(g, &r->load[side], sum, nsum, terms, term, moves, body.s);
-    ein__put(&r->load[side], body.s);
     ein__kforget(g, 1);
     ein__buf_free(&g->code[1]);
     ein__put(&g->code[1], "");

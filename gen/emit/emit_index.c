@@ -23,7 +23,8 @@ enum {
     EIN__IRREGULAR = 1 << 20,
     EIN__KLIN = 144,
     EIN__KLEVELS = EIN__MAX_ITERS + 2,
-    EIN__KLANES = 8
+    EIN__KLANES = 8,
+    EIN__KOVER = 8
 };
 
 typedef enum { EIN__NUM_FLOAT, EIN__NUM_DOUBLE, EIN__NUM_INT } ein__knum;
@@ -119,6 +120,8 @@ typedef enum ein__need {
     EIN__NEED_KEYS_FEW,
     EIN__NEED_KEYS_HALF,
     EIN__NEED_SCORE_UNIT,
+    EIN__NEED_COMPUTED,
+    EIN__NEED_HALF4,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -157,7 +160,7 @@ typedef struct ein__kgen {
         ein__ex ex;
         ein__ktext text;
         const char *lane[EIN__KLANES];  // instead, by lane; or none
-    } over[4];                          // reads replaced by registers or tiles
+    } over[EIN__KOVER];                 // reads replaced by registers or tiles
     ein__kname *name;                   // stb_ds array
     ein__kmemo *memo;                   // by expression
     unsigned passes;                    // scans made so far

@@ -228,7 +228,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                       {"rows", warps},
                       {"older", ctx->desc.math == EIN_MATH_FP16 ? "1" : ""}};
     ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
-                       {"store", ein__need_text(needs, EIN__NEED_STORE4)}};
+                       {"store", ein__need_text(needs, EIN__NEED_STORE4)},
+                       {"value", ein__need_text(needs, EIN__NEED_HALF4)}};
     ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
                         {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
                         {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
@@ -238,10 +239,11 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__key score[] = {{"whole", ein__need_text(needs, EIN__NEED_SCORE_UNIT)}};
     bool plain = ein__is_needed(needs, EIN__NEED_TILES), tensor = *tf32 || *fp16,
          attends = *attend[0].text || *attend[1].text;
-    ein__key loads[] = {{"tiles", plain || tensor ? "1" : ""}};
+    ein__key loads[] = {{"tiles", plain || tensor ? "1" : ""},
+                        {"computed", ein__need_text(needs, EIN__NEED_COMPUTED)}};
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
-    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads, 1);
+    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads, 2);
     ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
     ein__put_helper(out, plain, ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
@@ -251,7 +253,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
-    ein__put_helper(out, *four[0].text || *four[1].text, ein__tmpl_half4, four, 2);
+    ein__put_helper(out, *four[0].text || *four[1].text || *four[2].text, ein__tmpl_half4, four, 3);
     ein__put_helper(out, attends, ein__tmpl_attend, attend, 2);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,

@@ -136,6 +136,8 @@ static const char *ein__kprod_bounds(const ein__kprod *r) {
     return few && r->parts == 1 && r->t->resident > 1 ? "256, 2" : "256, 1";
 }
 
+static const char *ein__kprod_text(const ein__buf *b) { return b->n ? b->s : ""; }
+
 static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r, int64_t blocks,
                               const char *hint, ein__buf *out, ein__launch *l) {
     ein_ctx *c = g->ctx;
@@ -158,6 +160,12 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"loadA", r->load[0].s},
                        {"argsB", r->args[1]},
                        {"loadB", r->load[1].s},
+                       {"foundA", ein__kprod_text(&r->found[0])},
+                       {"makeArgsA", r->make_args[0]},
+                       {"makeA", ein__kprod_text(&r->make[0])},
+                       {"foundB", ein__kprod_text(&r->found[1])},
+                       {"makeArgsB", r->make_args[1]},
+                       {"makeB", ein__kprod_text(&r->make[1])},
                        {"a", r->call[0]},
                        {"b", r->call[1]},
                        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
@@ -174,6 +182,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"shared", ein__knumber(g, r->shared)},
                        {"store", r->store.s}};
     ein__kneed(g, EIN__NEED_AWAIT);
+    if (r->found[0].n || r->found[1].n) ein__kneed(g, EIN__NEED_COMPUTED);
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
     g->shared = r->parts > 1;
     g->ordered = true;

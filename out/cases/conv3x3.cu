@@ -124,6 +124,9 @@ static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
     return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
 }
 
+template <typename T>
+const T &some();  // of which only the type is asked
+
 // Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
 template <unsigned APART, typename L>
 struct spaced_load {
@@ -189,6 +192,13 @@ static __device__ __forceinline__ V value_of(const V &v) {
 template <typename V>
 static __device__ __forceinline__ V value_of(const fetched<V> &v) {
     return v.value();
+}
+
+// What a load gives as it is stored: what it found, or what is made of that. Computed at once it
+// would be waited for.
+template <typename L, typename V>
+static __device__ __forceinline__ V made(const L &, unsigned, unsigned, const V &v) {
+    return v;
 }
 
 // Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
@@ -309,11 +319,12 @@ struct product_tile {
     // e % B of term e / B. Lines are rows or (COLUMNS) columns.
     template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
     struct feed {
+        typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
         static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
         L load_from;
-        load_places<N, KC, T, L> from;
+        load_places<N, KC, found, L> from;
         word_places<B, MASK> place;
-        T v[N];
+        found v[N];
 
         static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
         static __device__ unsigned line(unsigned e) {
@@ -349,10 +360,12 @@ struct product_tile {
 #pragma unroll
             for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
         }
-        __device__ __forceinline__ void store(float *to) {
+        // The loads of the step from term k0 on.
+        __device__ __forceinline__ void store(float *to, unsigned k0) {
 #pragma unroll
             for (unsigned i = 0; i < N; i++) {
-                put(to, 256u * W * i, v[i]);
+                const T w = made(load_from, threadIdx.x + 256u * i, k0, v[i]);
+                put(to, 256u * W * i, w);
             }
         }
     };
@@ -413,8 +426,10 @@ struct product_tile {
     template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
     __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
                                              float (&acc)[RM][RN]) {
-        feed<BM, ALONG_A, false, decltype(value_of(load_a(0u, from))), A> a(load_a);
-        feed<BN, ALONG_B, true, decltype(value_of(load_b(0u, from))), B> b(load_b);
+        feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
+            load_a);
+        feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
+            load_b);
         const unsigned own = part() * (KC / PARTS);
         const word_places<BM, MASK> at_a(own, top() ^ turned(own));
         const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
@@ -429,8 +444,8 @@ struct product_tile {
             // Where a step lies is then part of the instructions.
 #pragma unroll
             for (int turn = 0; turn < 2; turn++) {
-                a.store(factor(turn, 0));
-                b.store(factor(turn, 1));
+                a.store(factor(turn, 0), k0);
+                b.store(factor(turn, 1), k0);
                 k0 += KC;
                 const bool more = k0 < until;
                 // Begun before the barrier, where no compiler puts them behind the step.

@@ -422,6 +422,13 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
     memcpy(step.val, val, (size_t)nval * sizeof *val);
     if (kind == EIN__K_REDUCE || kind == EIN__K_PLACE) step.parts = forced_parts;
     if (taken) ein__norm_step(ctx, taken, &step);
+    if (forced_load.i) {
+        const ein__expr *read[2];
+        double alpha;
+        if (!ein__two_factors(ctx, ein__scope_of(ctx, val[0]), read, &alpha)) exit(1);
+        step.load[0] = forced_load;
+        step.loaded[0] = ein__load_of(ctx, read[read[0]->val != forced_load.i], forced_load);
+    }
     if (kind == EIN__K_PRODUCT) step.parts = possible_parts(ctx, &step);
     // Cases of several names often come in turn, too.
     bool first = first_of(name, ""), other = first_of(name, variant_of(ctx, &step));

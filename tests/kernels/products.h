@@ -158,6 +158,8 @@ static void product_parts(ein_ctx *ctx) {
     forced_parts = 0;
 }
 
+#include "loads.h"
+
 // y[m,n] = max(sum(k) z[m,k] w[k,n], 0), z a LayerNorm of x or x over its row's norm, with z itself
 // stored as well or not; x and z in the orders given.
 static void product_norm(ein_ctx *ctx, int64_t m, int64_t n, int64_t k, bool centered, bool also,
@@ -218,6 +220,7 @@ static void product_norms(ein_ctx *ctx) {
 
 static void products(ein_ctx *ctx) {
     product_norms(ctx);
+    product_loads(ctx);
     product_sizes(ctx);
     product_windows(ctx, 0, 8);
     // Several steps of the loop within a tap, whose address moves then.
