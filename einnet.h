@@ -40474,6 +40474,8 @@ static bool ein__kband(ein__kgen *g, const ein__step *step, const char *hint, ei
 // they alone allow: a filter is read along one long row of terms although the image needs channel
 // and tap apart.
 
+enum { EIN__FOUND_WORDS = 32 };  // registers of a thread for what the loads of a factor find
+
 typedef struct ein__kprod {
     ein__tiled p;
     const ein__product_tile *t;
@@ -40671,11 +40673,11 @@ static void ein__kprod_reads(const ein__kgen *g, ein__ex ex, ein__ex **list) {
 
 // Makes a read a member of what a load finds, from one of `values`; as it is stored, since what
 // converts it would wait for it. What is known before the loads, and lanes of their own, stay in
-// the text.
-static void ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf *values,
-                            ein__buf *first) {
+// the text. Gives how many words the member has.
+static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf *values,
+                           ein__buf *first) {
     ein__kaccess at = ein__kaccess_of(g, read, 0);
-    if (!at.level || (g->vec > 1 && !at.vector && at.step)) return;
+    if (!at.level || (g->vec > 1 && !at.vector && at.step)) return 0;
     double pad = ein__kbits(ein__ex_get(g->ctx, read));
     bool half = at.dtype == EIN__F16 && pad == 0;
     const char *type = at.vector ? half ? "uint2" : "float4" : half ? "__half" : "float";
@@ -40708,18 +40710,21 @@ static void ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__bu
     for (int i = 0; i < EIN__KLANES; i++)
         g->over[n].lane[i] =
             at.vector && i < g->vec ? ein__namef(g->ctx, "%s.%s", text, ein__klane[i]) : NULL;
+    return at.vector ? half ? 2 : 4 : 1;
 }
 
 // A factor that its loads compute or convert, one element or four along `slot`: what they find, of
-// which `body` returns the values, and what they make of it, zero outside of `guard`.
-static void ein__kprod_compute(ein__kgen *g, ein__kprod *r, int side, ein__ex *reads,
+// which `body` returns the values, and what they make of it, zero outside of `guard`. False: what
+// they find is more than a thread has registers for.
+static bool ein__kprod_compute(ein__kgen *g, ein__kprod *r, int side, ein__ex *reads,
                                const char *guard, ein__buf *body) {
     ein__buf values = {0}, first = {0};
-    int nover = g->nover;
+    int nover = g->nover, words = 0;
+    int64_t loads = (side ? r->t->cols : r->t->rows) * r->t->terms / EIN__PRODUCT_THREADS / g->vec;
     ein__put(&values, "");
     ein__put(&first, "");
     for (ptrdiff_t i = 0; i < arrlen(reads) && g->nover < EIN__KOVER; i++)
-        ein__kprod_find(g, reads[i], &r->found[side], &values, &first);
+        words += ein__kprod_find(g, reads[i], &r->found[side], &values, &first);
     ein__putf(body, "%sfound_%s f;\n%sreturn f;\n", g->code[1].s, side ? "b" : "a", values.s);
     ein__kforget(g, 1);
     ein__buf_free(&g->code[1]);
@@ -40734,12 +40739,14 @@ static void ein__kprod_compute(ein__kgen *g, ein__kprod *r, int side, ein__ex *r
     ein__put(&r->make[side], g->code[1].s);
     if (*guard) ein__putf(&r->make[side], "return %s ? %s : %s;\n", guard, value, zero);
     else ein__putf(&r->make[side], "return %s;\n", value);
+    bool fits = arrlen(reads) <= EIN__KOVER - nover && words * loads <= EIN__FOUND_WORDS;
     g->nover = nover;
     ein__buf_free(&values);
     ein__buf_free(&first);
+    return fits;
 }
 
-// The same with four lanes where its reads allow.
+// The same with four lanes where its reads allow, and finding nothing by itself where it has to.
 static void ein__kprod_computed(ein__kgen *g, ein__kprod *r, int side, int slot, const char *guard,
                                 bool *vector, ein__buf *body) {
     ein__ex *reads = NULL;
@@ -40749,13 +40756,12 @@ static void ein__kprod_computed(ein__kgen *g, ein__kprod *r, int side, int slot,
     ein__kprod_reads(g, r->factor[side], &reads);
     ein__kcount(g, r->factor[side]);
     g->inside = guard;
-    g->vec = slot >= 0 ? 4 : 1;
-    g->vec_slot = slot;
-    ein__kprod_compute(g, r, side, reads, guard, body);
-    *vector = slot >= 0 && g->scattered == scattered;
-    g->vec = 1;
-    g->vec_slot = -1;
-    if (slot >= 0 && !*vector) {
+    for (int attempt = slot >= 0 ? 0 : 2; attempt < 4; attempt++) {
+        *vector = attempt < 2;
+        g->vec = *vector ? 4 : 1;
+        g->vec_slot = *vector ? slot : -1;
+        bool fits = ein__kprod_compute(g, r, side, attempt % 2 ? NULL : reads, guard, body);
+        if (fits && (!*vector || g->scattered == scattered)) break;
         ein__kforget(g, 0);
         g->code[0].s[g->code[0].n = mark] = 0;
         ein__buf_free(&g->code[1]);
@@ -40767,8 +40773,9 @@ static void ein__kprod_computed(ein__kgen *g, ein__kprod *r, int side, int slot,
         g->nindex = nindex;
         g->nvalue = nvalue;
         g->scattered = scattered;
-        ein__kprod_compute(g, r, side, reads, guard, body);
     }
+    g->vec = 1;
+    g->vec_slot = -1;
     g->inside = NULL;
     arrfree(reads);
 }
