@@ -1,5 +1,5 @@
-// onnx_attention.c - Attention (opset 23), written out: products, a mask, Softmax. Which kernel
-// computes them is found later, in expressions.
+// onnx_attention.c - Attention and RotaryEmbedding (opset 23), written out: products, a mask,
+// Softmax; rotations. Which kernel computes them is found later, in expressions.
 #include "onnx.h"
 
 #include <math.h>
@@ -174,7 +174,107 @@ static void convert_attention(ox *o, ox_node *n) {
     ox_end_list(o, n, "Reshape", turned(&h, ".rows", y, perm), "shape", (ox_list){3, dims, sym});
 }
 
+// ---- RotaryEmbedding ----
+
+// x as [N,H,S,D], or (flat) as [N,S,H,D]; of each D numbers the first `size` are turned in pairs
+// whose members are neighbours (interleaved) or `size / 2` apart.
+typedef struct {
+    ox *o;
+    ox_node *n;
+    int64_t dims[4], size;
+    const char *sym[4];
+    bool flat, interleaved;
+} rotary;
+
+static ox_value *take_rotary(rotary *r) {
+    ox_value *x = ox_in(r->o, r->n, 0);
+    int64_t count = ox_int(r->o, r->n, "num_heads", 0);
+    ox_need_sym(r->o, r->n, x);
+    r->flat = x->rank == 3;
+    if ((!r->flat && x->rank != 4) || !ox_wants(r->n, 0)) {
+        ox_die(r->o, r->n, "operator 'RotaryEmbedding' without a usable input or output");
+    }
+    if (r->flat && (count < 1 || x->dims[2] % count || x->sym[2])) {
+        ox_die(r->o, r->n, "operator 'RotaryEmbedding' without a usable number of heads");
+    }
+    for (int a = 0; a < 4; a++) {
+        r->dims[a] = a < x->rank ? x->dims[a] : 0;
+        r->sym[a] = a < x->rank ? x->sym[a] : NULL;
+    }
+    if (r->flat) {
+        r->dims[3] = x->dims[2] / count;
+        r->dims[2] = count;
+        x = ox_with_list(r->o, r->n, "Reshape", ".heads", x, "shape",
+                         (ox_list){4, r->dims, r->sym});
+    }
+    r->size = ox_int(r->o, r->n, "rotary_embedding_dim", 0);
+    r->size = r->size ? r->size : r->dims[3];
+    if (r->size < 2 || r->size % 2 || r->size > r->dims[3] || r->sym[3]) {
+        ox_die(r->o, r->n, "operator 'RotaryEmbedding' cannot turn %lld of %lld numbers",
+               (long long)r->size, (long long)r->dims[3]);
+    }
+    return x;
+}
+
+// The cosines or sines of all positions, or those of the positions that are given.
+static ox_value *angles(rotary *r, int input, const char *suffix) {
+    ox_value *v = ox_in(r->o, r->n, input), *ids = ox_opt(r->o, r->n, 3);
+    if (ids) {
+        ox_begin(r->o);
+        ox_arg(r->o, v);
+        ox_arg(r->o, ids);
+        ox_set_int(r->o, "axis", 0);
+        v = ox_end(r->o, "Gather", ox_fresh(r->o, ox_base(r->o, r->n), suffix), v->dtype);
+    }
+    v = ox_with_int(r->o, r->n, "Unsqueeze", suffix, v, "axes", r->flat ? 2 : 1);
+    return r->interleaved ? ox_with_int(r->o, r->n, "Unsqueeze", suffix, v, "axes", 4) : v;
+}
+
+// x [..,size] turned.
+static ox_value *rotated(rotary *r, ox_value *x) {
+    ox *o = r->o;
+    ox_node *n = r->n;
+    int64_t axis = r->interleaved ? 4 : 3, half = r->size / 2;
+    int64_t whole[4] = {r->dims[0], r->dims[1], r->dims[2], r->size};
+    int64_t pairs[5] = {r->dims[0], r->dims[1], r->dims[2], half, 2};
+    const char *sym[5] = {r->sym[0], r->sym[1], r->sym[2], NULL, NULL};
+    ox_value *c = angles(r, 1, ".cos"), *s = angles(r, 2, ".sin"), *part[2], *to[2];
+    if (r->interleaved) {
+        x = ox_with_list(o, n, "Reshape", ".pairs", x, "shape", (ox_list){5, pairs, sym});
+    }
+    ox_split_into(o, n, ".part", x, axis, r->interleaved ? 1 : half, 2, part);
+    to[0] = ox_binary(o, n, "Sub", ".real", ox_binary(o, n, "Mul", ".real", c, part[0]),
+                      ox_binary(o, n, "Mul", ".real", s, part[1]));
+    to[1] = ox_binary(o, n, "Add", ".imag", ox_binary(o, n, "Mul", ".imag", s, part[0]),
+                      ox_binary(o, n, "Mul", ".imag", c, part[1]));
+    x = ox_concat(o, n, ".turned", to, 2, axis);
+    if (r->interleaved) {
+        x = ox_with_list(o, n, "Reshape", ".turned", x, "shape", (ox_list){4, whole, sym});
+    }
+    return x;
+}
+
+static void convert_rotary(ox *o, ox_node *n) {
+    rotary r = {.o = o, .n = n, .interleaved = ox_int(o, n, "interleaved", 0) != 0};
+    ox_value *x = take_rotary(&r), *y;
+    if (r.size < r.dims[3]) {
+        y = rotated(&r, ox_slice_of(o, n, ".front", x, 3, 0, r.size));
+        ox_value *both[2] = {y, ox_slice_of(o, n, ".rest", x, 3, r.size, r.dims[3])};
+        y = ox_concat(o, n, ".joined", both, 2, 3);
+    } else {
+        y = rotated(&r, x);
+    }
+    if (r.flat) {
+        int64_t dims[3] = {r.dims[0], r.dims[1], r.dims[2] * r.dims[3]};
+        const char *sym[3] = {r.sym[0], r.sym[1], NULL};
+        ox_end_list(o, n, "Reshape", y, "shape", (ox_list){3, dims, sym});
+    } else {
+        ox_bind_as(o, n, 0, "Identity", y, NULL, (ox_list){0});
+    }
+}
+
 const ox_row ox_attention_rows[] = {
     {"Attention", 3, 7, convert_attention},
+    {"RotaryEmbedding", 3, 4, convert_rotary},
     {NULL, 0, 0, NULL},
 };

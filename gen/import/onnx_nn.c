@@ -180,23 +180,32 @@ static void convert_conv_transpose(ox *o, ox_node *n) {
     ox_end_node(o, n, "ConvTranspose");
 }
 
-// MaxPool and AveragePool. `ceil_mode` and `count_include_pad` are written where they are on.
-static void convert_pool(ox *o, ox_node *n) {
-    window w = {0};
+// The windows of a pooling node; whether windows may go beyond the end.
+static bool take_pool(ox *o, ox_node *n, window *w) {
     ox_list kernel;
     if (!ox_ints(o, n, "kernel_shape", &kernel) || kernel.n < 1 || kernel.n > CLI_MAX_RANK - 2) {
         ox_die(o, n, "operator '%s' without a usable kernel_shape", n->op);
     }
-    take_window(o, n, &w, kernel.n + 2);
-    take_list(o, n, "kernel_shape", w.kernel, w.n, 1, 1);
-    bool ceiling = ox_int(o, n, "ceil_mode", 0) != 0;
+    take_window(o, n, w, kernel.n + 2);
+    take_list(o, n, "kernel_shape", w->kernel, w->n, 1, 1);
+    resolve_auto_pad(o, n, w);
+    return ox_int(o, n, "ceil_mode", 0) != 0;
+}
+
+static void set_pool(ox *o, ox_value *x, const window *w) {
+    ox_begin(o);
+    ox_arg(o, x);
+    set_window_list(o, "kernel_shape", w->kernel, w->n, 0);
+    set_window(o, w);
+}
+
+// MaxPool and AveragePool. `ceil_mode` and `count_include_pad` are written where they are on.
+static void convert_pool(ox *o, ox_node *n) {
+    window w = {0};
+    bool ceiling = take_pool(o, n, &w);
     bool counted = ox_int(o, n, "count_include_pad", 0) != 0;
     ox_int(o, n, "storage_order", 0);  // of the indices, which are not supported
-    resolve_auto_pad(o, n, &w);
-    ox_begin(o);
-    ox_arg(o, ox_in(o, n, 0));
-    set_window_list(o, "kernel_shape", w.kernel, w.n, 0);
-    set_window(o, &w);
+    set_pool(o, ox_in(o, n, 0), &w);
     if (ceiling) {
         ox_set_int(o, "ceil_mode", 1);
     }
@@ -204,6 +213,71 @@ static void convert_pool(ox *o, ox_node *n) {
         ox_set_int(o, "count_include_pad", 1);
     }
     ox_end_node(o, n, n->op);
+}
+
+// |x|^p; and the root that belongs to it, which ends the node.
+static ox_value *powers(ox *o, ox_node *n, ox_value *x, int64_t p) {
+    ox_value *size = p == 2 ? x : ox_unary(o, n, "Abs", ".size", x);
+    if (p == 2) {
+        return ox_binary(o, n, "Mul", ".square", x, x);
+    }
+    return p == 1 ? size : ox_by_number(o, n, "Pow", ".power", size, (double)p);
+}
+
+static void end_root(ox *o, ox_node *n, ox_value *sum, int64_t p) {
+    if (p == 2) {
+        ox_begin(o);
+        ox_arg(o, sum);
+        ox_end_node(o, n, "Sqrt");
+    } else {
+        ox_end_binary(o, n, "Pow", sum, ox_number(o, n, ".root", sum->dtype, 1 / (double)p));
+    }
+}
+
+static int64_t take_p(ox *o, ox_node *n) {
+    int64_t p = n->opset < 2 ? 2 : ox_int(o, n, "p", 2);
+    if (n->opset < 2) {
+        p = (int64_t)ox_float(o, n, "p", 2);
+    }
+    if (p < 1 || p > 64) {
+        ox_unsupported(o, n, "operator '%s' with p = %lld", n->op, (long long)p);
+    }
+    return p;
+}
+
+// The mean over all of a window, pads included, times its size.
+static void convert_lp_pool(ox *o, ox_node *n) {
+    window w = {0};
+    int64_t p = take_p(o, n), size = 1;
+    if (take_pool(o, n, &w)) {
+        ox_unsupported(o, n, "operator 'LpPool' with ceil_mode");
+    }
+    for (int a = 0; a < w.n; a++) {
+        size *= size <= OX_MAX_DIM ? w.kernel[a] : 1;
+    }
+    ox_value *x = ox_in(o, n, 0);
+    set_pool(o, powers(o, n, x, p), &w);
+    ox_set_int(o, "count_include_pad", 1);
+    ox_value *mean = ox_end(o, "AveragePool", ox_fresh(o, ox_base(o, n), ".mean"), x->dtype);
+    end_root(o, n, ox_by_number(o, n, "Mul", ".sum", mean, (double)size), p);
+}
+
+static void convert_global_lp_pool(ox *o, ox_node *n) {
+    int64_t p = take_p(o, n), axes[CLI_MAX_RANK];
+    ox_value *x = ox_in(o, n, 0);
+    ox_need_shape(o, n, x);
+    if (x->rank < 3) {
+        ox_die(o, n, "operator '%s' on a tensor of %d axes", n->op, x->rank);
+    }
+    for (int a = 2; a < x->rank; a++) {
+        axes[a - 2] = a;
+    }
+    ox_value *v = powers(o, n, x, p);
+    ox_begin(o);
+    ox_arg(o, v);
+    ox_set_list(o, "axes", (ox_list){x->rank - 2, axes, NULL});
+    ox_set_int(o, "keepdims", 1);
+    end_root(o, n, ox_end(o, "ReduceSum", ox_fresh(o, ox_base(o, n), ".sum"), x->dtype), p);
 }
 
 // ---- blocks that overlap ----
@@ -293,8 +367,14 @@ static void convert_col2im(ox *o, ox_node *n) {
 }
 
 const ox_row ox_nn_rows[] = {
-    {"Conv", 2, 3, convert_conv},      {"ConvTranspose", 2, 3, convert_conv_transpose},
-    {"MaxPool", 1, 1, convert_pool},   {"AveragePool", 1, 1, convert_pool},
-    {"Col2Im", 3, 3, convert_col2im},  {"GlobalAveragePool", 1, 1, ox_plain},
-    {"GlobalMaxPool", 1, 1, ox_plain}, {NULL, 0, 0, NULL},
+    {"Conv", 2, 3, convert_conv},
+    {"ConvTranspose", 2, 3, convert_conv_transpose},
+    {"MaxPool", 1, 1, convert_pool},
+    {"AveragePool", 1, 1, convert_pool},
+    {"Col2Im", 3, 3, convert_col2im},
+    {"GlobalAveragePool", 1, 1, ox_plain},
+    {"GlobalMaxPool", 1, 1, ox_plain},
+    {"LpPool", 1, 1, convert_lp_pool},
+    {"GlobalLpPool", 1, 1, convert_global_lp_pool},
+    {NULL, 0, 0, NULL},
 };

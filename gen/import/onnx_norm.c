@@ -78,6 +78,14 @@ static void convert_group_norm(ox *o, ox_node *n) {
     ox_end_node(o, n, n->op);
 }
 
+static ox_value *mean_of(ox *o, ox_node *n, const char *suffix, ox_value *x, ox_list axes) {
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_list(o, "axes", axes);
+    ox_set_int(o, "keepdims", 1);
+    return ox_end(o, "ReduceMean", ox_fresh(o, ox_base(o, n), suffix), x->dtype);
+}
+
 // Opset 23: y = x / sqrt(mean(x * x) + epsilon) * scale, over the axes from `axis` on. No operator
 // of opset 21, so it is written out.
 static void convert_rms_norm(ox *o, ox_node *n) {
@@ -93,14 +101,24 @@ static void convert_rms_norm(ox *o, ox_node *n) {
         axes[i] = from + i;
     }
     ox_value *square = ox_binary(o, n, "Mul", ".square", x, x);
-    ox_begin(o);
-    ox_arg(o, square);
-    ox_set_list(o, "axes", reduced);
-    ox_set_int(o, "keepdims", 1);
-    ox_value *mean = ox_end(o, "ReduceMean", ox_fresh(o, name, ".mean"), x->dtype);
+    ox_value *mean = mean_of(o, n, ".mean", square, reduced);
     ox_value *sum = ox_binary(o, n, "Add", ".sum", mean, ox_constant(o, name, ".epsilon", epsilon));
     ox_value *norm = ox_binary(o, n, "Div", ".norm", x, ox_unary(o, n, "Sqrt", ".root", sum));
     ox_end_binary(o, n, "Mul", norm, scale);
+}
+
+// (x - mean) / (sqrt(mean of (x - mean)^2) + 1e-9) over `axes`.
+static void convert_mean_variance(ox *o, ox_node *n) {
+    static const int64_t usual[3] = {0, 2, 3};
+    ox_value *x = ox_in(o, n, 0);
+    ox_list axes;
+    if (!ox_ints(o, n, "axes", &axes)) {
+        axes = (ox_list){3, usual, NULL};
+    }
+    ox_value *u = ox_binary(o, n, "Sub", ".centered", x, mean_of(o, n, ".mean", x, axes));
+    ox_value *square = ox_binary(o, n, "Mul", ".square", u, u);
+    ox_value *root = ox_unary(o, n, "Sqrt", ".root", mean_of(o, n, ".variance", square, axes));
+    ox_end_binary(o, n, "Div", u, ox_by_number(o, n, "Add", ".deviation", root, 1e-9));
 }
 
 static void convert_lp_norm(ox *o, ox_node *n) {
@@ -153,6 +171,7 @@ const ox_row ox_norm_rows[] = {
     {"InstanceNormalization", 3, 3, convert_instance_norm},
     {"GroupNormalization", 3, 3, convert_group_norm},
     {"LpNormalization", 1, 1, convert_lp_norm},
+    {"MeanVarianceNormalization", 1, 1, convert_mean_variance},
     {"RMSNormalization", 2, 2, convert_rms_norm},
     {"LRN", 1, 1, convert_lrn},
     {NULL, 0, 0, NULL},

@@ -2,7 +2,7 @@
 import numpy as np
 from onnx import TensorProto
 
-from cases import Case, case, const, each, ints, model, node, value
+from cases import I64, Case, case, const, each, ints, model, node, value
 
 
 def attention(q, k, v, mask=None, past=None, outputs="y", batch=False, **attrs):
@@ -49,6 +49,30 @@ each("attention_heads_apart", lambda: Case(
     text="whose numbers of heads do not fit"))
 each("attention_capped_mask", lambda: Case(attention(*PLAIN, softcap=2.0, is_causal=1), code=4,
                                            text="with a softcap and a mask"))
+
+
+def rotary(x, ids=True, size=8, rows=2, **attrs):
+    """cos and sin of 6 positions, or of those of each row."""
+    table = [6, size // 2] if ids else [rows, 5, size // 2]
+    inputs = {"x": x, "c": value("c", table), "s": value("s", table)}
+    if ids:
+        inputs["at"] = value("at", [2, 5], I64)
+    return model([node("RotaryEmbedding", "x c s" + (" at" if ids else ""), **attrs)], inputs,
+                 opset=23)
+
+
+AT = {"at": np.int64([[0, 1, 2, 3, 4], [5, 4, 0, 0, 1]])}
+each("rotary", lambda: Case(rotary([2, 3, 5, 8]), inputs=AT, text="Gather("))
+each("rotary_cache", lambda: Case(rotary([2, 3, 5, 8], ids=False)))
+each("rotary_part", lambda: Case(rotary([2, 3, 5, 8], size=6, rotary_embedding_dim=6), inputs=AT))
+each("rotary_pairs", lambda: Case(rotary([2, 3, 5, 8], interleaved=1), inputs=AT))
+each("rotary_flat", lambda: Case(
+    rotary(value("x", ["N", 5, 24]), False, 4, "N", num_heads=3, rotary_embedding_dim=4,
+           interleaved=1), dims={"N": 2}))
+each("rotary_no_heads", lambda: Case(rotary([2, 5, 24]), code=3,
+                                     text="without a usable number of heads"))
+each("rotary_odd", lambda: Case(rotary([2, 3, 5, 8], size=6, rotary_embedding_dim=5), code=3,
+                                text="cannot turn 5 of 8 numbers"))
 
 
 @case

@@ -173,6 +173,27 @@ def activations_written_out():
 
 
 @case
+def hyperbolic():
+    """Near 0 too, where differences of exponentials lose everything."""
+    nodes = [node(op, f"x{i}", f"y{i}") for i, op in enumerate("Sinh Asinh Acosh Atanh".split())]
+    x = np.float32([-8, -0.7, -1e-3, 0, 1e-5, 0.02, 0.9, 9])
+    inputs = {"x0": x, "x1": 30 * x, "x2": 1 + np.abs(x), "x3": np.clip(x, -0.99, 0.99)}
+    return Case(model(nodes, {k: [8] for k in inputs}, "y0 y1 y2 y3"), inputs=inputs)
+
+
+for power in (1, 2, 3):
+    each(f"lp_pool_{power}", lambda p=power: Case(model(
+        [node("LpPool", "x", "a", kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1], p=p),
+         node("GlobalLpPool", "a", "b", p=p), node("Add", "a b", "y")], {"x": [2, 3, 7, 6]})))
+each("lp_pool_ceiling", lambda: Case(
+    model([node("LpPool", "x", kernel_shape=[3], ceil_mode=1)], {"x": [2, 3, 7]}, opset=18),
+    code=4, text="'LpPool' with ceil_mode"))
+each("mean_variance", lambda: Case(
+    model([node("MeanVarianceNormalization", "x", "a"),
+           node("MeanVarianceNormalization", "a", axes=[2])], {"x": [2, 3, 4, 5]})))
+
+
+@case
 def is_inf_both_ways():
     x = np.float32([1, np.inf, -np.inf, np.nan, 3e38])
     m = model([node("IsInf", "x", "a"), node("IsInf", "x", "b", detect_negative=0),
