@@ -243,10 +243,10 @@ static ox_value *rotated(rotary *r, ox_value *x) {
         x = ox_with_list(o, n, "Reshape", ".pairs", x, "shape", (ox_list){5, pairs, sym});
     }
     ox_split_into(o, n, ".part", x, axis, r->interleaved ? 1 : half, 2, part);
-    to[0] = ox_binary(o, n, "Sub", ".real", ox_binary(o, n, "Mul", ".real", c, part[0]),
-                      ox_binary(o, n, "Mul", ".real", s, part[1]));
-    to[1] = ox_binary(o, n, "Add", ".imag", ox_binary(o, n, "Mul", ".imag", s, part[0]),
-                      ox_binary(o, n, "Mul", ".imag", c, part[1]));
+    ox_value *near = ox_binary(o, n, "Mul", ".real", c, part[0]);
+    to[0] = ox_binary(o, n, "Sub", ".real", near, ox_binary(o, n, "Mul", ".real", s, part[1]));
+    near = ox_binary(o, n, "Mul", ".imag", s, part[0]);
+    to[1] = ox_binary(o, n, "Add", ".imag", near, ox_binary(o, n, "Mul", ".imag", c, part[1]));
     x = ox_concat(o, n, ".turned", to, 2, axis);
     if (r->interleaved) {
         x = ox_with_list(o, n, "Reshape", ".turned", x, "shape", (ox_list){4, whole, sym});

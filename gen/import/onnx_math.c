@@ -138,20 +138,19 @@ static void convert_swish(ox *o, ox_node *n) {
 }
 
 static void convert_tan(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0);
-    ox_end_binary(o, n, "Div", ox_unary(o, n, "Sin", ".sin", x), ox_unary(o, n, "Cos", ".cos", x));
+    ox_value *x = ox_in(o, n, 0), *sin = ox_unary(o, n, "Sin", ".sin", x);
+    ox_end_binary(o, n, "Div", sin, ox_unary(o, n, "Cos", ".cos", x));
 }
 
 // exp(x) + exp(-x)
 static ox_value *both_exp(ox *o, ox_node *n, ox_value *x) {
-    ox_value *minus = ox_unary(o, n, "Neg", ".minus", x);
-    return ox_binary(o, n, "Add", ".sum", ox_unary(o, n, "Exp", ".up", x),
-                     ox_unary(o, n, "Exp", ".down", minus));
+    ox_value *minus = ox_unary(o, n, "Neg", ".minus", x), *up = ox_unary(o, n, "Exp", ".up", x);
+    return ox_binary(o, n, "Add", ".sum", up, ox_unary(o, n, "Exp", ".down", minus));
 }
 
 static void convert_cosh(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0);
-    ox_end_binary(o, n, "Mul", both_exp(o, n, x), number(o, n, ".half", x, 0.5));
+    ox_value *x = ox_in(o, n, 0), *sum = both_exp(o, n, x);
+    ox_end_binary(o, n, "Mul", sum, number(o, n, ".half", x, 0.5));
 }
 
 // tanh(x) cosh(x): a difference of exponentials would cancel near 0.
