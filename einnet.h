@@ -50,7 +50,7 @@
 // else from a declared result, else from bare uses, which must agree; it may begin below 0. Reading
 // outside a tensor is an error unless `pad T v` is given. `[i < n]` multiplies as "evaluated only
 // where it holds". sum prod max min reduce and bind like multiplication. Functions: relu tanh exp
-// log sqrt rsqrt erf sin cos sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
+// log sqrt rsqrt erf sin cos atan sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
 // select(a < b, p, q), idx(subscript); `T[@i[x], j]` reads T at the position held in i. A number is
 // an equation too, `half[] = 0.5`, and a constant of the program; a weight is not.
 //   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`.
@@ -615,6 +615,7 @@ typedef enum {
     EIN__SQUARE,
     EIN__SIN,
     EIN__COS,
+    EIN__ATAN,
     EIN__NFN
 } ein__fn;
 
@@ -2206,10 +2207,10 @@ static const struct {
     const char *name;
     int arity;
 } ein__callable[] = {
-    {"abs", 1},   {"ceil", 1}, {"cos", 1},    {"erf", 1},    {"exp", 1},
-    {"floor", 1}, {"log", 1},  {"max", 2},    {"min", 2},    {"neg", 1},
-    {"pow", 2},   {"relu", 1}, {"rsqrt", 1},  {"select", 3}, {"sigmoid", 1},
-    {"sin", 1},   {"sqrt", 1}, {"square", 1}, {"tanh", 1},
+    {"abs", 1},     {"atan", 1},  {"ceil", 1}, {"cos", 1},    {"erf", 1},
+    {"exp", 1},     {"floor", 1}, {"log", 1},  {"max", 2},    {"min", 2},
+    {"neg", 1},     {"pow", 2},   {"relu", 1}, {"rsqrt", 1},  {"select", 3},
+    {"sigmoid", 1}, {"sin", 1},   {"sqrt", 1}, {"square", 1}, {"tanh", 1},
 };
 static const char *const ein__reduction[] = {"sum", "prod", "max", "min"};
 
@@ -5692,6 +5693,17 @@ static const ein__op_row ein__op_table[] = {
      NULL},
     {"Sin", "x", "", EIN__FLOATS, "sin(x)", NULL},
     {"Cos", "x", "", EIN__FLOATS, "cos(x)", NULL},
+    {"Tan", "x", "", EIN__FLOATS, "sin(x) / cos(x)", NULL},
+    {"Asin", "x", "", EIN__FLOATS, "atan(x / sqrt((1 - x) * (1 + x)))", NULL},
+    {"Acos", "x", "", EIN__FLOATS, "1.5707963267948966 - atan(x / sqrt((1 - x) * (1 + x)))", NULL},
+    {"Atan", "x", "", EIN__FLOATS, "atan(x)", NULL},
+    // A difference of exponentials, and a sum with a negative number, would cancel near 0.
+    {"Sinh", "x", "", EIN__FLOATS, "tanh(x) * (0.5 * (exp(x) + exp(-x)))", NULL},
+    {"Cosh", "x", "", EIN__FLOATS, "0.5 * (exp(x) + exp(-x))", NULL},
+    {"Asinh", "x", "", EIN__FLOATS,
+     "select(x < 0, -log(sqrt(x * x + 1) - x), log(sqrt(x * x + 1) + x))", NULL},
+    {"Acosh", "x", "", EIN__FLOATS, "log(x + sqrt((x - 1) * (x + 1)))", NULL},
+    {"Atanh", "x", "", EIN__FLOATS, "0.5 * log((1 + x) / (1 - x))", NULL},
     {"HardSwish", "x", "", EIN__FLOATS, "x * max(0, min(1, x / 6 + 0.5))", NULL},
     {"Gelu", "x", "approximate=none|tanh", EIN__FLOATS, NULL, ein__op_gelu},
     {"Clip", "x", "min? max?", EIN__FLOATS, NULL, ein__op_clip},
@@ -8363,10 +8375,11 @@ EIN__FN ein__ix ein__ix_subst(ein_ctx *ctx, ein__ix ix, const ein__ix *map, int 
 
 // ORDER fn
 static const ein__fn_info ein__fn_table[EIN__NFN] = {
-    {"+", 2},   {"-", 2},       {"*", 2},     {"/", 2},    {"pow", 2},    {"min", 2},  {"max", 2},
-    {"==", 2},  {"!=", 2},      {"<", 2},     {"<=", 2},   {">", 2},      {">=", 2},   {"neg", 1},
-    {"abs", 1}, {"relu", 1},    {"tanh", 1},  {"exp", 1},  {"log", 1},    {"sqrt", 1}, {"rsqrt", 1},
-    {"erf", 1}, {"sigmoid", 1}, {"floor", 1}, {"ceil", 1}, {"square", 1}, {"sin", 1},  {"cos", 1},
+    {"+", 2},    {"-", 2},      {"*", 2},     {"/", 2},    {"pow", 2},     {"min", 2},
+    {"max", 2},  {"==", 2},     {"!=", 2},    {"<", 2},    {"<=", 2},      {">", 2},
+    {">=", 2},   {"neg", 1},    {"abs", 1},   {"relu", 1}, {"tanh", 1},    {"exp", 1},
+    {"log", 1},  {"sqrt", 1},   {"rsqrt", 1}, {"erf", 1},  {"sigmoid", 1}, {"floor", 1},
+    {"ceil", 1}, {"square", 1}, {"sin", 1},   {"cos", 1},  {"atan", 1},
 };
 
 EIN__FN const ein__expr *ein__ex_get(const ein_ctx *ctx, ein__ex ex) {
@@ -9859,6 +9872,7 @@ EIN__FN double ein__apply_unary(ein__fn fn, double x) {
     case EIN__SQUARE: return x * x;
     case EIN__SIN: return sin(x);
     case EIN__COS: return cos(x);
+    case EIN__ATAN: return atan(x);
     default: return (double)NAN;
     }
 }
@@ -15581,7 +15595,7 @@ static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex) {
     ctx->counted[ex.i] = ctx->counts;
     if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY) {
         bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF ||
-                    e->fn == EIN__SIN || e->fn == EIN__COS;
+                    e->fn == EIN__SIN || e->fn == EIN__COS || e->fn == EIN__ATAN;
         bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
                       e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
         n = slow ? 20 : middle ? EIN__DIVISION : 1;
@@ -37987,6 +38001,7 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     case EIN__CEILF: return ein__kcall(g, "ceil", a);
     case EIN__SIN: return ein__kcall(g, "sin", a);
     case EIN__COS: return ein__kcall(g, "cos", a);
+    case EIN__ATAN: return ein__kcall(g, "atan", a);
     case EIN__RSQRT:
         a = ein__kcall(g, "sqrt", a);
         return (ein__ktext){ein__namef(c, "%s / %s", one.s, a.s), EIN__PRODUCT, a.level};
@@ -38049,6 +38064,7 @@ static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
     case EIN__SQUARE:
     case EIN__SIN:
     case EIN__COS:
+    case EIN__ATAN:
     case EIN__NFN: EIN_ASSERT(0 && "binary function");
     }
     int level = ein__kmax(a.level, b.level);

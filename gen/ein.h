@@ -46,7 +46,7 @@
 // else from a declared result, else from bare uses, which must agree; it may begin below 0. Reading
 // outside a tensor is an error unless `pad T v` is given. `[i < n]` multiplies as "evaluated only
 // where it holds". sum prod max min reduce and bind like multiplication. Functions: relu tanh exp
-// log sqrt rsqrt erf sin cos sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
+// log sqrt rsqrt erf sin cos atan sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
 // select(a < b, p, q), idx(subscript); `T[@i[x], j]` reads T at the position held in i. A number is
 // an equation too, `half[] = 0.5`, and a constant of the program; a weight is not.
 //   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`.

@@ -279,6 +279,7 @@ typedef enum {
     EIN__SQUARE,
     EIN__SIN,
     EIN__COS,
+    EIN__ATAN,
     EIN__NFN
 } ein__fn;
 

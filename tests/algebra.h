@@ -312,11 +312,11 @@ static ein__ex random_read(maker *m) {
 static ein__ex random_call(maker *m, int depth) {
     static const ein__fn unary[] = {EIN__NEG,    EIN__ABS,     EIN__RELU,   EIN__TANH,
                                     EIN__ERF,    EIN__SIGMOID, EIN__FLOORF, EIN__CEILF,
-                                    EIN__SQUARE, EIN__SIN,     EIN__COS};
+                                    EIN__SQUARE, EIN__SIN,     EIN__COS,    EIN__ATAN};
     static const ein__fn binary[] = {EIN__ADD, EIN__ADD, EIN__SUB, EIN__MUL,
                                      EIN__MUL, EIN__MIN, EIN__MAX, EIN__DIV};
     ein__ex x = random_body(m, depth - 1);
-    if (random_in(0, 2) == 0) return ein__ex_unary(m->ctx, unary[random_in(0, 10)], x);
+    if (random_in(0, 2) == 0) return ein__ex_unary(m->ctx, unary[random_in(0, 11)], x);
     ein__fn fn = binary[random_in(0, 7)];
     ein__ex y = fn == EIN__DIV ? ein__ex_const(m->ctx, 4) : random_body(m, depth - 1);
     return ein__ex_binary(m->ctx, fn, x, y);

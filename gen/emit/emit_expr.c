@@ -225,6 +225,7 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     case EIN__CEILF: return ein__kcall(g, "ceil", a);
     case EIN__SIN: return ein__kcall(g, "sin", a);
     case EIN__COS: return ein__kcall(g, "cos", a);
+    case EIN__ATAN: return ein__kcall(g, "atan", a);
     case EIN__RSQRT:
         a = ein__kcall(g, "sqrt", a);
         return (ein__ktext){ein__namef(c, "%s / %s", one.s, a.s), EIN__PRODUCT, a.level};
@@ -287,6 +288,7 @@ static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
     case EIN__SQUARE:
     case EIN__SIN:
     case EIN__COS:
+    case EIN__ATAN:
     case EIN__NFN: EIN_ASSERT(0 && "binary function");
     }
     int level = ein__kmax(a.level, b.level);

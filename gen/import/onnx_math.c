@@ -137,58 +137,6 @@ static void convert_swish(ox *o, ox_node *n) {
     ox_end_binary(o, n, "Mul", x, ox_unary(o, n, "Sigmoid", ".gate", v));
 }
 
-static void convert_tan(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0), *sin = ox_unary(o, n, "Sin", ".sin", x);
-    ox_end_binary(o, n, "Div", sin, ox_unary(o, n, "Cos", ".cos", x));
-}
-
-// exp(x) + exp(-x)
-static ox_value *both_exp(ox *o, ox_node *n, ox_value *x) {
-    ox_value *minus = ox_unary(o, n, "Neg", ".minus", x), *up = ox_unary(o, n, "Exp", ".up", x);
-    return ox_binary(o, n, "Add", ".sum", up, ox_unary(o, n, "Exp", ".down", minus));
-}
-
-static void convert_cosh(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0), *sum = both_exp(o, n, x);
-    ox_end_binary(o, n, "Mul", sum, number(o, n, ".half", x, 0.5));
-}
-
-// tanh(x) cosh(x): a difference of exponentials would cancel near 0.
-static void convert_sinh(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0);
-    ox_value *half = ox_by_number(o, n, "Mul", ".half", ox_unary(o, n, "Tanh", ".tanh", x), 0.5);
-    ox_end_binary(o, n, "Mul", half, both_exp(o, n, x));
-}
-
-// sign(x) log(|x| + sqrt(x x + 1)): of a negative x the sum would cancel.
-static void convert_asinh(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0), *size = ox_unary(o, n, "Abs", ".size", x);
-    ox_value *square = ox_binary(o, n, "Mul", ".square", x, x);
-    ox_value *root = ox_unary(o, n, "Sqrt", ".root", ox_by_number(o, n, "Add", ".more", square, 1));
-    ox_value *log = ox_unary(o, n, "Log", ".log", ox_binary(o, n, "Add", ".sum", size, root));
-    ox_end_binary(o, n, "Mul", ox_unary(o, n, "Sign", ".sign", x), log);
-}
-
-// log(x + sqrt((x - 1) (x + 1)))
-static void convert_acosh(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0), *less = ox_by_number(o, n, "Sub", ".less", x, 1);
-    ox_value *more = ox_by_number(o, n, "Add", ".more", x, 1);
-    ox_value *root =
-        ox_unary(o, n, "Sqrt", ".root", ox_binary(o, n, "Mul", ".product", less, more));
-    ox_value *sum = ox_binary(o, n, "Add", ".sum", x, root);
-    ox_begin(o);
-    ox_arg(o, sum);
-    ox_end_node(o, n, "Log");
-}
-
-// log((1 + x) / (1 - x)) / 2
-static void convert_atanh(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0), *up = ox_by_number(o, n, "Add", ".up", x, 1);
-    ox_value *down = ox_binary(o, n, "Sub", ".down", number(o, n, ".one", x, 1), x);
-    ox_value *log = ox_unary(o, n, "Log", ".log", ox_binary(o, n, "Div", ".quotient", up, down));
-    ox_end_binary(o, n, "Mul", log, number(o, n, ".half", x, 0.5));
-}
-
 // An infinity is beyond the largest finite number.
 static void convert_is_inf(ox *o, ox_node *n) {
     ox_value *x = ox_in(o, n, 0);
@@ -311,12 +259,15 @@ const ox_row ox_math_rows[] = {
     {"Round", 1, 1, ox_plain},
     {"Sin", 1, 1, ox_plain},
     {"Cos", 1, 1, ox_plain},
-    {"Tan", 1, 1, convert_tan},
-    {"Cosh", 1, 1, convert_cosh},
-    {"Sinh", 1, 1, convert_sinh},
-    {"Asinh", 1, 1, convert_asinh},
-    {"Acosh", 1, 1, convert_acosh},
-    {"Atanh", 1, 1, convert_atanh},
+    {"Tan", 1, 1, ox_plain},
+    {"Asin", 1, 1, ox_plain},
+    {"Acos", 1, 1, ox_plain},
+    {"Atan", 1, 1, ox_plain},
+    {"Sinh", 1, 1, ox_plain},
+    {"Cosh", 1, 1, ox_plain},
+    {"Asinh", 1, 1, ox_plain},
+    {"Acosh", 1, 1, ox_plain},
+    {"Atanh", 1, 1, ox_plain},
     {"IsNaN", 1, 1, ox_plain},
     {"IsInf", 1, 1, convert_is_inf},
     {"Equal", 2, 2, convert_binary},

@@ -273,6 +273,7 @@ EIN__FN double ein__apply_unary(ein__fn fn, double x) {
     case EIN__SQUARE: return x * x;
     case EIN__SIN: return sin(x);
     case EIN__COS: return cos(x);
+    case EIN__ATAN: return atan(x);
     default: return (double)NAN;
     }
 }

@@ -3,10 +3,11 @@
 
 // ORDER fn
 static const ein__fn_info ein__fn_table[EIN__NFN] = {
-    {"+", 2},   {"-", 2},       {"*", 2},     {"/", 2},    {"pow", 2},    {"min", 2},  {"max", 2},
-    {"==", 2},  {"!=", 2},      {"<", 2},     {"<=", 2},   {">", 2},      {">=", 2},   {"neg", 1},
-    {"abs", 1}, {"relu", 1},    {"tanh", 1},  {"exp", 1},  {"log", 1},    {"sqrt", 1}, {"rsqrt", 1},
-    {"erf", 1}, {"sigmoid", 1}, {"floor", 1}, {"ceil", 1}, {"square", 1}, {"sin", 1},  {"cos", 1},
+    {"+", 2},    {"-", 2},      {"*", 2},     {"/", 2},    {"pow", 2},     {"min", 2},
+    {"max", 2},  {"==", 2},     {"!=", 2},    {"<", 2},    {"<=", 2},      {">", 2},
+    {">=", 2},   {"neg", 1},    {"abs", 1},   {"relu", 1}, {"tanh", 1},    {"exp", 1},
+    {"log", 1},  {"sqrt", 1},   {"rsqrt", 1}, {"erf", 1},  {"sigmoid", 1}, {"floor", 1},
+    {"ceil", 1}, {"square", 1}, {"sin", 1},   {"cos", 1},  {"atan", 1},
 };
 
 EIN__FN const ein__expr *ein__ex_get(const ein_ctx *ctx, ein__ex ex) {

@@ -173,12 +173,16 @@ def activations_written_out():
 
 
 @case
-def hyperbolic():
-    """Near 0 too, where differences of exponentials lose everything."""
-    nodes = [node(op, f"x{i}", f"y{i}") for i, op in enumerate("Sinh Asinh Acosh Atanh".split())]
-    x = np.float32([-8, -0.7, -1e-3, 0, 1e-5, 0.02, 0.9, 9])
-    inputs = {"x0": x, "x1": 30 * x, "x2": 1 + np.abs(x), "x3": np.clip(x, -0.99, 0.99)}
-    return Case(model(nodes, {k: [8] for k in inputs}, "y0 y1 y2 y3"), inputs=inputs)
+def inverse_and_hyperbolic():
+    """Near 0 too, where differences of exponentials lose everything, and at the ends."""
+    x = np.float32([-8, -1, -0.7, -1e-3, 0, 1e-5, 0.02, 0.9, 1, 9])
+    unit = np.clip(x, -1, 1)
+    inputs = {"Sinh": x, "Cosh": x, "Asinh": 30 * x, "Acosh": 1 + np.abs(x), "Atan": 4 * x,
+              "Asin": unit, "Acos": unit, "Atanh": 0.99 * unit}
+    nodes = [node(op, "x" + op, "y" + op) for op in inputs]
+    outputs = " ".join("y" + op for op in inputs)
+    return Case(model(nodes, {"x" + op: [10] for op in inputs}, outputs),
+                inputs={"x" + op: v for op, v in inputs.items()})
 
 
 for power in (1, 2, 3):

@@ -102,6 +102,7 @@ QUICK static double apply(ein__fn fn, double x, double y) {
     case EIN__ERF: return erf(x);
     case EIN__SIN: return sin(x);
     case EIN__COS: return cos(x);
+    case EIN__ATAN: return atan(x);
     case EIN__SIGMOID: return 1 / (1 + exp(-x));
     case EIN__FLOORF: return floor(x);
     case EIN__CEILF: return ceil(x);

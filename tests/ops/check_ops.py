@@ -243,6 +243,8 @@ def unary(op):
     x = array(dims) * np.float32(2.5)
     if op in ("Log", "Sqrt", "Reciprocal"):
         x = array(dims, 0.01, 4)
+    if op in ("Asin", "Acos", "Atanh", "Acosh"):
+        x = array(dims, 1, 4) if op == "Acosh" else array(dims, -0.95, 0.95)
     attrs = {}
     if op == "Round":
         x = np.round(2 * x) / np.float32(2)     # ties
@@ -636,7 +638,7 @@ for _op in "Add Sub Mul Div Pow Max Min Sum".split():
     GENERATORS[_op] = elementwise
 for _op in ("Neg Abs Exp Log Sqrt Reciprocal Erf Floor Ceil Tanh Sigmoid Relu LeakyRelu Elu "
             "Softplus HardSigmoid HardSwish Gelu Selu Celu ThresholdedRelu Softsign Mish Sign "
-            "Round Sin Cos").split():
+            "Round Sin Cos Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh").split():
     GENERATORS[_op] = unary
 for _op in "Mean Sum Max Min Prod SumSquare L1 L2 LogSum LogSumExp".split():
     GENERATORS["Reduce" + _op] = reduce

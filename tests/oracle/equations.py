@@ -243,7 +243,7 @@ FUNCTIONS = {
     "relu": lambda x: np.maximum(x, 0.0), "tanh": np.tanh, "exp": np.exp, "log": np.log,
     "sqrt": np.sqrt, "erf": erf, "abs": np.abs, "neg": np.negative, "sigmoid": sigmoid,
     "floor": np.floor, "ceil": np.ceil, "rsqrt": lambda x: 1 / np.sqrt(x), "square": np.square,
-    "sin": np.sin, "cos": np.cos,
+    "sin": np.sin, "cos": np.cos, "atan": np.arctan,
     "pow": np.power, "min": np.minimum, "max": np.maximum,
 }
 

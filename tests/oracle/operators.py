@@ -42,6 +42,8 @@ OPERATORS = {
     "Selu": (1, 1, {"alpha": FLOAT, "gamma": FLOAT}), "Celu": (1, 1, {"alpha": FLOAT}),
     "ThresholdedRelu": (1, 1, {"alpha": FLOAT}), "Softsign": (1, 1, {}), "Mish": (1, 1, {}),
     "Sign": (1, 1, {}), "Round": (1, 1, {}), "Sin": (1, 1, {}), "Cos": (1, 1, {}),
+    **{op: (1, 1, {}) for op in
+       "Tan Asin Acos Atan Sinh Cosh Asinh Acosh Atanh".split()},
     "Equal": (2, 2, {}), "Less": (2, 2, {}), "LessOrEqual": (2, 2, {}), "Greater": (2, 2, {}),
     "GreaterOrEqual": (2, 2, {}), "And": (2, 2, {}), "Or": (2, 2, {}), "Xor": (2, 2, {}),
     "Not": (1, 1, {}), "IsNaN": (1, 1, {}), "Where": (3, 3, {}), "Cast": (1, 1, {"to": WORD}),
@@ -685,6 +687,11 @@ NUMPY = {
     "Relu": lambda attrs, x: np.maximum(x, 0.0), "Tanh": lambda attrs, x: np.tanh(x),
     "Exp": lambda attrs, x: np.exp(x), "Log": lambda attrs, x: np.log(x),
     "Sin": lambda attrs, x: np.sin(x), "Cos": lambda attrs, x: np.cos(x),
+    "Tan": lambda attrs, x: np.tan(x), "Asin": lambda attrs, x: np.arcsin(x),
+    "Acos": lambda attrs, x: np.arccos(x), "Atan": lambda attrs, x: np.arctan(x),
+    "Sinh": lambda attrs, x: np.sinh(x), "Cosh": lambda attrs, x: np.cosh(x),
+    "Asinh": lambda attrs, x: np.arcsinh(x), "Acosh": lambda attrs, x: np.arccosh(x),
+    "Atanh": lambda attrs, x: np.arctanh(x),
     "Round": lambda attrs, x: np.round(x), "Softsign": lambda attrs, x: x / (1 + np.abs(x)),
     "Mish": lambda attrs, x: x * np.tanh(np.logaddexp(x, 0)),
     "Selu": lambda attrs, x: attrs.get("gamma", 1.0507010221481323) * elu(

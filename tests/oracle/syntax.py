@@ -11,7 +11,7 @@ SOURCES = {"zeros": set(), "ones": set(), "randn": {"seed", "std"},
            "uniform": {"seed", "lo", "hi"}}
 REDUCTIONS = ("sum", "prod", "max", "min")
 UNARY = ("relu", "tanh", "exp", "log", "sqrt", "erf", "abs", "neg", "sigmoid", "floor", "ceil",
-         "rsqrt", "square", "sin", "cos")
+         "rsqrt", "square", "sin", "cos", "atan")
 BINARY = ("pow", "min", "max")
 COMPARE = ("==", "!=", "<", "<=", ">", ">=")
 MAX_DEPTH = 200     # nesting of parentheses, blocks and repeats

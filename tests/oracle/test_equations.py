@@ -38,7 +38,7 @@ SCALAR = {"relu": lambda x: x if x > 0 else 0.0 * x if x != x else 0.0, "exp": m
           "tanh": math.tanh, "erf": math.erf, "abs": abs, "neg": lambda x: -x, "log": math.log,
           "sqrt": math.sqrt, "sigmoid": lambda x: 1 / (1 + math.exp(-x)), "floor": math.floor,
           "ceil": math.ceil, "rsqrt": lambda x: 1 / math.sqrt(x),
-          "square": lambda x: x * x, "sin": math.sin,
+          "square": lambda x: x * x, "sin": math.sin, "atan": math.atan,
           "cos": math.cos, "pow": pow, "min": min, "max": max}
 
 
@@ -147,6 +147,7 @@ EQUATIONS = [
     "z[i,j] = pow(abs(x[i,j]), 1.5) + max(x[i,j], y[j,i]) + min(x[i,j], 0) + ceil(x[i,j])",
     "z[i,j] = log(1 + exp(x[i,j])) + neg(floor(x[i,j]))",
     "z[i,j] = sin(x[i,j]) * cos(y[j,i]) - sin(3)",
+    "z[i,j] = atan(4 * x[i,j])",
     "z[i] = x[i,i] where i in 0:3",
     "z[i] = sum(j) x[i,j] * (y[j,i] + sum(k) x[k,j] * y[j,k])",
     "z[i,k] = (sum(j) x[i,j] * y[j,k]) / (sum(j) exp(x[i,j]))",

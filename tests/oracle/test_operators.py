@@ -397,6 +397,11 @@ def op_functions_and_norms():
     x = rand(2, 6, 5, 4)
     for op in ("Softsign", "Mish", "Sin", "Cos", "Round", "Sign", "Selu", "Celu"):
         against_ort(op, [2 * x])
+    for op in ("Tan", "Atan", "Sinh", "Cosh", "Asinh"):
+        against_ort(op, [x])
+    for op in ("Asin", "Acos", "Atanh"):
+        against_ort(op, [np.clip(x, -0.9, 0.9)])
+    against_ort("Acosh", [1 + np.abs(x)])
     against_ort("Selu", [x], alpha=1.25, gamma=0.75)
     against_ort("Celu", [x], alpha=0.5)
     against_ort("ThresholdedRelu", [x], alpha=0.5)
