@@ -480,12 +480,13 @@ static ein__val ein__rebuild_inline(ein__pass *z, ein__val v) {
 // ------------------------------------------------------------------------------------ linear
 // folding
 
-// `ex` as alpha * V + rest, where V is read by `read` and nowhere in alpha or rest. False: not
-// linear.
-static bool ein__linear_in(ein_ctx *ctx, ein__ex ex, ein__ex read, ein__ex *alpha, ein__ex *rest) {
+// `ex` as *term + *rest, where *term is V, read by `read`, times and over what does not read V. It
+// keeps V: factors of several steps, put together without it, would be rounded as constants are.
+// False: not linear.
+static bool ein__linear_in(ein_ctx *ctx, ein__ex ex, ein__ex read, ein__ex *term, ein__ex *rest) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (ex.i == read.i) {
-        *alpha = ein__ex_const(ctx, 1);
+        *term = read;
         *rest = ein__ex_const(ctx, 0);
         return true;
     }
@@ -494,7 +495,7 @@ static bool ein__linear_in(ein_ctx *ctx, ein__ex ex, ein__ex read, ein__ex *alph
     double zero;
     if (e->op == EIN__X_UNARY && e->fn == EIN__NEG) {
         if (!ein__linear_in(ctx, e->kid[0], read, &a, &r)) return false;
-        *alpha = ein__ex_unary(ctx, EIN__NEG, a);
+        *term = ein__ex_unary(ctx, EIN__NEG, a);
         *rest = ein__ex_unary(ctx, EIN__NEG, r);
         return true;
     }
@@ -507,21 +508,21 @@ static bool ein__linear_in(ein_ctx *ctx, ein__ex ex, ein__ex read, ein__ex *alph
     bool none = ein__ex_is_const(ctx, r, &zero) && zero == 0;
     switch (e->fn) {
     case EIN__ADD:
-        *alpha = a;
+        *term = a;
         *rest = ein__ex_binary(ctx, EIN__ADD, r, other);
         return true;
     case EIN__SUB:
-        *alpha = left ? a : ein__ex_unary(ctx, EIN__NEG, a);
+        *term = left ? a : ein__ex_unary(ctx, EIN__NEG, a);
         *rest = left ? ein__ex_binary(ctx, EIN__SUB, r, other)
                      : ein__ex_binary(ctx, EIN__SUB, other, r);
         return true;
     case EIN__MUL:
-        *alpha = ein__ex_binary(ctx, EIN__MUL, a, other);
+        *term = ein__ex_binary(ctx, EIN__MUL, a, other);
         *rest = none ? r : ein__ex_binary(ctx, EIN__MUL, r, other);
         return true;
     case EIN__DIV:
         if (!left) return false;
-        *alpha = ein__ex_binary(ctx, EIN__DIV, a, other);
+        *term = ein__ex_binary(ctx, EIN__DIV, a, other);
         *rest = none ? r : ein__ex_binary(ctx, EIN__DIV, r, other);
         return true;
     default: return false;
@@ -595,21 +596,34 @@ static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__sco
     return true;
 }
 
-// Multiplies the weight factor of contraction `v` by alpha (already in v's iterators). None when no
-// weight-only factor carries all of alpha's iterators.
-static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex alpha) {
+typedef struct ein__replacement {
+    uint32_t val;
+    ein__ex by;
+} ein__replacement;
+
+static ein__ex ein__read_replaced(ein_ctx *ctx, void *user, ein__ex read) {
+    const ein__replacement *r = (const ein__replacement *)user;
+    return ein__ex_get(ctx, read)->val == r->val ? r->by : read;
+}
+
+// Contraction `v` with what `term`, in its iterators, does to it done to its weight factor. None
+// when no weight-only factor carries all of these iterators.
+static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex term) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__expr *e = ein__ex_get(ctx, s->body);
     if (s->reduce != EIN__R_SUM || e->op != EIN__X_BINARY || e->fn != EIN__MUL)
         return (ein__val){0};
-    uint32_t used = ein__ex_uses(ctx, alpha);
     for (int k = 0; k < 2; k++) {
         ein__ex w = e->kid[k], x = e->kid[1 - k];
         if (!ein__ex_weight_only(ctx, w) || ein__ex_weight_only(ctx, x)) continue;
-        if (used & ~ein__ex_uses(ctx, w)) continue;
+        ein__replacement r = {v.i, w};
+        ein__ex scaled = ein__ex_replace_reads(ctx, term, ein__read_replaced, &r);
+        if (!scaled.i) return (ein__val){0};
+        if (!ein__ex_weight_only(ctx, scaled)) return (ein__val){0};
+        if (ein__ex_uses(ctx, scaled) & ~ein__ex_uses(ctx, w)) continue;
         z->self = v;
-        ein__ex scaled = ein__hoist(z, s, ein__ex_binary(ctx, EIN__MUL, w, alpha), "scaled");
+        scaled = ein__hoist(z, s, scaled, "scaled");
         if (!scaled.i) return (ein__val){0};
         return ein__with_body(z, v, ein__ex_binary(ctx, EIN__MUL, x, scaled));
     }
@@ -622,12 +636,10 @@ static ein__ex ein__fold_linear(ein__pass *z, const ein__scope *s, ein__ex ex, e
                                 const ein__ix *map, ein__val *scaled) {
     ein_ctx *ctx = z->ctx;
     const ein__expr *r = ein__ex_get(ctx, read);
-    ein__ex alpha, rest;
-    double one;
-    if (ein__linear_in(ctx, ex, read, &alpha, &rest)) {
-        if (!alpha.i || !rest.i || (ein__ex_is_const(ctx, alpha, &one) && one == 1)) return ex;
-        if (!ein__ex_weight_only(ctx, alpha)) return ex;
-        ein__ex inner = ein__ex_subst(ctx, alpha, map, (int)s->nt);
+    ein__ex term, rest;
+    if (ein__linear_in(ctx, ex, read, &term, &rest)) {
+        if (!term.i || !rest.i || term.i == read.i) return ex;
+        ein__ex inner = ein__ex_subst(ctx, term, map, (int)s->nt);
         if (!inner.i) return ex;
         *scaled = ein__scale_contraction(z, (ein__val){r->val}, inner);
         if (!scaled->i) return ex;

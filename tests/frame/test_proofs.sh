@@ -87,8 +87,8 @@ fault 'weights of one member at the place of another' shared 'shared input' deri
 fault 'a constant lost in re-association' chain 're-association' derive/merge_chain.c \
     's/t->alpha \*= alpha;//'
 
-# Whole plans: factors of operands that become those of their product, where that rounds nothing;
-# rows that take the dimensions of their statistics; what exporters spell around attention.
+# Whole plans: all models of tests/unseen; factors of operands that become those of their product,
+# where that rounds nothing, and of products, several in a row, that become their weights'.
 cat > "$work/factors.ein" << 'END'
 ein 1
 model factors
@@ -101,9 +101,20 @@ y[i,j] = sum(r) a[i,r] * b[j,r]
 c[i,r] = 0.5 * x[i,r]
 w[i,j] = sum(r) c[i,r] * b[j,r]
 END
-for model in "$work/factors.ein" tests/unseen/safe_softmax.ein tests/unseen/causal_added.ein \
-    tests/unseen/flat_rows.ein tests/unseen/norm_flat.ein tests/unseen/norm_strided.ein \
-    tests/unseen/rotary_forms.ein tests/unseen/rotary_decode.ein tests/unseen/norm_batches.ein; do
+cat > "$work/scales.ein" << 'END'
+ein 1
+model scales
+input x: f32[3,7]
+weight a: f32[7,12] = randn()
+weight b: f32[7,5] = randn()
+weight c: f32[5] = randn()
+output y, z
+p = MatMul(x, a)
+y[i,j] = 0.7 * (p[i,j] / 12) * 0.1
+q[i,j] = sum(k) x[i,k] * x[i,k] * b[k,j]
+z[i,j] = -(q[i,j] / 3 - c[j]) / 7
+END
+for model in "$work/factors.ein" "$work/scales.ein" tests/unseen/*.ein; do
     check "$(basename "$model") is proved" build/einnet verify --small "$model"
 done
 if plant 'factors that round' prepare/fold.c 's/bool exact = fma(.*;/bool exact = true;/'; then
