@@ -29203,20 +29203,24 @@ static bool ein__drop_cuts(const ein__prover *z, uint32_t *fresh, ein__val a, ei
 
 enum { EIN__CUT_LEVELS = 8 };  // of cuts that a proof may reach behind
 
-// Equal from the nearest cuts on; where a plan has a cut's definition in its place, from the cuts
-// behind it. `far`: also where both have such places, which costs much.
-static bool ein__prove_equal(ein__prover *z, ein__val a, ein__val b, bool far) {
+// Equal from cuts behind the nearest: those that both definitions come to stay, or not even they.
+static bool ein__equal_behind(const ein__prover *z, ein__val a, ein__val b, bool all) {
     uint32_t *fresh = NULL;
-    bool equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, z->fresh);
+    bool equal = false;
     for (ptrdiff_t i = 0; i < arrlen(z->fresh); i++) arrput(fresh, z->fresh[i]);
     for (int level = 0; !equal && level < EIN__CUT_LEVELS && !z->ctx->status; level++) {
-        if (!ein__drop_cuts(z, fresh, a, b, false) &&
-            !(far && ein__drop_cuts(z, fresh, a, b, true)))
-            break;
+        if (!ein__drop_cuts(z, fresh, a, b, all)) break;
         equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, fresh);
     }
     arrfree(fresh);
     return equal;
+}
+
+// Equal from the nearest cuts on; where a plan has a cut's definition in its place, from the cuts
+// behind it. `far`: also where it has both, the cut and its definition, which costs much.
+static bool ein__prove_equal(const ein__prover *z, ein__val a, ein__val b, bool far) {
+    return ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, z->fresh) ||
+           ein__equal_behind(z, a, b, false) || (far && ein__equal_behind(z, a, b, true));
 }
 
 // A tensor that has kept its name but not its meaning (a scale was folded into it) is no cut, and

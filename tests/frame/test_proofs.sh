@@ -88,7 +88,8 @@ fault 'a constant lost in re-association' chain 're-association' derive/merge_ch
     's/t->alpha \*= alpha;//'
 
 # Whole plans: all models of tests/unseen; factors of operands that become those of their product,
-# where that rounds nothing, and of products, several in a row, that become their weights'.
+# where that rounds nothing, and of products, several in a row, that become their weights'; a tensor
+# and what it was made of, both read, and far behind them what the model and the plan share.
 cat > "$work/factors.ein" << 'END'
 ein 1
 model factors
@@ -114,7 +115,41 @@ y[i,j] = 0.7 * (p[i,j] / 12) * 0.1
 q[i,j] = sum(k) x[i,k] * x[i,k] * b[k,j]
 z[i,j] = -(q[i,j] / 3 - c[j]) / 7
 END
-for model in "$work/factors.ein" "$work/scales.ein" tests/unseen/*.ein; do
+cat > "$work/turned.ein" << 'END'
+ein 1
+model turned
+input q: f32[2,7,24]
+input k: f32[2,11,10]
+weight wq: f32[24,24] = randn(std=0.2)
+weight wk: f32[10,24] = randn(std=0.3)
+weight bk: f32[24] = randn(std=0.3)
+weight wo: f32[24,24] = randn(std=0.2)
+weight g: f32[24] = ones()
+weight bias: f32[6,1,11] = randn()
+output y
+qt = Transpose(q; perm=[1,0,2])
+kt = Transpose(k; perm=[1,0,2])
+q0 = MatMul(qt, wq)
+k0 = MatMul(kt, wk)
+k1 = Add(k0, bk)
+q2 = Reshape(q0; shape=[7,6,8])
+q3 = Transpose(q2; perm=[1,0,2])
+k2 = Reshape(k1; shape=[11,6,8])
+k3 = Transpose(k2; perm=[1,2,0])
+v3 = Transpose(k2; perm=[1,0,2])
+s = MatMul(q3, k3)
+sb = Add(s, bias)
+a = Softmax(sb; axis=-1)
+o = MatMul(a, v3)
+o1 = Transpose(o; perm=[1,0,2])
+o2 = Reshape(o1; shape=[14,24])
+l = Gemm(o2, wo; transB=1)
+l1 = Reshape(l; shape=[7,2,24])
+l2 = Transpose(l1; perm=[1,0,2])
+x = Add(q, l2)
+y = LayerNormalization(x, g, g)
+END
+for model in "$work/factors.ein" "$work/scales.ein" "$work/turned.ein" tests/unseen/*.ein; do
     check "$(basename "$model") is proved" build/einnet verify --small "$model"
 done
 if plant 'factors that round' prepare/fold.c 's/bool exact = fma(.*;/bool exact = true;/'; then
