@@ -8867,6 +8867,22 @@ static void ein__reads_of_index(const ein_ctx *ctx, ein__ix ix, ein__ex **list) 
     }
 }
 
+// Whether a subscript in `ex` is a position that is looked up in value `v`.
+EIN__FN bool ein__ex_looks_up(const ein_ctx *ctx, ein__ex ex, ein__val v) {
+    ein__ex *reads = NULL, *positions = NULL;
+    bool found = false;
+    ein__ex_reads(ctx, ex, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        for (uint32_t k = 0; k < e->nix; k++) ein__reads_of_index(ctx, e->ix[k], &positions);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(positions); i++)
+        found |= ein__ex_get(ctx, positions[i])->val == v.i;
+    arrfree(reads);
+    arrfree(positions);
+    return found;
+}
+
 EIN__FN bool ein__ex_contains(const ein_ctx *ctx, ein__ex ex, ein__ex part) {
     if (ex.i == part.i) return true;
     const ein__expr *e = ein__ex_get(ctx, ex);
@@ -13003,6 +13019,14 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     return its == mine && ein__is_centred(z, p);
 }
 
+// Whether the reader may have `body` in the place of `old`: a position stays what memory holds.
+static bool ein__may_stand(const ein__pass *z, ein__val old, ein__ex body) {
+    ein_ctx *ctx = z->ctx;
+    return ein__ex_size(ctx, body) <= EIN__MAX_INLINE &&
+           (ein__is_real(ctx, old) || ein__ex_get(ctx, body)->op == EIN__X_READ ||
+            !ein__ex_looks_up(ctx, ein__scope_of(ctx, z->self)->body, old));
+}
+
 static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
     ein__pass *z = user;
     const ein__expr *e = ein__ex_get(ctx, ex);
@@ -13010,8 +13034,7 @@ static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
     if (ein__may_inline(z, old, p, e)) {
         ein__attempt attempt = ein__try(ctx);
         ein__ex body = ein__rule_inline(ctx, p, e);
-        if (ein__tried(ctx, attempt) && body.i && ein__ex_size(ctx, body) <= EIN__MAX_INLINE)
-            return body;
+        if (ein__tried(ctx, attempt) && body.i && ein__may_stand(z, old, body)) return body;
         if (ctx->status) return (ein__ex){0};
     }
     double pad;

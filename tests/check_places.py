@@ -40,6 +40,8 @@ CASES = (
     ("what is no smaller", EQUATION % "s[n] <= x[n,k], idx(k), idx(K)", "y", ["place"]),
     ("places in steps", EQUATION % "x[n,k] == s[n], idx(3*k+n), idx(4*K)", "y", ["place"]),
     ("a map behind", EQUATION % FOUND + "\nv[n] = 2 * y[n] + 1", "v", ["place"]),
+    ("a map behind, which is a position", "a = Mul(x, z)\nb = ArgMax(a; axis=1, keepdims=0)\n"
+     "i = Mul(b, b)\ny[n] = x[0,@i[n]]", "y", ["place", "map"]),
     ("the maximum too", EQUATION % FOUND, "s, y", ["reduce", "place"]),
     ("beside a softmax", "p = Softmax(x; axis=1)\ny = ArgMax(x; axis=1)", "p, y",
      ["row", "place"]),

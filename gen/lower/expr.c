@@ -495,6 +495,22 @@ static void ein__reads_of_index(const ein_ctx *ctx, ein__ix ix, ein__ex **list) 
     }
 }
 
+// Whether a subscript in `ex` is a position that is looked up in value `v`.
+EIN__FN bool ein__ex_looks_up(const ein_ctx *ctx, ein__ex ex, ein__val v) {
+    ein__ex *reads = NULL, *positions = NULL;
+    bool found = false;
+    ein__ex_reads(ctx, ex, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        for (uint32_t k = 0; k < e->nix; k++) ein__reads_of_index(ctx, e->ix[k], &positions);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(positions); i++)
+        found |= ein__ex_get(ctx, positions[i])->val == v.i;
+    arrfree(reads);
+    arrfree(positions);
+    return found;
+}
+
 EIN__FN bool ein__ex_contains(const ein_ctx *ctx, ein__ex ex, ein__ex part) {
     if (ex.i == part.i) return true;
     const ein__expr *e = ein__ex_get(ctx, ex);

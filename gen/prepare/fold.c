@@ -311,6 +311,14 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     return its == mine && ein__is_centred(z, p);
 }
 
+// Whether the reader may have `body` in the place of `old`: a position stays what memory holds.
+static bool ein__may_stand(const ein__pass *z, ein__val old, ein__ex body) {
+    ein_ctx *ctx = z->ctx;
+    return ein__ex_size(ctx, body) <= EIN__MAX_INLINE &&
+           (ein__is_real(ctx, old) || ein__ex_get(ctx, body)->op == EIN__X_READ ||
+            !ein__ex_looks_up(ctx, ein__scope_of(ctx, z->self)->body, old));
+}
+
 static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
     ein__pass *z = user;
     const ein__expr *e = ein__ex_get(ctx, ex);
@@ -318,8 +326,7 @@ static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
     if (ein__may_inline(z, old, p, e)) {
         ein__attempt attempt = ein__try(ctx);
         ein__ex body = ein__rule_inline(ctx, p, e);
-        if (ein__tried(ctx, attempt) && body.i && ein__ex_size(ctx, body) <= EIN__MAX_INLINE)
-            return body;
+        if (ein__tried(ctx, attempt) && body.i && ein__may_stand(z, old, body)) return body;
         if (ctx->status) return (ein__ex){0};
     }
     double pad;
