@@ -55,6 +55,8 @@ def choices(folder):
     expect("without fusion", [], joined(apart))
     expect("with every tensor kept", [], joined(emit(folder, *SIZES, "--inspect")))
     expect("cheaper", True, cost(text) < cost(apart))
+    types = os.path.join(HERE, "unseen", "stitched_types.ein")
+    expect("of any type", [["z", "u", "v", "s"]], joined(emit(folder, model=types)))
     expect("two joined kernels, a softmax, two products", 5, steps(text))
     return text
 

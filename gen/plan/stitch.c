@@ -45,8 +45,6 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     if (ein__elements(&ctx->value[s->out.i].shape) > INT32_MAX) return false;
     if (ein__is_call(s->kind) || s->npeer || s->ahead || s->also.i || s->nval > 2 || s->parts > 1)
         return false;
-    if (ctx->value[s->out.i].dtype != EIN__F32 && ctx->value[s->out.i].dtype != EIN__F16)
-        return false;
     if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
     if (s->kind != EIN__K_REDUCE) return false;
     const ein__scope *p = ein__scope_of(ctx, s->val[0]);
