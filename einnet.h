@@ -36958,17 +36958,9 @@ EIN__FN void ein__tmpl_put(ein__buf *out, const char *const *lines, const ein__k
     }
     EIN_ASSERT(depth == 0);
 }
-/* ---- emit_index.c ---- */
-// Index forms as C text: addresses, guards, and the names given to what is used more than once.
-//
-// A kernel's body is text at levels: level 0 is known from the thread's number, level k inside the
-// k-th loop. Every piece of text carries the level from which it is valid, and a named piece is
-// declared there, so whatever does not depend on a loop stands before it.
-//
-// Lanes: with `vec` > 1 a thread computes that many neighbours along `vec_slot`, and the slot's own
-// name is the first one's position, a multiple of `vec`. `step` of a piece is what it grows by from
-// one lane to the next (EIN__IRREGULAR when lanes need text of their own) and `div` divides its
-// value in lane 0: together they prove that `vec` reads are one aligned vector.
+/* ---- emit_kgen.c ---- */
+// What is known of a kernel while its text is made, and hashes of what it computes that do not
+// depend on the rest of the model.
 
 enum {
     EIN__NAMED,
@@ -37237,6 +37229,17 @@ static void ein__kkids(ein__kgen *g, const ein__expr *x, ein__ex *kid) {
     kid[0] = x->kid[1];
     kid[1] = x->kid[0];
 }
+/* ---- emit_index.c ---- */
+// Index forms as C text: addresses, guards, and the names given to what is used more than once.
+//
+// A kernel's body is text at levels: level 0 is known from the thread's number, level k inside the
+// k-th loop. Every piece of text carries the level from which it is valid, and a named piece is
+// declared there, so whatever does not depend on a loop stands before it.
+//
+// Lanes: with `vec` > 1 a thread computes that many neighbours along `vec_slot`, and the slot's own
+// name is the first one's position, a multiple of `vec`. `step` of a piece is what it grows by from
+// one lane to the next (EIN__IRREGULAR when lanes need text of their own) and `div` divides its
+// value in lane 0: together they prove that `vec` reads are one aligned vector.
 
 // ------------------------------------------------------------------------------- text
 

@@ -106,6 +106,7 @@
 #include "plan/cuts.c"
 // plan to text
 #include "emit/tmpl.c"
+#include "emit/emit_kgen.c"
 #include "emit/emit_index.c"
 #include "emit/emit_expr.c"
 #include "emit/emit_map.c"
