@@ -14719,15 +14719,37 @@ static void ein__read_steps(ein_ctx *ctx, const ein__expr *e, uint32_t n, int64_
         step[i] = !affine ? ein__read_step(ctx, e, i) : f.coef[i] < 0 ? -f.coef[i] : f.coef[i];
 }
 
-// Slots in subscripts that may leave their box, where a read needs a guard.
+// Whether subscript `k` may leave its box, where a read needs a guard.
+static bool ein__is_guarded(const ein_ctx *ctx, const ein__expr *read, uint32_t k) {
+    const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+    return f->q > 1 || f->lo < 0 || f->hi >= ctx->value[read->val].shape.d[k];
+}
+
+// Slots in such subscripts.
 static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
     uint32_t used = 0;
+    for (uint32_t k = 0; k < read->nix; k++)
+        if (ein__is_guarded(ctx, read, k)) used |= ein__ix_uses(ctx, read->ix[k]);
+    return used;
+}
+
+// Words a term of a table that has what terms (slots `terms`) add to a read's address and to the
+// positions that are guarded, or whether there is such a term; 0: they do more than add, or there
+// are more such positions than three.
+static int ein__tap_words(const ein_ctx *ctx, const ein__expr *read, uint32_t terms) {
+    int n = 1;
     for (uint32_t k = 0; k < read->nix; k++) {
         const ein__index *f = ein__ix_get(ctx, read->ix[k]);
-        bool inside = f->q == 1 && f->lo >= 0 && f->hi < ctx->value[read->val].shape.d[k];
-        if (!inside) used |= ein__ix_uses(ctx, read->ix[k]);
+        if (ein__ix_has_gather(ctx, read->ix[k])) return 0;
+        if (!(ein__ix_uses(ctx, read->ix[k]) & terms)) continue;
+        if (f->q > 1) return 0;
+        for (uint32_t i = 0; i < f->n; i++) {
+            bool adds = ein__atom_get(ctx, f->t[i].atom)->kind == EIN__ITER;
+            if (!adds && (ein__atom_uses(ctx, f->t[i].atom) & terms)) return 0;
+        }
+        n += ein__is_guarded(ctx, read, k);
     }
-    return used;
+    return n <= 2 ? 2 : n <= 4 ? 4 : 0;
 }
 
 // How a product's threads load one factor.
@@ -14737,6 +14759,7 @@ typedef struct ein__factor_load {
     bool guarded;
     int words;      // elements at once
     int64_t steps;  // places change with every term unless this is a multiple of a step's; 0: never
+    int taps;  // words a term of a table that has what the terms add to places; 0: there is none
 } ein__factor_load;
 
 // Slots of a factor along which its elements follow each other.
@@ -14793,6 +14816,7 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     l.guarded = guarded != 0;
     if (gathers) l.steps = 1;
     else if (guarded & terms) l.steps = inner < 0 ? 1 : s->n[inner];
+    if (!l.along) l.taps = ein__tap_words(ctx, read, terms);
     return l;
 }
 /* ---- product.c ---- */
@@ -14927,12 +14951,12 @@ static int ein__product_stages(const ein__product_tile *t, int64_t bytes) {
     return room < 2 ? 2 : room < t->stages ? (int)room : t->stages;
 }
 
-// The same of a tile to which both factors are copied; of products of `terms` no more than can be
-// on their way at once, where a block has to ask for room.
-static int ein__product_copied_stages(const ein__gpu *g, const ein__product_tile *t,
-                                      int64_t terms) {
-    int most = ein__product_stages(t, ein__shared_room(g, t->resident));
-    int least = ein__product_stages(t, EIN__SHARED_FREE);
+// The same of a tile to which both factors are copied, beside `taken` bytes; of products of `terms`
+// no more than can be on their way at once, where a block has to ask for room.
+static int ein__product_copied_stages(const ein__gpu *g, const ein__product_tile *t, int64_t terms,
+                                      int64_t taken) {
+    int most = ein__product_stages(t, ein__shared_room(g, t->resident) - taken);
+    int least = ein__product_stages(t, EIN__SHARED_FREE - taken);
     return (int)ein__most(least, ein__least(most, ein__ceil(terms, t->terms) + 1));
 }
 
@@ -14940,6 +14964,24 @@ static int ein__product_copied_stages(const ein__gpu *g, const ein__product_tile
 static int ein__product_bytes(const ein__product_tile *t, int stages) {
     int64_t sums = t->parts > 1 ? 4 * t->parts * t->rows * (t->cols + 8) : 0;
     return (int)ein__most(stages * ein__product_step_bytes(t), sums);
+}
+
+// The least bytes of a tile.
+static int64_t ein__product_least_bytes(const ein__product_tile *t) {
+    if (t->math != EIN__MATH_FP32) return ein__product_bytes(t, ein__product_stages(t, 0));
+    int64_t step = t->terms * (t->rows + t->cols + 8) * 4,
+            sums = t->parts > 1 ? EIN__PRODUCT_THREADS * t->rm * 16 : 0;
+    return ein__most(2 * step, sums);
+}
+
+enum { EIN__TAPS = 512 };  // terms of which a table in shared memory may have the places
+
+// Bytes of a table of `words` for each of `depth` terms, in whole steps, beside tile `t`; 0: there
+// is none.
+static int64_t ein__tap_bytes(const ein__product_tile *t, int64_t depth, int words) {
+    if (!words || depth > EIN__TAPS) return 0;
+    int64_t bytes = ein__ceil(depth, t->terms) * t->terms * words * 4;
+    return bytes + ein__product_least_bytes(t) <= EIN__SHARED_FREE ? bytes : 0;
 }
 
 // The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread or a
@@ -15073,14 +15115,24 @@ static bool ein__load_copies(const ein__factor_load *l, const ein__product_tile 
     return l->half == (t->math == EIN__MATH_FP16) && (l->words > 1 || !l->half);
 }
 
+// Bytes of the table that has the places of load `l` of a product, or 0.
+static int64_t ein__load_taps(const ein__tiled *p, const ein__factor_load *l,
+                              const ein__product_tile *t) {
+    bool turns = l->steps % t->terms != 0 && !p->computed;
+    return turns ? ein__tap_bytes(t, p->depth, l->taps) : 0;
+}
+
 // Instructions of a load, with their addresses and what stores the elements, counted in what nvcc
 // 13 makes of products and convolutions for sm_90. Tiles without tensor cores store four terms of a
-// line one by one. Taps of a window that change with every term are counted out each time.
-static int64_t ein__load_each(const ein__factor_load *l, const ein__product_tile *t) {
+// line one by one. Taps of a window that change with every term come from a table, or are counted
+// out each time.
+static int64_t ein__load_each(const ein__tiled *p, const ein__factor_load *l,
+                              const ein__product_tile *t) {
     bool plain = t->math == EIN__MATH_FP32, turns = l->steps % t->terms != 0;
     int64_t each = plain ? 3 : 5;
     if (l->words > 1) each = plain ? l->along ? 6 : 3 : ein__load_copies(l, t) ? 2 : 8;
     if (l->guarded && (plain || !l->half)) each += plain ? 2 : 4;
+    if (ein__load_taps(p, l, t)) return each + (plain ? 5 : l->half ? 8 : 0);
     return each + (turns ? plain ? 26 : 20 : 0);
 }
 
@@ -15088,7 +15140,7 @@ static int64_t ein__load_each(const ein__factor_load *l, const ein__product_tile
 static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
     int64_t ops = 0;
     for (int k = 0; k < 2; k++)
-        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * ein__load_each(&p->load[k], t) /
+        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * ein__load_each(p, &p->load[k], t) /
                p->load[k].words;
     return ops;
 }
@@ -15144,9 +15196,9 @@ static bool ein__product_is_async(const ein__tiled *p, const ein__product_tile *
 // Steps of a tile's loop that are on their way while one is multiplied.
 static int64_t ein__product_ahead(const ein__gpu *g, const ein__tiled *p,
                                   const ein__product_tile *t) {
-    return ein__product_is_async(p, t)
-               ? ein__product_stages(t, ein__shared_room(g, t->resident)) - 1
-               : 1;
+    if (!ein__product_is_async(p, t)) return 1;
+    int64_t taps = ein__load_taps(p, &p->load[0], t) + ein__load_taps(p, &p->load[1], t);
+    return ein__product_stages(t, ein__shared_room(g, t->resident) - taps) - 1;
 }
 
 // Blocks that the GPU's SMs hold at once.
@@ -33734,6 +33786,7 @@ static const char *const ein__tmpl_product[] = {
     "//@key many     whether there is more than one block",
     "//@key index    the batch's position, first column n0 and first row m0 of the tile, from id",
     "//@key reads    whether that reads memory; multiply waits for the kernel before anyhow",
+    "//@key taps     a table of what terms add to the places of loads; empty: there is none",
     "//@key terms    terms of the product",
     "//@key argsA    what says which element of which step",
     "//@key loadA    returns that element (or four) of the first operand",
@@ -33769,6 +33822,10 @@ static const char *const ein__tmpl_product[] = {
     "    await_previous();",
     "    //@end",
     "    $index;",
+    "    //@if taps",
+    "    $taps;",
+    "    __syncthreads();",
+    "    //@end",
     "    //@if foundA",
     "    struct found_a {",
     "        $foundA;",
@@ -35888,6 +35945,7 @@ static const char *const ein__tmpl_tiles_async[] = {
 static const char *const ein__tmpl_tiles_loads[] = {
     "//@key tiles     whether products have tiles; attention copies what its own loads find",
     "//@key computed  whether some of their elements are made of what loads find",
+    "//@key taps      whether some loads take their terms' places from a table",
     "// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or",
     "// says where they lie.",
     "",
@@ -35956,6 +36014,24 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "    return {load};",
     "}",
     "",
+    "//@if taps",
+    "// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and",
+    "// a thread's are of one line.",
+    "template <unsigned WIDE, typename L, typename TAP>",
+    "struct tapped_load {",
+    "    L load;",
+    "    const TAP *taps;",
+    "    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const",
+    "        -> decltype(load(e, *taps)) {",
+    "        return load(e, taps[k0 + e / WIDE]);",
+    "    }",
+    "};",
+    "template <unsigned WIDE, typename L, typename TAP>",
+    "static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {",
+    "    return {load, taps};",
+    "}",
+    "",
+    "//@end",
     "// The thread's load number i of the step from term k0 on.",
     "template <typename L>",
     "static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)",
@@ -35968,6 +36044,14 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),",
     "            load(threadIdx.x + 256u * i, k0).inside};",
     "}",
+    "",
+    "//@if taps",
+    "template <unsigned WIDE, typename L, typename TAP>",
+    "static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,",
+    "                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {",
+    "    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);",
+    "}",
+    "//@end",
     "",
     "// A load's elements.",
     "template <typename V>",
@@ -36974,6 +37058,7 @@ enum {
 };
 enum {
     EIN__IRREGULAR = 1 << 20,
+    EIN__NO_PLACE = 1 << 30,  // what a table of terms has behind the last one
     EIN__KLIN = 144,
     EIN__KLEVELS = EIN__MAX_ITERS + 2,
     EIN__KLANES = 8,
@@ -37075,6 +37160,7 @@ typedef enum ein__need {
     EIN__NEED_SCORE_UNIT,
     EIN__NEED_COMPUTED,
     EIN__NEED_HALF4,
+    EIN__NEED_TAPS,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -37096,6 +37182,13 @@ typedef struct ein__kgen {
     // Of loads that compute what they give: where, beside their own guards, what they read may be
     // read, "" everywhere. NULL: other loads.
     const char *inside;
+    // Slots of terms, or none, of which a table has what they add to the read's address and to its
+    // guarded positions (emit_factor.c); these texts, and whether the first position has a lower
+    // end.
+    uint32_t taps;
+    int ntap;
+    const char *tap[4];
+    bool tap_low;
     ein__val also;          // stored as well, through a parameter of its own; or none
     const ein__step *peer;  // kernels that are one with it, or none (siblings.c)
     int npeer;
@@ -37477,6 +37570,38 @@ static ein__klin ein__klin_of(ein__kgen *g, ein__ix ix, int lane) {
     return l;
 }
 
+// l += k * with
+static void ein__klin_join(ein__kgen *g, ein__klin *l, const ein__klin *with, int64_t k) {
+    l->c = ein__kadd(g, l->c, ein__kmul(g, k, with->c));
+    for (int i = 0; i < with->n; i++) {
+        ein__kterm t = with->t[i];
+        t.k = ein__kmul(g, k, t.k);
+        ein__klin_add(g, l, t);
+    }
+}
+
+// What a table of terms has of a form: its constant and what the terms' slots add.
+static ein__klin ein__ktap_of(ein__kgen *g, ein__ix ix) {
+    const ein__index *x = ein__ix_get(g->ctx, ix);
+    ein__klin l;
+    l.n = l.uneven = l.apart = 0;
+    l.c = x->c;
+    for (uint32_t i = 0; i < x->n; i++)
+        if (ein__atom_uses(g->ctx, x->t[i].atom) & g->taps)
+            ein__katom(g, &l, x->t[i].k, x->t[i].atom, 0);
+    return l;
+}
+
+// Puts the table's word `n` in place of that part of `l`.
+static void ein__ktap(ein__kgen *g, ein__klin *l, const ein__klin *part, int n) {
+    ein__ktext word = {ein__namef(g->ctx, "tap.%c", "xyzw"[n]), EIN__NAMED, 1};
+    int64_t max = ein__klin_max(g, part);
+    g->tap[n] = ein__klin_text(g, part, 0).s;
+    if (n == 1 && max < EIN__NO_PLACE) max = EIN__NO_PLACE;
+    ein__klin_join(g, l, part, -1);
+    ein__klin_add(g, l, (ein__kterm){1, word, 0, ein__klin_div(part), max});
+}
+
 // floor(E / d) and E mod d where all of E but its constant is a multiple of d, as a vector's first
 // position is of 2 and 4: the lanes differ by constants. False: it is not so.
 static bool ein__katom_lanes(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, ein__klin *l,
@@ -37711,6 +37836,11 @@ static ein__kaxis ein__kaxis_of(ein__kgen *g, ein__ix ix, int64_t n, int lane) {
     }
     if (!low && !high) return a;
     ein__klin l = ein__klin_of(g, ix, lane);
+    if (g->taps & ein__ix_uses(g->ctx, ix)) {
+        ein__klin part = ein__ktap_of(g, ix);
+        if (++g->ntap == 1) g->tap_low = low;
+        ein__ktap(g, &l, &part, g->ntap);
+    }
     int64_t step = ein__klin_step(&l), div = ein__klin_div(&l);
     a.uniform = step == 0 || (step == 1 && div % g->vec == 0 && n % g->vec == 0);
     a.level = ein__klin_level(&l);
@@ -37777,13 +37907,20 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     const ein__shape *s = &ein__val_get(g->ctx, v)->shape;
     ein__kaccess r = {.param = ein__kparam(g, v), .dtype = ein__kdtype(g, v)};
     ein__kform f = {0};
-    ein__klin l;
+    ein__klin l, terms;
     ein__buf guard = {0};
     bool uniform = true;
     l.c = l.n = l.uneven = l.apart = 0;
+    terms = l;
+    g->ntap = 0;
     for (int d = 0; d < s->rank; d++) {
         ein__kaxis a = ein__kaxis_of(g, x->ix[d], s->d[d], lane);
         int64_t stride = ein__kstride(g, v, d);
+        if (g->taps & ein__ix_uses(g->ctx, x->ix[d])) {
+            ein__klin part = ein__ktap_of(g, x->ix[d]);
+            ein__klin_join(g, &terms, &part, stride);
+            a.named = false;
+        }
         if (a.guard) ein__putf(&guard, "%s%s", guard.n ? " && " : "", a.guard);
         uniform = uniform && a.uniform;
         r.level = ein__kmax(r.level, a.level);
@@ -37796,6 +37933,7 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     }
     ein__kform_recombine(g, &f);
     ein__kform_lower(g, &l, &f, lane);
+    if (g->taps) ein__ktap(g, &l, &terms, 0);
     int64_t step = ein__klin_step(&l);
     r.at = ein__klin_text(g, &l, lane);
     r.level = ein__kmax(r.level, r.at.level);
@@ -40548,6 +40686,8 @@ typedef struct ein__kprod {
     ein__buf found[2], make[2];  // what loads that compute find, and make of it once it is there
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
     const char *make_args[2];
+    ein__buf taps;  // a table of the terms' places, or empty
+    int64_t tap_bytes;
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
     int width;                 // neighbours that a load of the rows' factor gives
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
@@ -40562,19 +40702,21 @@ typedef struct ein__kprod {
 // ahead, and the other one gains little where it is further.
 static int ein__kprod_stages(const ein__kgen *g, const ein__kprod *r) {
     if (r->fetched[0] && r->fetched[1])
-        return ein__product_copied_stages(ein__gpu_of(g->ctx), r->t, r->share);
-    return ein__product_stages(r->t, r->fetched[0] || r->fetched[1] ? EIN__SHARED_FREE : 0);
+        return ein__product_copied_stages(ein__gpu_of(g->ctx), r->t, r->share, r->tap_bytes);
+    bool copies = r->fetched[0] || r->fetched[1];
+    return ein__product_stages(r->t, copies ? EIN__SHARED_FREE - r->tap_bytes : 0);
 }
 
 // Bytes of shared memory that have to be asked for.
 static int ein__kprod_dynamic(const ein__kgen *g, const ein__kprod *r) {
     if (r->math == EIN__MATH_FP32) return 0;
     int bytes = ein__product_bytes(r->t, ein__kprod_stages(g, r));
-    return bytes > EIN__SHARED_FREE ? bytes : 0;
+    return bytes + r->tap_bytes > EIN__SHARED_FREE ? bytes : 0;
 }
 
 static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->index);
+    ein__buf_free(&r->taps);
     for (int k = 0; k < 2; k++) {
         ein__buf_free(&r->load[k]);
         ein__buf_free(&r->found[k]);
@@ -40873,7 +41015,9 @@ static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kacce
                        : r->math == EIN__MATH_FP16 ? "__half"
                                                    : "float";
     ein__putf(body, "return fetch<%s>(%s", type, at->param);
-    if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", ein__kparen(g, at->at, EIN__TERM));
+    // What a table has is added to an index, not to a pointer.
+    const char *index = ein__kparen(g, at->at, g->taps ? EIN__PREFIX : EIN__TERM);
+    if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", index);
     ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
 }
 
@@ -40918,8 +41062,8 @@ static ein__kscan ein__kprod_scan(ein__kgen *g, const ein__kprod *r, int side, i
 // How loads that say where a factor lies go on: a thread's in one step are as far from each other
 // everywhere, and as far from those in the next one, so the rest of the address is known before the
 // step, or before the loop; without tensor cores it is made again where a window's tap changes. Its
-// lines are counted by slot `line` or several (-1), its terms, or those of one step, by `term`;
-// `steps`: all terms are. True: the loop's position is no part of the load.
+// lines are counted by slot `line` or several (-1), its terms, or those of one step, by `term` or
+// several (-1); `steps`: all terms are. True: the loop's position is no part of the load.
 static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
                              const ein__kscan *scan, int line, int term, bool steps, int wide) {
     const char *name = side ? "b" : "a";
@@ -40946,7 +41090,8 @@ static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__k
 typedef struct ein__kfeed {
     int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS], nline, nsum;
     const char *at_line, *at_term;
-    bool moves;  // the loop's position is no part of the load
+    bool moves;    // the loop's position is no part of the load
+    int64_t taps;  // bytes of a table that says where the terms lie, or 0
 } ein__kfeed;
 
 // `body` as the text of a lambda of element e of the step from term k0 on.
@@ -40955,7 +41100,8 @@ static void ein__kprod_lambda(ein__kgen *g, const ein__kprod *r, int side, const
                               ein__buf *out) {
     ein__kprod_declare(g, out, f->line_slot, f->nline, f->at_line,
                        ein__namef(g->ctx, "%s0 + %s", side ? "n" : "m", across), body->s);
-    ein__kprod_declare_term(g, out, f->sum, f->nsum, r->t->terms, term, f->moves, body->s);
+    if (!f->taps)
+        ein__kprod_declare_term(g, out, f->sum, f->nsum, r->t->terms, term, f->moves, body->s);
     ein__put(out, body->s);
 }
 
@@ -40976,19 +41122,74 @@ static void ein__kprod_lambdas(ein__kgen *g, ein__kprod *r, int side, const ein_
     ein__buf_free(&make);
 }
 
+// Bytes of a table that has what the terms add to the places of a factor's loads: those of a thread
+// in one step are of different terms, which are counted by several slots. 0: there is none. One
+// factor has it.
+static int64_t ein__kprod_tapped(ein__kgen *g, const ein__kprod *r, int side, const int *sum,
+                                 int nsum) {
+    uint32_t terms = 0;
+    if (g->wide || r->tap_bytes || nsum < 2 || g->slot[sum[nsum - 1]].n % r->t->terms == 0)
+        return 0;
+    for (int i = 0; i < r->nsum; i++) terms |= 1u << r->sum[i];
+    int words = ein__tap_words(g->ctx, ein__ex_get(g->ctx, r->factor[side]), terms);
+    int64_t bytes = ein__tap_bytes(r->t, r->p.depth, words);
+    if (bytes) g->taps = terms;
+    return bytes;
+}
+
+// The table that the loads of `side`, `wide` a line, take the terms' places from; behind the last
+// term there is none. `guard` gets what that takes where no position has one.
+static void ein__kprod_taps(ein__kgen *g, ein__kprod *r, int side, const int *sum, int nsum,
+                            int64_t bytes, int wide, ein__buf *guard) {
+    ein_ctx *c = g->ctx;
+    ein__buf *b = &r->taps;
+    int64_t terms = ein__ceil(r->p.depth, r->t->terms) * r->t->terms;
+    int words = (int)(bytes / terms / 4);
+    const char *word[4] = {"0", "0", "0", "0"};
+    uint32_t used = 0;
+    for (int i = 0; i <= g->ntap; i++) word[i] = g->tap[i];
+    if (terms > r->p.depth) {
+        const char *below = ein__namef(c, "k < %s", ein__knumber(g, r->p.depth));
+        if (!g->ntap) ein__putf(guard, "%stap.y", guard->n ? " && " : "");
+        if (!g->ntap) word[1] = below;
+        else
+            word[1] = ein__namef(c, "%s ? %s : %s", below, word[1],
+                                 g->tap_low ? "-(1 << 30)" : "1 << 30");
+    }
+    ein__putf(b, "__shared__ int%d taps[%lld];\n", words, (long long)terms);
+    ein__putf(b, "for (unsigned k = threadIdx.x; k < %lldu; k += 256u) {\n", (long long)terms);
+    const char *four = words == 4 ? ein__namef(c, ", %s, %s", word[2], word[3]) : "";
+    const char *put =
+        ein__namef(c, "taps[k] = make_int%d(%s, %s%s);\n", words, word[0], word[1], four);
+    for (int i = 0; i < nsum; i++)
+        if (ein__kmentions(put, g->slot[sum[i]].name)) used |= 1u << sum[i];
+    ein__buf body = {0};
+    ein__kdecompose(g, &body, sum, nsum, used, "k");
+    ein__put(&body, put);
+    ein__kindent(b, body.s, 4);
+    ein__put(b, "}\n");
+    ein__buf_free(&body);
+    r->tap_bytes = bytes;
+    r->args[side] = ein__namef(c, "unsigned e, const int%d &tap", words);
+    r->call[side] = ein__namef(c, "tapped<%d>(%s, taps)", wide, side ? "b" : "a");
+    ein__kneed(g, EIN__NEED_TAPS);
+}
+
 // The end of a load that gives what it reads, or says where that lies.
 static void ein__kprod_plain(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
                              const ein__kscan *scan, ein__kfeed *f, int width, int wide,
                              ein__buf *guard, ein__buf *body) {
     const int *sum = f->sum, nsum = f->nsum;
+    if (f->taps) ein__kprod_taps(g, r, side, sum, nsum, f->taps, wide, guard);
     if (at->guard) ein__putf(guard, "%s%s", guard->n ? " && " : "", at->guard);
     const char *zero, *value = ein__kprod_value(g, r, at, width, &zero);
     r->fetched[side] = ein__kprod_fetches(r, at, width);
     bool half_one = r->math == EIN__MATH_FP16 && at->dtype == EIN__F16 && width == 1;
     if (r->fetched[side] || half_one) {
         bool inner = nsum == 1 || (nsum && g->slot[sum[nsum - 1]].n % r->t->terms == 0);
-        f->moves = ein__kprod_calls(g, r, side, at, scan, f->nline == 1 ? f->line_slot[0] : -1,
-                                    inner ? sum[nsum - 1] : -1, nsum == 1, wide);
+        if (!f->taps)
+            f->moves = ein__kprod_calls(g, r, side, at, scan, f->nline == 1 ? f->line_slot[0] : -1,
+                                        inner ? sum[nsum - 1] : -1, nsum == 1, wide);
         ein__kprod_fetch(g, r, at, width, guard->n ? guard->s : NULL, body);
         if (f->moves) r->args[side] = "unsigned e";
     } else if (guard->n) {
@@ -40996,6 +41197,14 @@ static void ein__kprod_plain(ein__kgen *g, ein__kprod *r, int side, const ein__k
     } else {
         ein__putf(body, "return %s;\n", value);
     }
+}
+
+// What a load has named is forgotten.
+static void ein__kprod_loaded(ein__kgen *g) {
+    g->taps = 0;
+    ein__kforget(g, 1);
+    ein__buf_free(&g->code[1]);
+    ein__put(&g->code[1], "");
 }
 
 // One factor's part of the loop: loads into registers, stores into the tile.
@@ -41021,8 +41230,9 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein__put(&guard, "");
     f.at_line = ein__kprod_flat(g, f.line_slot, f.nline, side ? "n" : "m");
     f.at_term = ein__kprod_flat(g, f.sum, f.nsum, "k");
+    f.taps = computed || along ? 0 : ein__kprod_tapped(g, r, side, f.sum, f.nsum);
     if (extent % tile) ein__put(&guard, ein__kprod_below(g, f.at_line, f.nline, extent));
-    if (depth % terms)
+    if (depth % terms && !f.taps)
         ein__putf(&guard, "%s%s", guard.n ? " && " : "",
                   ein__kprod_below(g, f.at_term, f.nsum, depth));
     if (computed) ein__kprod_computed(g, r, side, lane, guard.s, &vector, &body);
@@ -41043,9 +41253,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
         ein__kprod_plain(g, r, side, &at, &scan, &f, width, wide, &guard, &body);
         ein__kprod_lambda(g, r, side, &f, across, term, &body, &r->load[side]);
     }
-    ein__kforget(g, 1);
-    ein__buf_free(&g->code[1]);
-    ein__put(&g->code[1], "");
+    ein__kprod_loaded(g);
     ein__buf_free(&body);
     ein__buf_free(&guard);
     ein__kscan_free(&scan);
@@ -41460,6 +41668,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"many", blocks > r->parts ? "1" : ""},
                        {"index", r->index.s},
                        {"reads", strchr(r->index.s, '[') ? "1" : ""},
+                       {"taps", r->taps.s ? r->taps.s : ""},
                        {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
                        {"argsA", r->args[0]},
                        {"loadA", r->load[0].s},
@@ -43399,10 +43608,11 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     bool plain = ein__is_needed(needs, EIN__NEED_TILES), tensor = *tf32 || *fp16,
          attends = *attend[0].text || *attend[1].text;
     ein__key loads[] = {{"tiles", plain || tensor ? "1" : ""},
-                        {"computed", ein__need_text(needs, EIN__NEED_COMPUTED)}};
+                        {"computed", ein__need_text(needs, EIN__NEED_COMPUTED)},
+                        {"taps", ein__need_text(needs, EIN__NEED_TAPS)}};
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
-    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads, 2);
+    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads, 3);
     ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
     ein__put_helper(out, plain, ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
@@ -43865,6 +44075,7 @@ static bool ein__is_taken(const char *name) {
         "spaced_load nth_load load_places value_of feed word_places"
         " turning turning_load computed computed_load made some found_a found_b make_a make_b"
         " half4_value"
+        " tap tapped tapped_load taps"
         " summing ROUNDS_TF32"
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"

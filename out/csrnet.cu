@@ -8,10 +8,10 @@
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
 // memory    arena 60 MB (workspace 32 MB of it), constants 247 MB, peak in create 369 MB
-// plan      43 steps, 513.4 us estimated; 1199.4 us without derivation
+// plan      43 steps, 512.2 us estimated; 1198.2 us without derivation
 // libraries cuBLAS (596 MB) 14 steps, without it up to 1.8 us more
 // by        basis change 37, summation splitting 2
-//     7.7 us est. v1.a             k_product_9b1b9c12
+//     6.5 us est. v1.a             k_product_cdf96d7b
 //    11.5 us est. v1.b.c.sum.data  k_basis_b53c446b
 //    22.9 us est. v1.b.c.sum.product k_product_69360bf6
 //    11.9 us est. v1.b             k_basis_24ac75ba
@@ -306,6 +306,22 @@ static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L
     return {load};
 }
 
+// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
+// a thread's are of one line.
+template <unsigned WIDE, typename L, typename TAP>
+struct tapped_load {
+    L load;
+    const TAP *taps;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, *taps)) {
+        return load(e, taps[k0 + e / WIDE]);
+    }
+};
+template <unsigned WIDE, typename L, typename TAP>
+static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
+    return {load, taps};
+}
+
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -317,6 +333,12 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
                                                 unsigned k0) -> decltype(load(0u, 0u)) {
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
+}
+
+template <unsigned WIDE, typename L, typename TAP>
+static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
+                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {
+    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);
 }
 
 // A load's elements.
@@ -946,31 +968,36 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 //     0:224, i3 in 0:224, pad x 0
 // v1.a[0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1])
 // p0: v1.a.k, p1: x, p2: v1.a.b
-static __global__ void __launch_bounds__(256, 1) k_product_9b1b9c12(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_cdf96d7b(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 392u * 128u, m0 = 0u;
+    __shared__ int4 taps[32];
+    for (unsigned k = threadIdx.x; k < 32u; k += 256u) {
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        taps[k] = make_int4(r0 * 50176 + r1 * 224 + r2 - 225, k < 27u ? r1 - 1 : -(1 << 30), r2 - 1,
+            0);
+    }
+    __syncthreads();
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
         const int r2 = (int)(k0 + e % 16u);
         return fetch<float>(p0 + i1 * 27 + r2, r2 < 27);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
+    const auto b = [&](unsigned e, const int4 &tap) {
         const unsigned n = n0 + e % 128u;
         const int i3 = (int)(n % 224u);
         const int i2 = (int)(n / 224u);
-        const unsigned k = k0 + e / 128u;
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        const int t0 = i2 + r1 - 1;
-        const int t1 = i3 + r2 - 1;
-        return fetch<float>(p1 + r0 * 50176 + t0 * 224 + t1,
-            k < 27u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+        const int t0 = i2 + tap.y;
+        const int t1 = i3 + tap.z;
+        return fetch<float>(p1 + (i2 * 224 + i3 + tap.x),
+            (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 27u, spaced<1728>(a), b, acc);
+    tile.multiply<true, false, 1>(0u, 27u, spaced<1728>(a), tapped<128>(b, taps), acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -2337,7 +2364,7 @@ int csrnet_create(csrnet **out, const void *weights, size_t bytes, const csrnet_
 static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_9b1b9c12, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
+    CALL(launch(m, ORDERED, k_product_cdf96d7b, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
         v_v1_a));
     CALL(launch(m, EARLY, k_basis_b53c446b, "v1.b.c.sum.data", 784, 256, stream, v_v1_a,
         v_v1_b_c_sum_data));

@@ -8,7 +8,7 @@
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
 // memory    arena 36 MB (workspace 32 MB of it), constants 57 MB, peak in create 126 MB
-// plan      16 steps, 79.3 us estimated; 126.6 us without derivation
+// plan      16 steps, 79.3 us estimated; 126.3 us without derivation
 // libraries cuBLAS (596 MB) 4 steps, without it up to 0.0 us more
 // by        basis change 12, summation splitting 3
 //     1.7 us est. d1.c.data        k_basis_ccf09643
@@ -229,6 +229,7 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
 }
+
 
 // A load's elements.
 template <typename V>

@@ -217,6 +217,7 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
             load(threadIdx.x + 256u * i, k0).inside};
 }
 
+
 // A load's elements.
 template <typename V>
 static __device__ __forceinline__ V value_of(const V &v) {

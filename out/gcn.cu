@@ -8,11 +8,11 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 162 MB
-// plan      132 steps, 624.0 us estimated; 794.0 us without derivation
-// libraries cuDNN (415 MB) 29 steps, without it up to 10.4 us more
+// plan      132 steps, 621.5 us estimated; 788.6 us without derivation
+// libraries cuDNN (415 MB) 29 steps, without it up to 3.5 us more
 //           cuBLAS (596 MB) 34 steps, without it up to 15.8 us more
 // by        basis change 21, merging 76, summation splitting 15
-//    12.0 us est. stem             k_product_c39aa517
+//    10.0 us est. stem             k_product_d6dfd5e4
 //     2.0 us est. p                k_reduce_0d108d3d
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.b.c.sum.data  k_basis_5750835a
@@ -133,7 +133,7 @@
 //     1.5 us est. f2.a             k_reduce_434052ae
 //     1.6 us est. f2.b.sum.part    k_reduce_0d977150
 //     1.6 us est. f2               k_reduce_de93ed34
-//     4.0 us est. s1               k_product_64b04337
+//     3.5 us est. s1               k_product_09512983
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
 //     4.0 us est. f0.a             k_product_9df8d45b
@@ -722,6 +722,22 @@ static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L
     return {load};
 }
 
+// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
+// a thread's are of one line.
+template <unsigned WIDE, typename L, typename TAP>
+struct tapped_load {
+    L load;
+    const TAP *taps;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, *taps)) {
+        return load(e, taps[k0 + e / WIDE]);
+    }
+};
+template <unsigned WIDE, typename L, typename TAP>
+static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
+    return {load, taps};
+}
+
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -733,6 +749,12 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
                                                 unsigned k0) -> decltype(load(0u, 0u)) {
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
+}
+
+template <unsigned WIDE, typename L, typename TAP>
+static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
+                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {
+    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);
 }
 
 // A load's elements.
@@ -1508,31 +1530,36 @@ static __global__ void __launch_bounds__(256) k_map_e2a4c493(const float *__rest
 //     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
 // p0: stem.c.k, p1: x, p2: stem.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_c39aa517(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_d6dfd5e4(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 128u, m0 = 0u;
+    __shared__ int4 taps[160];
+    for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        taps[k] = make_int4(r0 * 50176 + r1 * 224 + r2 - 675, k < 147u ? r1 - 3 : -(1 << 30),
+            r2 - 3, 0);
+    }
+    __syncthreads();
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
         const int r2 = (int)(k0 + e % 16u);
         return fetch<float>(p0 + i1 * 147 + r2, r2 < 147);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
+    const auto b = [&](unsigned e, const int4 &tap) {
         const unsigned n = n0 + e % 128u;
         const int i3 = (int)(n % 112u);
         const int i2 = (int)(n / 112u);
-        const unsigned k = k0 + e / 128u;
-        const int r2 = (int)(k % 7u);
-        const int r1 = (int)(k / 7u % 7u);
-        const int r0 = (int)(k / 49u);
-        const int t0 = i2 * 2 + r1 - 3;
-        const int t1 = i3 * 2 + r2 - 3;
-        return fetch<float>(p1 + r0 * 50176 + t0 * 224 + t1,
-            k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+        const int t0 = i2 * 2 + tap.y;
+        const int t1 = i3 * 2 + tap.z;
+        return fetch<float>(p1 + (i2 * 448 + i3 * 2 + tap.x),
+            (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 147u, spaced<9408>(a), b, acc);
+    tile.multiply<true, false, 1>(0u, 147u, spaced<9408>(a), tapped<128>(b, taps), acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -3361,31 +3388,35 @@ static __global__ void __launch_bounds__(64) k_reduce_de93ed34(const float *p0, 
 //     idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
 //     f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1])) + g1.b.b[i1]
 // p0: g1.b.k, p1: g1.a, p2: f2, p3: g1.s, p4: g1.b.b
-static __global__ void __launch_bounds__(256, 1) k_product_64b04337(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_09512983(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 32u, m0 = 0u;
+    __shared__ int4 taps[192];
+    for (unsigned k = threadIdx.x; k < 192u; k += 256u) {
+        const int r2 = (int)(k % 3u);
+        const int r1 = (int)(k / 3u % 3u);
+        const int r0 = (int)(k / 9u);
+        taps[k] = make_int4(r0 * 3136 + r1 * 56 + r2 - 57, k < 189u ? r1 - 1 : -(1 << 30), r2 - 1,
+            0);
+    }
+    __syncthreads();
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
         const int r2 = (int)(k0 + e % 32u);
         return fetch<float>(p0 + i1 * 189 + r2, i1 < 21 && r2 < 189);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
+    const auto b = [&](unsigned e, const int4 &tap) {
         const unsigned n = n0 + e % 32u;
         const int i3 = (int)(n % 56u);
         const int i2 = (int)(n / 56u);
-        const unsigned k = k0 + e / 32u;
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        const int t0 = i2 + r1 - 1;
-        const int t1 = i3 + r2 - 1;
-        return fetch<float>(p1 + r0 * 3136 + t0 * 56 + t1,
-            k < 189u && (unsigned)t0 < 56u && (unsigned)t1 < 56u);
+        const int t0 = i2 + tap.y;
+        const int t1 = i3 + tap.z;
+        return fetch<float>(p1 + (i2 * 56 + i3 + tap.x), (unsigned)t0 < 56u && (unsigned)t1 < 56u);
     };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), b, acc);
+    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32>(b, taps), acc);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -4305,7 +4336,7 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 // ---- run ----------------------------------------------------------------------------------------
 static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_c39aa517, "stem", 98, 256, stream, v_stem_c_k, v_x,
+    CALL(launch(m, ORDERED, k_product_d6dfd5e4, "stem", 98, 256, stream, v_stem_c_k, v_x,
         v_stem_c_b, v_stem));
     CALL(launch(m, EARLY, k_reduce_0d108d3d, "p", 392, 128, stream, v_stem,
         v_l1_b_joined + 200704));
@@ -4621,7 +4652,7 @@ static int steps_from_l4_d_2(gcn *m, const void *const *in, void *const *out, cu
         v_f2_b_sum_part));
     CALL(launch(m, EARLY, k_reduce_de93ed34, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2, v_f2_b_b,
         v_f2));
-    CALL(launch(m, EARLY, k_product_64b04337, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
+    CALL(launch(m, EARLY, k_product_09512983, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
         v_g1_b_b, v_s1));
     // as g1.a
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));

@@ -7,13 +7,12 @@
 // inputs    x: f32[16,3,224,224]
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
-// memory    arena 162 MB (workspace 32 MB of it), constants 153 MB, peak in create 393 MB
-// plan      43 steps, 858.2 us estimated; 1624.8 us without derivation
+// memory    arena 89 MB (workspace 32 MB of it), constants 153 MB, peak in create 320 MB
+// plan      42 steps, 836.6 us estimated; 1600.9 us without derivation
 // libraries cuDNN (415 MB) 4 steps, without it up to 1.3 us more
 //           cuBLAS (596 MB) 11 steps, without it up to 5.5 us more
-// by        operand re-laid 4, basis change 32, summation splitting 1
-//    31.7 us est. stem.c.columns   k_map_290f4a82
-//    93.8 us est. r0               k_product_a0d64717
+// by        basis change 32, summation splitting 1, operand re-laid 2
+//   103.9 us est. r0               k_product_2c58d0bd
 //    25.9 us est. l1.a.a.c.data    k_stitch_f080c6f8
 //    22.9 us est. l1.a.a.c.product k_product_204f92be
 //    16.1 us est. l1.a.b.c.data    k_stitch_1c716a50
@@ -67,7 +66,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET18_N16_ARENA_BYTES 169394176ull
+#define RESNET18_N16_ARENA_BYTES 93126656ull
 #define RESNET18_N16_WEIGHT_BYTES 46796800ull
 
 #ifdef __cplusplus
@@ -239,34 +238,34 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_b_var INIT(44742400)
 #define v_stem_s INIT(44744448)
 #define v_stem_t CONST(2052096)
-#define v_r0 ARENA(118013952)
-#define v_p0 ARENA(57802752)
+#define v_r0 ARENA(0)
+#define v_p0 ARENA(80281600)
 #define v_l1_a_b_s INIT(44744704)
 #define v_l1_a_b_c_scaled INIT(44744960)
 #define v_l1_a_b_c_filter CONST(2052352)
 #define v_l1_a_a_s INIT(44892416)
 #define v_l1_a_a_c_scaled INIT(44892672)
 #define v_l1_a_a_c_filter CONST(2642176)
-#define v_l1_a_a_c_data ARENA(0)
-#define v_l1_a_a_c_product ARENA(28901376)
+#define v_l1_a_a_c_data ARENA(51380224)
+#define v_l1_a_a_c_product ARENA(0)
 #define v_l1_a_a_t CONST(3232000)
-#define v_l1_a_b_c_data ARENA(0)
-#define v_l1_a_b_c_product ARENA(28901376)
+#define v_l1_a_b_c_data ARENA(28901376)
+#define v_l1_a_b_c_product ARENA(0)
 #define v_l1_a_b_t CONST(3232256)
-#define v_l1_a ARENA(70647808)
+#define v_l1_a ARENA(57802752)
 #define v_l1_b_b_s INIT(45040128)
 #define v_l1_b_b_c_scaled INIT(45040384)
 #define v_l1_b_b_c_filter CONST(3232512)
 #define v_l1_b_a_s INIT(45187840)
 #define v_l1_b_a_c_scaled INIT(45188096)
 #define v_l1_b_a_c_filter CONST(3822336)
-#define v_l1_b_a_c_data ARENA(0)
-#define v_l1_b_a_c_product ARENA(28901376)
+#define v_l1_b_a_c_data ARENA(28901376)
+#define v_l1_b_a_c_product ARENA(0)
 #define v_l1_b_a_t CONST(4412160)
-#define v_l1_b_b_c_data ARENA(0)
-#define v_l1_b_b_c_product ARENA(28901376)
+#define v_l1_b_b_c_data ARENA(28901376)
+#define v_l1_b_b_c_product ARENA(0)
 #define v_l1_b_b_t CONST(4412416)
-#define v_l1_b ARENA(83492864)
+#define v_l1_b ARENA(70647808)
 #define v_l2_d_s INIT(45335552)
 #define v_l2_d_c_scaled CONST(4412672)
 #define v_l2_h_b_s INIT(45336064)
@@ -348,7 +347,6 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4 ARENA(0)
 #define v_f ARENA(33554432)
 #define v_stem_c_scaled CONST(154045696)
-#define v_stem_c_columns ARENA(0)
 #define v_l3_h_a_c_lines CONST(154083328)
 #define v_l4_h_a_c_relaid CONST(155262976)
 #define v_l4_h_a_c_part ARENA(33554432)
@@ -501,6 +499,22 @@ static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L
     return {load};
 }
 
+// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
+// a thread's are of one line.
+template <unsigned WIDE, typename L, typename TAP>
+struct tapped_load {
+    L load;
+    const TAP *taps;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, *taps)) {
+        return load(e, taps[k0 + e / WIDE]);
+    }
+};
+template <unsigned WIDE, typename L, typename TAP>
+static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
+    return {load, taps};
+}
+
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -512,6 +526,12 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
                                                 unsigned k0) -> decltype(load(0u, 0u)) {
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
+}
+
+template <unsigned WIDE, typename L, typename TAP>
+static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
+                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {
+    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);
 }
 
 // A load's elements.
@@ -1294,49 +1314,41 @@ static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restr
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
-// by operand re-laid
-// stem.c.columns[i0,i1,i2,i3,i4,i5] = x[i0,i3,2*i1+i4-3,2*i2+i5-3] where i1 in 0:112, i2 in 0:112,
-//     i4 in 0:7, i5 in 0:7, pad x 0
-static __global__ void __launch_bounds__(256) k_map_290f4a82(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id >= 29503488u) return;
-    const int i2 = (int)(id % 112u);
-    const int i1 = (int)(id / 112u % 112u);
-    const int i0 = (int)(id / 12544u % 16u);
-    const int i5 = (int)(id / 200704u % 7u);
-    const int i4 = (int)(id / 1404928u % 7u);
-    const int i3 = (int)(id / 9834496u);
-    const int t0 = i1 * 2 + i4 - 3;
-    const int t1 = i2 * 2 + i5 - 3;
-    const float v0 = (unsigned)t0 < 224u && (unsigned)t1 < 224u ? p0[i0 * 150528 + i3 * 50176
-        + t0 * 224 + t1] : 0.f;
-    y[i3 * 9834496 + i4 * 1404928 + i5 * 200704 + i0 * 12544 + i1 * 112 + i2] = v0;
-}
-
-// by operand re-laid
-// stem.c[i0,i1,i2,i3] = sum(r0,r1,r2) stem.c.columns[i0,i2,i3,r0,r1,r2] *
-//     stem.c.scaled[i1,r0,r1,r2]
+// stem.c[i0,i1,i2,i3] = sum(r0,r1,r2) x[i0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.scaled[i1,r0,r1,r2]
+//     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
-// p0: stem.c.scaled, p1: stem.c.columns, p2: stem.t
-static __global__ void __launch_bounds__(256, 2) k_product_a0d64717(const float *p0,
+// p0: stem.c.scaled, p1: x, p2: stem.t
+static __global__ void __launch_bounds__(256, 1) k_product_2c58d0bd(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 1568u * 128u, m0 = 0u;
+    __shared__ int4 taps[160];
+    for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        taps[k] = make_int4(r0 * 50176 + r1 * 224 + r2 - 675, k < 147u ? r1 - 3 : -(1 << 30),
+            r2 - 3, 0);
+    }
+    __syncthreads();
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)(k0 + e / 16u);
         return fetch<float4>(p0 + r2 * 64 + i1, r2 < 147);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 32u * 4u);
-        const int r2 = (int)(k0 + e / 32u);
-        return fetch<float4>(p1 + r2 * 200704 + i3, r2 < 147);
+    const auto b = [&](unsigned e, const int4 &tap) {
+        const unsigned n = n0 + e % 128u;
+        const int i3 = (int)(n % 112u);
+        const int i2 = (int)(n / 112u % 112u);
+        const int i0 = (int)(n / 12544u);
+        const int t0 = i2 * 2 + tap.y;
+        const int t1 = i3 * 2 + tap.z;
+        return fetch<float>(p1 + (i0 * 150528 + i2 * 448 + i3 * 2 + tap.x),
+            (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), spaced<6422528>(b), acc);
+    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<128>(b, taps), acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -3243,14 +3255,11 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_stem_c_columns(resnet18_n16 *m, const void *const *in, void *const *out,
+static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    // stem.c.columns stored as [i3,i4,i5,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_map_290f4a82, "stem.c.columns", 115248, 256, stream, v_x,
-        v_stem_c_columns));
-    CALL(launch(m, EARLY, k_product_a0d64717, "r0", 1568, 256, stream, v_stem_c_scaled,
-        v_stem_c_columns, v_stem_t, v_r0));
+    CALL(launch(m, ORDERED, k_product_2c58d0bd, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
+        v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_stitch_f080c6f8, "l1.a.a.c.data", 1024, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
     CALL(launch(m, EARLY, k_product_204f92be, "l1.a.a.c.product", 900, 256, stream,
@@ -3363,7 +3372,7 @@ static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *con
 }
 
 static int steps(resnet18_n16 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_stem_c_columns(m, in, out, stream));
+    CALL(steps_from_r0(m, in, out, stream));
     CALL(steps_from_l4_h_b_c(m, in, out, stream));
     return 0;
 }
@@ -3592,6 +3601,6 @@ static const resnet18_n16_tensor info_weights[] = {
 static const resnet18_n16_info info = {
     "resnet18", 1, 1, 102, info_inputs, info_outputs, info_weights,
     RESNET18_N16_ARENA_BYTES, RESNET18_N16_WEIGHT_BYTES,
-    159981568ull, 411888128ull, 0x0349b93ac5df4a66ull};
+    159981568ull, 335620608ull, 0x0349b93ac5df4a66ull};
 
 const resnet18_n16_info *resnet18_n16_describe(void) { return &info; }

@@ -8,11 +8,11 @@
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
 // memory    arena 15 MB (workspace 6240 kB of it), constants 112 MB, peak in create 231 MB
-// plan      83 steps, 369.3 us estimated; 399.3 us without derivation
+// plan      83 steps, 367.3 us estimated; 397.3 us without derivation
 // libraries cuDNN (415 MB) 25 steps, without it up to 5.9 us more
 //           cuBLAS (596 MB) 6 steps, without it up to 0.8 us more
 // by        basis change 33, merging 1, summation splitting 7
-//    11.8 us est. r0               k_product_bb2e898b
+//     9.9 us est. r0               k_product_70278148
 //     2.0 us est. p0               k_reduce_0d108d3d
 //     2.4 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.h.b.c.data    k_basis_5750835a
@@ -844,6 +844,22 @@ static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L
     return {load};
 }
 
+// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
+// a thread's are of one line.
+template <unsigned WIDE, typename L, typename TAP>
+struct tapped_load {
+    L load;
+    const TAP *taps;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, *taps)) {
+        return load(e, taps[k0 + e / WIDE]);
+    }
+};
+template <unsigned WIDE, typename L, typename TAP>
+static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
+    return {load, taps};
+}
+
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -855,6 +871,12 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
                                                 unsigned k0) -> decltype(load(0u, 0u)) {
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
+}
+
+template <unsigned WIDE, typename L, typename TAP>
+static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
+                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {
+    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);
 }
 
 // A load's elements.
@@ -1889,31 +1911,36 @@ static __global__ void __launch_bounds__(64) k_map_f524daa1(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_bb2e898b(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_70278148(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 128u, m0 = 0u;
+    __shared__ int4 taps[160];
+    for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        taps[k] = make_int4(r0 * 50176 + r1 * 224 + r2 - 675, k < 147u ? r1 - 3 : -(1 << 30),
+            r2 - 3, 0);
+    }
+    __syncthreads();
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)(k0 + e / 16u);
         return fetch<float4>(p0 + r2 * 64 + i1, r2 < 147);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
+    const auto b = [&](unsigned e, const int4 &tap) {
         const unsigned n = n0 + e % 128u;
         const int i3 = (int)(n % 112u);
         const int i2 = (int)(n / 112u);
-        const unsigned k = k0 + e / 128u;
-        const int r2 = (int)(k % 7u);
-        const int r1 = (int)(k / 7u % 7u);
-        const int r0 = (int)(k / 49u);
-        const int t0 = i2 * 2 + r1 - 3;
-        const int t1 = i3 * 2 + r2 - 3;
-        return fetch<float>(p1 + r0 * 50176 + t0 * 224 + t1,
-            k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+        const int t0 = i2 * 2 + tap.y;
+        const int t1 = i3 * 2 + tap.z;
+        return fetch<float>(p1 + (i2 * 448 + i3 * 2 + tap.x),
+            (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), b, acc);
+    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<128>(b, taps), acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -3785,7 +3812,7 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
 static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_bb2e898b, "r0", 98, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_70278148, "r0", 98, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_reduce_0d108d3d, "p0", 392, 128, stream, v_r0, v_p0_joined));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]

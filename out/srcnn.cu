@@ -8,10 +8,10 @@
 // outputs   y: f32[1,1,224,224]
 // weights   6 tensors, blob of 225 kB
 // memory    arena 86 MB (workspace 64 kB of it), constants 1176 kB, peak in create 87 MB
-// plan      7 steps, 119.8 us estimated; 186.0 us without derivation
+// plan      7 steps, 116.2 us estimated; 182.4 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 0.4 us more
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
-//    20.5 us est. r1               k_product_a62523e3
+//    16.9 us est. r1               k_product_ab94244b
 //    11.7 us est. c2.sum.data      k_basis_169c570f
 //    48.5 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
 //    23.1 us est. c2.sum.part      k_basis_f73e3d87
@@ -194,6 +194,22 @@ static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L
     return {load};
 }
 
+// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
+// a thread's are of one line.
+template <unsigned WIDE, typename L, typename TAP>
+struct tapped_load {
+    L load;
+    const TAP *taps;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, *taps)) {
+        return load(e, taps[k0 + e / WIDE]);
+    }
+};
+template <unsigned WIDE, typename L, typename TAP>
+static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
+    return {load, taps};
+}
+
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -205,6 +221,12 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
                                                 unsigned k0) -> decltype(load(0u, 0u)) {
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
+}
+
+template <unsigned WIDE, typename L, typename TAP>
+static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
+                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {
+    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);
 }
 
 // A load's elements.
@@ -575,30 +597,34 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 //     0:224, pad x 0
 // r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
 // p0: k1, p1: x, p2: b1
-static __global__ void __launch_bounds__(256, 1) k_product_a62523e3(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_ab94244b(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 392u * 128u, m0 = 0u;
+    __shared__ int4 taps[96];
+    for (unsigned k = threadIdx.x; k < 96u; k += 256u) {
+        const int r1 = (int)(k % 9u);
+        const int r0 = (int)(k / 9u);
+        taps[k] = make_int4(r0 * 224 + r1 - 900, k < 81u ? r0 - 4 : -(1 << 30), r1 - 4, 0);
+    }
+    __syncthreads();
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
         const int r1 = (int)(k0 + e % 16u);
         return fetch<float>(p0 + i1 * 81 + r1, r1 < 81);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
+    const auto b = [&](unsigned e, const int4 &tap) {
         const unsigned n = n0 + e % 128u;
         const int i3 = (int)(n % 224u);
         const int i2 = (int)(n / 224u);
-        const unsigned k = k0 + e / 128u;
-        const int r1 = (int)(k % 9u);
-        const int r0 = (int)(k / 9u);
-        const int t0 = i2 + r0 - 4;
-        const int t1 = i3 + r1 - 4;
-        return fetch<float>(p1 + t0 * 224 + t1, k < 81u && (unsigned)t0 < 224u
-            && (unsigned)t1 < 224u);
+        const int t0 = i2 + tap.y;
+        const int t1 = i3 + tap.z;
+        return fetch<float>(p1 + (i2 * 224 + i3 + tap.x),
+            (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 81u, spaced<5184>(a), b, acc);
+    tile.multiply<true, false, 1>(0u, 81u, spaced<5184>(a), tapped<128>(b, taps), acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
@@ -1034,7 +1060,7 @@ int srcnn_create(srcnn **out, const void *weights, size_t bytes, const srcnn_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_a62523e3, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
+    CALL(launch(m, ORDERED, k_product_ab94244b, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
     CALL(launch(m, EARLY, k_basis_169c570f, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
     // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
     //     F(4x4,3x3)

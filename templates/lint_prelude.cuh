@@ -388,6 +388,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $rows 4
 #define $V 1
 #define $index const unsigned m0 = id * 64u, n0 = 0u
+#define $taps __shared__ int2 taps[96]
 #define $terms 96u
 #define $parts 2
 #define $share 48u

@@ -10,6 +10,7 @@
 //@key many     whether there is more than one block
 //@key index    the batch's position, first column n0 and first row m0 of the tile, from id
 //@key reads    whether that reads memory; multiply waits for the kernel before anyhow
+//@key taps     a table of what terms add to the places of loads; empty: there is none
 //@key terms    terms of the product
 //@key argsA    what says which element of which step
 //@key loadA    returns that element (or four) of the first operand
@@ -45,6 +46,10 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     await_previous();
     //@end
     $index;
+    //@if taps
+    $taps;
+    __syncthreads();
+    //@end
     //@if foundA
     struct found_a {
         $foundA;

@@ -1,5 +1,6 @@
 //@key tiles     whether products have tiles; attention copies what its own loads find
 //@key computed  whether some of their elements are made of what loads find
+//@key taps      whether some loads take their terms' places from a table
 // How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
 // says where they lie.
 
@@ -68,6 +69,24 @@ static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L
     return {load};
 }
 
+//@if taps
+// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
+// a thread's are of one line.
+template <unsigned WIDE, typename L, typename TAP>
+struct tapped_load {
+    L load;
+    const TAP *taps;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, *taps)) {
+        return load(e, taps[k0 + e / WIDE]);
+    }
+};
+template <unsigned WIDE, typename L, typename TAP>
+static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
+    return {load, taps};
+}
+
+//@end
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -80,6 +99,14 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
 }
+
+//@if taps
+template <unsigned WIDE, typename L, typename TAP>
+static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
+                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {
+    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);
+}
+//@end
 
 // A load's elements.
 template <typename V>

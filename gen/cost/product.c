@@ -129,12 +129,12 @@ static int ein__product_stages(const ein__product_tile *t, int64_t bytes) {
     return room < 2 ? 2 : room < t->stages ? (int)room : t->stages;
 }
 
-// The same of a tile to which both factors are copied; of products of `terms` no more than can be
-// on their way at once, where a block has to ask for room.
-static int ein__product_copied_stages(const ein__gpu *g, const ein__product_tile *t,
-                                      int64_t terms) {
-    int most = ein__product_stages(t, ein__shared_room(g, t->resident));
-    int least = ein__product_stages(t, EIN__SHARED_FREE);
+// The same of a tile to which both factors are copied, beside `taken` bytes; of products of `terms`
+// no more than can be on their way at once, where a block has to ask for room.
+static int ein__product_copied_stages(const ein__gpu *g, const ein__product_tile *t, int64_t terms,
+                                      int64_t taken) {
+    int most = ein__product_stages(t, ein__shared_room(g, t->resident) - taken);
+    int least = ein__product_stages(t, EIN__SHARED_FREE - taken);
     return (int)ein__most(least, ein__least(most, ein__ceil(terms, t->terms) + 1));
 }
 
@@ -142,6 +142,24 @@ static int ein__product_copied_stages(const ein__gpu *g, const ein__product_tile
 static int ein__product_bytes(const ein__product_tile *t, int stages) {
     int64_t sums = t->parts > 1 ? 4 * t->parts * t->rows * (t->cols + 8) : 0;
     return (int)ein__most(stages * ein__product_step_bytes(t), sums);
+}
+
+// The least bytes of a tile.
+static int64_t ein__product_least_bytes(const ein__product_tile *t) {
+    if (t->math != EIN__MATH_FP32) return ein__product_bytes(t, ein__product_stages(t, 0));
+    int64_t step = t->terms * (t->rows + t->cols + 8) * 4,
+            sums = t->parts > 1 ? EIN__PRODUCT_THREADS * t->rm * 16 : 0;
+    return ein__most(2 * step, sums);
+}
+
+enum { EIN__TAPS = 512 };  // terms of which a table in shared memory may have the places
+
+// Bytes of a table of `words` for each of `depth` terms, in whole steps, beside tile `t`; 0: there
+// is none.
+static int64_t ein__tap_bytes(const ein__product_tile *t, int64_t depth, int words) {
+    if (!words || depth > EIN__TAPS) return 0;
+    int64_t bytes = ein__ceil(depth, t->terms) * t->terms * words * 4;
+    return bytes + ein__product_least_bytes(t) <= EIN__SHARED_FREE ? bytes : 0;
 }
 
 // The tile's name in tables of costs: rows, columns, terms; groups of threads; what a thread or a
@@ -275,14 +293,24 @@ static bool ein__load_copies(const ein__factor_load *l, const ein__product_tile 
     return l->half == (t->math == EIN__MATH_FP16) && (l->words > 1 || !l->half);
 }
 
+// Bytes of the table that has the places of load `l` of a product, or 0.
+static int64_t ein__load_taps(const ein__tiled *p, const ein__factor_load *l,
+                              const ein__product_tile *t) {
+    bool turns = l->steps % t->terms != 0 && !p->computed;
+    return turns ? ein__tap_bytes(t, p->depth, l->taps) : 0;
+}
+
 // Instructions of a load, with their addresses and what stores the elements, counted in what nvcc
 // 13 makes of products and convolutions for sm_90. Tiles without tensor cores store four terms of a
-// line one by one. Taps of a window that change with every term are counted out each time.
-static int64_t ein__load_each(const ein__factor_load *l, const ein__product_tile *t) {
+// line one by one. Taps of a window that change with every term come from a table, or are counted
+// out each time.
+static int64_t ein__load_each(const ein__tiled *p, const ein__factor_load *l,
+                              const ein__product_tile *t) {
     bool plain = t->math == EIN__MATH_FP32, turns = l->steps % t->terms != 0;
     int64_t each = plain ? 3 : 5;
     if (l->words > 1) each = plain ? l->along ? 6 : 3 : ein__load_copies(l, t) ? 2 : 8;
     if (l->guarded && (plain || !l->half)) each += plain ? 2 : 4;
+    if (ein__load_taps(p, l, t)) return each + (plain ? 5 : l->half ? 8 : 0);
     return each + (turns ? plain ? 26 : 20 : 0);
 }
 
@@ -290,7 +318,7 @@ static int64_t ein__load_each(const ein__factor_load *l, const ein__product_tile
 static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
     int64_t ops = 0;
     for (int k = 0; k < 2; k++)
-        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * ein__load_each(&p->load[k], t) /
+        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * ein__load_each(p, &p->load[k], t) /
                p->load[k].words;
     return ops;
 }
@@ -346,9 +374,9 @@ static bool ein__product_is_async(const ein__tiled *p, const ein__product_tile *
 // Steps of a tile's loop that are on their way while one is multiplied.
 static int64_t ein__product_ahead(const ein__gpu *g, const ein__tiled *p,
                                   const ein__product_tile *t) {
-    return ein__product_is_async(p, t)
-               ? ein__product_stages(t, ein__shared_room(g, t->resident)) - 1
-               : 1;
+    if (!ein__product_is_async(p, t)) return 1;
+    int64_t taps = ein__load_taps(p, &p->load[0], t) + ein__load_taps(p, &p->load[1], t);
+    return ein__product_stages(t, ein__shared_room(g, t->resident) - taps) - 1;
 }
 
 // Blocks that the GPU's SMs hold at once.

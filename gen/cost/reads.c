@@ -44,15 +44,37 @@ static void ein__read_steps(ein_ctx *ctx, const ein__expr *e, uint32_t n, int64_
         step[i] = !affine ? ein__read_step(ctx, e, i) : f.coef[i] < 0 ? -f.coef[i] : f.coef[i];
 }
 
-// Slots in subscripts that may leave their box, where a read needs a guard.
+// Whether subscript `k` may leave its box, where a read needs a guard.
+static bool ein__is_guarded(const ein_ctx *ctx, const ein__expr *read, uint32_t k) {
+    const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+    return f->q > 1 || f->lo < 0 || f->hi >= ctx->value[read->val].shape.d[k];
+}
+
+// Slots in such subscripts.
 static uint32_t ein__guarded_slots(ein_ctx *ctx, const ein__expr *read) {
     uint32_t used = 0;
+    for (uint32_t k = 0; k < read->nix; k++)
+        if (ein__is_guarded(ctx, read, k)) used |= ein__ix_uses(ctx, read->ix[k]);
+    return used;
+}
+
+// Words a term of a table that has what terms (slots `terms`) add to a read's address and to the
+// positions that are guarded, or whether there is such a term; 0: they do more than add, or there
+// are more such positions than three.
+static int ein__tap_words(const ein_ctx *ctx, const ein__expr *read, uint32_t terms) {
+    int n = 1;
     for (uint32_t k = 0; k < read->nix; k++) {
         const ein__index *f = ein__ix_get(ctx, read->ix[k]);
-        bool inside = f->q == 1 && f->lo >= 0 && f->hi < ctx->value[read->val].shape.d[k];
-        if (!inside) used |= ein__ix_uses(ctx, read->ix[k]);
+        if (ein__ix_has_gather(ctx, read->ix[k])) return 0;
+        if (!(ein__ix_uses(ctx, read->ix[k]) & terms)) continue;
+        if (f->q > 1) return 0;
+        for (uint32_t i = 0; i < f->n; i++) {
+            bool adds = ein__atom_get(ctx, f->t[i].atom)->kind == EIN__ITER;
+            if (!adds && (ein__atom_uses(ctx, f->t[i].atom) & terms)) return 0;
+        }
+        n += ein__is_guarded(ctx, read, k);
     }
-    return used;
+    return n <= 2 ? 2 : n <= 4 ? 4 : 0;
 }
 
 // How a product's threads load one factor.
@@ -62,6 +84,7 @@ typedef struct ein__factor_load {
     bool guarded;
     int words;      // elements at once
     int64_t steps;  // places change with every term unless this is a multiple of a step's; 0: never
+    int taps;  // words a term of a table that has what the terms add to places; 0: there is none
 } ein__factor_load;
 
 // Slots of a factor along which its elements follow each other.
@@ -118,5 +141,6 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
     l.guarded = guarded != 0;
     if (gathers) l.steps = 1;
     else if (guarded & terms) l.steps = inner < 0 ? 1 : s->n[inner];
+    if (!l.along) l.taps = ein__tap_words(ctx, read, terms);
     return l;
 }

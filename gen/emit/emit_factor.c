@@ -22,6 +22,8 @@ typedef struct ein__kprod {
     ein__buf found[2], make[2];  // what loads that compute find, and make of it once it is there
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
     const char *make_args[2];
+    ein__buf taps;  // a table of the terms' places, or empty
+    int64_t tap_bytes;
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
     int width;                 // neighbours that a load of the rows' factor gives
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
@@ -36,19 +38,21 @@ typedef struct ein__kprod {
 // ahead, and the other one gains little where it is further.
 static int ein__kprod_stages(const ein__kgen *g, const ein__kprod *r) {
     if (r->fetched[0] && r->fetched[1])
-        return ein__product_copied_stages(ein__gpu_of(g->ctx), r->t, r->share);
-    return ein__product_stages(r->t, r->fetched[0] || r->fetched[1] ? EIN__SHARED_FREE : 0);
+        return ein__product_copied_stages(ein__gpu_of(g->ctx), r->t, r->share, r->tap_bytes);
+    bool copies = r->fetched[0] || r->fetched[1];
+    return ein__product_stages(r->t, copies ? EIN__SHARED_FREE - r->tap_bytes : 0);
 }
 
 // Bytes of shared memory that have to be asked for.
 static int ein__kprod_dynamic(const ein__kgen *g, const ein__kprod *r) {
     if (r->math == EIN__MATH_FP32) return 0;
     int bytes = ein__product_bytes(r->t, ein__kprod_stages(g, r));
-    return bytes > EIN__SHARED_FREE ? bytes : 0;
+    return bytes + r->tap_bytes > EIN__SHARED_FREE ? bytes : 0;
 }
 
 static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->index);
+    ein__buf_free(&r->taps);
     for (int k = 0; k < 2; k++) {
         ein__buf_free(&r->load[k]);
         ein__buf_free(&r->found[k]);
@@ -347,7 +351,9 @@ static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kacce
                        : r->math == EIN__MATH_FP16 ? "__half"
                                                    : "float";
     ein__putf(body, "return fetch<%s>(%s", type, at->param);
-    if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", ein__kparen(g, at->at, EIN__TERM));
+    // What a table has is added to an index, not to a pointer.
+    const char *index = ein__kparen(g, at->at, g->taps ? EIN__PREFIX : EIN__TERM);
+    if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", index);
     ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
 }
 
@@ -392,8 +398,8 @@ static ein__kscan ein__kprod_scan(ein__kgen *g, const ein__kprod *r, int side, i
 // How loads that say where a factor lies go on: a thread's in one step are as far from each other
 // everywhere, and as far from those in the next one, so the rest of the address is known before the
 // step, or before the loop; without tensor cores it is made again where a window's tap changes. Its
-// lines are counted by slot `line` or several (-1), its terms, or those of one step, by `term`;
-// `steps`: all terms are. True: the loop's position is no part of the load.
+// lines are counted by slot `line` or several (-1), its terms, or those of one step, by `term` or
+// several (-1); `steps`: all terms are. True: the loop's position is no part of the load.
 static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
                              const ein__kscan *scan, int line, int term, bool steps, int wide) {
     const char *name = side ? "b" : "a";
@@ -420,7 +426,8 @@ static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__k
 typedef struct ein__kfeed {
     int line_slot[EIN__MAX_ITERS], sum[EIN__MAX_ITERS], nline, nsum;
     const char *at_line, *at_term;
-    bool moves;  // the loop's position is no part of the load
+    bool moves;    // the loop's position is no part of the load
+    int64_t taps;  // bytes of a table that says where the terms lie, or 0
 } ein__kfeed;
 
 // `body` as the text of a lambda of element e of the step from term k0 on.
@@ -429,7 +436,8 @@ static void ein__kprod_lambda(ein__kgen *g, const ein__kprod *r, int side, const
                               ein__buf *out) {
     ein__kprod_declare(g, out, f->line_slot, f->nline, f->at_line,
                        ein__namef(g->ctx, "%s0 + %s", side ? "n" : "m", across), body->s);
-    ein__kprod_declare_term(g, out, f->sum, f->nsum, r->t->terms, term, f->moves, body->s);
+    if (!f->taps)
+        ein__kprod_declare_term(g, out, f->sum, f->nsum, r->t->terms, term, f->moves, body->s);
     ein__put(out, body->s);
 }
 
@@ -450,19 +458,74 @@ static void ein__kprod_lambdas(ein__kgen *g, ein__kprod *r, int side, const ein_
     ein__buf_free(&make);
 }
 
+// Bytes of a table that has what the terms add to the places of a factor's loads: those of a thread
+// in one step are of different terms, which are counted by several slots. 0: there is none. One
+// factor has it.
+static int64_t ein__kprod_tapped(ein__kgen *g, const ein__kprod *r, int side, const int *sum,
+                                 int nsum) {
+    uint32_t terms = 0;
+    if (g->wide || r->tap_bytes || nsum < 2 || g->slot[sum[nsum - 1]].n % r->t->terms == 0)
+        return 0;
+    for (int i = 0; i < r->nsum; i++) terms |= 1u << r->sum[i];
+    int words = ein__tap_words(g->ctx, ein__ex_get(g->ctx, r->factor[side]), terms);
+    int64_t bytes = ein__tap_bytes(r->t, r->p.depth, words);
+    if (bytes) g->taps = terms;
+    return bytes;
+}
+
+// The table that the loads of `side`, `wide` a line, take the terms' places from; behind the last
+// term there is none. `guard` gets what that takes where no position has one.
+static void ein__kprod_taps(ein__kgen *g, ein__kprod *r, int side, const int *sum, int nsum,
+                            int64_t bytes, int wide, ein__buf *guard) {
+    ein_ctx *c = g->ctx;
+    ein__buf *b = &r->taps;
+    int64_t terms = ein__ceil(r->p.depth, r->t->terms) * r->t->terms;
+    int words = (int)(bytes / terms / 4);
+    const char *word[4] = {"0", "0", "0", "0"};
+    uint32_t used = 0;
+    for (int i = 0; i <= g->ntap; i++) word[i] = g->tap[i];
+    if (terms > r->p.depth) {
+        const char *below = ein__namef(c, "k < %s", ein__knumber(g, r->p.depth));
+        if (!g->ntap) ein__putf(guard, "%stap.y", guard->n ? " && " : "");
+        if (!g->ntap) word[1] = below;
+        else
+            word[1] = ein__namef(c, "%s ? %s : %s", below, word[1],
+                                 g->tap_low ? "-(1 << 30)" : "1 << 30");
+    }
+    ein__putf(b, "__shared__ int%d taps[%lld];\n", words, (long long)terms);
+    ein__putf(b, "for (unsigned k = threadIdx.x; k < %lldu; k += 256u) {\n", (long long)terms);
+    const char *four = words == 4 ? ein__namef(c, ", %s, %s", word[2], word[3]) : "";
+    const char *put =
+        ein__namef(c, "taps[k] = make_int%d(%s, %s%s);\n", words, word[0], word[1], four);
+    for (int i = 0; i < nsum; i++)
+        if (ein__kmentions(put, g->slot[sum[i]].name)) used |= 1u << sum[i];
+    ein__buf body = {0};
+    ein__kdecompose(g, &body, sum, nsum, used, "k");
+    ein__put(&body, put);
+    ein__kindent(b, body.s, 4);
+    ein__put(b, "}\n");
+    ein__buf_free(&body);
+    r->tap_bytes = bytes;
+    r->args[side] = ein__namef(c, "unsigned e, const int%d &tap", words);
+    r->call[side] = ein__namef(c, "tapped<%d>(%s, taps)", wide, side ? "b" : "a");
+    ein__kneed(g, EIN__NEED_TAPS);
+}
+
 // The end of a load that gives what it reads, or says where that lies.
 static void ein__kprod_plain(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
                              const ein__kscan *scan, ein__kfeed *f, int width, int wide,
                              ein__buf *guard, ein__buf *body) {
     const int *sum = f->sum, nsum = f->nsum;
+    if (f->taps) ein__kprod_taps(g, r, side, sum, nsum, f->taps, wide, guard);
     if (at->guard) ein__putf(guard, "%s%s", guard->n ? " && " : "", at->guard);
     const char *zero, *value = ein__kprod_value(g, r, at, width, &zero);
     r->fetched[side] = ein__kprod_fetches(r, at, width);
     bool half_one = r->math == EIN__MATH_FP16 && at->dtype == EIN__F16 && width == 1;
     if (r->fetched[side] || half_one) {
         bool inner = nsum == 1 || (nsum && g->slot[sum[nsum - 1]].n % r->t->terms == 0);
-        f->moves = ein__kprod_calls(g, r, side, at, scan, f->nline == 1 ? f->line_slot[0] : -1,
-                                    inner ? sum[nsum - 1] : -1, nsum == 1, wide);
+        if (!f->taps)
+            f->moves = ein__kprod_calls(g, r, side, at, scan, f->nline == 1 ? f->line_slot[0] : -1,
+                                        inner ? sum[nsum - 1] : -1, nsum == 1, wide);
         ein__kprod_fetch(g, r, at, width, guard->n ? guard->s : NULL, body);
         if (f->moves) r->args[side] = "unsigned e";
     } else if (guard->n) {
@@ -470,6 +533,14 @@ static void ein__kprod_plain(ein__kgen *g, ein__kprod *r, int side, const ein__k
     } else {
         ein__putf(body, "return %s;\n", value);
     }
+}
+
+// What a load has named is forgotten.
+static void ein__kprod_loaded(ein__kgen *g) {
+    g->taps = 0;
+    ein__kforget(g, 1);
+    ein__buf_free(&g->code[1]);
+    ein__put(&g->code[1], "");
 }
 
 // One factor's part of the loop: loads into registers, stores into the tile.
@@ -495,8 +566,9 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein__put(&guard, "");
     f.at_line = ein__kprod_flat(g, f.line_slot, f.nline, side ? "n" : "m");
     f.at_term = ein__kprod_flat(g, f.sum, f.nsum, "k");
+    f.taps = computed || along ? 0 : ein__kprod_tapped(g, r, side, f.sum, f.nsum);
     if (extent % tile) ein__put(&guard, ein__kprod_below(g, f.at_line, f.nline, extent));
-    if (depth % terms)
+    if (depth % terms && !f.taps)
         ein__putf(&guard, "%s%s", guard.n ? " && " : "",
                   ein__kprod_below(g, f.at_term, f.nsum, depth));
     if (computed) ein__kprod_computed(g, r, side, lane, guard.s, &vector, &body);
@@ -517,9 +589,7 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
         ein__kprod_plain(g, r, side, &at, &scan, &f, width, wide, &guard, &body);
         ein__kprod_lambda(g, r, side, &f, across, term, &body, &r->load[side]);
     }
-    ein__kforget(g, 1);
-    ein__buf_free(&g->code[1]);
-    ein__put(&g->code[1], "");
+    ein__kprod_loaded(g);
     ein__buf_free(&body);
     ein__buf_free(&guard);
     ein__kscan_free(&scan);

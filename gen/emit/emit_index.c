@@ -245,6 +245,38 @@ static ein__klin ein__klin_of(ein__kgen *g, ein__ix ix, int lane) {
     return l;
 }
 
+// l += k * with
+static void ein__klin_join(ein__kgen *g, ein__klin *l, const ein__klin *with, int64_t k) {
+    l->c = ein__kadd(g, l->c, ein__kmul(g, k, with->c));
+    for (int i = 0; i < with->n; i++) {
+        ein__kterm t = with->t[i];
+        t.k = ein__kmul(g, k, t.k);
+        ein__klin_add(g, l, t);
+    }
+}
+
+// What a table of terms has of a form: its constant and what the terms' slots add.
+static ein__klin ein__ktap_of(ein__kgen *g, ein__ix ix) {
+    const ein__index *x = ein__ix_get(g->ctx, ix);
+    ein__klin l;
+    l.n = l.uneven = l.apart = 0;
+    l.c = x->c;
+    for (uint32_t i = 0; i < x->n; i++)
+        if (ein__atom_uses(g->ctx, x->t[i].atom) & g->taps)
+            ein__katom(g, &l, x->t[i].k, x->t[i].atom, 0);
+    return l;
+}
+
+// Puts the table's word `n` in place of that part of `l`.
+static void ein__ktap(ein__kgen *g, ein__klin *l, const ein__klin *part, int n) {
+    ein__ktext word = {ein__namef(g->ctx, "tap.%c", "xyzw"[n]), EIN__NAMED, 1};
+    int64_t max = ein__klin_max(g, part);
+    g->tap[n] = ein__klin_text(g, part, 0).s;
+    if (n == 1 && max < EIN__NO_PLACE) max = EIN__NO_PLACE;
+    ein__klin_join(g, l, part, -1);
+    ein__klin_add(g, l, (ein__kterm){1, word, 0, ein__klin_div(part), max});
+}
+
 // floor(E / d) and E mod d where all of E but its constant is a multiple of d, as a vector's first
 // position is of 2 and 4: the lanes differ by constants. False: it is not so.
 static bool ein__katom_lanes(ein__kgen *g, ein__klin *out, int64_t k, uint32_t id, ein__klin *l,
@@ -479,6 +511,11 @@ static ein__kaxis ein__kaxis_of(ein__kgen *g, ein__ix ix, int64_t n, int lane) {
     }
     if (!low && !high) return a;
     ein__klin l = ein__klin_of(g, ix, lane);
+    if (g->taps & ein__ix_uses(g->ctx, ix)) {
+        ein__klin part = ein__ktap_of(g, ix);
+        if (++g->ntap == 1) g->tap_low = low;
+        ein__ktap(g, &l, &part, g->ntap);
+    }
     int64_t step = ein__klin_step(&l), div = ein__klin_div(&l);
     a.uniform = step == 0 || (step == 1 && div % g->vec == 0 && n % g->vec == 0);
     a.level = ein__klin_level(&l);
@@ -545,13 +582,20 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     const ein__shape *s = &ein__val_get(g->ctx, v)->shape;
     ein__kaccess r = {.param = ein__kparam(g, v), .dtype = ein__kdtype(g, v)};
     ein__kform f = {0};
-    ein__klin l;
+    ein__klin l, terms;
     ein__buf guard = {0};
     bool uniform = true;
     l.c = l.n = l.uneven = l.apart = 0;
+    terms = l;
+    g->ntap = 0;
     for (int d = 0; d < s->rank; d++) {
         ein__kaxis a = ein__kaxis_of(g, x->ix[d], s->d[d], lane);
         int64_t stride = ein__kstride(g, v, d);
+        if (g->taps & ein__ix_uses(g->ctx, x->ix[d])) {
+            ein__klin part = ein__ktap_of(g, x->ix[d]);
+            ein__klin_join(g, &terms, &part, stride);
+            a.named = false;
+        }
         if (a.guard) ein__putf(&guard, "%s%s", guard.n ? " && " : "", a.guard);
         uniform = uniform && a.uniform;
         r.level = ein__kmax(r.level, a.level);
@@ -564,6 +608,7 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     }
     ein__kform_recombine(g, &f);
     ein__kform_lower(g, &l, &f, lane);
+    if (g->taps) ein__ktap(g, &l, &terms, 0);
     int64_t step = ein__klin_step(&l);
     r.at = ein__klin_text(g, &l, lane);
     r.level = ein__kmax(r.level, r.at.level);

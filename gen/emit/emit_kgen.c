@@ -13,6 +13,7 @@ enum {
 };
 enum {
     EIN__IRREGULAR = 1 << 20,
+    EIN__NO_PLACE = 1 << 30,  // what a table of terms has behind the last one
     EIN__KLIN = 144,
     EIN__KLEVELS = EIN__MAX_ITERS + 2,
     EIN__KLANES = 8,
@@ -114,6 +115,7 @@ typedef enum ein__need {
     EIN__NEED_SCORE_UNIT,
     EIN__NEED_COMPUTED,
     EIN__NEED_HALF4,
+    EIN__NEED_TAPS,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -135,6 +137,13 @@ typedef struct ein__kgen {
     // Of loads that compute what they give: where, beside their own guards, what they read may be
     // read, "" everywhere. NULL: other loads.
     const char *inside;
+    // Slots of terms, or none, of which a table has what they add to the read's address and to its
+    // guarded positions (emit_factor.c); these texts, and whether the first position has a lower
+    // end.
+    uint32_t taps;
+    int ntap;
+    const char *tap[4];
+    bool tap_low;
     ein__val also;          // stored as well, through a parameter of its own; or none
     const ein__step *peer;  // kernels that are one with it, or none (siblings.c)
     int npeer;

@@ -71,6 +71,7 @@ static bool ein__is_taken(const char *name) {
         "spaced_load nth_load load_places value_of feed word_places"
         " turning turning_load computed computed_load made some found_a found_b make_a make_b"
         " half4_value"
+        " tap tapped tapped_load taps"
         " summing ROUNDS_TF32"
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"

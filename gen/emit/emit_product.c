@@ -155,6 +155,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"many", blocks > r->parts ? "1" : ""},
                        {"index", r->index.s},
                        {"reads", strchr(r->index.s, '[') ? "1" : ""},
+                       {"taps", r->taps.s ? r->taps.s : ""},
                        {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
                        {"argsA", r->args[0]},
                        {"loadA", r->load[0].s},

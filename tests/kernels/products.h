@@ -104,11 +104,41 @@ static void product_windows(ein_ctx *ctx, int first, int n) {
     } of[] = {{3, 8, 9, 3, 1, 1, 1, false},   {5, 7, 8, 3, 2, 1, 1, false},
               {4, 12, 12, 3, 1, 2, 2, false}, {2, 66, 5, 5, 1, 1, 2, false},
               {8, 16, 8, 1, 1, 1, 0, false},  {4, 6, 5, 4, 2, 1, 1, true},
-              {3, 5, 4, 3, 3, 1, 0, true},    {2, 3, 6, 3, 1, 2, 1, true}};
+              {3, 5, 4, 3, 3, 1, 0, true},    {2, 3, 6, 3, 1, 2, 1, true},
+              {3, 9, 6, 3, 1, 1, 0, false}};
     for (int i = first; i < first + n; i++) {
         const struct window *w = &of[i % COUNT(of)];
         product_window(ctx, w->c, w->f, w->h, w->r, w->stride, w->dilation, w->pad, w->transposed);
     }
+}
+
+// y[f,h,w] = sum(c,r) x[c,h+r+at,w] k[f,c,r]: a position that is guarded below (at < 0), above or
+// nowhere, over whole vectors where w is.
+static void product_taps(ein_ctx *ctx, int at, int64_t w) {
+    int64_t f = 9, h = 10, c = 5, r = 3, in = h + (at == 0 ? 2 : 0);
+    ein__val x = input(ctx, factor(ctx, w % 3 == 0), 3, DIMS(c, in, w)),
+             k = input(ctx, factor(ctx, false), 3, DIMS(f, c, r));
+    ein__ix ih = it(ctx, 1, h), ic = it(ctx, 3, c), ir = it(ctx, 4, r);
+    ein__ex read = READ(x, 0, ic, ADDC(ADD(ih, ir), at == 1 ? 0 : at), it(ctx, 2, w));
+    CHECK("product_taps", EIN__K_PRODUCT,
+          define(ctx, EIN__F32, EIN__R_SUM, 3, 2, DIMS(f, h, w, c, r),
+                 BIN(MUL, read, READ(k, 0, it(ctx, 0, f), ic, ir))));
+}
+
+// The same of a volume, with three positions that are guarded.
+static void product_volume(ein_ctx *ctx) {
+    int64_t f = 6, n = 5, c = 2, r = 3;
+    ein__val x = input(ctx, factor(ctx, false), 4, DIMS(c, n, n, n)),
+             k = input(ctx, factor(ctx, false), 5, DIMS(f, c, r, r, r));
+    ein__ix at[3], tap[3], ic = it(ctx, 4, c);
+    for (uint32_t i = 0; i < 3; i++) {
+        tap[i] = it(ctx, 5 + i, r);
+        at[i] = ADDC(ADD(it(ctx, 1 + i, n), tap[i]), -1);
+    }
+    ein__ex weight = READ(k, 0, it(ctx, 0, f), ic, tap[0], tap[1], tap[2]);
+    CHECK("product_volume", EIN__K_PRODUCT,
+          define(ctx, EIN__F32, EIN__R_SUM, 4, 4, DIMS(f, n, n, n, c, r, r, r),
+                 BIN(MUL, READ(x, 0, ic, at[0], at[1], at[2]), weight)));
 }
 
 // Reads that no matrix is: both factors move with a position, a factor is read once a batch, a
@@ -222,7 +252,7 @@ static void products(ein_ctx *ctx) {
     product_norms(ctx);
     product_loads(ctx);
     product_sizes(ctx);
-    product_windows(ctx, 0, 8);
+    product_windows(ctx, 0, 9);
     // Several steps of the loop within a tap, whose address moves then.
     force_tile(ctx, 1);
     product_window(ctx, 16, 6, 5, 3, 2, 1, 1, false);
@@ -235,6 +265,12 @@ static void products(ein_ctx *ctx) {
         force_tile(ctx, tile);
         product_windows(ctx, tile, 1);
         if (ein__product_table[tile - 1].rows == 16) product_others(ctx);
+    }
+    // Places of terms come from a table, in all forms of one.
+    for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
+        force_tile(ctx, tile);
+        product_taps(ctx, tile % 4 - 2, tile % 3 ? 8 : 9);
+        if (tile % 5 == 1) product_volume(ctx);
     }
     force_tile(ctx, 0);
     product_parts(ctx);
