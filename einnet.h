@@ -29344,6 +29344,15 @@ EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
 static const char *const ein__tmpl_attend[] = {
     "//@key tf32  some kernel multiplies f32 values rounded to TF32",
     "//@key half  some kernel multiplies halves",
+    "// A fragment of rows that lie `pitch` elements apart.",
+    "template <bool ALONG, bool B, typename T>",
+    "static __device__ __forceinline__ void pitched_fragment(unsigned (&q)[4], const T *p,",
+    "                                                        unsigned pitch) {",
+    "    typedef tensor_type<T> type;",
+    "    const unsigned at = type::template row<ALONG, B>() * pitch + type::template column<ALONG, B>();",
+    "    type::template fragment<ALONG, B>(q, p, at, at + 8u, 4u * pitch);",
+    "}",
+    "",
     "// Beside the fragments of what lies in rows, an attention on tensor cores multiplies its weights,",
     "// which a warp has as the sums of the first product left them, with columns of the values.",
     "template <typename T>",
@@ -32528,9 +32537,9 @@ static const char *const ein__tmpl_mma[] = {
     "        else fragment_columns(q, p, at);",
     "    }",
     "",
-    "    static __device__ __forceinline__ float value(unsigned half) {",
+    "    static __device__ __forceinline__ float value(unsigned bits) {",
     "        __half_raw v;",
-    "        v.x = static_cast<unsigned short>(half);",
+    "        v.x = static_cast<unsigned short>(bits);",
     "        return __half2float(v);",
     "    }",
     "    //@if rows",
@@ -32578,15 +32587,6 @@ static const char *const ein__tmpl_mma[] = {
     "    }",
     "};",
     "//@end",
-    "",
-    "// A fragment of rows that lie `pitch` elements apart.",
-    "template <bool ALONG, bool B, typename T>",
-    "static __device__ __forceinline__ void pitched_fragment(unsigned (&q)[4], const T *p,",
-    "                                                        unsigned pitch) {",
-    "    typedef tensor_type<T> type;",
-    "    const unsigned at = type::template row<ALONG, B>() * pitch + type::template column<ALONG, B>();",
-    "    type::template fragment<ALONG, B>(q, p, at, at + 8u, 4u * pitch);",
-    "}",
     0};
 static const char *const ein__tmpl_naive[] = {
     "//@key name     the kernel's name",
@@ -33780,6 +33780,8 @@ static const char *const ein__tmpl_product[] = {
     "//@key RM       rows a thread",
     "//@key RN       columns a thread",
     "//@key rows     rows that a thread stores",
+    "//@key i        row of element e of those",
+    "//@key j        its column",
     "//@key V        neighbouring columns that a thread stores at once",
     "//@key bounds   threads; blocks that share an SM at least",
     "//@key number   unsigned type that counts blocks",
@@ -33880,7 +33882,7 @@ static const char *const ein__tmpl_product[] = {
     "    //@end",
     "#pragma unroll",
     "    for (int e = 0; e < $rows * $RN; e += $V) {",
-    "        const int i = e / $RN, j = e % $RN;",
+    "        const int i = $i, j = $j;",
     "        $store;",
     "    }",
     "}",
@@ -35784,15 +35786,15 @@ static const char *const ein__tmpl_tiles[] = {
     "            from.move(load_from, k0);",
     "            load(k0);",
     "        }",
-    "        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {",
-    "            to[place(term(e), line(e))] = v;",
+    "        __device__ __forceinline__ void put(float *to, unsigned e, float value) const {",
+    "            to[place(term(e), line(e))] = value;",
     "        }",
-    "        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {",
+    "        __device__ __forceinline__ void put(float *to, unsigned e, float4 value) const {",
     "            if (!ALONG && (V == 4 || !COLUMNS)) {",
-    "                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;",
+    "                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = value;",
     "                return;",
     "            }",
-    "            const float w[4] = {v.x, v.y, v.z, v.w};",
+    "            const float w[4] = {value.x, value.y, value.z, value.w};",
     "#pragma unroll",
     "            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);",
     "        }",
@@ -35945,7 +35947,11 @@ static const char *const ein__tmpl_tiles_async[] = {
 static const char *const ein__tmpl_tiles_loads[] = {
     "//@key tiles     whether products have tiles; attention copies what its own loads find",
     "//@key computed  whether some of their elements are made of what loads find",
-    "//@key taps      whether some loads take their terms' places from a table",
+    "//@key moved     whether addresses are moved by bytes",
+    "//@key spaced    whether some loads are spaced ...",
+    "//@key moving    ... or moving ...",
+    "//@key turning   ... or turning ...",
+    "//@key taps      ... or take their terms' places from a table",
     "// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or",
     "// says where they lie.",
     "",
@@ -35961,14 +35967,17 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "    return {reinterpret_cast<const V *>(from), inside};",
     "}",
     "",
+    "//@if moved",
     "template <typename V>",
     "static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {",
     "    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);",
     "}",
+    "//@end",
     "//@if tiles",
     "",
     "template <typename T>",
     "const T &some();  // of which only the type is asked",
+    "//@if spaced",
     "",
     "// Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.",
     "template <unsigned APART, typename L>",
@@ -35983,6 +35992,8 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {",
     "    return {load};",
     "}",
+    "//@end",
+    "//@if moving",
     "",
     "// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the",
     "// load says where.",
@@ -35998,9 +36009,11 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {",
     "    return {load};",
     "}",
+    "//@end",
+    "//@if turning",
     "",
-    "// The same of loads that lie so within INNER terms, which are whole steps, and elsewhere behind",
-    "// them.",
+    "// Loads that lie BYTES further on for each of INNER terms, which are whole steps, and elsewhere",
+    "// behind them; a thread's in one step lie APART bytes from each other.",
     "template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>",
     "struct turning_load {",
     "    L load;",
@@ -36013,8 +36026,9 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {",
     "    return {load};",
     "}",
-    "",
+    "//@end",
     "//@if taps",
+    "",
     "// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and",
     "// a thread's are of one line.",
     "template <unsigned WIDE, typename L, typename TAP>",
@@ -36030,21 +36044,22 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {",
     "    return {load, taps};",
     "}",
-    "",
     "//@end",
+    "",
     "// The thread's load number i of the step from term k0 on.",
     "template <typename L>",
     "static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)",
     "    -> decltype(load(0u, 0u)) {",
     "    return load(threadIdx.x + 256u * i, k0);",
     "}",
+    "//@if spaced",
     "template <unsigned APART, typename L>",
     "static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,",
     "                                                unsigned k0) -> decltype(load(0u, 0u)) {",
     "    return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),",
     "            load(threadIdx.x + 256u * i, k0).inside};",
     "}",
-    "",
+    "//@end",
     "//@if taps",
     "template <unsigned WIDE, typename L, typename TAP>",
     "static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,",
@@ -36105,6 +36120,7 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "    // To the step from term k0 on.",
     "    __device__ __forceinline__ void move(const L &, unsigned) {}",
     "};",
+    "//@if moving",
     "template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>",
     "struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {",
     "    typedef moving_load<BYTES, APART, L> load_type;",
@@ -36128,6 +36144,8 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "            at[i].from = moved(at[i].from, size_t(KC) * BYTES);",
     "    }",
     "};",
+    "//@end",
+    "//@if turning",
     "template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>",
     "struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {",
     "    typedef turning_load<BYTES, APART, INNER, L> load_type;",
@@ -36144,6 +36162,7 @@ static const char *const ein__tmpl_tiles_loads[] = {
     "        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);",
     "    }",
     "};",
+    "//@end",
     "",
     "// Makes a number known before a loop, where the compiler would make it anew in every turn.",
     "static __device__ __forceinline__ unsigned kept(unsigned v) {",
@@ -37161,6 +37180,10 @@ typedef enum ein__need {
     EIN__NEED_COMPUTED,
     EIN__NEED_HALF4,
     EIN__NEED_TAPS,
+    EIN__NEED_MOVED,
+    EIN__NEED_SPACED,
+    EIN__NEED_MOVING,
+    EIN__NEED_TURNING,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -41076,7 +41099,12 @@ static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__k
     bool goes = r->fetched[side] && stride && r->p.depth % r->t->terms == 0, moves = goes && steps;
     r->call[side] = name;
     bool turns = goes && apart && !steps && g->slot[term].n > r->t->terms;
-    if (turns && r->math == EIN__MATH_FP32)
+    turns = turns && r->math == EIN__MATH_FP32;
+    if (turns || moves || apart) {
+        ein__kneed(g, EIN__NEED_MOVED);
+        ein__kneed(g, turns ? EIN__NEED_TURNING : moves ? EIN__NEED_MOVING : EIN__NEED_SPACED);
+    }
+    if (turns)
         r->call[side] = ein__namef(g->ctx, "turning<%lld, %lld, %lld>(%s)", (long long)stride,
                                    (long long)apart, (long long)g->slot[term].n, name);
     else if (moves)
@@ -41662,6 +41690,8 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"RM", ein__namef(c, "%d", r->math ? rows : r->t->rm)},
                        {"RN", ein__namef(c, "%d", cols)},
                        {"rows", ein__namef(c, "%d", rows)},
+                       {"i", cols > 1 ? ein__namef(c, "e / %d", cols) : "e"},
+                       {"j", cols > 1 ? ein__namef(c, "e %% %d", cols) : "0"},
                        {"V", ein__namef(c, "%d", g->vec)},
                        {"bounds", ein__kprod_bounds(r)},
                        {"number", ein__kunsigned(g)},
@@ -42830,8 +42860,10 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
         ein__kaccess at = ein__kaccess_of(g, read, 0);
         const char *from =
             ein__namef(g->ctx, "%s + %s", at.param, ein__kparen(g, at.at, EIN__TERM));
-        if (apart)
+        if (apart) {
+            ein__kneed(g, EIN__NEED_MOVED);
             from = ein__namef(g->ctx, "moved(%s, size_t(i) * %lldu)", from, (long long)apart);
+        }
         const char *guard = at.guard ? at.guard : "";
         const char *both = ein__namef(g->ctx, "%s%s%s", test, *test && *guard ? " && " : "", guard);
         if (copy) value = ein__namef(g->ctx, "fetch<uint4>(%s%s%s)", from, *both ? ", " : "", both);
@@ -43609,10 +43641,14 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
          attends = *attend[0].text || *attend[1].text;
     ein__key loads[] = {{"tiles", plain || tensor ? "1" : ""},
                         {"computed", ein__need_text(needs, EIN__NEED_COMPUTED)},
+                        {"moved", ein__need_text(needs, EIN__NEED_MOVED)},
+                        {"spaced", ein__need_text(needs, EIN__NEED_SPACED)},
+                        {"moving", ein__need_text(needs, EIN__NEED_MOVING)},
+                        {"turning", ein__need_text(needs, EIN__NEED_TURNING)},
                         {"taps", ein__need_text(needs, EIN__NEED_TAPS)}};
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
-    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads, 3);
+    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads, 7);
     ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
     ein__put_helper(out, plain, ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
@@ -44078,7 +44114,8 @@ static bool ein__is_taken(const char *name) {
         " tap tapped tapped_load taps"
         " summing ROUNDS_TF32"
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
-        " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
+        " WORKSPACE_BYTES CONST_BYTES INIT_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT "
+        "INIT_OF IN OUT EDGE"
         " multiply_part total weight_of key_part joined_keys join_keys"
         " spread_keys ask_shared shared_of dynamic_shared tile_type"
         " NO_KEY score_unit KEY_TURNS VALUE_TURNS row_fragment column_fragments kernel_size ";
@@ -44751,19 +44788,40 @@ static const char *ein__workspace_list(ein_ctx *ctx) {
     return s;
 }
 
+// What the lines of ein__put_places name, each behind what names it.
+static void ein__put_spaces(ein__buf *out, const char *lines) {
+    static const struct {
+        const char *name, *line;
+    } of[] = {
+        {" IN(", "#define IN(type, k) ((const type *)in[k])\n"},
+        {" OUT(", "#define OUT(type, k) ((type *)out[k])\n"},
+        {" ARENA(", "#define ARENA(at) ARENA_OF(float, at)\n"},
+        {" CONST(", "#define CONST(at) CONST_OF(float, at)\n"},
+        {" INIT(", "#define INIT(at) INIT_OF(float, at)\n"},
+        {" ARENA_OF(", "#define ARENA_OF(type, at) ((type *)(m->arena + at))\n"},
+        {" CONST_OF(", "#define CONST_OF(type, at) ((type *)(m->constants + at))\n"},
+        {" INIT_OF(", "#define INIT_OF(type, at) ((type *)(m->init + at))\n"},
+    };
+    size_t start = out->n;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (strstr(lines, of[i].name) || (out->s && strstr(out->s + start, of[i].name)))
+            ein__put(out, of[i].line);
+}
+
+// Whether a step of branch `b` names its workspace: cuBLAS is told of it once a run.
+static bool ein__names_workspace(const ein_ctx *ctx, int b) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        bool conv = s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA;
+        if (s->branch == b && (conv || ein__is_lt(s) || s->counters)) return true;
+    }
+    return false;
+}
+
 // One line a buffer: where it is in the caller's lists, the arena or the constants.
-static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
+static void ein__put_places(ein__emitter *z, ein__buf *out) {
     static const char *const where[] = {"IN", "OUT", "CONST", "CONST", "INIT", "ARENA"};
     ein_ctx *ctx = z->ctx;
-    ein__put(out,
-             "#define IN(type, k) ((const type *)in[k])\n"
-             "#define OUT(type, k) ((type *)out[k])\n"
-             "#define ARENA_OF(type, at) ((type *)(m->arena + at))\n"
-             "#define CONST_OF(type, at) ((type *)(m->constants + at))\n"
-             "#define INIT_OF(type, at) ((type *)(m->init + at))\n"
-             "#define ARENA(at) ARENA_OF(float, at)\n"
-             "#define CONST(at) CONST_OF(float, at)\n"
-             "#define INIT(at) INIT_OF(float, at)\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.buffer); i++) {
         const ein__buffer *b = &ctx->plan.buffer[i];
         bool listed = b->kind == EIN__B_INPUT || b->kind == EIN__B_OUTPUT;
@@ -44773,20 +44831,32 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
         else if (b->dtype == EIN__F32) ein__putf(out, "(%lld)\n", (long long)b->at);
         else ein__putf(out, "_OF(%s, %lld)\n", ein__ctype(b->dtype), (long long)b->at);
     }
-    for (int b = 0; (z->convs || z->matmuls || z->counters) && b < ctx->plan.branches; b++) {
-        if (ctx->plan.workspace_at[b] < 0) continue;
+    for (int b = 0; b < ctx->plan.branches; b++) {
+        if (!ein__names_workspace(ctx, b)) continue;
         ein__putf(out, "#define v_workspace%s ARENA_OF(char, %lld)\n", ein__branch_suffix(ctx, b),
                   (long long)ctx->plan.workspace_at[b]);
     }
-    if (z->gemms)
-        ein__putf(out, "#define WORKSPACE_BYTES %lld\n#define WORKSPACE_AT {%s}\n",
-                  (long long)ctx->plan.workspace_bytes, ein__workspace_list(ctx));
+    if (z->const_bytes) ein__putf(out, "#define CONST_BYTES %lldull\n", (long long)z->const_bytes);
+    if (ctx->plan.init_bytes)
+        ein__putf(out, "#define INIT_BYTES %lldull\n", (long long)ctx->plan.init_bytes);
+    if (z->gemms || z->convs || z->matmuls)
+        ein__putf(out, "#define WORKSPACE_BYTES %lld\n", (long long)ctx->plan.workspace_bytes);
+    if (z->gemms) ein__putf(out, "#define WORKSPACE_AT {%s}\n", ein__workspace_list(ctx));
     if (z->zeros)
         ein__putf(out, "#define v_zeros CONST_OF(const float, %lld)\n",
                   (long long)ctx->plan.const_bytes);
     if (z->counters)
         ein__putf(out, "#define v_arrived CONST_OF(unsigned, %lld)\n",
                   (long long)(ctx->plan.const_bytes + z->zeros_bytes));
+}
+
+static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
+    ein__buf lines = {0};
+    ein__put(&lines, "");
+    ein__put_places(z, &lines);
+    ein__put_spaces(out, lines.s);
+    ein__put(out, lines.s);
+    ein__buf_free(&lines);
 }
 
 // The array of pointers that the weights are uploaded to, in their order, or nothing.
@@ -44839,7 +44909,7 @@ static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
 static ein__conv_text ein__conv_text_of(const ein__emitter *z) {
     ein_ctx *ctx = z->ctx;
     return (ein__conv_text){.model = ein__symbol(ctx),
-                            .limit = ein__namef(ctx, "%lld", (long long)ctx->plan.workspace_bytes),
+                            .limit = "WORKSPACE_BYTES",
                             .spatial = z->spatial,
                             .settings = z->settings,
                             .typed = ein__is_typed(ctx),
@@ -45363,8 +45433,8 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
         {"gemm", gemm},
         {"grouped", z->group_bytes ? "1" : ""},
         {"zeros", ein__bytes_text(ctx, z->zeros_bytes + z->counters + z->group_bytes)},
-        {"consts", ein__bytes_text(ctx, z->const_bytes)},
-        {"init", ein__bytes_text(ctx, ctx->plan.init_bytes)},
+        {"consts", z->const_bytes ? "CONST_BYTES" : ""},
+        {"init", ctx->plan.init_bytes ? "INIT_BYTES" : ""},
         {"uploads", ein__upload_list(z)},
         {"manifest", ein__namef(ctx, "0x%016llxull", (unsigned long long)ein__manifest(ctx))},
         {"tf32", ctx->desc.math == EIN_MATH_TF32 ? "1" : ""},

@@ -177,12 +177,12 @@ const bert_base_info *bert_base_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
 #define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
 #define INIT(at) INIT_OF(float, at)
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
 #define v_a_0_q_p_w INIT(0)
@@ -497,6 +497,8 @@ const bert_base_info *bert_base_describe(void);
 #define v_g_11 ARENA(20447232)
 #define v_s_11 ARENA(18874368)
 #define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 340217856ull
+#define INIT_BYTES 85045248ull
 #define WORKSPACE_BYTES 18874368
 #define WORKSPACE_AT {0}
 
@@ -1121,7 +1123,7 @@ static int matmul_describe(bert_base *m, matmul_call *c, const matmul_size *s) {
 // What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
 // FP32 means FMA arithmetic.
 static int matmul_wish(bert_base *m, matmul_call *c, const matmul_size *s) {
-    const size_t limit = 18874368;
+    const size_t limit = WORKSPACE_BYTES;
     const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -1297,8 +1299,8 @@ static int check_device(bert_base *m) {
 }
 
 static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 340217856ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 85045248ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_a_0_q_p_w,

@@ -123,12 +123,12 @@ const csrnet_info *csrnet_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
 #define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
 #define INIT(at) INIT_OF(float, at)
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
 #define v_k CONST(0)
@@ -222,6 +222,8 @@ const csrnet_info *csrnet_describe(void);
 #define v_d6_c_sum_part_filter CONST(258958848)
 #define v_d6_c_sum_part ARENA(33554432)
 #define v_d6 ARENA(0)
+#define CONST_BYTES 259253760ull
+#define INIT_BYTES 65028096ull
 #define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
 
@@ -291,21 +293,6 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
-// The same of loads that lie so within INNER terms, which are whole steps, and elsewhere behind
-// them.
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct turning_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
-        return load(e, k0);
-    }
-};
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
-    return {load};
-}
-
 // Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
 // a thread's are of one line.
 template <unsigned WIDE, typename L, typename TAP>
@@ -334,7 +321,6 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
 }
-
 template <unsigned WIDE, typename L, typename TAP>
 static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
                                                 unsigned k0) -> decltype(a.load(0u, *a.taps)) {
@@ -394,22 +380,6 @@ struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
 #pragma unroll
         for (unsigned i = 0; i < (APART ? 1u : N); i++)
             at[i].from = moved(at[i].from, size_t(KC) * BYTES);
-    }
-};
-template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
-    typedef turning_load<BYTES, APART, INNER, L> load_type;
-    fetched<V> at[N];
-    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
-        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
-    }
-    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
-        if (k0 % INNER == 0u) begin(load, k0);
-        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
     }
 };
 
@@ -505,15 +475,15 @@ struct product_tile {
             from.move(load_from, k0);
             load(k0);
         }
-        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
-            to[place(term(e), line(e))] = v;
+        __device__ __forceinline__ void put(float *to, unsigned e, float value) const {
+            to[place(term(e), line(e))] = value;
         }
-        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 value) const {
             if (!ALONG && (V == 4 || !COLUMNS)) {
-                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = value;
                 return;
             }
-            const float w[4] = {v.x, v.y, v.z, v.w};
+            const float w[4] = {value.x, value.y, value.z, value.w};
 #pragma unroll
             for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
         }
@@ -2263,8 +2233,8 @@ static int check_device(csrnet *m) {
 }
 
 static int upload(csrnet *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 259253760ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 65028096ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k,

@@ -88,12 +88,12 @@ const fsrcnn_info *fsrcnn_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
 #define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
 #define INIT(at) INIT_OF(float, at)
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
 #define v_k1 CONST(0)
@@ -125,6 +125,8 @@ const fsrcnn_info *fsrcnn_describe(void);
 #define v_r4 ARENA(331776)
 #define v_y_sum_part_filter CONST(35840)
 #define v_y_sum_part ARENA(0)
+#define CONST_BYTES 54016ull
+#define INIT_BYTES 18176ull
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -174,36 +176,6 @@ static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
     return {load};
 }
 
-// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
-// load says where.
-template <unsigned BYTES, unsigned APART, typename L>
-struct moving_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
-        const auto v = load(e);
-        return {moved(v.from, size_t(k0) * BYTES), v.inside};
-    }
-};
-template <unsigned BYTES, unsigned APART, typename L>
-static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
-    return {load};
-}
-
-// The same of loads that lie so within INNER terms, which are whole steps, and elsewhere behind
-// them.
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct turning_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
-        return load(e, k0);
-    }
-};
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
-    return {load};
-}
-
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -216,7 +188,6 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
 }
-
 
 // A load's elements.
 template <typename V>
@@ -249,45 +220,6 @@ struct load_places {
     }
     // To the step from term k0 on.
     __device__ __forceinline__ void move(const L &, unsigned) {}
-};
-template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
-struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
-    typedef moving_load<BYTES, APART, L> load_type;
-    fetched<V> at[N];
-    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
-        if (!APART) return at[i];
-        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
-    }
-    // Into what is zero at first.
-    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
-        const fetched<V> found = get(load, i, 0u);
-        if (found.inside) v = *found.from;
-    }
-    __device__ __forceinline__ void move(const load_type &, unsigned) {
-#pragma unroll
-        for (unsigned i = 0; i < (APART ? 1u : N); i++)
-            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
-    }
-};
-template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
-    typedef turning_load<BYTES, APART, INNER, L> load_type;
-    fetched<V> at[N];
-    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
-        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
-    }
-    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
-        if (k0 % INNER == 0u) begin(load, k0);
-        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
-    }
 };
 
 // Makes a number known before a loop, where the compiler would make it anew in every turn.
@@ -382,15 +314,15 @@ struct product_tile {
             from.move(load_from, k0);
             load(k0);
         }
-        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
-            to[place(term(e), line(e))] = v;
+        __device__ __forceinline__ void put(float *to, unsigned e, float value) const {
+            to[place(term(e), line(e))] = value;
         }
-        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 value) const {
             if (!ALONG && (V == 4 || !COLUMNS)) {
-                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = value;
                 return;
             }
-            const float w[4] = {v.x, v.y, v.z, v.w};
+            const float w[4] = {value.x, value.y, value.z, value.w};
 #pragma unroll
             for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
         }
@@ -854,8 +786,8 @@ static int check_device(fsrcnn *m) {
 }
 
 static int upload(fsrcnn *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 54016ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 18176ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k1,

@@ -88,12 +88,12 @@ const infogan_info *infogan_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
 #define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
 #define INIT(at) INIT_OF(float, at)
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_z IN(float, 0)
 #define v_k1 CONST(0)
@@ -109,6 +109,8 @@ const infogan_info *infogan_describe(void);
 #define v_c4_part_filter CONST(11083776)
 #define v_c4_part ARENA(1048576)
 #define v_r4 ARENA(0)
+#define CONST_BYTES 11608064ull
+#define INIT_BYTES 524288ull
 #define WORKSPACE_BYTES 1048576
 #define WORKSPACE_AT {0}
 
@@ -579,8 +581,8 @@ static int check_device(infogan *m) {
 }
 
 static int upload(infogan *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 11608064ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 524288ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k1,

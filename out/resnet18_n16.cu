@@ -126,12 +126,12 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
 #define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
 #define INIT(at) INIT_OF(float, at)
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
 #define v_fc CONST(0)
@@ -351,6 +351,8 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_h_a_c_relaid CONST(155262976)
 #define v_l4_h_a_c_part ARENA(33554432)
 #define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 159981568ull
+#define INIT_BYTES 82512384ull
 #define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
 
@@ -484,8 +486,8 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
-// The same of loads that lie so within INNER terms, which are whole steps, and elsewhere behind
-// them.
+// Loads that lie BYTES further on for each of INNER terms, which are whole steps, and elsewhere
+// behind them; a thread's in one step lie APART bytes from each other.
 template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
 struct turning_load {
     L load;
@@ -527,7 +529,6 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
 }
-
 template <unsigned WIDE, typename L, typename TAP>
 static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
                                                 unsigned k0) -> decltype(a.load(0u, *a.taps)) {
@@ -698,15 +699,15 @@ struct product_tile {
             from.move(load_from, k0);
             load(k0);
         }
-        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
-            to[place(term(e), line(e))] = v;
+        __device__ __forceinline__ void put(float *to, unsigned e, float value) const {
+            to[place(term(e), line(e))] = value;
         }
-        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 value) const {
             if (!ALONG && (V == 4 || !COLUMNS)) {
-                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = value;
                 return;
             }
-            const float w[4] = {v.x, v.y, v.z, v.w};
+            const float w[4] = {value.x, value.y, value.z, value.w};
 #pragma unroll
             for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
         }
@@ -2603,7 +2604,7 @@ template <class Offer>
 static int conv_first(resnet18_n16 *m, conv_call *c, const conv_size *s, Offer *p, int n,
     int only) {
     for (int i = 0; i < n; i++) {
-        if (!conv_may_take(&p[i], s, 33554432)) continue;
+        if (!conv_may_take(&p[i], s, WORKSPACE_BYTES)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
@@ -2750,7 +2751,7 @@ static int matmul_describe(resnet18_n16 *m, matmul_call *c, const matmul_size *s
 // What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
 // FP32 means FMA arithmetic.
 static int matmul_wish(resnet18_n16 *m, matmul_call *c, const matmul_size *s) {
-    const size_t limit = 33554432;
+    const size_t limit = WORKSPACE_BYTES;
     const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -3062,8 +3063,8 @@ static int check_device(resnet18_n16 *m) {
 }
 
 static int upload(resnet18_n16 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 159981568ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 82512384ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_fc,

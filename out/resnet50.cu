@@ -165,12 +165,12 @@ const resnet50_info *resnet50_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
 #define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
 #define INIT(at) INIT_OF(float, at)
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
 #define v_fc CONST(0)
@@ -687,6 +687,8 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_d_c_scaled CONST(100091392)
 #define v_l4_h_b_c_lines CONST(108480000)
 #define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 117917184ull
+#define INIT_BYTES 108359168ull
 #define WORKSPACE_BYTES 6389760
 #define WORKSPACE_AT {0}
 
@@ -829,21 +831,6 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
-// The same of loads that lie so within INNER terms, which are whole steps, and elsewhere behind
-// them.
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct turning_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
-        return load(e, k0);
-    }
-};
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
-    return {load};
-}
-
 // Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
 // a thread's are of one line.
 template <unsigned WIDE, typename L, typename TAP>
@@ -872,7 +859,6 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
 }
-
 template <unsigned WIDE, typename L, typename TAP>
 static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
                                                 unsigned k0) -> decltype(a.load(0u, *a.taps)) {
@@ -932,22 +918,6 @@ struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
 #pragma unroll
         for (unsigned i = 0; i < (APART ? 1u : N); i++)
             at[i].from = moved(at[i].from, size_t(KC) * BYTES);
-    }
-};
-template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
-    typedef turning_load<BYTES, APART, INNER, L> load_type;
-    fetched<V> at[N];
-    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
-        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
-    }
-    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
-        if (k0 % INNER == 0u) begin(load, k0);
-        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
     }
 };
 
@@ -1043,15 +1013,15 @@ struct product_tile {
             from.move(load_from, k0);
             load(k0);
         }
-        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
-            to[place(term(e), line(e))] = v;
+        __device__ __forceinline__ void put(float *to, unsigned e, float value) const {
+            to[place(term(e), line(e))] = value;
         }
-        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 value) const {
             if (!ALONG && (V == 4 || !COLUMNS)) {
-                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = value;
                 return;
             }
-            const float w[4] = {v.x, v.y, v.z, v.w};
+            const float w[4] = {value.x, value.y, value.z, value.w};
 #pragma unroll
             for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
         }
@@ -2915,7 +2885,7 @@ static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
 template <class Offer>
 static int conv_first(resnet50 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
-        if (!conv_may_take(&p[i], s, 6389760)) continue;
+        if (!conv_may_take(&p[i], s, WORKSPACE_BYTES)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
@@ -3459,8 +3429,8 @@ static int check_device(resnet50 *m) {
 }
 
 static int upload(resnet50 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 117917184ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 108359168ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_fc,

@@ -146,12 +146,12 @@ const vit_b_info *vit_b_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
 #define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
 #define INIT(at) INIT_OF(float, at)
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
 #define v_k CONST(0)
@@ -443,6 +443,9 @@ const vit_b_info *vit_b_describe(void);
 #define v_n_sum2_both ARENA(3072)
 #define v_z ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 346642432ull
+#define INIT_BYTES 198328320ull
+#define WORKSPACE_BYTES 33554432
 #define v_arrived CONST_OF(unsigned, 346639360)
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
@@ -610,21 +613,6 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
-// The same of loads that lie so within INNER terms, which are whole steps, and elsewhere behind
-// them.
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct turning_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
-        return load(e, k0);
-    }
-};
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
-    return {load};
-}
-
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -637,7 +625,6 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
 }
-
 
 // A load's elements.
 template <typename V>
@@ -710,22 +697,6 @@ struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
 #pragma unroll
         for (unsigned i = 0; i < (APART ? 1u : N); i++)
             at[i].from = moved(at[i].from, size_t(KC) * BYTES);
-    }
-};
-template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
-    typedef turning_load<BYTES, APART, INNER, L> load_type;
-    fetched<V> at[N];
-    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
-        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
-    }
-    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
-        if (k0 % INNER == 0u) begin(load, k0);
-        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
     }
 };
 
@@ -909,15 +880,15 @@ struct product_tile {
             from.move(load_from, k0);
             load(k0);
         }
-        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
-            to[place(term(e), line(e))] = v;
+        __device__ __forceinline__ void put(float *to, unsigned e, float value) const {
+            to[place(term(e), line(e))] = value;
         }
-        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 value) const {
             if (!ALONG && (V == 4 || !COLUMNS)) {
-                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = value;
                 return;
             }
-            const float w[4] = {v.x, v.y, v.z, v.w};
+            const float w[4] = {value.x, value.y, value.z, value.w};
 #pragma unroll
             for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
         }
@@ -1923,7 +1894,7 @@ static int matmul_describe(vit_b *m, matmul_call *c, const matmul_size *s) {
 // What an algorithm has to keep to: the workspace, sums in one order on every run, addresses, and
 // FP32 means FMA arithmetic.
 static int matmul_wish(vit_b *m, matmul_call *c, const matmul_size *s) {
-    const size_t limit = 33554432;
+    const size_t limit = WORKSPACE_BYTES;
     const unsigned sums = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -2222,9 +2193,9 @@ static int check_device(vit_b *m) {
 }
 
 static int upload(vit_b *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 346642432ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 198328320ull));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + 346642432ull - 3072ull, 0, 3072ull,
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 3072ull, 0, 3072ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {

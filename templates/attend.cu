@@ -1,5 +1,14 @@
 //@key tf32  some kernel multiplies f32 values rounded to TF32
 //@key half  some kernel multiplies halves
+// A fragment of rows that lie `pitch` elements apart.
+template <bool ALONG, bool B, typename T>
+static __device__ __forceinline__ void pitched_fragment(unsigned (&q)[4], const T *p,
+                                                        unsigned pitch) {
+    typedef tensor_type<T> type;
+    const unsigned at = type::template row<ALONG, B>() * pitch + type::template column<ALONG, B>();
+    type::template fragment<ALONG, B>(q, p, at, at + 8u, 4u * pitch);
+}
+
 // Beside the fragments of what lies in rows, an attention on tensor cores multiplies its weights,
 // which a warp has as the sums of the first product left them, with columns of the values.
 template <typename T>

@@ -386,6 +386,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $RM 4
 #define $RN 4
 #define $rows 4
+#define $i e / 4
+#define $j e % 4
 #define $V 1
 #define $index const unsigned m0 = id * 64u, n0 = 0u
 #define $taps __shared__ int2 taps[96]

@@ -226,9 +226,9 @@ struct tensor_type<__half> {
         else fragment_columns(q, p, at);
     }
 
-    static __device__ __forceinline__ float value(unsigned half) {
+    static __device__ __forceinline__ float value(unsigned bits) {
         __half_raw v;
-        v.x = static_cast<unsigned short>(half);
+        v.x = static_cast<unsigned short>(bits);
         return __half2float(v);
     }
     //@if rows
@@ -276,12 +276,3 @@ struct tensor_type<__half> {
     }
 };
 //@end
-
-// A fragment of rows that lie `pitch` elements apart.
-template <bool ALONG, bool B, typename T>
-static __device__ __forceinline__ void pitched_fragment(unsigned (&q)[4], const T *p,
-                                                        unsigned pitch) {
-    typedef tensor_type<T> type;
-    const unsigned at = type::template row<ALONG, B>() * pitch + type::template column<ALONG, B>();
-    type::template fragment<ALONG, B>(q, p, at, at + 8u, 4u * pitch);
-}

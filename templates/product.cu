@@ -4,6 +4,8 @@
 //@key RM       rows a thread
 //@key RN       columns a thread
 //@key rows     rows that a thread stores
+//@key i        row of element e of those
+//@key j        its column
 //@key V        neighbouring columns that a thread stores at once
 //@key bounds   threads; blocks that share an SM at least
 //@key number   unsigned type that counts blocks
@@ -104,7 +106,7 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     //@end
 #pragma unroll
     for (int e = 0; e < $rows * $RN; e += $V) {
-        const int i = e / $RN, j = e % $RN;
+        const int i = $i, j = $j;
         $store;
     }
 }

@@ -83,15 +83,15 @@ struct product_tile {
             from.move(load_from, k0);
             load(k0);
         }
-        __device__ __forceinline__ void put(float *to, unsigned e, float v) const {
-            to[place(term(e), line(e))] = v;
+        __device__ __forceinline__ void put(float *to, unsigned e, float value) const {
+            to[place(term(e), line(e))] = value;
         }
-        __device__ __forceinline__ void put(float *to, unsigned e, float4 v) const {
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 value) const {
             if (!ALONG && (V == 4 || !COLUMNS)) {
-                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = v;
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = value;
                 return;
             }
-            const float w[4] = {v.x, v.y, v.z, v.w};
+            const float w[4] = {value.x, value.y, value.z, value.w};
 #pragma unroll
             for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
         }

@@ -1,6 +1,10 @@
 //@key tiles     whether products have tiles; attention copies what its own loads find
 //@key computed  whether some of their elements are made of what loads find
-//@key taps      whether some loads take their terms' places from a table
+//@key moved     whether addresses are moved by bytes
+//@key spaced    whether some loads are spaced ...
+//@key moving    ... or moving ...
+//@key turning   ... or turning ...
+//@key taps      ... or take their terms' places from a table
 // How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
 // says where they lie.
 
@@ -16,14 +20,17 @@ static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = 
     return {reinterpret_cast<const V *>(from), inside};
 }
 
+//@if moved
 template <typename V>
 static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
     return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
 }
+//@end
 //@if tiles
 
 template <typename T>
 const T &some();  // of which only the type is asked
+//@if spaced
 
 // Loads of which a thread's in one step lie APART bytes from each other, every 256th of the step.
 template <unsigned APART, typename L>
@@ -38,6 +45,8 @@ template <unsigned APART, typename L>
 static __device__ __forceinline__ spaced_load<APART, L> spaced(L load) {
     return {load};
 }
+//@end
+//@if moving
 
 // Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
 // load says where.
@@ -53,9 +62,11 @@ template <unsigned BYTES, unsigned APART, typename L>
 static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
+//@end
+//@if turning
 
-// The same of loads that lie so within INNER terms, which are whole steps, and elsewhere behind
-// them.
+// Loads that lie BYTES further on for each of INNER terms, which are whole steps, and elsewhere
+// behind them; a thread's in one step lie APART bytes from each other.
 template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
 struct turning_load {
     L load;
@@ -68,8 +79,9 @@ template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
 static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
     return {load};
 }
-
+//@end
 //@if taps
+
 // Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
 // a thread's are of one line.
 template <unsigned WIDE, typename L, typename TAP>
@@ -85,21 +97,22 @@ template <unsigned WIDE, typename L, typename TAP>
 static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
     return {load, taps};
 }
-
 //@end
+
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
     -> decltype(load(0u, 0u)) {
     return load(threadIdx.x + 256u * i, k0);
 }
+//@if spaced
 template <unsigned APART, typename L>
 static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &load, unsigned i,
                                                 unsigned k0) -> decltype(load(0u, 0u)) {
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
 }
-
+//@end
 //@if taps
 template <unsigned WIDE, typename L, typename TAP>
 static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
@@ -160,6 +173,7 @@ struct load_places {
     // To the step from term k0 on.
     __device__ __forceinline__ void move(const L &, unsigned) {}
 };
+//@if moving
 template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
 struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
     typedef moving_load<BYTES, APART, L> load_type;
@@ -183,6 +197,8 @@ struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
             at[i].from = moved(at[i].from, size_t(KC) * BYTES);
     }
 };
+//@end
+//@if turning
 template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
 struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
     typedef turning_load<BYTES, APART, INNER, L> load_type;
@@ -199,6 +215,7 @@ struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
         else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
     }
 };
+//@end
 
 // Makes a number known before a loop, where the compiler would make it anew in every turn.
 static __device__ __forceinline__ unsigned kept(unsigned v) {

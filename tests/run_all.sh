@@ -103,6 +103,7 @@ parts=(
     'places   -    python3 tests/check_places.py'
     'recurs   -    python3 tests/check_recurrent.py'
     'names    -    python3 tests/check_names.py'
+    'used     -    python3 tests/check_used.py'
     'search   -    python3 tests/check_search.py'
     'candid   -    python3 tests/check_candidates.py'
     'proofs   -    sh tests/frame/test_proofs.sh'

@@ -316,8 +316,10 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
         ein__kaccess at = ein__kaccess_of(g, read, 0);
         const char *from =
             ein__namef(g->ctx, "%s + %s", at.param, ein__kparen(g, at.at, EIN__TERM));
-        if (apart)
+        if (apart) {
+            ein__kneed(g, EIN__NEED_MOVED);
             from = ein__namef(g->ctx, "moved(%s, size_t(i) * %lldu)", from, (long long)apart);
+        }
         const char *guard = at.guard ? at.guard : "";
         const char *both = ein__namef(g->ctx, "%s%s%s", test, *test && *guard ? " && " : "", guard);
         if (copy) value = ein__namef(g->ctx, "fetch<uint4>(%s%s%s)", from, *both ? ", " : "", both);

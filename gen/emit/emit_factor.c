@@ -412,7 +412,12 @@ static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__k
     bool goes = r->fetched[side] && stride && r->p.depth % r->t->terms == 0, moves = goes && steps;
     r->call[side] = name;
     bool turns = goes && apart && !steps && g->slot[term].n > r->t->terms;
-    if (turns && r->math == EIN__MATH_FP32)
+    turns = turns && r->math == EIN__MATH_FP32;
+    if (turns || moves || apart) {
+        ein__kneed(g, EIN__NEED_MOVED);
+        ein__kneed(g, turns ? EIN__NEED_TURNING : moves ? EIN__NEED_MOVING : EIN__NEED_SPACED);
+    }
+    if (turns)
         r->call[side] = ein__namef(g->ctx, "turning<%lld, %lld, %lld>(%s)", (long long)stride,
                                    (long long)apart, (long long)g->slot[term].n, name);
     else if (moves)

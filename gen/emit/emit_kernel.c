@@ -241,10 +241,14 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
          attends = *attend[0].text || *attend[1].text;
     ein__key loads[] = {{"tiles", plain || tensor ? "1" : ""},
                         {"computed", ein__need_text(needs, EIN__NEED_COMPUTED)},
+                        {"moved", ein__need_text(needs, EIN__NEED_MOVED)},
+                        {"spaced", ein__need_text(needs, EIN__NEED_SPACED)},
+                        {"moving", ein__need_text(needs, EIN__NEED_MOVING)},
+                        {"turning", ein__need_text(needs, EIN__NEED_TURNING)},
                         {"taps", ein__need_text(needs, EIN__NEED_TAPS)}};
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_AWAIT), ein__tmpl_await, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RELU), ein__tmpl_relu, NULL, 0);
-    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads, 3);
+    ein__put_helper(out, plain || tensor || attends, ein__tmpl_tiles_loads, loads, 7);
     ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
     ein__put_helper(out, plain, ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,

@@ -116,6 +116,10 @@ typedef enum ein__need {
     EIN__NEED_COMPUTED,
     EIN__NEED_HALF4,
     EIN__NEED_TAPS,
+    EIN__NEED_MOVED,
+    EIN__NEED_SPACED,
+    EIN__NEED_MOVING,
+    EIN__NEED_TURNING,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;

@@ -74,7 +74,8 @@ static bool ein__is_taken(const char *name) {
         " tap tapped tapped_load taps"
         " summing ROUNDS_TF32"
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
-        " WORKSPACE_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT INIT_OF IN OUT EDGE"
+        " WORKSPACE_BYTES CONST_BYTES INIT_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT "
+        "INIT_OF IN OUT EDGE"
         " multiply_part total weight_of key_part joined_keys join_keys"
         " spread_keys ask_shared shared_of dynamic_shared tile_type"
         " NO_KEY score_unit KEY_TURNS VALUE_TURNS row_fragment column_fragments kernel_size ";

@@ -37,19 +37,40 @@ static const char *ein__workspace_list(ein_ctx *ctx) {
     return s;
 }
 
+// What the lines of ein__put_places name, each behind what names it.
+static void ein__put_spaces(ein__buf *out, const char *lines) {
+    static const struct {
+        const char *name, *line;
+    } of[] = {
+        {" IN(", "#define IN(type, k) ((const type *)in[k])\n"},
+        {" OUT(", "#define OUT(type, k) ((type *)out[k])\n"},
+        {" ARENA(", "#define ARENA(at) ARENA_OF(float, at)\n"},
+        {" CONST(", "#define CONST(at) CONST_OF(float, at)\n"},
+        {" INIT(", "#define INIT(at) INIT_OF(float, at)\n"},
+        {" ARENA_OF(", "#define ARENA_OF(type, at) ((type *)(m->arena + at))\n"},
+        {" CONST_OF(", "#define CONST_OF(type, at) ((type *)(m->constants + at))\n"},
+        {" INIT_OF(", "#define INIT_OF(type, at) ((type *)(m->init + at))\n"},
+    };
+    size_t start = out->n;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (strstr(lines, of[i].name) || (out->s && strstr(out->s + start, of[i].name)))
+            ein__put(out, of[i].line);
+}
+
+// Whether a step of branch `b` names its workspace: cuBLAS is told of it once a run.
+static bool ein__names_workspace(const ein_ctx *ctx, int b) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) {
+        const ein__step *s = &ctx->plan.step[i];
+        bool conv = s->kind == EIN__K_CONV || s->kind == EIN__K_CONV_DATA;
+        if (s->branch == b && (conv || ein__is_lt(s) || s->counters)) return true;
+    }
+    return false;
+}
+
 // One line a buffer: where it is in the caller's lists, the arena or the constants.
-static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
+static void ein__put_places(ein__emitter *z, ein__buf *out) {
     static const char *const where[] = {"IN", "OUT", "CONST", "CONST", "INIT", "ARENA"};
     ein_ctx *ctx = z->ctx;
-    ein__put(out,
-             "#define IN(type, k) ((const type *)in[k])\n"
-             "#define OUT(type, k) ((type *)out[k])\n"
-             "#define ARENA_OF(type, at) ((type *)(m->arena + at))\n"
-             "#define CONST_OF(type, at) ((type *)(m->constants + at))\n"
-             "#define INIT_OF(type, at) ((type *)(m->init + at))\n"
-             "#define ARENA(at) ARENA_OF(float, at)\n"
-             "#define CONST(at) CONST_OF(float, at)\n"
-             "#define INIT(at) INIT_OF(float, at)\n");
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.buffer); i++) {
         const ein__buffer *b = &ctx->plan.buffer[i];
         bool listed = b->kind == EIN__B_INPUT || b->kind == EIN__B_OUTPUT;
@@ -59,20 +80,32 @@ static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
         else if (b->dtype == EIN__F32) ein__putf(out, "(%lld)\n", (long long)b->at);
         else ein__putf(out, "_OF(%s, %lld)\n", ein__ctype(b->dtype), (long long)b->at);
     }
-    for (int b = 0; (z->convs || z->matmuls || z->counters) && b < ctx->plan.branches; b++) {
-        if (ctx->plan.workspace_at[b] < 0) continue;
+    for (int b = 0; b < ctx->plan.branches; b++) {
+        if (!ein__names_workspace(ctx, b)) continue;
         ein__putf(out, "#define v_workspace%s ARENA_OF(char, %lld)\n", ein__branch_suffix(ctx, b),
                   (long long)ctx->plan.workspace_at[b]);
     }
-    if (z->gemms)
-        ein__putf(out, "#define WORKSPACE_BYTES %lld\n#define WORKSPACE_AT {%s}\n",
-                  (long long)ctx->plan.workspace_bytes, ein__workspace_list(ctx));
+    if (z->const_bytes) ein__putf(out, "#define CONST_BYTES %lldull\n", (long long)z->const_bytes);
+    if (ctx->plan.init_bytes)
+        ein__putf(out, "#define INIT_BYTES %lldull\n", (long long)ctx->plan.init_bytes);
+    if (z->gemms || z->convs || z->matmuls)
+        ein__putf(out, "#define WORKSPACE_BYTES %lld\n", (long long)ctx->plan.workspace_bytes);
+    if (z->gemms) ein__putf(out, "#define WORKSPACE_AT {%s}\n", ein__workspace_list(ctx));
     if (z->zeros)
         ein__putf(out, "#define v_zeros CONST_OF(const float, %lld)\n",
                   (long long)ctx->plan.const_bytes);
     if (z->counters)
         ein__putf(out, "#define v_arrived CONST_OF(unsigned, %lld)\n",
                   (long long)(ctx->plan.const_bytes + z->zeros_bytes));
+}
+
+static void ein__put_pointers(ein__emitter *z, ein__buf *out) {
+    ein__buf lines = {0};
+    ein__put(&lines, "");
+    ein__put_places(z, &lines);
+    ein__put_spaces(out, lines.s);
+    ein__put(out, lines.s);
+    ein__buf_free(&lines);
 }
 
 // The array of pointers that the weights are uploaded to, in their order, or nothing.
@@ -125,7 +158,7 @@ static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
 static ein__conv_text ein__conv_text_of(const ein__emitter *z) {
     ein_ctx *ctx = z->ctx;
     return (ein__conv_text){.model = ein__symbol(ctx),
-                            .limit = ein__namef(ctx, "%lld", (long long)ctx->plan.workspace_bytes),
+                            .limit = "WORKSPACE_BYTES",
                             .spatial = z->spatial,
                             .settings = z->settings,
                             .typed = ein__is_typed(ctx),

@@ -149,6 +149,8 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"RM", ein__namef(c, "%d", r->math ? rows : r->t->rm)},
                        {"RN", ein__namef(c, "%d", cols)},
                        {"rows", ein__namef(c, "%d", rows)},
+                       {"i", cols > 1 ? ein__namef(c, "e / %d", cols) : "e"},
+                       {"j", cols > 1 ? ein__namef(c, "e %% %d", cols) : "0"},
                        {"V", ein__namef(c, "%d", g->vec)},
                        {"bounds", ein__kprod_bounds(r)},
                        {"number", ein__kunsigned(g)},

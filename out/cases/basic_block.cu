@@ -87,12 +87,12 @@ const basic_block_info *basic_block_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
 #define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
 #define INIT(at) INIT_OF(float, at)
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
 #define v_k1 INIT(0)
@@ -106,6 +106,8 @@ const basic_block_info *basic_block_describe(void);
 #define v_t2 ARENA(3612672)
 #define v_t3_sum_data ARENA(0)
 #define v_t3_sum_product ARENA(1806336)
+#define CONST_BYTES 1180160ull
+#define INIT_BYTES 294912ull
 #define WORKSPACE_BYTES 65536
 #define WORKSPACE_AT {3612672}
 
@@ -497,8 +499,8 @@ static int check_device(basic_block *m) {
 }
 
 static int upload(basic_block *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 1180160ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 294912ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k1,

@@ -82,18 +82,21 @@ const conv5x5_info *conv5x5_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
 #define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
 #define INIT(at) INIT_OF(float, at)
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
 #define v_k INIT(0)
 #define v_y_conv_filter CONST(0)
 #define v_y_conv ARENA(184093696)
 #define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 3328ull
+#define INIT_BYTES 3328ull
+#define WORKSPACE_BYTES 184093696
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
@@ -282,7 +285,7 @@ static bool conv_may_take(const Offer *p, const conv_size *s, size_t room) {
 template <class Offer>
 static int conv_first(conv5x5 *m, conv_call *c, const conv_size *s, Offer *p, int n, int only) {
     for (int i = 0; i < n; i++) {
-        if (!conv_may_take(&p[i], s, 184093696)) continue;
+        if (!conv_may_take(&p[i], s, WORKSPACE_BYTES)) continue;
         if (only >= 0 && (int)p[i].algo != only) continue;
         c->algorithm = (int)p[i].algo;
         c->workspace = p[i].memory;
@@ -398,8 +401,8 @@ static int check_device(conv5x5 *m) {
 }
 
 static int upload(conv5x5 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 3328ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 3328ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k,

@@ -86,12 +86,12 @@ const four_conv1x1_info *four_conv1x1_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
 #define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
 #define INIT(at) INIT_OF(float, at)
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_a OUT(float, 0)
 #define v_b OUT(float, 1)
 #define v_c OUT(float, 2)
@@ -103,6 +103,8 @@ const four_conv1x1_info *four_conv1x1_describe(void);
 #define v_kd INIT(1671168)
 #define v_a_weights CONST(0)
 #define v_a_merged ARENA(14155776)
+#define CONST_BYTES 2162688ull
+#define INIT_BYTES 2162688ull
 #define WORKSPACE_BYTES 14155776
 #define WORKSPACE_AT {0}
 
@@ -351,8 +353,8 @@ static int check_device(four_conv1x1 *m) {
 }
 
 static int upload(four_conv1x1 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 2162688ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 2162688ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_ka,

@@ -80,12 +80,6 @@ const g2bmm_info *g2bmm_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
-#define ARENA(at) ARENA_OF(float, at)
-#define CONST(at) CONST_OF(float, at)
-#define INIT(at) INIT_OF(float, at)
 #define v_s OUT(float, 0)
 #define v_q IN(float, 0)
 #define v_k IN(float, 1)

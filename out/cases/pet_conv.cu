@@ -83,18 +83,20 @@ const pet_conv_info *pet_conv_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
 #define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
 #define INIT(at) INIT_OF(float, at)
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
+#define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_y OUT(float, 0)
 #define v_x IN(float, 0)
 #define v_k INIT(0)
 #define v_y_filter CONST(0)
 #define v_y_data ARENA(3326976)
 #define v_y_product ARENA(0)
+#define CONST_BYTES 442368ull
+#define INIT_BYTES 307200ull
 #define WORKSPACE_BYTES 65536
 #define WORKSPACE_AT {5822208}
 
@@ -414,8 +416,8 @@ static int check_device(pet_conv *m) {
 }
 
 static int upload(pet_conv *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 442368ull));
-    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, 307200ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k,

@@ -86,12 +86,8 @@ const three_matmuls_info *three_matmuls_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
-#define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
-#define INIT(at) INIT_OF(float, at)
+#define CONST_OF(type, at) ((type *)(m->constants + at))
 #define v_q OUT(float, 0)
 #define v_k OUT(float, 1)
 #define v_v OUT(float, 2)
@@ -99,6 +95,7 @@ const three_matmuls_info *three_matmuls_describe(void);
 #define v_wq CONST(0)
 #define v_wk CONST(2359296)
 #define v_wv CONST(4718592)
+#define CONST_BYTES 7077888ull
 #define WORKSPACE_BYTES 18874368
 #define WORKSPACE_AT {0}
 
@@ -237,7 +234,7 @@ static int check_device(three_matmuls *m) {
 }
 
 static int upload(three_matmuls *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 7077888ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_wq,

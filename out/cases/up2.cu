@@ -79,15 +79,12 @@ const up2_info *up2_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
-#define ARENA_OF(type, at) ((type *)(m->arena + at))
-#define CONST_OF(type, at) ((type *)(m->constants + at))
-#define INIT_OF(type, at) ((type *)(m->init + at))
-#define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
-#define INIT(at) INIT_OF(float, at)
+#define CONST_OF(type, at) ((type *)(m->constants + at))
 #define v_y OUT(float, 0)
 #define v_a IN(float, 0)
 #define v_k CONST(0)
+#define CONST_BYTES 12288ull
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -230,7 +227,7 @@ static int check_device(up2 *m) {
 }
 
 static int upload(up2 *m, const unsigned char *blob, cudaStream_t stream) {
-    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, 12288ull));
+    CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k,

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""What an emitted file defines it uses: macros, functions, templates, types.
+
+Models in several arithmetics, with libraries and without; each name that a file's own lines define
+at their left margin must stand in it once more. Ends with `N passed, N failed`.
+"""
+
+import collections
+import os
+import re
+import subprocess
+import sys
+
+from harness import EINNET, ROOT, Checks
+
+MODELS = ("models/resnet18", "models/dcgan", "models/fsrcnn", "models/longformer_short",
+          "models/infogan", "models/cases/basic_block", "tests/unseen/attention",
+          "tests/unseen/tail", "tests/unseen/siblings", "tests/unseen/norm_products")
+OPTIONS = ("--math fp32", "--math fp32 --libs none", "--math tf32 --libs none", "--math fp16",
+           "--math fp16 --libs none --gpu orin-nx")
+DEFINES = (r"^#define (\w+)", r"^(?:static|__device__)\b[^=;(]*?\b(\w+)\(",
+           r"^(?:typedef )?struct (?:__align__\(\w+\) )?(\w+)",
+           r"^static const [\w ]*?(\w+)(?:\[| =)", r"^} (\w+);", r"^enum (\w+)")
+EXAMPLE = """#define A 1
+static int f(int a) { return a; }
+int g() { return B; }
+"""
+
+
+def unused(text):
+    """The names that `text` defines and does not name again."""
+    text = re.sub(r'"(\\.|[^"\\\n])*"', '""', re.sub(r"//[^\n]*", "", text))
+    words = collections.Counter(re.findall(r"[A-Za-z_]\w*", text))
+    names = {name for define in DEFINES for name in re.findall(define, text, re.M)}
+    return sorted(name for name in names if words[name] < 2)
+
+
+def main():
+    checks = Checks()
+    checks.check("names that are defined alone are found", unused(EXAMPLE) == ["A", "f"])
+    for model in MODELS:
+        for options in OPTIONS:
+            path = os.path.join(ROOT, model + ".ein")
+            done = subprocess.run([EINNET, "emit", path, "-o", "-"] + options.split(),
+                                  stdout=subprocess.PIPE, check=True)
+            # What the model's sizes are called is for those who include the header.
+            text = re.sub(r"^#define \w+_(ARENA|WEIGHT)_BYTES .*\n", "", done.stdout.decode(),
+                          flags=re.M)
+            names = unused(text)
+            checks.check("%s %s" % (model, options), not names, " ".join(names))
+    return checks.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
