@@ -33825,6 +33825,8 @@ static const char *const ein__tmpl_product[] = {
     "    //@end",
     "    $index;",
     "    //@if taps",
+    "    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the",
+    "    // last term none is inside.",
     "    $taps;",
     "    __syncthreads();",
     "    //@end",
@@ -38413,7 +38415,18 @@ typedef struct ein__launch {
     int ndevice;        // functions that it calls, each with the values that it is about
     const char *device[EIN__KDEVICES];
     ein__val about[EIN__KDEVICES][2];
+    const char *operands[EIN__KDEVICES];  // which tensors their parameters are, or NULL
 } ein__launch;
+
+// Which tensors several operands of a kernel are, of which the last `results` parameters are none;
+// "": there is one.
+static const char *ein__operands_text(ein_ctx *ctx, const ein__launch *l, int results) {
+    const char *s = "";
+    int n = l->narg - results;
+    for (int i = 0; i < n && n > 1; i++)
+        s = ein__namef(ctx, "%s%sp%d: %s", s, i ? ", " : "", i, ctx->value[l->arg[i].i].name);
+    return s;
+}
 
 // ------------------------------------------------------------------------------- scanning
 
@@ -43698,6 +43711,7 @@ static void ein__emit_slice(ein_ctx *ctx, const ein__step *s, const ein__slice *
         all->about[all->ndevice++][0] = l->about[k][0];
     }
     for (int k = 0; k < s->nval; k++) all->about[all->ndevice][k] = s->val[k];
+    all->operands[all->ndevice] = ein__operands_text(ctx, l, 1);
     all->device[all->ndevice++] = ein__name(ctx, text.s);
     ein__buf_free(&text);
 }
@@ -44339,12 +44353,22 @@ static bool ein__is_new(const char ***seen, const char *name) {
     return true;
 }
 
-// The functions that a kernel calls, each under the matrix that it applies.
+// Which tensors the operands of a kernel are, where it is first launched; NULL: nothing.
+static void ein__put_operands(ein__emitter *z, const char *list) {
+    ein__buf text = {0};
+    if (!list) return;
+    ein__put(&text, list);
+    ein__put_wrapped(&z->kernels, &text, "");
+    ein__buf_free(&text);
+}
+
+// The functions that a kernel calls, each under the matrix that it applies or what it computes.
 static void ein__put_device(ein__emitter *z, const ein__launch *l, const char ***seen) {
     for (int k = 0; k < l->ndevice; k++) {
         if (!ein__is_new(seen, l->device[k])) continue;
         for (int v = 0; v < 2; v++)
             if (l->about[k][v].i) ein__put_algebra(z, &z->kernels, l->about[k][v], "");
+        ein__put_operands(z, l->operands[k]);
         ein__putf(&z->kernels, "%s\n", l->device[k]);
     }
 }
@@ -44354,7 +44378,8 @@ static void ein__put_stitched(ein__emitter *z, const ein__step *step) {
     ein__buf line = {0};
     ein__put(&line, "// ");
     ein__put_comment(&line, name, strlen(name));
-    ein__put(&line, " by slices in shared memory, then ");
+    ein__put(&line, " by slices in shared memory");
+    ein__put(&line, step->also.i ? " and, as a whole, to `also`, then " : ", then ");
     ein__put_comment(&line, then, strlen(then));
     ein__putf(&z->kernels, "%s\n", line.s);
     ein__buf_free(&line);
@@ -44370,15 +44395,6 @@ static void ein__put_siblings(ein__emitter *z, const ein__step *step) {
     }
     ein__putf(&z->kernels, "%s\n", line.s);
     ein__buf_free(&line);
-}
-
-// Which tensors several operands of a kernel are, where it is first launched.
-static void ein__put_operands(ein__emitter *z, const ein__launch *l, int results) {
-    ein__buf text = {0};
-    for (int i = 0; i < l->narg - results && l->narg - results > 1; i++)
-        ein__putf(&text, "%sp%d: %s", i ? ", " : "", i, z->ctx->value[l->arg[i].i].name);
-    ein__put_wrapped(&z->kernels, &text, "");
-    ein__buf_free(&text);
 }
 
 // Emits the kernels of `steps`, each distinct text once.
@@ -44403,7 +44419,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 for (int v = 0; v < steps[i].nval && !l.extra && !parts; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 if (step->also.i && !step->ahead) ein__put_algebra(z, &z->kernels, step->also, "");
-                ein__put_operands(z, &l, 1 + (step->also.i != 0) + step->npeer);
+                int results = 1 + (step->also.i != 0) + step->npeer;
+                ein__put_operands(z, ein__operands_text(ctx, &l, results));
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;

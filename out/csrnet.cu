@@ -11,7 +11,7 @@
 // plan      43 steps, 512.2 us estimated; 1198.2 us without derivation
 // libraries cuBLAS (596 MB) 14 steps, without it up to 1.8 us more
 // by        basis change 37, summation splitting 2
-//     6.5 us est. v1.a             k_product_cdf96d7b
+//     6.5 us est. v1.a             k_product_ee2f7afa
 //    11.5 us est. v1.b.c.sum.data  k_basis_b53c446b
 //    22.9 us est. v1.b.c.sum.product k_product_69360bf6
 //    11.9 us est. v1.b             k_basis_24ac75ba
@@ -938,11 +938,13 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 //     0:224, i3 in 0:224, pad x 0
 // v1.a[0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1])
 // p0: v1.a.k, p1: x, p2: v1.a.b
-static __global__ void __launch_bounds__(256, 1) k_product_cdf96d7b(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_ee2f7afa(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 392u * 128u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
+    // last term none is inside.
     __shared__ int4 taps[32];
     for (unsigned k = threadIdx.x; k < 32u; k += 256u) {
         const int r2 = (int)(k % 3u);
@@ -1373,6 +1375,7 @@ static __global__ void __launch_bounds__(256) k_stitch_cc15dfaf(const float *p0,
 // v3.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v3.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // v3.a[0,i1,i2,i3] = relu(v3.a.c.sum[0,i1,i2,i3] + v3.a.b[i1])
+// p0: v3.a.c.sum.product, p1: v3.a.b
 static __device__ __forceinline__ void part_basis_50aeccd8(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -1547,6 +1550,7 @@ static __global__ void __launch_bounds__(64) k_basis_357a0753(const float *p0,
 // v4.a.c.sum[0,i1,i2,i3] = sum(r0,r1) v4.a.c.sum.product[r0,r1,i1,i2/4,i3/4] *
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // v4.a[0,i1,i2,i3] = relu(v4.a.c.sum[0,i1,i2,i3] + v4.a.b[i1])
+// p0: v4.a.c.sum.product, p1: v4.a.b
 static __device__ __forceinline__ void part_basis_ae43c9cf(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
@@ -2334,7 +2338,7 @@ int csrnet_create(csrnet **out, const void *weights, size_t bytes, const csrnet_
 static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_cdf96d7b, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
+    CALL(launch(m, ORDERED, k_product_ee2f7afa, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
         v_v1_a));
     CALL(launch(m, EARLY, k_basis_b53c446b, "v1.b.c.sum.data", 784, 256, stream, v_v1_a,
         v_v1_b_c_sum_data));

@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 29 steps, without it up to 3.5 us more
 //           cuBLAS (596 MB) 34 steps, without it up to 15.8 us more
 // by        basis change 21, merging 76, summation splitting 15
-//    10.0 us est. stem             k_product_d6dfd5e4
+//    10.0 us est. stem             k_product_d264be1c
 //     2.0 us est. p                k_reduce_0d108d3d
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.b.c.sum.data  k_basis_5750835a
@@ -133,7 +133,7 @@
 //     1.5 us est. f2.a             k_reduce_434052ae
 //     1.6 us est. f2.b.sum.part    k_reduce_0d977150
 //     1.6 us est. f2               k_reduce_de93ed34
-//     3.5 us est. s1               k_product_09512983
+//     3.5 us est. s1               k_product_ce39544a
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
 //     4.0 us est. f0.a             k_product_9df8d45b
@@ -1500,11 +1500,13 @@ static __global__ void __launch_bounds__(256) k_map_e2a4c493(const float *__rest
 //     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
 // p0: stem.c.k, p1: x, p2: stem.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_d6dfd5e4(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_d264be1c(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 128u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
+    // last term none is inside.
     __shared__ int4 taps[160];
     for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
         const int r2 = (int)(k % 7u);
@@ -1778,6 +1780,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_3337f522(const float 
 // g1.l1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+128,i2+r0-5,i3] where i1 in 0:21, i2
 //     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
 // g1.l1[0,i1,i2,i3] = g1.l1.sum[0,i1,i2,i3] + g1.l1.b[i1]
+// p0: l2.a.c.sum.merged, p1: g1.l1.b
 static __device__ __forceinline__ void part_reduce_c0fa7b48(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
@@ -1803,6 +1806,7 @@ static __device__ __forceinline__ void part_reduce_c0fa7b48(const float *p0,
 // g1.r1.sum[0,i1,i2,i3] = sum(r0) l2.a.c.sum.merged[11*i1+r0+359,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
 // g1.r1[0,i1,i2,i3] = g1.r1.sum[0,i1,i2,i3] + g1.r1.b[i1]
+// p0: l2.a.c.sum.merged, p1: g1.r1.b
 static __device__ __forceinline__ void part_reduce_9fd6431c(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
@@ -1826,6 +1830,7 @@ static __device__ __forceinline__ void part_reduce_9fd6431c(const float *p0,
 // by summation splitting
 // l2.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.b.c.sum.part[r0,r1,i1,i2,i3]
 // l2.b[0,i1,i2,i3] = relu(l2.b.c.sum[0,i1,i2,i3] + l2.b.c.b[i1])
+// p0: l2.b.c.sum.part, p1: l2.b.c.b
 static __device__ __forceinline__ void part_reduce_656200d8(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u) * 4;
@@ -1891,6 +1896,7 @@ static __device__ __forceinline__ void part_reduce_b7fd3cb7(const float *p0, flo
 // g1.l2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:56, pad
 //     g1.l2.sum.merged 0
 // g1.s[0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1]
+// p0: g1.l2.sum.merged, p1: g1.r2.sum, p2: g1.s.const
 static __device__ __forceinline__ void part_reduce_011472cc(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
@@ -2009,6 +2015,7 @@ static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
 // g2.l1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
 //     0:28, r0 in 0:11, pad g2.l1.sum.merged 0
 // g2.l1[0,i1,i2,i3] = g2.l1.sum[0,i1,i2,i3] + g2.l1.b[i1]
+// p0: g2.l1.sum.merged, p1: g2.l1.b
 static __device__ __forceinline__ void part_reduce_1214e781(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 28u);
@@ -2028,6 +2035,7 @@ static __device__ __forceinline__ void part_reduce_1214e781(const float *p0,
 // g2.r1.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:28, r0 in 0:11, pad g2.l1.sum.merged 0
 // g2.r1[0,i1,i2,i3] = g2.r1.sum[0,i1,i2,i3] + g2.r1.b[i1]
+// p0: g2.l1.sum.merged, p1: g2.r1.b
 static __device__ __forceinline__ void part_reduce_319db27d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 28u);
@@ -2069,6 +2077,7 @@ static __device__ __forceinline__ void part_basis_fa787b7c(const float *p0, floa
 // l3.r1.c.sum[0,i1,i2,i3] = sum(r0) g2.l1.sum.merged[5*i1+r0+462,i2,i3+r0-2] where i1 in 0:85, i3
 //     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
 // l3.r1[0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1])
+// p0: g2.l1.sum.merged, p1: l3.r1.c.b
 static __device__ __forceinline__ void part_reduce_592b2fe8(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
@@ -2151,6 +2160,7 @@ static __device__ __forceinline__ void part_reduce_280cee05(const float *p0, flo
 // g2.l2.sum[0,i1,i2,i3] = sum(r0) g2.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:28, pad
 //     g2.l2.sum.merged 0
 // g2.s[0,i1,i2,i3] = g2.l2.sum[0,i1,i2,i3] + g2.r2.sum[0,i1,i2,i3] + g2.s.const[i1]
+// p0: g2.l2.sum.merged, p1: g2.r2.sum, p2: g2.s.const
 static __device__ __forceinline__ void part_reduce_08f114fb(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 28u);
@@ -2218,6 +2228,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_e3f06698(const float 
 // by summation splitting (r1,r2 inside), variable substitution
 // g2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) g2.s[0,i0,i2+r0-1,i3+r1-1] *
 //     g2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad g2.s 0
+// p0: g2.s, p1: g2.a.c.sum.part.filter
 static __device__ __forceinline__ void part_reduce_f47b088b(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
@@ -2272,6 +2283,7 @@ static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
 // l3.l1.c.sum[0,i1,i2,i3] = sum(r0) l3.l1.c.sum.product[r0,i1,i2/2,i3] * l3.l1.c.sum.at[i2%2,r0]
 //     where i2 in 0:28
 // l3.l1[0,i1,i2,i3] = relu(l3.l1.c.sum[0,i1,i2,i3] + l3.l1.c.b[i1])
+// p0: l3.l1.c.sum.product, p1: l3.l1.c.b
 static __device__ __forceinline__ void part_basis_51c5366f(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 28u);
@@ -2331,6 +2343,7 @@ static __device__ __forceinline__ void part_reduce_f69a8168(const float *p0, flo
 //     l3.l2.c.sum.merged 0
 // l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
 //     + l3.r2.c.b[i1])
+// p0: l3.l2.c.sum.merged, p1: l3.r2.c.sum, p2: l3.r2.c.b, p3: l3.l2.c.b
 static __device__ __forceinline__ void part_reduce_621710b5(const float *p0, const float *p1,
     const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y,
     unsigned id) {
@@ -2411,6 +2424,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d5288c95(const float 
 // by summation splitting
 // g2.a.c.sum[0,i1,i2,i3] = sum(r0) g2.a.c.sum.part[r0,i1,i2,i3]
 // g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
+// p0: g2.a.c.sum.part, p1: g2.a.c.b
 static __device__ __forceinline__ void part_reduce_52d15df2(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 784u);
@@ -2426,6 +2440,7 @@ static __device__ __forceinline__ void part_reduce_52d15df2(const float *p0,
 // l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85, i2 in
 //     0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
 // l3.t1.0[0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1])
+// p0: l3.c1.0.sum.merged, p1: l3.b1
 static __device__ __forceinline__ void part_reduce_0b9b6ff7(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -2445,6 +2460,7 @@ static __device__ __forceinline__ void part_reduce_0b9b6ff7(const float *p0,
 // l3.c3.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0+425,i2,i3+r0-2] where i1 in 0:85,
 //     i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
 // l3.t3.0[0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1])
+// p0: l3.c1.0.sum.merged, p1: l3.b3
 static __device__ __forceinline__ void part_reduce_c97083f1(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -2504,6 +2520,7 @@ static __device__ __forceinline__ void part_reduce_cf1fff66(const float *p0, flo
 //     l3.c2.0.sum.merged 0
 // l3.u.0[0,i1,i2,i3] = relu(l3.c2.0.sum[0,i1,i2,i3] + l3.b2[i1]) + relu(l3.c4.0.sum[0,i1,i2,i3] +
 //     l3.b4[i1])
+// p0: l3.c2.0.sum.merged, p1: l3.b2, p2: l3.c4.0.sum, p3: l3.b4
 static __device__ __forceinline__ void part_reduce_b9037521(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {
@@ -2575,6 +2592,7 @@ static __global__ void __launch_bounds__(64) k_siblings_d55b3df6(const float *p0
 // g3.l1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
 //     0:14, r0 in 0:11, pad g3.l1.sum.merged 0
 // g3.l1[0,i1,i2,i3] = g3.l1.sum[0,i1,i2,i3] + g3.l1.b[i1]
+// p0: g3.l1.sum.merged, p1: g3.l1.b
 static __device__ __forceinline__ void part_reduce_62a4170e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -2594,6 +2612,7 @@ static __device__ __forceinline__ void part_reduce_62a4170e(const float *p0,
 // g3.r1.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:14, r0 in 0:11, pad g3.l1.sum.merged 0
 // g3.r1[0,i1,i2,i3] = g3.r1.sum[0,i1,i2,i3] + g3.r1.b[i1]
+// p0: g3.l1.sum.merged, p1: g3.r1.b
 static __device__ __forceinline__ void part_reduce_c846b567(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -2613,6 +2632,7 @@ static __device__ __forceinline__ void part_reduce_c846b567(const float *p0,
 // l4.l1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+462,i2+r0-3,i3] where i1 in 0:128, i2
 //     in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
 // l4.l1[0,i1,i2,i3] = relu(l4.l1.c.sum[0,i1,i2,i3] + l4.l1.c.b[i1])
+// p0: g3.l1.sum.merged, p1: l4.l1.c.b
 static __device__ __forceinline__ void part_reduce_27090c04(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -2632,6 +2652,7 @@ static __device__ __forceinline__ void part_reduce_27090c04(const float *p0,
 // l4.r1.c.sum[0,i1,i2,i3] = sum(r0) g3.l1.sum.merged[7*i1+r0+1358,i2,i3+r0-3] where i1 in 0:128,
 //     i3 in 0:14, r0 in 0:7, pad g3.l1.sum.merged 0
 // l4.r1[0,i1,i2,i3] = relu(l4.r1.c.sum[0,i1,i2,i3] + l4.r1.c.b[i1])
+// p0: g3.l1.sum.merged, p1: l4.r1.c.b
 static __device__ __forceinline__ void part_reduce_813115d9(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -2802,6 +2823,7 @@ static __device__ __forceinline__ void part_reduce_09b7d752(const float *p0, flo
 //     l4.l2.c.sum.merged 0
 // l4.m[0,i1,i2,i3] = relu(l4.l2.c.sum[0,i1,i2,i3] + l4.l2.c.b[i1]) + relu(l4.r2.c.sum[0,i1,i2,i3]
 //     + l4.r2.c.b[i1])
+// p0: l4.l2.c.sum.merged, p1: l4.l2.c.b, p2: l4.r2.c.sum, p3: l4.r2.c.b
 static __device__ __forceinline__ void part_reduce_146d504d(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {
@@ -2891,6 +2913,7 @@ static __global__ void __launch_bounds__(256) k_reduce_71734c04(const float *p0,
 // l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128, i2
 //     in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
 // l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
+// p0: l4.c1.0.sum.merged, p1: l4.b1
 static __device__ __forceinline__ void part_reduce_50f4c749(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
@@ -2910,6 +2933,7 @@ static __device__ __forceinline__ void part_reduce_50f4c749(const float *p0,
 // l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
 //     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
 // l4.t3.0[0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1])
+// p0: l4.c1.0.sum.merged, p1: l4.b3
 static __device__ __forceinline__ void part_reduce_9976e07b(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
@@ -2963,6 +2987,7 @@ static __device__ __forceinline__ void part_reduce_886ff992(const float *p0, flo
 //     l4.c2.0.sum.merged 0
 // l4.u.0[0,i1,i2,i3] = relu(l4.c2.0.sum[0,i1,i2,i3] + l4.b2[i1]) + relu(l4.c4.0.sum[0,i1,i2,i3] +
 //     l4.b4[i1])
+// p0: l4.c2.0.sum.merged, p1: l4.b2, p2: l4.c4.0.sum, p3: l4.b4
 static __device__ __forceinline__ void part_reduce_2f97f08a(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {
@@ -2998,6 +3023,7 @@ static __global__ void __launch_bounds__(64) k_stitch_17492ba1(const float *p0,
 // g4.l1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0,i2+r0-5,i3] where i1 in 0:21, i2 in
 //     0:7, r0 in 0:11, pad g4.l1.sum.merged 0
 // g4.l1[0,i1,i2,i3] = g4.l1.sum[0,i1,i2,i3] + g4.l1.b[i1]
+// p0: g4.l1.sum.merged, p1: g4.l1.b
 static __device__ __forceinline__ void part_reduce_5e3ee485(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
@@ -3017,6 +3043,7 @@ static __device__ __forceinline__ void part_reduce_5e3ee485(const float *p0,
 // g4.r1.sum[0,i1,i2,i3] = sum(r0) g4.l1.sum.merged[11*i1+r0+231,i2,i3+r0-5] where i1 in 0:21, i3
 //     in 0:7, r0 in 0:11, pad g4.l1.sum.merged 0
 // g4.r1[0,i1,i2,i3] = g4.r1.sum[0,i1,i2,i3] + g4.r1.b[i1]
+// p0: g4.l1.sum.merged, p1: g4.r1.b
 static __device__ __forceinline__ void part_reduce_947f85c2(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
@@ -3358,11 +3385,13 @@ static __global__ void __launch_bounds__(64) k_reduce_de93ed34(const float *p0, 
 //     idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
 //     f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1])) + g1.b.b[i1]
 // p0: g1.b.k, p1: g1.a, p2: f2, p3: g1.s, p4: g1.b.b
-static __global__ void __launch_bounds__(256, 1) k_product_09512983(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_ce39544a(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 32u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
+    // last term none is inside.
     __shared__ int4 taps[192];
     for (unsigned k = threadIdx.x; k < 192u; k += 256u) {
         const int r2 = (int)(k % 3u);
@@ -4306,7 +4335,7 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 // ---- run ----------------------------------------------------------------------------------------
 static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_d6dfd5e4, "stem", 98, 256, stream, v_stem_c_k, v_x,
+    CALL(launch(m, ORDERED, k_product_d264be1c, "stem", 98, 256, stream, v_stem_c_k, v_x,
         v_stem_c_b, v_stem));
     CALL(launch(m, EARLY, k_reduce_0d108d3d, "p", 392, 128, stream, v_stem,
         v_l1_b_joined + 200704));
@@ -4622,7 +4651,7 @@ static int steps_from_l4_d_2(gcn *m, const void *const *in, void *const *out, cu
         v_f2_b_sum_part));
     CALL(launch(m, EARLY, k_reduce_de93ed34, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2, v_f2_b_b,
         v_f2));
-    CALL(launch(m, EARLY, k_product_09512983, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
+    CALL(launch(m, EARLY, k_product_ce39544a, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
         v_g1_b_b, v_s1));
     // as g1.a
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));

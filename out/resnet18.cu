@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 1 step, without it up to 0.0 us more
 //           cuBLAS (596 MB) 7 steps, without it up to 0.9 us more
 // by        basis change 28, summation splitting 6
-//     9.9 us est. r0               k_product_70278148
+//     9.9 us est. r0               k_product_6203150b
 //     3.3 us est. l1.a.a.c.data    k_stitch_6a13a591
 //     3.8 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.a.r           k_basis_c5456742
@@ -1264,11 +1264,13 @@ static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_70278148(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_6203150b(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 98u * 128u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
+    // last term none is inside.
     __shared__ int4 taps[160];
     for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
         const int r2 = (int)(k % 7u);
@@ -1394,7 +1396,7 @@ static __device__ __forceinline__ void part_basis_df4df871(const float *p0, floa
     }
 }
 
-// p0 by slices in shared memory, then l1.a.a.c.data
+// p0 by slices in shared memory and, as a whole, to `also`, then l1.a.a.c.data
 static __global__ void __launch_bounds__(256) k_stitch_6a13a591(const float *p0,
     float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[3136];
@@ -1585,6 +1587,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_2587aefa(const float 
 // by summation splitting
 // l2.h.a.c[0,i1,i2,i3] = sum(r0,r1) l2.h.a.c.part[r0,r1,i1,i2,i3]
 // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.a.t[i1])
+// p0: l2.h.a.c.part, p1: l2.h.a.t
 static __device__ __forceinline__ void part_reduce_332e36e2(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u) * 4;
@@ -1732,6 +1735,7 @@ static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
 // l2.a.c[0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.a.t[i1])
+// p0: l2.a.c.product, p1: l2.a.t
 static __device__ __forceinline__ void part_basis_bdb914a3(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
@@ -1859,6 +1863,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_2e2c515b(const float 
 
 // l3.h.a.c[0,i1,i2,i3] = sum(r0) l3.h.a.c.parts[r0,0,i1,i2,i3]
 // l3.h.r[0,i1,i2,i3] = relu(l3.h.a.c[0,i1,i2,i3] + l3.h.a.t[i1])
+// p0: l3.h.a.c.parts, p1: l3.h.a.t
 static __device__ __forceinline__ void part_reduce_b20ff862(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u);
@@ -2089,6 +2094,7 @@ static __global__ void __launch_bounds__(64) k_basis_f6968ebb(const float *p0,
 // l3.a.c[0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i2/2,i3/2] * l3.h.b.c.at[i2%2,r0] *
 //     l3.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[0,i1,i2,i3] = relu(l3.a.c[0,i1,i2,i3] + l3.a.t[i1])
+// p0: l3.a.c.product, p1: l3.a.t
 static __device__ __forceinline__ void part_basis_649847ea(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
@@ -3060,7 +3066,7 @@ int resnet18_create(resnet18 **out, const void *weights, size_t bytes, const res
 static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_70278148, "r0", 98, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_6203150b, "r0", 98, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_stitch_6a13a591, "l1.a.a.c.data", 64, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));

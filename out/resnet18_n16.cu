@@ -12,7 +12,7 @@
 // libraries cuDNN (415 MB) 4 steps, without it up to 1.3 us more
 //           cuBLAS (596 MB) 11 steps, without it up to 5.5 us more
 // by        basis change 32, summation splitting 1, operand re-laid 2
-//   103.9 us est. r0               k_product_2c58d0bd
+//   103.9 us est. r0               k_product_aaa1df5d
 //    25.9 us est. l1.a.a.c.data    k_stitch_f080c6f8
 //    22.9 us est. l1.a.a.c.product k_product_204f92be
 //    16.1 us est. l1.a.b.c.data    k_stitch_1c716a50
@@ -1319,11 +1319,13 @@ static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_2c58d0bd(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_aaa1df5d(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 1568u * 128u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
+    // last term none is inside.
     __shared__ int4 taps[160];
     for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
         const int r2 = (int)(k % 7u);
@@ -1459,7 +1461,7 @@ static __device__ __forceinline__ void part_basis_fde9f4e0(const float *p0, floa
     }
 }
 
-// p0 by slices in shared memory, then l1.a.a.c.data
+// p0 by slices in shared memory and, as a whole, to `also`, then l1.a.a.c.data
 static __global__ void __launch_bounds__(256) k_stitch_f080c6f8(const float *p0,
     float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[3136];
@@ -1529,6 +1531,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 // l1.a.a.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.a.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[i0,i1,i2,i3] = relu(l1.a.a.c[i0,i1,i2,i3] + l1.a.a.t[i1])
+// p0: l1.a.a.c.product, p1: l1.a.a.t
 static __device__ __forceinline__ void part_basis_de6ae435(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -1579,6 +1582,7 @@ static __global__ void __launch_bounds__(224) k_stitch_1c716a50(const float *p0,
 // l1.a.b.c[i0,i1,i2,i3] = sum(r0,r1) l1.a.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[i0,i1,i2,i3] = relu(l1.a.b.c[i0,i1,i2,i3] + p0[i0,i1,i2,i3] + l1.a.b.t[i1])
+// p0: l1.a.b.c.product, p1: p0, p2: l1.a.b.t
 static __device__ __forceinline__ void part_basis_ab2b8497(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
@@ -1613,7 +1617,7 @@ static __device__ __forceinline__ void part_basis_ab2b8497(const float *p0, cons
     }
 }
 
-// l1.a by slices in shared memory, then l1.b.a.c.data
+// l1.a by slices in shared memory and, as a whole, to `also`, then l1.b.a.c.data
 // p0: l1.a.b.c.product, p1: p0, p2: l1.a.b.t
 static __global__ void __launch_bounds__(224) k_stitch_46214fbd(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
@@ -1754,6 +1758,7 @@ static __global__ void __launch_bounds__(256) k_basis_31329385(const float *p0,
 // l2.a.c[i0,i1,i2,i3] = sum(r0,r1) l2.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[i0,i1,i2,i3] = relu(l2.a.c[i0,i1,i2,i3] + l2.a.t[i1])
+// p0: l2.a.c.product, p1: l2.a.t
 static __device__ __forceinline__ void part_basis_4d09b373(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
@@ -1924,6 +1929,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_6c1af5c0(const float 
 
 // l3.h.a.c[i0,i1,i2,i3] = sum(r0) l3.h.a.c.parts[r0,i0,i1,i2,i3]
 // l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.a.t[i1])
+// p0: l3.h.a.c.parts, p1: l3.h.a.t
 static __device__ __forceinline__ void part_reduce_c7a7c27a(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 49u) * 4;
@@ -2082,6 +2088,7 @@ static __global__ void __launch_bounds__(128) k_basis_9f1b6b4d(const float *p0,
 // l3.a.c[i0,i1,i2,i3] = sum(r0,r1) l3.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[i0,i1,i2,i3] = relu(l3.a.c[i0,i1,i2,i3] + l3.a.t[i1])
+// p0: l3.a.c.product, p1: l3.a.t
 static __device__ __forceinline__ void part_basis_660faa63(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 4u);
@@ -2137,6 +2144,7 @@ static __global__ void __launch_bounds__(256) k_stitch_63fc5ef7(const float *p0,
 // l3.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.b.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3[i0,i1,i2,i3] = relu(l3.b.c[i0,i1,i2,i3] + l3.h[i0,i1,i2,i3] + l3.b.t[i1])
+// p0: l3.b.c.product, p1: l3.h, p2: l3.b.t
 static __device__ __forceinline__ void part_basis_6c99f753(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 4u);
@@ -2193,7 +2201,7 @@ static __device__ __forceinline__ void part_map_9c91905b(const float *p0, float 
     y[i0 * 602112 + i1 * 200704 + i2 * 12544 + i3 * 1792 + i4 * 256 + i5] = v0;
 }
 
-// l3 by slices in shared memory, then l4.h.a.c.columns
+// l3 by slices in shared memory and, as a whole, to `also`, then l4.h.a.c.columns
 // p0: l3.b.c.product, p1: l3.h, p2: l3.b.t
 static __global__ void __launch_bounds__(256) k_stitch_c7dbf672(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
@@ -2214,6 +2222,7 @@ static __global__ void __launch_bounds__(256) k_stitch_c7dbf672(const float *p0,
 // by summation splitting
 // l4.h.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.a.c.part[r0,r1,i0,i1,i2,i3]
 // l4.h.r[i0,i1,i2,i3] = relu(l4.h.a.c[i0,i1,i2,i3] + l4.h.a.t[i1])
+// p0: l4.h.a.c.part, p1: l4.h.a.t
 static __device__ __forceinline__ void part_reduce_94b5e256(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 49u);
@@ -2364,6 +2373,7 @@ static __global__ void __launch_bounds__(64) k_basis_0a5d93ed(const float *p0,
 // l4.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.a.c.product[r0,r1,i1,i0,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4.r[i0,i1,i2,i3] = relu(l4.a.c[i0,i1,i2,i3] + l4.a.t[i1])
+// p0: l4.a.c.product, p1: l4.a.t
 static __device__ __forceinline__ void part_basis_54304f4d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 2u);
@@ -3259,7 +3269,7 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
 static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_2c58d0bd, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_aaa1df5d, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_stitch_f080c6f8, "l1.a.a.c.data", 1024, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));

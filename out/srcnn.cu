@@ -11,7 +11,7 @@
 // plan      7 steps, 116.2 us estimated; 182.4 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 0.4 us more
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
-//    16.9 us est. r1               k_product_ab94244b
+//    16.9 us est. r1               k_product_acd94d5e
 //    11.7 us est. c2.sum.data      k_basis_169c570f
 //    48.5 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
 //    23.1 us est. c2.sum.part      k_basis_f73e3d87
@@ -529,11 +529,13 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 //     0:224, pad x 0
 // r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
 // p0: k1, p1: x, p2: b1
-static __global__ void __launch_bounds__(256, 1) k_product_ab94244b(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_acd94d5e(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 392u * 128u, m0 = 0u;
+    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
+    // last term none is inside.
     __shared__ int4 taps[96];
     for (unsigned k = threadIdx.x; k < 96u; k += 256u) {
         const int r1 = (int)(k % 9u);
@@ -992,7 +994,7 @@ int srcnn_create(srcnn **out, const void *weights, size_t bytes, const srcnn_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_ab94244b, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
+    CALL(launch(m, ORDERED, k_product_acd94d5e, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
     CALL(launch(m, EARLY, k_basis_169c570f, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
     // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
     //     F(4x4,3x3)

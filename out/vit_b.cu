@@ -1259,6 +1259,7 @@ static __device__ __forceinline__ void part_reduce_4bf3964a(const float *p0, flo
 
 // h[0,i1,i2] = place[0,i1,i2] + first[0,i1,i2] + (patches.sum[0,i2,(i1+13)/14-1,(i1+13)%14] +
 //     b[i2]) * [i1 >= 1] where i1 in 0:197, pad first 0, pad patches.sum 0
+// p0: place, p1: first, p2: patches.sum, p3: b
 static __device__ __forceinline__ void part_map_68c71b39(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {

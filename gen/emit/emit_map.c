@@ -20,7 +20,18 @@ typedef struct ein__launch {
     int ndevice;        // functions that it calls, each with the values that it is about
     const char *device[EIN__KDEVICES];
     ein__val about[EIN__KDEVICES][2];
+    const char *operands[EIN__KDEVICES];  // which tensors their parameters are, or NULL
 } ein__launch;
+
+// Which tensors several operands of a kernel are, of which the last `results` parameters are none;
+// "": there is one.
+static const char *ein__operands_text(ein_ctx *ctx, const ein__launch *l, int results) {
+    const char *s = "";
+    int n = l->narg - results;
+    for (int i = 0; i < n && n > 1; i++)
+        s = ein__namef(ctx, "%s%sp%d: %s", s, i ? ", " : "", i, ctx->value[l->arg[i].i].name);
+    return s;
+}
 
 // ------------------------------------------------------------------------------- scanning
 

@@ -299,12 +299,22 @@ static bool ein__is_new(const char ***seen, const char *name) {
     return true;
 }
 
-// The functions that a kernel calls, each under the matrix that it applies.
+// Which tensors the operands of a kernel are, where it is first launched; NULL: nothing.
+static void ein__put_operands(ein__emitter *z, const char *list) {
+    ein__buf text = {0};
+    if (!list) return;
+    ein__put(&text, list);
+    ein__put_wrapped(&z->kernels, &text, "");
+    ein__buf_free(&text);
+}
+
+// The functions that a kernel calls, each under the matrix that it applies or what it computes.
 static void ein__put_device(ein__emitter *z, const ein__launch *l, const char ***seen) {
     for (int k = 0; k < l->ndevice; k++) {
         if (!ein__is_new(seen, l->device[k])) continue;
         for (int v = 0; v < 2; v++)
             if (l->about[k][v].i) ein__put_algebra(z, &z->kernels, l->about[k][v], "");
+        ein__put_operands(z, l->operands[k]);
         ein__putf(&z->kernels, "%s\n", l->device[k]);
     }
 }
@@ -314,7 +324,8 @@ static void ein__put_stitched(ein__emitter *z, const ein__step *step) {
     ein__buf line = {0};
     ein__put(&line, "// ");
     ein__put_comment(&line, name, strlen(name));
-    ein__put(&line, " by slices in shared memory, then ");
+    ein__put(&line, " by slices in shared memory");
+    ein__put(&line, step->also.i ? " and, as a whole, to `also`, then " : ", then ");
     ein__put_comment(&line, then, strlen(then));
     ein__putf(&z->kernels, "%s\n", line.s);
     ein__buf_free(&line);
@@ -330,15 +341,6 @@ static void ein__put_siblings(ein__emitter *z, const ein__step *step) {
     }
     ein__putf(&z->kernels, "%s\n", line.s);
     ein__buf_free(&line);
-}
-
-// Which tensors several operands of a kernel are, where it is first launched.
-static void ein__put_operands(ein__emitter *z, const ein__launch *l, int results) {
-    ein__buf text = {0};
-    for (int i = 0; i < l->narg - results && l->narg - results > 1; i++)
-        ein__putf(&text, "%sp%d: %s", i ? ", " : "", i, z->ctx->value[l->arg[i].i].name);
-    ein__put_wrapped(&z->kernels, &text, "");
-    ein__buf_free(&text);
 }
 
 // Emits the kernels of `steps`, each distinct text once.
@@ -363,7 +365,8 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
                 for (int v = 0; v < steps[i].nval && !l.extra && !parts; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
                 if (step->also.i && !step->ahead) ein__put_algebra(z, &z->kernels, step->also, "");
-                ein__put_operands(z, &l, 1 + (step->also.i != 0) + step->npeer);
+                int results = 1 + (step->also.i != 0) + step->npeer;
+                ein__put_operands(z, ein__operands_text(ctx, &l, results));
                 ein__put_n(&z->kernels, text.s, text.n);
                 ein__put(&z->kernels, "\n");
                 if (!z->first_kernel) z->first_kernel = l.name;

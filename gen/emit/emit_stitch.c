@@ -18,6 +18,7 @@ static void ein__emit_slice(ein_ctx *ctx, const ein__step *s, const ein__slice *
         all->about[all->ndevice++][0] = l->about[k][0];
     }
     for (int k = 0; k < s->nval; k++) all->about[all->ndevice][k] = s->val[k];
+    all->operands[all->ndevice] = ein__operands_text(ctx, l, 1);
     all->device[all->ndevice++] = ein__name(ctx, text.s);
     ein__buf_free(&text);
 }
