@@ -29,8 +29,8 @@ OWN_MARGIN = 1.15
 # Outputs that are a norm's, an attention's or a convolution's result in another shape, pieces of an
 # output, and sums of squares of what is stored as halves: no kernel is there to convert alone.
 PLAIN = ("norms", "norms_spelled", "norms_grouped", "flat_rows", "pools", "conv_1d_3d",
-         "deconv_odd", "chains", "merge_sums", "attention_grouped", "attention_decode",
-         "safe_softmax", "norm_products", "attention_causal")
+         "deconv_odd", "chains", "merge_sums", "attention_decode", "safe_softmax",
+         "norm_products")
 # A recurrence of a state space model: what some of its products read as halves begins at addresses
 # that tensor cores do not take, so that in FP16 no call has all of them.
 STATES = """ein 1
