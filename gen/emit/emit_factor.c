@@ -22,8 +22,9 @@ typedef struct ein__kprod {
     ein__buf found[2], make[2];  // what loads that compute find, and make of it once it is there
     const char *along[2], *args[2], *call[2];  // whether neighbours are terms; of the loads
     const char *make_args[2];
-    ein__buf taps;  // a table of the terms' places, or empty
+    ein__buf taps;  // fills a table of the terms' places, or empty
     int64_t tap_bytes;
+    int tap_words;             // of each term
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
     int width;                 // neighbours that a load of the rows' factor gives
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
@@ -47,7 +48,24 @@ static int ein__kprod_stages(const ein__kgen *g, const ein__kprod *r) {
 static int ein__kprod_dynamic(const ein__kgen *g, const ein__kprod *r) {
     if (r->math == EIN__MATH_FP32) return 0;
     int bytes = ein__product_bytes(r->t, ein__kprod_stages(g, r));
-    return bytes + r->tap_bytes > EIN__SHARED_FREE ? bytes : 0;
+    bytes += (int)r->tap_bytes;
+    return bytes > EIN__SHARED_FREE ? bytes : 0;
+}
+
+// The table of the terms' places: behind the tile in what has to be asked for, which is all that a
+// block may have on devices with smaller tiles.
+static const char *ein__kprod_table(ein__kgen *g, const ein__kprod *r) {
+    if (!r->taps.s) return "";
+    int words = r->tap_words;
+    const char *at =
+        ein__kprod_dynamic(g, r)
+            ? ein__namef(g->ctx,
+                         "int%d *const taps =\n"
+                         "    reinterpret_cast<int%d *>(dynamic_shared + sizeof tile);\n",
+                         words, words)
+            : ein__namef(g->ctx, "__shared__ int%d taps[%lld];\n", words,
+                         (long long)(r->tap_bytes / words / 4));
+    return ein__namef(g->ctx, "%s%s", at, r->taps.s);
 }
 
 static void ein__kprod_free(ein__kprod *r) {
@@ -497,7 +515,6 @@ static void ein__kprod_taps(ein__kgen *g, ein__kprod *r, int side, const int *su
             word[1] = ein__namef(c, "%s ? %s : %s", below, word[1],
                                  g->tap_low ? "-(1 << 30)" : "1 << 30");
     }
-    ein__putf(b, "__shared__ int%d taps[%lld];\n", words, (long long)terms);
     ein__putf(b, "for (unsigned k = threadIdx.x; k < %lldu; k += 256u) {\n", (long long)terms);
     const char *four = words == 4 ? ein__namef(c, ", %s, %s", word[2], word[3]) : "";
     const char *put =
@@ -511,6 +528,7 @@ static void ein__kprod_taps(ein__kgen *g, ein__kprod *r, int side, const int *su
     ein__put(b, "}\n");
     ein__buf_free(&body);
     r->tap_bytes = bytes;
+    r->tap_words = words;
     r->args[side] = ein__namef(c, "unsigned e, const int%d &tap", words);
     r->call[side] = ein__namef(c, "tapped<%d>(%s, taps)", wide, side ? "b" : "a");
     ein__kneed(g, EIN__NEED_TAPS);

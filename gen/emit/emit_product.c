@@ -107,6 +107,7 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
                       half ? "__half" : "float", t->rows, t->cols, t->terms, t->parts, t->rm, t->rn,
                       ein__kprod_stages(g, r), g->vec);
 }
+
 // Whether a factor is read as a kernel of the run finds it, since weights alone are: then its loads
 // need not wait for the kernel before. On tensor cores only what is fetched is loaded by itself.
 static bool ein__kprod_constant(ein__kgen *g, const ein__kprod *r, int side) {
@@ -157,7 +158,7 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
                        {"many", blocks > r->parts ? "1" : ""},
                        {"index", r->index.s},
                        {"reads", strchr(r->index.s, '[') ? "1" : ""},
-                       {"taps", r->taps.s ? r->taps.s : ""},
+                       {"taps", ein__kprod_table(g, r)},
                        {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
                        {"argsA", r->args[0]},
                        {"loadA", r->load[0].s},
