@@ -9,18 +9,18 @@ static cudnnBackendDescriptor_t properties;
 static struct {
     cudnnBackendDescriptor_t which;
     cudnnBackendDescriptorType_t type;
-} made[4096];
+} described[4096];
 static int descriptors;
 
 static cudnnStatus_t here_create(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *d) {
     cudnnStatus_t status = cudnnBackendCreateDescriptor(type, d);
-    if (status == CUDNN_STATUS_SUCCESS && descriptors < 4096) made[descriptors++] = {*d, type};
+    if (status == CUDNN_STATUS_SUCCESS && descriptors < 4096) described[descriptors++] = {*d, type};
     return status;
 }
 
 static cudnnStatus_t here_destroy(cudnnBackendDescriptor_t d) {
     for (int i = 0; i < descriptors; i++)
-        if (made[i].which == d) made[i] = made[--descriptors];
+        if (described[i].which == d) described[i] = described[--descriptors];
     return cudnnBackendDestroyDescriptor(d);
 }
 
@@ -39,7 +39,7 @@ static cudnnStatus_t here_finalize(cudnnBackendDescriptor_t d) {
               {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP}};
     for (int i = 0; i < descriptors; i++)
         for (int k = 0; k < 3; k++)
-            if (made[i].which == d && made[i].type == of[k].type)
+            if (described[i].which == d && described[i].type == of[k].type)
                 cudnnBackendSetAttribute(d, of[k].name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                          &properties);
     return cudnnBackendFinalize(d);
