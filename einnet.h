@@ -18795,12 +18795,20 @@ static int ein__row_members(ein__selector *z, ein__val m, ein__val *list) {
 
 // ------------------------------------------------------------------------------------ selection
 
-// Whether nothing but the values of attention `a` and `last` reads its inner values.
+// Whether `v` is of an attention that was chosen: computed inside of it, or what it stores.
+static bool ein__in_attention(const ein__selector *z, ein__val v) {
+    return z->home[v.i].i != v.i || z->kind[v.i] == EIN__K_ATTENTION;
+}
+
+// Whether nothing but the values of attention `a` and `last` reads its inner values, and none of
+// them is another one's: a product of weights and values may be what the next one's scores are of.
 static bool ein__attention_closed(ein__selector *z, const ein__attention *a, ein__val last) {
     ein_ctx *ctx = z->ctx;
+    if (ein__in_attention(z, last)) return false;
     for (int k = 0; k < a->n; k++) {
         uint32_t v = a->inner[k].i;
         int inside = 0;
+        if (ein__in_attention(z, a->inner[k])) return false;
         for (int j = 0; j <= a->n; j++) {
             ein__ex *reads = NULL;
             bool does = false;
@@ -18892,7 +18900,7 @@ static bool ein__attention_take(ein__selector *z, ein__attention *a, int part) {
         const ein__expr *e = ein__attention_factor(ctx, a, part);
         ein__val v = {e ? e->val : 0};
         if (!e || !ein__is_map(ctx, v) || z->uses[v.i] != 1 || z->root[v.i] ||
-            z->home[v.i].i != v.i || ctx->value[v.i].weight_only || ein__joins(ctx, v))
+            ein__in_attention(z, v) || ctx->value[v.i].weight_only || ein__joins(ctx, v))
             return false;
         copy = ein__copy_of(ctx, v) != NULL;
         bool fits = copy ? ein__sees_through(ctx, v, e) : !ein__is_behind(z, v);

@@ -43,6 +43,7 @@ COUNTS = [
     ("models/longformer.ein", 1, 5, ["--gpu", "orin-nx"]),
     ("models/longformer.ein", 1, None, ["--math", "tf32"]),
     ("models/longformer.ein", 1, None, ["--math", "fp16"]),
+    ("tests/unseen/attention_chain.ein", 3, 6, []),
     ("tests/unseen/attention_causal.ein", 2, 12, []),
     ("tests/unseen/attention_causal.ein", 2, 14, ["--math", "tf32"]),
     ("tests/unseen/attention_grouped.ein", 1, 2, []),
