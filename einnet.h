@@ -18795,20 +18795,20 @@ static int ein__row_members(ein__selector *z, ein__val m, ein__val *list) {
 
 // ------------------------------------------------------------------------------------ selection
 
-// Whether `v` is of an attention that was chosen: computed inside of it, or what it stores.
-static bool ein__in_attention(const ein__selector *z, ein__val v) {
-    return z->home[v.i].i != v.i || z->kind[v.i] == EIN__K_ATTENTION;
+// Whether `v` is of a step that was chosen: computed inside of it, or what it stores.
+static bool ein__is_chosen(const ein__selector *z, ein__val v) {
+    return z->home[v.i].i != v.i || z->kind[v.i] != EIN__K_MAP;
 }
 
 // Whether nothing but the values of attention `a` and `last` reads its inner values, and none of
-// them is another one's: a product of weights and values may be what the next one's scores are of.
+// them is another step's: an attention's result may be what the next one's scores are made of.
 static bool ein__attention_closed(ein__selector *z, const ein__attention *a, ein__val last) {
     ein_ctx *ctx = z->ctx;
-    if (ein__in_attention(z, last)) return false;
+    if (ein__is_chosen(z, last)) return false;
     for (int k = 0; k < a->n; k++) {
         uint32_t v = a->inner[k].i;
         int inside = 0;
-        if (ein__in_attention(z, a->inner[k])) return false;
+        if (ein__is_chosen(z, a->inner[k])) return false;
         for (int j = 0; j <= a->n; j++) {
             ein__ex *reads = NULL;
             bool does = false;
@@ -18900,7 +18900,7 @@ static bool ein__attention_take(ein__selector *z, ein__attention *a, int part) {
         const ein__expr *e = ein__attention_factor(ctx, a, part);
         ein__val v = {e ? e->val : 0};
         if (!e || !ein__is_map(ctx, v) || z->uses[v.i] != 1 || z->root[v.i] ||
-            ein__in_attention(z, v) || ctx->value[v.i].weight_only || ein__joins(ctx, v))
+            ein__is_chosen(z, v) || ctx->value[v.i].weight_only || ein__joins(ctx, v))
             return false;
         copy = ein__copy_of(ctx, v) != NULL;
         bool fits = copy ? ein__sees_through(ctx, v, e) : !ein__is_behind(z, v);
@@ -19219,8 +19219,8 @@ static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot)
         z->root[i] = false;
     }
     for (int k = 0; k < nroot; k++) z->root[root[k].i] = true;
-    ein__select_attention(z);
     ein__select_norms(z);
+    ein__select_attention(z);
 }
 
 EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
