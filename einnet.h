@@ -37143,6 +37143,7 @@ typedef struct ein__kinner {
     ein__val v;
     const char *text[EIN__KLANES];
     bool put;
+    int level;  // from which the texts are valid
 } ein__kinner;
 
 // What is known of an expression; 0 is "not yet".
@@ -38128,7 +38129,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
         }
     const ein__kinner *in = ein__kinner_of(g, x->val);
     if (in && in->put) return ein__kvalue(g, ein__kbody(g, in->v), lane);
-    if (in) return (ein__ktext){in->text[lane], EIN__NAMED, 0};
+    if (in) return (ein__ktext){in->text[lane], EIN__NAMED, in->level};
     ein__ktext pad = ein__kliteral(g, ein__kbits(x));
     const ein__kname *known = ein__kfind(g, EIN__N_VECTOR, ex.i, 0);
     if (!known && g->vec > 1) {
@@ -39078,7 +39079,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     ein__kred r = {.acc = step->val[0], .out = step->out, .scan = ein__kscan_make(g)};
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, r.acc)->scope);
     r.reduce = (ein__red)s->reduce;
-    g->inner[g->ninner++] = (ein__kinner){r.acc, {"acc"}, false};
+    g->inner[g->ninner++] = (ein__kinner){.v = r.acc, .text = {"acc"}};
     ein__kscan_expr(g, &r.scan, s->body);
     if (step->nval > 1) ein__kscan_expr(g, &r.scan, ein__kbody(g, r.out));
     ein__kscan_out(g, &r.scan, r.out);
@@ -39345,7 +39346,7 @@ static ein__kplaces ein__kplaces_make(ein__kgen *g, const ein__step *step) {
     (void)found;
     ein__kscan_expr(g, &r->scan, z.p.value);
     r->scan.pinned |= ein__ix_uses(g->ctx, z.p.at);
-    g->inner[g->ninner++] = (ein__kinner){r->acc, {"best.place"}, false};
+    g->inner[g->ninner++] = (ein__kinner){.v = r->acc, .text = {"best.place"}};
     if (step->nval > 2) ein__kscan_expr(g, &r->scan, ein__kbody(g, r->out));
     ein__kscan_out(g, &r->scan, r->out);
     r->nt = ein__korder(g, r->out, r->t);
@@ -40225,8 +40226,9 @@ static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) 
         bool last = i + 1 == step->nval;
         if (!s && x->reduce != EIN__R_NONE) s = x;
         if (!last)
-            g->inner[g->ninner++] = (ein__kinner){
-                step->val[i], {ein__namef(g->ctx, "s%d", i)}, x->reduce == EIN__R_NONE};
+            g->inner[g->ninner++] = (ein__kinner){.v = step->val[i],
+                                                  .text = {ein__namef(g->ctx, "s%d", i)},
+                                                  .put = x->reduce == EIN__R_NONE};
         if (last && x->reduce != EIN__R_NONE) return false;
         if (!(last || x->reduce == EIN__R_NONE)) ein__kscan_expr(g, &r->scan, x->body);
         if (last) ein__kscan_expr(g, &r->scan, x->body);
@@ -40636,7 +40638,7 @@ static void ein__kband_store(ein__kgen *g, const ein__step *step, const ein__kba
     ein__ktext value = {"acc[i][j]", EIN__PRIMARY, 0};
     if (step->nval > 1) {
         ein__ex body = ein__kbody(g, step->out);
-        g->inner[g->ninner++] = (ein__kinner){step->val[0], {"acc[i][j]"}, false};
+        g->inner[g->ninner++] = (ein__kinner){.v = step->val[0], .text = {"acc[i][j]"}};
         ein__kcount(g, body);
         g->post = b;
         value = ein__kvalue(g, body, 0);
@@ -41415,7 +41417,7 @@ static void ein__kprod_rows(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     }
     r->first = g->ninner;
     for (int i = 1; i <= step->nrow; i++)
-        g->inner[g->ninner++] = (ein__kinner){step->val[i], {NULL}, false};
+        g->inner[g->ninner++] = (ein__kinner){.v = step->val[i], .level = 1};
     if (step->also.i) r->stored = ein__ex_subst(c, ein__kbody(g, step->also), x->ix, (int)x->nix);
     ein__kmemo_grow(g, had);
 }
@@ -41831,8 +41833,9 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     r.share = ein__tail_share(&r.p, r.t, r.parts);
     EIN_ASSERT(r.share);
     ein__kscan all = ein__kscan_make(g);
-    g->inner[g->ninner++] = (ein__kinner){
-        step->val[0], {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}, false};
+    g->inner[g->ninner++] =
+        (ein__kinner){.v = step->val[0],
+                      .text = {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}};
     if (step->nrow) ein__kprod_rows(g, step, &r);
     ein__kprod_factors(g, step, &r);
     for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);
@@ -42509,7 +42512,7 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
         value[i] = (ein__ktext){ein__ktile_lane(g, z, i), EIN__PRIMARY, 0};
     if (z->epilogue.i) {
         ein__kinner *in = &g->inner[g->ninner++];
-        *in = (ein__kinner){step->val[0], {NULL}, false};
+        *in = (ein__kinner){.v = step->val[0]};
         for (int i = 0; i < g->vec; i++) in->text[i] = value[i].s;
         ein__kcount(g, z->epilogue);
         for (int i = 0; i < g->vec; i++) value[i] = ein__kvalue(g, z->epilogue, i);
@@ -42648,16 +42651,16 @@ static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
     g->shared = f->t.parts > 1;
     f->dot = names[form][0];
     const char *dot = f->s.factor > 0 || a->alpha == 1 ? f->dot : "dot";
-    if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){a->dot, {dot}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->out, {last[1]}, false};
+    if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){.v = a->dot, .text = {dot}};
+    g->inner[g->ninner++] = (ein__kinner){.v = a->out, .text = {last[1]}};
     if (a->sum.i)
         g->inner[g->ninner++] =
-            (ein__kinner){a->sum, {ein__namef(g->ctx, "total(%s)", last[3])}, false};
+            (ein__kinner){.v = a->sum, .text = {ein__namef(g->ctx, "total(%s)", last[3])}};
     if (!ein__ex_contains(g->ctx, a->result, a->top)) return;
     ein__kneed(g, EIN__NEED_SCORE_UNIT);
     const char *top = ein__namef(g->ctx, "(%s > 0.f ? %s / score_unit(%s) : -INFINITY)", last[3],
                                  last[2], last[2]);
-    g->inner[g->ninner++] = (ein__kinner){a->max, {top}, false};
+    g->inner[g->ninner++] = (ein__kinner){.v = a->max, .text = {top}};
 }
 
 // Whether a thread's two neighbouring columns are stored as one vector.
@@ -42713,7 +42716,7 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
     for (int i = 0; i < g->ninner && f->pairs; i++)
         if (g->inner[i].v.i == a->out.i)
             g->inner[i] =
-                (ein__kinner){a->out, {"acc[m][c][2 * i]", "acc[m][c][2 * i + 1]"}, false};
+                (ein__kinner){.v = a->out, .text = {"acc[m][c][2 * i]", "acc[m][c][2 * i + 1]"}};
     return true;
 }
 

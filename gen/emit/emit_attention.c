@@ -64,16 +64,16 @@ static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
     g->shared = f->t.parts > 1;
     f->dot = names[form][0];
     const char *dot = f->s.factor > 0 || a->alpha == 1 ? f->dot : "dot";
-    if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){a->dot, {dot}, false};
-    g->inner[g->ninner++] = (ein__kinner){a->out, {last[1]}, false};
+    if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){.v = a->dot, .text = {dot}};
+    g->inner[g->ninner++] = (ein__kinner){.v = a->out, .text = {last[1]}};
     if (a->sum.i)
         g->inner[g->ninner++] =
-            (ein__kinner){a->sum, {ein__namef(g->ctx, "total(%s)", last[3])}, false};
+            (ein__kinner){.v = a->sum, .text = {ein__namef(g->ctx, "total(%s)", last[3])}};
     if (!ein__ex_contains(g->ctx, a->result, a->top)) return;
     ein__kneed(g, EIN__NEED_SCORE_UNIT);
     const char *top = ein__namef(g->ctx, "(%s > 0.f ? %s / score_unit(%s) : -INFINITY)", last[3],
                                  last[2], last[2]);
-    g->inner[g->ninner++] = (ein__kinner){a->max, {top}, false};
+    g->inner[g->ninner++] = (ein__kinner){.v = a->max, .text = {top}};
 }
 
 // Whether a thread's two neighbouring columns are stored as one vector.
@@ -129,7 +129,7 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
     for (int i = 0; i < g->ninner && f->pairs; i++)
         if (g->inner[i].v.i == a->out.i)
             g->inner[i] =
-                (ein__kinner){a->out, {"acc[m][c][2 * i]", "acc[m][c][2 * i + 1]"}, false};
+                (ein__kinner){.v = a->out, .text = {"acc[m][c][2 * i]", "acc[m][c][2 * i + 1]"}};
     return true;
 }
 

@@ -170,7 +170,7 @@ static void ein__kband_store(ein__kgen *g, const ein__step *step, const ein__kba
     ein__ktext value = {"acc[i][j]", EIN__PRIMARY, 0};
     if (step->nval > 1) {
         ein__ex body = ein__kbody(g, step->out);
-        g->inner[g->ninner++] = (ein__kinner){step->val[0], {"acc[i][j]"}, false};
+        g->inner[g->ninner++] = (ein__kinner){.v = step->val[0], .text = {"acc[i][j]"}};
         ein__kcount(g, body);
         g->post = b;
         value = ein__kvalue(g, body, 0);

@@ -276,7 +276,7 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
         value[i] = (ein__ktext){ein__ktile_lane(g, z, i), EIN__PRIMARY, 0};
     if (z->epilogue.i) {
         ein__kinner *in = &g->inner[g->ninner++];
-        *in = (ein__kinner){step->val[0], {NULL}, false};
+        *in = (ein__kinner){.v = step->val[0]};
         for (int i = 0; i < g->vec; i++) in->text[i] = value[i].s;
         ein__kcount(g, z->epilogue);
         for (int i = 0; i < g->vec; i++) value[i] = ein__kvalue(g, z->epilogue, i);

@@ -87,7 +87,7 @@ static void ein__kprod_rows(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     }
     r->first = g->ninner;
     for (int i = 1; i <= step->nrow; i++)
-        g->inner[g->ninner++] = (ein__kinner){step->val[i], {NULL}, false};
+        g->inner[g->ninner++] = (ein__kinner){.v = step->val[i], .level = 1};
     if (step->also.i) r->stored = ein__ex_subst(c, ein__kbody(g, step->also), x->ix, (int)x->nix);
     ein__kmemo_grow(g, had);
 }

@@ -17,7 +17,7 @@ static ein__kplaces ein__kplaces_make(ein__kgen *g, const ein__step *step) {
     (void)found;
     ein__kscan_expr(g, &r->scan, z.p.value);
     r->scan.pinned |= ein__ix_uses(g->ctx, z.p.at);
-    g->inner[g->ninner++] = (ein__kinner){r->acc, {"best.place"}, false};
+    g->inner[g->ninner++] = (ein__kinner){.v = r->acc, .text = {"best.place"}};
     if (step->nval > 2) ein__kscan_expr(g, &r->scan, ein__kbody(g, r->out));
     ein__kscan_out(g, &r->scan, r->out);
     r->nt = ein__korder(g, r->out, r->t);

@@ -251,8 +251,9 @@ static bool ein__kproduct(ein__kgen *g, const ein__step *step, const char *hint,
     r.share = ein__tail_share(&r.p, r.t, r.parts);
     EIN_ASSERT(r.share);
     ein__kscan all = ein__kscan_make(g);
-    g->inner[g->ninner++] = (ein__kinner){
-        step->val[0], {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}, false};
+    g->inner[g->ninner++] =
+        (ein__kinner){.v = step->val[0],
+                      .text = {"acc[i][j]", "acc[i][j + 1]", "acc[i][j + 2]", "acc[i][j + 3]"}};
     if (step->nrow) ein__kprod_rows(g, step, &r);
     ein__kprod_factors(g, step, &r);
     for (int k = 0; k < 2; k++) ein__kscan_expr(g, &all, r.factor[k]);

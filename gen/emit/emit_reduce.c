@@ -176,7 +176,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     ein__kred r = {.acc = step->val[0], .out = step->out, .scan = ein__kscan_make(g)};
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, r.acc)->scope);
     r.reduce = (ein__red)s->reduce;
-    g->inner[g->ninner++] = (ein__kinner){r.acc, {"acc"}, false};
+    g->inner[g->ninner++] = (ein__kinner){.v = r.acc, .text = {"acc"}};
     ein__kscan_expr(g, &r.scan, s->body);
     if (step->nval > 1) ein__kscan_expr(g, &r.scan, ein__kbody(g, r.out));
     ein__kscan_out(g, &r.scan, r.out);

@@ -31,8 +31,9 @@ static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) 
         bool last = i + 1 == step->nval;
         if (!s && x->reduce != EIN__R_NONE) s = x;
         if (!last)
-            g->inner[g->ninner++] = (ein__kinner){
-                step->val[i], {ein__namef(g->ctx, "s%d", i)}, x->reduce == EIN__R_NONE};
+            g->inner[g->ninner++] = (ein__kinner){.v = step->val[i],
+                                                  .text = {ein__namef(g->ctx, "s%d", i)},
+                                                  .put = x->reduce == EIN__R_NONE};
         if (last && x->reduce != EIN__R_NONE) return false;
         if (!(last || x->reduce == EIN__R_NONE)) ein__kscan_expr(g, &r->scan, x->body);
         if (last) ein__kscan_expr(g, &r->scan, x->body);
