@@ -1031,8 +1031,8 @@ static void ein__fix_point(char *s) {
         if (!strchr("0123456789+-eEinfa", *s)) *s = '.';
 }
 
-// The shortest decimal text that reads back as the same double: "0.125", "1e-05", "3", "inf".
-EIN__FN void ein__put_f64(ein__buf *b, double v) {
+// The shortest decimal text that reads back as the same double: "0.125", "1e-05", "3e+01", "inf".
+EIN__FN void ein__put_shortest(ein__buf *b, double v) {
     char s[40];
     if (v != v) {
         ein__put(b, "nan");
@@ -1046,7 +1046,18 @@ EIN__FN void ein__put_f64(ein__buf *b, double v) {
     ein__put(b, s);
 }
 
-// A C literal of type float: "0.125f", "3.f", "INFINITY" with its sign.
+// Small integers have no exponent.
+static bool ein__put_whole(ein__buf *b, double v) {
+    if (!(fabs(v) < 1e6) || v != (double)(int64_t)v || (v == 0 && signbit(v))) return false;
+    ein__putf(b, "%lld", (long long)v);
+    return true;
+}
+
+// The same, but "30".
+EIN__FN void ein__put_f64(ein__buf *b, double v) {
+    if (!ein__put_whole(b, v)) ein__put_shortest(b, v);
+}
+
 // A C string literal.
 EIN__FN void ein__put_string(ein__buf *out, const char *s) {
     ein__put(out, "\"");
@@ -1059,6 +1070,7 @@ EIN__FN void ein__put_string(ein__buf *out, const char *s) {
     ein__put(out, "\"");
 }
 
+// A C literal of type float: "0.125f", "3.f", "INFINITY" with its sign.
 EIN__FN void ein__put_f32_literal(ein__buf *b, double v) {
     float f = (float)v;
     if (f != f) {
@@ -1067,6 +1079,10 @@ EIN__FN void ein__put_f32_literal(ein__buf *b, double v) {
     }
     if (f - f != 0) {
         ein__put(b, f < 0 ? "-INFINITY" : "INFINITY");
+        return;
+    }
+    if (ein__put_whole(b, f)) {
+        ein__put(b, ".f");
         return;
     }
     char s[40];
@@ -2992,7 +3008,7 @@ static void ein__put_name(ein__buf *b, const char *name) {
 // The shortest text that reads back as the same float: "0.5", "3.0", "1e-5".
 EIN__FN void ein__put_real(ein__buf *b, double v) {
     ein__buf t = {0};
-    ein__put_f64(&t, v);
+    ein__put_shortest(&t, v);
     char *e = strchr(t.s, 'e');
     if (isinf(v)) {
         ein__put(b, t.s);

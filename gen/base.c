@@ -103,8 +103,8 @@ static void ein__fix_point(char *s) {
         if (!strchr("0123456789+-eEinfa", *s)) *s = '.';
 }
 
-// The shortest decimal text that reads back as the same double: "0.125", "1e-05", "3", "inf".
-EIN__FN void ein__put_f64(ein__buf *b, double v) {
+// The shortest decimal text that reads back as the same double: "0.125", "1e-05", "3e+01", "inf".
+EIN__FN void ein__put_shortest(ein__buf *b, double v) {
     char s[40];
     if (v != v) {
         ein__put(b, "nan");
@@ -118,7 +118,18 @@ EIN__FN void ein__put_f64(ein__buf *b, double v) {
     ein__put(b, s);
 }
 
-// A C literal of type float: "0.125f", "3.f", "INFINITY" with its sign.
+// Small integers have no exponent.
+static bool ein__put_whole(ein__buf *b, double v) {
+    if (!(fabs(v) < 1e6) || v != (double)(int64_t)v || (v == 0 && signbit(v))) return false;
+    ein__putf(b, "%lld", (long long)v);
+    return true;
+}
+
+// The same, but "30".
+EIN__FN void ein__put_f64(ein__buf *b, double v) {
+    if (!ein__put_whole(b, v)) ein__put_shortest(b, v);
+}
+
 // A C string literal.
 EIN__FN void ein__put_string(ein__buf *out, const char *s) {
     ein__put(out, "\"");
@@ -131,6 +142,7 @@ EIN__FN void ein__put_string(ein__buf *out, const char *s) {
     ein__put(out, "\"");
 }
 
+// A C literal of type float: "0.125f", "3.f", "INFINITY" with its sign.
 EIN__FN void ein__put_f32_literal(ein__buf *b, double v) {
     float f = (float)v;
     if (f != f) {
@@ -139,6 +151,10 @@ EIN__FN void ein__put_f32_literal(ein__buf *b, double v) {
     }
     if (f - f != 0) {
         ein__put(b, f < 0 ? "-INFINITY" : "INFINITY");
+        return;
+    }
+    if (ein__put_whole(b, f)) {
+        ein__put(b, ".f");
         return;
     }
     char s[40];

@@ -36,7 +36,7 @@ static void ein__put_name(ein__buf *b, const char *name) {
 // The shortest text that reads back as the same float: "0.5", "3.0", "1e-5".
 EIN__FN void ein__put_real(ein__buf *b, double v) {
     ein__buf t = {0};
-    ein__put_f64(&t, v);
+    ein__put_shortest(&t, v);
     char *e = strchr(t.s, 'e');
     if (isinf(v)) {
         ein__put(b, t.s);
