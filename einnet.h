@@ -44954,17 +44954,21 @@ static bool ein__names_meet(const char *a, const char *b) {
 }
 
 // The step's name as part of an identifier of its own: of names that meet, the first one in the
-// alphabet is as it is.
+// alphabet is as it is; of steps of one name, as halves of a sum have, the first one.
 static const char *ein__call_name(ein_ctx *ctx, const ein__step *s) {
     const ein__step *const list[] = {ctx->plan.step, ctx->plan.init};
     const char *plain = ein__plain_name(ctx, s->name);
     bool first = true;
+    int same = 0;
     for (int k = 0; k < 2; k++)
-        for (ptrdiff_t i = 0; i < arrlen(list[k]); i++)
-            first &=
-                !ein__names_meet(list[k][i].name, s->name) || strcmp(list[k][i].name, s->name) > 0;
-    if (first) return plain;
+        for (ptrdiff_t i = 0; i < arrlen(list[k]); i++) {
+            const ein__step *other = &list[k][i];
+            first &= !ein__names_meet(other->name, s->name) || strcmp(other->name, s->name) > 0;
+            same += !strcmp(other->name, s->name) && other->out.i < s->out.i;
+        }
+    if (first && !same) return plain;
     uint64_t h = ein__fnv(EIN__FNV_START, s->name, strlen(s->name));
+    if (same) h = ein__mix(h, (uint64_t)same);
     return ein__namef(ctx, "%s_%08x", plain, (unsigned)(h ^ h >> 32));
 }
 
