@@ -3,8 +3,10 @@
 
     fuzz_models.py [--count N] [--seed S] [--keep DIR]
 
-What single operators cannot show: fusion, views, concatenations written in place, folded weights,
-layouts between steps, derived forms. Ends with `N passed, N failed`.
+Images (here) and sequences (fuzz_sequences.py) in turn, in all arithmetics, with libraries and
+without, for GPUs of several sizes; `einnet verify` proves the plans. What single operators cannot
+show: fusion, views, concatenations written in place, folded weights, layouts between steps, derived
+forms, choices that overlap. Ends with `N passed, N failed`.
 """
 
 import argparse
@@ -16,8 +18,10 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
+import fuzz_sequences  # noqa: E402
 import run_models  # noqa: E402
 
+GPUS = ["h200", "h200", "h200", "h200", "l4", "agx-orin", "orin-nano", "a100"]
 UNARY = ["Relu(%s)", "Sigmoid(%s)", "Tanh(%s)", "LeakyRelu(%s; alpha=0.2)", "HardSwish(%s)",
          "Clip(%s; min=-1, max=1.5)", "Abs(%s)", "Neg(%s)", "Erf(%s)"]
 
@@ -178,6 +182,30 @@ class Model:
             "\n".join(self.lines), ", ".join(sorted(outputs)))
 
 
+def written(seed):
+    """A model, with the options to emit it with."""
+    rng = random.Random(seed)
+    model = Model(rng) if seed % 2 else fuzz_sequences.Sequences(rng)
+    text = model.text(model.grow(rng.randrange(4, 14)))
+    options = ["--gpu", rng.choice(GPUS)]
+    if rng.random() < 0.2:
+        options += ["--baseline"]
+    if rng.random() < 0.15:
+        options += ["--form", str(rng.randrange(1, 4))]
+    math = rng.choice(["fp32", "fp32", "tf32", "fp16"])
+    return text, options, math, rng.choice([None, "none", "none", "cublas"])
+
+
+def check(path, einnet, options, math, libs, folder):
+    args = run_models.arguments(["--einnet", einnet, "--full", "--quick", "--math", math] +
+                                (["--libs", libs] if libs else []))
+    args.options = options
+    args.slack = 4  # differences of what is nearly the same, and the like
+    run_models.check_model(path, args, folder)
+    run_models.run([einnet, "verify", path, "--math", math, "--only-math"] + options +
+                   (["--libs", libs] if libs else []))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=40)
@@ -185,23 +213,20 @@ def main():
     parser.add_argument("--einnet", default=os.path.join(HERE, "..", "build", "einnet"))
     parser.add_argument("--keep", help="folder for models that fail")
     args = parser.parse_args()
-    options = run_models.arguments(["--einnet", args.einnet, "--full", "--quick"])
     passed = failed = 0
     for seed in range(args.seed, args.seed + args.count):
-        rng = random.Random(seed)
-        model = Model(rng)
-        text = model.text(model.grow(rng.randrange(4, 14)))
-        options.baseline = seed % 4 == 0
+        text, options, math, libs = written(seed)
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "fuzz.ein")
             with open(path, "w") as f:
                 f.write(text)
             try:
-                run_models.check_model(path, options, folder)
+                check(path, args.einnet, options, math, libs, folder)
                 passed += 1
             except Exception as error:  # whatever it is, the seed shows it again
                 failed += 1
-                print("FAIL seed %d: %s" % (seed, str(error)[:300]), flush=True)
+                print("FAIL seed %d: %s, %s, libraries %s: %s" % (
+                    seed, " ".join(options), math, libs or "all", str(error)[:300]), flush=True)
                 if args.keep:
                     with open(os.path.join(args.keep, "fuzz%d.ein" % seed), "w") as f:
                         f.write(text)
