@@ -158,10 +158,95 @@ class Model:
         m = self.rng.choice([3, 4, 5])
         return self.put("MatMul(%s, %s)" % (x, self.weight([w, m])), [n, c, h, m])
 
+    def squeeze(self, x):
+        """Channels weighed by what their means say."""
+        shape = self.values[x]
+        c = shape[1]
+        f = self.rng.choice([2, 3])
+        mean = self.put("GlobalAveragePool(%s)" % x, [shape[0], c, 1, 1])
+        down = self.put("Conv(%s, %s, %s)" % (
+            mean, self.weight([f, c, 1, 1]), self.weight([f])), [shape[0], f, 1, 1])
+        up = self.put("Conv(%s, %s)" % (self.put("Relu(%s)" % down, [shape[0], f, 1, 1]),
+                                        self.weight([c, f, 1, 1])), [shape[0], c, 1, 1])
+        gate = self.put("Sigmoid(%s)" % up, [shape[0], c, 1, 1])
+        return self.put("Mul(%s, %s)" % (x, gate), list(shape))
+
+    def statistics(self, x):
+        """Norms over a sample's own channels or groups of them."""
+        shape = self.values[x]
+        c = shape[1]
+        if shape[2] * shape[3] < 4:
+            return None
+        args = "%s, %s, %s" % (x, self.weight([c]), self.weight([c]))
+        groups = [g for g in (1, 2, 3) if c % g == 0]
+        if self.rng.random() < 0.5:
+            return self.put("InstanceNormalization(%s; epsilon=0.001)" % args, list(shape))
+        return self.put("GroupNormalization(%s; num_groups=%d, epsilon=0.001)" % (
+            args, self.rng.choice(groups)), list(shape))
+
+    def resize(self, x):
+        n, c, h, w = self.values[x]
+        if max(h, w) > 10:
+            return None
+        mode = self.rng.choice(["nearest", "linear"])
+        where = self.rng.choice(["half_pixel", "asymmetric", "align_corners"])
+        oh, ow = self.rng.choice([(2 * h, 2 * w), (h + 2, w), (h, 2 * w - 1)])
+        return self.put("Resize(%s; mode=%s, coordinate_transformation_mode=%s, "
+                        "sizes=[%d,%d,%d,%d])" % (x, mode, where, n, c, oh, ow), [n, c, oh, ow])
+
+    def blocks(self, x):
+        """Pixels and channels in exchange, and channels dealt out."""
+        n, c, h, w = self.values[x]
+        kind = self.rng.randrange(3)
+        mode = self.rng.choice(["DCR", "CRD"])
+        if kind == 0 and c % 4 == 0 and max(h, w) < 10:
+            return self.put("DepthToSpace(%s; blocksize=2, mode=%s)" % (x, mode),
+                            [n, c // 4, 2 * h, 2 * w])
+        if kind == 1 and h % 2 == 0 and w % 2 == 0 and c < 9:
+            return self.put("SpaceToDepth(%s; blocksize=2)" % x, [n, 4 * c, h // 2, w // 2])
+        if c % 2 == 0:
+            t = self.name("u")
+            self.lines.append("%s = Reshape(%s; shape=[%d,2,%d,%d,%d])" % (t, x, n, c // 2, h, w))
+            u = self.name("u")
+            self.lines.append("%s = Transpose(%s; perm=[0,2,1,3,4])" % (u, t))
+            return self.put("Reshape(%s; shape=[%d,%d,%d,%d])" % (u, n, c, h, w), [n, c, h, w])
+        return None
+
+    def algebra(self, x):
+        """What no operator says."""
+        n, c, h, w = self.values[x]
+        kind = self.rng.randrange(5)
+        name = self.name("t")
+        if kind == 0:
+            text = "%s[n,c,i,j] = %s[n,c,%d-i,j] where i in 0:%d" % (name, x, h - 1, h)
+        elif kind == 1:
+            k = self.weight([3, 3])
+            text = "%s[n,c,i,j] = sum(r,s) %s[n,c,i+r-1,j+2*s-2] * %s[r,s] where i in 0:%d, " \
+                   "j in 0:%d, pad %s 0" % (name, x, k, h, w, x)
+        elif kind == 2:
+            text = "%s[n,c,i,j] = max(r,s) %s[n,c,i+r,j+s] where i in 0:%d, j in 0:%d, r in 0:2, " \
+                   "s in 0:2" % (name, x, h - 1, w - 1)
+            h, w = h - 1, w - 1
+            if min(h, w) < 1:
+                return None
+        elif kind == 3:
+            other = self.pick([n, c, h, w])
+            text = "%s[n,d,i,j] = (sum(c) %s[n,c,i,j] * %s[n,c,i,j+d-1]) / %d where d in 0:3, " \
+                   "pad %s 0" % (name, x, other, c, other)
+            c = 3
+        else:
+            text = "%s[n,c,i,j] = select(%s[n,c,i,j] < 0, 0.1 * %s[n,c,i,j], idx(i+j) / 20 + " \
+                   "%s[n,c,i,j])" % (name, x, x, x)
+        self.lines.append(text)
+        self.values[name] = [n, c, h, w]
+        return name
+
     def grow(self, steps):
         r = self.rng
         makers = [self.conv, self.conv, self.conv, self.deconv, self.norm, self.pool, self.binary,
-                  self.binary, self.concat, self.move, self.move, self.rows, self.matmul]
+                  self.binary, self.concat, self.move, self.move, self.rows, self.matmul,
+                  self.squeeze, self.statistics, self.resize, self.blocks, self.algebra,
+                  self.algebra]
         last = "x"
         for _ in range(steps):
             x = last if r.random() < 0.7 else self.pick()
