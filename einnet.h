@@ -1081,7 +1081,7 @@ EIN__FN void ein__put_f32_literal(ein__buf *b, double v) {
         ein__put(b, f < 0 ? "-INFINITY" : "INFINITY");
         return;
     }
-    if (ein__put_whole(b, f)) {
+    if (ein__put_whole(b, (double)f)) {
         ein__put(b, ".f");
         return;
     }
@@ -1347,6 +1347,21 @@ EIN__FN bool ein__mul_overflows(int64_t a, int64_t b, int64_t *r) {
 EIN__FN bool ein__add_overflows(int64_t a, int64_t b, int64_t *r) {
     return __builtin_add_overflow(a, b, r);
 }
+
+// a * b / c without overflow, saturating; no operand is negative.
+EIN__FN int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
+    __extension__ typedef unsigned __int128 wide;
+    wide v = (wide)a * (wide)b / (wide)c;
+    return v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
+}
+
+EIN__FN int64_t ein__times(int64_t a, int64_t b) { return ein__muldiv(a, b, 1); }
+
+EIN__FN int64_t ein__plus(int64_t a, int64_t b) {
+    return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
+}
+
+EIN__FN int64_t ein__ceil(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 EIN__FN int64_t ein__floordiv(int64_t a, int64_t b) {
     int64_t q = a / b;
@@ -8952,6 +8967,14 @@ EIN__FN bool ein__sc_verify(const ein_ctx *ctx, ein__sc sc) {
     return ein__verify_expr(ctx, s->body, s);
 }
 
+// Points of the scope's box along the slots of `mask`, saturating.
+EIN__FN int64_t ein__slots_volume(const ein__scope *s, uint32_t mask) {
+    int64_t n = 1;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++)
+        if (mask >> i & 1) n = ein__times(n, s->n[i]);
+    return n;
+}
+
 EIN__FN ein__sc ein__sc_make(ein_ctx *ctx, const ein__scope *s) {
     if (!s->body.i) return (ein__sc){0};
     if (s->nt > EIN__MAX_RANK || s->nt + s->ns > EIN__MAX_ITERS) {
@@ -12944,13 +12967,12 @@ static bool ein__is_centred(const ein__pass *z, ein__val p) {
 static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *r = ein__scope_of(ctx, z->self);
-    int64_t volume = 1, its = ein__elements(&ctx->value[p.i].shape);
+    int64_t volume = ein__slots_volume(r, ~0u), its = ein__elements(&ctx->value[p.i].shape);
     int large;
     bool statistic, behind;
-    for (uint32_t i = 0; i < r->nt + r->ns; i++) volume *= r->n[i];
     // A statistic of the row, such as a mean: cheaper to finish here than to store.
     if (ein__ex_size(ctx, ein__scope_of(ctx, p)->body) <= EIN__SMALL_BODY &&
-        its * EIN__SMALL_SHARE <= volume)
+        its <= volume / EIN__SMALL_SHARE)
         return ein__ex_reads_reduction(ctx, ein__scope_of(ctx, p)->body);
     const ein__expr *copy = ein__copy_of(ctx, p);
     if (copy) return ein__reads_whole(ctx, copy, ein__scope_of(ctx, p));
@@ -13125,12 +13147,11 @@ static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const c
     if (!sc.i) return (ein__ex){0};
     const ein__value self = ctx->value[z->self.i];
     while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    ein__val v = z->by_scope[sc.i];
-    if (!v.i) {
+    ein__val twin = z->by_scope[sc.i], v = twin;
+    if (!v.i || ctx->value[v.i].dtype != EIN__F32)
         v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, suffix), EIN__V_SCOPE,
                          self.tensor, sc, &shape, EIN__F32, self.node);
-        z->by_scope[sc.i] = v;
-    }
+    if (!twin.i) z->by_scope[sc.i] = v;
     return ein__ex_read(ctx, v, 0, back, (int)t.nt);
 }
 
@@ -13476,14 +13497,9 @@ static ein__ex ein__hoist_weights(ein__pass *z, const ein__scope *s, ein__ex ex)
     arrfree(reads);
     if (!any) return ex;
     if (ein__ex_weight_only(ctx, ex)) {
-        uint32_t used = ein__ex_uses(ctx, ex);
-        int64_t mine = 1, all = 1;
-        for (uint32_t i = 0; i < s->nt + s->ns; i++) {
-            if (used >> i & 1) mine *= s->n[i];
-            all *= s->n[i];
-        }
+        int64_t mine = ein__slots_volume(s, ein__ex_uses(ctx, ex)), all = ein__slots_volume(s, ~0u);
         // A table as large as the result would trade arithmetic for memory traffic.
-        if (mine * 4 <= all || mine <= 4096) return ein__hoist(z, s, ex, "const");
+        if (mine <= all / 4 || mine <= 4096) return ein__hoist(z, s, ex, "const");
         return ex;
     }
     ein__expr copy = *e;
@@ -13594,9 +13610,9 @@ static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
 // Rewrites that give row statistics and what lies around library calls the form that a kernel or a
 // call needs: maps reordered to run along what they read, copies where places are given.
 
-// A map value with `n` dimensions; gives it, or none.
-static ein__val ein__new_map(ein__pass *z, const char *name, int n, const int64_t *extent,
-                             ein__ex body) {
+// A map value of type `type` with `n` dimensions; gives it, or none.
+static ein__val ein__new_map(ein__pass *z, const char *name, ein__dtype type, int n,
+                             const int64_t *extent, ein__ex body) {
     ein_ctx *ctx = z->ctx;
     const ein__value self = ctx->value[z->self.i];
     ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)n, .body = body};
@@ -13606,10 +13622,10 @@ static ein__val ein__new_map(ein__pass *z, const char *name, int n, const int64_
     ein__sc sc = ein__sc_make(ctx, &s);
     if (!sc.i) return (ein__val){0};
     while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    if (z->by_scope[sc.i].i) return z->by_scope[sc.i];
-    ein__val v =
-        ein__val_new(ctx, name, EIN__V_SCOPE, self.tensor, sc, &shape, EIN__F32, self.node);
-    z->by_scope[sc.i] = v;
+    ein__val twin = z->by_scope[sc.i];
+    if (twin.i && ctx->value[twin.i].dtype == type) return twin;
+    ein__val v = ein__val_new(ctx, name, EIN__V_SCOPE, self.tensor, sc, &shape, type, self.node);
+    if (!twin.i) z->by_scope[sc.i] = v;
     return v;
 }
 
@@ -13629,9 +13645,11 @@ static ein__val ein__over_box(ein__pass *z, ein__val v, const char *suffix, int 
     ein_ctx *ctx = z->ctx;
     const ein__value old = ctx->value[v.i];
     z->self = v;
-    ein__val w = ein__new_map(z, ein__namef(ctx, "%s.%s", old.name, suffix), n, extent, body);
+    const char *name = ein__namef(ctx, "%s.%s", old.name, suffix);
+    ein__val w = ein__new_map(z, name, old.dtype, n, extent, body);
     if (!w.i) return w;
-    return ein__new_map(z, old.name, old.shape.rank, old.shape.d, ein__ex_read(ctx, w, 0, back, n));
+    return ein__new_map(z, old.name, old.dtype, old.shape.rank, old.shape.d,
+                        ein__ex_read(ctx, w, 0, back, n));
 }
 
 // Rewrites map `v` so that its traversal order is `slot[]`, and gives the copy that puts the
@@ -13737,14 +13755,12 @@ static bool ein__is_statistic(const ein__pass *z, ein__val old) {
         const ein__scope *s = ein__scope_of(ctx, z->order[i]);
         ein__ex *reads = NULL;
         bool does = false;
-        int64_t volume = 1;
         if (!s) continue;
         ein__ex_reads(ctx, s->body, &reads);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++)
             does |= ein__ex_get(ctx, reads[k])->val == old.i;
         arrfree(reads);
-        for (uint32_t k = 0; k < s->nt + s->ns; k++) volume *= s->n[k];
-        if (does) large = volume >= its * EIN__SMALL_SHARE;
+        if (does) large = ein__slots_volume(s, ~0u) / EIN__SMALL_SHARE >= its;
         readers += does;
     }
     return large && readers == z->uses[old.i];
@@ -13762,7 +13778,7 @@ static ein__val ein__over_rows(ein__pass *z, ein__val v, const ein__scope *t,
         ein__val_new(ctx, was.name, EIN__V_SCOPE, was.tensor, sc, shape, was.dtype, was.node);
     ctx->value[w.i].why = was.why;
     z->self = v;
-    return ein__new_map(z, was.name, was.shape.rank, was.shape.d,
+    return ein__new_map(z, was.name, was.dtype, was.shape.rank, was.shape.d,
                         ein__ex_read(ctx, w, 0, back, (int)t->nt));
 }
 
@@ -14086,21 +14102,6 @@ static const ein__gpu *ein__gpu_of(const ein_ctx *ctx) {
     const ein__gpu *g = ein__gpu_find(ctx->desc.gpu ? ctx->desc.gpu : "h200");
     return g ? g : &ein__gpu_table[0];
 }
-
-// a * b / c without overflow, saturating; no operand is negative.
-static int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
-    __extension__ typedef unsigned __int128 wide;
-    wide v = (wide)a * (wide)b / (wide)c;
-    return v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
-}
-
-static int64_t ein__times(int64_t a, int64_t b) { return ein__muldiv(a, b, 1); }
-
-static int64_t ein__plus(int64_t a, int64_t b) {
-    return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
-}
-
-static int64_t ein__ceil(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 static int64_t ein__least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -18523,7 +18524,7 @@ static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__ti
     if (volume > 2 * ein__elements(&ctx->value[read->val].shape)) return as_is;
     ein__ex body = ein__ex_subst(ctx, as_is, map, (int)(s->nt + s->ns));
     const char *name = ein__namef(ctx, "%s.lines", ctx->value[z->self.i].name);
-    ein__val v = ein__new_map(z, name, n, extent, body);
+    ein__val v = ein__new_map(z, name, ctx->value[read->val].dtype, n, extent, body);
     return v.i ? ein__ex_read(ctx, v, 0, back, n) : as_is;
 }
 
@@ -19293,7 +19294,7 @@ static ein__ex ein__relay_filter(ein__pass *z, const ein__conv_form *f) {
     }
     ein__ex body = ein__ex_subst(ctx, ein__ex_of(ctx, f->w), map, (int)(f->s->nt + f->s->ns));
     const char *name = ein__namef(ctx, "%s.filter", ctx->value[z->self.i].name);
-    ein__val v = ein__new_map(z, name, n, extent, body);
+    ein__val v = ein__new_map(z, name, EIN__F32, n, extent, body);
     return v.i ? ein__ex_read(ctx, v, 0, back, n) : (ein__ex){0};
 }
 
@@ -19321,7 +19322,7 @@ static ein__ex ein__pad_data(ein__pass *z, const ein__conv_form *f) {
     }
     ein__ex body = ein__ex_read(ctx, (ein__val){f->x->val}, 0, from, rank);
     const char *name = ein__namef(ctx, "%s.padded", ctx->value[z->self.i].name);
-    ein__val v = ein__new_map(z, name, rank, extent, body);
+    ein__val v = ein__new_map(z, name, EIN__F32, rank, extent, body);
     return v.i ? ein__ex_read(ctx, v, 0, to, rank) : (ein__ex){0};
 }
 
@@ -19351,7 +19352,7 @@ static ein__val ein__crop_transposed(ein__pass *z, ein__val v, const ein__conv_f
                                         old.tensor, sc, &shape, EIN__F32, old.node)
                          : (ein__val){0};
     if (!full.i) return full;
-    return ein__new_map(z, old.name, old.shape.rank, old.shape.d,
+    return ein__new_map(z, old.name, old.dtype, old.shape.rank, old.shape.d,
                         ein__ex_read(ctx, full, 0, cut, old.shape.rank));
 }
 
@@ -21017,13 +21018,6 @@ static ein__val ein__class_of(ein__deriver *z, const ein__scope *s, const char *
     if (!ein__add_def(z, v, s, from, rule, inner)) return (ein__val){0};
     arrput(z->cls, v);
     return v;
-}
-
-static int64_t ein__slots_volume(const ein__scope *s, uint32_t mask) {
-    int64_t n = 1;
-    for (uint32_t i = 0; i < s->nt + s->ns; i++)
-        if (mask >> i & 1) n = ein__muldiv(n, s->n[i], 1);
-    return n;
 }
 
 // ------------------------------------------------------------------------------------ substitution
@@ -23759,7 +23753,7 @@ static ein__val ein__rule_prefix(ein__pass *z, ein__val v, const ein__prefix *p,
     if (before.i) before = of_blocks(z, before);
     if (!before.i) return before;
     z->self = v;
-    return ein__new_map(z, ctx->value[v.i].name, (int)s.nt, s.n,
+    return ein__new_map(z, ctx->value[v.i].name, ctx->value[v.i].dtype, (int)s.nt, s.n,
                         ein__prefix_sum(ctx, &s, p, inside, before));
 }
 

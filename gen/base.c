@@ -153,7 +153,7 @@ EIN__FN void ein__put_f32_literal(ein__buf *b, double v) {
         ein__put(b, f < 0 ? "-INFINITY" : "INFINITY");
         return;
     }
-    if (ein__put_whole(b, f)) {
+    if (ein__put_whole(b, (double)f)) {
         ein__put(b, ".f");
         return;
     }
@@ -419,6 +419,21 @@ EIN__FN bool ein__mul_overflows(int64_t a, int64_t b, int64_t *r) {
 EIN__FN bool ein__add_overflows(int64_t a, int64_t b, int64_t *r) {
     return __builtin_add_overflow(a, b, r);
 }
+
+// a * b / c without overflow, saturating; no operand is negative.
+EIN__FN int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
+    __extension__ typedef unsigned __int128 wide;
+    wide v = (wide)a * (wide)b / (wide)c;
+    return v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
+}
+
+EIN__FN int64_t ein__times(int64_t a, int64_t b) { return ein__muldiv(a, b, 1); }
+
+EIN__FN int64_t ein__plus(int64_t a, int64_t b) {
+    return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
+}
+
+EIN__FN int64_t ein__ceil(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 EIN__FN int64_t ein__floordiv(int64_t a, int64_t b) {
     int64_t q = a / b;

@@ -57,21 +57,6 @@ static const ein__gpu *ein__gpu_of(const ein_ctx *ctx) {
     return g ? g : &ein__gpu_table[0];
 }
 
-// a * b / c without overflow, saturating; no operand is negative.
-static int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
-    __extension__ typedef unsigned __int128 wide;
-    wide v = (wide)a * (wide)b / (wide)c;
-    return v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
-}
-
-static int64_t ein__times(int64_t a, int64_t b) { return ein__muldiv(a, b, 1); }
-
-static int64_t ein__plus(int64_t a, int64_t b) {
-    return a > INT64_MAX / 4 - b ? INT64_MAX / 4 : a + b;
-}
-
-static int64_t ein__ceil(int64_t a, int64_t b) { return a / b + (a % b != 0); }
-
 static int64_t ein__least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t ein__most(int64_t a, int64_t b) { return a > b ? a : b; }

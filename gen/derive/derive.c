@@ -135,13 +135,6 @@ static ein__val ein__class_of(ein__deriver *z, const ein__scope *s, const char *
     return v;
 }
 
-static int64_t ein__slots_volume(const ein__scope *s, uint32_t mask) {
-    int64_t n = 1;
-    for (uint32_t i = 0; i < s->nt + s->ns; i++)
-        if (mask >> i & 1) n = ein__muldiv(n, s->n[i], 1);
-    return n;
-}
-
 // ------------------------------------------------------------------------------------ substitution
 
 // The part of a subscript in the `outer` iterators: E. The subscript is E + *rest + inner terms.

@@ -140,7 +140,7 @@ static ein__val ein__rule_prefix(ein__pass *z, ein__val v, const ein__prefix *p,
     if (before.i) before = of_blocks(z, before);
     if (!before.i) return before;
     z->self = v;
-    return ein__new_map(z, ctx->value[v.i].name, (int)s.nt, s.n,
+    return ein__new_map(z, ctx->value[v.i].name, ctx->value[v.i].dtype, (int)s.nt, s.n,
                         ein__prefix_sum(ctx, &s, p, inside, before));
 }
 

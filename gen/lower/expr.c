@@ -564,6 +564,14 @@ EIN__FN bool ein__sc_verify(const ein_ctx *ctx, ein__sc sc) {
     return ein__verify_expr(ctx, s->body, s);
 }
 
+// Points of the scope's box along the slots of `mask`, saturating.
+EIN__FN int64_t ein__slots_volume(const ein__scope *s, uint32_t mask) {
+    int64_t n = 1;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++)
+        if (mask >> i & 1) n = ein__times(n, s->n[i]);
+    return n;
+}
+
 EIN__FN ein__sc ein__sc_make(ein_ctx *ctx, const ein__scope *s) {
     if (!s->body.i) return (ein__sc){0};
     if (s->nt > EIN__MAX_RANK || s->nt + s->ns > EIN__MAX_ITERS) {

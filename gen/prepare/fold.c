@@ -220,13 +220,12 @@ static bool ein__is_centred(const ein__pass *z, ein__val p) {
 static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *r = ein__scope_of(ctx, z->self);
-    int64_t volume = 1, its = ein__elements(&ctx->value[p.i].shape);
+    int64_t volume = ein__slots_volume(r, ~0u), its = ein__elements(&ctx->value[p.i].shape);
     int large;
     bool statistic, behind;
-    for (uint32_t i = 0; i < r->nt + r->ns; i++) volume *= r->n[i];
     // A statistic of the row, such as a mean: cheaper to finish here than to store.
     if (ein__ex_size(ctx, ein__scope_of(ctx, p)->body) <= EIN__SMALL_BODY &&
-        its * EIN__SMALL_SHARE <= volume)
+        its <= volume / EIN__SMALL_SHARE)
         return ein__ex_reads_reduction(ctx, ein__scope_of(ctx, p)->body);
     const ein__expr *copy = ein__copy_of(ctx, p);
     if (copy) return ein__reads_whole(ctx, copy, ein__scope_of(ctx, p));
@@ -401,12 +400,11 @@ static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const c
     if (!sc.i) return (ein__ex){0};
     const ein__value self = ctx->value[z->self.i];
     while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    ein__val v = z->by_scope[sc.i];
-    if (!v.i) {
+    ein__val twin = z->by_scope[sc.i], v = twin;
+    if (!v.i || ctx->value[v.i].dtype != EIN__F32)
         v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, suffix), EIN__V_SCOPE,
                          self.tensor, sc, &shape, EIN__F32, self.node);
-        z->by_scope[sc.i] = v;
-    }
+    if (!twin.i) z->by_scope[sc.i] = v;
     return ein__ex_read(ctx, v, 0, back, (int)t.nt);
 }
 
@@ -752,14 +750,9 @@ static ein__ex ein__hoist_weights(ein__pass *z, const ein__scope *s, ein__ex ex)
     arrfree(reads);
     if (!any) return ex;
     if (ein__ex_weight_only(ctx, ex)) {
-        uint32_t used = ein__ex_uses(ctx, ex);
-        int64_t mine = 1, all = 1;
-        for (uint32_t i = 0; i < s->nt + s->ns; i++) {
-            if (used >> i & 1) mine *= s->n[i];
-            all *= s->n[i];
-        }
+        int64_t mine = ein__slots_volume(s, ein__ex_uses(ctx, ex)), all = ein__slots_volume(s, ~0u);
         // A table as large as the result would trade arithmetic for memory traffic.
-        if (mine * 4 <= all || mine <= 4096) return ein__hoist(z, s, ex, "const");
+        if (mine <= all / 4 || mine <= 4096) return ein__hoist(z, s, ex, "const");
         return ex;
     }
     ein__expr copy = *e;

@@ -1,9 +1,9 @@
 // Rewrites that give row statistics and what lies around library calls the form that a kernel or a
 // call needs: maps reordered to run along what they read, copies where places are given.
 
-// A map value with `n` dimensions; gives it, or none.
-static ein__val ein__new_map(ein__pass *z, const char *name, int n, const int64_t *extent,
-                             ein__ex body) {
+// A map value of type `type` with `n` dimensions; gives it, or none.
+static ein__val ein__new_map(ein__pass *z, const char *name, ein__dtype type, int n,
+                             const int64_t *extent, ein__ex body) {
     ein_ctx *ctx = z->ctx;
     const ein__value self = ctx->value[z->self.i];
     ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)n, .body = body};
@@ -13,10 +13,10 @@ static ein__val ein__new_map(ein__pass *z, const char *name, int n, const int64_
     ein__sc sc = ein__sc_make(ctx, &s);
     if (!sc.i) return (ein__val){0};
     while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    if (z->by_scope[sc.i].i) return z->by_scope[sc.i];
-    ein__val v =
-        ein__val_new(ctx, name, EIN__V_SCOPE, self.tensor, sc, &shape, EIN__F32, self.node);
-    z->by_scope[sc.i] = v;
+    ein__val twin = z->by_scope[sc.i];
+    if (twin.i && ctx->value[twin.i].dtype == type) return twin;
+    ein__val v = ein__val_new(ctx, name, EIN__V_SCOPE, self.tensor, sc, &shape, type, self.node);
+    if (!twin.i) z->by_scope[sc.i] = v;
     return v;
 }
 
@@ -36,9 +36,11 @@ static ein__val ein__over_box(ein__pass *z, ein__val v, const char *suffix, int 
     ein_ctx *ctx = z->ctx;
     const ein__value old = ctx->value[v.i];
     z->self = v;
-    ein__val w = ein__new_map(z, ein__namef(ctx, "%s.%s", old.name, suffix), n, extent, body);
+    const char *name = ein__namef(ctx, "%s.%s", old.name, suffix);
+    ein__val w = ein__new_map(z, name, old.dtype, n, extent, body);
     if (!w.i) return w;
-    return ein__new_map(z, old.name, old.shape.rank, old.shape.d, ein__ex_read(ctx, w, 0, back, n));
+    return ein__new_map(z, old.name, old.dtype, old.shape.rank, old.shape.d,
+                        ein__ex_read(ctx, w, 0, back, n));
 }
 
 // Rewrites map `v` so that its traversal order is `slot[]`, and gives the copy that puts the
@@ -144,14 +146,12 @@ static bool ein__is_statistic(const ein__pass *z, ein__val old) {
         const ein__scope *s = ein__scope_of(ctx, z->order[i]);
         ein__ex *reads = NULL;
         bool does = false;
-        int64_t volume = 1;
         if (!s) continue;
         ein__ex_reads(ctx, s->body, &reads);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++)
             does |= ein__ex_get(ctx, reads[k])->val == old.i;
         arrfree(reads);
-        for (uint32_t k = 0; k < s->nt + s->ns; k++) volume *= s->n[k];
-        if (does) large = volume >= its * EIN__SMALL_SHARE;
+        if (does) large = ein__slots_volume(s, ~0u) / EIN__SMALL_SHARE >= its;
         readers += does;
     }
     return large && readers == z->uses[old.i];
@@ -169,7 +169,7 @@ static ein__val ein__over_rows(ein__pass *z, ein__val v, const ein__scope *t,
         ein__val_new(ctx, was.name, EIN__V_SCOPE, was.tensor, sc, shape, was.dtype, was.node);
     ctx->value[w.i].why = was.why;
     z->self = v;
-    return ein__new_map(z, was.name, was.shape.rank, was.shape.d,
+    return ein__new_map(z, was.name, was.dtype, was.shape.rank, was.shape.d,
                         ein__ex_read(ctx, w, 0, back, (int)t->nt));
 }
 

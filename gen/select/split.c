@@ -99,7 +99,7 @@ static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__ti
     if (volume > 2 * ein__elements(&ctx->value[read->val].shape)) return as_is;
     ein__ex body = ein__ex_subst(ctx, as_is, map, (int)(s->nt + s->ns));
     const char *name = ein__namef(ctx, "%s.lines", ctx->value[z->self.i].name);
-    ein__val v = ein__new_map(z, name, n, extent, body);
+    ein__val v = ein__new_map(z, name, ctx->value[read->val].dtype, n, extent, body);
     return v.i ? ein__ex_read(ctx, v, 0, back, n) : as_is;
 }
 
