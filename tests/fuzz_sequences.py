@@ -13,6 +13,7 @@ class Sequences:
         self.lines = []
         self.values = {}
         self.count = 0
+        self.dtype = r.choice(["f32"] * 8 + ["f16"] * 2)
         self.batch = r.choice([1, 1, 2, 3])
         self.length = r.choice([1, 3, 7, 8, 16, 17, 33])
         self.heads = r.choice([1, 2, 3, 4])
@@ -23,7 +24,8 @@ class Sequences:
             table = self.weight([r.choice([4, 11]), self.width], 1)
             self.put("Gather(%s, ids)" % table, [self.batch, self.length, self.width])
         else:
-            self.lines.append("input x: f32[%d,%d,%d]" % (self.batch, self.length, self.width))
+            self.lines.append("input x: %s[%d,%d,%d]" % (
+                self.dtype, self.batch, self.length, self.width))
             self.values["x"] = [self.batch, self.length, self.width]
         self.first = list(self.values)[0]
 
@@ -35,14 +37,14 @@ class Sequences:
         name = self.name("w")
         if std is None:
             std = 1 / max(1, shape[-2] if len(shape) > 1 else 1) ** 0.5
-        self.lines.append("weight %s: f32[%s] = randn(seed=%d, std=%.3g)" % (
-            name, ",".join(map(str, shape)), self.count, std))
+        self.lines.append("weight %s: %s[%s] = randn(seed=%d, std=%.3g)" % (
+            name, self.dtype, ",".join(map(str, shape)), self.count, std))
         return name
 
     def near_one(self, shape):
         name = self.name("g")
-        self.lines.append("weight %s: f32[%s] = uniform(seed=%d, lo=0.5, hi=1.5)" % (
-            name, ",".join(map(str, shape)), self.count))
+        self.lines.append("weight %s: %s[%s] = uniform(seed=%d, lo=0.5, hi=1.5)" % (
+            name, self.dtype, ",".join(map(str, shape)), self.count))
         return name
 
     def let(self, text, prefix="u"):
@@ -53,7 +55,8 @@ class Sequences:
     def define(self, left, right):
         name = self.name("u")
         self.lines.append("%s[%s] = %s" % (name, left, right))
-        return name
+        # What an equation gives is f32.
+        return name if self.dtype == "f32" else self.let("Cast(%s; to=%s)" % (name, self.dtype))
 
     def put(self, text, shape):
         name = self.let(text, "t")
@@ -195,7 +198,8 @@ class Sequences:
             a = self.let("MatMul(%s, %s)" % (q, f))
             if kind == 2:
                 c = self.name("g")
-                self.lines.append("weight %s: f32[] = uniform(lo=%s, hi=%s)" % (c, scale, scale))
+                self.lines.append("weight %s: %s[] = uniform(lo=%s, hi=%s)" % (
+                    c, self.dtype, scale, scale))
                 a = self.let("Mul(%s, %s)" % (a, c))
             elif kind == 3:
                 a = self.define("b,h,i,j", "%s[b,h,i,j] / %.3f" % (a, p ** 0.5))
@@ -323,7 +327,7 @@ class Sequences:
         """A product of two things computed."""
         b, s, d = self.values[x]
         r = self.rng
-        others = [n for n, z in self.values.items() if z[0] == b and z[2] == d and z[1] < 70]
+        others = [n for n, z in self.values.items() if z[0] == b and z[2] == d and z[1] < 99]
         o = r.choice(others)
         t = self.values[o][1]
         scale = "%.3f" % (1.0 / d)
@@ -357,12 +361,39 @@ class Sequences:
             return self.put("Gather(%s, %s; axis=1)" % (x, at), [b, t, d])
         return self.keep(self.define("b,i,d", "%s[b,@%s[i],d]" % (x, at)), [b, t, d])
 
+    def choose(self, x):
+        """Values at places that tensors of integers and truths say."""
+        b, s, d = self.values[x]
+        r = self.rng
+        kind = r.randrange(4)
+        if kind == 0:
+            at = self.let("ArgMax(%s; axis=2, keepdims=0)" % self.first, "p")
+            n = self.values[self.first][2]
+            if self.values[self.first][:2] != [b, s]:
+                return None
+            table = self.weight([n, d], 0.5)
+            return self.keep(self.define("b,i,d", "%s[b,i,d] + %s[@%s[b,i],d]" % (x, table, at)),
+                             [b, s, d])
+        if kind == 1:
+            mask = self.name("m")
+            self.lines.append("weight %s: bool[%d,1] = uniform(seed=%d, lo=0, hi=1)" % (
+                mask, s, self.count))
+            return self.put("Where(%s, %s, %s)" % (mask, x, self.weight([d], 0.5)), [b, s, d])
+        if kind == 2:
+            y = self.let("Expand(%s; shape=[2,%d,%d,%d])" % (x, b, s, d))
+            return self.keep(self.define("b,i,d", "%s[0,b,i,d] + %s[1,b,%d-i,d]" % (y, y, s - 1)),
+                             [b, s, d])
+        if 2 * s > 70:
+            return None
+        y = self.put("Tile(%s; repeats=[1,2,1])" % x, [b, 2 * s, d])
+        return y
+
     def grow(self, steps):
         r = self.rng
         makers = [self.linear, self.linear, self.linear, self.gated, self.norm, self.norm,
                   self.norm, self.residual, self.residual, self.act, self.attention,
                   self.attention, self.along, self.along, self.shape, self.shape, self.pair,
-                  self.experts, self.lookup]
+                  self.experts, self.lookup, self.choose, self.choose]
         last = self.first
         for _ in range(steps):
             x = last if r.random() < 0.75 else r.choice(list(self.values)[-4:])
