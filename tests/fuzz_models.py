@@ -15,9 +15,12 @@ import random
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+import numpy as np
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "oracle")]
+
+import ein  # noqa: E402
 import fuzz_sequences  # noqa: E402
 import run_models  # noqa: E402
 
@@ -281,7 +284,19 @@ def written(seed):
     return text, options, math, rng.choice([None, "none", "none", "cublas"])
 
 
+def fits_halves(path, einnet, folder):
+    """Whether no value of the model is too large for FP16."""
+    weights = os.path.join(folder, "all.weights")
+    run_models.run([einnet, "pack", path, "-o", weights])
+    program = ein.load(path, False, {})
+    program.outputs = [(n, n) for n, t in program.tensors.items() if t.dtype[0] in "fb"]
+    values = run_models.oracle_values(program, weights, False, folder)
+    return all(np.max(np.abs(v.astype(np.float64)), initial=0) < 30000 for v in values.values())
+
+
 def check(path, einnet, options, math, libs, folder):
+    if math == "fp16" and not fits_halves(path, einnet, folder):
+        math = "tf32"
     args = run_models.arguments(["--einnet", einnet, "--full", "--quick", "--math", math] +
                                 (["--libs", libs] if libs else []))
     args.options = options
