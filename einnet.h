@@ -820,6 +820,7 @@ typedef struct ein__plan {
     int64_t branched_ps;      // estimate with branches side by side
     ein__merging merging;
     bool rereading;  // derived with ein_ctx.rereading
+    bool nesting;    // ... ein_ctx.nesting
 } ein__plan;
 
 // ------------------------------------------------------------------------------------- rules.c
@@ -840,6 +841,7 @@ typedef enum {
     EIN__RULE_SUBSTITUTE,
     EIN__RULE_TIGHTEN,
     EIN__RULE_RELAX,
+    EIN__RULE_NEST,
     EIN__RULE_INLINE,
     EIN__RULE_SCALE,
     EIN__RULE_HOIST,
@@ -921,6 +923,8 @@ struct ein_ctx {
     bool channels_last;   // convolutions may take their tensors in NHWC
     bool rereading;  // derivation takes what reads a result in another order to read its source
     bool rereads;    // there are such definitions
+    bool nesting;    // concatenations begin with others (nest.c)
+    bool nests;      // there are such
     ein_stats stats;
 };
 
@@ -12749,21 +12753,27 @@ EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v) {
 // a linear epilogue folded into the weights (batch normalisation is the common case), weight-only
 // sub-expressions made values of their own. Each pass rebuilds the program bottom-up.
 
+// A concatenation with all its pieces, and as it is read (nest.c).
+typedef struct ein__nested {
+    ein__val flat, now;
+} ein__nested;
+
 typedef struct ein__pass {
     ein_ctx *ctx;
     ein__val *order;  // live values, operands first; stb_ds array
     ein__val *now;    // by old value id: what it has become
     int *uses;        // by old value id: values that read it (outputs count as one more)
     size_t nold;
-    ein__val *by_scope;  // by scope id: the value with this definition, so that equal ones are one
-    ein__val self;       // value being rebuilt
-    bool reduction;      // ... is a reduction
-    bool copies_only;    // inline nothing but copies
-    bool digits;         // ... and those that take a subscript apart as well
-    bool keep;           // a contraction that a library computes as it stands keeps its operands
-    bool nothing;        // inline nothing
-    bool joins;          // the value being rebuilt lays others side by side
-    void *user;          // of the rewrite
+    ein__val *by_scope;   // by scope id: the value with this definition, so that equal ones are one
+    ein__val self;        // value being rebuilt
+    bool reduction;       // ... is a reduction
+    bool copies_only;     // inline nothing but copies
+    bool digits;          // ... and those that take a subscript apart as well
+    bool keep;            // a contraction that a library computes as it stands keeps its operands
+    bool nothing;         // inline nothing
+    bool joins;           // the value being rebuilt lays others side by side
+    ein__nested *joined;  // concatenations so far; stb_ds array
+    void *user;           // of the rewrite
 } ein__pass;
 
 // ------------------------------------------------------------------------------------ the program
@@ -13599,12 +13609,118 @@ static bool ein__run_pass_for(ein_ctx *ctx, ein__val *root, int nroot,
     arrfree(z.uses);
     arrfree(z.now);
     arrfree(z.by_scope);
+    arrfree(z.joined);
     return ok;
 }
 
 static bool ein__run_pass(ein_ctx *ctx, ein__val *root, int nroot,
                           ein__val (*rewrite)(ein__pass *, ein__val)) {
     return ein__run_pass_for(ctx, root, nroot, rewrite, NULL);
+}
+/* ---- nest.c ---- */
+// Concatenations that begin alike, as those of densely connected blocks do: each is the longest one
+// before it and what follows. All of them then are windows on the last one's memory, and nothing is
+// copied (layout.c).
+
+enum { EIN__NEST_LOOKS = 64 };  // concatenations that one is compared with
+
+// Pieces in the order in which they lie.
+static void ein__sort_pieces(ein__pieces *p) {
+    for (int i = 1; i < p->n; i++)
+        for (int j = i; j > 0 && p->at[j - 1] > p->at[j]; j--) {
+            const ein__expr *read = p->read[j];
+            int64_t at = p->at[j], size = p->size[j];
+            p->read[j] = p->read[j - 1];
+            p->at[j] = p->at[j - 1];
+            p->size[j] = p->size[j - 1];
+            p->read[j - 1] = read;
+            p->at[j - 1] = at;
+            p->size[j - 1] = size;
+        }
+}
+
+// Whether both read the same value, along the same dimensions.
+static bool ein__same_piece(ein_ctx *ctx, const ein__expr *a, const ein__expr *b) {
+    if (a->val != b->val) return false;
+    for (uint32_t k = 0; k < a->nix; k++)
+        if (ein__ix_uses(ctx, a->ix[k]) != ein__ix_uses(ctx, b->ix[k])) return false;
+    return true;
+}
+
+// Whether concatenation `p`, of the shape of `v`, begins with `first`, a shorter one of shape `of`.
+static bool ein__begins_with(ein_ctx *ctx, const ein__pieces *p, const ein__shape *shape,
+                             const ein__pieces *first, const ein__shape *of) {
+    if (first->n >= p->n || first->axis != p->axis || of->rank != shape->rank) return false;
+    for (int k = 0; k < shape->rank; k++)
+        if (k != p->axis && of->d[k] != shape->d[k]) return false;
+    for (int i = 0; i < first->n; i++)
+        if (!ein__same_piece(ctx, first->read[i], p->read[i]) || first->at[i] != p->at[i])
+            return false;
+    return true;
+}
+
+// Whether what computes the pieces can store them side by side.
+static bool ein__pieces_computed(ein_ctx *ctx, const ein__pieces *p) {
+    for (int i = 0; i < p->n; i++) {
+        ein__val v = {p->read[i]->val};
+        if (!ein__scope_of(ctx, v) || ctx->value[v.i].weight_only || ein__copy_of(ctx, v))
+            return false;
+    }
+    return true;
+}
+
+// Concatenation `p`, value `v`, as `first` and what `p` has behind it.
+static ein__ex ein__nested_body(ein_ctx *ctx, ein__val v, const ein__pieces *p, ein__val first,
+                                int n) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ix at[EIN__MAX_RANK];
+    for (uint32_t k = 0; k < s->nt; k++) at[k] = ein__ix_iter(ctx, k, s->n[k]);
+    ein__ex body = ein__ex_read(ctx, first, 0, at, (int)s->nt);
+    for (int i = n; body.i && i < p->n; i++)
+        body = ein__ex_binary(ctx, EIN__ADD, body, ein__ex_of(ctx, p->read[i]));
+    return body;
+}
+
+// The longest concatenation so far that `p`, value `v`, begins with, and how many pieces it has.
+static ein__val ein__longest_start(const ein__pass *z, ein__val v, const ein__pieces *p, int *n) {
+    ein_ctx *ctx = z->ctx;
+    const ein__shape *shape = &ctx->value[v.i].shape;
+    ein__val found = {0};
+    ptrdiff_t looks = arrlen(z->joined) < EIN__NEST_LOOKS ? arrlen(z->joined) : EIN__NEST_LOOKS;
+    *n = 1;
+    for (ptrdiff_t i = arrlen(z->joined) - looks; i < arrlen(z->joined); i++) {
+        ein__pieces first;
+        const ein__nested *j = &z->joined[i];
+        if (ctx->value[j->flat.i].dtype != ctx->value[v.i].dtype) continue;
+        if (!ein__is_concat(ctx, j->flat, &first) || first.n <= *n) continue;
+        ein__sort_pieces(&first);
+        if (!ein__begins_with(ctx, p, shape, &first, &ctx->value[j->flat.i].shape)) continue;
+        found = j->now;
+        *n = first.n;
+    }
+    return found;
+}
+
+static ein__val ein__rebuild_nested(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__pieces p;
+    z->self = v;
+    z->nothing = true;
+    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
+    z->nothing = false;
+    v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    if (!v.i || !ein__is_concat(ctx, v, &p) || !ein__pieces_computed(ctx, &p)) return v;
+    ein__sort_pieces(&p);
+    int n;
+    ein__val first = ein__longest_start(z, v, &p, &n);
+    ein__nested j = {v, v};
+    if (first.i) {
+        ctx->nests = true;
+        body = ein__nested_body(ctx, v, &p, first, n);
+        j.now = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    }
+    if (j.now.i) arrput(z->joined, j);
+    return j.now;
 }
 /* ---- prepare.c ---- */
 // Rewrites that give row statistics and what lies around library calls the form that a kernel or a
@@ -23883,6 +23999,9 @@ static const ein__rule ein__rules[] = {
     // ein__rule_relax,
     // ein__rule_relax_operand
     [EIN__RULE_RELAX] = {"relax", "boundary relaxing", EIN__IN_FORM, .apply = NULL},
+    // x ++ y ++ z is (x ++ y) ++ z where there is x ++ y: ein__rebuild_nested, where that is
+    // cheaper
+    [EIN__RULE_NEST] = {"nest", "concatenations that begin alike", EIN__ON_PROGRAM, .apply = NULL},
     // f(W[E(x)]), W[i] = g(i), is f(g(E(x))): ein__rule_inline
     [EIN__RULE_INLINE] = {"inline", "traversal merging", EIN__ON_PROGRAM,
                           .rewrite = ein__rebuild_inline},
@@ -23950,6 +24069,7 @@ EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
 // The rewrites of the program that need no search, by the rules that are on.
 EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
     bool ok = !ctx->status;
+    if (ctx->nesting) ok = ok && ein__run_pass(ctx, root, nroot, ein__rebuild_nested);
     for (int r = 0; r < EIN__NRULES && ok; r++)
         if (ein__rules[r].rewrite && ein__rule_on(ctx, (ein__rule_id)r))
             ok = ein__run_pass(ctx, root, nroot, ein__rules[r].rewrite);
@@ -29061,6 +29181,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
+    ctx->plan.nesting = ctx->nesting;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
     else ein__keep_better(ctx, &best, ok);
@@ -29126,6 +29247,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
+    ctx->plan.nesting = ctx->nesting;
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
@@ -29148,22 +29270,35 @@ static bool ein__may_reorder(const ein_ctx *ctx) {
     return (tensor || calls) && ein__rule_on(ctx, EIN__RULE_MATCH);
 }
 
-// The plan of a lowered model in arithmetic `ctx->desc.math`: with convolutions in declared order,
-// and where calls may have either order with these as well, since what derivation takes for granted
-// layouts may not give.
-static bool ein__plan_math(ein_ctx *ctx) {
+// Plans with convolutions in declared order, and where calls may have either order with these as
+// well, since what derivation takes for granted layouts may not give.
+static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     int nroot = (int)arrlen(ctx->graph.output);
-    int64_t baseline = INT64_MAX;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    ctx->typed = false;
+    ctx->typed = ctx->nests = false;
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
+    if (ctx->nesting && !ctx->nests) return true;
     ctx->channels_last = ctx->rereading = ctx->rereads = false;
-    bool ok = ein__try_ways(ctx, root, nroot, &baseline);
+    if (ctx->nesting) ein__forget_costs(ctx);
+    bool ok = ein__try_ways(ctx, root, nroot, baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
         ein__forget_costs(ctx);
-        ok = ein__try_ways(ctx, root, nroot, &baseline);
+        ok = ein__try_ways(ctx, root, nroot, baseline);
+    }
+    return ok;
+}
+
+// The plan of a lowered model in arithmetic `ctx->desc.math`: as it stands, and with concatenations
+// that begin with others, which library calls may be unable to store in pieces.
+static bool ein__plan_math(ein_ctx *ctx) {
+    int64_t baseline = INT64_MAX;
+    ctx->nesting = false;
+    bool ok = ein__try_orders(ctx, &baseline);
+    if (ok && !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST)) {
+        ctx->nesting = true;
+        ok = ein__try_orders(ctx, &baseline);
     }
     if (!ok) return false;
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
@@ -29218,6 +29353,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;
+    ctx->nesting = ctx->plan.nesting;
     // Kernels to be measured are emitted at once.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;
     return !ctx->status;
@@ -46136,6 +46272,7 @@ static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
     ctx->quiet = false;
     ctx->plan = chosen;
     ctx->rereading = chosen.rereading;
+    ctx->nesting = chosen.nesting;
     ein__forget_costs(ctx);
     return ok;
 }

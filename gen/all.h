@@ -42,6 +42,7 @@
 #include "prepare/place.c"
 #include "prepare/copies.c"
 #include "prepare/fold.c"
+#include "prepare/nest.c"
 #include "prepare/prepare.c"
 // what calls and kernels cost
 #include "cost/cost.c"

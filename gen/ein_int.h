@@ -484,6 +484,7 @@ typedef struct ein__plan {
     int64_t branched_ps;      // estimate with branches side by side
     ein__merging merging;
     bool rereading;  // derived with ein_ctx.rereading
+    bool nesting;    // ... ein_ctx.nesting
 } ein__plan;
 
 // ------------------------------------------------------------------------------------- rules.c
@@ -504,6 +505,7 @@ typedef enum {
     EIN__RULE_SUBSTITUTE,
     EIN__RULE_TIGHTEN,
     EIN__RULE_RELAX,
+    EIN__RULE_NEST,
     EIN__RULE_INLINE,
     EIN__RULE_SCALE,
     EIN__RULE_HOIST,
@@ -585,6 +587,8 @@ struct ein_ctx {
     bool channels_last;   // convolutions may take their tensors in NHWC
     bool rereading;  // derivation takes what reads a result in another order to read its source
     bool rereads;    // there are such definitions
+    bool nesting;    // concatenations begin with others (nest.c)
+    bool nests;      // there are such
     ein_stats stats;
 };
 

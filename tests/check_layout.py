@@ -167,6 +167,7 @@ class Plan:
     """Steps of an emitted file: (name, call), and which of them only copy."""
 
     def __init__(self, text):
+        self.text = text
         lines = text.splitlines()
         self.steps = re.findall(r"^// +[\d.]+ us (?:est\.|measured) (\S+) +(.+)$", text, re.M)
         self.stored = dict(re.findall(r"^ +// (\S+) stored as \[(.*)\]$", text, re.M))
@@ -236,6 +237,15 @@ def channels_last(checks, path, math):
     checks.check("a chain in " + math, right, "; ".join("%s: %s" % s for s in plan.steps))
 
 
+def dense(checks, options):
+    """What a densely connected block puts together is stored in place and read in one piece."""
+    path = os.path.join(ROOT, "tests", "unseen", "dense_block.ein")
+    plan, apart = emit(path, *options), emit(path, "--rules=-nest", *options)
+    read = [set(re.findall(r"^// p\d.*: (c\d)$", p.text, re.M)) for p in (plan, apart)]
+    checks.check("a dense block, " + (" ".join(options) or "FP32"),
+                 not plan.copies and read[0] == {"c1", "c2"} and not read[1], str(read))
+
+
 # Models of which no value may be stored twice in different orders.
 MODELS = ["longformer", "longformer_short", "gcn", "resnet18", "dcgan", "infogan", "csrnet"]
 
@@ -266,6 +276,8 @@ def main():
             out.write(CHAIN)
         for math in ("tf32", "fp16"):
             channels_last(checks, path, math)
+    for options in ([], ["--libs", "none"], ["--math", "tf32"]):
+        dense(checks, options)
     for name in MODELS:
         check(checks, name, os.path.join(ROOT, "models", name + ".ein"), None, None)
     return checks.finish()

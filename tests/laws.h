@@ -176,6 +176,48 @@ static sides law_inline(ein_ctx *ctx, ein__val unused) {
     return (sides){map_of(ctx, "y", s, read), map_of(ctx, "y2", s, merged)};
 }
 
+// What `part` has side by side along `axis`, piece i from at[i] on; the sum begins anywhere.
+static ein__val join_of(ein_ctx *ctx, const char *name, const ein__val *part, const int64_t *at,
+                        int parts, int axis) {
+    ein__shape shape = ctx->value[part[0].i].shape;
+    shape.d[axis] = at[parts];
+    ein__ex body = {0};
+    for (int i = (int)random_in(0, parts - 1), left = parts; left > 0;
+         i = (i + 1) % parts, left--) {
+        ein__ix ix[EIN__MAX_RANK];
+        for (int k = 0; k < shape.rank; k++) ix[k] = ein__ix_iter(ctx, (uint32_t)k, shape.d[k]);
+        ix[axis] = ein__ix_addc(ctx, ix[axis], -at[i]);
+        ein__ex read = ein__ex_read(ctx, part[i], 0, ix, shape.rank);
+        body = body.i ? ein__ex_binary(ctx, EIN__ADD, body, read) : read;
+    }
+    return new_scope(ctx, name, EIN__R_NONE, shape.rank, 0, shape.d, body);
+}
+
+// Two concatenations, the longer of which begins with the shorter one.
+static sides law_nest(ein_ctx *ctx, ein__val unused) {
+    ein__val part[5], root[2];
+    int64_t at[6] = {0}, d[EIN__MAX_RANK];
+    int rank = (int)random_in(1, 3), axis = (int)random_in(0, rank - 1);
+    int parts = (int)random_in(3, 5), first = (int)random_in(2, parts - 1);
+    (void)unused;
+    for (int k = 0; k < rank; k++) d[k] = random_in(1, 3);
+    for (int i = 0; i < parts; i++) {
+        ein__ix ix[EIN__MAX_RANK];
+        d[axis] = random_in(1, 3);
+        at[i + 1] = at[i] + d[axis];
+        for (int k = 0; k < rank; k++) ix[k] = ein__ix_iter(ctx, (uint32_t)k, d[k]);
+        ein__val x = new_input(ctx, "x", rank, d, EIN__F32);
+        ein__ex minus = ein__ex_unary(ctx, EIN__NEG, ein__ex_read(ctx, x, 0, ix, rank));
+        part[i] = new_scope(ctx, "part", EIN__R_NONE, rank, 0, d, minus);
+    }
+    root[0] = join_of(ctx, "short", part, at, first, axis);
+    root[1] = join_of(ctx, "long", part, at, parts, axis);
+    ein__val v = root[1];
+    if (!v.i || !ein__run_pass(ctx, root, 2, ein__rebuild_nested) || root[1].i == v.i)
+        return NO_SIDES;
+    return (sides){v, root[1]};
+}
+
 static sides law_hoist(ein_ctx *ctx, ein__val unused) {
     int64_t n[8];
     maker m = {0};
@@ -655,6 +697,6 @@ static const law laws[] = {
     {EIN__RULE_PREFIX, law_prefix},         {EIN__RULE_MERGE, law_merge},
     {EIN__RULE_MATCH, law_match},           {EIN__RULE_FUSE, law_fuse},
     {EIN__RULE_ONLINE, law_online},         {EIN__RULE_NORM, law_norm},
-    {EIN__RULE_KERNEL, law_kernel},
+    {EIN__RULE_KERNEL, law_kernel},         {EIN__RULE_NEST, law_nest},
 };
 enum { NLAWS = sizeof laws / sizeof *laws };

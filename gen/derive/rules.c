@@ -70,6 +70,9 @@ static const ein__rule ein__rules[] = {
     // ein__rule_relax,
     // ein__rule_relax_operand
     [EIN__RULE_RELAX] = {"relax", "boundary relaxing", EIN__IN_FORM, .apply = NULL},
+    // x ++ y ++ z is (x ++ y) ++ z where there is x ++ y: ein__rebuild_nested, where that is
+    // cheaper
+    [EIN__RULE_NEST] = {"nest", "concatenations that begin alike", EIN__ON_PROGRAM, .apply = NULL},
     // f(W[E(x)]), W[i] = g(i), is f(g(E(x))): ein__rule_inline
     [EIN__RULE_INLINE] = {"inline", "traversal merging", EIN__ON_PROGRAM,
                           .rewrite = ein__rebuild_inline},
@@ -137,6 +140,7 @@ EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
 // The rewrites of the program that need no search, by the rules that are on.
 EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
     bool ok = !ctx->status;
+    if (ctx->nesting) ok = ok && ein__run_pass(ctx, root, nroot, ein__rebuild_nested);
     for (int r = 0; r < EIN__NRULES && ok; r++)
         if (ein__rules[r].rewrite && ein__rule_on(ctx, (ein__rule_id)r))
             ok = ein__run_pass(ctx, root, nroot, ein__rules[r].rewrite);

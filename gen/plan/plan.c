@@ -571,6 +571,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
+    ctx->plan.nesting = ctx->nesting;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
     else ein__keep_better(ctx, &best, ok);
@@ -636,6 +637,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
+    ctx->plan.nesting = ctx->nesting;
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
@@ -658,22 +660,35 @@ static bool ein__may_reorder(const ein_ctx *ctx) {
     return (tensor || calls) && ein__rule_on(ctx, EIN__RULE_MATCH);
 }
 
-// The plan of a lowered model in arithmetic `ctx->desc.math`: with convolutions in declared order,
-// and where calls may have either order with these as well, since what derivation takes for granted
-// layouts may not give.
-static bool ein__plan_math(ein_ctx *ctx) {
+// Plans with convolutions in declared order, and where calls may have either order with these as
+// well, since what derivation takes for granted layouts may not give.
+static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     int nroot = (int)arrlen(ctx->graph.output);
-    int64_t baseline = INT64_MAX;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    ctx->typed = false;
+    ctx->typed = ctx->nests = false;
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
+    if (ctx->nesting && !ctx->nests) return true;
     ctx->channels_last = ctx->rereading = ctx->rereads = false;
-    bool ok = ein__try_ways(ctx, root, nroot, &baseline);
+    if (ctx->nesting) ein__forget_costs(ctx);
+    bool ok = ein__try_ways(ctx, root, nroot, baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
         ein__forget_costs(ctx);
-        ok = ein__try_ways(ctx, root, nroot, &baseline);
+        ok = ein__try_ways(ctx, root, nroot, baseline);
+    }
+    return ok;
+}
+
+// The plan of a lowered model in arithmetic `ctx->desc.math`: as it stands, and with concatenations
+// that begin with others, which library calls may be unable to store in pieces.
+static bool ein__plan_math(ein_ctx *ctx) {
+    int64_t baseline = INT64_MAX;
+    ctx->nesting = false;
+    bool ok = ein__try_orders(ctx, &baseline);
+    if (ok && !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST)) {
+        ctx->nesting = true;
+        ok = ein__try_orders(ctx, &baseline);
     }
     if (!ok) return false;
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
@@ -728,6 +743,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;
+    ctx->nesting = ctx->plan.nesting;
     // Kernels to be measured are emitted at once.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;
     return !ctx->status;

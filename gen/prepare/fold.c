@@ -2,21 +2,27 @@
 // a linear epilogue folded into the weights (batch normalisation is the common case), weight-only
 // sub-expressions made values of their own. Each pass rebuilds the program bottom-up.
 
+// A concatenation with all its pieces, and as it is read (nest.c).
+typedef struct ein__nested {
+    ein__val flat, now;
+} ein__nested;
+
 typedef struct ein__pass {
     ein_ctx *ctx;
     ein__val *order;  // live values, operands first; stb_ds array
     ein__val *now;    // by old value id: what it has become
     int *uses;        // by old value id: values that read it (outputs count as one more)
     size_t nold;
-    ein__val *by_scope;  // by scope id: the value with this definition, so that equal ones are one
-    ein__val self;       // value being rebuilt
-    bool reduction;      // ... is a reduction
-    bool copies_only;    // inline nothing but copies
-    bool digits;         // ... and those that take a subscript apart as well
-    bool keep;           // a contraction that a library computes as it stands keeps its operands
-    bool nothing;        // inline nothing
-    bool joins;          // the value being rebuilt lays others side by side
-    void *user;          // of the rewrite
+    ein__val *by_scope;   // by scope id: the value with this definition, so that equal ones are one
+    ein__val self;        // value being rebuilt
+    bool reduction;       // ... is a reduction
+    bool copies_only;     // inline nothing but copies
+    bool digits;          // ... and those that take a subscript apart as well
+    bool keep;            // a contraction that a library computes as it stands keeps its operands
+    bool nothing;         // inline nothing
+    bool joins;           // the value being rebuilt lays others side by side
+    ein__nested *joined;  // concatenations so far; stb_ds array
+    void *user;           // of the rewrite
 } ein__pass;
 
 // ------------------------------------------------------------------------------------ the program
@@ -852,6 +858,7 @@ static bool ein__run_pass_for(ein_ctx *ctx, ein__val *root, int nroot,
     arrfree(z.uses);
     arrfree(z.now);
     arrfree(z.by_scope);
+    arrfree(z.joined);
     return ok;
 }
 
