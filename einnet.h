@@ -13368,6 +13368,17 @@ static ein__ex ein__read_replaced(ein_ctx *ctx, void *user, ein__ex read) {
     return ein__ex_get(ctx, read)->val == r->val ? r->by : read;
 }
 
+// Whether `term` multiplies a read by constants whose product with `c` is not rounded.
+static bool ein__scales_exactly(const ein_ctx *ctx, ein__ex term, double c) {
+    const ein__expr *e = ein__ex_get(ctx, term);
+    double k;
+    if (e->op == EIN__X_UNARY && e->fn == EIN__NEG) return ein__scales_exactly(ctx, e->kid[0], c);
+    if (e->op != EIN__X_BINARY || e->fn != EIN__MUL) return e->op == EIN__X_READ;
+    int at = ein__ex_is_const(ctx, e->kid[1], &k) ? 1 : 0;
+    if (!ein__ex_is_const(ctx, e->kid[at], &k) || fma(k, c, -(k * c)) != 0) return false;
+    return ein__scales_exactly(ctx, e->kid[1 - at], k * c);
+}
+
 // Contraction `v` with what `term`, in its iterators, does to it done to its weight factor. None
 // when no weight-only factor carries all of these iterators.
 static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex term) {
@@ -13378,7 +13389,9 @@ static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex term) {
         return (ein__val){0};
     for (int k = 0; k < 2; k++) {
         ein__ex w = e->kid[k], x = e->kid[1 - k];
+        double c;
         if (!ein__ex_weight_only(ctx, w) || ein__ex_weight_only(ctx, x)) continue;
+        if (ein__ex_is_const(ctx, w, &c) && !ein__scales_exactly(ctx, term, c)) continue;
         ein__replacement r = {v.i, w};
         ein__ex scaled = ein__ex_replace_reads(ctx, term, ein__read_replaced, &r);
         if (!scaled.i) return (ein__val){0};
@@ -18817,7 +18830,9 @@ static bool ein__rule_fuse(ein_ctx *ctx, ein__val m, ein__val v, ein__ex *read) 
         pair = pair && ein__reads_pair(ctx, ein__ex_get(ctx, reads[k]), s);
     }
     arrfree(reads);
-    if (times && pair) return ctx->value[m.i].dtype == EIN__F32;
+    // A position is looked up in memory.
+    if (!times || ein__ex_looks_up(ctx, s->body, v)) return false;
+    if (pair) return ctx->value[m.i].dtype == EIN__F32;
     return times == 1 && ein__reads_in_place(ctx, ein__ex_get(ctx, *read), s);
 }
 
@@ -18895,6 +18910,7 @@ static bool ein__reads_row(ein_ctx *ctx, ein__val v, ein__val r, bool *own) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         if (e->val != r.i) continue;
         does = true;
+        *own &= !ein__ex_looks_up(ctx, s->body, r);
         for (uint32_t k = 0; k < e->nix; k++) *own &= e->ix[k].i == ein__ix_iter(ctx, k, s->n[k]).i;
     }
     arrfree(reads);

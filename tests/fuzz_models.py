@@ -120,12 +120,19 @@ class Model:
                   if n != x and all(a == b for i, (a, b) in enumerate(zip(s, shape)) if i != axis)]
         if not others:
             return None
-        other = self.rng.choice(others)
+        parts = [x] + self.rng.sample(others, min(len(others), self.rng.choice([1, 1, 2, 3])))
         out = list(shape)
-        out[axis] += self.values[other][axis]
+        out[axis] = sum(self.values[part][axis] for part in parts)
         if out[axis] >= 20:
             return None
-        return self.put("Concat(%s, %s; axis=%d)" % (x, other, axis), out)
+        made = self.put("Concat(%s; axis=%d)" % (", ".join(parts), axis), out)
+        if self.rng.random() < 0.4:
+            return made
+        # As in densely connected blocks: what is made of it comes behind the same parts.
+        more = self.put(self.rng.choice(UNARY) % made, list(out))
+        longer = list(out)
+        longer[axis] *= 2
+        return self.put("Concat(%s; axis=%d)" % (", ".join(parts + [more]), axis), longer)
 
     def move(self, x):
         n, c, h, w = self.values[x]
@@ -295,8 +302,12 @@ def fits_halves(path, einnet, folder):
 
 
 def check(path, einnet, options, math, libs, folder):
-    if math == "fp16" and not fits_halves(path, einnet, folder):
-        math = "tf32"
+    with open(path) as f:
+        text = f.read()
+    if (math == "fp16" or ": f16" in text) and not fits_halves(path, einnet, folder):
+        math = "tf32" if math == "fp16" else math
+        with open(path, "w") as f:
+            f.write(text.replace("f16", "f32"))
     args = run_models.arguments(["--einnet", einnet, "--full", "--quick", "--math", math] +
                                 (["--libs", libs] if libs else []))
     args.options = options

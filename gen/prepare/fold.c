@@ -617,6 +617,17 @@ static ein__ex ein__read_replaced(ein_ctx *ctx, void *user, ein__ex read) {
     return ein__ex_get(ctx, read)->val == r->val ? r->by : read;
 }
 
+// Whether `term` multiplies a read by constants whose product with `c` is not rounded.
+static bool ein__scales_exactly(const ein_ctx *ctx, ein__ex term, double c) {
+    const ein__expr *e = ein__ex_get(ctx, term);
+    double k;
+    if (e->op == EIN__X_UNARY && e->fn == EIN__NEG) return ein__scales_exactly(ctx, e->kid[0], c);
+    if (e->op != EIN__X_BINARY || e->fn != EIN__MUL) return e->op == EIN__X_READ;
+    int at = ein__ex_is_const(ctx, e->kid[1], &k) ? 1 : 0;
+    if (!ein__ex_is_const(ctx, e->kid[at], &k) || fma(k, c, -(k * c)) != 0) return false;
+    return ein__scales_exactly(ctx, e->kid[1 - at], k * c);
+}
+
 // Contraction `v` with what `term`, in its iterators, does to it done to its weight factor. None
 // when no weight-only factor carries all of these iterators.
 static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex term) {
@@ -627,7 +638,9 @@ static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex term) {
         return (ein__val){0};
     for (int k = 0; k < 2; k++) {
         ein__ex w = e->kid[k], x = e->kid[1 - k];
+        double c;
         if (!ein__ex_weight_only(ctx, w) || ein__ex_weight_only(ctx, x)) continue;
+        if (ein__ex_is_const(ctx, w, &c) && !ein__scales_exactly(ctx, term, c)) continue;
         ein__replacement r = {v.i, w};
         ein__ex scaled = ein__ex_replace_reads(ctx, term, ein__read_replaced, &r);
         if (!scaled.i) return (ein__val){0};

@@ -114,7 +114,9 @@ static bool ein__rule_fuse(ein_ctx *ctx, ein__val m, ein__val v, ein__ex *read) 
         pair = pair && ein__reads_pair(ctx, ein__ex_get(ctx, reads[k]), s);
     }
     arrfree(reads);
-    if (times && pair) return ctx->value[m.i].dtype == EIN__F32;
+    // A position is looked up in memory.
+    if (!times || ein__ex_looks_up(ctx, s->body, v)) return false;
+    if (pair) return ctx->value[m.i].dtype == EIN__F32;
     return times == 1 && ein__reads_in_place(ctx, ein__ex_get(ctx, *read), s);
 }
 
@@ -192,6 +194,7 @@ static bool ein__reads_row(ein_ctx *ctx, ein__val v, ein__val r, bool *own) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         if (e->val != r.i) continue;
         does = true;
+        *own &= !ein__ex_looks_up(ctx, s->body, r);
         for (uint32_t k = 0; k < e->nix; k++) *own &= e->ix[k].i == ein__ix_iter(ctx, k, s->n[k]).i;
     }
     arrfree(reads);
