@@ -64,8 +64,9 @@ struct vector_places {
 };
 
 // A factor's way to shared memory, B lines of KC terms a step: what a load gives waits in registers
-// until the step before is multiplied, rounded as it is stored; what it fetches is copied, where
-// the device can, several steps ahead and as it is (RAW).
+// until the step before is multiplied (those of two steps would share one of ptxas' six
+// scoreboards, and be waited for together), rounded as it is stored; what it fetches is copied,
+// where the device can, several steps ahead and as it is (RAW).
 template <typename T, int B, int KC, bool ALONG, typename V, typename L>
 struct tensor_feed {
     static const bool RAW = false;
