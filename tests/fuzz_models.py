@@ -3,10 +3,10 @@
 
     fuzz_models.py [--count N] [--seed S] [--keep DIR]
 
-Images (here) and sequences (fuzz_sequences.py) in turn, in all arithmetics, with libraries and
-without, for GPUs of several sizes; `einnet verify` proves the plans. What single operators cannot
-show: fusion, views, concatenations written in place, folded weights, layouts between steps, derived
-forms, choices that overlap. Ends with `N passed, N failed`.
+Images (here), sequences (fuzz_sequences.py) and signals (fuzz_signals.py) in turn, in all
+arithmetics, with libraries and without, for GPUs of several sizes; `einnet verify` proves the
+plans. What single operators cannot show: fusion, views, concatenations written in place, folded
+weights, layouts between steps, derived forms, choices that overlap. Ends with `N passed, N failed`.
 """
 
 import argparse
@@ -22,6 +22,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "oracle")]
 
 import ein  # noqa: E402
 import fuzz_sequences  # noqa: E402
+import fuzz_signals  # noqa: E402
 import run_models  # noqa: E402
 
 GPUS = ["h200", "h200", "h200", "h200", "l4", "agx-orin", "orin-nano", "a100"]
@@ -280,7 +281,8 @@ class Model:
 def written(seed):
     """A model, with the options to emit it with."""
     rng = random.Random(seed)
-    model = Model(rng) if seed % 2 else fuzz_sequences.Sequences(rng)
+    kinds = [fuzz_sequences.Sequences, Model, fuzz_sequences.Sequences, Model, fuzz_signals.Signals]
+    model = kinds[seed % 5](rng)
     text = model.text(model.grow(rng.randrange(4, 14)))
     options = ["--gpu", rng.choice(GPUS)]
     if rng.random() < 0.2:
