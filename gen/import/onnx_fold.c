@@ -216,6 +216,33 @@ static bool fold_range(ox *o, ox_node *n) {
     return bind(o, n, c);
 }
 
+// a - b cos(x) + c cos(2 x), one turn of x over the window; symmetric ones have both its ends.
+static bool fold_window(ox *o, ox_node *n) {
+    static const struct {
+        const char *name;
+        double a, b, c;
+    } windows[] = {{"HannWindow", 0.5, 0.5, 0},
+                   {"HammingWindow", 25.0 / 46, 21.0 / 46, 0},
+                   {"BlackmanWindow", 0.42, 0.5, 0.08}};
+    const ox_const *size = known(o, n, 0);
+    int64_t code = ox_int(o, n, "output_datatype", 1), open = ox_int(o, n, "periodic", 1) != 0;
+    cli_dtype type = code < 100 ? ox_dtype((int32_t)code) : CLI_NONE;
+    int64_t count = size->count == 1 ? ox_geti(size, 0) : 0;
+    int w = 0;
+    while (strcmp(windows[w].name, n->op)) {
+        w++;
+    }
+    if (type == CLI_NONE || !ox_is_float(type) || count < (open ? 1 : 2) || count > OX_FOLD_LIMIT) {
+        ox_unsupported(o, n, "operator '%s' of this size or type", n->op);
+    }
+    ox_const *c = ox_make(o, type, 1, &count);
+    for (int64_t i = 0; i < count; i++) {
+        double x = 6.283185307179586 * (double)i / (double)(open ? count : count - 1);
+        ox_setf(c, i, windows[w].a - windows[w].b * cos(x) + windows[w].c * cos(2 * x));
+    }
+    return bind(o, n, c);
+}
+
 // ---- moving elements ----
 
 static bool fold_reshape(ox *o, ox_node *n) {
@@ -726,6 +753,9 @@ static const struct {
     {"Size", 1, fold_size, NULL, OX_ADD},
     {"EyeLike", 1, fold_eye_like, NULL, OX_ADD},
     {"Range", 3, fold_range, NULL, OX_ADD},
+    {"HannWindow", 1, fold_window, NULL, OX_ADD},
+    {"HammingWindow", 1, fold_window, NULL, OX_ADD},
+    {"BlackmanWindow", 1, fold_window, NULL, OX_ADD},
     {"Reshape", 1, fold_reshape, NULL, OX_ADD},
     {"Flatten", 1, fold_flatten, NULL, OX_ADD},
     {"Squeeze", 1, fold_squeeze, NULL, OX_ADD},

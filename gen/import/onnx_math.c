@@ -128,13 +128,25 @@ static void convert_shrink(ox *o, ox_node *n) {
     ox_end_node(o, n, "Where");
 }
 
-static void convert_swish(ox *o, ox_node *n) {
+// The share of its input that Swish lets through.
+static ox_value *swish_gate(ox *o, ox_node *n) {
     ox_value *x = ox_in(o, n, 0), *v = x;
     double alpha = ox_float(o, n, "alpha", 1);
     if (alpha != 1) {
         v = ox_binary(o, n, "Mul", ".scaled", x, number(o, n, ".alpha", x, alpha));
     }
-    ox_end_binary(o, n, "Mul", x, ox_unary(o, n, "Sigmoid", ".gate", v));
+    return ox_unary(o, n, "Sigmoid", ".gate", v);
+}
+
+static void convert_swish(ox *o, ox_node *n) {
+    ox_value *gate = swish_gate(o, n);
+    ox_end_binary(o, n, "Mul", ox_in(o, n, 0), gate);
+}
+
+static void convert_swiglu(ox *o, ox_node *n) {
+    ox_value *gate = swish_gate(o, n);
+    ox_value *x = ox_binary(o, n, "Mul", ".swish", ox_in(o, n, 0), gate);
+    ox_end_binary(o, n, "Mul", x, ox_in(o, n, 1));
 }
 
 // An infinity is beyond the largest finite number.
@@ -287,6 +299,7 @@ const ox_row ox_math_rows[] = {
     {"HardSigmoid", 1, 1, convert_hard_sigmoid},
     {"HardSwish", 1, 1, ox_plain},
     {"Swish", 1, 1, convert_swish},
+    {"SwiGLU", 2, 2, convert_swiglu},
     {"Shrink", 1, 1, convert_shrink},
     {"Tanh", 1, 1, ox_plain},
     {"Exp", 1, 1, ox_plain},

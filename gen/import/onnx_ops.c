@@ -331,6 +331,47 @@ static void convert_pad(ox *o, ox_node *n) {
     ox_end_node(o, n, "Pad");
 }
 
+// What is too long loses as much at both ends, what is too short gets zeros there; of an odd number
+// one more behind.
+static void convert_center_crop_pad(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    ox_list shape, axes;
+    ox_need_shape(o, n, x);
+    if (!ox_int_input(o, n, "shape", 1, &shape)) {
+        ox_die(o, n, "CenterCropPad without a shape");
+    }
+    bool given = ox_ints(o, n, "axes", &axes);
+    if (shape.n != (given ? axes.n : x->rank)) {
+        ox_die(o, n, "CenterCropPad with a shape of %d numbers for %d axes", shape.n,
+               given ? axes.n : x->rank);
+    }
+    int64_t starts[CLI_MAX_RANK], ends[CLI_MAX_RANK], cut[CLI_MAX_RANK];
+    int64_t pads[2 * CLI_MAX_RANK] = {0};
+    int cuts = 0, rank = x->rank;
+    for (int i = 0; i < shape.n; i++) {
+        int64_t a = given ? ox_axis(o, n, axes.v[i], rank) : i, more = shape.v[i] - x->dims[a];
+        if (shape.v[i] < 1 || shape.v[i] > OX_MAX_DIM || (x->sym[a] && more)) {
+            ox_unsupported(o, n, "CenterCropPad of an axis to %lld", (long long)shape.v[i]);
+        }
+        pads[a] = more > 0 ? more / 2 : 0;
+        pads[a + rank] = more > 0 ? more - more / 2 : 0;
+        if (more < 0) {
+            starts[cuts] = -more / 2;
+            ends[cuts] = starts[cuts] + shape.v[i];
+            cut[cuts++] = a;
+        }
+    }
+    if (cuts) {
+        ox_begin(o);
+        ox_arg(o, x);
+        ox_set_list(o, "starts", (ox_list){cuts, starts, NULL});
+        ox_set_list(o, "ends", (ox_list){cuts, ends, NULL});
+        ox_set_list(o, "axes", (ox_list){cuts, cut, NULL});
+        x = ox_end(o, "Slice", ox_fresh(o, ox_first(o, n), ".cropped"), x->dtype);
+    }
+    ox_end_list(o, n, "Pad", x, "pads", (ox_list){2 * rank, pads, NULL});
+}
+
 static void convert_trilu(ox *o, ox_node *n) {
     ox_list k;
     bool upper = ox_int(o, n, "upper", 1) != 0;
@@ -364,6 +405,7 @@ const ox_row ox_shape_rows[] = {
     {"Split", 1, 2, convert_split},
     {"Slice", 1, 5, convert_slice},
     {"Pad", 1, 4, convert_pad},
+    {"CenterCropPad", 2, 2, convert_center_crop_pad},
     {"Trilu", 1, 2, convert_trilu},
     {NULL, 0, 0, NULL},
 };

@@ -85,7 +85,7 @@ static const struct {
      " BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor "},
     {"the language has no such function", " Det "},
     {"the language has no transform of this kind; a product with a constant matrix does the same",
-     " BlackmanWindow HammingWindow HannWindow MelWeightMatrix "},
+     " MelWeightMatrix "},
     {"positions that add up or overlap where they are computed are not supported",
      " DeformConv MaxRoiPool MaxUnpool RoiAlign TensorScatter "},
     {"its scale is computed at run time; export the model with static quantisation or without",
@@ -93,8 +93,9 @@ static const struct {
     {"it is not among those that are read; onnx.inliner or an older opset may write it out as "
      "simpler "
      "operators",
-     " CausalConvWithState CenterCropPad CumProd LinearAttention ReverseSequence SwiGLU "},
-    {"only what is known when the model is imported is computed by it", " Mod Range "},
+     " CausalConvWithState CumProd LinearAttention ReverseSequence "},
+    {"only what is known when the model is imported is computed by it",
+     " BlackmanWindow HammingWindow HannWindow Mod Range "},
 };
 
 // Why operator `op`, which may be any bytes of a file, is not imported; NULL: nothing is known.

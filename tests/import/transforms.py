@@ -70,3 +70,29 @@ def stft_of_a_signal():
 each("stft_both_sides", lambda: Case(stft([2, 33, 1], np.hamming(9), 3, 9, onesided=0),
                                      tolerance=1e-4))
 each("stft_no_frame", lambda: Case(stft([1, 9, 1], None), code=4, text="an unusable frame"))
+
+
+def window(op, size, **attrs):
+    nodes = [node(op, "size", "w", **attrs), node("Mul", "x w")]
+    return model(nodes, {"x": [2, size]}, "y", [const("size", np.int64(size))])
+
+
+for op in ("HannWindow", "HammingWindow", "BlackmanWindow"):
+    for periodic in (0, 1):
+        each(f"{op}_{periodic}", lambda op=op, p=periodic: Case(window(op, 10, periodic=p)))
+each("window_of_one", lambda: Case(window("HannWindow", 1, periodic=0), code=4,
+                                   text="of this size or type"))
+each("window_of_integers", lambda: Case(window("HannWindow", 8, output_datatype=6), code=4,
+                                        text="of this size or type"))
+each("window_too_long", lambda: Case(
+    model([node("HannWindow", "size", "w"), node("Mul", "x w")], {"x": [2, 1]}, "y",
+          [const("size", np.int64(2 ** 40))]), code=4, text="of this size or type"))
+each("center_crop_of_a_batch", lambda: Case(
+    model([node("CenterCropPad", "x to", axes=[-1, 1])], {"x": value("x", ["N", 5, 4])}, "y",
+          [ints("to", 9, 2)], opset=18), dims={"N": 3}, text="axes=[1])"))
+each("center_crop_of_the_batch", lambda: Case(
+    model([node("CenterCropPad", "x to")], {"x": value("x", ["N", 5])}, "y",
+          [ints("to", 9, 2)], opset=18), code=4, text="CenterCropPad of an axis to 9"))
+each("center_crop_wrong", lambda: Case(
+    model([node("CenterCropPad", "x to", axes=[1])], {"x": [3, 5]}, "y",
+          [ints("to", 9, 2)], opset=18), code=3, text="a shape of 2 numbers for 1 axes"))
