@@ -341,7 +341,7 @@ static void convert_center_crop_pad(ox *o, ox_node *n) {
         ox_die(o, n, "CenterCropPad without a shape");
     }
     bool given = ox_ints(o, n, "axes", &axes);
-    if (shape.n != (given ? axes.n : x->rank)) {
+    if (shape.n != (given ? axes.n : x->rank) || shape.n > x->rank) {
         ox_die(o, n, "CenterCropPad with a shape of %d numbers for %d axes", shape.n,
                given ? axes.n : x->rank);
     }
@@ -349,15 +349,16 @@ static void convert_center_crop_pad(ox *o, ox_node *n) {
     int64_t pads[2 * CLI_MAX_RANK] = {0};
     int cuts = 0, rank = x->rank;
     for (int i = 0; i < shape.n; i++) {
-        int64_t a = given ? ox_axis(o, n, axes.v[i], rank) : i, more = shape.v[i] - x->dims[a];
-        if (shape.v[i] < 1 || shape.v[i] > OX_MAX_DIM || (x->sym[a] && more)) {
-            ox_unsupported(o, n, "CenterCropPad of an axis to %lld", (long long)shape.v[i]);
+        int64_t a = given ? ox_axis(o, n, axes.v[i], rank) : i, size = shape.v[i];
+        if (size < 1 || size > OX_MAX_DIM || (x->sym[a] && size != x->dims[a])) {
+            ox_unsupported(o, n, "CenterCropPad of an axis to %lld", (long long)size);
         }
+        int64_t more = size - x->dims[a];
         pads[a] = more > 0 ? more / 2 : 0;
         pads[a + rank] = more > 0 ? more - more / 2 : 0;
         if (more < 0) {
             starts[cuts] = -more / 2;
-            ends[cuts] = starts[cuts] + shape.v[i];
+            ends[cuts] = starts[cuts] + size;
             cut[cuts++] = a;
         }
     }

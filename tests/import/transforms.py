@@ -93,6 +93,12 @@ each("center_crop_of_a_batch", lambda: Case(
 each("center_crop_of_the_batch", lambda: Case(
     model([node("CenterCropPad", "x to")], {"x": value("x", ["N", 5])}, "y",
           [ints("to", 9, 2)], opset=18), code=4, text="CenterCropPad of an axis to 9"))
+each("center_crop_to_nothing", lambda: Case(
+    model([node("CenterCropPad", "x to")], {"x": [3, 5]}, "y",
+          [ints("to", 3, -2 ** 63)], opset=18), code=4, text="CenterCropPad of an axis to -9"))
+each("center_crop_twice", lambda: Case(
+    model([node("CenterCropPad", "x to", axes=[0] * 99)], {"x": [3, 5]}, "y",
+          [ints("to", *[2] * 99)], opset=18), code=3, text="a shape of 99 numbers for 99 axes"))
 each("center_crop_wrong", lambda: Case(
     model([node("CenterCropPad", "x to", axes=[1])], {"x": [3, 5]}, "y",
           [ints("to", 9, 2)], opset=18), code=3, text="a shape of 2 numbers for 1 axes"))
