@@ -8971,11 +8971,11 @@ EIN__FN bool ein__sc_verify(const ein_ctx *ctx, ein__sc sc) {
     return ein__verify_expr(ctx, s->body, s);
 }
 
-// Points of the scope's box along the slots of `mask`, saturating.
-EIN__FN int64_t ein__slots_volume(const ein__scope *s, uint32_t mask) {
+// Product of the extents of some iterators, saturating; at least 1.
+EIN__FN int64_t ein__extent_of(const ein__scope *s, uint32_t slots) {
     int64_t n = 1;
     for (uint32_t i = 0; i < s->nt + s->ns; i++)
-        if (mask >> i & 1) n = ein__times(n, s->n[i]);
+        if ((slots >> i & 1) && s->n[i] > 1) n = ein__times(n, s->n[i]);
     return n;
 }
 
@@ -12977,7 +12977,7 @@ static bool ein__is_centred(const ein__pass *z, ein__val p) {
 static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *r = ein__scope_of(ctx, z->self);
-    int64_t volume = ein__slots_volume(r, ~0u), its = ein__elements(&ctx->value[p.i].shape);
+    int64_t volume = ein__extent_of(r, ~0u), its = ein__elements(&ctx->value[p.i].shape);
     int large;
     bool statistic, behind;
     // A statistic of the row, such as a mean: cheaper to finish here than to store.
@@ -13105,6 +13105,14 @@ static ein__val ein__with_body(ein__pass *z, ein__val v, ein__ex body) {
     return w;
 }
 
+// The body of `s` with its reads of what has become of their values; nothing is inlined.
+static ein__ex ein__body_now(ein__pass *z, const ein__scope *s) {
+    z->nothing = true;
+    ein__ex body = ein__ex_replace_reads(z->ctx, s->body, ein__rebuild_read, z);
+    z->nothing = false;
+    return body;
+}
+
 // `body` of reduction `s`, which is no contraction, after maps were inlined: the square of a value
 // instead of its product with itself, and the old body where that would multiply different values.
 static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) {
@@ -13115,10 +13123,7 @@ static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) 
     if (!ein__is_contraction(ctx, &t)) return body;
     if (e->fn == EIN__MUL && e->kid[0].i == e->kid[1].i)
         return ein__ex_unary(ctx, EIN__SQUARE, e->kid[0]);
-    z->nothing = true;
-    body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
-    z->nothing = false;
-    return body;
+    return ein__body_now(z, s);
 }
 
 // Distinct values that `ex` reads; each is a parameter of the kernel that computes it.
@@ -13226,10 +13231,8 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     ein__basis b;
     z->nothing = contraction || ein__match_basis(ctx, s, &b);
     ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
-    if (!z->nothing && body.i && ein__operand_count(ctx, body) > EIN__MAX_ARGS) {
-        z->nothing = true;
-        body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
-    }
+    if (!z->nothing && body.i && ein__operand_count(ctx, body) > EIN__MAX_ARGS)
+        body = ein__body_now(z, s);
     z->nothing = false;
     return z->reduction && !contraction && body.i ? ein__no_product(z, s, body) : body;
 }
@@ -13520,7 +13523,7 @@ static ein__ex ein__hoist_weights(ein__pass *z, const ein__scope *s, ein__ex ex)
     arrfree(reads);
     if (!any) return ex;
     if (ein__ex_weight_only(ctx, ex)) {
-        int64_t mine = ein__slots_volume(s, ein__ex_uses(ctx, ex)), all = ein__slots_volume(s, ~0u);
+        int64_t mine = ein__extent_of(s, ein__ex_uses(ctx, ex)), all = ein__extent_of(s, ~0u);
         // A table as large as the result would trade arithmetic for memory traffic.
         if (mine <= all / 4 || mine <= 4096) return ein__hoist(z, s, ex, "const");
         return ex;
@@ -13577,10 +13580,7 @@ static ein__val ein__rebuild_kept(ein__pass *z, ein__val v) {
     ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
     ein__scope t = *s;
     t.body = body;
-    if (body.i && z->copies_only && !ein__is_contraction(ctx, &t)) {
-        z->nothing = true;
-        body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
-    }
+    if (body.i && z->copies_only && !ein__is_contraction(ctx, &t)) body = ein__body_now(z, s);
     z->copies_only = z->digits = z->nothing = false;
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
@@ -13718,9 +13718,7 @@ static ein__val ein__rebuild_nested(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__pieces p;
     z->self = v;
-    z->nothing = true;
-    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
-    z->nothing = false;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
     v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
     if (!v.i || !ein__is_concat(ctx, v, &p) || !ein__pieces_computed(ctx, &p)) return v;
     ein__sort_pieces(&p);
@@ -13889,7 +13887,7 @@ static bool ein__is_statistic(const ein__pass *z, ein__val old) {
         for (ptrdiff_t k = 0; k < arrlen(reads); k++)
             does |= ein__ex_get(ctx, reads[k])->val == old.i;
         arrfree(reads);
-        if (does) large = ein__slots_volume(s, ~0u) / EIN__SMALL_SHARE >= its;
+        if (does) large = ein__extent_of(s, ~0u) / EIN__SMALL_SHARE >= its;
         readers += does;
     }
     return large && readers == z->uses[old.i];
@@ -14049,9 +14047,7 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
 // products can take the maps behind them along; a copy puts the dimensions back.
 static ein__val ein__rebuild_behind(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
-    z->nothing = true;
-    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
-    z->nothing = false;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
     if (!v.i || !ein__is_map(ctx, v) || ein__copy_of(ctx, v) || ctx->value[v.i].weight_only)
@@ -14128,8 +14124,7 @@ static ein__val ein__rebuild_open(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__conv_form f;
     z->self = v;
-    z->nothing = true;
-    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
     if (!v.i || !ein__is_conv_value(ctx, v, &f)) return v;
@@ -16001,14 +15996,6 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 }
 
 // ------------------------------------------------------------------------------------- kernels
-
-// Product of the extents of some iterators; at least 1.
-static int64_t ein__extent_of(const ein__scope *s, uint32_t slots) {
-    int64_t n = 1;
-    for (uint32_t i = 0; i < s->nt + s->ns; i++)
-        if (slots >> i & 1) n = ein__times(n, ein__most(s->n[i], 1));
-    return n;
-}
 
 static int64_t ein__outputs_of(const ein__scope *s) { return ein__extent_of(s, (1u << s->nt) - 1); }
 
@@ -20163,9 +20150,7 @@ static ein__val ein__rebuild_norms(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__norm_choices *all = z->user;
     ein__val old = v;
-    z->nothing = true;
-    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
-    z->nothing = false;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
     v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
     for (ptrdiff_t i = 0; i < arrlen(all->list) && v.i; i++) {
         ein__norm_choice *c = &all->list[i];
@@ -20556,9 +20541,7 @@ static ein__val ein__rebuild_pairs(ein__pass *z, ein__val v) {
     ein__twosomes *all = z->user;
     ein__pair_reads w = {all, z};
     ein__val sums;
-    z->nothing = true;
-    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
-    z->nothing = false;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
     if (body.i) body = ein__ex_replace_reads(ctx, body, ein__read_pair, &w);
     ein__val now = body.i ? ein__with_body(z, v, body) : (ein__val){0};
     for (ptrdiff_t i = 0; i < arrlen(all->list) && now.i; i++) {
@@ -21240,7 +21223,7 @@ static uint32_t ein__bare_slots(ein_ctx *ctx, const ein__scope *s, const ein__ex
                 // what it would replace.
                 ein__dims one = {.n = 0};
                 if (!ein__add_composite(ctx, &one, e, r, k, rest, 0) ||
-                    one.d[0].n > ein__muldiv(ein__slots_volume(s, used & ~bare), growth, 100))
+                    one.d[0].n > ein__muldiv(ein__extent_of(s, used & ~bare), growth, 100))
                     bare |= used;
             }
         }
@@ -21269,9 +21252,9 @@ static bool ein__inner_dims(ein_ctx *ctx, const ein__scope *s, const ein__ex *re
     }
     int64_t volume = 1;
     for (int i = 0; i < z->n; i++) volume = ein__muldiv(volume, z->d[i].n, 1);
-    volume = ein__muldiv(volume, ein__slots_volume(s, bare), 1);
+    volume = ein__muldiv(volume, ein__extent_of(s, bare), 1);
     if (!ein__rule_on(ctx, EIN__RULE_SUBSTITUTE) ||
-        ein__muldiv(volume, 100, 1) > ein__muldiv(ein__slots_volume(s, used), growth, 1)) {
+        ein__muldiv(volume, 100, 1) > ein__muldiv(ein__extent_of(s, used), growth, 1)) {
         z->n = 0;
         bare = used;
     }
@@ -21487,7 +21470,7 @@ static int ein__gemm_distance(ein_ctx *ctx, const ein__mapped *p, bool free) {
     if (!ein__all_grouped(p) || !p->sums) return EIN__FAR;
     // It takes a GEMM for every place of the iterators that all three have; one that needs more
     // leaves out what other strides would put into its rows or columns.
-    if (ein__best_gemm(ctx, s, free, &g, NULL) && g.batch <= ein__slots_volume(s, both & ~p->sums))
+    if (ein__best_gemm(ctx, s, free, &g, NULL) && g.batch <= ein__extent_of(s, both & ~p->sums))
         return 0;
     for (int k = 0; k < 2; k++) {
         const uint32_t group[3] = {p->in[k] & ~both, p->sums, both & ~p->sums};
@@ -21730,7 +21713,7 @@ static ein__ex ein__written_out(ein__deriver *z, const ein__scope *s, const ein_
     // What was written out once is in the right order already.
     if (r->val >= z->first && ein__copy_of(ctx, (ein__val){r->val})) return (ein__ex){0};
     bool weight = ctx->value[r->val].weight_only;
-    int64_t volume = ein__slots_volume(s, mine), had = ein__elements(&ctx->value[r->val].shape);
+    int64_t volume = ein__extent_of(s, mine), had = ein__elements(&ctx->value[r->val].shape);
     if (!weight && volume > had * EIN__MAX_GROWTH) return (ein__ex){0};
     ein__scope t = {.reduce = EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
@@ -21960,7 +21943,7 @@ static ein__ex ein__conv_data(ein__deriver *d, const ein__ordered *z, bool pad, 
         c.n[c.nt++] = n;
     }
     if (!v->weight_only &&
-        ein__slots_volume(&c, (1u << c.nt) - 1) > ein__elements(&v->shape) * EIN__MAX_GROWTH)
+        ein__extent_of(&c, (1u << c.nt) - 1) > ein__elements(&v->shape) * EIN__MAX_GROWTH)
         return (ein__ex){0};
     c.body = ein__ex_read(ctx, (ein__val){x->val}, 0, ix, (int)x->nix);
     ein__val made = c.body.i ? ein__class_of(d, &c, "data", from, "operand re-laid", EIN__INNER)
@@ -23276,7 +23259,7 @@ static ein__ex ein__point_relay(ein__deriver *d, const ein__points *z, ein__ex w
     uint32_t used = ein__ex_uses(ctx, w);
     ein__scope t = {.reduce = EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    int64_t volume = ein__slots_volume(&z->t, used);
+    int64_t volume = ein__extent_of(&z->t, used);
     bool load = ctx->value[z->w->val].weight_only;
     if (!load && volume > ein__elements(&ctx->value[z->w->val].shape) * EIN__MAX_GROWTH)
         return (ein__ex){0};
@@ -23300,8 +23283,8 @@ static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double a
     ein__ex x, w;
     for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) z->map[i] = ein__ix_const(ctx, 0);
     if (!ein__point_traversal(ctx, z) || !ein__point_sums(ctx, z)) return;
-    int64_t volume = ein__slots_volume(&z->t, (1u << z->t.nt) - 1),
-            had = ein__slots_volume(z->s, (1u << z->s->nt) - 1);
+    int64_t volume = ein__extent_of(&z->t, (1u << z->t.nt) - 1),
+            had = ein__extent_of(z->s, (1u << z->s->nt) - 1);
     if (ein__muldiv(volume, 100, 1) > ein__muldiv(had, EIN__POINT_GROWTH, 1)) return;
     x = ein__point_data(ctx, z);
     if (!x.i || !ein__point_filter(ctx, z, &w)) return;
@@ -23924,10 +23907,7 @@ static ein__val ein__cheapest_prefix(ein__pass *z, ein__val v) {
 }
 
 static ein__val ein__rebuild_prefix(ein__pass *z, ein__val v) {
-    z->nothing = true;
-    ein__ex body =
-        ein__ex_replace_reads(z->ctx, ein__scope_of(z->ctx, v)->body, ein__rebuild_read, z);
-    z->nothing = false;
+    ein__ex body = ein__body_now(z, ein__scope_of(z->ctx, v));
     ein__val now = body.i ? ein__with_body(z, v, body) : (ein__val){0};
     return now.i ? ein__cheapest_prefix(z, now) : now;
 }
@@ -25597,14 +25577,14 @@ static void ein__merge_shared(ein__merger *z, const ein__part *const *p, int n, 
     for (int i = 0; i < n; i++) {
         const ein__scope *s = ein__sc_get(ctx, p[i]->sc);
         own &= !p[i]->outer.i;
-        before += ein__slots_volume(s, ~0u);
+        before += ein__extent_of(s, ~0u);
     }
     if (!ein__shared_slots(ctx, &f, p, own, last)) return;
     ein__joint_maps(ctx, &f, p);
     f.apart = true;
     if (!ein__joint_windows(ctx, &f, p, -1, form)) return;
     // Windows padded this much are nobody's gain.
-    if (ein__slots_volume(&f.s, ~0u) / EIN__MERGE_PADDING > before) return;
+    if (ein__extent_of(&f.s, ~0u) / EIN__MERGE_PADDING > before) return;
     ein__joint_subscripts(ctx, &f, p[0], 0, form, ix);
     const ein__expr *x = ein__ex_get(ctx, p[0]->x);
     ein__ex data = ein__ex_read(ctx, (ein__val){x->val}, 0, ix, (int)x->nix);
@@ -25839,9 +25819,9 @@ static void ein__try_triple(ein__merger *z, ein__val v, int side, int keep) {
     m.wide = m.inner.i ? ein__merge_value(z, v, NULL, &outer, m.rule) : (ein__val){0};
     if (!m.wide.i) return;
     const ein__scope *inner = ein__scope_of(ctx, m.inner), *of = ein__scope_of(ctx, u);
-    int64_t before = ein__slots_volume(of, ~0u) + ein__slots_volume(ein__scope_of(ctx, v), ~0u);
-    int64_t now = ein__slots_volume(&outer, ~0u);
-    if (!ctx->value[m.inner.i].weight_only) now += ein__slots_volume(inner, ~0u);
+    int64_t before = ein__extent_of(of, ~0u) + ein__extent_of(ein__scope_of(ctx, v), ~0u);
+    int64_t now = ein__extent_of(&outer, ~0u);
+    if (!ctx->value[m.inner.i].weight_only) now += ein__extent_of(inner, ~0u);
     // So much more arithmetic is nobody's gain.
     if (now / EIN__MERGE_PADDING > before) return;
     m.map = ein__map_behind(z, v, &m.map_read);

@@ -130,14 +130,6 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
 
 // ------------------------------------------------------------------------------------- kernels
 
-// Product of the extents of some iterators; at least 1.
-static int64_t ein__extent_of(const ein__scope *s, uint32_t slots) {
-    int64_t n = 1;
-    for (uint32_t i = 0; i < s->nt + s->ns; i++)
-        if (slots >> i & 1) n = ein__times(n, ein__most(s->n[i], 1));
-    return n;
-}
-
 static int64_t ein__outputs_of(const ein__scope *s) { return ein__extent_of(s, (1u << s->nt) - 1); }
 
 // Results that are added up by threads of their own: of a pair both by the same ones.

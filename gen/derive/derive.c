@@ -223,7 +223,7 @@ static uint32_t ein__bare_slots(ein_ctx *ctx, const ein__scope *s, const ein__ex
                 // what it would replace.
                 ein__dims one = {.n = 0};
                 if (!ein__add_composite(ctx, &one, e, r, k, rest, 0) ||
-                    one.d[0].n > ein__muldiv(ein__slots_volume(s, used & ~bare), growth, 100))
+                    one.d[0].n > ein__muldiv(ein__extent_of(s, used & ~bare), growth, 100))
                     bare |= used;
             }
         }
@@ -252,9 +252,9 @@ static bool ein__inner_dims(ein_ctx *ctx, const ein__scope *s, const ein__ex *re
     }
     int64_t volume = 1;
     for (int i = 0; i < z->n; i++) volume = ein__muldiv(volume, z->d[i].n, 1);
-    volume = ein__muldiv(volume, ein__slots_volume(s, bare), 1);
+    volume = ein__muldiv(volume, ein__extent_of(s, bare), 1);
     if (!ein__rule_on(ctx, EIN__RULE_SUBSTITUTE) ||
-        ein__muldiv(volume, 100, 1) > ein__muldiv(ein__slots_volume(s, used), growth, 1)) {
+        ein__muldiv(volume, 100, 1) > ein__muldiv(ein__extent_of(s, used), growth, 1)) {
         z->n = 0;
         bare = used;
     }

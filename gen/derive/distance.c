@@ -87,7 +87,7 @@ static int ein__gemm_distance(ein_ctx *ctx, const ein__mapped *p, bool free) {
     if (!ein__all_grouped(p) || !p->sums) return EIN__FAR;
     // It takes a GEMM for every place of the iterators that all three have; one that needs more
     // leaves out what other strides would put into its rows or columns.
-    if (ein__best_gemm(ctx, s, free, &g, NULL) && g.batch <= ein__slots_volume(s, both & ~p->sums))
+    if (ein__best_gemm(ctx, s, free, &g, NULL) && g.batch <= ein__extent_of(s, both & ~p->sums))
         return 0;
     for (int k = 0; k < 2; k++) {
         const uint32_t group[3] = {p->in[k] & ~both, p->sums, both & ~p->sums};

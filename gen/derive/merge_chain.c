@@ -135,9 +135,9 @@ static void ein__try_triple(ein__merger *z, ein__val v, int side, int keep) {
     m.wide = m.inner.i ? ein__merge_value(z, v, NULL, &outer, m.rule) : (ein__val){0};
     if (!m.wide.i) return;
     const ein__scope *inner = ein__scope_of(ctx, m.inner), *of = ein__scope_of(ctx, u);
-    int64_t before = ein__slots_volume(of, ~0u) + ein__slots_volume(ein__scope_of(ctx, v), ~0u);
-    int64_t now = ein__slots_volume(&outer, ~0u);
-    if (!ctx->value[m.inner.i].weight_only) now += ein__slots_volume(inner, ~0u);
+    int64_t before = ein__extent_of(of, ~0u) + ein__extent_of(ein__scope_of(ctx, v), ~0u);
+    int64_t now = ein__extent_of(&outer, ~0u);
+    if (!ctx->value[m.inner.i].weight_only) now += ein__extent_of(inner, ~0u);
     // So much more arithmetic is nobody's gain.
     if (now / EIN__MERGE_PADDING > before) return;
     m.map = ein__map_behind(z, v, &m.map_read);

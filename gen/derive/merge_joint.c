@@ -270,14 +270,14 @@ static void ein__merge_shared(ein__merger *z, const ein__part *const *p, int n, 
     for (int i = 0; i < n; i++) {
         const ein__scope *s = ein__sc_get(ctx, p[i]->sc);
         own &= !p[i]->outer.i;
-        before += ein__slots_volume(s, ~0u);
+        before += ein__extent_of(s, ~0u);
     }
     if (!ein__shared_slots(ctx, &f, p, own, last)) return;
     ein__joint_maps(ctx, &f, p);
     f.apart = true;
     if (!ein__joint_windows(ctx, &f, p, -1, form)) return;
     // Windows padded this much are nobody's gain.
-    if (ein__slots_volume(&f.s, ~0u) / EIN__MERGE_PADDING > before) return;
+    if (ein__extent_of(&f.s, ~0u) / EIN__MERGE_PADDING > before) return;
     ein__joint_subscripts(ctx, &f, p[0], 0, form, ix);
     const ein__expr *x = ein__ex_get(ctx, p[0]->x);
     ein__ex data = ein__ex_read(ctx, (ein__val){x->val}, 0, ix, (int)x->nix);

@@ -11,7 +11,7 @@ static ein__ex ein__written_out(ein__deriver *z, const ein__scope *s, const ein_
     // What was written out once is in the right order already.
     if (r->val >= z->first && ein__copy_of(ctx, (ein__val){r->val})) return (ein__ex){0};
     bool weight = ctx->value[r->val].weight_only;
-    int64_t volume = ein__slots_volume(s, mine), had = ein__elements(&ctx->value[r->val].shape);
+    int64_t volume = ein__extent_of(s, mine), had = ein__elements(&ctx->value[r->val].shape);
     if (!weight && volume > had * EIN__MAX_GROWTH) return (ein__ex){0};
     ein__scope t = {.reduce = EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
@@ -241,7 +241,7 @@ static ein__ex ein__conv_data(ein__deriver *d, const ein__ordered *z, bool pad, 
         c.n[c.nt++] = n;
     }
     if (!v->weight_only &&
-        ein__slots_volume(&c, (1u << c.nt) - 1) > ein__elements(&v->shape) * EIN__MAX_GROWTH)
+        ein__extent_of(&c, (1u << c.nt) - 1) > ein__elements(&v->shape) * EIN__MAX_GROWTH)
         return (ein__ex){0};
     c.body = ein__ex_read(ctx, (ein__val){x->val}, 0, ix, (int)x->nix);
     ein__val made = c.body.i ? ein__class_of(d, &c, "data", from, "operand re-laid", EIN__INNER)

@@ -303,7 +303,7 @@ static ein__ex ein__point_relay(ein__deriver *d, const ein__points *z, ein__ex w
     uint32_t used = ein__ex_uses(ctx, w);
     ein__scope t = {.reduce = EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    int64_t volume = ein__slots_volume(&z->t, used);
+    int64_t volume = ein__extent_of(&z->t, used);
     bool load = ctx->value[z->w->val].weight_only;
     if (!load && volume > ein__elements(&ctx->value[z->w->val].shape) * EIN__MAX_GROWTH)
         return (ein__ex){0};
@@ -327,8 +327,8 @@ static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double a
     ein__ex x, w;
     for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) z->map[i] = ein__ix_const(ctx, 0);
     if (!ein__point_traversal(ctx, z) || !ein__point_sums(ctx, z)) return;
-    int64_t volume = ein__slots_volume(&z->t, (1u << z->t.nt) - 1),
-            had = ein__slots_volume(z->s, (1u << z->s->nt) - 1);
+    int64_t volume = ein__extent_of(&z->t, (1u << z->t.nt) - 1),
+            had = ein__extent_of(z->s, (1u << z->s->nt) - 1);
     if (ein__muldiv(volume, 100, 1) > ein__muldiv(had, EIN__POINT_GROWTH, 1)) return;
     x = ein__point_data(ctx, z);
     if (!x.i || !ein__point_filter(ctx, z, &w)) return;

@@ -179,10 +179,7 @@ static ein__val ein__cheapest_prefix(ein__pass *z, ein__val v) {
 }
 
 static ein__val ein__rebuild_prefix(ein__pass *z, ein__val v) {
-    z->nothing = true;
-    ein__ex body =
-        ein__ex_replace_reads(z->ctx, ein__scope_of(z->ctx, v)->body, ein__rebuild_read, z);
-    z->nothing = false;
+    ein__ex body = ein__body_now(z, ein__scope_of(z->ctx, v));
     ein__val now = body.i ? ein__with_body(z, v, body) : (ein__val){0};
     return now.i ? ein__cheapest_prefix(z, now) : now;
 }

@@ -564,11 +564,11 @@ EIN__FN bool ein__sc_verify(const ein_ctx *ctx, ein__sc sc) {
     return ein__verify_expr(ctx, s->body, s);
 }
 
-// Points of the scope's box along the slots of `mask`, saturating.
-EIN__FN int64_t ein__slots_volume(const ein__scope *s, uint32_t mask) {
+// Product of the extents of some iterators, saturating; at least 1.
+EIN__FN int64_t ein__extent_of(const ein__scope *s, uint32_t slots) {
     int64_t n = 1;
     for (uint32_t i = 0; i < s->nt + s->ns; i++)
-        if (mask >> i & 1) n = ein__times(n, s->n[i]);
+        if ((slots >> i & 1) && s->n[i] > 1) n = ein__times(n, s->n[i]);
     return n;
 }
 

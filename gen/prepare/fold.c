@@ -226,7 +226,7 @@ static bool ein__is_centred(const ein__pass *z, ein__val p) {
 static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *r = ein__scope_of(ctx, z->self);
-    int64_t volume = ein__slots_volume(r, ~0u), its = ein__elements(&ctx->value[p.i].shape);
+    int64_t volume = ein__extent_of(r, ~0u), its = ein__elements(&ctx->value[p.i].shape);
     int large;
     bool statistic, behind;
     // A statistic of the row, such as a mean: cheaper to finish here than to store.
@@ -354,6 +354,14 @@ static ein__val ein__with_body(ein__pass *z, ein__val v, ein__ex body) {
     return w;
 }
 
+// The body of `s` with its reads of what has become of their values; nothing is inlined.
+static ein__ex ein__body_now(ein__pass *z, const ein__scope *s) {
+    z->nothing = true;
+    ein__ex body = ein__ex_replace_reads(z->ctx, s->body, ein__rebuild_read, z);
+    z->nothing = false;
+    return body;
+}
+
 // `body` of reduction `s`, which is no contraction, after maps were inlined: the square of a value
 // instead of its product with itself, and the old body where that would multiply different values.
 static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) {
@@ -364,10 +372,7 @@ static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) 
     if (!ein__is_contraction(ctx, &t)) return body;
     if (e->fn == EIN__MUL && e->kid[0].i == e->kid[1].i)
         return ein__ex_unary(ctx, EIN__SQUARE, e->kid[0]);
-    z->nothing = true;
-    body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
-    z->nothing = false;
-    return body;
+    return ein__body_now(z, s);
 }
 
 // Distinct values that `ex` reads; each is a parameter of the kernel that computes it.
@@ -475,10 +480,8 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     ein__basis b;
     z->nothing = contraction || ein__match_basis(ctx, s, &b);
     ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
-    if (!z->nothing && body.i && ein__operand_count(ctx, body) > EIN__MAX_ARGS) {
-        z->nothing = true;
-        body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
-    }
+    if (!z->nothing && body.i && ein__operand_count(ctx, body) > EIN__MAX_ARGS)
+        body = ein__body_now(z, s);
     z->nothing = false;
     return z->reduction && !contraction && body.i ? ein__no_product(z, s, body) : body;
 }
@@ -769,7 +772,7 @@ static ein__ex ein__hoist_weights(ein__pass *z, const ein__scope *s, ein__ex ex)
     arrfree(reads);
     if (!any) return ex;
     if (ein__ex_weight_only(ctx, ex)) {
-        int64_t mine = ein__slots_volume(s, ein__ex_uses(ctx, ex)), all = ein__slots_volume(s, ~0u);
+        int64_t mine = ein__extent_of(s, ein__ex_uses(ctx, ex)), all = ein__extent_of(s, ~0u);
         // A table as large as the result would trade arithmetic for memory traffic.
         if (mine <= all / 4 || mine <= 4096) return ein__hoist(z, s, ex, "const");
         return ex;
@@ -826,10 +829,7 @@ static ein__val ein__rebuild_kept(ein__pass *z, ein__val v) {
     ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
     ein__scope t = *s;
     t.body = body;
-    if (body.i && z->copies_only && !ein__is_contraction(ctx, &t)) {
-        z->nothing = true;
-        body = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
-    }
+    if (body.i && z->copies_only && !ein__is_contraction(ctx, &t)) body = ein__body_now(z, s);
     z->copies_only = z->digits = z->nothing = false;
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }

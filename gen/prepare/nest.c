@@ -85,9 +85,7 @@ static ein__val ein__rebuild_nested(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__pieces p;
     z->self = v;
-    z->nothing = true;
-    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
-    z->nothing = false;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
     v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
     if (!v.i || !ein__is_concat(ctx, v, &p) || !ein__pieces_computed(ctx, &p)) return v;
     ein__sort_pieces(&p);

@@ -151,7 +151,7 @@ static bool ein__is_statistic(const ein__pass *z, ein__val old) {
         for (ptrdiff_t k = 0; k < arrlen(reads); k++)
             does |= ein__ex_get(ctx, reads[k])->val == old.i;
         arrfree(reads);
-        if (does) large = ein__slots_volume(s, ~0u) / EIN__SMALL_SHARE >= its;
+        if (does) large = ein__extent_of(s, ~0u) / EIN__SMALL_SHARE >= its;
         readers += does;
     }
     return large && readers == z->uses[old.i];
@@ -311,9 +311,7 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
 // products can take the maps behind them along; a copy puts the dimensions back.
 static ein__val ein__rebuild_behind(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
-    z->nothing = true;
-    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
-    z->nothing = false;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
     if (!v.i || !ein__is_map(ctx, v) || ein__copy_of(ctx, v) || ctx->value[v.i].weight_only)
@@ -390,8 +388,7 @@ static ein__val ein__rebuild_open(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__conv_form f;
     z->self = v;
-    z->nothing = true;
-    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
     if (!v.i || !ein__is_conv_value(ctx, v, &f)) return v;

@@ -334,9 +334,7 @@ static ein__val ein__rebuild_pairs(ein__pass *z, ein__val v) {
     ein__twosomes *all = z->user;
     ein__pair_reads w = {all, z};
     ein__val sums;
-    z->nothing = true;
-    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
-    z->nothing = false;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
     if (body.i) body = ein__ex_replace_reads(ctx, body, ein__read_pair, &w);
     ein__val now = body.i ? ein__with_body(z, v, body) : (ein__val){0};
     for (ptrdiff_t i = 0; i < arrlen(all->list) && now.i; i++) {

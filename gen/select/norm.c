@@ -605,9 +605,7 @@ static ein__val ein__rebuild_norms(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__norm_choices *all = z->user;
     ein__val old = v;
-    z->nothing = true;
-    ein__ex body = ein__ex_replace_reads(ctx, ein__scope_of(ctx, v)->body, ein__rebuild_read, z);
-    z->nothing = false;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
     v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
     for (ptrdiff_t i = 0; i < arrlen(all->list) && v.i; i++) {
         ein__norm_choice *c = &all->list[i];
