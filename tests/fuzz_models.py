@@ -21,6 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "oracle")]
 
 import ein  # noqa: E402
+import fuzz_base  # noqa: E402
 import fuzz_sequences  # noqa: E402
 import fuzz_signals  # noqa: E402
 import run_models  # noqa: E402
@@ -30,33 +31,19 @@ UNARY = ["Relu(%s)", "Sigmoid(%s)", "Tanh(%s)", "LeakyRelu(%s; alpha=0.2)", "Har
          "Clip(%s; min=-1, max=1.5)", "Abs(%s)", "Neg(%s)", "Erf(%s)"]
 
 
-class Model:
-    """Grows a model statement by statement; `values` maps names to shapes (rank 4, N C H W)."""
+class Images(fuzz_base.Grown):
+    """Shapes are of rank 4, N C H W."""
 
     def __init__(self, rng):
-        self.rng = rng
-        self.lines = []
-        self.values = {}
-        self.count = 0
+        super().__init__(rng)
         shape = [rng.choice([1, 2]), rng.choice([3, 4, 6, 8]), rng.choice([5, 7, 8]),
                  rng.choice([5, 6, 8])]
-        self.lines.append("input x: f32[%s]" % ",".join(map(str, shape)))
-        self.values["x"] = shape
-
-    def name(self, prefix):
-        self.count += 1
-        return "%s%d" % (prefix, self.count)
+        self.take(shape)
 
     def weight(self, shape, std=0.3):
         name = self.name("w")
         self.lines.append("weight %s: f32[%s] = randn(std=%g)" % (
             name, ",".join(map(str, shape)), std))
-        return name
-
-    def put(self, text, shape):
-        name = self.name("t")
-        self.lines.append("%s = %s" % (name, text))
-        self.values[name] = shape
         return name
 
     def pick(self, same=None):
@@ -274,14 +261,13 @@ class Model:
             extra = self.pick()
             if extra != "x":
                 outputs.add(extra)
-        return "ein 1\nmodel fuzz\n%s\noutput %s\n" % (
-            "\n".join(self.lines), ", ".join(sorted(outputs)))
+        return self.with_outputs(outputs)
 
 
 def written(seed):
     """A model, with the options to emit it with."""
     rng = random.Random(seed)
-    kinds = [fuzz_sequences.Sequences, Model, fuzz_sequences.Sequences, Model, fuzz_signals.Signals]
+    kinds = [fuzz_sequences.Sequences, Images] * 2 + [fuzz_signals.Signals]
     model = kinds[seed % 5](rng)
     text = model.text(model.grow(rng.randrange(4, 14)))
     options = ["--gpu", rng.choice(GPUS)]

@@ -1,19 +1,18 @@
 """Random models of sequences: projections, attention, norms, gates, lookups, in the spellings that
 exporters use and as equations."""
 
+from fuzz_base import Grown, ints
+
 ACTIVATIONS = ["Relu(%s)", "Gelu(%s)", "Gelu(%s; approximate=tanh)", "Tanh(%s)", "Sigmoid(%s)",
                "LeakyRelu(%s; alpha=0.1)", "Softplus(%s)", "Elu(%s)"]
 
 
-class Sequences:
-    """Grows a model block by block; `values` maps names to shapes (batch, length, width)."""
+class Sequences(Grown):
+    """Shapes are batch, length, width."""
 
     def __init__(self, rng):
-        r = self.rng = rng
-        self.lines = []
-        self.values = {}
-        self.count = 0
-        self.dtype = r.choice(["f32"] * 8 + ["f16"] * 2)
+        super().__init__(rng, rng.choice(["f32"] * 8 + ["f16"] * 2))
+        r = rng
         self.batch = r.choice([1, 1, 2, 3])
         self.length = r.choice([1, 3, 7, 8, 16, 17, 33])
         self.heads = r.choice([1, 2, 3, 4])
@@ -24,32 +23,21 @@ class Sequences:
             table = self.weight([r.choice([4, 11]), self.width], 1)
             self.put("Gather(%s, ids)" % table, [self.batch, self.length, self.width])
         else:
-            self.lines.append("input x: %s[%d,%d,%d]" % (
-                self.dtype, self.batch, self.length, self.width))
-            self.values["x"] = [self.batch, self.length, self.width]
+            self.take([self.batch, self.length, self.width])
         self.first = list(self.values)[0]
-
-    def name(self, prefix):
-        self.count += 1
-        return "%s%d" % (prefix, self.count)
 
     def weight(self, shape, std=None):
         name = self.name("w")
         if std is None:
             std = 1 / max(1, shape[-2] if len(shape) > 1 else 1) ** 0.5
-        self.lines.append("weight %s: %s[%s] = randn(seed=%d, std=%.3g)" % (
-            name, self.dtype, ",".join(map(str, shape)), self.count, std))
+        self.lines.append("weight %s: %s%s = randn(seed=%d, std=%.3g)" % (
+            name, self.dtype, ints(shape), self.count, std))
         return name
 
     def near_one(self, shape):
         name = self.name("g")
-        self.lines.append("weight %s: %s[%s] = uniform(seed=%d, lo=0.5, hi=1.5)" % (
-            name, self.dtype, ",".join(map(str, shape)), self.count))
-        return name
-
-    def let(self, text, prefix="u"):
-        name = self.name(prefix)
-        self.lines.append("%s = %s" % (name, text))
+        self.lines.append("weight %s: %s%s = uniform(seed=%d, lo=0.5, hi=1.5)" % (
+            name, self.dtype, ints(shape), self.count))
         return name
 
     def define(self, left, right):
@@ -57,15 +45,6 @@ class Sequences:
         self.lines.append("%s[%s] = %s" % (name, left, right))
         # What an equation gives is f32.
         return name if self.dtype == "f32" else self.let("Cast(%s; to=%s)" % (name, self.dtype))
-
-    def put(self, text, shape):
-        name = self.let(text, "t")
-        self.values[name] = shape
-        return name
-
-    def keep(self, name, shape):
-        self.values[name] = shape
-        return name
 
     # ---- projections
 
@@ -409,5 +388,4 @@ class Sequences:
             extra = self.rng.choice(list(self.values)[-4:])
             if extra != "x":
                 outputs.add(extra)
-        return "ein 1\nmodel fuzz\n%s\noutput %s\n" % (
-            "\n".join(self.lines), ", ".join(sorted(outputs)))
+        return self.with_outputs(outputs)

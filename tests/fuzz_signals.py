@@ -2,33 +2,23 @@
 
 import math
 
+from fuzz_base import Grown, ints
+
 UNARY = ["Relu(%s)", "Sigmoid(%s)", "Tanh(%s)", "LeakyRelu(%s; alpha=0.2)", "HardSwish(%s)",
          "Elu(%s)", "Softplus(%s)", "Neg(%s)"]
 
 
-def ints(values):
-    return "[%s]" % ",".join(map(str, values))
-
-
-class Signals:
-    """Grows a model statement by statement; `values` maps names to shapes."""
+class Signals(Grown):
+    """Shapes have one or three axes behind N and C."""
 
     def __init__(self, rng):
-        self.rng = rng
-        self.lines = []
-        self.values = {}
-        self.count = 0
+        super().__init__(rng)
         self.rank = rng.choice([1, 1, 1, 3])
         sizes = [16, 24, 33, 64] if self.rank == 1 else [4, 5, 6]
         shape = [rng.choice([1, 1, 2]), rng.choice([1, 3, 4, 8])]
         shape += [rng.choice(sizes) for _ in range(self.rank)]
         self.most = 128 if self.rank == 1 else 12
-        self.lines.append("input x: f32%s" % ints(shape))
-        self.values["x"] = shape
-
-    def name(self, prefix):
-        self.count += 1
-        return "%s%d" % (prefix, self.count)
+        self.take(shape)
 
     def weight(self, shape, std=None):
         name = self.name("w")
@@ -36,12 +26,6 @@ class Signals:
             std = 1 / math.sqrt(max(1, math.prod(shape[1:])))
         self.lines.append("weight %s: f32%s = randn(seed=%d, std=%.3g)" % (
             name, ints(shape), self.count, std))
-        return name
-
-    def put(self, text, shape):
-        name = self.name("t")
-        self.lines.append("%s = %s" % (name, text))
-        self.values[name] = shape
         return name
 
     def equation(self, indices, text, shape):
@@ -237,5 +221,4 @@ class Signals:
         extra = self.rng.choice(list(self.values))
         if self.rng.random() < 0.4 and extra != "x":
             outputs.add(extra)
-        return "ein 1\nmodel fuzz\n%s\noutput %s\n" % (
-            "\n".join(self.lines), ", ".join(sorted(outputs)))
+        return self.with_outputs(outputs)
