@@ -23,7 +23,7 @@ fault 'distances that order nothing' derive/explore.c \
 fault 'an operator that is no cell away but does not match' derive/distance.c \
     's/far ? far : 1/far/'
 fault 'batches that a GEMM has too many of' derive/distance.c \
-    's/ && g.batch <= ein__slots_volume(s, both & ~p->sums))/)/'
+    's/ && g.batch <= ein__extent_of(s, both & ~p->sums))/)/'
 fault 'a rule that best first forgets' derive/explore.c 's/ein__todo_push(heap, t)/if (r \& 1) &/'
 fault 'a choice for any map' derive/search.c 's/p->choice\[i\]\.map\.i == c\.map\.i/true/'
 finish
