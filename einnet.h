@@ -41841,7 +41841,7 @@ static bool ein__kprod_constant(ein__kgen *g, const ein__kprod *r, int side) {
     bool constant = r->math == EIN__MATH_FP32 || r->fetched[side];
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ein__val v = {ein__ex_get(g->ctx, reads[i])->val};
-        constant = constant && ein__val_get(g->ctx, v)->weight_only;
+        constant = constant && ein__kconstant(g->ctx, v);
     }
     arrfree(reads);
     return constant;

@@ -36,6 +36,7 @@ class Images(fuzz_base.Grown):
 
     def __init__(self, rng):
         super().__init__(rng)
+        self.made_once = set()  # outputs that are made of weights alone
         shape = [rng.choice([1, 2]), rng.choice([3, 4, 6, 8]), rng.choice([5, 7, 8]),
                  rng.choice([5, 6, 8])]
         self.take(shape)
@@ -154,7 +155,11 @@ class Images(fuzz_base.Grown):
     def matmul(self, x):
         n, c, h, w = self.values[x]
         m = self.rng.choice([3, 4, 5])
-        return self.put("MatMul(%s, %s)" % (x, self.weight([w, m])), [n, c, h, m])
+        factor = self.weight([w, m])
+        if self.rng.random() < 0.3:
+            factor = self.let("Tanh(%s)" % factor)
+            self.made_once.add(factor)
+        return self.put("MatMul(%s, %s)" % (x, factor), [n, c, h, m])
 
     def squeeze(self, x):
         """Channels weighed by what their means say."""
@@ -261,7 +266,7 @@ class Images(fuzz_base.Grown):
             extra = self.pick()
             if extra != "x":
                 outputs.add(extra)
-        return self.with_outputs(outputs)
+        return self.with_outputs(outputs | self.made_once)
 
 
 def written(seed):
