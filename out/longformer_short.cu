@@ -941,12 +941,19 @@ static int libraries_on(longformer_short *m, int branch, cudaStream_t stream) {
 
 enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
 
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel(kernel, grid, block, at, shared, stream);
+}
+
 template <class... P, class... A>
 static int launch(longformer_short *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
     (void)when;
-    kernel<<<grid, block, 0, stream>>>(args...);
-    CUDA_CALL(m, name, cudaGetLastError());
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
     stepped(m, name);
     return 0;
 }

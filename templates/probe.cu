@@ -235,6 +235,7 @@ static void put_rows(const probe *h, int i, const outcome *o) {
 static int refused(probe *h, int i, const char *algorithm) {
     printf("# %s algo=%s: %s\n", name_of(i), algorithm, h->error);
     h->error[0] = 0;
+    (void)cudaGetLastError();
     CUDA_CALL(h, "after a failed call", cudaStreamSynchronize(h->stream));
     return 0;
 }
@@ -552,6 +553,8 @@ static int measure_all(probe *h) {
         failed++;
         printf("# %s: %s\n", name_of(i), h->error);
         fflush(stdout);
+        // No later launch is to be taken for what failed here.
+        (void)cudaGetLastError();
         cudaError_t e = cudaStreamSynchronize(h->stream);
         if (e == cudaSuccess) continue;
         fprintf(stderr, "probe: the device is lost: %s\n", cudaGetErrorString(e));

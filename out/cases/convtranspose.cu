@@ -524,25 +524,35 @@ static void stepped(convtranspose *m, const char *name) {
 
 enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
 
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel(kernel, grid, block, at, shared, stream);
+}
+
 template <class... P, class... A>
 static int launch(convtranspose *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
 #if CUDART_VERSION >= 11080
-    cudaLaunchAttribute early = {};
-    cudaLaunchConfig_t config = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = grid;
-    config.blockDim = block;
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = when == EARLY && m->early;
-    CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
-#else
-    (void)when;
-    kernel<<<grid, block, 0, stream>>>(args...);
-    CUDA_CALL(m, name, cudaGetLastError());
+    if (when == EARLY && m->early) {
+        cudaLaunchAttribute early = {};
+        cudaLaunchConfig_t config = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        stepped(m, name);
+        return 0;
+    }
 #endif
+    (void)when;
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
     stepped(m, name);
     return 0;
 }

@@ -126,8 +126,12 @@ while read -r kernel; do
             inside && /await_previous[(]/ { next }
             inside && /^}/ && how == "late" { print "    await_previous();" }
             inside && /return;/ && how == "late" { sub(/return;/, "{ await_previous(); return; }") }
+            /^}/ { inside = 0 }
             { print }' "$work/e.cu" > "$work/less.cu"
-        tests/judge/judgecc --quick -o "$work/less" "$work/e_test.cu" "$work/less.cu"
+        if ! tests/judge/judgecc --quick -o "$work/less" "$work/e_test.cu" "$work/less.cu"; then
+            fail "early: $kernel $how its wait: build"
+            continue
+        fi
         heard=no
         for order in rand1 rand2 rand3; do
             JUDGE_ORDER=$order "$work/less" "$work/e.weights" --check > "$work/log" 2>&1 ||
@@ -136,6 +140,18 @@ while read -r kernel; do
         [ $heard = yes ] && pass || fail "early: $kernel $how its wait" "$work/e.cu"
     done
 done < "$work/kernels"
+
+# An error of the caller's own, which nobody asked for, is not taken for a launch's.
+sed 's/return ::\(fsrcnn_run(.*)\);/cudaSetDevice(99); int r = ::\1; cudaGetLastError(); return r;/
+    ' "$work/e_test.cu" > "$work/a_test.cu"
+check 'errors: one is planted' grep -q 'cudaSetDevice(99)' "$work/a_test.cu"
+check 'errors: build' tests/judge/judgecc --quick -o "$work/a" "$work/a_test.cu" "$work/e.cu"
+check 'errors: an earlier one' env JUDGE_CC=80 "$work/a" "$work/e.weights" --check
+sed 's/launch_now<P...>(.*));/cudaGetLastError());/' "$work/e.cu" > "$work/a.cu"
+check 'errors: build without launches' tests/judge/judgecc --quick -o "$work/a" "$work/a_test.cu" \
+    "$work/a.cu"
+JUDGE_CC=80 "$work/a" "$work/e.weights" > "$work/said" 2>&1
+grep -q 'invalid device ordinal' "$work/said" && pass || fail 'errors: it is one' "$work/said"
 
 # Maps in front of products are part of their loads; nothing is, where nothing may be fused.
 front=tests/unseen/preactivation.ein

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <type_traits>
+#include <utility>
 
 #include <cuda_runtime_api.h>
 #include <vector_functions.h>
@@ -266,6 +267,24 @@ template <class F>
 static inline F *judge_named(F *kernel, const char *name) {
     judge_set_name((const void *)kernel, name);
     return kernel;
+}
+
+template <class... P, size_t... I>
+static inline cudaError_t judge_call_at(const judge_call<P...> &call, void **arguments,
+                                        std::index_sequence<I...>) {
+    (void)arguments;
+    return call(*static_cast<P *>(arguments[I])...);
+}
+
+// As the vendor's: the arguments by address, their types those of the kernel.
+template <class... P>
+static inline cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block,
+                                           void **arguments, size_t shared = 0,
+                                           cudaStream_t stream = nullptr) {
+    const void *function = (const void *)kernel;
+    const judge_call<P...> call = {
+        {judge_name_of(function), function, grid, block, shared, stream, false}, kernel};
+    return judge_call_at(call, arguments, std::index_sequence_for<P...>());
 }
 
 #if CUDART_VERSION >= 11080
