@@ -16828,7 +16828,8 @@ static ein__act ein__activation(ein_ctx *ctx, ein__ex body, ein__ex *sum) {
             return EIN__ACT_RELU;
         }
     *sum = ein__gelu_operand(ctx, body);
-    if (sum->i) return EIN__ACT_GELU;
+    // CUDA 10.2, the last toolkit for GPUs before compute capability 7.0 on Jetsons, has no GELU.
+    if (sum->i && ein__gpu_of(ctx)->cc >= 70) return EIN__ACT_GELU;
     *sum = body;
     return EIN__ACT_NONE;
 }
@@ -31141,6 +31142,7 @@ static const char *const ein__tmpl_create[] = {
     "//@key conv      the program calls cuDNN",
     "//@key convs     how many convolutions",
     "//@key gemm      the program calls cuBLAS",
+    "//@key typed     products have types of their own: not all are FP32",
     "//@key matmuls   how many calls of cublasLt",
     "//@key zeros     bytes at the end of the constants that are 0 at first, 0: none",
     "//@key consts    bytes of the constants, 0: none",
@@ -31300,6 +31302,15 @@ static const char *const ein__tmpl_create[] = {
     "    //@end",
     "    //@if gemm",
     "    CUBLAS_CALL(m, \"cublasCreate\", cublasCreate(&m->cublas));",
+    "    //@if typed",
+    "#if CUDART_VERSION >= 11000",
+    "    // Parts of a product of halves are added up in f32.",
+    "    CUBLAS_CALL(m, \"cublasSetMathMode\",",
+    "                cublasSetMathMode(",
+    "                    m->cublas, (cublasMath_t)(CUBLAS_DEFAULT_MATH |",
+    "                                              CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));",
+    "#endif",
+    "    //@end",
     "    //@end",
     "    //@if matmuls",
     "    CUBLAS_CALL(m, \"cublasLtCreate\", cublasLtCreate(&m->lt));",
@@ -32224,11 +32235,15 @@ static const char *const ein__tmpl_libraries[] = {
     "    CUDNN_CALL(m, \"cudnnSetStream\", cudnnSetStream(m->cudnn, stream));",
     "    //@end",
     "    //@if gemm",
+    "    CUBLAS_CALL(m, \"cublasSetStream\", cublasSetStream(m->cublas, stream));",
+    "#if CUDART_VERSION >= 11000",
     "    // Setting the stream takes the workspace away, so it is given again.",
     "    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch",
-    "    CUBLAS_CALL(m, \"cublasSetStream\", cublasSetStream(m->cublas, stream));",
     "    CUBLAS_CALL(m, \"cublasSetWorkspace\",",
     "                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));",
+    "#else",
+    "    (void)branch;",
+    "#endif",
     "    //@end",
     "    //@if matmuls",
     "    m->lt_stream = stream;",
@@ -32381,20 +32396,43 @@ static const char *const ein__tmpl_matmul[] = {
     "}",
     "//@end",
     "",
+    "// The first of the library's offers that it says will run.",
+    "static cublasStatus_t matmul_first($model *m, matmul_call *c) {",
+    "    cublasLtMatmulHeuristicResult_t p[8] = {};",
+    "    int n = 0;",
+    "    const cublasStatus_t e = cublasLtMatmulAlgoGetHeuristic(",
+    "        m->lt, c->desc, c->b, c->a, c->z \? c->z : c->c, c->c, c->wish, 8, p, &n);",
+    "    if (e != CUBLAS_STATUS_SUCCESS) return e;",
+    "    for (int i = 0; i < n; i++) {",
+    "        if (p[i].state != CUBLAS_STATUS_SUCCESS) continue;",
+    "        c->algorithm = p[i].algo;",
+    "        c->workspace = p[i].workspaceSize;",
+    "        return CUBLAS_STATUS_SUCCESS;",
+    "    }",
+    "    return CUBLAS_STATUS_NOT_SUPPORTED;",
+    "}",
+    "",
     "static int matmul_open($model *m, matmul_call *c, const matmul_size *s) {",
-    "    cublasLtMatmulHeuristicResult_t found = {};",
-    "    int n = 0, r = matmul_describe(m, c, s);",
+    "    int r = matmul_describe(m, c, s);",
     "    if (!r) r = matmul_wish(m, c, s);",
     "    if (r) return r;",
     "    //@if pins",
     "    if (matmul_pinned(m, c, s)) return 0;",
     "    //@end",
-    "    CUBLAS_CALL(m, s->name,",
-    "                cublasLtMatmulAlgoGetHeuristic(m->lt, c->desc, c->b, c->a, c->z \? c->z : c->c, c->c,",
-    "                                               c->wish, 1, &found, &n));",
-    "    if (n < 1) return fail(m, BAD_CALL, s->name, \"cublasLt has no algorithm for this product\");",
-    "    c->algorithm = found.algo;",
-    "    c->workspace = found.workspaceSize;",
+    "    cublasStatus_t e = matmul_first(m, c);",
+    "#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA",
+    "    if (e == CUBLAS_STATUS_NOT_SUPPORTED) {",
+    "        // A library may call its kernels something else: what they compute is what was asked for.",
+    "        const unsigned long long any = ~0ull;",
+    "        CUBLAS_CALL(m, s->name,",
+    "                    cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK,",
+    "                                                         &any, sizeof any));",
+    "        e = matmul_first(m, c);",
+    "    }",
+    "#endif",
+    "    if (e == CUBLAS_STATUS_NOT_SUPPORTED)",
+    "        return fail(m, BAD_CALL, s->name, \"cublasLt has no algorithm for this product\");",
+    "    CUBLAS_CALL(m, s->name, e);",
     "    return 0;",
     "}",
     "",
@@ -33256,8 +33294,10 @@ static const char *const ein__tmpl_probe[] = {
     "    h->plain = s->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !s->ldz;",
     "    if (h->plain) {",
     "        // A larger workspace of a convolution may have taken its place.",
+    "#if CUDART_VERSION >= 11000",
     "        CUBLAS_CALL(h, \"cublasSetWorkspace\",",
     "                    cublasSetWorkspace(h->cublas, h->buffer[WORKSPACE], h->cublas_workspace));",
+    "#endif",
     "        CALL(measure(h, i, 1e18, &f));",
     "        keep(&o, &f);",
     "    }",
@@ -33536,6 +33576,14 @@ static const char *const ein__tmpl_probe[] = {
     "              cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));",
     "    h->cublas_workspace = (size_t)(major >= 9 \? 32 : 4) << 20;",
     "    CUBLAS_CALL(h, \"cublasCreate\", cublasCreate(&h->cublas));",
+    "    //@if typed",
+    "#if CUDART_VERSION >= 11000",
+    "    CUBLAS_CALL(h, \"cublasSetMathMode\",",
+    "                cublasSetMathMode(",
+    "                    h->cublas, (cublasMath_t)(CUBLAS_DEFAULT_MATH |",
+    "                                              CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));",
+    "#endif",
+    "    //@end",
     "    CUBLAS_CALL(h, \"cublasSetStream\", cublasSetStream(h->cublas, h->stream));",
     "    CUBLAS_CALL(h, \"cublasGetVersion\", cublasGetVersion(h->cublas, &version));",
     "    CUBLAS_CALL(h, \"cublasLtCreate\", cublasLtCreate(&h->lt));",
@@ -33802,8 +33850,10 @@ static const char *const ein__tmpl_probe_grouped[] = {
     "    CUDA_CALL(",
     "        h, \"addresses\",",
     "        cudaMemcpyAsync(h->buffer[TABLE], g->at, sizeof g->at, cudaMemcpyHostToDevice, h->stream));",
+    "#if CUDART_VERSION >= 11000",
     "    CUBLAS_CALL(h, \"cublasSetWorkspace\",",
     "                cublasSetWorkspace(h->cublas, h->buffer[WORKSPACE], h->cublas_workspace));",
+    "#endif",
     "    return 0;",
     "}",
     "",
@@ -44308,7 +44358,7 @@ static bool ein__is_taken(const char *name) {
         " turning turning_load computed computed_load made some found_a found_b make_a make_b"
         " half4_value"
         " tap tapped tapped_load taps"
-        " summing ROUNDS_TF32 launch_now"
+        " summing ROUNDS_TF32 launch_now matmul_first"
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES CONST_BYTES INIT_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT "
         "INIT_OF IN OUT EDGE"
@@ -45634,6 +45684,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
         {"conv", conv},
         {"convs", convs},
         {"gemm", gemm},
+        {"typed", ein__conv_text_of(z).typed ? "1" : ""},
         {"grouped", z->group_bytes ? "1" : ""},
         {"zeros", ein__bytes_text(ctx, z->zeros_bytes + z->counters + z->group_bytes)},
         {"consts", z->const_bytes ? "CONST_BYTES" : ""},
@@ -45647,7 +45698,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
         {"alike", z->convs + z->matmuls ? "1" : ""},
         {"early", z->early ? "1" : ""},
         {"large", ein__large_list(z)}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 18);
+    ein__tmpl_put(out, ein__tmpl_create, create, 19);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},

@@ -1150,17 +1150,40 @@ static int matmul_wish(bert_base *m, matmul_call *c, const matmul_size *s) {
     return 0;
 }
 
+// The first of the library's offers that it says will run.
+static cublasStatus_t matmul_first(bert_base *m, matmul_call *c) {
+    cublasLtMatmulHeuristicResult_t p[8] = {};
+    int n = 0;
+    const cublasStatus_t e = cublasLtMatmulAlgoGetHeuristic(
+        m->lt, c->desc, c->b, c->a, c->z ? c->z : c->c, c->c, c->wish, 8, p, &n);
+    if (e != CUBLAS_STATUS_SUCCESS) return e;
+    for (int i = 0; i < n; i++) {
+        if (p[i].state != CUBLAS_STATUS_SUCCESS) continue;
+        c->algorithm = p[i].algo;
+        c->workspace = p[i].workspaceSize;
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
 static int matmul_open(bert_base *m, matmul_call *c, const matmul_size *s) {
-    cublasLtMatmulHeuristicResult_t found = {};
-    int n = 0, r = matmul_describe(m, c, s);
+    int r = matmul_describe(m, c, s);
     if (!r) r = matmul_wish(m, c, s);
     if (r) return r;
-    CUBLAS_CALL(m, s->name,
-                cublasLtMatmulAlgoGetHeuristic(m->lt, c->desc, c->b, c->a, c->z ? c->z : c->c, c->c,
-                                               c->wish, 1, &found, &n));
-    if (n < 1) return fail(m, BAD_CALL, s->name, "cublasLt has no algorithm for this product");
-    c->algorithm = found.algo;
-    c->workspace = found.workspaceSize;
+    cublasStatus_t e = matmul_first(m, c);
+#ifdef CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA
+    if (e == CUBLAS_STATUS_NOT_SUPPORTED) {
+        // A library may call its kernels something else: what they compute is what was asked for.
+        const unsigned long long any = ~0ull;
+        CUBLAS_CALL(m, s->name,
+                    cublasLtMatmulPreferenceSetAttribute(c->wish, CUBLASLT_MATMUL_PREF_IMPL_MASK,
+                                                         &any, sizeof any));
+        e = matmul_first(m, c);
+    }
+#endif
+    if (e == CUBLAS_STATUS_NOT_SUPPORTED)
+        return fail(m, BAD_CALL, s->name, "cublasLt has no algorithm for this product");
+    CUBLAS_CALL(m, s->name, e);
     return 0;
 }
 
@@ -1192,11 +1215,15 @@ static int matmul_run(bert_base *m, int k, const void *a, const void *b, const v
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(bert_base *m, int branch, cudaStream_t stream) {
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+#if CUDART_VERSION >= 11000
     // Setting the stream takes the workspace away, so it is given again.
     static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
+#else
+    (void)branch;
+#endif
     m->lt_stream = stream;
     return 0;
 }

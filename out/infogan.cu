@@ -499,11 +499,15 @@ static const gemm_size gemm_c4_part = {"c4.part", 0, 0, 1, 1024, 64, 128, 128, 6
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(infogan *m, int branch, cudaStream_t stream) {
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+#if CUDART_VERSION >= 11000
     // Setting the stream takes the workspace away, so it is given again.
     static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
+#else
+    (void)branch;
+#endif
     return 0;
 }
 

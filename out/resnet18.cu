@@ -2640,11 +2640,15 @@ static const gemm_size gemm_l2_b_c_product = {"l2.b.c.product", 0, 0, 36, 128, 4
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(resnet18 *m, int branch, cudaStream_t stream) {
     CUDNN_CALL(m, "cudnnSetStream", cudnnSetStream(m->cudnn, stream));
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+#if CUDART_VERSION >= 11000
     // Setting the stream takes the workspace away, so it is given again.
     static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
+#else
+    (void)branch;
+#endif
     return 0;
 }
 

@@ -3,6 +3,7 @@
 //@key conv      the program calls cuDNN
 //@key convs     how many convolutions
 //@key gemm      the program calls cuBLAS
+//@key typed     products have types of their own: not all are FP32
 //@key matmuls   how many calls of cublasLt
 //@key zeros     bytes at the end of the constants that are 0 at first, 0: none
 //@key consts    bytes of the constants, 0: none
@@ -162,6 +163,15 @@ static int open_libraries($model *m) {
     //@end
     //@if gemm
     CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    //@if typed
+#if CUDART_VERSION >= 11000
+    // Parts of a product of halves are added up in f32.
+    CUBLAS_CALL(m, "cublasSetMathMode",
+                cublasSetMathMode(
+                    m->cublas, (cublasMath_t)(CUBLAS_DEFAULT_MATH |
+                                              CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
+#endif
+    //@end
     //@end
     //@if matmuls
     CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));

@@ -314,8 +314,10 @@ static int measure_gemm(probe *h, int i) {
     h->plain = s->epilogue == CUBLASLT_EPILOGUE_DEFAULT && !s->ldz;
     if (h->plain) {
         // A larger workspace of a convolution may have taken its place.
+#if CUDART_VERSION >= 11000
         CUBLAS_CALL(h, "cublasSetWorkspace",
                     cublasSetWorkspace(h->cublas, h->buffer[WORKSPACE], h->cublas_workspace));
+#endif
         CALL(measure(h, i, 1e18, &f));
         keep(&o, &f);
     }
@@ -594,6 +596,14 @@ static int open_all(probe *h) {
               cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     h->cublas_workspace = (size_t)(major >= 9 ? 32 : 4) << 20;
     CUBLAS_CALL(h, "cublasCreate", cublasCreate(&h->cublas));
+    //@if typed
+#if CUDART_VERSION >= 11000
+    CUBLAS_CALL(h, "cublasSetMathMode",
+                cublasSetMathMode(
+                    h->cublas, (cublasMath_t)(CUBLAS_DEFAULT_MATH |
+                                              CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
+#endif
+    //@end
     CUBLAS_CALL(h, "cublasSetStream", cublasSetStream(h->cublas, h->stream));
     CUBLAS_CALL(h, "cublasGetVersion", cublasGetVersion(h->cublas, &version));
     CUBLAS_CALL(h, "cublasLtCreate", cublasLtCreate(&h->lt));

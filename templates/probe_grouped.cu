@@ -33,8 +33,10 @@ static int open_group(probe *h, const group_size *s) {
     CUDA_CALL(
         h, "addresses",
         cudaMemcpyAsync(h->buffer[TABLE], g->at, sizeof g->at, cudaMemcpyHostToDevice, h->stream));
+#if CUDART_VERSION >= 11000
     CUBLAS_CALL(h, "cublasSetWorkspace",
                 cublasSetWorkspace(h->cublas, h->buffer[WORKSPACE], h->cublas_workspace));
+#endif
     return 0;
 }
 

@@ -35,6 +35,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
         {"conv", conv},
         {"convs", convs},
         {"gemm", gemm},
+        {"typed", ein__conv_text_of(z).typed ? "1" : ""},
         {"grouped", z->group_bytes ? "1" : ""},
         {"zeros", ein__bytes_text(ctx, z->zeros_bytes + z->counters + z->group_bytes)},
         {"consts", z->const_bytes ? "CONST_BYTES" : ""},
@@ -48,7 +49,7 @@ static void ein__put_program(ein__emitter *z, ein__buf *out) {
         {"alike", z->convs + z->matmuls ? "1" : ""},
         {"early", z->early ? "1" : ""},
         {"large", ein__large_list(z)}};
-    ein__tmpl_put(out, ein__tmpl_create, create, 18);
+    ein__tmpl_put(out, ein__tmpl_create, create, 19);
     ein__put_section(out, "run");
     ein__put_steps(z, out, false);
     ein__key run[] = {{"model", model},

@@ -72,7 +72,7 @@ static bool ein__is_taken(const char *name) {
         " turning turning_load computed computed_load made some found_a found_b make_a make_b"
         " half4_value"
         " tap tapped tapped_load taps"
-        " summing ROUNDS_TF32 launch_now"
+        " summing ROUNDS_TF32 launch_now matmul_first"
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES CONST_BYTES INIT_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT "
         "INIT_OF IN OUT EDGE"

@@ -108,7 +108,8 @@ static ein__act ein__activation(ein_ctx *ctx, ein__ex body, ein__ex *sum) {
             return EIN__ACT_RELU;
         }
     *sum = ein__gelu_operand(ctx, body);
-    if (sum->i) return EIN__ACT_GELU;
+    // CUDA 10.2, the last toolkit for GPUs before compute capability 7.0 on Jetsons, has no GELU.
+    if (sum->i && ein__gpu_of(ctx)->cc >= 70) return EIN__ACT_GELU;
     *sum = body;
     return EIN__ACT_NONE;
 }

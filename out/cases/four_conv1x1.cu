@@ -293,11 +293,15 @@ static const gemm_size gemm_a_merged = {"a.merged", 0, 0, 1, 704, 324, 768, 768,
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(four_conv1x1 *m, int branch, cudaStream_t stream) {
+    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
+#if CUDART_VERSION >= 11000
     // Setting the stream takes the workspace away, so it is given again.
     static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
     CUBLAS_CALL(m, "cublasSetWorkspace",
                 cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
+#else
+    (void)branch;
+#endif
     return 0;
 }
 

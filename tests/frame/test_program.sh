@@ -97,9 +97,11 @@ check 'questions: build' tests/judge/judgecc --mode san -o "$work/q" "$work/q_te
 for call in cudnnGetConvolutionForwardAlgorithm_v7 cublasLtMatmulAlgoGetHeuristic; do
     check "questions: $call twice" env JUDGE_FAIL_API=$call JUDGE_FAIL_AT=2 "$work/q" \
         "$work/q.weights" --check
-    JUDGE_FAIL_API=$call "$work/q" "$work/q.weights" > "$work/said" 2>&1 &&
+    JUDGE_FAIL_API=$call JUDGE_STICKY=1 "$work/q" "$work/q.weights" > "$work/said" 2>&1 &&
         fail "questions: $call once" "$work/said" || pass
 done
+check 'questions: kernels by other names' env JUDGE_FAIL_API=cublasLtMatmulAlgoGetHeuristic \
+    "$work/q" "$work/q.weights" --check
 
 # Early launches: kernels begin before the ones before them are over, and nothing shows it. Without
 # its wait, or with it behind what it guards, each of them is noticed.
