@@ -2790,23 +2790,47 @@ static void conv_close(conv_call *c) {
     if (c->act) cudnnDestroyActivationDescriptor(c->act);
 }
 
+static cudnnStatus_t conv_fused(mobilenet_v2 *m, const conv_call *c, const void *x, const void *w,
+                                const void *bias, const void *z, void *y, void *workspace) {
+    const float one = 1.f, zero = 0.f;
+    return cudnnConvolutionBiasActivationForward(
+        m->cudnn, &one, c->x, x, c->w, w, c->conv, (cudnnConvolutionFwdAlgo_t)c->algorithm,
+        workspace, c->workspace, z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y);
+}
+
+// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call,
+// the one that fused calls always have takes its place.
+static bool conv_fall_back(mobilenet_v2 *m, conv_call *c, const conv_size *s) {
+    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+    size_t bytes = 0;
+    (void)s;
+    if (c->algorithm == (int)always ||
+        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
+                                                &bytes) != CUDNN_STATUS_SUCCESS ||
+        bytes > WORKSPACE_BYTES)
+        return false;
+    c->algorithm = (int)always;
+    c->workspace = bytes;
+    return true;
+}
+
 // y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
 static int conv_run(mobilenet_v2 *m, int k, const float *x, const float *w, const float *bias,
                     const float *z, float *y, void *workspace) {
     const float one = 1.f, zero = 0.f;
     const conv_size *s = &conv_sizes[k];
-    const conv_call *c = &m->conv[k];
-    if (s->fused)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBiasActivationForward(
-                       m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                       (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
-                       z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
-    else
+    conv_call *c = &m->conv[k];
+    if (s->fused) {
+        cudnnStatus_t e = conv_fused(m, c, x, w, bias, z, y, workspace);
+        if (e == CUDNN_STATUS_NOT_SUPPORTED && conv_fall_back(m, c, s))
+            e = conv_fused(m, c, x, w, bias, z, y, workspace);
+        CUDNN_CALL(m, s->name, e);
+    } else {
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
                                            (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
                                            c->workspace, &zero, c->y, y));
+    }
     stepped(m, s->name);
     return 0;
 }

@@ -238,12 +238,41 @@ static void conv_close(conv_call *c) {
     if (c->act) cudnnDestroyActivationDescriptor(c->act);
 }
 
+static cudnnStatus_t conv_fused($model *m, const conv_call *c, const void *x, const void *w,
+                                const void *bias, const void *z, void *y, void *workspace) {
+    const float one = 1.f, zero = 0.f;
+    return cudnnConvolutionBiasActivationForward(
+        m->cudnn, &one, c->x, x, c->w, w, c->conv, (cudnnConvolutionFwdAlgo_t)c->algorithm,
+        workspace, c->workspace, z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y);
+}
+
+//@if steps
+// Algorithms are offered for a convolution alone. Where the library refuses one of a fused call,
+// the one that fused calls always have takes its place.
+static bool conv_fall_back($model *m, conv_call *c, const conv_size *s) {
+    const cudnnConvolutionFwdAlgo_t always = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+    size_t bytes = 0;
+    //@if copied
+    //@else
+    (void)s;
+    //@end
+    if (c->algorithm == (int)always ||
+        cudnnGetConvolutionForwardWorkspaceSize(m->cudnn, c->x, c->w, c->conv, c->y, always,
+                                                &bytes) != CUDNN_STATUS_SUCCESS ||
+        bytes > $room)
+        return false;
+    c->algorithm = (int)always;
+    c->workspace = bytes;
+    return true;
+}
+
+//@end
 // y = x * w, or y = act(x * w + z + bias) when the call is fused; `z` may be NULL.
 static int conv_run($model *m, int k, const $scalar *x, const $scalar *w, const $scalar *bias,
                     const $scalar *z, $scalar *y, void *workspace) {
     const float one = 1.f, zero = 0.f;
     const conv_size *s = &conv_sizes[k];
-    const conv_call *c = &m->conv[k];
+    conv_call *c = &m->conv[k];
     //@if engines
     if (c->graph.plan) return engine_run(m, &m->conv[k].graph, s, x, w, bias, z, y, workspace);
     //@end
@@ -251,24 +280,26 @@ static int conv_run($model *m, int k, const $scalar *x, const $scalar *w, const 
     $scalar *const result = y;
     if (c->copies) CALL(conv_copy_in(m, c, s, &x, &w, &z, &y, &workspace));
     //@end
-    if (s->fused)
-        CUDNN_CALL(m, s->name,
-                   cudnnConvolutionBiasActivationForward(
-                       m->cudnn, &one, c->x, x, c->w, w, c->conv,
-                       (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace, c->workspace,
-                       z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y));
-    //@if transposed
-    else if (s->transposed)
+    if (s->fused) {
+        cudnnStatus_t e = conv_fused(m, c, x, w, bias, z, y, workspace);
+        //@if steps
+        if (e == CUDNN_STATUS_NOT_SUPPORTED && conv_fall_back(m, c, s))
+            e = conv_fused(m, c, x, w, bias, z, y, workspace);
+        //@end
+        CUDNN_CALL(m, s->name, e);
+        //@if transposed
+    } else if (s->transposed) {
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionBackwardData(m->cudnn, &one, c->w, w, c->x, x, c->conv,
                                                 (cudnnConvolutionBwdDataAlgo_t)c->algorithm,
                                                 workspace, c->workspace, &zero, c->y, y));
-    //@end
-    else
+        //@end
+    } else {
         CUDNN_CALL(m, s->name,
                    cudnnConvolutionForward(m->cudnn, &one, c->x, x, c->w, w, c->conv,
                                            (cudnnConvolutionFwdAlgo_t)c->algorithm, workspace,
                                            c->workspace, &zero, c->y, y));
+    }
     //@if copied
     if (c->copies == COPIES_ALL) CALL(conv_move(m, s, 2, y, result, 1));
     //@end

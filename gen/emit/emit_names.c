@@ -50,7 +50,8 @@ static bool ein__is_taken(const char *name) {
         // what the emitted file itself declares beside it, or names inside create
         " std m o out bytes weights network einnet_test conv conv_call conv_size conv_sizes"
         " conv_tensor conv_describe conv_takes conv_may_take conv_first conv_choose conv_open"
-        " conv_close conv_run gemm_run gemm_size matmul matmul_call matmul_size matmul_sizes "
+        " conv_close conv_run conv_fused conv_fall_back gemm_run gemm_size matmul matmul_call "
+        "matmul_size matmul_sizes "
         "matmul_open"
         " matmul_close matmul_run engine engine_attribute engine_call engine_check"
         " engine_choice engine_choose engine_convolution engine_describe engine_drop"

@@ -103,6 +103,28 @@ done
 check 'questions: kernels by other names' env JUDGE_FAIL_API=cublasLtMatmulAlgoGetHeuristic \
     "$work/q" "$work/q.weights" --check
 
+# A library that refuses fused calls what it offers for convolutions.
+cat > "$work/f.ein" << 'end'
+ein 1
+model fused
+input x: f32[1,24,56,56]
+weight k: f32[24,24,3,3] = randn(seed=1, std=0.1)
+weight b: f32[24] = randn(seed=2)
+output y
+t = Conv(x, k, b; pads=1)
+y = Relu(t)
+end
+build/einnet emit "$work/f.ein" --baseline -o "$work/f.cu" --test "$work/f_test.cu"
+check 'fused: pack' build/einnet pack "$work/f.ein" -o "$work/f.weights"
+check 'fused: one call' grep -q 'CALL(conv_run.*v_b' "$work/f.cu"
+check 'fused: build' tests/judge/judgecc --quick -o "$work/f" "$work/f_test.cu" "$work/f.cu"
+check 'fused: the library refuses' env JUDGE_CUDNN_REFUSES=fused "$work/f" "$work/f.weights" --check
+sed 's/ && conv_fall_back(m, c, s)) *$/ \&\& false)/' "$work/f.cu" > "$work/r.cu"
+check 'fused: build without a second one' tests/judge/judgecc --quick -o "$work/r" \
+    "$work/f_test.cu" "$work/r.cu"
+JUDGE_CUDNN_REFUSES=fused "$work/r" "$work/f.weights" > "$work/said" 2>&1
+[ $? = 5 ] && pass || fail 'fused: it does refuse' "$work/said"
+
 # Early launches: kernels begin before the ones before them are over, and nothing shows it. Without
 # its wait, or with it behind what it guards, each of them is noticed.
 check 'early: emit' build/einnet emit models/fsrcnn.ein --small --libs none -o "$work/e.cu" \

@@ -149,11 +149,17 @@ bool is_dense_channels_last(const cudnnTensorStruct &t) {
 }
 
 // A library that lacks what others have: JUDGE_CUDNN_REFUSES=last refuses filters with channels
-// last, =order all tensors but dense ones with channels first, =all everything.
+// last, =order all tensors but dense ones with channels first, =all everything; =fused all
+// algorithms of fused calls but one, which it offers last.
+bool refuses_fused() {
+    const char *what = getenv("JUDGE_CUDNN_REFUSES");
+    return what && strcmp(what, "fused") == 0;
+}
+
 bool is_refused(const cudnnTensorStruct &x, const cudnnFilterStruct &w,
                 const cudnnTensorStruct &y) {
     const char *what = getenv("JUDGE_CUDNN_REFUSES");
-    if (!what || !*what) {
+    if (!what || !*what || refuses_fused()) {
         return false;
     }
     auto first = [](const cudnnTensorStruct &t) {
@@ -315,7 +321,7 @@ cudnnStatus_t list_algorithms(const problem &p, size_t limit, bool timed, int re
     int filled = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < Algorithms::count && filled < requested; i++) {
-            int algo = Algorithms::recommended(i);
+            int algo = Algorithms::recommended((i + refuses_fused()) % Algorithms::count);
             bool works = family_works(p, Algorithms::of(algo));
             size_t memory = works ? family_workspace(p, Algorithms::of(algo)) : 0;
             bool fits = works && memory <= limit;
@@ -653,6 +659,9 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
         handle && alpha1 && alpha2 ? check_problem(xd, wd, cd, yd, &p) : CUDNN_STATUS_BAD_PARAM;
     status = status ? status : check_algorithm<forward_algorithms>(p, algo);
     status = status ? status : check_fused(*yd, zd, bias_d, activation, algo);
+    if (!status && refuses_fused() && algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) {
+        status = CUDNN_STATUS_NOT_SUPPORTED;
+    }
     if (status) {
         return status;
     }
