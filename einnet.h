@@ -36184,6 +36184,10 @@ static const char *const ein__tmpl_tiles_async[] = {
     "#if ASYNC_COPIES",
     "    __pipeline_wait_prior(N);",
     "#endif",
+    "#ifdef __CUDA_ARCH__",
+    "    // That does not tell the compiler that there is something new in memory.",
+    "    asm volatile(\"\" ::: \"memory\");",
+    "#endif",
     "}",
     0};
 static const char *const ein__tmpl_tiles_loads[] = {

@@ -38,4 +38,8 @@ static __device__ __forceinline__ void await_steps() {
 #if ASYNC_COPIES
     __pipeline_wait_prior(N);
 #endif
+#ifdef __CUDA_ARCH__
+    // That does not tell the compiler that there is something new in memory.
+    asm volatile("" ::: "memory");
+#endif
 }
