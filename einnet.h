@@ -18550,7 +18550,10 @@ typedef struct ein__split {
     int64_t parts;  // its extent is a multiple; 1: it stays whole
 } ein__split;
 
-enum { EIN__SPLIT_PARTS = 64 };  // at most
+enum {
+    EIN__SPLIT_PARTS = 64,  // at most
+    EIN__SPLIT_FEW = 8      // more than those are powers of two
+};
 
 // The longest summation iterator that `parts` divides; false when there is none.
 static bool ein__split_slot(const ein__scope *s, int64_t parts, uint32_t *slot) {
@@ -18563,48 +18566,62 @@ static bool ein__split_slot(const ein__scope *s, int64_t parts, uint32_t *slot) 
     return most > 0;
 }
 
+// A product whose terms are to be shared: what its kernel reads and stores while they are not,
+// bytes of its result, and what the map behind it takes by itself, ps.
+typedef struct ein__split_base {
+    ein__tiled p;
+    ein__work traffic;
+    int64_t result, map;
+} ein__split_base;
+
+// What the product, its tiles' loops `math` ps, and, fused with the sum of its `parts`, the map
+// behind it cost.
+static int64_t ein__split_ps(ein_ctx *ctx, const ein__split_base *b, int64_t parts, int64_t math) {
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__work w = b->traffic, sum = {0};
+    int64_t all = ein__times(b->result, parts);
+    w.math_ps = math;
+    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, all - b->result);
+    ein__add_operand(ctx, &sum, (ein__val){0}, EIN__BY_UNIT, ein__plus(all, b->result));
+    int64_t rest = ein__work_ps(g, &sum) - g->node_ns * 1000;
+    return ein__cost_sum(ein__work_ps(g, &w), ein__plus(b->map, rest));
+}
+
 // What product `s` and, fused with the sum of its parts, map `m` (or none) cost when the terms are
 // shared between tiles; INT64_MAX: they are better left together.
 static int64_t ein__cost_split(ein_ctx *ctx, const ein__scope *s, ein__val m, ein__split *split) {
-    const ein__gpu *g = ein__gpu_of(ctx);
-    ein__tiled p;
-    int64_t out[EIN__MAX_RANK], whole, best, node = g->node_ns * 1000;
+    ein__split_base b = {.map = ein__gpu_of(ctx)->node_ns * 1000};
+    int64_t out[EIN__MAX_RANK], whole, best = INT64_MAX, node = b.map;
+    bool terms = false, known = false;
     *split = (ein__split){0, 1};
     ein__dense_result(s, out);
     if (s->nt + 1 > EIN__MAX_RANK || s->nt + s->ns + 1 > EIN__MAX_ITERS) return INT64_MAX;
-    if (!ein__match_tiles(ctx, s, out, &p)) return INT64_MAX;
-    (void)ein__product_tile_of(ctx, &p, &whole);
+    if (!ein__match_tiles(ctx, s, out, &b.p)) return INT64_MAX;
+    (void)ein__product_tile_of(ctx, &b.p, &whole);
     if (whole < 2 * node) return INT64_MAX;
-    int64_t result = ein__times(ein__outputs_of(s), 4), batch = p.extent[2], depth = p.depth;
-    best = whole;
+    ein__kernel k = {.kind = EIN__K_PRODUCT, .n = 1, .s = {s}, .size = 4, .out = out};
+    b.result = ein__times(ein__outputs_of(s), 4);
     for (int64_t parts = 2; parts <= EIN__SPLIT_PARTS; parts++) {
-        uint32_t slot;
-        int64_t ps;
-        if ((parts & (parts - 1)) && parts > 8) continue;
+        uint32_t slot = 0;
+        if ((parts & (parts - 1)) && parts > EIN__SPLIT_FEW) continue;
         if (!ein__split_slot(s, parts, &slot)) continue;
-        p.extent[2] = ein__times(batch, parts);
-        p.depth = depth / parts;
-        (void)ein__product_tile_of(ctx, &p, &ps);
-        ps = ein__plus(ps, ein__memory_ps(g, ein__times(result, 2 * parts), 880, true));
+        ein__tiled p = b.p;
+        int64_t math;
+        p.extent[2] = ein__times(p.extent[2], parts);
+        p.depth /= parts;
+        (void)ein__product_tile_of(ctx, &p, &math);
+        if (math >= whole) continue;
+        if (!known) ein__kernel_traffic(ctx, &k, &b.traffic, &terms);
+        if (!known && m.i)
+            b.map = ein__cost_scope(ctx, EIN__K_MAP, ein__scope_of(ctx, m), (ein__val){0},
+                                    (ein__ex){0});
+        known = true;
+        int64_t ps = ein__split_ps(ctx, &b, parts, math);
         if (ps >= best) continue;
         best = ps;
         *split = (ein__split){slot, parts};
     }
-    if (split->parts == 1) return INT64_MAX;
-    bool terms = false;
-    ein__kernel k = {.kind = EIN__K_PRODUCT, .n = 1, .s = {s}, .size = 4, .out = out};
-    ein__work w = {0}, sum = {0};
-    ein__kernel_traffic(ctx, &k, &w, &terms);
-    int64_t parts = ein__times(result, split->parts);
-    ein__add_operand(ctx, &w, (ein__val){0}, EIN__BY_UNIT, parts - result);
-    p.extent[2] = ein__times(batch, split->parts);
-    p.depth = depth / split->parts;
-    (void)ein__product_tile_of(ctx, &p, &w.math_ps);
-    ein__add_operand(ctx, &sum, (ein__val){0}, EIN__BY_UNIT, ein__plus(parts, result));
-    int64_t map =
-        m.i ? ein__cost_scope(ctx, EIN__K_MAP, ein__scope_of(ctx, m), (ein__val){0}, (ein__ex){0})
-            : node;
-    return ein__cost_sum(ein__work_ps(g, &w), ein__plus(map, ein__work_ps(g, &sum) - node));
+    return best;
 }
 
 // The factor of a product that is known at load, its elements in the order in which the kernel

@@ -10,7 +10,7 @@
 // memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 162 MB
 // plan      132 steps, 621.5 us estimated; 788.6 us without derivation
 // libraries cuDNN (415 MB) 29 steps, without it up to 3.5 us more
-//           cuBLAS (596 MB) 34 steps, without it up to 15.8 us more
+//           cuBLAS (596 MB) 34 steps, without it up to 15.7 us more
 // by        basis change 21, merging 76, summation splitting 15
 //    10.0 us est. stem             k_product_d264be1c
 //     2.0 us est. p                k_reduce_0d108d3d

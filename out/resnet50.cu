@@ -9,7 +9,7 @@
 // weights   267 tensors, blob of 98 MB
 // memory    arena 15 MB (workspace 6240 kB of it), constants 112 MB, peak in create 231 MB
 // plan      83 steps, 367.3 us estimated; 397.3 us without derivation
-// libraries cuDNN (415 MB) 25 steps, without it up to 5.9 us more
+// libraries cuDNN (415 MB) 25 steps, without it up to 5.3 us more
 //           cuBLAS (596 MB) 6 steps, without it up to 0.8 us more
 // by        basis change 33, merging 1, summation splitting 7
 //     9.9 us est. r0               k_product_6203150b

@@ -8,11 +8,11 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 35 MB (workspace 32 MB of it), constants 331 MB, peak in create 555 MB
-// plan      65 steps, 1388.2 us estimated; 1458.9 us without derivation
+// plan      65 steps, 1388.2 us estimated; 1458.8 us without derivation
 // libraries cuBLAS (596 MB) 24 steps, without it up to 0.7 us more
 // by        summation splitting 1, norm taken into the product 24, online softmax 12, sums in one
 //     pass 1
-//     8.3 us est. patches.sum.part k_product_5489de67
+//     8.3 us est. patches.sum.parts k_product_8ce645f8
 //     3.6 us est. h                k_stitch_bfc01d76
 //    24.2 us est. a.0.t.split      k_product_d2f11251
 //     9.4 us est. a.0.o            k_attention_82bc67b9, in 2 parts
@@ -318,7 +318,7 @@ const vit_b_info *vit_b_describe(void);
 #define v_a_2_c ARENA(35369984)
 #define v_a_1_c ARENA(35369984)
 #define v_a_0_c ARENA(35369984)
-#define v_patches_sum_part ARENA(0)
+#define v_patches_sum_parts ARENA(0)
 #define v_h ARENA(35975168)
 #define v_n_0_offset CONST(147942400)
 #define v_n_0_offset2 CONST(147951616)
@@ -1201,46 +1201,45 @@ static __global__ void __launch_bounds__(256) k_map_e0590b17(const float *__rest
         v0.w * v1);
 }
 
-// by summation splitting (r0,r2 inside), variable substitution
-// patches.sum.part[i0,i1,i2,i3] = sum(r0,r1) x[0,r0,i0+16*i2,16*i3+r1] * k[i1,r0,i0,r1] where i2
-//     in 0:14, i3 in 0:14
+// by summation splitting (parts)
+// patches.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,r0,i0+16*i3,16*i4+r2] * k[i2,r0,i0,r2]
+//     where i3 in 0:14, i4 in 0:14
 // p0: k, p1: x
-static __global__ void __launch_bounds__(256, 2) k_product_5489de67(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_8ce645f8(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = id % 2u * 128u, m0 = id / 2u % 12u * 64u;
     const int i0 = (int)(id / 24u % 16u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 4u);
+        const int i2 = (int)(m0 + e / 4u);
         const int r0 = (int)k0 / 16u;
-        const int r1 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(p0 + i1 * 768 + r0 * 256 + i0 * 16 + r1);
+        const int r2 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(p0 + i2 * 768 + r0 * 256 + i0 * 16 + r2);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e / 4u;
-        const int i3 = (int)(n % 14u);
-        const int i2 = (int)(n / 14u);
+        const int i4 = (int)(n % 14u);
+        const int i3 = (int)(n / 14u);
         const int r0 = (int)k0 / 16u;
-        const int r1 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(p1 + r0 * 50176 + i2 * 3584 + i0 * 224 + i3 * 16 + r1, n < 196u);
+        const int r2 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(p1 + r0 * 50176 + i3 * 3584 + i0 * 224 + i4 * 16 + r2, n < 196u);
     };
     float acc[4][8] = {};
     tile.multiply<true, true, 1>(0u, 48u, spaced<196608>(a), b, acc);
 #pragma unroll
     for (int e = 0; e < 4 * 8; e += 4) {
         const int i = e / 8, j = e % 8;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i3 < 196) {
-            *reinterpret_cast<float4 *>(y + i0 * 150528 + i1 * 196 + i3) = make_float4(acc[i][j],
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i4 < 196) {
+            *reinterpret_cast<float4 *>(y + i0 * 150528 + i2 * 196 + i4) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
 
-// by summation splitting
-// patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.part[r0,i1,i2,i3]
+// patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.parts[r0,0,i1,i2,i3]
 static __device__ __forceinline__ void part_reduce_4bf3964a(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 49u) * 4;
@@ -1272,7 +1271,7 @@ static __device__ __forceinline__ void part_map_68c71b39(const float *__restrict
 }
 
 // patches.sum by slices in shared memory, then h
-// p0: patches.sum.part, p1: place, p2: first, p3: b
+// p0: patches.sum.parts, p1: place, p2: first, p3: b
 static __global__ void __launch_bounds__(256) k_stitch_bfc01d76(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
@@ -2463,12 +2462,12 @@ int vit_b_create(vit_b **out, const void *weights, size_t bytes, const vit_b_opt
 }
 
 // ---- run ----------------------------------------------------------------------------------------
-static int steps_from_patches_sum_part(vit_b *m, const void *const *in, void *const *out,
+static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_5489de67, "patches.sum.part", 384, 256, stream, v_k, v_x,
-        v_patches_sum_part));
-    CALL(launch(m, EARLY, k_stitch_bfc01d76, "h", 192, dim3(64, 4), stream, v_patches_sum_part,
+    CALL(launch(m, ORDERED, k_product_8ce645f8, "patches.sum.parts", 384, 256, stream, v_k, v_x,
+        v_patches_sum_parts));
+    CALL(launch(m, EARLY, k_stitch_bfc01d76, "h", 192, dim3(64, 4), stream, v_patches_sum_parts,
         v_place, v_token, v_b, v_h));
     CALL(launch(m, EARLY, k_product_d2f11251, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
         v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
@@ -2612,7 +2611,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
 }
 
 static int steps(vit_b *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(steps_from_patches_sum_part(m, in, out, stream));
+    CALL(steps_from_patches_sum_parts(m, in, out, stream));
     CALL(steps_from_h_3(m, in, out, stream));
     CALL(steps_from_a_8_o(m, in, out, stream));
     return 0;
