@@ -14986,10 +14986,10 @@ typedef struct ein__tiled {
 // a thread, or (tensor cores) a warp. `parts` groups of threads share the terms of one tile and add
 // up in order. `share`: of the peak arithmetic that a full machine reaches, in 1/1000, assumed
 // until it is measured; for tensor cores see ein__tensor_share. Of what nvcc 13 issues for sm_90 in
-// a step of plain matrices 0.90, 0.88, 0.83, 0.83, 0.77, 0.81, and for the last two 0.88 and 0.85
-// are multiplications (in the table's order; 0.02 to 0.07 less where columns are stored one by
-// one). bench/issue.py gives 0.77, 0.79, 0.70, 0.63, 0.58, 0.55, 0.76 and 0.67 of the peak, the
-// first one alone on an SM, of the others two: shared memory, 128 bytes a clock, binds the small
+// a step of plain matrices 0.92, 0.88, 0.83, 0.83, 0.77, 0.81, and for the last four 0.88, 0.85,
+// 0.90 and 0.89 are multiplications (in the table's order; 0.02 to 0.07 less where columns are
+// stored one by one). For two blocks on an SM bench/issue.py gives 0.84, 0.79, 0.70, 0.63, 0.58,
+// 0.55, 0.76, 0.67, 0.80 and 0.78 of the peak: shared memory, 128 bytes a clock, binds the small
 // ones. 0.83 to 0.85 of that is assumed.
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
@@ -15001,7 +15001,7 @@ typedef struct ein__product_tile {
 
 enum {
     EIN__PRODUCT_THREADS = 256,
-    EIN__PRODUCT_TILES = 26,
+    EIN__PRODUCT_TILES = 28,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32
 };
@@ -15009,9 +15009,9 @@ enum {
 // No tile's steps take more than the 99 KB that a block has on sm_86 and sm_89, so that a program
 // for a larger GPU runs there.
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
-    {128, 128, 8, 8, 8, 1, 655, 1, EIN__MATH_FP32, 2},  // large on both sides
-    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2},  // few rows
-    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2},   // ... and columns
+    {128, 128, 8, 8, 16, 1, 705, 2, EIN__MATH_FP32, 2},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2},   // few rows
+    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2},    // ... and columns
     {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2},
     {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
     {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2},
@@ -15038,6 +15038,9 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {256, 128, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4},
     {128, 256, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4},
     {256, 128, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4},
+    // Numbers of columns that are three times a power of two.
+    {64, 192, 4, 12, 16, 1, 670, 2, EIN__MATH_FP32, 2},
+    {64, 96, 4, 12, 32, 2, 645, 2, EIN__MATH_FP32, 2},
 };
 
 // Whether both factors are copied to the tensor cores' tile as they lie. Zeros behind the last term
@@ -15061,6 +15064,7 @@ static bool ein__product_streams(const ein__tiled *p, const ein__product_tile *t
 // Whether a tile may compute product `p`. Factors that are f32 in FP16 mode may stay as they are in
 // TF32's tiles, which round them to as many bits.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
+    if (p->math == EIN__MATH_FP32 && t->math != EIN__MATH_FP32) return false;
     bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
     if (copies && t->stages == 1) return false;
     if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
@@ -15256,12 +15260,20 @@ static bool ein__load_copies(const ein__factor_load *l, const ein__product_tile 
     return l->half == (t->math == EIN__MATH_FP16) && (l->words > 1 || !l->half);
 }
 
+// Lines of a tile that threads load side by side: all of them, or the largest power of two that
+// divides their number.
+EIN__FN int ein__tile_side(int lines) { return lines & -lines; }
+
 // Bytes of the table that has the places of load `l` of a product, or 0.
 static int64_t ein__load_taps(const ein__tiled *p, const ein__factor_load *l,
                               const ein__product_tile *t) {
-    bool turns = l->steps % t->terms != 0 && !p->computed;
+    int lines = l == &p->load[1] ? t->cols : t->rows;
+    bool turns = l->steps % t->terms != 0 && !p->computed && ein__tile_side(lines) == lines;
     return turns ? ein__tap_bytes(t, p->depth, l->taps) : 0;
 }
+
+// Instructions of a load of four neighbours without tensor cores, as they are below.
+enum { EIN__LOAD_TERMS = 6, EIN__LOAD_LINES = 3 };
 
 // Instructions of a load, with their addresses and what stores the elements, counted in what nvcc
 // 13 makes of products and convolutions for sm_90. Tiles without tensor cores store four terms of a
@@ -15271,7 +15283,10 @@ static int64_t ein__load_each(const ein__tiled *p, const ein__factor_load *l,
                               const ein__product_tile *t) {
     bool plain = t->math == EIN__MATH_FP32, turns = l->steps % t->terms != 0;
     int64_t each = plain ? 3 : 5;
-    if (l->words > 1) each = plain ? l->along ? 6 : 3 : ein__load_copies(l, t) ? 2 : 8;
+    if (l->words > 1)
+        each = plain                    ? l->along ? EIN__LOAD_TERMS : EIN__LOAD_LINES
+               : ein__load_copies(l, t) ? 2
+                                        : 8;
     if (l->guarded && (plain || !l->half)) each += plain ? 2 : 4;
     if (ein__load_taps(p, l, t)) return each + (plain ? 5 : l->half ? 8 : 0);
     return each + (turns ? plain ? 26 : 20 : 0);
@@ -15355,12 +15370,11 @@ static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
 // memory and take from it, 128 bytes a clock (see ein__product_tensor_ps).
 static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
                                      const ein__product_tile *t, int64_t waves, int64_t rows) {
-    static const ein__factor_load four[2] = {{.along = true, .words = 4}, {.words = 4}};
-    const ein__tiled plain = {.load = {four[0], four[1]}};
     int64_t steps = (p->depth + t->terms - 1) / t->terms, size = t->rows * t->cols;
     int64_t flop =
         ein__muldiv(ein__muldiv(waves, g->sms, 1), ein__muldiv(2 * size, steps * t->terms, 1), 1);
-    int64_t more = ein__load_ops(p, t) - ein__load_ops(&plain, t),
+    int64_t more = ein__load_ops(p, t) -
+                   (t->rows * EIN__LOAD_TERMS + t->cols * EIN__LOAD_LINES) * t->terms / 4,
             sums = t->parts > 1 ? 2 * t->parts * size * 4 : 0;
     int64_t ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
     int64_t each = ein__muldiv(sums, 2 * 1000 * g->sms, g->fp32);
@@ -15399,6 +15413,17 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
     return chain > ps ? chain : ps;
 }
 
+// A little less than what the arithmetic of so many waves of a tile's blocks takes, ps: one that
+// loses by that needs no closer look.
+static double ein__product_floor(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
+                                 double waves) {
+    double rate = t->math == EIN__MATH_FP32   ? (double)g->fp32 * (double)t->share
+                  : t->math == EIN__MATH_TF32 ? (double)g->tf32 * (double)ein__tensor_share(g)
+                                              : (double)g->fp16 * (double)ein__tensor_share(g);
+    double flop = 2.0 * t->rows * t->cols * (double)p->depth * (double)g->sms;
+    return 0.999e6 * waves * flop / rate;
+}
+
 // The tile that is estimated to be fastest on the context's GPU, and its time.
 EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const ein__tiled *p,
                                                       int64_t *ps) {
@@ -15407,7 +15432,9 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
     *ps = INT64_MAX;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
+        int64_t waves = ein__ceil(ein__product_blocks(p, t), g->sms);
         if (!ein__product_fits(p, t)) continue;
+        if (ein__product_floor(g, p, t, (double)waves) > (double)*ps) continue;
         int64_t other = ein__product_tile_ps(g, p, t);
         if (best && other >= *ps) continue;
         best = t;
@@ -15486,6 +15513,8 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         if (!ein__product_fits(p, t)) continue;
         // A machine that is full has nothing to gain.
         int64_t tiles = ein__product_blocks(p, t), slots = ein__product_slots(g, p, t);
+        double waves = (double)tiles / (double)g->sms;  // at best, of any number of parts
+        if (ein__product_floor(g, p, t, waves) > (double)best) continue;
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
             int64_t ps = ein__tail_ps(g, p, t, choices[k]);
             if (ps >= best) continue;
@@ -36013,19 +36042,20 @@ static const char *const ein__tmpl_tiles[] = {
     "",
     "    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step",
     "    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line",
-    "    // e % B of term e / B. Lines are rows or (COLUMNS) columns.",
+    "    // e % SIDE of term e / SIDE of the first SIDE lines, a power of two; the next ones follow.",
+    "    // Lines are rows or (COLUMNS) columns.",
     "    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>",
     "    struct feed {",
     "        typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;",
-    "        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;",
+    "        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W, SIDE = B & -B;",
     "        L load_from;",
     "        load_places<N, KC, found, L> from;",
     "        word_places<B, MASK> place;",
     "        found v[N];",
     "",
-    "        static __device__ unsigned term(unsigned e) { return ALONG \? e % KC : e / B; }",
+    "        static __device__ unsigned term(unsigned e) { return ALONG \? e % KC : e / SIDE % KC; }",
     "        static __device__ unsigned line(unsigned e) {",
-    "            const unsigned n = ALONG \? e / KC : e % B;",
+    "            const unsigned n = ALONG \? e / KC : e % SIDE + e / (SIDE * KC) * SIDE;",
     "            return (COLUMNS \? product_tile::place(n) : n) ^ turned(term(e));",
     "        }",
     "",
@@ -41339,13 +41369,18 @@ static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kacce
     ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
 }
 
-// Line and term that a thread loads as its element `e`: `wide` neighbours, or vectors of `width`,
-// along the terms or along the lines.
-static void ein__kprod_element(ein_ctx *c, bool along, int wide, int width, const char **across,
-                               const char **term) {
+// Line and term that a thread loads as its element `e`, alone or the first of `width`: neighbours
+// are terms, or lines of the first ein__tile_side of a tile's, behind which the others follow.
+static void ein__kprod_element(ein_ctx *c, bool along, int lines, int terms, int width,
+                               const char **across, const char **term) {
+    int side = ein__tile_side(lines), wide = (along ? terms : side) / width;
     const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
                *slow = ein__namef(c, "e / %du", wide);
     if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
+    if (!along && side < lines) {
+        fast = ein__namef(c, "%s + e / %du * %du", fast, wide * terms, side);
+        slow = ein__namef(c, "%s %% %du", slow, terms);
+    }
     *across = along ? slow : fast;
     *term = along ? fast : slow;
 }
@@ -41377,6 +41412,18 @@ static ein__kscan ein__kprod_scan(ein__kgen *g, const ein__kprod *r, int side, i
     return scan;
 }
 
+// Bytes between each of a thread's loads in one step and the next one, of lines and terms so many
+// bytes apart, `wide` loads side by side; 0: these differ, or are too many.
+static int64_t ein__kprod_apart(const ein__kprod *r, int side, int64_t line, int64_t term,
+                                int wide) {
+    int lines = side ? r->t->cols : r->t->rows, first = ein__tile_side(lines);
+    int64_t apart = 0, rows = EIN__PRODUCT_THREADS / wide;
+    if (!strcmp(r->along[side], "true")) apart = line * rows;
+    else if (first == lines) apart = term * rows;
+    else if (rows == r->t->terms) apart = line * first;
+    return apart > INT32_MAX ? 0 : apart;
+}
+
 // How loads that say where a factor lies go on: a thread's in one step are as far from each other
 // everywhere, and as far from those in the next one, so the rest of the address is known before the
 // step, or before the loop; without tensor cores it is made again where a window's tap changes. Its
@@ -41385,12 +41432,10 @@ static ein__kscan ein__kprod_scan(ein__kgen *g, const ein__kprod *r, int side, i
 static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
                              const ein__kscan *scan, int line, int term, bool steps, int wide) {
     const char *name = side ? "b" : "a";
-    int64_t size = ein__dtype_size(at->dtype), stride = 0, apart = 0;
-    if (term >= 0) stride = ein__kprod_stride(scan, term) * size;
-    if (!strcmp(r->along[side], "false")) apart = stride;
-    else if (line >= 0) apart = ein__kprod_stride(scan, line) * size;
-    apart *= EIN__PRODUCT_THREADS / wide;
-    if (apart > INT32_MAX) apart = 0;
+    int64_t size = ein__dtype_size(at->dtype);
+    int64_t stride = term >= 0 ? ein__kprod_stride(scan, term) * size : 0;
+    int64_t below = line >= 0 ? ein__kprod_stride(scan, line) * size : 0;
+    int64_t apart = ein__kprod_apart(r, side, below, stride, wide);
     bool goes = r->fetched[side] && stride && r->p.depth % r->t->terms == 0, moves = goes && steps;
     r->call[side] = name;
     bool turns = goes && apart && !steps && g->slot[term].n > r->t->terms;
@@ -41451,8 +41496,10 @@ static void ein__kprod_lambdas(ein__kgen *g, ein__kprod *r, int side, const ein_
 static int64_t ein__kprod_tapped(ein__kgen *g, const ein__kprod *r, int side, const int *sum,
                                  int nsum) {
     uint32_t terms = 0;
+    int lines = side ? r->t->cols : r->t->rows;
     if (g->wide || r->tap_bytes || nsum < 2 || g->slot[sum[nsum - 1]].n % r->t->terms == 0)
         return 0;
+    if (ein__tile_side(lines) < lines) return 0;
     for (int i = 0; i < r->nsum; i++) terms |= 1u << r->sum[i];
     int words = ein__tap_words(g->ctx, ein__ex_get(g->ctx, r->factor[side]), terms);
     int64_t bytes = ein__tap_bytes(r->t, r->p.depth, words);
@@ -41562,8 +41609,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     else at = ein__kprod_access(g, read, lane, width, &vector);
     if (!vector) width = 1;
     const char *across, *term;
-    int wide = along ? terms / width : tile / width;
-    ein__kprod_element(c, along, wide, width, &across, &term);
+    int wide = (along ? terms : ein__tile_side(tile)) / width;
+    ein__kprod_element(c, along, tile, terms, width, &across, &term);
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
     r->wide[side] = width > 1;

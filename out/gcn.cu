@@ -8,27 +8,27 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 162 MB
-// plan      132 steps, 621.5 us estimated; 788.6 us without derivation
-// libraries cuDNN (415 MB) 29 steps, without it up to 3.5 us more
-//           cuBLAS (596 MB) 34 steps, without it up to 15.7 us more
+// plan      132 steps, 616.0 us estimated; 784.4 us without derivation
+// libraries cuDNN (415 MB) 26 steps, without it up to 3.5 us more
+//           cuBLAS (596 MB) 32 steps, without it up to 13.9 us more
 // by        basis change 21, merging 76, summation splitting 15
-//    10.0 us est. stem             k_product_d264be1c
+//     9.9 us est. stem             k_product_d00fda93
 //     2.0 us est. p                k_reduce_0d108d3d
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.b.c.sum.data  k_basis_5750835a
 //     3.8 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.b             k_basis_c5456742
-//     7.8 us est. l1               cuDNN conv 1x1, 128 to 256 + bias + relu
+//     6.5 us est. l1               k_product_56bfe9ac
 //     5.2 us est. l1.0.a           k_product_dfb15932
 //     1.8 us est. l1.0.b.c.sum.data k_basis_5750835a
 //     3.8 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.0.b           k_basis_c5456742
-//     4.5 us est. l1.0             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
+//     4.1 us est. l1.0             k_product_d501d709
 //     5.2 us est. l1.1.a           k_product_dfb15932
 //     1.8 us est. l1.1.b.c.sum.data k_basis_5750835a
 //     3.8 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.1.b           k_basis_c5456742
-//     4.5 us est. l1.1             cuDNN conv 1x1, 64 to 256 + residual + bias + relu
+//     4.1 us est. l1.1             k_product_d501d709
 //    23.3 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
 //     7.9 us est. l2.b.c.sum.part  k_product_3337f522
 //     3.1 us est. g1.l1            k_siblings_59422487
@@ -52,13 +52,13 @@
 //     4.8 us est. l2.2.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
 //     1.5 us est. l2.2.b           k_basis_94dc1e1b
 //     4.5 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//    23.5 us est. g2.l1.sum.merged cuBLAS sgemm 887 x 784 x 512
+//    20.9 us est. g2.l1.sum.merged k_product_46f6957d
 //     3.1 us est. g2.l1            k_siblings_14426845
 //     1.9 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
 //     2.0 us est. g2.s             k_stitch_b2968f3c
 //     8.8 us est. l3.l1.c.sum.product k_product_e3f06698
 //     1.9 us est. g2.a.c.sum.part  k_siblings_dcb8aa01
-//     5.9 us est. l3.l2.c.sum.merged cuBLAS sgemm 425 x 784 x 85, batch 2
+//     5.3 us est. l3.l2.c.sum.merged k_product_c9c51161
 //     2.2 us est. l3.m             k_stitch_66f3cb92
 //    10.5 us est. l3.d.0           k_product_d5288c95
 //    15.0 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
@@ -392,14 +392,14 @@ const gcn_info *gcn_describe(void);
 #define v_l4_t1_0_joined ARENA(34307072)
 #define v_l4_m_joined ARENA(36704768)
 #define v_l4_l1_joined ARENA(37607936)
-#define v_l3_t1_4_joined ARENA(35023872)
-#define v_l3_t1_3_joined ARENA(34221056)
-#define v_l3_t1_2_joined ARENA(35023872)
-#define v_l3_t1_1_joined ARENA(34221056)
-#define v_l3_t1_0_joined ARENA(35023872)
-#define v_l3_m_joined ARENA(41153024)
-#define v_l3_l1_joined ARENA(43025408)
-#define v_g2_l1_joined ARENA(43558656)
+#define v_l3_t1_4_joined ARENA(34221056)
+#define v_l3_t1_3_joined ARENA(35023872)
+#define v_l3_t1_2_joined ARENA(34221056)
+#define v_l3_t1_1_joined ARENA(35023872)
+#define v_l3_t1_0_joined ARENA(36407040)
+#define v_l3_m_joined ARENA(38371328)
+#define v_l3_l1_joined ARENA(41692672)
+#define v_g2_l1_joined ARENA(42225920)
 #define v_g1_l1_joined ARENA(44166656)
 #define v_l1_b_joined ARENA(37167104)
 #define v_stem ARENA(0)
@@ -414,13 +414,13 @@ const gcn_info *gcn_describe(void);
 #define v_l1_0_a ARENA(0)
 #define v_l1_0_b_c_sum_data ARENA(36765696)
 #define v_l1_0_b_c_sum_product ARENA(38572032)
-#define v_l1_0_b ARENA(40378368)
+#define v_l1_0_b ARENA(0)
 #define v_l1_0 ARENA(36765696)
 #define v_l1_1_b_c_sum_filter CONST(5723904)
 #define v_l1_1_a ARENA(0)
 #define v_l1_1_b_c_sum_data ARENA(33554432)
 #define v_l1_1_b_c_sum_product ARENA(39976960)
-#define v_l1_1_b ARENA(33554432)
+#define v_l1_1_b ARENA(0)
 #define v_l1_1 ARENA(40955392)
 #define v_l2_a_c_sum_weights CONST(6313728)
 #define v_l2_a_c_sum_merged ARENA(33554432)
@@ -452,42 +452,42 @@ const gcn_info *gcn_describe(void);
 #define v_l2_2_b_c_sum_product ARENA(36765696)
 #define v_l2_2_b ARENA(33554432)
 #define v_g2_l1_sum_weights CONST(14036992)
-#define v_g2_l1_sum_merged ARENA(38371328)
+#define v_g2_l1_sum_merged ARENA(0)
 #define v_g2_l2_sum_weights CONST(15853568)
-#define v_g2_l2_sum_merged ARENA(38371328)
+#define v_g2_l2_sum_merged ARENA(40243712)
 #define v_g2_s_const CONST(15892480)
-#define v_g2_s ARENA(39820288)
-#define v_g2_a_c_sum_part ARENA(36220160)
-#define v_g2_a ARENA(35226880)
+#define v_g2_s ARENA(42225920)
+#define v_g2_a_c_sum_part ARENA(33554432)
+#define v_g2_a ARENA(36704768)
 #define v_g2_b_sum_part ARENA(35321600)
 #define v_l3_l1_c_sum_filter CONST(15892736)
 #define v_l3_l1_c_sum_data ARENA(33554432)
 #define v_l3_l1_c_sum_product ARENA(0)
 #define v_l3_l2_c_sum_weights CONST(16937216)
-#define v_l3_l2_c_sum_merged ARENA(33554432)
+#define v_l3_l2_c_sum_merged ARENA(0)
 #define v_l3_d_0_const CONST(17226240)
-#define v_l3_d_0 ARENA(33554432)
+#define v_l3_d_0 ARENA(34937600)
 #define v_l3_c1_0_sum_weights CONST(17230336)
-#define v_l3_c1_0_sum_merged ARENA(34357248)
+#define v_l3_c1_0_sum_merged ARENA(35740416)
 #define v_l3_c2_0_sum_weights CONST(20711936)
-#define v_l3_c2_0_sum_merged ARENA(34357248)
-#define v_l3_u_0 ARENA(35160064)
-#define v_l3_d_1 ARENA(34357248)
-#define v_l3_c1_1_sum_merged ARENA(33554432)
-#define v_l3_c2_1_sum_merged ARENA(33554432)
+#define v_l3_c2_0_sum_merged ARENA(33554432)
+#define v_l3_u_0 ARENA(34357248)
+#define v_l3_d_1 ARENA(33554432)
+#define v_l3_c1_1_sum_merged ARENA(34357248)
+#define v_l3_c2_1_sum_merged ARENA(34357248)
 #define v_l3_u_1 ARENA(35160064)
-#define v_l3_d_2 ARENA(33554432)
-#define v_l3_c1_2_sum_merged ARENA(34357248)
-#define v_l3_c2_2_sum_merged ARENA(34357248)
+#define v_l3_d_2 ARENA(34357248)
+#define v_l3_c1_2_sum_merged ARENA(33554432)
+#define v_l3_c2_2_sum_merged ARENA(33554432)
 #define v_l3_u_2 ARENA(35160064)
-#define v_l3_d_3 ARENA(34357248)
-#define v_l3_c1_3_sum_merged ARENA(33554432)
-#define v_l3_c2_3_sum_merged ARENA(33554432)
+#define v_l3_d_3 ARENA(33554432)
+#define v_l3_c1_3_sum_merged ARENA(34357248)
+#define v_l3_c2_3_sum_merged ARENA(34357248)
 #define v_l3_u_3 ARENA(35160064)
-#define v_l3_d_4 ARENA(33554432)
-#define v_l3_c1_4_sum_merged ARENA(34357248)
-#define v_l3_c2_4_sum_merged ARENA(34357248)
-#define v_l3_u_4 ARENA(35023872)
+#define v_l3_d_4 ARENA(34357248)
+#define v_l3_c1_4_sum_merged ARENA(33554432)
+#define v_l3_c2_4_sum_merged ARENA(33554432)
+#define v_l3_u_4 ARENA(34221056)
 #define v_g3_l1_sum_weights CONST(21000960)
 #define v_g3_l1_sum_merged ARENA(33554432)
 #define v_g3_l1 ARENA(0)
@@ -580,9 +580,6 @@ typedef struct conv_call {
 
 static const conv_size conv_sizes[] = {
     {"l1.a", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1", 0, 1, 128, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.0", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.1", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"g1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"l2.c.sum", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l2", 0, 1, 256, 512, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
@@ -613,9 +610,6 @@ static const conv_size conv_sizes[] = {
 };
 enum {
     CONV_l1_a,
-    CONV_l1,
-    CONV_l1_0,
-    CONV_l1_1,
     CONV_g1_a,
     CONV_l2_c_sum,
     CONV_l2,
@@ -877,19 +871,20 @@ struct product_tile {
 
     // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
     // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
-    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    // e % SIDE of term e / SIDE of the first SIDE lines, a power of two; the next ones follow.
+    // Lines are rows or (COLUMNS) columns.
     template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
     struct feed {
         typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
-        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W, SIDE = B & -B;
         L load_from;
         load_places<N, KC, found, L> from;
         word_places<B, MASK> place;
         found v[N];
 
-        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / SIDE % KC; }
         static __device__ unsigned line(unsigned e) {
-            const unsigned n = ALONG ? e / KC : e % B;
+            const unsigned n = ALONG ? e / KC : e % SIDE + e / (SIDE * KC) * SIDE;
             return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
         }
 
@@ -1500,46 +1495,41 @@ static __global__ void __launch_bounds__(256) k_map_e2a4c493(const float *__rest
 //     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
 // p0: stem.c.k, p1: x, p2: stem.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_d264be1c(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_d00fda93(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 98u * 128u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
-    // last term none is inside.
-    __shared__ int4 taps[160];
-    for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
+    const unsigned n0 = id % 131u * 96u, m0 = 0u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r2 = (int)(k0 + e % 32u);
+        return fetch<float>(p0 + i1 * 147 + r2, r2 < 147);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 32u + e / 1024u * 32u;
+        const int i3 = (int)(n % 112u);
+        const int i2 = (int)(n / 112u);
+        const unsigned k = k0 + e / 32u % 32u;
         const int r2 = (int)(k % 7u);
         const int r1 = (int)(k / 7u % 7u);
         const int r0 = (int)(k / 49u);
-        taps[k] = make_int4(r0 * 50176 + r1 * 224 + r2 - 675, k < 147u ? r1 - 3 : -(1 << 30),
-            r2 - 3, 0);
-    }
-    __syncthreads();
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 16u);
-        const int r2 = (int)(k0 + e % 16u);
-        return fetch<float>(p0 + i1 * 147 + r2, r2 < 147);
+        const int t0 = i2 * 2 + r1 - 3;
+        const int t1 = i3 * 2 + r2 - 3;
+        return fetch<float>(p1 + r0 * 50176 + t0 * 224 + t1,
+            n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
-    const auto b = [&](unsigned e, const int4 &tap) {
-        const unsigned n = n0 + e % 128u;
-        const int i3 = (int)(n % 112u);
-        const int i2 = (int)(n / 112u);
-        const int t0 = i2 * 2 + tap.y;
-        const int t1 = i3 * 2 + tap.z;
-        return fetch<float>(p1 + (i2 * 448 + i3 * 2 + tap.x),
-            (unsigned)t0 < 224u && (unsigned)t1 < 224u);
-    };
-    float acc[4][8] = {};
-    tile.multiply<true, false, 1>(0u, 147u, spaced<9408>(a), tapped<128>(b, taps), acc);
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 147u, spaced<4704>(a), b, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
-            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        if (i3 < 12544) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
     }
 }
 
@@ -1692,6 +1682,41 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
     }
 }
 
+// by merging: sum of products
+// l1.c.sum.merged[0,i1,i2,i3] = sum(r0) l1.b.joined[0,r0,i2,i3] * l1.c.sum.weights[i1,r0]
+// by merging: sum of products
+// l1[0,i1,i2,i3] = relu(l1.c.sum.merged[0,i1,i2,i3] + l1.const[i1])
+// p0: l1.c.sum.weights, p1: l1.b.joined, p2: l1.const
+static __global__ void __launch_bounds__(256, 2) k_product_56bfe9ac(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 128 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(p1 + r0 * 3136 + i3, i3 < 3136);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 3136) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
+    }
+}
+
 // l1.0.a.c.sum[0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0]
 // l1.0.a[0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1])
 // p0: l1.0.a.c.k, p1: l1, p2: l1.0.a.c.b
@@ -1720,6 +1745,41 @@ static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float 
         const float v0 = p2[i1];
         *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0),
             relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+    }
+}
+
+// l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
+// l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
+// p0: l1.0.c.k, p1: l1.0.b, p2: l1, p3: l1.0.c.b
+static __global__ void __launch_bounds__(256, 2) k_product_d501d709(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 64 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(p1 + r0 * 3136 + i3, i3 < 3136);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 3136) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i1 * 3136 + i3);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0.x
+                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
+                relu(acc[i][j + 3] + v0.w + v1));
+        }
     }
 }
 
@@ -2008,6 +2068,38 @@ static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
         *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 112 + o0 * 28
             + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
             relu(d[o0][3] + v0));
+    }
+}
+
+// by merging: shared input
+// g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
+// p0: g2.l1.sum.weights, p1: l2.2
+static __global__ void __launch_bounds__(256, 2) k_product_46f6957d(const float *p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 9u * 96u, m0 = id / 9u % 14u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i0 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i0 * 512 + r0, i0 < 887);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(p1 + r0 * 784 + i2, i2 < 784);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<3136, 128>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i0 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        if (i0 < 887 && i2 < 784) {
+            *reinterpret_cast<float4 *>(y + i0 * 784 + i2) = make_float4(acc[i][j], acc[i][j + 1],
+                acc[i][j + 2], acc[i][j + 3]);
+        }
     }
 }
 
@@ -2314,6 +2406,40 @@ static __global__ void __launch_bounds__(256) k_siblings_dcb8aa01(const float *p
     }
     id -= 86528u;
     if (id < 33320u) part_basis_51c5366f(p2, p3, y1, id);
+}
+
+// by merging: batched
+// l3.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.l1.joined[i0,r0,i3,i4] *
+//     l3.l2.c.sum.weights[i0,i1,i2,r0]
+// p0: l3.l2.c.sum.weights, p1: l3.l1.joined
+static __global__ void __launch_bounds__(256, 1) k_product_c9c51161(const float *p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 9u * 96u, m0 = id / 9u % 7u * 64u;
+    const int i0 = (int)(id / 63u % 2u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i2 = (int)(m0 + e / 32u);
+        const int r0 = (int)(k0 + e % 32u);
+        return fetch<float>(p0 + i0 * 36125 + i2 * 85 + r0, i2 < 425 && r0 < 85);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i4 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(k0 + e / 8u % 32u);
+        return fetch<float4>(p1 + i0 * 66640 + r0 * 784 + i4, i4 < 784 && r0 < 85);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<128>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i2 = (int)(m0 + tile.row(i));
+        const int i4 = (int)(n0 + tile.column(j));
+        if (i2 < 425 && i4 < 784) {
+            *reinterpret_cast<float4 *>(y + i0 * 333200 + i2 * 784 + i4) = make_float4(acc[i][j],
+                acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        }
+    }
 }
 
 // by merging: batched
@@ -3674,7 +3800,7 @@ struct gcn {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[29];
+    conv_call conv[26];
     cublasHandle_t cublas;
 };
 
@@ -3897,12 +4023,8 @@ static const gemm_size gemm_l2_1_b_c_sum_product = {"l2.1.b.c.sum.product", 0, 0
     128, 49, 49, 16384, 6272, 6272, 1.f};
 static const gemm_size gemm_l2_2_b_c_sum_product = {"l2.2.b.c.sum.product", 0, 0, 36, 128, 49, 128,
     128, 49, 49, 16384, 6272, 6272, 1.f};
-static const gemm_size gemm_g2_l1_sum_merged = {"g2.l1.sum.merged", 0, 0, 1, 887, 784, 512, 512,
-    784, 784, 0, 0, 0, 1.f};
 static const gemm_size gemm_g2_l2_sum_merged = {"g2.l2.sum.merged", 0, 0, 2, 231, 784, 21, 21, 784,
     784, 4851, 16464, 181104, 1.f};
-static const gemm_size gemm_l3_l2_c_sum_merged = {"l3.l2.c.sum.merged", 0, 0, 2, 425, 784, 85, 85,
-    784, 784, 36125, 66640, 333200, 1.f};
 static const gemm_size gemm_l3_c1_0_sum_merged = {"l3.c1.0.sum.merged", 0, 0, 1, 850, 196, 1024,
     1024, 196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c2_0_sum_merged = {"l3.c2.0.sum.merged", 0, 0, 2, 425, 196, 85, 85,
@@ -4316,7 +4438,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(gcn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 29; i++) {
+    for (int i = 0; i < 26; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -4373,7 +4495,7 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 // ---- run ----------------------------------------------------------------------------------------
 static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_d264be1c, "stem", 98, 256, stream, v_stem_c_k, v_x,
+    CALL(launch(m, ORDERED, k_product_d00fda93, "stem", 131, 256, stream, v_stem_c_k, v_x,
         v_stem_c_b, v_stem));
     CALL(launch(m, EARLY, k_reduce_0d108d3d, "p", 392, 128, stream, v_stem,
         v_l1_b_joined + 200704));
@@ -4390,13 +4512,9 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
         v_l1_b_c_sum_product));
     CALL(launch(m, ORDERED, k_basis_c5456742, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
         v_l1_b_c_b, v_l1_b_joined));
-    // by merging: sum of products
-    // l1.c.sum.merged[0,i1,i2,i3] = sum(r0) l1.b.joined[0,r0,i2,i3] * l1.c.sum.weights[i1,r0]
-    // by merging: sum of products
-    // l1[0,i1,i2,i3] = relu(l1.c.sum.merged[0,i1,i2,i3] + l1.const[i1])
-    CALL(conv_run(m, CONV_l1, v_l1_b_joined, v_l1_c_sum_weights, v_l1_const, NULL, v_l1,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_product_dfb15932, "l1.0.a", 98, 256, stream, v_l1_0_a_c_k, v_l1,
+    CALL(launch(m, EARLY, k_product_56bfe9ac, "l1", 132, 256, stream, v_l1_c_sum_weights,
+        v_l1_b_joined, v_l1_const, v_l1));
+    CALL(launch(m, EARLY, k_product_dfb15932, "l1.0.a", 98, 256, stream, v_l1_0_a_c_k, v_l1,
         v_l1_0_a_c_b, v_l1_0_a));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
         v_l1_0_b_c_sum_data));
@@ -4405,10 +4523,9 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
         v_l1_0_b_c_sum_product));
     CALL(launch(m, ORDERED, k_basis_c5456742, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
         v_l1_0_b_c_b, v_l1_0_b));
-    // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
-    // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
-    CALL(conv_run(m, CONV_l1_0, v_l1_0_b, v_l1_0_c_k, v_l1_0_c_b, v_l1, v_l1_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_dfb15932, "l1.1.a", 98, 256, stream, v_l1_1_a_c_k, v_l1_0,
+    CALL(launch(m, EARLY, k_product_d501d709, "l1.0", 132, 256, stream, v_l1_0_c_k, v_l1_0_b, v_l1,
+        v_l1_0_c_b, v_l1_0));
+    CALL(launch(m, EARLY, k_product_dfb15932, "l1.1.a", 98, 256, stream, v_l1_1_a_c_k, v_l1_0,
         v_l1_1_a_c_b, v_l1_1_a));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
         v_l1_1_b_c_sum_data));
@@ -4417,8 +4534,8 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
         v_l1_1_b_c_sum_product));
     CALL(launch(m, ORDERED, k_basis_c5456742, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
         v_l1_1_b_c_b, v_l1_1_b));
-    // as l1.0
-    CALL(conv_run(m, CONV_l1_1, v_l1_1_b, v_l1_1_c_k, v_l1_1_c_b, v_l1_0, v_l1_1, v_workspace));
+    CALL(launch(m, EARLY, k_product_d501d709, "l1.1", 132, 256, stream, v_l1_1_c_k, v_l1_1_b,
+        v_l1_0, v_l1_1_c_b, v_l1_1));
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_sum_merged, v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
@@ -4459,7 +4576,8 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l2_0_b_c_sum_product));
     CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.0.b", 98, 64, stream, v_l2_0_b_c_sum_product,
         v_l2_0_b_c_b, v_l2_0_b));
-    // as l1.0
+    // l2.0.c.sum[0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0]
+    // l2.0[0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1])
     CALL(conv_run(m, CONV_l2_0, v_l2_0_b, v_l2_0_c_k, v_l2_0_c_b, v_l2, v_l2_0, v_workspace));
     // as l1.a
     CALL(conv_run(m, CONV_l2_1_a, v_l2_0, v_l2_1_a_c_k, v_l2_1_a_c_b, NULL, v_l2_1_a, v_workspace));
@@ -4470,7 +4588,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l2_1_b_c_sum_product));
     CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.1.b", 98, 64, stream, v_l2_1_b_c_sum_product,
         v_l2_1_b_c_b, v_l2_1_b));
-    // as l1.0
+    // as l2.0
     CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
     // as l1.a
     CALL(conv_run(m, CONV_l2_2_a, v_l2_1, v_l2_2_a_c_k, v_l2_2_a_c_b, NULL, v_l2_2_a, v_workspace));
@@ -4481,13 +4599,12 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l2_2_b_c_sum_product));
     CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.2.b", 98, 64, stream, v_l2_2_b_c_sum_product,
         v_l2_2_b_c_b, v_l2_2_b));
-    // as l1.0
+    // as l2.0
     CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l3_m_joined + 66640,
         v_workspace));
-    // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_g2_l1_sum_merged, v_g2_l1_sum_weights, v_l3_m_joined + 66640,
-        v_g2_l1_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_14426845, "g2.l1", 980, 256, stream, v_g2_l1_sum_merged,
+    CALL(launch(m, ORDERED, k_product_46f6957d, "g2.l1.sum.merged", 126, 256, stream,
+        v_g2_l1_sum_weights, v_l3_m_joined + 66640, v_g2_l1_sum_merged));
+    CALL(launch(m, EARLY, k_siblings_14426845, "g2.l1", 980, 256, stream, v_g2_l1_sum_merged,
         v_g2_l1_b, v_g2_r1_b, v_l3_m_joined + 66640, v_l3_r1_c_b, v_g2_l1_joined,
         v_g2_l1_joined + 16464, v_l3_l1_c_sum_data, v_l3_l1_joined + 66640));
     // as g1.l2.sum.merged
@@ -4499,10 +4616,9 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l3_l1_c_sum_filter, v_l3_l1_c_sum_data, v_l3_l1_c_sum_product));
     CALL(launch(m, EARLY, k_siblings_dcb8aa01, "g2.a.c.sum.part", 469, 256, stream, v_g2_s,
         v_g2_a_c_k, v_l3_l1_c_sum_product, v_l3_l1_c_b, v_g2_a_c_sum_part, v_l3_l1_joined));
-    // as g1.l2.sum.merged
-    CALL(gemm_run(m, &gemm_l3_l2_c_sum_merged, v_l3_l2_c_sum_weights, v_l3_l1_joined,
-        v_l3_l2_c_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_66f3cb92, "l3.m", 85, 224, stream, v_l3_l2_c_sum_merged,
+    CALL(launch(m, EARLY, k_product_c9c51161, "l3.l2.c.sum.merged", 126, 256, stream,
+        v_l3_l2_c_sum_weights, v_l3_l1_joined, v_l3_l2_c_sum_merged));
+    CALL(launch(m, EARLY, k_stitch_66f3cb92, "l3.m", 85, 224, stream, v_l3_l2_c_sum_merged,
         v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m_joined));
     CALL(launch(m, EARLY, k_product_d5288c95, "l3.d.0", 128, 256, stream, v_l3_f_sum_weights,
         v_l3_m_joined, v_l3_d_0_const, v_l3_d_0));
@@ -4822,7 +4938,7 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 29; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 26; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);

@@ -9,7 +9,7 @@
 // weights   7 tensors, blob of 5124 kB
 // memory    arena 110 MB (workspace 32 MB of it), constants 5124 kB, peak in create 117 MB
 // plan      5 steps, 2011.9 us estimated; 2460.6 us without derivation
-// libraries cuBLAS (596 MB) 2 steps, without it up to 28.6 us more
+// libraries cuBLAS (596 MB) 2 steps, without it up to 15.2 us more
 // by        merging 1, online softmax 1
 //   125.8 us est. v                k_product_19063e46
 //   221.7 us est. q.merged         cuBLAS sgemm 10000 x 1024 x 512
@@ -321,19 +321,20 @@ struct product_tile {
 
     // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
     // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
-    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    // e % SIDE of term e / SIDE of the first SIDE lines, a power of two; the next ones follow.
+    // Lines are rows or (COLUMNS) columns.
     template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
     struct feed {
         typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
-        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W, SIDE = B & -B;
         L load_from;
         load_places<N, KC, found, L> from;
         word_places<B, MASK> place;
         found v[N];
 
-        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / SIDE % KC; }
         static __device__ unsigned line(unsigned e) {
-            const unsigned n = ALONG ? e / KC : e % B;
+            const unsigned n = ALONG ? e / KC : e % SIDE + e / (SIDE * KC) * SIDE;
             return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
         }
 

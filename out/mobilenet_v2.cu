@@ -8,12 +8,12 @@
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
 // memory    arena 6174 kB (workspace 3378 kB of it), constants 13 MB, peak in create 28 MB
-// plan      54 steps, 128.8 us estimated; nothing derived is cheaper
+// plan      54 steps, 128.7 us estimated; nothing derived is cheaper
 // libraries cuDNN (415 MB) 11 steps, without it up to 1.4 us more
 //     2.6 us est. stem             k_product_9b6d1b56
 //     1.9 us est. b1.d             k_reduce_a06f64ad
 //     2.5 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
-//     2.6 us est. b2.h.e           k_product_598a587f
+//     2.5 us est. b2.h.e           k_product_48fefed2
 //     2.4 us est. b2.h.d           k_reduce_ede02e60
 //     2.5 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
 //     2.5 us est. b2.b.0.e         k_product_eb036eac
@@ -876,19 +876,20 @@ struct product_tile {
 
     // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
     // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
-    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    // e % SIDE of term e / SIDE of the first SIDE lines, a power of two; the next ones follow.
+    // Lines are rows or (COLUMNS) columns.
     template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
     struct feed {
         typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
-        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W, SIDE = B & -B;
         L load_from;
         load_places<N, KC, found, L> from;
         word_places<B, MASK> place;
         found v[N];
 
-        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / SIDE % KC; }
         static __device__ unsigned line(unsigned e) {
-            const unsigned n = ALONG ? e / KC : e % B;
+            const unsigned n = ALONG ? e / KC : e % SIDE + e / (SIDE * KC) * SIDE;
             return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
         }
 
@@ -1895,29 +1896,29 @@ static __global__ void __launch_bounds__(256) k_reduce_a06f64ad(const float *p0,
 // b2.h.e.n.c[0,i1,i2,i3] = sum(r0) b1[0,r0,i2,i3] * b2.h.e.n.c.scaled[i1,r0]
 // b2.h.e[0,i1,i2,i3] = min(max(b2.h.e.n.c[0,i1,i2,i3] + b2.h.e.n.t[i1], 0), 6)
 // p0: b2.h.e.n.c.scaled, p1: b1, p2: b2.h.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_598a587f(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_48fefed2(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
-    __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
+    __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 196u * 64u, m0 = id / 196u % 2u * 64u;
+    const unsigned n0 = id % 66u * 192u, m0 = id / 66u % 2u * 64u;
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 4u);
         const int r0 = (int)(e % 4u * 4u);
         return fetch<float4>(p0 + i1 * 16 + r0, i1 < 96);
     };
     const auto b = [&](unsigned e) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(p1 + r0 * 12544 + i3);
+        const int i3 = (int)(n0 + e % 16u * 4u + e / 256u * 64u);
+        const int r0 = (int)(e / 16u % 16u);
+        return fetch<float4>(p1 + r0 * 12544 + i3, i3 < 12544);
     };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 16u, moving<4, 4096>(a), moving<50176, 802816>(b), acc);
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 16u, moving<4, 4096>(a), moving<50176, 256>(b), acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
+    for (int e = 0; e < 4 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
-        if (i1 < 96) {
+        if (i1 < 96 && i3 < 12544) {
             const float v0 = p2[i1];
             *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(fminf(fmaxf(acc[i][j]
                 + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + v0, 0.f), 6.f),
@@ -3618,7 +3619,7 @@ static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *
     // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
     // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.t[i1]
     CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_t, NULL, v_b1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_598a587f, "b2.h.e", 392, 256, stream, v_b2_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_48fefed2, "b2.h.e", 132, 256, stream, v_b2_h_e_n_c_scaled,
         v_b1, v_b2_h_e_n_t, v_b2_h_e));
     CALL(launch(m, EARLY, k_reduce_ede02e60, "b2.h.d", 294, 256, stream, v_b2_h_e,
         v_b2_h_d_n_c_scaled, v_b2_h_d_n_t, v_b2_h_d));

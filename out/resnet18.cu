@@ -8,11 +8,11 @@
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 9704 kB (workspace 4608 kB of it), constants 57 MB, peak in create 118 MB
-// plan      44 steps, 150.2 us estimated; 181.2 us without derivation
+// plan      44 steps, 150.1 us estimated; 182.0 us without derivation
 // libraries cuDNN (415 MB) 1 step, without it up to 0.0 us more
 //           cuBLAS (596 MB) 7 steps, without it up to 0.9 us more
 // by        basis change 28, summation splitting 6
-//     9.9 us est. r0               k_product_6203150b
+//     9.8 us est. r0               k_product_374367e5
 //     3.3 us est. l1.a.a.c.data    k_stitch_6a13a591
 //     3.8 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.a.r           k_basis_c5456742
@@ -445,22 +445,6 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
-// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
-// a thread's are of one line.
-template <unsigned WIDE, typename L, typename TAP>
-struct tapped_load {
-    L load;
-    const TAP *taps;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, *taps)) {
-        return load(e, taps[k0 + e / WIDE]);
-    }
-};
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
-    return {load, taps};
-}
-
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -472,11 +456,6 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
                                                 unsigned k0) -> decltype(load(0u, 0u)) {
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
-}
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
-                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {
-    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);
 }
 
 // A load's elements.
@@ -595,19 +574,20 @@ struct product_tile {
 
     // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
     // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
-    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    // e % SIDE of term e / SIDE of the first SIDE lines, a power of two; the next ones follow.
+    // Lines are rows or (COLUMNS) columns.
     template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
     struct feed {
         typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
-        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W, SIDE = B & -B;
         L load_from;
         load_places<N, KC, found, L> from;
         word_places<B, MASK> place;
         found v[N];
 
-        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / SIDE % KC; }
         static __device__ unsigned line(unsigned e) {
-            const unsigned n = ALONG ? e / KC : e % B;
+            const unsigned n = ALONG ? e / KC : e % SIDE + e / (SIDE * KC) * SIDE;
             return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
         }
 
@@ -1264,46 +1244,41 @@ static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_6203150b(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_374367e5(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 98u * 128u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
-    // last term none is inside.
-    __shared__ int4 taps[160];
-    for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
-        const int r2 = (int)(k % 7u);
-        const int r1 = (int)(k / 7u % 7u);
-        const int r0 = (int)(k / 49u);
-        taps[k] = make_int4(r0 * 50176 + r1 * 224 + r2 - 675, k < 147u ? r1 - 3 : -(1 << 30),
-            r2 - 3, 0);
-    }
-    __syncthreads();
+    const unsigned n0 = id % 131u * 96u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)(k0 + e / 16u);
         return fetch<float4>(p0 + r2 * 64 + i1, r2 < 147);
     };
-    const auto b = [&](unsigned e, const int4 &tap) {
-        const unsigned n = n0 + e % 128u;
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 32u + e / 1024u * 32u;
         const int i3 = (int)(n % 112u);
         const int i2 = (int)(n / 112u);
-        const int t0 = i2 * 2 + tap.y;
-        const int t1 = i3 * 2 + tap.z;
-        return fetch<float>(p1 + (i2 * 448 + i3 * 2 + tap.x),
-            (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+        const unsigned k = k0 + e / 32u % 32u;
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        const int t0 = i2 * 2 + r1 - 3;
+        const int t1 = i3 * 2 + r2 - 3;
+        return fetch<float>(p1 + r0 * 50176 + t0 * 224 + t1,
+            n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
-    float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<128>(b, taps), acc);
+    float acc[4][12] = {};
+    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), b, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
-            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        if (i3 < 12544) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
     }
 }
 
@@ -3104,7 +3079,7 @@ int resnet18_create(resnet18 **out, const void *weights, size_t bytes, const res
 static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_6203150b, "r0", 98, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_374367e5, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_stitch_6a13a591, "l1.a.a.c.data", 64, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));

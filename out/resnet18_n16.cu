@@ -8,10 +8,10 @@
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 89 MB (workspace 32 MB of it), constants 153 MB, peak in create 320 MB
-// plan      42 steps, 836.6 us estimated; 1600.9 us without derivation
-// libraries cuDNN (415 MB) 4 steps, without it up to 1.3 us more
-//           cuBLAS (596 MB) 11 steps, without it up to 5.5 us more
-// by        basis change 32, summation splitting 1, operand re-laid 2
+// plan      42 steps, 832.3 us estimated; 1578.4 us without derivation
+// libraries cuDNN (415 MB) 3 steps, without it up to 0.0 us more
+//           cuBLAS (596 MB) 10 steps, without it up to 0.0 us more
+// by        basis change 33, summation splitting 1
 //   103.9 us est. r0               k_product_aaa1df5d
 //    25.9 us est. l1.a.a.c.data    k_stitch_f080c6f8
 //    22.9 us est. l1.a.a.c.product k_product_204f92be
@@ -32,18 +32,18 @@
 //     8.6 us est. l2.b.c.data      k_stitch_a54902ff
 //    24.9 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
 //     6.2 us est. l2               k_basis_85872f02
-//    48.1 us est. l3.h.a.c.parts   k_product_6c1af5c0
-//     4.5 us est. l3.h.b.c.data    k_stitch_c0f76b5a
+//    46.8 us est. l3.h.r           k_product_325f4df2
+//     4.1 us est. l3.h.b.c.data    k_basis_9f1b6b4d
 //    36.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
 //     3.6 us est. l3.h.b.c         k_basis_a4894cb0
-//     8.2 us est. l3.h             cuDNN conv 1x1, 128 to 256 + residual + bias + relu
+//     6.6 us est. l3.h             k_product_e277b683
 //     4.1 us est. l3.a.c.data      k_basis_9f1b6b4d
 //    36.0 us est. l3.a.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
 //     6.2 us est. l3.b.c.data      k_stitch_63fc5ef7
 //    36.0 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     5.8 us est. l4.h.a.c.columns k_stitch_c7dbf672
-//    48.5 us est. l4.h.a.c.part    cuBLAS sgemm 512 x 784 x 256, batch 9
-//     4.9 us est. l4.h.b.c.data    k_stitch_25c941a1
+//     4.1 us est. l3               k_basis_0a5427ab
+//    49.2 us est. l4.h.a.c.part    k_product_b339737d
+//     4.9 us est. l4.h.b.c.data    k_stitch_eb13330c
 //    39.5 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
 //     2.4 us est. l4.h.b.c         k_basis_f7f00405
 //     8.2 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -294,62 +294,61 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l2_b_t CONST(11819776)
 #define v_l2 ARENA(68878336)
 #define v_l3_d_s INIT(47107584)
-#define v_l3_d_c_scaled CONST(11820288)
 #define v_l3_h_b_s INIT(47108608)
 #define v_l3_h_b_c_scaled INIT(47109632)
-#define v_l3_h_b_c_filter CONST(11951360)
+#define v_l3_h_b_c_filter CONST(11820288)
 #define v_l3_h_a_s INIT(49468928)
-#define v_l3_h_a_c_parts ARENA(0)
-#define v_l3_h_a_t CONST(21388544)
+#define v_l3_h_a_t CONST(21257472)
+#define v_l3_h_r ARENA(0)
 #define v_l3_h_b_c_data ARENA(33554432)
 #define v_l3_h_b_c_product ARENA(42991616)
-#define v_l3_h_b_c ARENA(33554432)
-#define v_l3_h_const CONST(21389568)
-#define v_l3_h ARENA(59654144)
+#define v_l3_h_b_c ARENA(0)
+#define v_l3_h_const CONST(21258496)
+#define v_l3_h ARENA(52428800)
 #define v_l3_b_s INIT(49469952)
 #define v_l3_b_c_scaled INIT(49470976)
-#define v_l3_b_c_filter CONST(21390592)
+#define v_l3_b_c_filter CONST(21259520)
 #define v_l3_a_s INIT(51830272)
 #define v_l3_a_c_scaled INIT(51831296)
-#define v_l3_a_c_filter CONST(30827776)
+#define v_l3_a_c_filter CONST(30696704)
 #define v_l3_a_c_data ARENA(33554432)
 #define v_l3_a_c_product ARENA(42991616)
-#define v_l3_a_t CONST(40264960)
+#define v_l3_a_t CONST(40133888)
 #define v_l3_b_c_data ARENA(33554432)
 #define v_l3_b_c_product ARENA(42991616)
-#define v_l3_b_t CONST(40265984)
-#define v_l3 ARENA(62865408)
+#define v_l3_b_t CONST(40134912)
+#define v_l3 ARENA(55640064)
 #define v_l4_d_s INIT(54190592)
-#define v_l4_d_c_scaled CONST(40267008)
+#define v_l4_d_c_scaled CONST(40135936)
 #define v_l4_h_b_s INIT(54192640)
 #define v_l4_h_b_c_scaled INIT(54194688)
-#define v_l4_h_b_c_filter CONST(40791296)
+#define v_l4_h_b_c_filter CONST(40660224)
 #define v_l4_h_a_s INIT(63631872)
-#define v_l4_h_a_c_columns ARENA(52428800)
-#define v_l4_h_a_t CONST(78540032)
-#define v_l4_h_b_c_data ARENA(48005120)
-#define v_l4_h_b_c_product ARENA(33554432)
-#define v_l4_h_b_c ARENA(38273024)
-#define v_l4_h_const CONST(78542080)
+#define v_l4_h_a_c_part ARENA(0)
+#define v_l4_h_a_t CONST(78408960)
+#define v_l4_h_b_c_data ARENA(33554432)
+#define v_l4_h_b_c_product ARENA(38273024)
+#define v_l4_h_b_c ARENA(33554432)
+#define v_l4_h_const CONST(78411008)
 #define v_l4_h ARENA(42991616)
 #define v_l4_b_s INIT(63633920)
 #define v_l4_b_c_scaled INIT(63635968)
-#define v_l4_b_c_filter CONST(78544128)
+#define v_l4_b_c_filter CONST(78413056)
 #define v_l4_a_s INIT(73073152)
 #define v_l4_a_c_scaled INIT(73075200)
-#define v_l4_a_c_filter CONST(116292864)
+#define v_l4_a_c_filter CONST(116161792)
 #define v_l4_a_c_data ARENA(33554432)
 #define v_l4_a_c_product ARENA(38273024)
-#define v_l4_a_t CONST(154041600)
+#define v_l4_a_t CONST(153910528)
 #define v_l4_b_c_data ARENA(33554432)
 #define v_l4_b_c_product ARENA(38273024)
-#define v_l4_b_t CONST(154043648)
+#define v_l4_b_t CONST(153912576)
 #define v_l4 ARENA(0)
 #define v_f ARENA(33554432)
-#define v_stem_c_scaled CONST(154045696)
+#define v_stem_c_scaled CONST(153914624)
+#define v_l3_d_c_scaled CONST(153952256)
 #define v_l3_h_a_c_lines CONST(154083328)
-#define v_l4_h_a_c_relaid CONST(155262976)
-#define v_l4_h_a_c_part ARENA(33554432)
+#define v_l4_h_a_c_part_lines CONST(155262976)
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 159981568ull
 #define INIT_BYTES 82512384ull
@@ -377,13 +376,11 @@ typedef struct conv_call {
 static const conv_size conv_sizes[] = {
     {"l2.h.r", 0, 16, 64, 128, 1, {56, 56}, {28, 28}, {3, 3}, {1, 1}, {2, 2}, {1, 1}, 1, 1},
     {"l2.h", 0, 16, 64, 128, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
-    {"l3.h", 0, 16, 128, 256, 1, {28, 28}, {14, 14}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
     {"l4.h", 0, 16, 256, 512, 1, {14, 14}, {7, 7}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
 };
 enum {
     CONV_l2_h_r,
     CONV_l2_h,
-    CONV_l3_h,
     CONV_l4_h,
 };
 
@@ -486,21 +483,6 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
-// Loads that lie BYTES further on for each of INNER terms, which are whole steps, and elsewhere
-// behind them; a thread's in one step lie APART bytes from each other.
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct turning_load {
-    L load;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, k0)) {
-        return load(e, k0);
-    }
-};
-template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
-    return {load};
-}
-
 // Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
 // a thread's are of one line.
 template <unsigned WIDE, typename L, typename TAP>
@@ -590,22 +572,6 @@ struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
             at[i].from = moved(at[i].from, size_t(KC) * BYTES);
     }
 };
-template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
-struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
-    typedef turning_load<BYTES, APART, INNER, L> load_type;
-    fetched<V> at[N];
-    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
-#pragma unroll
-        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
-    }
-    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
-        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
-    }
-    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
-        if (k0 % INNER == 0u) begin(load, k0);
-        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
-    }
-};
 
 // Makes a number known before a loop, where the compiler would make it anew in every turn.
 static __device__ __forceinline__ unsigned kept(unsigned v) {
@@ -667,19 +633,20 @@ struct product_tile {
 
     // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
     // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
-    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    // e % SIDE of term e / SIDE of the first SIDE lines, a power of two; the next ones follow.
+    // Lines are rows or (COLUMNS) columns.
     template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
     struct feed {
         typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
-        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W, SIDE = B & -B;
         L load_from;
         load_places<N, KC, found, L> from;
         word_places<B, MASK> place;
         found v[N];
 
-        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / SIDE % KC; }
         static __device__ unsigned line(unsigned e) {
-            const unsigned n = ALONG ? e / KC : e % B;
+            const unsigned n = ALONG ? e / KC : e % SIDE + e / (SIDE * KC) * SIDE;
             return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
         }
 
@@ -1074,17 +1041,14 @@ static __global__ void __launch_bounds__(64) k_map_bf354f26(const float *__restr
 
 // l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
 // p0: l3.d.k, p1: l3.d.s
-static __global__ void __launch_bounds__(64) k_map_1f1e745a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_52288c6e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
-    if (id >= 8192u) return;
-    const int i1 = (int)(id % 32u) * 4;
-    const int i0 = (int)(id / 32u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 128 + i1);
-    const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 128 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
-        v0.w * v1);
+    if (id >= 32768u) return;
+    const int i0 = (int)(id % 256u);
+    const int i1 = (int)(id / 256u);
+    y[i1 * 256 + i0] = p0[i0 * 128 + i1] * p1[i0];
 }
 
 // l3.h.b.c.scaled[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i1,i2,i3]
@@ -1266,8 +1230,7 @@ static __global__ void __launch_bounds__(256) k_basis_e7b8c0d1(const float *__re
     }
 }
 
-// by operand re-laid
-// l4.h.a.c.relaid[i0,i1,i2,i3] = l4.h.a.s[i2] * l4.h.a.k[i2,i3,i0,i1]
+// l4.h.a.c.part.lines[i0,i1,i2,i3] = l4.h.a.s[i2] * l4.h.a.k[i2,i3,i0,i1]
 // p0: l4.h.a.k, p1: l4.h.a.s
 static __global__ void __launch_bounds__(256) k_map_3be656d1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
@@ -1884,81 +1847,61 @@ static __global__ void __launch_bounds__(256) k_basis_85872f02(const float *p0, 
     }
 }
 
-// by summation splitting (parts)
-// l3.h.a.c.parts[i0,i1,i2,i3,i4] = sum(r0,r1,r2) l2[i1,64*i0+r0,2*i3+r1-1,2*i4+r2-1] *
-//     l3.h.a.c.lines[i2,r1,r2,64*i0+r0] where i0 in 0:2, i3 in 0:14, i4 in 0:14, r0 in 0:64, pad
-//     l2 0
-// p0: l3.h.a.c.lines, p1: l2
-static __global__ void __launch_bounds__(256, 1) k_product_6c1af5c0(const float *p0,
-    const float *p1, float *__restrict__ y) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
+// l3.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l2[i0,r0,2*i2+r1-1,2*i3+r2-1] *
+//     l3.h.a.c.lines[i1,r1,r2,r0] where i2 in 0:14, i3 in 0:14, pad l2 0
+// l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.a.t[i1])
+// p0: l3.h.a.c.lines, p1: l2, p2: l3.h.a.t
+static __global__ void __launch_bounds__(256, 1) k_product_325f4df2(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 49u * 64u, m0 = id / 49u % 4u * 64u;
-    const int i0 = (int)(id / 196u % 2u);
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i2 = (int)(m0 + e % 16u * 4u);
-        const int r2 = (int)k0 / 64u;
-        const int r0 = (int)(k0 % 64u + e / 16u);
-        return fetch<float4>(p0 + r2 * 32768 + i0 * 16384 + r0 * 256 + i2);
+    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p0 + r0 * 256 + i1);
     };
     const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i4 = (int)(n % 14u);
-        const int i3 = (int)(n / 14u % 14u);
-        const int i1 = (int)(n / 196u);
-        const int r2 = (int)(k0 / 64u % 3u);
-        const int r1 = (int)(k0 / 64u / 3u);
-        const int r0 = (int)(k0 % 64u + e / 64u);
-        return fetch<float>(p1 + i1 * 100352 + i0 * 50176 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2
-            + r2 - 29, i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
+        const unsigned n = n0 + e % 32u + e / 1024u * 32u;
+        const int i3 = (int)(n % 14u);
+        const int i2 = (int)(n / 14u % 14u);
+        const int i0 = (int)(n / 196u);
+        const int r2 = (int)(k0 / 128u % 3u);
+        const int r1 = (int)(k0 / 128u / 3u);
+        const int r0 = (int)(k0 % 128u + e / 32u % 32u);
+        return fetch<float>(p1 + i0 * 100352 + r0 * 784 + i2 * 56 + r1 * 28 + i3 * 2 + r2 - 29,
+            n < 3136u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
-    float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 576u, turning<1024, 16384, 64>(a), turning<3136, 12544,
-        64>(b), acc);
+    float acc[4][12] = {};
+    tile.multiply<false, false, 1>(0u, 1152u, moving<1024, 16384>(a), b, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
         const unsigned n = n0 + tile.column(j);
-        const int i4 = (int)(n % 196u);
-        const int i1 = (int)(n / 196u);
-        *reinterpret_cast<float4 *>(y + i0 * 802816 + i1 * 50176 + i2 * 196
-            + i4) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const int i3 = (int)(n % 196u);
+        const int i0 = (int)(n / 196u);
+        if (n < 3136u) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(y + i0 * 50176 + i1 * 196 + i3) = make_float4(relu(acc[i][j]
+                + v0), relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0),
+                relu(acc[i][j + 3] + v0));
+        }
     }
-}
-
-// l3.h.a.c[i0,i1,i2,i3] = sum(r0) l3.h.a.c.parts[r0,i0,i1,i2,i3]
-// l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.a.t[i1])
-// p0: l3.h.a.c.parts, p1: l3.h.a.t
-static __device__ __forceinline__ void part_reduce_c7a7c27a(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 49u) * 4;
-    const int i1 = (int)(id / 49u % 256u);
-    const int i0 = (int)(id / 12544u);
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 2; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0 * 802816 + i0 * 50176 + i1 * 196
-            + i3);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
-    }
-    const float v1 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
-        relu(acc2 + v1), relu(acc3 + v1));
 }
 
 // by basis change F(4x4,3x3)
 // l3.h.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.h.r[i3,i2,4*i4+r0-1,4*i5+r1-1] *
 //     l1.a.a.c.bt[i0,r0] * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.h.r 0
-static __device__ __forceinline__ void part_basis_fc21c785(const float *p0, float *__restrict__ y,
-    unsigned id) {
+static __global__ void __launch_bounds__(128) k_basis_9f1b6b4d(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous();
+    if (id >= 65536u) return;
     const int i5 = (int)(id % 4u);
     const int i4 = (int)(id / 4u % 4u);
-    const int i2 = (int)(id / 16u % 256u);
-    const int i3 = (int)(id / 4096u);
+    const int i3 = (int)(id / 16u % 16u);
+    const int i2 = (int)(id / 256u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -1966,7 +1909,8 @@ static __device__ __forceinline__ void part_basis_fc21c785(const float *p0, floa
 #pragma unroll
         for (int r1 = 0; r1 < 6; r1++) {
             const int t1 = i5 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[t0 * 14 + t1] : 0.f;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i3 * 50176 + i2 * 196
+                + t0 * 14 + t1] : 0.f;
             d[r0][r1] = v0;
         }
     }
@@ -1985,21 +1929,6 @@ static __device__ __forceinline__ void part_basis_fc21c785(const float *p0, floa
             y[o0 * 393216 + o1 * 65536 + i2 * 256 + i3 * 16 + i4 * 4 + i5] = d[o0][o1];
         }
     }
-}
-
-// l3.h.r by slices in shared memory, then l3.h.b.c.data
-// p0: l3.h.a.c.parts, p1: l3.h.a.t
-static __global__ void __launch_bounds__(256) k_stitch_c0f76b5a(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[784];
-    float *const own = slices + threadIdx.y * 196u;
-    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_reduce_c7a7c27a(p0, p1, own, slice * 49u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 16u; k += 64u)
-        part_basis_fc21c785(own, y, slice * 16u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -2043,43 +1972,43 @@ static __global__ void __launch_bounds__(128) k_basis_a4894cb0(const float *p0,
     }
 }
 
-// by basis change F(4x4,3x3)
-// l3.a.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.h[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
-//     * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.h 0
-static __global__ void __launch_bounds__(128) k_basis_9f1b6b4d(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
-    await_previous();
-    if (id >= 65536u) return;
-    const int i5 = (int)(id % 4u);
-    const int i4 = (int)(id / 4u % 4u);
-    const int i3 = (int)(id / 16u % 16u);
-    const int i2 = (int)(id / 256u);
-    float d[6][6];
+// l3.d.c[i0,i1,i2,i3] = sum(r0) l2[i0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14, i3 in
+//     0:14
+// l3.h[i0,i1,i2,i3] = relu(l3.d.c[i0,i1,i2,i3] + l3.h.b.c[i0,i1,i2,i3] + l3.h.const[i1])
+// p0: l3.d.c.scaled, p1: l2, p2: l3.h.b.c, p3: l3.h.const
+static __global__ void __launch_bounds__(256, 1) k_product_e277b683(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p0 + r0 * 256 + i1);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 32u + e / 1024u * 32u;
+        const int i3 = (int)(n % 14u);
+        const int i2 = (int)(n / 14u % 14u);
+        const int i0 = (int)(n / 196u);
+        const int r0 = (int)(e / 32u % 32u);
+        return fetch<float>(p1 + i0 * 100352 + r0 * 784 + i2 * 56 + i3 * 2, n < 3136u);
+    };
+    float acc[4][12] = {};
+    tile.multiply<false, false, 1>(0u, 128u, moving<1024, 16384>(a), moving<3136, 0>(b), acc);
 #pragma unroll
-    for (int r0 = 0; r0 < 6; r0++) {
-        const int t0 = i4 * 4 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 6; r1++) {
-            const int t1 = i5 * 4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[i3 * 50176 + i2 * 196
-                + t0 * 14 + t1] : 0.f;
-            d[r0][r1] = v0;
-        }
-    }
-#pragma unroll
-    for (int r1 = 0; r1 < 6; r1++) {
-        basis_ed05ebd5(&d[0][r1], 6);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-        basis_ed05ebd5(&d[o0][0], 1);
-    }
-#pragma unroll
-    for (int o0 = 0; o0 < 6; o0++) {
-#pragma unroll
-        for (int o1 = 0; o1 < 6; o1++) {
-            y[o0 * 393216 + o1 * 65536 + i2 * 256 + i3 * 16 + i4 * 4 + i5] = d[o0][o1];
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i3 = (int)(n % 196u);
+        const int i0 = (int)(n / 196u);
+        if (n < 3136u) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i0 * 50176 + i1 * 196 + i3);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(y + i0 * 50176 + i1 * 196 + i3) = make_float4(relu(acc[i][j]
+                + v0.x + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
+                relu(acc[i][j + 3] + v0.w + v1));
         }
     }
 }
@@ -2125,6 +2054,43 @@ static __device__ __forceinline__ void part_basis_660faa63(const float *p0,
     }
 }
 
+// by basis change F(4x4,3x3)
+// l3.b.c.data[i0,i1,i2,i3,i4,i5] = sum(r0,r1) l3.r[i3,i2,4*i4+r0-1,4*i5+r1-1] * l1.a.a.c.bt[i0,r0]
+//     * l1.a.a.c.bt[i1,r1] where i4 in 0:4, i5 in 0:4, pad l3.r 0
+static __device__ __forceinline__ void part_basis_fc21c785(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i5 = (int)(id % 4u);
+    const int i4 = (int)(id / 4u % 4u);
+    const int i2 = (int)(id / 16u % 256u);
+    const int i3 = (int)(id / 4096u);
+    float d[6][6];
+#pragma unroll
+    for (int r0 = 0; r0 < 6; r0++) {
+        const int t0 = i4 * 4 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 6; r1++) {
+            const int t1 = i5 * 4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[t0 * 14 + t1] : 0.f;
+            d[r0][r1] = v0;
+        }
+    }
+#pragma unroll
+    for (int r1 = 0; r1 < 6; r1++) {
+        basis_ed05ebd5(&d[0][r1], 6);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+        basis_ed05ebd5(&d[o0][0], 1);
+    }
+#pragma unroll
+    for (int o0 = 0; o0 < 6; o0++) {
+#pragma unroll
+        for (int o1 = 0; o1 < 6; o1++) {
+            y[o0 * 393216 + o1 * 65536 + i2 * 256 + i3 * 16 + i4 * 4 + i5] = d[o0][o1];
+        }
+    }
+}
+
 // l3.r by slices in shared memory, then l3.b.c.data
 // p0: l3.a.c.product, p1: l3.a.t
 static __global__ void __launch_bounds__(256) k_stitch_63fc5ef7(const float *p0,
@@ -2145,12 +2111,15 @@ static __global__ void __launch_bounds__(256) k_stitch_63fc5ef7(const float *p0,
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3[i0,i1,i2,i3] = relu(l3.b.c[i0,i1,i2,i3] + l3.h[i0,i1,i2,i3] + l3.b.t[i1])
 // p0: l3.b.c.product, p1: l3.h, p2: l3.b.t
-static __device__ __forceinline__ void part_basis_6c99f753(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
+static __global__ void __launch_bounds__(128) k_basis_0a5427ab(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous();
+    if (id >= 65536u) return;
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
-    const int i1 = (int)(id / 16u % 256u);
-    const int i0 = (int)(id / 4096u);
+    const int i0 = (int)(id / 16u % 16u);
+    const int i1 = (int)(id / 256u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -2177,7 +2146,7 @@ static __device__ __forceinline__ void part_basis_6c99f753(const float *p0, cons
                     ? *reinterpret_cast<const float2 *>(p1 + i0 * 50176 + i1 * 196 + i2 * 56
                     + o0 * 14 + i3 * 4 + o1) : make_float2(0.f, 0.f);
                 const float v2 = p2[i1];
-                *reinterpret_cast<float2 *>(y + i2 * 56 + o0 * 14 + i3 * 4
+                *reinterpret_cast<float2 *>(y + i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4
                     + o1) = make_float2(relu(d[o0][o1] + v1.x + v2),
                     relu(d[o0][o1 + 1] + v1.y + v2));
             }
@@ -2185,45 +2154,51 @@ static __device__ __forceinline__ void part_basis_6c99f753(const float *p0, cons
     }
 }
 
-// by summation splitting (r0 inside), variable substitution; operand re-laid
-// l4.h.a.c.columns[i0,i1,i2,i3,i4,i5] = l3[i2,i5,i0+2*i3-1,i1+2*i4-1] where i0 in 0:3, i1 in 0:3,
-//     i3 in 0:7, i4 in 0:7, pad l3 0
-static __device__ __forceinline__ void part_map_9c91905b(const float *p0, float *__restrict__ y,
-    unsigned id) {
-    const int i4 = (int)(id % 7u);
-    const int i3 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u % 3u);
-    const int i0 = (int)(id / 147u % 3u);
-    const int i5 = (int)(id / 441u % 256u);
-    const int i2 = (int)(id / 112896u);
-    const float v0 = i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1 ? p0[i3 * 28 + i0 * 14 + i4 * 2 + i1 - 15]
-        : 0.f;
-    y[i0 * 602112 + i1 * 200704 + i2 * 12544 + i3 * 1792 + i4 * 256 + i5] = v0;
-}
-
-// l3 by slices in shared memory and, as a whole, to `also`, then l4.h.a.c.columns
-// p0: l3.b.c.product, p1: l3.h, p2: l3.b.t
-static __global__ void __launch_bounds__(256) k_stitch_c7dbf672(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
-    __shared__ __align__(16) float slices[392];
-    float *const own = slices + threadIdx.y * 196u;
-    const unsigned slice = blockIdx.x * 2u + threadIdx.y;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 16u; k += 128u)
-        part_basis_6c99f753(p0, p1, p2, own, slice * 16u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 128u)
-        reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
-            reinterpret_cast<const uint4 *>(own)[k];
-    for (unsigned k = threadIdx.x; k < 441u; k += 128u)
-        part_map_9c91905b(own, y, slice * 441u + k);
+// by summation splitting (r0 inside), variable substitution
+// l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l3[i2,r0,i0+2*i4-1,i1+2*i5-1] *
+//     l4.h.a.c.part.lines[i0,i1,i3,r0] where i4 in 0:7, i5 in 0:7, pad l3 0
+// p0: l4.h.a.c.part.lines, p1: l3
+static __global__ void __launch_bounds__(256, 1) k_product_b339737d(const float *p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<128, 128, 16, 1, 8, 8, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 7u * 128u, m0 = id / 7u % 4u * 128u;
+    const int i1 = (int)(id / 28u % 3u);
+    const int i0 = (int)(id / 84u % 3u);
+    const auto a = [&](unsigned e) {
+        const int i3 = (int)(m0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(p0 + r0 * 4608 + i0 * 1536 + i1 * 512 + i3);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 128u;
+        const int i5 = (int)(n % 7u);
+        const int i4 = (int)(n / 7u % 7u);
+        const int i2 = (int)(n / 49u);
+        const int r0 = (int)(e / 128u);
+        return fetch<float>(p1 + i2 * 50176 + r0 * 196 + i4 * 28 + i0 * 14 + i5 * 2 + i1 - 15,
+            n < 784u && i4 * 2 + i0 >= 1 && i5 * 2 + i1 >= 1);
+    };
+    float acc[8][8] = {};
+    tile.multiply<false, false, 1>(0u, 256u, moving<18432, 147456>(a), moving<784, 1568>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 8 * 8; e += 1) {
+        const int i = e / 8, j = e % 8;
+        const int i3 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i5 = (int)(n % 49u);
+        const int i2 = (int)(n / 49u);
+        if (n < 784u) {
+            y[i0 * 1204224 + i1 * 401408 + i2 * 25088 + i3 * 49 + i5] = acc[i][j];
+        }
+    }
 }
 
 // by summation splitting
 // l4.h.a.c[i0,i1,i2,i3] = sum(r0,r1) l4.h.a.c.part[r0,r1,i0,i1,i2,i3]
 // l4.h.r[i0,i1,i2,i3] = relu(l4.h.a.c[i0,i1,i2,i3] + l4.h.a.t[i1])
 // p0: l4.h.a.c.part, p1: l4.h.a.t
-static __device__ __forceinline__ void part_reduce_94b5e256(const float *p0,
+static __device__ __forceinline__ void part_reduce_5cbf7997(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u % 512u);
@@ -2231,7 +2206,7 @@ static __device__ __forceinline__ void part_reduce_94b5e256(const float *p0,
     float acc = 0.f;
 #pragma unroll
     for (int r1 = 0; r1 < 9; r1++) {
-        acc += p0[r1 * 401408 + i1 * 784 + i0 * 49 + i3];
+        acc += p0[r1 * 401408 + i0 * 25088 + i1 * 49 + i3];
     }
     y[i3] = relu(acc + p1[i1]);
 }
@@ -2275,14 +2250,14 @@ static __device__ __forceinline__ void part_basis_0a2fbf06(const float *p0, floa
 
 // l4.h.r by slices in shared memory, then l4.h.b.c.data
 // p0: l4.h.a.c.part, p1: l4.h.a.t
-static __global__ void __launch_bounds__(256) k_stitch_25c941a1(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_eb13330c(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[416];
     float *const own = slices + threadIdx.y * 52u;
     const unsigned slice = blockIdx.x * 8u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 32u)
-        part_reduce_94b5e256(p0, p1, own, slice * 49u + k);
+        part_reduce_5cbf7997(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 4u; k += 32u)
         part_basis_0a2fbf06(own, y, slice * 4u + k);
@@ -2506,7 +2481,7 @@ struct resnet18_n16 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[4];
+    conv_call conv[3];
     cublasHandle_t cublas;
     cublasLtHandle_t lt;
     matmul_call matmul[1];
@@ -2729,8 +2704,6 @@ static const gemm_size gemm_l3_a_c_product = {"l3.a.c.product", 0, 0, 36, 256, 2
     256, 65536, 65536, 65536, 1.f};
 static const gemm_size gemm_l3_b_c_product = {"l3.b.c.product", 0, 0, 36, 256, 256, 256, 256, 256,
     256, 65536, 65536, 65536, 1.f};
-static const gemm_size gemm_l4_h_a_c_part = {"l4.h.a.c.part", 1, 1, 9, 512, 784, 256, 4608, 256,
-    784, 512, 200704, 401408, 1.f};
 static const gemm_size gemm_l4_h_b_c_product = {"l4.h.b.c.product", 0, 0, 36, 512, 64, 512, 512, 64,
     64, 262144, 32768, 32768, 1.f};
 static const gemm_size gemm_l4_a_c_product = {"l4.a.c.product", 0, 0, 36, 512, 64, 512, 512, 64, 64,
@@ -3007,7 +2980,8 @@ static int prepare_weights_from_l2_h_b_c_filter(resnet18_n16 *m, cudaStream_t st
         v_l2_b_s, v_l2_b_t));
     CALL(launch(m, ORDERED, k_map_bf354f26, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
         v_l3_d_s));
-    CALL(launch(m, ORDERED, k_map_1f1e745a, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s,
+    // l3.d.c.scaled stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_52288c6e, "l3.d.c.scaled", 512, 64, stream, v_l3_d_k, v_l3_d_s,
         v_l3_d_c_scaled));
     CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
         v_l3_h_b_s));
@@ -3056,9 +3030,9 @@ static int prepare_weights_from_l4_h_b_s(resnet18_n16 *m, cudaStream_t stream) {
         v_l4_h_b_c_scaled, v_l4_h_b_c_filter));
     CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
         v_l4_h_a_s));
-    // l4.h.a.c.relaid stored as [i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_map_3be656d1, "l4.h.a.c.relaid", 4608, 256, stream, v_l4_h_a_k,
-        v_l4_h_a_s, v_l4_h_a_c_relaid));
+    // l4.h.a.c.part.lines stored as [i3,i0,i1,i2]
+    CALL(launch(m, ORDERED, k_map_3be656d1, "l4.h.a.c.part.lines", 4608, 256, stream, v_l4_h_a_k,
+        v_l4_h_a_s, v_l4_h_a_c_part_lines));
     CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
         v_l4_h_a_s, v_l4_h_a_t));
     CALL(launch(m, ORDERED, k_map_0978d495, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
@@ -3264,7 +3238,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(resnet18_n16 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3379,21 +3353,18 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
     CALL(launch(m, ORDERED, k_basis_85872f02, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
-    CALL(launch(m, EARLY, k_product_6c1af5c0, "l3.h.a.c.parts", 392, 256, stream, v_l3_h_a_c_lines,
-        v_l2, v_l3_h_a_c_parts));
-    CALL(launch(m, EARLY, k_stitch_c0f76b5a, "l3.h.b.c.data", 1024, dim3(64, 4), stream,
-        v_l3_h_a_c_parts, v_l3_h_a_t, v_l3_h_b_c_data));
+    CALL(launch(m, EARLY, k_product_325f4df2, "l3.h.r", 132, 256, stream, v_l3_h_a_c_lines, v_l2,
+        v_l3_h_a_t, v_l3_h_r));
+    CALL(launch(m, EARLY, k_basis_9f1b6b4d, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r,
+        v_l3_h_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
     CALL(launch(m, ORDERED, k_basis_a4894cb0, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
-    // l3.d.c[i0,i1,i2,i3] = sum(r0) l2[i0,r0,2*i2,2*i3] * l3.d.c.scaled[i1,r0] where i2 in 0:14,
-    //     i3 in 0:14
-    // l3.h[i0,i1,i2,i3] = relu(l3.d.c[i0,i1,i2,i3] + l3.h.b.c[i0,i1,i2,i3] + l3.h.const[i1])
-    CALL(conv_run(m, CONV_l3_h, v_l2, v_l3_d_c_scaled, v_l3_h_const, v_l3_h_b_c, v_l3_h,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_basis_9f1b6b4d, "l3.a.c.data", 512, 128, stream, v_l3_h,
+    CALL(launch(m, EARLY, k_product_e277b683, "l3.h", 132, 256, stream, v_l3_d_c_scaled, v_l2,
+        v_l3_h_b_c, v_l3_h_const, v_l3_h));
+    CALL(launch(m, EARLY, k_basis_9f1b6b4d, "l3.a.c.data", 512, 128, stream, v_l3_h,
         v_l3_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
@@ -3401,14 +3372,11 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l3_a_c_product, v_l3_a_t, v_l3_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_stitch_c7dbf672, "l4.h.a.c.columns", 2048, dim3(128, 2), stream,
-        v_l3_b_c_product, v_l3_h, v_l3_b_t, v_l4_h_a_c_columns, v_l3));
-    // by summation splitting (r0 inside), variable substitution; operand re-laid
-    // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l4.h.a.c.columns[i0,i1,i2,i4,i5,r0] *
-    //     l4.h.a.c.relaid[i0,i1,i3,r0]
-    // l4.h.a.c.part stored as [i0,i1,i3,i2,i4,i5]
-    CALL(gemm_run(m, &gemm_l4_h_a_c_part, v_l4_h_a_c_relaid, v_l4_h_a_c_columns, v_l4_h_a_c_part));
-    CALL(launch(m, ORDERED, k_stitch_25c941a1, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
+    CALL(launch(m, ORDERED, k_basis_0a5427ab, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h,
+        v_l3_b_t, v_l3));
+    CALL(launch(m, EARLY, k_product_b339737d, "l4.h.a.c.part", 252, 256, stream,
+        v_l4_h_a_c_part_lines, v_l3, v_l4_h_a_c_part));
+    CALL(launch(m, EARLY, k_stitch_eb13330c, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
         v_l4_h_a_c_part, v_l4_h_a_t, v_l4_h_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_h_b_c_product, v_l4_h_b_c_filter, v_l4_h_b_c_data,
@@ -3544,7 +3512,7 @@ int resnet18_n16_capture(resnet18_n16 *m, const void *const *in, void *const *ou
 void resnet18_n16_destroy(resnet18_n16 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 4; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 3; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     for (int i = 0; i < 1; i++) matmul_close(&m->matmul[i]);

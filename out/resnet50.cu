@@ -7,28 +7,28 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
-// memory    arena 15 MB (workspace 6240 kB of it), constants 112 MB, peak in create 231 MB
-// plan      83 steps, 367.3 us estimated; 397.3 us without derivation
-// libraries cuDNN (415 MB) 25 steps, without it up to 5.3 us more
+// memory    arena 14 MB (workspace 6240 kB of it), constants 112 MB, peak in create 230 MB
+// plan      83 steps, 365.1 us estimated; 395.9 us without derivation
+// libraries cuDNN (415 MB) 22 steps, without it up to 5.3 us more
 //           cuBLAS (596 MB) 6 steps, without it up to 0.8 us more
 // by        basis change 33, merging 1, summation splitting 7
-//     9.9 us est. r0               k_product_6203150b
+//     9.8 us est. r0               k_product_374367e5
 //     2.0 us est. p0               k_reduce_0d108d3d
 //     2.4 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.h.b.c.data    k_basis_5750835a
 //     3.8 us est. l1.h.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.h.t           k_basis_c5456742
-//     7.8 us est. l1.h             cuDNN conv 1x1, 128 to 256 + bias + relu
+//     6.5 us est. l1.h             k_product_56bfe9ac
 //     5.2 us est. l1.h.0.r         k_product_dfb15932
 //     1.8 us est. l1.h.0.b.c.data  k_basis_5750835a
 //     3.8 us est. l1.h.0.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.h.0.t         k_basis_c5456742
-//     4.5 us est. l1.h.0           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
+//     4.1 us est. l1.h.0           k_product_d501d709
 //     5.2 us est. l1.h.1.r         k_product_dfb15932
 //     1.8 us est. l1.h.1.b.c.data  k_basis_5750835a
 //     3.8 us est. l1.h.1.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
 //     1.8 us est. l1.h.1.t         k_basis_c5456742
-//     4.5 us est. l1.h.1           cuDNN conv 1x1, 64 to 256 + residual + bias + relu
+//     4.1 us est. l1.h.1           k_product_d501d709
 //     7.8 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
 //     7.8 us est. l2.h.b.c.part    k_product_117aef5a
 //     2.0 us est. l2.h.t           k_reduce_cc348234
@@ -106,7 +106,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define RESNET50_ARENA_BYTES 15421440ull
+#define RESNET50_ARENA_BYTES 14618624ull
 #define RESNET50_WEIGHT_BYTES 102440960ull
 
 #ifdef __cplusplus
@@ -469,7 +469,7 @@ const resnet50_info *resnet50_describe(void);
 #define v_l1_h_0_b_c_data ARENA(9601024)
 #define v_l1_h_0_b_c_product ARENA(11407360)
 #define v_l1_h_0_b_t CONST(9590784)
-#define v_l1_h_0_t ARENA(13213696)
+#define v_l1_h_0_t ARENA(0)
 #define v_l1_h_0_c_s INIT(94542848)
 #define v_l1_h_0_c_c_scaled CONST(9591040)
 #define v_l1_h_0_c_t CONST(9656576)
@@ -484,7 +484,7 @@ const resnet50_info *resnet50_describe(void);
 #define v_l1_h_1_b_c_data ARENA(6389760)
 #define v_l1_h_1_b_c_product ARENA(12812288)
 #define v_l1_h_1_b_t CONST(10313216)
-#define v_l1_h_1_t ARENA(14618624)
+#define v_l1_h_1_t ARENA(0)
 #define v_l1_h_1_c_s INIT(94691840)
 #define v_l1_h_1_c_c_scaled CONST(10313472)
 #define v_l1_h_1_c_t CONST(10379008)
@@ -712,9 +712,6 @@ typedef struct conv_call {
 
 static const conv_size conv_sizes[] = {
     {"l1.h.r", 0, 1, 64, 64, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.h", 0, 1, 128, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.h.0", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l1.h.1", 0, 1, 64, 256, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.h.r", 0, 1, 256, 128, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.h.c.c", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 0, 0},
     {"l2.h", 0, 1, 256, 512, 1, {56, 56}, {28, 28}, {1, 1}, {0, 0}, {2, 2}, {1, 1}, 1, 1},
@@ -739,9 +736,6 @@ static const conv_size conv_sizes[] = {
 };
 enum {
     CONV_l1_h_r,
-    CONV_l1_h,
-    CONV_l1_h_0,
-    CONV_l1_h_1,
     CONV_l2_h_r,
     CONV_l2_h_c_c,
     CONV_l2_h,
@@ -831,22 +825,6 @@ static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
     return {load};
 }
 
-// Loads that have what a term adds to their place from a table; WIDE of a step are of one term, and
-// a thread's are of one line.
-template <unsigned WIDE, typename L, typename TAP>
-struct tapped_load {
-    L load;
-    const TAP *taps;
-    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
-        -> decltype(load(e, *taps)) {
-        return load(e, taps[k0 + e / WIDE]);
-    }
-};
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ tapped_load<WIDE, L, TAP> tapped(L load, const TAP *taps) {
-    return {load, taps};
-}
-
 // The thread's load number i of the step from term k0 on.
 template <typename L>
 static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
@@ -858,11 +836,6 @@ static __device__ __forceinline__ auto nth_load(const spaced_load<APART, L> &loa
                                                 unsigned k0) -> decltype(load(0u, 0u)) {
     return {moved(load(threadIdx.x, k0).from, size_t(i) * APART),
             load(threadIdx.x + 256u * i, k0).inside};
-}
-template <unsigned WIDE, typename L, typename TAP>
-static __device__ __forceinline__ auto nth_load(const tapped_load<WIDE, L, TAP> &a, unsigned i,
-                                                unsigned k0) -> decltype(a.load(0u, *a.taps)) {
-    return a.load(threadIdx.x, (a.taps + k0 + threadIdx.x / WIDE)[256u / WIDE * i]);
 }
 
 // A load's elements.
@@ -981,19 +954,20 @@ struct product_tile {
 
     // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
     // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
-    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    // e % SIDE of term e / SIDE of the first SIDE lines, a power of two; the next ones follow.
+    // Lines are rows or (COLUMNS) columns.
     template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
     struct feed {
         typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
-        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W, SIDE = B & -B;
         L load_from;
         load_places<N, KC, found, L> from;
         word_places<B, MASK> place;
         found v[N];
 
-        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / SIDE % KC; }
         static __device__ unsigned line(unsigned e) {
-            const unsigned n = ALONG ? e / KC : e % B;
+            const unsigned n = ALONG ? e / KC : e % SIDE + e / (SIDE * KC) * SIDE;
             return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
         }
 
@@ -1881,46 +1855,41 @@ static __global__ void __launch_bounds__(64) k_map_f524daa1(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_6203150b(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_374367e5(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
-    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 98u * 128u, m0 = 0u;
-    // What each term adds to an address (x) and to positions (y, z, w) that have an end; behind the
-    // last term none is inside.
-    __shared__ int4 taps[160];
-    for (unsigned k = threadIdx.x; k < 160u; k += 256u) {
-        const int r2 = (int)(k % 7u);
-        const int r1 = (int)(k / 7u % 7u);
-        const int r0 = (int)(k / 49u);
-        taps[k] = make_int4(r0 * 50176 + r1 * 224 + r2 - 675, k < 147u ? r1 - 3 : -(1 << 30),
-            r2 - 3, 0);
-    }
-    __syncthreads();
+    const unsigned n0 = id % 131u * 96u, m0 = 0u;
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)(k0 + e / 16u);
         return fetch<float4>(p0 + r2 * 64 + i1, r2 < 147);
     };
-    const auto b = [&](unsigned e, const int4 &tap) {
-        const unsigned n = n0 + e % 128u;
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 32u + e / 1024u * 32u;
         const int i3 = (int)(n % 112u);
         const int i2 = (int)(n / 112u);
-        const int t0 = i2 * 2 + tap.y;
-        const int t1 = i3 * 2 + tap.z;
-        return fetch<float>(p1 + (i2 * 448 + i3 * 2 + tap.x),
-            (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+        const unsigned k = k0 + e / 32u % 32u;
+        const int r2 = (int)(k % 7u);
+        const int r1 = (int)(k / 7u % 7u);
+        const int r0 = (int)(k / 49u);
+        const int t0 = i2 * 2 + r1 - 3;
+        const int t1 = i3 * 2 + r2 - 3;
+        return fetch<float>(p1 + r0 * 50176 + t0 * 224 + t1,
+            n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
-    float acc[4][8] = {};
-    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), tapped<128>(b, taps), acc);
+    float acc[4][12] = {};
+    tile.multiply<false, false, 1>(0u, 147u, spaced<4096>(a), b, acc);
 #pragma unroll
-    for (int e = 0; e < 4 * 8; e += 4) {
-        const int i = e / 8, j = e % 8;
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
-        const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
-            relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        if (i3 < 12544) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
     }
 }
 
@@ -2073,6 +2042,41 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
     }
 }
 
+// by merging: sum of products
+// l1.d.c.merged[0,i1,i2,i3] = sum(r0) p0.joined[0,r0,i2,i3] * l1.d.c.weights[i1,r0]
+// by merging: sum of products
+// l1.h[0,i1,i2,i3] = relu(l1.d.c.merged[0,i1,i2,i3] + l1.h.const[i1])
+// p0: l1.d.c.weights, p1: p0.joined, p2: l1.h.const
+static __global__ void __launch_bounds__(256, 2) k_product_56bfe9ac(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 128 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(p1 + r0 * 3136 + i3, i3 < 3136);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 3136) {
+            const float v0 = p2[i1];
+            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0),
+                relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+        }
+    }
+}
+
 // l1.h.0.a.c[0,i1,i2,i3] = sum(r0) l1.h[0,r0,i2,i3] * l1.h.0.a.c.scaled[i1,r0]
 // l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.a.t[i1])
 // p0: l1.h.0.a.c.scaled, p1: l1.h, p2: l1.h.0.a.t
@@ -2101,6 +2105,41 @@ static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float 
         const float v0 = p2[i1];
         *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0),
             relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
+    }
+}
+
+// l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
+// l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
+// p0: l1.h.0.c.c.scaled, p1: l1.h.0.t, p2: l1.h, p3: l1.h.0.c.t
+static __global__ void __launch_bounds__(256, 2) k_product_d501d709(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 33u * 96u, m0 = id / 33u % 4u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 64 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(p1 + r0 * 3136 + i3, i3 < 3136);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 3136) {
+            const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i1 * 3136 + i3);
+            const float v1 = p3[i1];
+            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0.x
+                + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
+                relu(acc[i][j + 3] + v0.w + v1));
+        }
     }
 }
 
@@ -2783,7 +2822,7 @@ struct resnet50 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[25];
+    conv_call conv[22];
     cublasHandle_t cublas;
 };
 
@@ -3764,7 +3803,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(resnet50 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 25; i++) {
+    for (int i = 0; i < 22; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3822,7 +3861,7 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
 static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_6203150b, "r0", 98, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_374367e5, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
     CALL(launch(m, EARLY, k_reduce_0d108d3d, "p0", 392, 128, stream, v_r0, v_p0_joined));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
@@ -3838,13 +3877,9 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l1_h_b_c_product));
     CALL(launch(m, ORDERED, k_basis_c5456742, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
         v_l1_h_b_t, v_p0_joined + 200704));
-    // by merging: sum of products
-    // l1.d.c.merged[0,i1,i2,i3] = sum(r0) p0.joined[0,r0,i2,i3] * l1.d.c.weights[i1,r0]
-    // by merging: sum of products
-    // l1.h[0,i1,i2,i3] = relu(l1.d.c.merged[0,i1,i2,i3] + l1.h.const[i1])
-    CALL(conv_run(m, CONV_l1_h, v_p0_joined, v_l1_d_c_weights, v_l1_h_const, NULL, v_l1_h,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_product_dfb15932, "l1.h.0.r", 98, 256, stream, v_l1_h_0_a_c_scaled,
+    CALL(launch(m, EARLY, k_product_56bfe9ac, "l1.h", 132, 256, stream, v_l1_d_c_weights,
+        v_p0_joined, v_l1_h_const, v_l1_h));
+    CALL(launch(m, EARLY, k_product_dfb15932, "l1.h.0.r", 98, 256, stream, v_l1_h_0_a_c_scaled,
         v_l1_h, v_l1_h_0_a_t, v_l1_h_0_r));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
         v_l1_h_0_b_c_data));
@@ -3853,11 +3888,9 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l1_h_0_b_c_product));
     CALL(launch(m, ORDERED, k_basis_c5456742, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
         v_l1_h_0_b_t, v_l1_h_0_t));
-    // l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
-    // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
-    CALL(conv_run(m, CONV_l1_h_0, v_l1_h_0_t, v_l1_h_0_c_c_scaled, v_l1_h_0_c_t, v_l1_h, v_l1_h_0,
-        v_workspace));
-    CALL(launch(m, ORDERED, k_product_dfb15932, "l1.h.1.r", 98, 256, stream, v_l1_h_1_a_c_scaled,
+    CALL(launch(m, EARLY, k_product_d501d709, "l1.h.0", 132, 256, stream, v_l1_h_0_c_c_scaled,
+        v_l1_h_0_t, v_l1_h, v_l1_h_0_c_t, v_l1_h_0));
+    CALL(launch(m, EARLY, k_product_dfb15932, "l1.h.1.r", 98, 256, stream, v_l1_h_1_a_c_scaled,
         v_l1_h_0, v_l1_h_1_a_t, v_l1_h_1_r));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
         v_l1_h_1_b_c_data));
@@ -3866,9 +3899,8 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l1_h_1_b_c_product));
     CALL(launch(m, ORDERED, k_basis_c5456742, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
         v_l1_h_1_b_t, v_l1_h_1_t));
-    // as l1.h.0
-    CALL(conv_run(m, CONV_l1_h_1, v_l1_h_1_t, v_l1_h_1_c_c_scaled, v_l1_h_1_c_t, v_l1_h_0, v_l1_h_1,
-        v_workspace));
+    CALL(launch(m, EARLY, k_product_d501d709, "l1.h.1", 132, 256, stream, v_l1_h_1_c_c_scaled,
+        v_l1_h_1_t, v_l1_h_0, v_l1_h_1_c_t, v_l1_h_1));
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_r, v_l1_h_1, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
         v_workspace));
@@ -3894,7 +3926,8 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
         v_l2_h_0_b_c_product));
     CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
         v_l2_h_0_b_t, v_l2_h_0_t));
-    // as l1.h.0
+    // l2.h.0.c.c[0,i1,i2,i3] = sum(r0) l2.h.0.t[0,r0,i2,i3] * l2.h.0.c.c.scaled[i1,r0]
+    // l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.c.t[i1])
     CALL(conv_run(m, CONV_l2_h_0, v_l2_h_0_t, v_l2_h_0_c_c_scaled, v_l2_h_0_c_t, v_l2_h, v_l2_h_0,
         v_workspace));
     // as l1.h.r
@@ -3914,7 +3947,7 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     cudaStream_t stream) {
     (void)in;
     (void)out;
-    // as l1.h.0
+    // as l2.h.0
     CALL(conv_run(m, CONV_l2_h_1, v_l2_h_1_t, v_l2_h_1_c_c_scaled, v_l2_h_1_c_t, v_l2_h_0, v_l2_h_1,
         v_workspace));
     // as l1.h.r
@@ -3927,7 +3960,7 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
         v_l2_h_2_b_c_product));
     CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
         v_l2_h_2_b_t, v_l2_h_2_t));
-    // as l1.h.0
+    // as l2.h.0
     CALL(conv_run(m, CONV_l2_h_2, v_l2_h_2_t, v_l2_h_2_c_c_scaled, v_l2_h_2_c_t, v_l2_h_1, v_l2_h_2,
         v_workspace));
     // as l1.h.r
@@ -4023,7 +4056,7 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
-    // as l1.h.0
+    // as l2.h.0
     CALL(conv_run(m, CONV_l4_h_0, v_l4_h_0_t, v_l4_h_0_c_c_scaled, v_l4_h_0_c_t, v_l4_h, v_l4_h_0,
         v_workspace));
     // as l1.h.r
@@ -4033,7 +4066,7 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
-    // as l1.h.0
+    // as l2.h.0
     CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_c_t, v_l4_h_0, v_l4_h_1,
         v_workspace));
     CALL(launch(m, ORDERED, k_reduce_8a1ece7b, "f", 2048, 32, stream, v_l4_h_1, v_f));
@@ -4142,7 +4175,7 @@ int resnet50_capture(resnet50 *m, const void *const *in, void *const *out) {
 void resnet50_destroy(resnet50 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 25; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 22; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -4434,6 +4467,6 @@ static const resnet50_tensor info_weights[] = {
 static const resnet50_info info = {
     "resnet50", 1, 1, 267, info_inputs, info_outputs, info_weights,
     RESNET50_ARENA_BYTES, RESNET50_WEIGHT_BYTES,
-    117917184ull, 241697792ull, 0x2cd14148af618012ull};
+    117917184ull, 240894976ull, 0x2cd14148af618012ull};
 
 const resnet50_info *resnet50_describe(void) { return &info; }

@@ -8,8 +8,8 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 35 MB (workspace 32 MB of it), constants 331 MB, peak in create 555 MB
-// plan      65 steps, 1388.2 us estimated; 1458.8 us without derivation
-// libraries cuBLAS (596 MB) 24 steps, without it up to 0.7 us more
+// plan      65 steps, 1333.9 us estimated; 1414.9 us without derivation
+// libraries cuBLAS (596 MB) 24 steps, without it up to 0.0 us more
 // by        summation splitting 1, norm taken into the product 24, online softmax 12, sums in one
 //     pass 1
 //     8.3 us est. patches.sum.parts k_product_8ce645f8
@@ -17,62 +17,62 @@
 //    24.2 us est. a.0.t.split      k_product_d2f11251
 //     9.4 us est. a.0.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.0              k_product_8637cfe7
+//    32.1 us est. g.0              k_product_a0c10d71
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.1.t.split      k_product_d2f11251
 //     9.4 us est. a.1.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.1              k_product_8637cfe7
+//    32.1 us est. g.1              k_product_a0c10d71
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.2.t.split      k_product_d2f11251
 //     9.4 us est. a.2.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.2              k_product_8637cfe7
+//    32.1 us est. g.2              k_product_a0c10d71
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.3.t.split      k_product_d2f11251
 //     9.4 us est. a.3.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.3              k_product_8637cfe7
+//    32.1 us est. g.3              k_product_a0c10d71
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.4.t.split      k_product_d2f11251
 //     9.4 us est. a.4.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.4              k_product_8637cfe7
+//    32.1 us est. g.4              k_product_a0c10d71
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.5.t.split      k_product_d2f11251
 //     9.4 us est. a.5.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.5              k_product_8637cfe7
+//    32.1 us est. g.5              k_product_a0c10d71
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.6.t.split      k_product_d2f11251
 //     9.4 us est. a.6.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.6              k_product_8637cfe7
+//    32.1 us est. g.6              k_product_a0c10d71
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.7.t.split      k_product_d2f11251
 //     9.4 us est. a.7.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.7              k_product_8637cfe7
+//    32.1 us est. g.7              k_product_a0c10d71
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.8.t.split      k_product_d2f11251
 //     9.4 us est. a.8.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.8              k_product_8637cfe7
+//    32.1 us est. g.8              k_product_a0c10d71
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.9.t.split      k_product_d2f11251
 //     9.4 us est. a.9.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.9              k_product_8637cfe7
+//    32.1 us est. g.9              k_product_a0c10d71
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.10.t.split     k_product_d2f11251
 //     9.4 us est. a.10.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.10             k_product_8637cfe7
+//    32.1 us est. g.10             k_product_a0c10d71
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.11.t.split     k_product_d2f11251
 //     9.4 us est. a.11.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
-//    36.6 us est. g.11             k_product_8637cfe7
+//    32.1 us est. g.11             k_product_a0c10d71
 //    33.0 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //     1.6 us est. n.sum2.both      k_reduce_a9e28dd4
 //     1.3 us est. z                k_map_c721726b
@@ -848,19 +848,20 @@ struct product_tile {
 
     // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
     // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
-    // e % B of term e / B. Lines are rows or (COLUMNS) columns.
+    // e % SIDE of term e / SIDE of the first SIDE lines, a power of two; the next ones follow.
+    // Lines are rows or (COLUMNS) columns.
     template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
     struct feed {
         typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
-        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W;
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W, SIDE = B & -B;
         L load_from;
         load_places<N, KC, found, L> from;
         word_places<B, MASK> place;
         found v[N];
 
-        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / B; }
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / SIDE % KC; }
         static __device__ unsigned line(unsigned e) {
-            const unsigned n = ALONG ? e / KC : e % B;
+            const unsigned n = ALONG ? e / KC : e % SIDE + e / (SIDE * KC) * SIDE;
             return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
         }
 
@@ -1595,11 +1596,11 @@ static __global__ void __launch_bounds__(128, 1) k_attention_82bc67b9(const floa
 //     (m.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + m.0.offset[i2] + m.0.factor2[0,i1] *
 //     m.0.offset2[i2] + f.0.b[i2])) + 1)
 // p0: r.0, p1: m.0.weights, p2: m.0.offset2, p3: m.0.offset, p4: f.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_8637cfe7(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_a0c10d71(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
-    __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 48u * 64u, m0 = id / 48u % 7u * 32u;
+    const unsigned n0 = id % 32u * 96u, m0 = id / 32u % 4u * 64u;
     struct found_a {
         float4 v0;
         float v1;
@@ -1619,19 +1620,19 @@ static __global__ void __launch_bounds__(256, 1) k_product_8637cfe7(const float 
             f.v0.w - f.v1) : make_float4(0.f, 0.f, 0.f, 0.f);
     };
     const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
+        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
         return fetch<float4>(p1 + r0 * 3072 + i2);
     };
-    float acc[8][4] = {};
-    row_sums<32, 32, 4> sums = {};
+    float acc[4][12] = {};
+    row_sums<64, 32, 4> sums = {};
     tile.multiply<true, false, 2>(0u, 768u, summing(computed(a, make_a), &sums), moving<12288,
-        196608>(b), acc);
-    __shared__ float total[2][32][row_sums<32, 32, 4>::PARTS], factor[2][32];
+        128>(b), acc);
+    __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
     sums.total(sums.sum, total[0]);
     sums.total(sums.square, total[1]);
     __syncthreads();
-    if (threadIdx.x < 32) {
+    if (threadIdx.x < 64) {
         const unsigned line = threadIdx.x;
         const int i1 = (int)(m0 + line);
         if (i1 < 197) {
@@ -1647,8 +1648,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_8637cfe7(const float 
     }
     __syncthreads();
 #pragma unroll
-    for (int e = 0; e < 2 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i1 < 197) {
@@ -2476,7 +2477,7 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_h, v_r_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.0", 336, 256, stream, v_r_0, v_m_0_weights,
+    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
         v_m_0_offset2, v_m_0_offset, v_f_0_b, v_g_0));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
@@ -2486,7 +2487,7 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
         (float4 *)v_workspace, v_arrived + 60));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.1", 336, 256, stream, v_r_1, v_m_1_weights,
+    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
         v_m_1_offset2, v_m_1_offset, v_f_1_b, v_g_1));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
@@ -2496,7 +2497,7 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
         (float4 *)v_workspace, v_arrived + 120));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.2", 336, 256, stream, v_r_2, v_m_2_weights,
+    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
         v_m_2_offset2, v_m_2_offset, v_f_2_b, v_g_2));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
@@ -2506,7 +2507,7 @@ static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *c
         (float4 *)v_workspace, v_arrived + 180));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.3", 336, 256, stream, v_r_3, v_m_3_weights,
+    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
         v_m_3_offset2, v_m_3_offset, v_f_3_b, v_g_3));
     return 0;
 }
@@ -2522,7 +2523,7 @@ static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cud
         (float4 *)v_workspace, v_arrived + 240));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.4", 336, 256, stream, v_r_4, v_m_4_weights,
+    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
         v_m_4_offset2, v_m_4_offset, v_f_4_b, v_g_4));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
@@ -2532,7 +2533,7 @@ static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cud
         (float4 *)v_workspace, v_arrived + 300));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.5", 336, 256, stream, v_r_5, v_m_5_weights,
+    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
         v_m_5_offset2, v_m_5_offset, v_f_5_b, v_g_5));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
@@ -2542,7 +2543,7 @@ static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cud
         (float4 *)v_workspace, v_arrived + 360));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.6", 336, 256, stream, v_r_6, v_m_6_weights,
+    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
         v_m_6_offset2, v_m_6_offset, v_f_6_b, v_g_6));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
@@ -2552,7 +2553,7 @@ static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cud
         (float4 *)v_workspace, v_arrived + 420));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.7", 336, 256, stream, v_r_7, v_m_7_weights,
+    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
         v_m_7_offset2, v_m_7_offset, v_f_7_b, v_g_7));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
@@ -2568,7 +2569,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         (float4 *)v_workspace, v_arrived + 480));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.8", 336, 256, stream, v_r_8, v_m_8_weights,
+    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
         v_m_8_offset2, v_m_8_offset, v_f_8_b, v_g_8));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
@@ -2578,7 +2579,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         (float4 *)v_workspace, v_arrived + 540));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.9", 336, 256, stream, v_r_9, v_m_9_weights,
+    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
         v_m_9_offset2, v_m_9_offset, v_f_9_b, v_g_9));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
@@ -2588,7 +2589,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 600));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.10", 336, 256, stream, v_r_10, v_m_10_weights,
+    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
         v_m_10_offset2, v_m_10_offset, v_f_10_b, v_g_10));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
@@ -2598,7 +2599,7 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         v_a_11_c, (float4 *)v_workspace, v_arrived + 660));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ORDERED, k_product_8637cfe7, "g.11", 336, 256, stream, v_r_11, v_m_11_weights,
+    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.11", 128, 256, stream, v_r_11, v_m_11_weights,
         v_m_11_offset2, v_m_11_offset, v_f_11_b, v_g_11));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_11, v_g_11, v_b_11_w, v_b_11_b, v_r_11, v_h_11, v_workspace));

@@ -23,10 +23,10 @@ typedef struct ein__tiled {
 // a thread, or (tensor cores) a warp. `parts` groups of threads share the terms of one tile and add
 // up in order. `share`: of the peak arithmetic that a full machine reaches, in 1/1000, assumed
 // until it is measured; for tensor cores see ein__tensor_share. Of what nvcc 13 issues for sm_90 in
-// a step of plain matrices 0.90, 0.88, 0.83, 0.83, 0.77, 0.81, and for the last two 0.88 and 0.85
-// are multiplications (in the table's order; 0.02 to 0.07 less where columns are stored one by
-// one). bench/issue.py gives 0.77, 0.79, 0.70, 0.63, 0.58, 0.55, 0.76 and 0.67 of the peak, the
-// first one alone on an SM, of the others two: shared memory, 128 bytes a clock, binds the small
+// a step of plain matrices 0.92, 0.88, 0.83, 0.83, 0.77, 0.81, and for the last four 0.88, 0.85,
+// 0.90 and 0.89 are multiplications (in the table's order; 0.02 to 0.07 less where columns are
+// stored one by one). For two blocks on an SM bench/issue.py gives 0.84, 0.79, 0.70, 0.63, 0.58,
+// 0.55, 0.76, 0.67, 0.80 and 0.78 of the peak: shared memory, 128 bytes a clock, binds the small
 // ones. 0.83 to 0.85 of that is assumed.
 typedef struct ein__product_tile {
     int rows, cols, rm, rn, terms, parts;
@@ -38,7 +38,7 @@ typedef struct ein__product_tile {
 
 enum {
     EIN__PRODUCT_THREADS = 256,
-    EIN__PRODUCT_TILES = 26,
+    EIN__PRODUCT_TILES = 28,
     EIN__PRODUCT_DEPTH = 1 << 30,
     EIN__PRODUCT_SUMS = 64 * 32
 };
@@ -46,9 +46,9 @@ enum {
 // No tile's steps take more than the 99 KB that a block has on sm_86 and sm_89, so that a program
 // for a larger GPU runs there.
 static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
-    {128, 128, 8, 8, 8, 1, 655, 1, EIN__MATH_FP32, 2},  // large on both sides
-    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2},  // few rows
-    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2},   // ... and columns
+    {128, 128, 8, 8, 16, 1, 705, 2, EIN__MATH_FP32, 2},  // large on both sides
+    {64, 128, 4, 8, 16, 1, 670, 2, EIN__MATH_FP32, 2},   // few rows
+    {64, 64, 4, 4, 16, 1, 595, 3, EIN__MATH_FP32, 2},    // ... and columns
     {32, 64, 4, 4, 32, 2, 530, 3, EIN__MATH_FP32, 2},
     {32, 32, 4, 4, 32, 4, 490, 4, EIN__MATH_FP32, 2},  // so few that the terms are shared
     {16, 64, 4, 4, 64, 4, 460, 2, EIN__MATH_FP32, 2},
@@ -75,6 +75,9 @@ static const ein__product_tile ein__product_table[EIN__PRODUCT_TILES] = {
     {256, 128, 64, 64, 16, 1, 0, 1, EIN__MATH_TF32, 4},
     {128, 256, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4},
     {256, 128, 64, 64, 32, 1, 0, 1, EIN__MATH_FP16, 4},
+    // Numbers of columns that are three times a power of two.
+    {64, 192, 4, 12, 16, 1, 670, 2, EIN__MATH_FP32, 2},
+    {64, 96, 4, 12, 32, 2, 645, 2, EIN__MATH_FP32, 2},
 };
 
 // Whether both factors are copied to the tensor cores' tile as they lie. Zeros behind the last term
@@ -98,6 +101,7 @@ static bool ein__product_streams(const ein__tiled *p, const ein__product_tile *t
 // Whether a tile may compute product `p`. Factors that are f32 in FP16 mode may stay as they are in
 // TF32's tiles, which round them to as many bits.
 static bool ein__product_fits(const ein__tiled *p, const ein__product_tile *t) {
+    if (p->math == EIN__MATH_FP32 && t->math != EIN__MATH_FP32) return false;
     bool copies = t->math != EIN__MATH_FP32 && ein__product_copies(p, t);
     if (copies && t->stages == 1) return false;
     if (ein__product_is_large(t) && !ein__product_streams(p, t)) return false;
@@ -293,12 +297,20 @@ static bool ein__load_copies(const ein__factor_load *l, const ein__product_tile 
     return l->half == (t->math == EIN__MATH_FP16) && (l->words > 1 || !l->half);
 }
 
+// Lines of a tile that threads load side by side: all of them, or the largest power of two that
+// divides their number.
+EIN__FN int ein__tile_side(int lines) { return lines & -lines; }
+
 // Bytes of the table that has the places of load `l` of a product, or 0.
 static int64_t ein__load_taps(const ein__tiled *p, const ein__factor_load *l,
                               const ein__product_tile *t) {
-    bool turns = l->steps % t->terms != 0 && !p->computed;
+    int lines = l == &p->load[1] ? t->cols : t->rows;
+    bool turns = l->steps % t->terms != 0 && !p->computed && ein__tile_side(lines) == lines;
     return turns ? ein__tap_bytes(t, p->depth, l->taps) : 0;
 }
+
+// Instructions of a load of four neighbours without tensor cores, as they are below.
+enum { EIN__LOAD_TERMS = 6, EIN__LOAD_LINES = 3 };
 
 // Instructions of a load, with their addresses and what stores the elements, counted in what nvcc
 // 13 makes of products and convolutions for sm_90. Tiles without tensor cores store four terms of a
@@ -308,7 +320,10 @@ static int64_t ein__load_each(const ein__tiled *p, const ein__factor_load *l,
                               const ein__product_tile *t) {
     bool plain = t->math == EIN__MATH_FP32, turns = l->steps % t->terms != 0;
     int64_t each = plain ? 3 : 5;
-    if (l->words > 1) each = plain ? l->along ? 6 : 3 : ein__load_copies(l, t) ? 2 : 8;
+    if (l->words > 1)
+        each = plain                    ? l->along ? EIN__LOAD_TERMS : EIN__LOAD_LINES
+               : ein__load_copies(l, t) ? 2
+                                        : 8;
     if (l->guarded && (plain || !l->half)) each += plain ? 2 : 4;
     if (ein__load_taps(p, l, t)) return each + (plain ? 5 : l->half ? 8 : 0);
     return each + (turns ? plain ? 26 : 20 : 0);
@@ -392,12 +407,11 @@ static int64_t ein__product_slots(const ein__gpu *g, const ein__tiled *p,
 // memory and take from it, 128 bytes a clock (see ein__product_tensor_ps).
 static int64_t ein__product_plain_ps(const ein__gpu *g, const ein__tiled *p,
                                      const ein__product_tile *t, int64_t waves, int64_t rows) {
-    static const ein__factor_load four[2] = {{.along = true, .words = 4}, {.words = 4}};
-    const ein__tiled plain = {.load = {four[0], four[1]}};
     int64_t steps = (p->depth + t->terms - 1) / t->terms, size = t->rows * t->cols;
     int64_t flop =
         ein__muldiv(ein__muldiv(waves, g->sms, 1), ein__muldiv(2 * size, steps * t->terms, 1), 1);
-    int64_t more = ein__load_ops(p, t) - ein__load_ops(&plain, t),
+    int64_t more = ein__load_ops(p, t) -
+                   (t->rows * EIN__LOAD_TERMS + t->cols * EIN__LOAD_LINES) * t->terms / 4,
             sums = t->parts > 1 ? 2 * t->parts * size * 4 : 0;
     int64_t ps = ein__muldiv(flop, 1000 * 1000, g->fp32 * t->share);
     int64_t each = ein__muldiv(sums, 2 * 1000 * g->sms, g->fp32);
@@ -436,6 +450,17 @@ static int64_t ein__product_tile_ps(const ein__gpu *g, const ein__tiled *p,
     return chain > ps ? chain : ps;
 }
 
+// A little less than what the arithmetic of so many waves of a tile's blocks takes, ps: one that
+// loses by that needs no closer look.
+static double ein__product_floor(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
+                                 double waves) {
+    double rate = t->math == EIN__MATH_FP32   ? (double)g->fp32 * (double)t->share
+                  : t->math == EIN__MATH_TF32 ? (double)g->tf32 * (double)ein__tensor_share(g)
+                                              : (double)g->fp16 * (double)ein__tensor_share(g);
+    double flop = 2.0 * t->rows * t->cols * (double)p->depth * (double)g->sms;
+    return 0.999e6 * waves * flop / rate;
+}
+
 // The tile that is estimated to be fastest on the context's GPU, and its time.
 EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const ein__tiled *p,
                                                       int64_t *ps) {
@@ -444,7 +469,9 @@ EIN__FN const ein__product_tile *ein__product_tile_of(const ein_ctx *ctx, const 
     *ps = INT64_MAX;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
+        int64_t waves = ein__ceil(ein__product_blocks(p, t), g->sms);
         if (!ein__product_fits(p, t)) continue;
+        if (ein__product_floor(g, p, t, (double)waves) > (double)*ps) continue;
         int64_t other = ein__product_tile_ps(g, p, t);
         if (best && other >= *ps) continue;
         best = t;

@@ -68,6 +68,8 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         if (!ein__product_fits(p, t)) continue;
         // A machine that is full has nothing to gain.
         int64_t tiles = ein__product_blocks(p, t), slots = ein__product_slots(g, p, t);
+        double waves = (double)tiles / (double)g->sms;  // at best, of any number of parts
+        if (ein__product_floor(g, p, t, waves) > (double)best) continue;
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
             int64_t ps = ein__tail_ps(g, p, t, choices[k]);
             if (ps >= best) continue;

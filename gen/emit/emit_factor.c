@@ -375,13 +375,18 @@ static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kacce
     ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
 }
 
-// Line and term that a thread loads as its element `e`: `wide` neighbours, or vectors of `width`,
-// along the terms or along the lines.
-static void ein__kprod_element(ein_ctx *c, bool along, int wide, int width, const char **across,
-                               const char **term) {
+// Line and term that a thread loads as its element `e`, alone or the first of `width`: neighbours
+// are terms, or lines of the first ein__tile_side of a tile's, behind which the others follow.
+static void ein__kprod_element(ein_ctx *c, bool along, int lines, int terms, int width,
+                               const char **across, const char **term) {
+    int side = ein__tile_side(lines), wide = (along ? terms : side) / width;
     const char *fast = wide > 1 ? ein__namef(c, "e %% %du", wide) : "0u",
                *slow = ein__namef(c, "e / %du", wide);
     if (width > 1) fast = ein__namef(c, "%s * %du", fast, width);
+    if (!along && side < lines) {
+        fast = ein__namef(c, "%s + e / %du * %du", fast, wide * terms, side);
+        slow = ein__namef(c, "%s %% %du", slow, terms);
+    }
     *across = along ? slow : fast;
     *term = along ? fast : slow;
 }
@@ -413,6 +418,18 @@ static ein__kscan ein__kprod_scan(ein__kgen *g, const ein__kprod *r, int side, i
     return scan;
 }
 
+// Bytes between each of a thread's loads in one step and the next one, of lines and terms so many
+// bytes apart, `wide` loads side by side; 0: these differ, or are too many.
+static int64_t ein__kprod_apart(const ein__kprod *r, int side, int64_t line, int64_t term,
+                                int wide) {
+    int lines = side ? r->t->cols : r->t->rows, first = ein__tile_side(lines);
+    int64_t apart = 0, rows = EIN__PRODUCT_THREADS / wide;
+    if (!strcmp(r->along[side], "true")) apart = line * rows;
+    else if (first == lines) apart = term * rows;
+    else if (rows == r->t->terms) apart = line * first;
+    return apart > INT32_MAX ? 0 : apart;
+}
+
 // How loads that say where a factor lies go on: a thread's in one step are as far from each other
 // everywhere, and as far from those in the next one, so the rest of the address is known before the
 // step, or before the loop; without tensor cores it is made again where a window's tap changes. Its
@@ -421,12 +438,10 @@ static ein__kscan ein__kprod_scan(ein__kgen *g, const ein__kprod *r, int side, i
 static bool ein__kprod_calls(ein__kgen *g, ein__kprod *r, int side, const ein__kaccess *at,
                              const ein__kscan *scan, int line, int term, bool steps, int wide) {
     const char *name = side ? "b" : "a";
-    int64_t size = ein__dtype_size(at->dtype), stride = 0, apart = 0;
-    if (term >= 0) stride = ein__kprod_stride(scan, term) * size;
-    if (!strcmp(r->along[side], "false")) apart = stride;
-    else if (line >= 0) apart = ein__kprod_stride(scan, line) * size;
-    apart *= EIN__PRODUCT_THREADS / wide;
-    if (apart > INT32_MAX) apart = 0;
+    int64_t size = ein__dtype_size(at->dtype);
+    int64_t stride = term >= 0 ? ein__kprod_stride(scan, term) * size : 0;
+    int64_t below = line >= 0 ? ein__kprod_stride(scan, line) * size : 0;
+    int64_t apart = ein__kprod_apart(r, side, below, stride, wide);
     bool goes = r->fetched[side] && stride && r->p.depth % r->t->terms == 0, moves = goes && steps;
     r->call[side] = name;
     bool turns = goes && apart && !steps && g->slot[term].n > r->t->terms;
@@ -487,8 +502,10 @@ static void ein__kprod_lambdas(ein__kgen *g, ein__kprod *r, int side, const ein_
 static int64_t ein__kprod_tapped(ein__kgen *g, const ein__kprod *r, int side, const int *sum,
                                  int nsum) {
     uint32_t terms = 0;
+    int lines = side ? r->t->cols : r->t->rows;
     if (g->wide || r->tap_bytes || nsum < 2 || g->slot[sum[nsum - 1]].n % r->t->terms == 0)
         return 0;
+    if (ein__tile_side(lines) < lines) return 0;
     for (int i = 0; i < r->nsum; i++) terms |= 1u << r->sum[i];
     int words = ein__tap_words(g->ctx, ein__ex_get(g->ctx, r->factor[side]), terms);
     int64_t bytes = ein__tap_bytes(r->t, r->p.depth, words);
@@ -598,8 +615,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     else at = ein__kprod_access(g, read, lane, width, &vector);
     if (!vector) width = 1;
     const char *across, *term;
-    int wide = along ? terms / width : tile / width;
-    ein__kprod_element(c, along, wide, width, &across, &term);
+    int wide = (along ? terms : ein__tile_side(tile)) / width;
+    ein__kprod_element(c, along, tile, terms, width, &across, &term);
     r->along[side] = along ? "true" : "false";
     if (!side) r->width = width;
     r->wide[side] = width > 1;

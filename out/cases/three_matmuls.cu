@@ -9,12 +9,13 @@
 //           k: f32[512,768]
 //           v: f32[512,768]
 // weights   3 tensors, blob of 6912 kB
-// memory    arena 18 MB (workspace 18 MB of it), constants 6912 kB, peak in create 25 MB
-// plan      3 steps, 54.3 us estimated; nothing derived is cheaper
-// libraries cuBLAS (596 MB) 3 steps, without it up to 2.3 us more
+// memory    arena 18 MB (workspace 18 MB of it), constants 6912 kB, peak in create 29 MB
+// plan      3 steps, 51.1 us estimated; 54.3 us without derivation
+// libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
+// by        merging 3
 //    18.1 us est. q                cuBLAS sgemm 512 x 768 x 768
-//    18.1 us est. k                cuBLAS sgemm 512 x 768 x 768
-//    18.1 us est. v                cuBLAS sgemm 512 x 768 x 768
+//    30.5 us est. k.merged         k_product_a7745f6b
+//     2.5 us est. k                k_siblings_30f5db01
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -86,21 +87,424 @@ const three_matmuls_info *three_matmuls_describe(void);
 // ---- sizes and offsets --------------------------------------------------------------------------
 #define IN(type, k) ((const type *)in[k])
 #define OUT(type, k) ((type *)out[k])
+#define ARENA(at) ARENA_OF(float, at)
 #define CONST(at) CONST_OF(float, at)
+#define INIT(at) INIT_OF(float, at)
+#define ARENA_OF(type, at) ((type *)(m->arena + at))
 #define CONST_OF(type, at) ((type *)(m->constants + at))
+#define INIT_OF(type, at) ((type *)(m->init + at))
 #define v_q OUT(float, 0)
 #define v_k OUT(float, 1)
 #define v_v OUT(float, 2)
 #define v_x IN(float, 0)
 #define v_wq CONST(0)
-#define v_wk CONST(2359296)
-#define v_wv CONST(4718592)
+#define v_wk INIT(0)
+#define v_wv INIT(2359296)
+#define v_k_merged ARENA(0)
+#define v_k_weights CONST(2359296)
 #define CONST_BYTES 7077888ull
+#define INIT_BYTES 4718592ull
 #define WORKSPACE_BYTES 18874368
 #define WORKSPACE_AT {0}
 
 // ---- kernels ------------------------------------------------------------------------------------
-// (none)
+// A kernel may be launched before the one before it is over (programmatic dependent launch). Here
+// it waits for that one's end: nothing that a step wrote is read, and nothing written, before. From
+// here on the next kernel may be launched.
+static __device__ __forceinline__ void await_previous() {
+#if CUDART_VERSION >= 11080 && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+    cudaGridDependencySynchronize();
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
+// says where they lie.
+
+// What a load finds in memory: V at `from`, or zeros where it is not `inside`.
+template <typename V>
+struct fetched {
+    const V *from;
+    bool inside;
+    __device__ __forceinline__ V value() const { return inside ? *from : V(); }
+};
+template <typename V, typename T>
+static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = true) {
+    return {reinterpret_cast<const V *>(from), inside};
+}
+
+template <typename V>
+static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
+    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
+}
+
+template <typename T>
+const T &some();  // of which only the type is asked
+
+// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
+// load says where.
+template <unsigned BYTES, unsigned APART, typename L>
+struct moving_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
+        const auto v = load(e);
+        return {moved(v.from, size_t(k0) * BYTES), v.inside};
+    }
+};
+template <unsigned BYTES, unsigned APART, typename L>
+static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
+    return {load};
+}
+
+// The thread's load number i of the step from term k0 on.
+template <typename L>
+static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
+    -> decltype(load(0u, 0u)) {
+    return load(threadIdx.x + 256u * i, k0);
+}
+
+// A load's elements.
+template <typename V>
+static __device__ __forceinline__ V value_of(const V &v) {
+    return v;
+}
+template <typename V>
+static __device__ __forceinline__ V value_of(const fetched<V> &v) {
+    return v.value();
+}
+
+// What a load gives as it is stored: what it found, or what is made of that. Computed at once it
+// would be waited for.
+template <typename L, typename V>
+static __device__ __forceinline__ V made(const L &, unsigned, unsigned, const V &v) {
+    return v;
+}
+
+// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
+// one that moves says it once, and what lies outside stays so.
+template <int N, int KC, typename V, typename L>
+struct load_places {
+    __device__ __forceinline__ void begin(const L &, unsigned) {}
+    __device__ __forceinline__ auto get(const L &load, unsigned i, unsigned k0) const
+        -> decltype(nth_load(load, i, k0)) {
+        return nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {
+        v = value_of(get(load, i, k0));
+    }
+    // To the step from term k0 on.
+    __device__ __forceinline__ void move(const L &, unsigned) {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    // Into what is zero at first.
+    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
+        const fetched<V> found = get(load, i, 0u);
+        if (found.inside) v = *found.from;
+    }
+    __device__ __forceinline__ void move(const load_type &, unsigned) {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+};
+
+// Makes a number known before a loop, where the compiler would make it anew in every turn.
+static __device__ __forceinline__ unsigned kept(unsigned v) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
+// Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their
+// line are exchanged by some of the bits in MASK. What is known before the loop of term and line
+// and what is known as it is compiled have no bit in common, so only these bits need a number each.
+template <int B, unsigned MASK>
+struct word_places {
+    unsigned at[MASK / 4 + 1];
+
+    __device__ __forceinline__ word_places(unsigned term, unsigned line) {
+#pragma unroll
+        for (unsigned i = 0; i <= MASK / 4; i++) at[i] = kept(term * (B + 4) + (line ^ i * 4u));
+    }
+    __device__ __forceinline__ unsigned operator()(unsigned term, unsigned line) const {
+        return at[(line & MASK) / 4u] + (line & ~MASK) + term * (B + 4);
+    }
+};
+
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    static const int SIZE = KC * (BM + BN + 8);  // of a step
+    static const int SUMS = PARTS > 1 ? 256 * RM * 4 : 0;
+    __align__(16) float words[2 * SIZE > SUMS ? 2 * SIZE : SUMS];
+
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
+    }
+
+    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
+    static const unsigned TURN = KC > 16 ? 4 : 8, MASK = KC > 16 ? 12 : KC == 16 ? 8 : 0;
+    static __device__ unsigned turned(unsigned k) { return k / 8u * TURN & MASK; }
+
+    __device__ float *factor(int turn, int b) { return words + turn * SIZE + b * (KC * (BM + 4)); }
+
+    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
+    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
+    // e % SIDE of term e / SIDE of the first SIDE lines, a power of two; the next ones follow.
+    // Lines are rows or (COLUMNS) columns.
+    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
+    struct feed {
+        typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W, SIDE = B & -B;
+        L load_from;
+        load_places<N, KC, found, L> from;
+        word_places<B, MASK> place;
+        found v[N];
+
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / SIDE % KC; }
+        static __device__ unsigned line(unsigned e) {
+            const unsigned n = ALONG ? e / KC : e % SIDE + e / (SIDE * KC) * SIDE;
+            return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
+        }
+
+        __device__ __forceinline__ explicit feed(L l)
+            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
+        __device__ __forceinline__ void load(unsigned k0) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
+        }
+        __device__ __forceinline__ void begin(unsigned k0) {
+            from.begin(load_from, k0);
+            load(k0);
+        }
+        // The loads of the next step, if any.
+        __device__ __forceinline__ void next(unsigned k0, bool more) {
+            if (!more) return;
+            from.move(load_from, k0);
+            load(k0);
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float value) const {
+            to[place(term(e), line(e))] = value;
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 value) const {
+            if (!ALONG && (V == 4 || !COLUMNS)) {
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = value;
+                return;
+            }
+            const float w[4] = {value.x, value.y, value.z, value.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
+        }
+        // The loads of the step from term k0 on.
+        __device__ __forceinline__ void store(float *to, unsigned k0) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) {
+                const T w = made(load_from, threadIdx.x + 256u * i, k0, v[i]);
+                put(to, 256u * W * i, w);
+            }
+        }
+    };
+
+    static __device__ __forceinline__ void four(float *v, const float *from) {
+        const float4 w = *reinterpret_cast<const float4 *>(from);
+        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
+                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+        const float *a = factor(turn, 0), *b = factor(turn, 1);
+#pragma unroll
+        for (unsigned k = 0; k < KC / PARTS; k++) {
+            float x[RM], y[RN];
+#pragma unroll
+            for (unsigned i = 0; i < RM; i += 4) four(x + i, a + at_a(k, i ^ turned(k)));
+#pragma unroll
+            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
+    // rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+#pragma unroll
+        for (int j = 0; j < RN; j += 4) {
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM; i++)
+                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
+                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM / PARTS; i++) {
+                float v[4] = {};
+#pragma unroll
+                for (int p = 0; p < PARTS; p++) {
+                    float w[4];
+                    four(w, words + across() * 4u + (p * BM + row(i)) * pitch);
+#pragma unroll
+                    for (int k = 0; k < 4; k++) v[k] += w[k];
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++) acc[i][j + k] = v[k];
+            }
+        }
+    }
+
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on, or where it lies. While a step is multiplied, the next one's are on their way.
+    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
+    // before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
+            load_a);
+        feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
+            load_b);
+        const unsigned own = part() * (KC / PARTS);
+        const word_places<BM, MASK> at_a(own, top() ^ turned(own));
+        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
+        if (EARLY == 1) a.begin(from);
+        if (EARLY == 2) b.begin(from);
+        await_previous();
+        // Where the compiler knows that there are few steps it makes one of them, and spills.
+        until = kept(until);
+        if (EARLY != 1) a.begin(from);
+        if (EARLY != 2) b.begin(from);
+        for (unsigned k0 = from; k0 < until;) {
+            // Where a step lies is then part of the instructions.
+#pragma unroll
+            for (int turn = 0; turn < 2; turn++) {
+                a.store(factor(turn, 0), k0);
+                b.store(factor(turn, 1), k0);
+                k0 += KC;
+                const bool more = k0 < until;
+                // Begun before the barrier, where no compiler puts them behind the step.
+                a.next(k0, more);
+                b.next(k0, more);
+                __syncthreads();
+                step(turn, at_a, at_b, acc);
+                if (!more) break;
+            }
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
+
+// by merging: laid side by side
+// k.weights[i0,i1,i2] = wv[i2,i1] * [i0 == 1] + wk[i2,i1] * [i0 == 0] where i0 in 0:2
+// p0: wk, p1: wv
+static __global__ void __launch_bounds__(256) k_map_f6a66e57(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 294912u) return;
+    const int i1 = (int)(id % 192u) * 4;
+    const int i0 = (int)(id / 192u % 2u);
+    const int i2 = (int)(id / 384u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 768 + i1);
+    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i2 * 768 + i1);
+    *reinterpret_cast<float4 *>(y + i2 * 1536 + i0 * 768 + i1) = make_float4((i0 < 1 ? v0.x : 0.f)
+        + (i0 >= 1 ? v1.x : 0.f), (i0 < 1 ? v0.y : 0.f) + (i0 >= 1 ? v1.y : 0.f),
+        (i0 < 1 ? v0.z : 0.f) + (i0 >= 1 ? v1.z : 0.f),
+        (i0 < 1 ? v0.w : 0.f) + (i0 >= 1 ? v1.w : 0.f));
+}
+
+// by merging: batched
+// k.merged[i0,i1,i2] = sum(r0) x[i1,r0] * k.weights[i0,i2,r0]
+// p0: x, p1: k.weights
+static __global__ void __launch_bounds__(256, 2) k_product_a7745f6b(const float *p0,
+    const float *p1, float *__restrict__ y) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 16u * 96u, m0 = id / 16u % 8u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 768 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(p1 + r0 * 1536 + i2);
+    };
+    float acc[4][12] = {};
+    tile.multiply<true, false, 2>(0u, 768u, moving<4, 98304>(a), moving<6144, 128>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const unsigned n = n0 + tile.column(j);
+        const int i2 = (int)(n % 768u);
+        const int i0 = (int)(n / 768u);
+        *reinterpret_cast<float4 *>(y + i0 * 393216 + i1 * 768 + i2) = make_float4(acc[i][j],
+            acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+    }
+}
+
+// by merging: batched
+// k[i0,i1] = k.merged[0,i0,i1]
+static __device__ __forceinline__ void part_map_08256fa7(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i1 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1);
+    *reinterpret_cast<float4 *>(y + i1) = make_float4(v0.x, v0.y, v0.z, v0.w);
+}
+
+// by merging: batched
+// v[i0,i1] = k.merged[1,i0,i1]
+static __device__ __forceinline__ void part_map_befd8eeb(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const int i1 = (int)id * 4;
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 + 393216);
+    *reinterpret_cast<float4 *>(y + i1) = make_float4(v0.x, v0.y, v0.z, v0.w);
+}
+
+// side by side: k, v
+static __global__ void __launch_bounds__(256) k_siblings_30f5db01(const float *p0,
+    float *__restrict__ y, float *__restrict__ y1) {
+    unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id < 98304u) {
+        part_map_08256fa7(p0, y, id);
+        return;
+    }
+    id -= 98304u;
+    part_map_befd8eeb(p0, y1, id);
+}
 
 // ---- state --------------------------------------------------------------------------------------
 struct three_matmuls {
@@ -116,6 +520,8 @@ struct three_matmuls {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cublasHandle_t cublas;
 };
 
@@ -188,8 +594,6 @@ static int gemm_run(three_matmuls *h, const gemm_size *g, const float *a, const 
 }
 
 static const gemm_size gemm_q = {"q", 0, 0, 1, 512, 768, 768, 768, 768, 768, 0, 0, 0, 1.f};
-static const gemm_size gemm_k = {"k", 0, 0, 1, 512, 768, 768, 768, 768, 768, 0, 0, 0, 1.f};
-static const gemm_size gemm_v = {"v", 0, 0, 1, 512, 768, 768, 768, 768, 768, 0, 0, 0, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(three_matmuls *m, int branch, cudaStream_t stream) {
@@ -205,10 +609,46 @@ static int libraries_on(three_matmuls *m, int branch, cudaStream_t stream) {
     return 0;
 }
 
+enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
+
+// What the runtime says of this launch alone: cudaGetLastError may have an error that came before.
+template <class... P>
+static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                              cudaStream_t stream, P... p) {
+    void *at[] = {(void *)&p..., NULL};
+    return cudaLaunchKernel(kernel, grid, block, at, shared, stream);
+}
+
+template <class... P, class... A>
+static int launch(three_matmuls *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
+                  dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    if (when == EARLY && m->early) {
+        cudaLaunchAttribute early = {};
+        cudaLaunchConfig_t config = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        stepped(m, name);
+        return 0;
+    }
+#endif
+    (void)when;
+    CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
+    stepped(m, name);
+    return 0;
+}
+
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(three_matmuls *m, cudaStream_t stream) {
-    (void)m;
-    (void)stream;
+    // k.weights stored as [i2,i0,i1]
+    CALL(launch(m, ORDERED, k_map_f6a66e57, "k.weights", 1152, 256, stream, v_wk, v_wv,
+        v_k_weights));
     return 0;
 }
 
@@ -234,11 +674,27 @@ static int check_device(three_matmuls *m) {
         return fail(m, BAD_DEVICE, "no CUDA device",
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
+    cudaFuncAttributes a;
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_f6a66e57);
+    if (e != cudaSuccess) {
+        (void)cudaGetLastError();
+        return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
+                    cudaGetErrorString(e));
+    }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     return 0;
 }
 
 static int upload(three_matmuls *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
+    CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_wq,
@@ -299,18 +755,18 @@ int three_matmuls_create(three_matmuls **out, const void *weights, size_t bytes,
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(three_matmuls *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    (void)stream;
     // q[i0,i1] = sum(r0) x[i0,r0] * wq[r0,i1]
     CALL(gemm_run(m, &gemm_q, v_x, v_wq, v_q));
-    // as q
-    CALL(gemm_run(m, &gemm_k, v_x, v_wk, v_k));
-    // as q
-    CALL(gemm_run(m, &gemm_v, v_x, v_wv, v_v));
+    CALL(launch(m, ORDERED, k_product_a7745f6b, "k.merged", 128, 256, stream, v_x, v_k_weights,
+        v_k_merged));
+    CALL(launch(m, EARLY, k_siblings_30f5db01, "k", 768, 256, stream, v_k_merged, v_k, v_v));
     return 0;
 }
 
@@ -332,6 +788,9 @@ static int check_run(three_matmuls *m, const void *const *in, void *const *out) 
 
 static int run_on(three_matmuls *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
@@ -434,6 +893,6 @@ static const three_matmuls_tensor info_weights[] = {
 static const three_matmuls_info info = {
     "three_matmuls", 1, 3, 3, info_inputs, info_outputs, info_weights,
     THREE_MATMULS_ARENA_BYTES, THREE_MATMULS_WEIGHT_BYTES,
-    7077888ull, 25952256ull, 0x8e53d8e80032975dull};
+    7077888ull, 30670848ull, 0x8e53d8e80032975dull};
 
 const three_matmuls_info *three_matmuls_describe(void) { return &info; }

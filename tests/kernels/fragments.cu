@@ -341,7 +341,7 @@ struct four_loads {
 };
 template <int B, int KC, bool ALONG, int V>
 static void check_words(const char *name, int most) {
-    typedef product_tile<B, B, KC, 1, 4, 4, V> tile;
+    typedef product_tile<B, B, KC, 1, 4, B % 12 ? 4 : 12, V> tile;
     typedef typename tile::template feed<B, ALONG, true, float4, four_loads> feed;
     const uint3 before = threadIdx;
     const unsigned each = ALONG || V < 4 ? 1u : 4u, lanes = 32u / each;
@@ -385,8 +385,9 @@ static void check_stores() {
     check_words<B, KC, true, 1>("terms of " #B "x" #KC ", columns apart", apart); \
     check_words<B, KC, false, 4>("lines of " #KC "x" #B, B < 32 ? 2 : 1);         \
     check_words<B, KC, false, 1>("lines of " #KC "x" #B ", columns apart", 4)
-    WORDS(128, 8, 1, 4);
+    WORDS(192, 16, 1, 4);
     WORDS(128, 16, 1, 4);
+    WORDS(96, 32, 1, 4);
     WORDS(64, 16, 1, 4);
     WORDS(64, 32, 1, 4);
     WORDS(32, 32, 1, 4);
@@ -409,7 +410,9 @@ int main(int argc, char **) {
 #define READS(...)                                         \
     check_reads<__VA_ARGS__, 4>("reads of " #__VA_ARGS__); \
     check_reads<__VA_ARGS__, 1>("reads of " #__VA_ARGS__ ", columns apart")
-    READS(128, 128, 8, 1, 8, 8);
+    READS(128, 128, 16, 1, 8, 8);
+    READS(64, 192, 16, 1, 4, 12);
+    READS(64, 96, 32, 2, 4, 12);
     READS(64, 128, 16, 1, 4, 8);
     READS(64, 64, 16, 1, 4, 4);
     READS(64, 64, 32, 2, 8, 4);
