@@ -32260,7 +32260,7 @@ static const char *const ein__tmpl_launch[] = {
     "static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,",
     "                              cudaStream_t stream, P... p) {",
     "    void *at[] = {(void *)&p..., NULL};",
-    "    return cudaLaunchKernel(kernel, grid, block, at, shared, stream);",
+    "    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);",
     "}",
     "",
     "template <class... P, class... A>",

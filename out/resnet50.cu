@@ -3064,7 +3064,7 @@ template <class... P>
 static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                               cudaStream_t stream, P... p) {
     void *at[] = {(void *)&p..., NULL};
-    return cudaLaunchKernel(kernel, grid, block, at, shared, stream);
+    return cudaLaunchKernel((const void *)kernel, grid, block, at, shared, stream);
 }
 
 template <class... P, class... A>

@@ -259,32 +259,26 @@ static __attribute__((noinline)) judge_call<P...> judge_configure(const char *na
     return {{name, (const void *)kernel, grid, block, shared, stream, false}, kernel};
 }
 
-// Names of kernels that are passed on before they are launched; launch.awk adds the calls.
-void judge_set_name(const void *kernel, const char *name);
+// Kernels that are passed on before they are launched: their names, and how they are launched with
+// arguments by address. launch.awk adds the calls.
+typedef cudaError_t (*judge_launcher)(const judge_config &config, void **arguments);
+void judge_set_kernel(const void *kernel, const char *name, judge_launcher launcher);
 const char *judge_name_of(const void *kernel);
 
-template <class F>
-static inline F *judge_named(F *kernel, const char *name) {
-    judge_set_name((const void *)kernel, name);
-    return kernel;
-}
-
 template <class... P, size_t... I>
-static inline cudaError_t judge_call_at(const judge_call<P...> &call, void **arguments,
-                                        std::index_sequence<I...>) {
+static inline cudaError_t judge_launch_at(const judge_config &config, void **arguments,
+                                          std::index_sequence<I...>) {
     (void)arguments;
+    const judge_call<P...> call = {config, (void (*)(P...))config.function};
     return call(*static_cast<P *>(arguments[I])...);
 }
 
-// As the vendor's: the arguments by address, their types those of the kernel.
 template <class... P>
-static inline cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block,
-                                           void **arguments, size_t shared = 0,
-                                           cudaStream_t stream = nullptr) {
-    const void *function = (const void *)kernel;
-    const judge_call<P...> call = {
-        {judge_name_of(function), function, grid, block, shared, stream, false}, kernel};
-    return judge_call_at(call, arguments, std::index_sequence_for<P...>());
+static inline auto judge_named(void (*kernel)(P...), const char *name) -> void (*)(P...) {
+    judge_set_kernel((const void *)kernel, name, [](const judge_config &config, void **arguments) {
+        return judge_launch_at<P...>(config, arguments, std::index_sequence_for<P...>());
+    });
+    return kernel;
 }
 
 #if CUDART_VERSION >= 11080
