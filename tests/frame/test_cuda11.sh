@@ -8,7 +8,7 @@ headers=build/cuda11/include
 if [ ! -f "$headers/cudnn.h" ]; then
     rm -rf build/cuda11
     mkdir -p build/cuda11/wheels "$headers"
-    .venv/bin/pip download -q --no-deps --only-binary=:all: -d build/cuda11/wheels \
+    .venv/bin/python -m pip download -q --no-deps --only-binary=:all: -d build/cuda11/wheels \
         nvidia-cuda-runtime-cu11==11.8.89 nvidia-cuda-nvcc-cu11==11.8.89 \
         nvidia-cublas-cu11==11.10.3.66 nvidia-cudnn-cu11==8.5.0.96 > "$work/log" 2>&1 || {
         rm -rf build/cuda11
