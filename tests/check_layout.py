@@ -202,8 +202,8 @@ def heads(text, output="output y"):
 
 
 def projections(plan):
-    """Whether q, k and v are plain products, or parts of one."""
-    calls = [c for n, c in plan.steps if c.startswith("cuBLAS")]
+    """Whether q, k and v are plain products, or parts of one, of a library or our own."""
+    calls = [c for n, c in plan.steps if c.startswith(("cuBLAS", "k_product"))]
     return calls and not any("batch" in c for c in calls)
 
 
@@ -212,8 +212,9 @@ CASES = [
     ("heads before a band", heads(BAND), 0, projections),
     ("heads before products", heads(FULL), 0,
      lambda p: all("batch" not in p.call(n) for n in "qkv")),
-    ("a head split that is an output", heads(BAND, "output y, q"), 0,
-     lambda p: "q" not in p.stored),
+    # Or, of one product with the others, copied.
+    ("a head split that is an output", heads(BAND, "output y, q"), 1,
+     lambda p: "q" not in p.stored and p.copies in ([], ["q"])),
     ("element-wise between transposes", BETWEEN % "b = Tanh(a)", 0, None),
     ("softmax between transposes", BETWEEN % "b = Softmax(a; axis=1)", 0, None),
     ("softmax along what was rows", BETWEEN % "b = Softmax(a; axis=2)", 0, None),
