@@ -26551,6 +26551,7 @@ typedef struct ein__placer {
     const ein__selector *sel;
     // By value; stb_ds arrays.
     bool *view;         // it has no step of its own
+    bool *run;          // no input is needed, but what every run computes: an output
     ein__val *product;  // the contraction whose library call stores it; none: a kernel does
     ein__val **reader;  // values whose steps read it
     ein__seat *choice;
@@ -26577,7 +26578,8 @@ static void ein__place_dense(ein_ctx *ctx, ein__val v, ein__bkind kind, int inde
 static void ein__place_own(ein__placer *z, ein__val v) {
     const ein__value *p = &z->ctx->value[v.i];
     const ein__seat *c = &z->choice[v.i];
-    ein__place_dense(z->ctx, v, p->weight_only ? EIN__B_CONST : EIN__B_ARENA, -1);
+    bool load = p->weight_only && !z->run[v.i];
+    ein__place_dense(z->ctx, v, load ? EIN__B_CONST : EIN__B_ARENA, -1);
     if (c->ordered || c->wanted)
         ein__order_strides(p->shape.d, p->shape.rank, c->order, z->ctx->plan.layout[v.i].stride);
 }
@@ -26602,7 +26604,8 @@ static bool ein__can_store(const ein__placer *z, ein__val p, const ein__layout *
     const ein__value *v = &ctx->value[p.i];
     if (v->kind != EIN__V_SCOPE || ein__placed(ctx, p) || z->sel->root[p.i]) return false;
     if (z->sel->home[p.i].i != p.i) return false;
-    if (v->weight_only != (ctx->plan.buffer[l->buffer].kind == EIN__B_CONST)) return false;
+    bool load = v->weight_only && !z->run[p.i];
+    if (load != (ctx->plan.buffer[l->buffer].kind == EIN__B_CONST)) return false;
     ein__val product = z->product[p.i];
     if (z->choice[p.i].wanted && !ein__is_packed(z, p, l)) return false;
     if (!product.i) return true;
@@ -26720,6 +26723,7 @@ static void ein__placer_index(ein__placer *z) {
         ein__ex_reads(ctx, s->body, &reads);
         for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
             uint32_t p = ein__ex_get(ctx, reads[r])->val;
+            z->run[v.i] |= z->run[p];
             bool known = sel->home[p].i == home.i;
             for (ptrdiff_t k2 = 0; k2 < arrlen(z->reader[p]); k2++)
                 known |= z->reader[p][k2].i == home.i;
@@ -26735,16 +26739,18 @@ EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
     ptrdiff_t n = arrlen(ctx->value);
     arrsetlen(ctx->plan.layout, n);
     arrsetlen(z->view, n);
+    arrsetlen(z->run, n);
     arrsetlen(z->product, n);
     arrsetlen(z->reader, n);
     arrsetlen(z->choice, n);
     for (ptrdiff_t i = 0; i < n; i++) {
         ctx->plan.layout[i] = (ein__layout){.buffer = EIN__NO_BUFFER};
-        z->view[i] = false;
+        z->view[i] = z->run[i] = false;
         z->product[i] = (ein__val){0};
         z->reader[i] = NULL;
         z->choice[i] = (ein__seat){0};
     }
+    for (int k = 0; k < nroot; k++) z->run[root[k].i] = ctx->value[root[k].i].weight_only;
     ein__placer_index(z);
     for (int k = 0; k < nroot; k++) ein__place_dense(ctx, root[k], EIN__B_OUTPUT, k);
     for (ptrdiff_t i = 0; i < arrlen(ctx->graph.input); i++)
@@ -26757,6 +26763,7 @@ EIN__FN void ein__place(ein__placer *z, const ein__val *root, int nroot) {
 EIN__FN void ein__placer_free(ein__placer *z) {
     for (ptrdiff_t i = 0; i < arrlen(z->reader); i++) arrfree(z->reader[i]);
     arrfree(z->view);
+    arrfree(z->run);
     arrfree(z->product);
     arrfree(z->reader);
     arrfree(z->choice);
