@@ -15454,7 +15454,7 @@ enum {
     // What a block takes to make its sums visible, count itself, and get the others' sums: three
     // trips to the L2 cache, one after the other. Assumed.
     EIN__TAIL_PS = 900000,
-    EIN__TAIL_MARGIN = 10,  // percent that all of it is charged more, until it is measured
+    EIN__TAIL_MARGIN = 10,  // percent by which whole tiles have to be slower, until it is measured
     EIN__TAIL_ALONE = 2,    // shares of the L2 cache's rate that one SM gets at most; assumed
 };
 
@@ -15480,6 +15480,11 @@ static int64_t ein__tail_bytes(const ein__tiled *p, const ein__product_tile *t, 
     return ein__muldiv(ein__product_blocks(p, t), 4 * t->rows * t->cols * parts, 1);
 }
 
+// Whether terms that are shared, at `ps`, are taken against whole ones.
+static bool ein__tail_gains(int64_t ps, int64_t whole) {
+    return ein__plus(ps, ein__muldiv(ps, EIN__TAIL_MARGIN, 100)) < whole;
+}
+
 // Time of a product whose tiles are shared: the loops of the parts, the parts on their way to the
 // L2 cache, and the last block of each tile, which reads them alone.
 static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
@@ -15495,8 +15500,7 @@ static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__p
     int64_t tail =
         ein__muldiv(4 * t->rows * t->cols * (parts - 1), tiles > alone ? tiles : alone, 1);
     int64_t moved = ein__muldiv(bytes + tail, 1000 * 1000, l2);
-    int64_t all = ein__product_tile_ps(g, &q, t) + moved + EIN__TAIL_PS;
-    return all + ein__muldiv(all, EIN__TAIL_MARGIN, 100);
+    return ein__product_tile_ps(g, &q, t) + moved + EIN__TAIL_PS;
 }
 
 // The cut that is estimated to be fastest on the context's GPU, and its time.
@@ -15504,10 +15508,11 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
                                     ein__product_cut *cut) {
     static const int choices[] = {2, 3, 4, 6, 8, 12, EIN__TAIL_PARTS};
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t best;
-    *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &best), 1, p->depth};
+    int64_t whole, best;
+    *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &whole), 1, p->depth};
     // Sums along whole rows are those of whole tiles.
-    if (best <= EIN__TAIL_PS || p->each) return best;
+    if (whole <= EIN__TAIL_PS || p->each) return whole;
+    best = whole;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
         if (!ein__product_fits(p, t)) continue;
@@ -15517,7 +15522,7 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         if (ein__product_floor(g, p, t, waves) > (double)best) continue;
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
             int64_t ps = ein__tail_ps(g, p, t, choices[k]);
-            if (ps >= best) continue;
+            if (ps >= best || !ein__tail_gains(ps, whole)) continue;
             best = ps;
             *cut = (ein__product_cut){t, choices[k], ein__tail_share(p, t, choices[k])};
         }
@@ -15578,15 +15583,14 @@ static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t term
     int64_t streamed = ein__muldiv(bytes, 1000 * 1000, g->bandwidth);
     int64_t tail = EIN__TAIL_PS + EIN__SHARE_JOIN_PS;
     int parts = 1;
-    *ps = ein__muldiv(turns, EIN__LOOP_TURN_PS, 1);
+    int64_t whole = *ps = ein__muldiv(turns, EIN__LOOP_TURN_PS, 1);
     for (int n = 2; n <= EIN__SHARE_PARTS; n *= 2) {
         int64_t blocks = ein__muldiv(c->groups, n, 1), most = g->sms * EIN__SHARE_RESIDENT;
         // Memory takes no less from a part of the machine.
         if (blocks > most || (*ps <= streamed && blocks > g->sms * EIN__SHARE_STREAMS)) break;
         int64_t with = ein__muldiv((turns + n - 1) / n, EIN__LOOP_TURN_PS, 1) + tail;
         with += n * EIN__SHARE_ARRIVAL_PS;
-        with += ein__muldiv(with, EIN__TAIL_MARGIN, 100);
-        if (with >= *ps) continue;
+        if (with >= *ps || !ein__tail_gains(with, whole)) continue;
         *ps = with;
         parts = n;
     }
@@ -18440,8 +18444,7 @@ static int64_t ein__attention_tail(const ein__gpu *g, const ein__attention_tile 
     int64_t tail = ein__times(t->parts * ein__attention_part_bytes(t), ein__most(tiles, alone));
     if (t->parts == 1) return 0;
     int64_t ps = ein__muldiv(ein__attention_workspace(t) + tail, 1000 * 1000, l2);
-    ps = ein__plus(ps, EIN__TAIL_PS + t->parts * EIN__SHARE_ARRIVAL_PS);
-    return ein__plus(ps, ein__muldiv(ein__plus(ps, t->ps), EIN__TAIL_MARGIN, 100));
+    return ein__plus(ps, EIN__TAIL_PS + t->parts * EIN__SHARE_ARRIVAL_PS);
 }
 
 typedef int64_t ein__attention_time(ein_ctx *ctx, const ein__attention *a,
@@ -18454,6 +18457,7 @@ static void ein__attention_offer(ein_ctx *ctx, const ein__attention *a, ein__att
                                  ein__attention_tile *best) {
     static const int choices[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
     const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t whole = INT64_MAX;
     ein__attention_meet(a, t);
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         // A machine that is full has nothing to gain.
@@ -18464,6 +18468,8 @@ static void ein__attention_offer(ein_ctx *ctx, const ein__attention *a, ein__att
         t->ps = time(ctx, a, t);
         t->tail_ps = ein__attention_tail(g, t);
         t->all = ein__plus(ein__most(t->ps, memory), t->tail_ps);
+        if (!i) whole = t->all;
+        if (i && !ein__tail_gains(t->all, whole)) continue;
         if (best->rows && (t->all > best->all || (t->all == best->all && t->ps >= best->ps)))
             continue;
         *best = *t;

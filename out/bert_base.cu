@@ -7,118 +7,105 @@
 // inputs    x: f32[1,128,768]
 // outputs   y: f32[1,128,768]
 // weights   192 tensors, blob of 324 MB
-// memory    arena 21 MB (workspace 18 MB of it), constants 324 MB, peak in create 427 MB
-// plan      96 steps, 823.2 us estimated; 916.2 us without derivation
-// libraries cuBLAS (596 MB) 48 steps, without it up to 28.0 us more
+// memory    arena 20 MB (workspace 18 MB of it), constants 324 MB, peak in create 426 MB
+// plan      84 steps, 796.3 us estimated; 889.3 us without derivation
+// libraries cuBLAS (596 MB) 36 steps, without it up to 23.7 us more
 // by        merging 12, online softmax 12
 //    14.5 us est. a.0.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.0.o            k_attention_ffce4a8c
 //     6.8 us est. r.0              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.0              k_row_03e7db9c
-//    18.1 us est. f.0.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.0              k_map_8412a4bf
+//    17.7 us est. g.0              k_product_01693393, in 2 parts
 //    18.4 us est. s.0              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.0              k_row_03e7db9c
 //    14.5 us est. a.1.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.1.o            k_attention_ffce4a8c
 //     6.8 us est. r.1              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.1              k_row_03e7db9c
-//    18.1 us est. f.1.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.1              k_map_8412a4bf
+//    17.7 us est. g.1              k_product_01693393, in 2 parts
 //    18.4 us est. s.1              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.1              k_row_03e7db9c
 //    14.5 us est. a.2.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.2.o            k_attention_ffce4a8c
 //     6.8 us est. r.2              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.2              k_row_03e7db9c
-//    18.1 us est. f.2.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.2              k_map_8412a4bf
+//    17.7 us est. g.2              k_product_01693393, in 2 parts
 //    18.4 us est. s.2              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.2              k_row_03e7db9c
 //    14.5 us est. a.3.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.3.o            k_attention_ffce4a8c
 //     6.8 us est. r.3              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.3              k_row_03e7db9c
-//    18.1 us est. f.3.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.3              k_map_8412a4bf
+//    17.7 us est. g.3              k_product_01693393, in 2 parts
 //    18.4 us est. s.3              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.3              k_row_03e7db9c
 //    14.5 us est. a.4.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.4.o            k_attention_ffce4a8c
 //     6.8 us est. r.4              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.4              k_row_03e7db9c
-//    18.1 us est. f.4.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.4              k_map_8412a4bf
+//    17.7 us est. g.4              k_product_01693393, in 2 parts
 //    18.4 us est. s.4              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.4              k_row_03e7db9c
 //    14.5 us est. a.5.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.5.o            k_attention_ffce4a8c
 //     6.8 us est. r.5              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.5              k_row_03e7db9c
-//    18.1 us est. f.5.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.5              k_map_8412a4bf
+//    17.7 us est. g.5              k_product_01693393, in 2 parts
 //    18.4 us est. s.5              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.5              k_row_03e7db9c
 //    14.5 us est. a.6.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.6.o            k_attention_ffce4a8c
 //     6.8 us est. r.6              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.6              k_row_03e7db9c
-//    18.1 us est. f.6.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.6              k_map_8412a4bf
+//    17.7 us est. g.6              k_product_01693393, in 2 parts
 //    18.4 us est. s.6              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.6              k_row_03e7db9c
 //    14.5 us est. a.7.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.7.o            k_attention_ffce4a8c
 //     6.8 us est. r.7              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.7              k_row_03e7db9c
-//    18.1 us est. f.7.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.7              k_map_8412a4bf
+//    17.7 us est. g.7              k_product_01693393, in 2 parts
 //    18.4 us est. s.7              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.7              k_row_03e7db9c
 //    14.5 us est. a.8.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.8.o            k_attention_ffce4a8c
 //     6.8 us est. r.8              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.8              k_row_03e7db9c
-//    18.1 us est. f.8.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.8              k_map_8412a4bf
+//    17.7 us est. g.8              k_product_01693393, in 2 parts
 //    18.4 us est. s.8              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.8              k_row_03e7db9c
 //    14.5 us est. a.9.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.9.o            k_attention_ffce4a8c
 //     6.8 us est. r.9              cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.9              k_row_03e7db9c
-//    18.1 us est. f.9.p            cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.9              k_map_8412a4bf
+//    17.7 us est. g.9              k_product_01693393, in 2 parts
 //    18.4 us est. s.9              cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.9              k_row_03e7db9c
 //    14.5 us est. a.10.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.10.o           k_attention_ffce4a8c
 //     6.8 us est. r.10             cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.10             k_row_03e7db9c
-//    18.1 us est. f.10.p           cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.10             k_map_8412a4bf
+//    17.7 us est. g.10             k_product_01693393, in 2 parts
 //    18.4 us est. s.10             cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. h.10             k_row_03e7db9c
 //    14.5 us est. a.11.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.11.o           k_attention_ffce4a8c
 //     6.8 us est. r.11             cublasLt matmul 128 x 768 x 768 + residual + bias
 //     2.0 us est. n.11             k_row_03e7db9c
-//    18.1 us est. f.11.p           cuBLAS sgemm 128 x 3072 x 768
-//     1.8 us est. g.11             k_map_8412a4bf
+//    17.7 us est. g.11             k_product_01693393, in 2 parts
 //    18.4 us est. s.11             cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. y                k_row_03e7db9c
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
 #include <cublasLt.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define BERT_BASE_ARENA_BYTES 22413312ull
+#define BERT_BASE_ARENA_BYTES 21233664ull
 #define BERT_BASE_WEIGHT_BYTES 340218112ull
 
 #ifdef __cplusplus
@@ -393,114 +380,102 @@ const bert_base_info *bert_base_describe(void);
 #define v_a_0_v_split_weights CONST(262250496)
 #define v_a_0_v_split_merged ARENA(18874368)
 #define v_r_0 ARENA(18874368)
-#define v_n_0 ARENA(22020096)
-#define v_f_0_p ARENA(18874368)
-#define v_g_0 ARENA(20447232)
-#define v_s_0 ARENA(18874368)
+#define v_n_0 ARENA(20447232)
+#define v_g_0 ARENA(18874368)
+#define v_s_0 ARENA(20840448)
 #define v_h_0 ARENA(20447232)
 #define v_a_1_v_p_p_weights CONST(262259712)
 #define v_a_1_v_split_weights CONST(269337600)
 #define v_a_1_v_split_merged ARENA(18874368)
 #define v_r_1 ARENA(18874368)
-#define v_n_1 ARENA(22020096)
-#define v_f_1_p ARENA(18874368)
-#define v_g_1 ARENA(20447232)
-#define v_s_1 ARENA(18874368)
+#define v_n_1 ARENA(20447232)
+#define v_g_1 ARENA(18874368)
+#define v_s_1 ARENA(20840448)
 #define v_h_1 ARENA(20447232)
 #define v_a_2_v_p_p_weights CONST(269346816)
 #define v_a_2_v_split_weights CONST(276424704)
 #define v_a_2_v_split_merged ARENA(18874368)
 #define v_r_2 ARENA(18874368)
-#define v_n_2 ARENA(22020096)
-#define v_f_2_p ARENA(18874368)
-#define v_g_2 ARENA(20447232)
-#define v_s_2 ARENA(18874368)
+#define v_n_2 ARENA(20447232)
+#define v_g_2 ARENA(18874368)
+#define v_s_2 ARENA(20840448)
 #define v_h_2 ARENA(20447232)
 #define v_a_3_v_p_p_weights CONST(276433920)
 #define v_a_3_v_split_weights CONST(283511808)
 #define v_a_3_v_split_merged ARENA(18874368)
 #define v_r_3 ARENA(18874368)
-#define v_n_3 ARENA(22020096)
-#define v_f_3_p ARENA(18874368)
-#define v_g_3 ARENA(20447232)
-#define v_s_3 ARENA(18874368)
+#define v_n_3 ARENA(20447232)
+#define v_g_3 ARENA(18874368)
+#define v_s_3 ARENA(20840448)
 #define v_h_3 ARENA(20447232)
 #define v_a_4_v_p_p_weights CONST(283521024)
 #define v_a_4_v_split_weights CONST(290598912)
 #define v_a_4_v_split_merged ARENA(18874368)
 #define v_r_4 ARENA(18874368)
-#define v_n_4 ARENA(22020096)
-#define v_f_4_p ARENA(18874368)
-#define v_g_4 ARENA(20447232)
-#define v_s_4 ARENA(18874368)
+#define v_n_4 ARENA(20447232)
+#define v_g_4 ARENA(18874368)
+#define v_s_4 ARENA(20840448)
 #define v_h_4 ARENA(20447232)
 #define v_a_5_v_p_p_weights CONST(290608128)
 #define v_a_5_v_split_weights CONST(297686016)
 #define v_a_5_v_split_merged ARENA(18874368)
 #define v_r_5 ARENA(18874368)
-#define v_n_5 ARENA(22020096)
-#define v_f_5_p ARENA(18874368)
-#define v_g_5 ARENA(20447232)
-#define v_s_5 ARENA(18874368)
+#define v_n_5 ARENA(20447232)
+#define v_g_5 ARENA(18874368)
+#define v_s_5 ARENA(20840448)
 #define v_h_5 ARENA(20447232)
 #define v_a_6_v_p_p_weights CONST(297695232)
 #define v_a_6_v_split_weights CONST(304773120)
 #define v_a_6_v_split_merged ARENA(18874368)
 #define v_r_6 ARENA(18874368)
-#define v_n_6 ARENA(22020096)
-#define v_f_6_p ARENA(18874368)
-#define v_g_6 ARENA(20447232)
-#define v_s_6 ARENA(18874368)
+#define v_n_6 ARENA(20447232)
+#define v_g_6 ARENA(18874368)
+#define v_s_6 ARENA(20840448)
 #define v_h_6 ARENA(20447232)
 #define v_a_7_v_p_p_weights CONST(304782336)
 #define v_a_7_v_split_weights CONST(311860224)
 #define v_a_7_v_split_merged ARENA(18874368)
 #define v_r_7 ARENA(18874368)
-#define v_n_7 ARENA(22020096)
-#define v_f_7_p ARENA(18874368)
-#define v_g_7 ARENA(20447232)
-#define v_s_7 ARENA(18874368)
+#define v_n_7 ARENA(20447232)
+#define v_g_7 ARENA(18874368)
+#define v_s_7 ARENA(20840448)
 #define v_h_7 ARENA(20447232)
 #define v_a_8_v_p_p_weights CONST(311869440)
 #define v_a_8_v_split_weights CONST(318947328)
 #define v_a_8_v_split_merged ARENA(18874368)
 #define v_r_8 ARENA(18874368)
-#define v_n_8 ARENA(22020096)
-#define v_f_8_p ARENA(18874368)
-#define v_g_8 ARENA(20447232)
-#define v_s_8 ARENA(18874368)
+#define v_n_8 ARENA(20447232)
+#define v_g_8 ARENA(18874368)
+#define v_s_8 ARENA(20840448)
 #define v_h_8 ARENA(20447232)
 #define v_a_9_v_p_p_weights CONST(318956544)
 #define v_a_9_v_split_weights CONST(326034432)
 #define v_a_9_v_split_merged ARENA(18874368)
 #define v_r_9 ARENA(18874368)
-#define v_n_9 ARENA(22020096)
-#define v_f_9_p ARENA(18874368)
-#define v_g_9 ARENA(20447232)
-#define v_s_9 ARENA(18874368)
+#define v_n_9 ARENA(20447232)
+#define v_g_9 ARENA(18874368)
+#define v_s_9 ARENA(20840448)
 #define v_h_9 ARENA(20447232)
 #define v_a_10_v_p_p_weights CONST(326043648)
 #define v_a_10_v_split_weights CONST(333121536)
 #define v_a_10_v_split_merged ARENA(18874368)
 #define v_r_10 ARENA(18874368)
-#define v_n_10 ARENA(22020096)
-#define v_f_10_p ARENA(18874368)
-#define v_g_10 ARENA(20447232)
-#define v_s_10 ARENA(18874368)
+#define v_n_10 ARENA(20447232)
+#define v_g_10 ARENA(18874368)
+#define v_s_10 ARENA(20840448)
 #define v_h_10 ARENA(20447232)
 #define v_a_11_v_p_p_weights CONST(333130752)
 #define v_a_11_v_split_weights CONST(340208640)
 #define v_a_11_v_split_merged ARENA(18874368)
 #define v_r_11 ARENA(18874368)
-#define v_n_11 ARENA(22020096)
-#define v_f_11_p ARENA(18874368)
-#define v_g_11 ARENA(20447232)
-#define v_s_11 ARENA(18874368)
+#define v_n_11 ARENA(20447232)
+#define v_g_11 ARENA(18874368)
+#define v_s_11 ARENA(20840448)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 340217856ull
+#define CONST_BYTES 340220928ull
 #define INIT_BYTES 85045248ull
 #define WORKSPACE_BYTES 18874368
-#define WORKSPACE_AT {0}
+#define v_arrived CONST_OF(unsigned, 340217856)
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
@@ -649,6 +624,361 @@ static __device__ __forceinline__ void await_previous() {
     cudaGridDependencySynchronize();
     cudaTriggerProgrammaticLaunchCompletion();
 #endif
+}
+
+// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
+// says where they lie.
+
+// What a load finds in memory: V at `from`, or zeros where it is not `inside`.
+template <typename V>
+struct fetched {
+    const V *from;
+    bool inside;
+    __device__ __forceinline__ V value() const { return inside ? *from : V(); }
+};
+template <typename V, typename T>
+static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = true) {
+    return {reinterpret_cast<const V *>(from), inside};
+}
+
+template <typename V>
+static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
+    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
+}
+
+template <typename T>
+const T &some();  // of which only the type is asked
+
+// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
+// load says where.
+template <unsigned BYTES, unsigned APART, typename L>
+struct moving_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
+        const auto v = load(e);
+        return {moved(v.from, size_t(k0) * BYTES), v.inside};
+    }
+};
+template <unsigned BYTES, unsigned APART, typename L>
+static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
+    return {load};
+}
+
+// The thread's load number i of the step from term k0 on.
+template <typename L>
+static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
+    -> decltype(load(0u, 0u)) {
+    return load(threadIdx.x + 256u * i, k0);
+}
+
+// A load's elements.
+template <typename V>
+static __device__ __forceinline__ V value_of(const V &v) {
+    return v;
+}
+template <typename V>
+static __device__ __forceinline__ V value_of(const fetched<V> &v) {
+    return v.value();
+}
+
+// What a load gives as it is stored: what it found, or what is made of that. Computed at once it
+// would be waited for.
+template <typename L, typename V>
+static __device__ __forceinline__ V made(const L &, unsigned, unsigned, const V &v) {
+    return v;
+}
+
+// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
+// one that moves says it once, and what lies outside stays so.
+template <int N, int KC, typename V, typename L>
+struct load_places {
+    __device__ __forceinline__ void begin(const L &, unsigned) {}
+    __device__ __forceinline__ auto get(const L &load, unsigned i, unsigned k0) const
+        -> decltype(nth_load(load, i, k0)) {
+        return nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {
+        v = value_of(get(load, i, k0));
+    }
+    // To the step from term k0 on.
+    __device__ __forceinline__ void move(const L &, unsigned) {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    // Into what is zero at first.
+    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
+        const fetched<V> found = get(load, i, 0u);
+        if (found.inside) v = *found.from;
+    }
+    __device__ __forceinline__ void move(const load_type &, unsigned) {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+};
+
+// Makes a number known before a loop, where the compiler would make it anew in every turn.
+static __device__ __forceinline__ unsigned kept(unsigned v) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
+// Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their
+// line are exchanged by some of the bits in MASK. What is known before the loop of term and line
+// and what is known as it is compiled have no bit in common, so only these bits need a number each.
+template <int B, unsigned MASK>
+struct word_places {
+    unsigned at[MASK / 4 + 1];
+
+    __device__ __forceinline__ word_places(unsigned term, unsigned line) {
+#pragma unroll
+        for (unsigned i = 0; i <= MASK / 4; i++) at[i] = kept(term * (B + 4) + (line ^ i * 4u));
+    }
+    __device__ __forceinline__ unsigned operator()(unsigned term, unsigned line) const {
+        return at[(line & MASK) / 4u] + (line & ~MASK) + term * (B + 4);
+    }
+};
+
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    static const int SIZE = KC * (BM + BN + 8);  // of a step
+    static const int SUMS = PARTS > 1 ? 256 * RM * 4 : 0;
+    __align__(16) float words[2 * SIZE > SUMS ? 2 * SIZE : SUMS];
+
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
+    }
+
+    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
+    static const unsigned TURN = KC > 16 ? 4 : 8, MASK = KC > 16 ? 12 : KC == 16 ? 8 : 0;
+    static __device__ unsigned turned(unsigned k) { return k / 8u * TURN & MASK; }
+
+    __device__ float *factor(int turn, int b) { return words + turn * SIZE + b * (KC * (BM + 4)); }
+
+    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
+    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
+    // e % SIDE of term e / SIDE of the first SIDE lines, a power of two; the next ones follow.
+    // Lines are rows or (COLUMNS) columns.
+    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
+    struct feed {
+        typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W, SIDE = B & -B;
+        L load_from;
+        load_places<N, KC, found, L> from;
+        word_places<B, MASK> place;
+        found v[N];
+
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / SIDE % KC; }
+        static __device__ unsigned line(unsigned e) {
+            const unsigned n = ALONG ? e / KC : e % SIDE + e / (SIDE * KC) * SIDE;
+            return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
+        }
+
+        __device__ __forceinline__ explicit feed(L l)
+            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
+        __device__ __forceinline__ void load(unsigned k0) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
+        }
+        __device__ __forceinline__ void begin(unsigned k0) {
+            from.begin(load_from, k0);
+            load(k0);
+        }
+        // The loads of the next step, if any.
+        __device__ __forceinline__ void next(unsigned k0, bool more) {
+            if (!more) return;
+            from.move(load_from, k0);
+            load(k0);
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float value) const {
+            to[place(term(e), line(e))] = value;
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 value) const {
+            if (!ALONG && (V == 4 || !COLUMNS)) {
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = value;
+                return;
+            }
+            const float w[4] = {value.x, value.y, value.z, value.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
+        }
+        // The loads of the step from term k0 on.
+        __device__ __forceinline__ void store(float *to, unsigned k0) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) {
+                const T w = made(load_from, threadIdx.x + 256u * i, k0, v[i]);
+                put(to, 256u * W * i, w);
+            }
+        }
+    };
+
+    static __device__ __forceinline__ void four(float *v, const float *from) {
+        const float4 w = *reinterpret_cast<const float4 *>(from);
+        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
+                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+        const float *a = factor(turn, 0), *b = factor(turn, 1);
+#pragma unroll
+        for (unsigned k = 0; k < KC / PARTS; k++) {
+            float x[RM], y[RN];
+#pragma unroll
+            for (unsigned i = 0; i < RM; i += 4) four(x + i, a + at_a(k, i ^ turned(k)));
+#pragma unroll
+            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
+    // rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+#pragma unroll
+        for (int j = 0; j < RN; j += 4) {
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM; i++)
+                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
+                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM / PARTS; i++) {
+                float v[4] = {};
+#pragma unroll
+                for (int p = 0; p < PARTS; p++) {
+                    float w[4];
+                    four(w, words + across() * 4u + (p * BM + row(i)) * pitch);
+#pragma unroll
+                    for (int k = 0; k < 4; k++) v[k] += w[k];
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++) acc[i][j + k] = v[k];
+            }
+        }
+    }
+
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on, or where it lies. While a step is multiplied, the next one's are on their way.
+    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
+    // before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
+            load_a);
+        feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
+            load_b);
+        const unsigned own = part() * (KC / PARTS);
+        const word_places<BM, MASK> at_a(own, top() ^ turned(own));
+        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
+        if (EARLY == 1) a.begin(from);
+        if (EARLY == 2) b.begin(from);
+        await_previous();
+        // Where the compiler knows that there are few steps it makes one of them, and spills.
+        until = kept(until);
+        if (EARLY != 1) a.begin(from);
+        if (EARLY != 2) b.begin(from);
+        for (unsigned k0 = from; k0 < until;) {
+            // Where a step lies is then part of the instructions.
+#pragma unroll
+            for (int turn = 0; turn < 2; turn++) {
+                a.store(factor(turn, 0), k0);
+                b.store(factor(turn, 1), k0);
+                k0 += KC;
+                const bool more = k0 < until;
+                // Begun before the barrier, where no compiler puts them behind the step.
+                a.next(k0, more);
+                b.next(k0, more);
+                __syncthreads();
+                step(turn, at_a, at_b, acc);
+                if (!more) break;
+            }
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
+
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,
+// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.
+template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, int EARLY, typename TILE, typename A,
+          typename B, int RM, int RN>
+static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,
+                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,
+                                                     unsigned *arrived) {
+    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
+    tile.template multiply<ALONG_A, ALONG_B, EARLY>(from, min(from + share, terms), a, b, acc);
+    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4] = {};
+#pragma unroll
+        for (unsigned p = 0; p < PARTS; p++) {
+            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
+            const float w[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++)
+                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
+    }
+    return true;
 }
 
 // A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest
@@ -943,25 +1273,45 @@ static __global__ void __launch_bounds__(32) k_row_03e7db9c(const float *p0,
     }
 }
 
+// f.0.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * f.0.w[r0,i2]
 // g.0[0,i1,i2] = 0.5 * (f.0.p[0,i1,i2] + f.0.b[i2]) * (erf(0.7071067811865476 * (f.0.p[0,i1,i2] +
 //     f.0.b[i2])) + 1)
-// p0: f.0.p, p1: f.0.b
-static __global__ void __launch_bounds__(256) k_map_8412a4bf(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id >= 98304u) return;
-    const int i2 = (int)(id % 768u) * 4;
-    const int i1 = (int)(id / 768u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 3072 + i2);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i2);
-    const float v2 = v0.x + v1.x;
-    const float v3 = v0.y + v1.y;
-    const float v4 = v0.z + v1.z;
-    const float v5 = v0.w + v1.w;
-    *reinterpret_cast<float4 *>(y + i1 * 3072 + i2) = make_float4(v2 * 0.5f * (erff(v2 *
-        0.70710677f) + 1.f), v3 * 0.5f * (erff(v3 * 0.70710677f) + 1.f),
-        v4 * 0.5f * (erff(v4 * 0.70710677f) + 1.f), v5 * 0.5f * (erff(v5 * 0.70710677f) + 1.f));
+// p0: n.0, p1: f.0.w, p2: f.0.b
+static __global__ void __launch_bounds__(256, 1) k_product_01693393(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 2u % 32u * 96u, m0 = id / 64u % 2u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(e % 8u * 4u);
+        return fetch<float4>(p0 + i1 * 768 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(p1 + r0 * 3072 + i2);
+    };
+    float acc[4][12] = {};
+    const bool last = multiply_part<2, 2, true, false, 2>(tile, 768u, 384u, moving<4, 98304>(a),
+        moving<12288, 128>(b),
+                                                                   acc, parts, arrived);
+    if (!last) return;
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i2);
+        const float v1 = acc[i][j] + v0.x;
+        const float v2 = acc[i][j + 1] + v0.y;
+        const float v3 = acc[i][j + 2] + v0.z;
+        const float v4 = acc[i][j + 3] + v0.w;
+        *reinterpret_cast<float4 *>(y + i1 * 3072 + i2) = make_float4((erff(v1 * 0.70710677f)
+            + 1.f) * (v1 * 0.5f), (erff(v2 * 0.70710677f) + 1.f) * (v2 * 0.5f),
+            (erff(v3 * 0.70710677f) + 1.f) * (v3 * 0.5f),
+            (erff(v4 * 0.70710677f) + 1.f) * (v4 * 0.5f));
+    }
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -978,7 +1328,8 @@ struct bert_base {
     void (*step)(void *user, const char *name, cudaStream_t stream);  // or NULL
     void *user;
     cudaStream_t stream;  // that the steps are launched on
-    cublasHandle_t cublas;
+    int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
+    int early;         // whether they are, in this run
     cublasLtHandle_t lt;
     matmul_call matmul[36];
     cudaStream_t lt_stream;  // that its calls go to
@@ -1023,58 +1374,6 @@ static const char *cublas_reason(cublasStatus_t s) {
         cublasStatus_t e_ = (call);                                                          \
         if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
     } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(bert_base *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_f_0_p = {"f.0.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_1_p = {"f.1.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_2_p = {"f.2.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_3_p = {"f.3.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_4_p = {"f.4.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_5_p = {"f.5.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_6_p = {"f.6.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_7_p = {"f.7.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_8_p = {"f.8.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_9_p = {"f.9.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_10_p = {"f.10.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
-static const gemm_size gemm_f_11_p = {"f.11.p", 0, 0, 1, 128, 3072, 768, 768, 3072, 3072, 0, 0, 0,
-    1.f};
 
 // The library is column-major: it sees every matrix transposed, and computes b * a.
 static int matmul_matrix(bert_base *m, const char *name, cublasLtMatrixLayout_t *to,
@@ -1215,16 +1514,8 @@ static int matmul_run(bert_base *m, int k, const void *a, const void *b, const v
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(bert_base *m, int branch, cudaStream_t stream) {
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
     m->lt_stream = stream;
+    (void)branch;
     return 0;
 }
 
@@ -1241,6 +1532,22 @@ static cudaError_t launch_now(void (*kernel)(P...), dim3 grid, dim3 block, size_
 template <class... P, class... A>
 static int launch(bert_base *m, int when, void (*kernel)(P...), const char *name, dim3 grid,
                   dim3 block, cudaStream_t stream, A... args) {
+#if CUDART_VERSION >= 11080
+    if (when == EARLY && m->early) {
+        cudaLaunchAttribute early = {};
+        cudaLaunchConfig_t config = {};
+        early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        early.val.programmaticStreamSerializationAllowed = 1;
+        config.gridDim = grid;
+        config.blockDim = block;
+        config.stream = stream;
+        config.attrs = &early;
+        config.numAttrs = 1;
+        CUDA_CALL(m, name, cudaLaunchKernelEx(&config, kernel, args...));
+        stepped(m, name);
+        return 0;
+    }
+#endif
     (void)when;
     CUDA_CALL(m, name, launch_now<P...>(kernel, grid, block, 0, stream, args...));
     stepped(m, name);
@@ -1329,12 +1636,22 @@ static int check_device(bert_base *m) {
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
                     cudaGetErrorString(e));
     }
+#if CUDART_VERSION >= 11080
+    // Only kernels compiled for sm_90 or later wait for the one before; graphs keep such launches
+    // since CUDA 12.3.
+    int driver = 0;
+    CUDA_CALL(m, "cudaDriverGetVersion", cudaDriverGetVersion(&driver));
+    m->can_early[0] = a.ptxVersion >= 90;
+    m->can_early[1] = m->can_early[0] && CUDART_VERSION >= 12030 && driver >= 12030;
+#endif
     return 0;
 }
 
 static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 3072ull, 0, 3072ull,
+        stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_a_0_q_p_w,
@@ -1552,7 +1869,6 @@ static int first_like(const Row *row, int i) {
 }
 
 static int open_libraries(bert_base *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
     CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
     for (int i = 0; i < 36; i++) {
         int k = first_like(matmul_sizes, i);
@@ -1603,6 +1919,8 @@ int bert_base_create(bert_base **out, const void *weights, size_t bytes,
         m->step = o->step;
         m->user = o->user;
     }
+    // Between steps that somebody looks at, nothing may overlap.
+    if (o && (o->no_early_launch || o->step)) m->can_early[0] = m->can_early[1] = 0;
     return r;
 }
 
@@ -1624,9 +1942,8 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_x, v_r_0, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "n.0", 128, 32, stream, v_r_0, v_n_0_scale, v_n_0_bias,
         v_n_0));
-    // f.0.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * f.0.w[r0,i2]
-    CALL(gemm_run(m, &gemm_f_0_p, v_n_0, v_f_0_w, v_f_0_p));
-    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.0", 384, 256, stream, v_f_0_p, v_f_0_b, v_g_0));
+    CALL(launch(m, EARLY, k_product_01693393, "g.0", 128, 256, stream, v_n_0, v_f_0_w, v_f_0_b,
+        v_g_0, (float4 *)v_workspace, v_arrived + 0));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_0, v_g_0, v_b_0_w, v_b_0_b, v_n_0, v_s_0, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "h.0", 128, 32, stream, v_s_0, v_h_0_scale, v_h_0_bias,
@@ -1641,9 +1958,8 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "n.1", 128, 32, stream, v_r_1, v_n_1_scale, v_n_1_bias,
         v_n_1));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_1_p, v_n_1, v_f_1_w, v_f_1_p));
-    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.1", 384, 256, stream, v_f_1_p, v_f_1_b, v_g_1));
+    CALL(launch(m, EARLY, k_product_01693393, "g.1", 128, 256, stream, v_n_1, v_f_1_w, v_f_1_b,
+        v_g_1, (float4 *)v_workspace, v_arrived + 64));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_1, v_g_1, v_b_1_w, v_b_1_b, v_n_1, v_s_1, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "h.1", 128, 32, stream, v_s_1, v_h_1_scale, v_h_1_bias,
@@ -1658,9 +1974,8 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "n.2", 128, 32, stream, v_r_2, v_n_2_scale, v_n_2_bias,
         v_n_2));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_2_p, v_n_2, v_f_2_w, v_f_2_p));
-    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.2", 384, 256, stream, v_f_2_p, v_f_2_b, v_g_2));
+    CALL(launch(m, EARLY, k_product_01693393, "g.2", 128, 256, stream, v_n_2, v_f_2_w, v_f_2_b,
+        v_g_2, (float4 *)v_workspace, v_arrived + 128));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_2, v_g_2, v_b_2_w, v_b_2_b, v_n_2, v_s_2, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "h.2", 128, 32, stream, v_s_2, v_h_2_scale, v_h_2_bias,
@@ -1675,9 +1990,8 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "n.3", 128, 32, stream, v_r_3, v_n_3_scale, v_n_3_bias,
         v_n_3));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_3_p, v_n_3, v_f_3_w, v_f_3_p));
-    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.3", 384, 256, stream, v_f_3_p, v_f_3_b, v_g_3));
+    CALL(launch(m, EARLY, k_product_01693393, "g.3", 128, 256, stream, v_n_3, v_f_3_w, v_f_3_b,
+        v_g_3, (float4 *)v_workspace, v_arrived + 192));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_3, v_g_3, v_b_3_w, v_b_3_b, v_n_3, v_s_3, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "h.3", 128, 32, stream, v_s_3, v_h_3_scale, v_h_3_bias,
@@ -1690,18 +2004,10 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
         v_a_4_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    return 0;
-}
-
-static int steps_from_n_4(bert_base *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
     CALL(launch(m, ORDERED, k_row_03e7db9c, "n.4", 128, 32, stream, v_r_4, v_n_4_scale, v_n_4_bias,
         v_n_4));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_4_p, v_n_4, v_f_4_w, v_f_4_p));
-    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.4", 384, 256, stream, v_f_4_p, v_f_4_b, v_g_4));
+    CALL(launch(m, EARLY, k_product_01693393, "g.4", 128, 256, stream, v_n_4, v_f_4_w, v_f_4_b,
+        v_g_4, (float4 *)v_workspace, v_arrived + 256));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_4, v_g_4, v_b_4_w, v_b_4_b, v_n_4, v_s_4, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "h.4", 128, 32, stream, v_s_4, v_h_4_scale, v_h_4_bias,
@@ -1714,11 +2020,17 @@ static int steps_from_n_4(bert_base *m, const void *const *in, void *const *out,
         v_a_5_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
+    return 0;
+}
+
+static int steps_from_n_5(bert_base *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
     CALL(launch(m, ORDERED, k_row_03e7db9c, "n.5", 128, 32, stream, v_r_5, v_n_5_scale, v_n_5_bias,
         v_n_5));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_5_p, v_n_5, v_f_5_w, v_f_5_p));
-    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.5", 384, 256, stream, v_f_5_p, v_f_5_b, v_g_5));
+    CALL(launch(m, EARLY, k_product_01693393, "g.5", 128, 256, stream, v_n_5, v_f_5_w, v_f_5_b,
+        v_g_5, (float4 *)v_workspace, v_arrived + 320));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_5, v_g_5, v_b_5_w, v_b_5_b, v_n_5, v_s_5, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "h.5", 128, 32, stream, v_s_5, v_h_5_scale, v_h_5_bias,
@@ -1733,9 +2045,8 @@ static int steps_from_n_4(bert_base *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "n.6", 128, 32, stream, v_r_6, v_n_6_scale, v_n_6_bias,
         v_n_6));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_6_p, v_n_6, v_f_6_w, v_f_6_p));
-    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.6", 384, 256, stream, v_f_6_p, v_f_6_b, v_g_6));
+    CALL(launch(m, EARLY, k_product_01693393, "g.6", 128, 256, stream, v_n_6, v_f_6_w, v_f_6_b,
+        v_g_6, (float4 *)v_workspace, v_arrived + 384));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_6, v_g_6, v_b_6_w, v_b_6_b, v_n_6, v_s_6, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "h.6", 128, 32, stream, v_s_6, v_h_6_scale, v_h_6_bias,
@@ -1750,9 +2061,8 @@ static int steps_from_n_4(bert_base *m, const void *const *in, void *const *out,
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "n.7", 128, 32, stream, v_r_7, v_n_7_scale, v_n_7_bias,
         v_n_7));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_7_p, v_n_7, v_f_7_w, v_f_7_p));
-    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.7", 384, 256, stream, v_f_7_p, v_f_7_b, v_g_7));
+    CALL(launch(m, EARLY, k_product_01693393, "g.7", 128, 256, stream, v_n_7, v_f_7_w, v_f_7_b,
+        v_g_7, (float4 *)v_workspace, v_arrived + 448));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_7, v_g_7, v_b_7_w, v_b_7_b, v_n_7, v_s_7, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "h.7", 128, 32, stream, v_s_7, v_h_7_scale, v_h_7_bias,
@@ -1760,12 +2070,6 @@ static int steps_from_n_4(bert_base *m, const void *const *in, void *const *out,
     // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_8_v_split_merged, v_h_7, v_a_8_v_p_p_weights, v_a_8_v_split_weights,
         NULL, v_a_8_v_split_merged, v_workspace));
-    return 0;
-}
-
-static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
     // a.8.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
@@ -1773,9 +2077,8 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "n.8", 128, 32, stream, v_r_8, v_n_8_scale, v_n_8_bias,
         v_n_8));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_8_p, v_n_8, v_f_8_w, v_f_8_p));
-    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.8", 384, 256, stream, v_f_8_p, v_f_8_b, v_g_8));
+    CALL(launch(m, EARLY, k_product_01693393, "g.8", 128, 256, stream, v_n_8, v_f_8_w, v_f_8_b,
+        v_g_8, (float4 *)v_workspace, v_arrived + 512));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_8, v_g_8, v_b_8_w, v_b_8_b, v_n_8, v_s_8, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "h.8", 128, 32, stream, v_s_8, v_h_8_scale, v_h_8_bias,
@@ -1783,6 +2086,12 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
     // as a.0.v.split.merged
     CALL(matmul_run(m, MATMUL_a_9_v_split_merged, v_h_8, v_a_9_v_p_p_weights, v_a_9_v_split_weights,
         NULL, v_a_9_v_split_merged, v_workspace));
+    return 0;
+}
+
+static int steps_from_a_9_o(bert_base *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
     // a.9.o stored as [i0,i2,i1,i3]
     CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
@@ -1790,9 +2099,8 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "n.9", 128, 32, stream, v_r_9, v_n_9_scale, v_n_9_bias,
         v_n_9));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_9_p, v_n_9, v_f_9_w, v_f_9_p));
-    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.9", 384, 256, stream, v_f_9_p, v_f_9_b, v_g_9));
+    CALL(launch(m, EARLY, k_product_01693393, "g.9", 128, 256, stream, v_n_9, v_f_9_w, v_f_9_b,
+        v_g_9, (float4 *)v_workspace, v_arrived + 576));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_9, v_g_9, v_b_9_w, v_b_9_b, v_n_9, v_s_9, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "h.9", 128, 32, stream, v_s_9, v_h_9_scale, v_h_9_bias,
@@ -1807,9 +2115,8 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "n.10", 128, 32, stream, v_r_10, v_n_10_scale,
         v_n_10_bias, v_n_10));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_10_p, v_n_10, v_f_10_w, v_f_10_p));
-    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.10", 384, 256, stream, v_f_10_p, v_f_10_b, v_g_10));
+    CALL(launch(m, EARLY, k_product_01693393, "g.10", 128, 256, stream, v_n_10, v_f_10_w, v_f_10_b,
+        v_g_10, (float4 *)v_workspace, v_arrived + 640));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_10, v_g_10, v_b_10_w, v_b_10_b, v_n_10, v_s_10, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "h.10", 128, 32, stream, v_s_10, v_h_10_scale,
@@ -1824,9 +2131,8 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "n.11", 128, 32, stream, v_r_11, v_n_11_scale,
         v_n_11_bias, v_n_11));
-    // as f.0.p
-    CALL(gemm_run(m, &gemm_f_11_p, v_n_11, v_f_11_w, v_f_11_p));
-    CALL(launch(m, ORDERED, k_map_8412a4bf, "g.11", 384, 256, stream, v_f_11_p, v_f_11_b, v_g_11));
+    CALL(launch(m, EARLY, k_product_01693393, "g.11", 128, 256, stream, v_n_11, v_f_11_w, v_f_11_b,
+        v_g_11, (float4 *)v_workspace, v_arrived + 704));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_11, v_g_11, v_b_11_w, v_b_11_b, v_n_11, v_s_11, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
@@ -1836,8 +2142,8 @@ static int steps_from_a_8_o(bert_base *m, const void *const *in, void *const *ou
 
 static int steps(bert_base *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(steps_from_a_0_v_split_merged(m, in, out, stream));
-    CALL(steps_from_n_4(m, in, out, stream));
-    CALL(steps_from_a_8_o(m, in, out, stream));
+    CALL(steps_from_n_5(m, in, out, stream));
+    CALL(steps_from_a_9_o(m, in, out, stream));
     return 0;
 }
 
@@ -1859,6 +2165,9 @@ static int check_run(bert_base *m, const void *const *in, void *const *out) {
 
 static int run_on(bert_base *m, const void *const *in, void *const *out, cudaStream_t stream) {
     m->stream = stream;
+    cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+    CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
+    m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
     CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
@@ -1932,7 +2241,6 @@ int bert_base_capture(bert_base *m, const void *const *in, void *const *out) {
 void bert_base_destroy(bert_base *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     for (int i = 0; i < 36; i++) matmul_close(&m->matmul[i]);
     if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
@@ -2149,6 +2457,6 @@ static const bert_base_tensor info_weights[] = {
 static const bert_base_info info = {
     "bert_base", 1, 1, 192, info_inputs, info_outputs, info_weights,
     BERT_BASE_ARENA_BYTES, BERT_BASE_WEIGHT_BYTES,
-    340217856ull, 447676416ull, 0xf49bb016df0d0331ull};
+    340220928ull, 446499840ull, 0xf49bb016df0d0331ull};
 
 const bert_base_info *bert_base_describe(void) { return &info; }

@@ -8,10 +8,10 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 162 MB
-// plan      132 steps, 616.0 us estimated; 784.4 us without derivation
+// plan      131 steps, 616.1 us estimated; 782.2 us without derivation
 // libraries cuDNN (415 MB) 26 steps, without it up to 3.5 us more
 //           cuBLAS (596 MB) 32 steps, without it up to 13.9 us more
-// by        basis change 21, merging 76, summation splitting 15
+// by        basis change 21, merging 77, summation splitting 14
 //     9.9 us est. stem             k_product_d00fda93
 //     2.0 us est. p                k_reduce_0d108d3d
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
@@ -93,8 +93,7 @@
 //     1.6 us est. g3.a             k_reduce_ff3cfa0a
 //     4.8 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
 //     2.0 us est. l4.m             k_stitch_b703a3fb
-//     9.1 us est. l4.f.sum.merged.parts k_product_1bba5f71
-//     1.6 us est. l4.d.0           k_reduce_71734c04
+//    10.8 us est. l4.d.0           k_product_5e28de0a, in 4 parts
 //    15.6 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
 //     1.5 us est. l4.t1.0          k_siblings_ec35a1c7
 //     2.8 us est. l4.c2.0.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
@@ -498,7 +497,6 @@ const gcn_info *gcn_describe(void);
 #define v_g3_a ARENA(34976000)
 #define v_l4_l2_c_sum_weights CONST(30233600)
 #define v_l4_l2_c_sum_merged ARENA(33554432)
-#define v_l4_f_sum_merged_parts ARENA(0)
 #define v_l4_d_0_const CONST(31151104)
 #define v_l4_d_0 ARENA(33554432)
 #define v_l4_c1_0_sum_weights CONST(31159296)
@@ -555,10 +553,11 @@ const gcn_info *gcn_describe(void);
 #define v_l3_f_sum_weights CONST(51591168)
 #define v_l4_f_sum_weights CONST(54036480)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 63473664ull
+#define CONST_BYTES 63473920ull
 #define INIT_BYTES 51880704ull
 #define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
+#define v_arrived CONST_OF(unsigned, 63473664)
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
@@ -1015,6 +1014,55 @@ struct product_tile {
         if (PARTS > 1) sum(acc);
     }
 };
+
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,
+// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.
+template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, int EARLY, typename TILE, typename A,
+          typename B, int RM, int RN>
+static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,
+                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,
+                                                     unsigned *arrived) {
+    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
+    tile.template multiply<ALONG_A, ALONG_B, EARLY>(from, min(from + share, terms), a, b, acc);
+    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4] = {};
+#pragma unroll
+        for (unsigned p = 0; p < PARTS; p++) {
+            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
+            const float w[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++)
+                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
+    }
+    return true;
+}
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
@@ -2981,58 +3029,43 @@ static __global__ void __launch_bounds__(224) k_stitch_b703a3fb(const float *p0,
         part_reduce_146d504d(p0, p1, own, p2, y, slice * 196u + k);
 }
 
-// by merging: sum of products; summation splitting (parts)
-// l4.f.sum.merged.parts[i0,0,i2,i3,i4] = sum(r0) l4.m.joined[0,288*i0+r0,2*i3,2*i4] *
-//     l4.f.sum.weights[i2,288*i0+r0] where i0 in 0:4, i3 in 0:7, i4 in 0:7, r0 in 0:288
-// p0: l4.f.sum.weights, p1: l4.m.joined
-static __global__ void __launch_bounds__(256, 1) k_product_1bba5f71(const float *p0,
-    const float *p1, float *__restrict__ y) {
+// by merging: sum of products
+// l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.m.joined[0,r0,2*i2,2*i3] * l4.f.sum.weights[i1,r0]
+//     where i2 in 0:7, i3 in 0:7
+// by merging: sum of products
+// l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
+// p0: l4.f.sum.weights, p1: l4.m.joined, p2: l4.d.0.const
+static __global__ void __launch_bounds__(256, 1) k_product_5e28de0a(const float *p0,
+    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 32u * 64u;
-    const int i0 = (int)(id / 32u % 4u);
+    const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
     const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e % 16u * 4u);
+        const int i1 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p0 + i0 * 589824 + r0 * 2048 + i2);
+        return fetch<float4>(p0 + r0 * 2048 + i1);
     };
     const auto b = [&](unsigned e) {
         const unsigned n = n0 + e % 64u;
-        const int i4 = (int)(n % 7u);
-        const int i3 = (int)(n / 7u);
+        const int i3 = (int)(n % 7u);
+        const int i2 = (int)(n / 7u);
         const int r0 = (int)(e / 64u);
-        return fetch<float>(p1 + i0 * 56448 + r0 * 196 + i3 * 28 + i4 * 2, n < 49u);
+        return fetch<float>(p1 + r0 * 196 + i2 * 28 + i3 * 2, n < 49u);
     };
     float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 288u, moving<8192, 131072>(a), moving<784, 3136>(b), acc);
+    const bool last = multiply_part<4, 4, false, false, 1>(tile, 1152u, 288u, moving<8192,
+        131072>(a), moving<784, 3136>(b),
+                                                                   acc, parts, arrived);
+    if (!last) return;
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i0 * 100352 + i2 * 49 + i4] = acc[i][j];
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = acc[i][j] + p2[i1];
         }
     }
-}
-
-// l4.f.sum.merged[0,i1,i2,i3] = sum(r0) l4.f.sum.merged.parts[r0,0,i1,i2,i3]
-// by merging: sum of products
-// l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
-// p0: l4.f.sum.merged.parts, p1: l4.d.0.const
-static __global__ void __launch_bounds__(256) k_reduce_71734c04(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id >= 100352u) return;
-    const int i3 = (int)(id % 49u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        acc += p0[r0 * 100352 + i1 * 49 + i3];
-    }
-    y[i1 * 49 + i3] = acc + p1[i1];
 }
 
 // by merging: shared input
@@ -4250,6 +4283,7 @@ static int check_device(gcn *m) {
 static int upload(gcn *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_stem_c_k,
@@ -4710,10 +4744,8 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
         v_l4_l2_c_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_b703a3fb, "l4.m", 128, 224, stream, v_l4_l2_c_sum_merged,
         v_l4_l2_c_b, v_l4_r2_c_b, v_l4_m_joined));
-    CALL(launch(m, EARLY, k_product_1bba5f71, "l4.f.sum.merged.parts", 128, 256, stream,
-        v_l4_f_sum_weights, v_l4_m_joined, v_l4_f_sum_merged_parts));
-    CALL(launch(m, EARLY, k_reduce_71734c04, "l4.d.0", 392, 256, stream, v_l4_f_sum_merged_parts,
-        v_l4_d_0_const, v_l4_d_0));
+    CALL(launch(m, EARLY, k_product_5e28de0a, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
+        v_l4_m_joined, v_l4_d_0_const, v_l4_d_0, (float4 *)v_workspace, v_arrived + 0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
         v_l4_c1_0_sum_merged));
@@ -5125,6 +5157,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    63473664ull, 169982720ull, 0xe4a54419c106ca07ull};
+    63473920ull, 169982976ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

@@ -9,7 +9,7 @@
 // weights   262 tensors, blob of 14 MB
 // memory    arena 6174 kB (workspace 3378 kB of it), constants 13 MB, peak in create 28 MB
 // plan      54 steps, 128.7 us estimated; nothing derived is cheaper
-// libraries cuDNN (415 MB) 11 steps, without it up to 1.4 us more
+// libraries cuDNN (415 MB) 11 steps, without it up to 0.5 us more
 //     2.6 us est. stem             k_product_9b6d1b56
 //     1.9 us est. b1.d             k_reduce_a06f64ad
 //     2.5 us est. b1               cuDNN conv 1x1, 32 to 16 + bias

@@ -8,10 +8,10 @@
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
 // memory    arena 14 MB (workspace 6240 kB of it), constants 112 MB, peak in create 230 MB
-// plan      83 steps, 365.1 us estimated; 395.9 us without derivation
+// plan      82 steps, 365.1 us estimated; 395.9 us without derivation
 // libraries cuDNN (415 MB) 22 steps, without it up to 5.3 us more
 //           cuBLAS (596 MB) 6 steps, without it up to 0.8 us more
-// by        basis change 33, merging 1, summation splitting 7
+// by        basis change 33, merging 1, summation splitting 6
 //     9.8 us est. r0               k_product_374367e5
 //     2.0 us est. p0               k_reduce_0d108d3d
 //     2.4 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
@@ -79,12 +79,11 @@
 //     5.4 us est. l3.h.4.b.c.product k_product_bd2110d0
 //     1.5 us est. l3.h.4.t         k_basis_4d72e339
 //     5.2 us est. l3.h.4           k_product_5b968fec
-//     8.2 us est. l4.d.c.parts     k_product_b8fd62da
 //     9.2 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
 //     9.2 us est. l4.h.b.c.parts   k_product_be50872d
 //     1.6 us est. l4.h.t           k_reduce_8827085f
 //     6.0 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
-//     1.7 us est. l4.h             k_reduce_0b7c306c
+//     9.9 us est. l4.h             k_product_34530733, in 4 parts
 //     7.1 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
 //     9.3 us est. l4.h.0.b.c.parts k_product_d2974b0c
 //     1.6 us est. l4.h.0.t         k_reduce_8827085f
@@ -637,22 +636,21 @@ const resnet50_info *resnet50_describe(void);
 #define v_l3_h_4_c_s INIT(108310016)
 #define v_l3_h_4_c_c_scaled CONST(51974912)
 #define v_l3_h_4_c_t CONST(53023488)
-#define v_l3_h_4 ARENA(7995392)
+#define v_l3_h_4 ARENA(6389760)
 #define v_l4_d_s INIT(108314112)
-#define v_l4_d_c_parts ARENA(6389760)
 #define v_l4_h_a_s INIT(108322304)
 #define v_l4_h_a_c_scaled CONST(53027584)
 #define v_l4_h_a_t CONST(55124736)
-#define v_l4_h_r ARENA(8798208)
+#define v_l4_h_r ARENA(7192576)
 #define v_l4_h_b_s INIT(108324352)
 #define v_l4_h_b_c_parts ARENA(0)
 #define v_l4_h_b_t CONST(55126784)
-#define v_l4_h_t ARENA(8396800)
+#define v_l4_h_t ARENA(7593984)
 #define v_l4_h_c_s INIT(108326400)
 #define v_l4_h_c_c_scaled CONST(55128832)
-#define v_l4_h_c_c ARENA(7995392)
+#define v_l4_h_c_c ARENA(7192576)
 #define v_l4_h_const CONST(59323136)
-#define v_l4_h ARENA(8396800)
+#define v_l4_h ARENA(7593984)
 #define v_l4_h_0_a_s INIT(108334592)
 #define v_l4_h_0_a_c_scaled CONST(59331328)
 #define v_l4_h_0_a_t CONST(63525632)
@@ -687,10 +685,11 @@ const resnet50_info *resnet50_describe(void);
 #define v_l4_d_c_scaled CONST(100091392)
 #define v_l4_h_b_c_lines CONST(108480000)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 117917184ull
+#define CONST_BYTES 117917440ull
 #define INIT_BYTES 108359168ull
 #define WORKSPACE_BYTES 6389760
 #define WORKSPACE_AT {0}
+#define v_arrived CONST_OF(unsigned, 117917184)
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
@@ -1098,6 +1097,55 @@ struct product_tile {
         if (PARTS > 1) sum(acc);
     }
 };
+
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,
+// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.
+template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, int EARLY, typename TILE, typename A,
+          typename B, int RM, int RN>
+static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,
+                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,
+                                                     unsigned *arrived) {
+    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
+    tile.template multiply<ALONG_A, ALONG_B, EARLY>(from, min(from + share, terms), a, b, acc);
+    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4] = {};
+#pragma unroll
+        for (unsigned p = 0; p < PARTS; p++) {
+            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
+            const float w[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++)
+                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
+    }
+    return true;
+}
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
@@ -2580,41 +2628,6 @@ static __global__ void __launch_bounds__(256, 2) k_product_5b968fec(const float 
 }
 
 // by summation splitting (parts)
-// l4.d.c.parts[i0,0,i2,i3,i4] = sum(r0) l3.h.4[0,256*i0+r0,2*i3,2*i4] *
-//     l4.d.c.scaled[i2,256*i0+r0] where i0 in 0:4, i3 in 0:7, i4 in 0:7, r0 in 0:256
-// p0: l4.d.c.scaled, p1: l3.h.4
-static __global__ void __launch_bounds__(256, 1) k_product_b8fd62da(const float *p0,
-    const float *p1, float *__restrict__ y) {
-    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 32u * 64u;
-    const int i0 = (int)(id / 32u % 4u);
-    const auto a = [&](unsigned e) {
-        const int i2 = (int)(m0 + e % 16u * 4u);
-        const int r0 = (int)(e / 16u);
-        return fetch<float4>(p0 + i0 * 524288 + r0 * 2048 + i2);
-    };
-    const auto b = [&](unsigned e) {
-        const unsigned n = n0 + e % 64u;
-        const int i4 = (int)(n % 7u);
-        const int i3 = (int)(n / 7u);
-        const int r0 = (int)(e / 64u);
-        return fetch<float>(p1 + i0 * 50176 + r0 * 196 + i3 * 28 + i4 * 2, n < 49u);
-    };
-    float acc[8][4] = {};
-    tile.multiply<false, false, 1>(0u, 256u, moving<8192, 131072>(a), moving<784, 3136>(b), acc);
-#pragma unroll
-    for (int e = 0; e < 4 * 4; e += 1) {
-        const int i = e / 4, j = e % 4;
-        const int i2 = (int)(m0 + tile.row(i));
-        const int i4 = (int)(n0 + tile.column(j));
-        if (i4 < 49) {
-            y[i0 * 100352 + i2 * 49 + i4] = acc[i][j];
-        }
-    }
-}
-
-// by summation splitting (parts)
 // l4.h.b.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) l4.h.r[0,32*i0+r0,2*i3+r1-1,2*i4+r2-1] *
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
@@ -2672,22 +2685,42 @@ static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
     y[i1 * 49 + i3] = relu(acc + p1[i1]);
 }
 
-// l4.d.c[0,i1,i2,i3] = sum(r0) l4.d.c.parts[r0,0,i1,i2,i3]
+// l4.d.c[0,i1,i2,i3] = sum(r0) l3.h.4[0,r0,2*i2,2*i3] * l4.d.c.scaled[i1,r0] where i2 in 0:7, i3
+//     in 0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
-// p0: l4.d.c.parts, p1: l4.h.c.c, p2: l4.h.const
-static __global__ void __launch_bounds__(256) k_reduce_0b7c306c(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id >= 100352u) return;
-    const int i3 = (int)(id % 49u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
+// p0: l4.d.c.scaled, p1: l3.h.4, p2: l4.h.c.c, p3: l4.h.const
+static __global__ void __launch_bounds__(256, 1) k_product_34530733(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
+    unsigned *arrived) {
+    __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id / 4u % 32u * 64u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p0 + r0 * 2048 + i1);
+    };
+    const auto b = [&](unsigned e) {
+        const unsigned n = n0 + e % 64u;
+        const int i3 = (int)(n % 7u);
+        const int i2 = (int)(n / 7u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(p1 + r0 * 196 + i2 * 28 + i3 * 2, n < 49u);
+    };
+    float acc[8][4] = {};
+    const bool last = multiply_part<4, 4, false, false, 1>(tile, 1024u, 256u, moving<8192,
+        131072>(a), moving<784, 3136>(b),
+                                                                   acc, parts, arrived);
+    if (!last) return;
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        acc += p0[r0 * 100352 + i1 * 49 + i3];
+    for (int e = 0; e < 4 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            y[i1 * 49 + i3] = relu(acc[i][j] + p2[i1 * 49 + i3] + p3[i1]);
+        }
     }
-    y[i1 * 49 + i3] = relu(acc + p1[i1 * 49 + i3] + p2[i1]);
 }
 
 // by summation splitting (parts)
@@ -3510,6 +3543,7 @@ static int check_device(resnet50 *m) {
 static int upload(resnet50 *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_fc,
@@ -4035,8 +4069,6 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
         v_l3_h_4_b_t, v_l3_h_4_t));
     CALL(launch(m, EARLY, k_product_5b968fec, "l3.h.4", 128, 256, stream, v_l3_h_4_c_c_scaled,
         v_l3_h_4_t, v_l3_h_3, v_l3_h_4_c_t, v_l3_h_4));
-    CALL(launch(m, EARLY, k_product_b8fd62da, "l4.d.c.parts", 128, 256, stream, v_l4_d_c_scaled,
-        v_l3_h_4, v_l4_d_c_parts));
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_a_t, NULL, v_l4_h_r,
         v_workspace));
@@ -4047,8 +4079,8 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l2.h.c.c
     CALL(conv_run(m, CONV_l4_h_c_c, v_l4_h_t, v_l4_h_c_c_scaled, NULL, NULL, v_l4_h_c_c,
         v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_0b7c306c, "l4.h", 392, 256, stream, v_l4_d_c_parts, v_l4_h_c_c,
-        v_l4_h_const, v_l4_h));
+    CALL(launch(m, ORDERED, k_product_34530733, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
+        v_l4_h_c_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_a_t, NULL, v_l4_h_0_r,
         v_workspace));
@@ -4467,6 +4499,6 @@ static const resnet50_tensor info_weights[] = {
 static const resnet50_info info = {
     "resnet50", 1, 1, 267, info_inputs, info_outputs, info_weights,
     RESNET50_ARENA_BYTES, RESNET50_WEIGHT_BYTES,
-    117917184ull, 240894976ull, 0x2cd14148af618012ull};
+    117917440ull, 240895232ull, 0x2cd14148af618012ull};
 
 const resnet50_info *resnet50_describe(void) { return &info; }

@@ -8,69 +8,69 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 35 MB (workspace 32 MB of it), constants 331 MB, peak in create 555 MB
-// plan      65 steps, 1333.9 us estimated; 1414.9 us without derivation
+// plan      65 steps, 1325.1 us estimated; 1414.9 us without derivation
 // libraries cuBLAS (596 MB) 24 steps, without it up to 0.0 us more
 // by        summation splitting 1, norm taken into the product 24, online softmax 12, sums in one
 //     pass 1
 //     8.3 us est. patches.sum.parts k_product_8ce645f8
 //     3.6 us est. h                k_stitch_bfc01d76
 //    24.2 us est. a.0.t.split      k_product_d2f11251
-//     9.4 us est. a.0.o            k_attention_82bc67b9, in 2 parts
+//     8.7 us est. a.0.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
 //    32.1 us est. g.0              k_product_a0c10d71
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.1.t.split      k_product_d2f11251
-//     9.4 us est. a.1.o            k_attention_82bc67b9, in 2 parts
+//     8.7 us est. a.1.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
 //    32.1 us est. g.1              k_product_a0c10d71
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.2.t.split      k_product_d2f11251
-//     9.4 us est. a.2.o            k_attention_82bc67b9, in 2 parts
+//     8.7 us est. a.2.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
 //    32.1 us est. g.2              k_product_a0c10d71
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.3.t.split      k_product_d2f11251
-//     9.4 us est. a.3.o            k_attention_82bc67b9, in 2 parts
+//     8.7 us est. a.3.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
 //    32.1 us est. g.3              k_product_a0c10d71
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.4.t.split      k_product_d2f11251
-//     9.4 us est. a.4.o            k_attention_82bc67b9, in 2 parts
+//     8.7 us est. a.4.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
 //    32.1 us est. g.4              k_product_a0c10d71
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.5.t.split      k_product_d2f11251
-//     9.4 us est. a.5.o            k_attention_82bc67b9, in 2 parts
+//     8.7 us est. a.5.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
 //    32.1 us est. g.5              k_product_a0c10d71
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.6.t.split      k_product_d2f11251
-//     9.4 us est. a.6.o            k_attention_82bc67b9, in 2 parts
+//     8.7 us est. a.6.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
 //    32.1 us est. g.6              k_product_a0c10d71
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.7.t.split      k_product_d2f11251
-//     9.4 us est. a.7.o            k_attention_82bc67b9, in 2 parts
+//     8.7 us est. a.7.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
 //    32.1 us est. g.7              k_product_a0c10d71
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.8.t.split      k_product_d2f11251
-//     9.4 us est. a.8.o            k_attention_82bc67b9, in 2 parts
+//     8.7 us est. a.8.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
 //    32.1 us est. g.8              k_product_a0c10d71
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.9.t.split      k_product_d2f11251
-//     9.4 us est. a.9.o            k_attention_82bc67b9, in 2 parts
+//     8.7 us est. a.9.o            k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
 //    32.1 us est. g.9              k_product_a0c10d71
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.10.t.split     k_product_d2f11251
-//     9.4 us est. a.10.o           k_attention_82bc67b9, in 2 parts
+//     8.7 us est. a.10.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
 //    32.1 us est. g.10             k_product_a0c10d71
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
 //    24.2 us est. a.11.t.split     k_product_d2f11251
-//     9.4 us est. a.11.o           k_attention_82bc67b9, in 2 parts
+//     8.7 us est. a.11.o           k_attention_82bc67b9, in 2 parts
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
 //    32.1 us est. g.11             k_product_a0c10d71
 //    33.0 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias

@@ -29,15 +29,14 @@ static int ein__share_parts(const ein__gpu *g, const ein__crowd *c, int64_t term
     int64_t streamed = ein__muldiv(bytes, 1000 * 1000, g->bandwidth);
     int64_t tail = EIN__TAIL_PS + EIN__SHARE_JOIN_PS;
     int parts = 1;
-    *ps = ein__muldiv(turns, EIN__LOOP_TURN_PS, 1);
+    int64_t whole = *ps = ein__muldiv(turns, EIN__LOOP_TURN_PS, 1);
     for (int n = 2; n <= EIN__SHARE_PARTS; n *= 2) {
         int64_t blocks = ein__muldiv(c->groups, n, 1), most = g->sms * EIN__SHARE_RESIDENT;
         // Memory takes no less from a part of the machine.
         if (blocks > most || (*ps <= streamed && blocks > g->sms * EIN__SHARE_STREAMS)) break;
         int64_t with = ein__muldiv((turns + n - 1) / n, EIN__LOOP_TURN_PS, 1) + tail;
         with += n * EIN__SHARE_ARRIVAL_PS;
-        with += ein__muldiv(with, EIN__TAIL_MARGIN, 100);
-        if (with >= *ps) continue;
+        if (with >= *ps || !ein__tail_gains(with, whole)) continue;
         *ps = with;
         parts = n;
     }

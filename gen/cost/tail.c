@@ -9,7 +9,7 @@ enum {
     // What a block takes to make its sums visible, count itself, and get the others' sums: three
     // trips to the L2 cache, one after the other. Assumed.
     EIN__TAIL_PS = 900000,
-    EIN__TAIL_MARGIN = 10,  // percent that all of it is charged more, until it is measured
+    EIN__TAIL_MARGIN = 10,  // percent by which whole tiles have to be slower, until it is measured
     EIN__TAIL_ALONE = 2,    // shares of the L2 cache's rate that one SM gets at most; assumed
 };
 
@@ -35,6 +35,11 @@ static int64_t ein__tail_bytes(const ein__tiled *p, const ein__product_tile *t, 
     return ein__muldiv(ein__product_blocks(p, t), 4 * t->rows * t->cols * parts, 1);
 }
 
+// Whether terms that are shared, at `ps`, are taken against whole ones.
+static bool ein__tail_gains(int64_t ps, int64_t whole) {
+    return ein__plus(ps, ein__muldiv(ps, EIN__TAIL_MARGIN, 100)) < whole;
+}
+
 // Time of a product whose tiles are shared: the loops of the parts, the parts on their way to the
 // L2 cache, and the last block of each tile, which reads them alone.
 static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__product_tile *t,
@@ -50,8 +55,7 @@ static int64_t ein__tail_ps(const ein__gpu *g, const ein__tiled *p, const ein__p
     int64_t tail =
         ein__muldiv(4 * t->rows * t->cols * (parts - 1), tiles > alone ? tiles : alone, 1);
     int64_t moved = ein__muldiv(bytes + tail, 1000 * 1000, l2);
-    int64_t all = ein__product_tile_ps(g, &q, t) + moved + EIN__TAIL_PS;
-    return all + ein__muldiv(all, EIN__TAIL_MARGIN, 100);
+    return ein__product_tile_ps(g, &q, t) + moved + EIN__TAIL_PS;
 }
 
 // The cut that is estimated to be fastest on the context's GPU, and its time.
@@ -59,10 +63,11 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
                                     ein__product_cut *cut) {
     static const int choices[] = {2, 3, 4, 6, 8, 12, EIN__TAIL_PARTS};
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t best;
-    *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &best), 1, p->depth};
+    int64_t whole, best;
+    *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &whole), 1, p->depth};
     // Sums along whole rows are those of whole tiles.
-    if (best <= EIN__TAIL_PS || p->each) return best;
+    if (whole <= EIN__TAIL_PS || p->each) return whole;
+    best = whole;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
         if (!ein__product_fits(p, t)) continue;
@@ -72,7 +77,7 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
         if (ein__product_floor(g, p, t, waves) > (double)best) continue;
         for (int k = 0; k < (int)(sizeof choices / sizeof *choices) && tiles < slots; k++) {
             int64_t ps = ein__tail_ps(g, p, t, choices[k]);
-            if (ps >= best) continue;
+            if (ps >= best || !ein__tail_gains(ps, whole)) continue;
             best = ps;
             *cut = (ein__product_cut){t, choices[k], ein__tail_share(p, t, choices[k])};
         }

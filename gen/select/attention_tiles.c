@@ -409,8 +409,7 @@ static int64_t ein__attention_tail(const ein__gpu *g, const ein__attention_tile 
     int64_t tail = ein__times(t->parts * ein__attention_part_bytes(t), ein__most(tiles, alone));
     if (t->parts == 1) return 0;
     int64_t ps = ein__muldiv(ein__attention_workspace(t) + tail, 1000 * 1000, l2);
-    ps = ein__plus(ps, EIN__TAIL_PS + t->parts * EIN__SHARE_ARRIVAL_PS);
-    return ein__plus(ps, ein__muldiv(ein__plus(ps, t->ps), EIN__TAIL_MARGIN, 100));
+    return ein__plus(ps, EIN__TAIL_PS + t->parts * EIN__SHARE_ARRIVAL_PS);
 }
 
 typedef int64_t ein__attention_time(ein_ctx *ctx, const ein__attention *a,
@@ -423,6 +422,7 @@ static void ein__attention_offer(ein_ctx *ctx, const ein__attention *a, ein__att
                                  ein__attention_tile *best) {
     static const int choices[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
     const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t whole = INT64_MAX;
     ein__attention_meet(a, t);
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         // A machine that is full has nothing to gain.
@@ -433,6 +433,8 @@ static void ein__attention_offer(ein_ctx *ctx, const ein__attention *a, ein__att
         t->ps = time(ctx, a, t);
         t->tail_ps = ein__attention_tail(g, t);
         t->all = ein__plus(ein__most(t->ps, memory), t->tail_ps);
+        if (!i) whole = t->all;
+        if (i && !ein__tail_gains(t->all, whole)) continue;
         if (best->rows && (t->all > best->all || (t->all == best->all && t->ps >= best->ps)))
             continue;
         *best = *t;
