@@ -15466,18 +15466,21 @@ typedef struct ein__product_cut {
     int64_t share;
 } ein__product_cut;
 
-// Terms of a part in whole steps of the tile's loop; 0: there are not as many parts, or a thread
-// has no registers to add them up.
+// Terms of a part in whole steps of the tile's loop; 0: there are not as many parts, a thread has
+// no registers to add them up, or the last part's loads are others (ein__product_copies).
 static int64_t ein__tail_share(const ein__tiled *p, const ein__product_tile *t, int parts) {
     int64_t share = (p->depth + parts - 1) / parts;
     share = (share + t->terms - 1) / t->terms * t->terms;
-    if (parts > 1 && ein__product_is_large(t)) return 0;
+    bool ragged = p->shifted && p->depth % t->terms;
+    if (parts > 1 && (ein__product_is_large(t) || ragged)) return 0;
     return share * (parts - 1) < p->depth ? share : 0;
 }
 
-// Bytes that the parts of all tiles take in memory.
+// Bytes that the parts of all tiles take in memory, with two sums along each of their rows where
+// these are wanted.
 static int64_t ein__tail_bytes(const ein__tiled *p, const ein__product_tile *t, int parts) {
-    return ein__muldiv(ein__product_blocks(p, t), 4 * t->rows * t->cols * parts, 1);
+    int64_t each = 4 * t->rows * (t->cols + (p->each ? 2 : 0));
+    return ein__muldiv(ein__product_blocks(p, t), each * parts, 1);
 }
 
 // Whether terms that are shared, at `ps`, are taken against whole ones.
@@ -15510,8 +15513,7 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t whole, best;
     *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &whole), 1, p->depth};
-    // Sums along whole rows are those of whole tiles.
-    if (whole <= EIN__TAIL_PS || p->each) return whole;
+    if (whole <= EIN__TAIL_PS) return whole;
     best = whole;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
@@ -15545,7 +15547,7 @@ static bool ein__product_cut_named(const ein__tiled *p, const char *name, ein__p
             const ein__product_tile *t = &ein__product_table[i];
             char other[32];
             ein__product_cut_name(t, parts, other);
-            if (!ein__product_fits(p, t) || strcmp(name, other) || (p->each && parts > 1)) continue;
+            if (!ein__product_fits(p, t) || strcmp(name, other)) continue;
             *cut = (ein__product_cut){t, parts, ein__tail_share(p, t, parts)};
             return cut->share > 0;
         }
@@ -34109,7 +34111,8 @@ static const char *const ein__tmpl_product[] = {
     "//@key start    declares them",
     "//@key room     declares total and factor in shared memory",
     "//@key lines    rows of a tile",
-    "//@key totals   adds the sums up into total[..][line][part]",
+    "//@key totals   adds the sums up into total[..][line][..]",
+    "//@key leave    leaves those of the block's part of a row's terms for the last block",
     "//@key factor   makes what is made of them for each row, factor[..][line]",
     "//@key also     stores a share of the map that the sums are for, from e; empty: nobody else needs it",
     "//@key shared   elements or vectors of a block's share",
@@ -34156,17 +34159,33 @@ static const char *const ein__tmpl_product[] = {
     "    };",
     "    //@end",
     "    float acc[$RM][$RN] = {};",
-    "    //@if parts",
-    "    const bool last = multiply_part<$parts, $rows, $along, $early>(tile, $terms, $share, $a, $b,",
-    "                                                                   acc, parts, arrived);",
-    "    if (!last) return;",
-    "    //@else",
     "    //@if sums",
     "    $start;",
-    "    tile.multiply<$along, $early>(0u, $terms, summing($a, &sums), $b, acc);",
+    "    //@end",
+    "    //@if parts",
+    "    const unsigned part = blockIdx.x % $parts, from = part * $share;",
+    "    tile.multiply<$along, $early>(from, min(from + $share, $terms), $a, $b, acc);",
+    "    leave_part<$parts, $rows>(acc, parts);",
+    "    //@else",
+    "    tile.multiply<$along, $early>(0u, $terms, $a, $b, acc);",
+    "    //@end",
+    "    //@if sums",
     "    $room;",
     "    $totals;",
     "    __syncthreads();",
+    "    //@if parts",
+    "    float *const rows = row_parts<$parts, $lines, $rows * $RN / 4>(parts);",
+    "    if (threadIdx.x < $lines) {",
+    "        const unsigned line = threadIdx.x;",
+    "        $leave;",
+    "    }",
+    "    //@end",
+    "    //@end",
+    "    //@if parts",
+    "    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;",
+    "    add_parts<$parts, $rows>(acc, parts);",
+    "    //@end",
+    "    //@if sums",
     "    if (threadIdx.x < $lines) {",
     "        const unsigned line = threadIdx.x;",
     "        $factor;",
@@ -34176,9 +34195,6 @@ static const char *const ein__tmpl_product[] = {
     "    for (unsigned e = threadIdx.x; e < $shared; e += 256u) {",
     "        $also;",
     "    }",
-    "    //@end",
-    "    //@else",
-    "    tile.multiply<$along, $early>(0u, $terms, $a, $b, acc);",
     "    //@end",
     "    //@end",
     "#pragma unroll",
@@ -34708,6 +34724,7 @@ static const char *const ein__tmpl_stitch[] = {
     0};
 static const char *const ein__tmpl_tail[] = {
     "//@key parts  blocks share the terms of a tile",
+    "//@key rows   they share sums along its rows too",
     "// Whether this block is the last of n to arrive. What the others wrote before they arrived it may",
     "// read (by __ldcg) then, and the counter is 0 again.",
     "static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {",
@@ -34722,24 +34739,25 @@ static const char *const ein__tmpl_tail[] = {
     "}",
     "//@if parts",
     "",
-    "// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,",
-    "// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.",
-    "template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, int EARLY, typename TILE, typename A,",
-    "          typename B, int RM, int RN>",
-    "static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,",
-    "                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,",
-    "                                                     unsigned *arrived) {",
-    "    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;",
-    "    tile.template multiply<ALONG_A, ALONG_B, EARLY>(from, min(from + share, terms), a, b, acc);",
-    "    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;",
+    "// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.",
+    "template <int PARTS, int ROWS, int RM, int RN>",
+    "static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {",
+    "    const unsigned n = ROWS * RN / 4;",
+    "    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;",
     "#pragma unroll",
     "    for (unsigned e = 0; e < n; e++) {",
     "        float v[4];",
     "#pragma unroll",
     "        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];",
-    "        sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);",
+    "        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);",
     "    }",
-    "    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;",
+    "}",
+    "",
+    "// The last to arrive adds them up in order, whichever it is itself.",
+    "template <int PARTS, int ROWS, int RM, int RN>",
+    "static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {",
+    "    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;",
+    "    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;",
     "#pragma unroll",
     "    for (unsigned e = 0; e < n; e++) {",
     "        float v[4] = {};",
@@ -34755,7 +34773,23 @@ static const char *const ein__tmpl_tail[] = {
     "#pragma unroll",
     "        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];",
     "    }",
-    "    return true;",
+    "}",
+    "//@end",
+    "//@if rows",
+    "",
+    "// Where the blocks that share a tile of LINES rows leave sums along these, behind all tiles' own",
+    "// sums, of N float4 a thread: two of each row and block.",
+    "template <int PARTS, int LINES, int N>",
+    "static __device__ __forceinline__ float *row_parts(float4 *parts) {",
+    "    float *const rows = reinterpret_cast<float *>(parts + gridDim.x * (N * 256u));",
+    "    return rows + blockIdx.x / PARTS * (PARTS * 2u * LINES);",
+    "}",
+    "template <int PARTS, int LINES>",
+    "static __device__ __forceinline__ float add_row(const float *rows, unsigned kind, unsigned line) {",
+    "    float s = 0.f;",
+    "#pragma unroll",
+    "    for (unsigned p = 0; p < PARTS; p++) s += __ldcg(&rows[(2 * p + kind) * LINES + line]);",
+    "    return s;",
     "}",
     "//@end",
     0};
@@ -37492,6 +37526,7 @@ typedef enum ein__need {
     EIN__NEED_SPACED,
     EIN__NEED_MOVING,
     EIN__NEED_TURNING,
+    EIN__NEED_PART_ROWS,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -41035,8 +41070,8 @@ typedef struct ein__kprod {
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
     int width;                 // neighbours that a load of the rows' factor gives
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
-    ein__buf start, room, totals, factors, also;  // of a row operation, or empty
-    ein__ex made[EIN__NORM_ROWS], stored;         // definitions in the product's iterators
+    ein__buf start, room, totals, leave, factors, also;  // of a row operation, or empty
+    ein__ex made[EIN__NORM_ROWS], stored;                // definitions in the product's iterators
     bool sums;
     int kinds, first;  // of sums; the row operation's first value of those that the step computes
     int64_t shared;
@@ -41087,6 +41122,7 @@ static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->start);
     ein__buf_free(&r->room);
     ein__buf_free(&r->totals);
+    ein__buf_free(&r->leave);
     ein__buf_free(&r->factors);
     ein__buf_free(&r->also);
 }
@@ -41756,6 +41792,19 @@ static void ein__kprod_name_factors(ein__kgen *g, const ein__kprod *r, int n, co
     }
 }
 
+// The whole of sum i along row `line`, in `to`: where blocks share the terms, what they have left.
+static void ein__kprod_whole(ein__kprod *r, int i, ein__buf *to) {
+    ein__putf(to, "const float s%d = ", i);
+    if (r->parts == 1) {
+        ein__putf(to, "sums.of(total[%d], line);\n", i);
+        return;
+    }
+    int rows = r->t->rows;
+    ein__putf(&r->leave, "rows[(2 * part + %d) * %d + line] = sums.of(total[%d], line);\n", i, rows,
+              i);
+    ein__putf(to, "add_row<%d, %d>(rows, %d, line);\n", r->parts, rows, i);
+}
+
 // What is made of the rows' sums, for row m0 + line of the tile.
 static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r) {
     ein_ctx *c = g->ctx;
@@ -41770,7 +41819,7 @@ static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r
         ein__ex u = ein__kbody(g, step->val[1 + i]);
         const char *what = ein__ex_get(c, u)->op == EIN__X_READ ? "sum" : "square";
         ein__putf(&r->totals, "sums.total(sums.%s, total[%d]);\n", what, i);
-        ein__putf(&body, "const float s%d = sums.of(total[%d], line);\n", i, i);
+        ein__kprod_whole(r, i, &body);
         g->inner[r->first + i].text[0] = ein__namef(c, "s%d", i);
     }
     for (int i = 0; i < n; i++) {
@@ -42040,50 +42089,53 @@ static void ein__kprod_finish(ein__kgen *g, const ein__step *step, ein__kprod *r
     ein_ctx *c = g->ctx;
     int rows, cols;
     const char *tile = ein__kprod_tile(g, r, &rows, &cols);
-    ein__key keys[] = {{0},
-                       {0},
-                       {"storage", ein__kstorage(g, tile, "tile", ein__kprod_dynamic(g, r), l)},
-                       {"RM", ein__namef(c, "%d", r->math ? rows : r->t->rm)},
-                       {"RN", ein__namef(c, "%d", cols)},
-                       {"rows", ein__namef(c, "%d", rows)},
-                       {"i", cols > 1 ? ein__namef(c, "e / %d", cols) : "e"},
-                       {"j", cols > 1 ? ein__namef(c, "e %% %d", cols) : "0"},
-                       {"V", ein__namef(c, "%d", g->vec)},
-                       {"bounds", ein__kprod_bounds(r)},
-                       {"number", ein__kunsigned(g)},
-                       {"many", blocks > r->parts ? "1" : ""},
-                       {"index", r->index.s},
-                       {"reads", strchr(r->index.s, '[') ? "1" : ""},
-                       {"taps", ein__kprod_table(g, r)},
-                       {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
-                       {"argsA", r->args[0]},
-                       {"loadA", r->load[0].s},
-                       {"argsB", r->args[1]},
-                       {"loadB", r->load[1].s},
-                       {"foundA", ein__kprod_text(&r->found[0])},
-                       {"makeArgsA", r->make_args[0]},
-                       {"makeA", ein__kprod_text(&r->make[0])},
-                       {"foundB", ein__kprod_text(&r->found[1])},
-                       {"makeArgsB", r->make_args[1]},
-                       {"makeB", ein__kprod_text(&r->make[1])},
-                       {"a", r->call[0]},
-                       {"b", r->call[1]},
-                       {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
-                       {"early", ein__kprod_early(g, r)},
-                       {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
-                       {"share", ein__namef(c, "%lldu", (long long)r->share)},
-                       {"sums", r->sums ? "1" : ""},
-                       {"lines", ein__namef(c, "%d", r->t->rows)},
-                       {"totals", r->totals.s},
-                       {"start", r->start.s},
-                       {"room", r->room.s},
-                       {"factor", r->factors.s},
-                       {"also", r->also.s},
-                       {"shared", ein__knumber(g, r->shared)},
-                       {"store", r->store.s}};
+    ein__key keys[] = {
+        {0},
+        {0},
+        {"storage", ein__kstorage(g, tile, "tile", ein__kprod_dynamic(g, r), l)},
+        {"RM", ein__namef(c, "%d", r->math ? rows : r->t->rm)},
+        {"RN", ein__namef(c, "%d", cols)},
+        {"rows", ein__namef(c, "%d", rows)},
+        {"i", cols > 1 ? ein__namef(c, "e / %d", cols) : "e"},
+        {"j", cols > 1 ? ein__namef(c, "e %% %d", cols) : "0"},
+        {"V", ein__namef(c, "%d", g->vec)},
+        {"bounds", ein__kprod_bounds(r)},
+        {"number", ein__kunsigned(g)},
+        {"many", blocks > r->parts ? "1" : ""},
+        {"index", r->index.s},
+        {"reads", strchr(r->index.s, '[') ? "1" : ""},
+        {"taps", ein__kprod_table(g, r)},
+        {"terms", ein__namef(c, "%lldu", (long long)r->p.depth)},
+        {"argsA", r->args[0]},
+        {"loadA", r->load[0].s},
+        {"argsB", r->args[1]},
+        {"loadB", r->load[1].s},
+        {"foundA", ein__kprod_text(&r->found[0])},
+        {"makeArgsA", r->make_args[0]},
+        {"makeA", ein__kprod_text(&r->make[0])},
+        {"foundB", ein__kprod_text(&r->found[1])},
+        {"makeArgsB", r->make_args[1]},
+        {"makeB", ein__kprod_text(&r->make[1])},
+        {"a", r->sums ? ein__namef(c, "summing(%s, &sums)", r->call[0]) : r->call[0]},
+        {"b", r->call[1]},
+        {"along", ein__namef(c, "%s, %s", r->along[0], r->along[1])},
+        {"early", ein__kprod_early(g, r)},
+        {"parts", r->parts > 1 ? ein__namef(c, "%d", r->parts) : ""},
+        {"share", ein__namef(c, "%lldu", (long long)r->share)},
+        {"sums", r->sums ? "1" : ""},
+        {"leave", ein__kprod_text(&r->leave)},
+        {"lines", ein__namef(c, "%d", r->t->rows)},
+        {"totals", r->totals.s},
+        {"start", r->start.s},
+        {"room", r->room.s},
+        {"factor", r->factors.s},
+        {"also", r->also.s},
+        {"shared", ein__knumber(g, r->shared)},
+        {"store", r->store.s}};
     ein__kneed(g, EIN__NEED_AWAIT);
     if (r->found[0].n || r->found[1].n) ein__kneed(g, EIN__NEED_COMPUTED);
     if (r->parts > 1) ein__kneed(g, EIN__NEED_PARTS);
+    if (r->parts > 1 && r->sums) ein__kneed(g, EIN__NEED_PART_ROWS);
     g->shared = r->parts > 1;
     g->ordered = true;
     ein__kfinish(g, step->out, hint, ein__tmpl_product, keys, (int)(sizeof keys / sizeof *keys),
@@ -43977,7 +44029,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                *warps = ein__need_text(needs, EIN__NEED_TENSOR_ROWS);
     ein__key row[] = {{"threads", threads}, {"warps", warps}}, tile[] = {{"rows", threads}},
              sums[] = {{"rows", warps}};
-    ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)}};
+    ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)},
+                       {"rows", ein__need_text(needs, EIN__NEED_PART_ROWS)}};
     ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
                          {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)}};
     ein__key mma[] = {{"tf32", *tf32 ? tf32 : attend[0].text},
@@ -44009,7 +44062,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
     ein__put_helper(out, plain, ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
-                    tail, 1);
+                    tail, 2);
     ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 4);
     ein__put_helper(out, tensor || attends, ein__tmpl_tiles_async, NULL, 0);
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, 1);
@@ -44475,7 +44528,7 @@ static bool ein__is_taken(const char *name) {
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES CONST_BYTES INIT_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT "
         "INIT_OF IN OUT EDGE"
-        " multiply_part total weight_of key_part joined_keys join_keys"
+        " leave_part add_parts row_parts add_row total weight_of key_part joined_keys join_keys"
         " spread_keys ask_shared shared_of dynamic_shared tile_type"
         " NO_KEY score_unit KEY_TURNS VALUE_TURNS row_fragment column_fragments kernel_size ";
     if (ein__is_listed(words, name, strlen(name))) return true;
@@ -46488,7 +46541,7 @@ static void ein__put_shared(ein__buf *out, const ein__step *step, const ein__lau
     int64_t sums = (step->workspace + 15) / 16;
     if (step->kind == EIN__K_PRODUCT) {
         const ein__product_tile *t = &ein__product_table[step->tile - 1];
-        sums = (int64_t)l->grid[0] * t->rows * t->cols / 4;
+        sums = (int64_t)l->grid[0] * t->rows * (t->cols + (step->nrow ? 2 : 0)) / 4;
     }
     ein__putf(out, "\t@float4 n=%lld at=0\n\t@unsigned n=%lld at=0\n", (long long)sums,
               (long long)l->grid[0] / step->parts);
@@ -46580,7 +46633,7 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
         const ein__product_tile *t = &ein__product_table[step.tile - 1];
         if (!ein__product_fits(&p, t)) continue;
-        for (int shared = 0; shared < (p.each ? 1 : 2); shared++) {
+        for (int shared = 0; shared < 2; shared++) {
             char name[32];
             step.parts = 1;
             int64_t ps =

@@ -7,92 +7,69 @@
 // inputs    x: f32[1,128,768]
 // outputs   y: f32[1,128,768]
 // weights   192 tensors, blob of 324 MB
-// memory    arena 20 MB (workspace 18 MB of it), constants 324 MB, peak in create 426 MB
-// plan      84 steps, 796.3 us estimated; 889.3 us without derivation
-// libraries cuBLAS (596 MB) 36 steps, without it up to 23.7 us more
-// by        merging 12, online softmax 12
+// memory    arena 20 MB (workspace 18 MB of it), constants 325 MB, peak in create 609 MB
+// plan      61 steps, 777.5 us estimated; 889.3 us without derivation
+// libraries cuBLAS (596 MB) 25 steps, without it up to 8.8 us more
+// by        merging 1, online softmax 12, norm taken into the product 23
 //    14.5 us est. a.0.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
 //     4.9 us est. a.0.o            k_attention_ffce4a8c
 //     6.8 us est. r.0              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.0              k_row_03e7db9c
-//    17.7 us est. g.0              k_product_01693393, in 2 parts
+//    18.7 us est. g.0              k_product_3dff6eb4, in 2 parts
 //    18.4 us est. s.0              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.0              k_row_03e7db9c
-//    14.5 us est. a.1.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//    15.9 us est. a.1.v.split.merged k_product_64ca7b7b, in 3 parts
 //     4.9 us est. a.1.o            k_attention_ffce4a8c
 //     6.8 us est. r.1              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.1              k_row_03e7db9c
-//    17.7 us est. g.1              k_product_01693393, in 2 parts
+//    18.7 us est. g.1              k_product_3dff6eb4, in 2 parts
 //    18.4 us est. s.1              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.1              k_row_03e7db9c
-//    14.5 us est. a.2.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//    15.9 us est. a.2.v.split.merged k_product_64ca7b7b, in 3 parts
 //     4.9 us est. a.2.o            k_attention_ffce4a8c
 //     6.8 us est. r.2              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.2              k_row_03e7db9c
-//    17.7 us est. g.2              k_product_01693393, in 2 parts
+//    18.7 us est. g.2              k_product_3dff6eb4, in 2 parts
 //    18.4 us est. s.2              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.2              k_row_03e7db9c
-//    14.5 us est. a.3.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//    15.9 us est. a.3.v.split.merged k_product_64ca7b7b, in 3 parts
 //     4.9 us est. a.3.o            k_attention_ffce4a8c
 //     6.8 us est. r.3              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.3              k_row_03e7db9c
-//    17.7 us est. g.3              k_product_01693393, in 2 parts
+//    18.7 us est. g.3              k_product_3dff6eb4, in 2 parts
 //    18.4 us est. s.3              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.3              k_row_03e7db9c
-//    14.5 us est. a.4.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//    15.9 us est. a.4.v.split.merged k_product_64ca7b7b, in 3 parts
 //     4.9 us est. a.4.o            k_attention_ffce4a8c
 //     6.8 us est. r.4              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.4              k_row_03e7db9c
-//    17.7 us est. g.4              k_product_01693393, in 2 parts
+//    18.7 us est. g.4              k_product_3dff6eb4, in 2 parts
 //    18.4 us est. s.4              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.4              k_row_03e7db9c
-//    14.5 us est. a.5.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//    15.9 us est. a.5.v.split.merged k_product_64ca7b7b, in 3 parts
 //     4.9 us est. a.5.o            k_attention_ffce4a8c
 //     6.8 us est. r.5              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.5              k_row_03e7db9c
-//    17.7 us est. g.5              k_product_01693393, in 2 parts
+//    18.7 us est. g.5              k_product_3dff6eb4, in 2 parts
 //    18.4 us est. s.5              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.5              k_row_03e7db9c
-//    14.5 us est. a.6.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//    15.9 us est. a.6.v.split.merged k_product_64ca7b7b, in 3 parts
 //     4.9 us est. a.6.o            k_attention_ffce4a8c
 //     6.8 us est. r.6              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.6              k_row_03e7db9c
-//    17.7 us est. g.6              k_product_01693393, in 2 parts
+//    18.7 us est. g.6              k_product_3dff6eb4, in 2 parts
 //    18.4 us est. s.6              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.6              k_row_03e7db9c
-//    14.5 us est. a.7.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//    15.9 us est. a.7.v.split.merged k_product_64ca7b7b, in 3 parts
 //     4.9 us est. a.7.o            k_attention_ffce4a8c
 //     6.8 us est. r.7              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.7              k_row_03e7db9c
-//    17.7 us est. g.7              k_product_01693393, in 2 parts
+//    18.7 us est. g.7              k_product_3dff6eb4, in 2 parts
 //    18.4 us est. s.7              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.7              k_row_03e7db9c
-//    14.5 us est. a.8.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//    15.9 us est. a.8.v.split.merged k_product_64ca7b7b, in 3 parts
 //     4.9 us est. a.8.o            k_attention_ffce4a8c
 //     6.8 us est. r.8              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.8              k_row_03e7db9c
-//    17.7 us est. g.8              k_product_01693393, in 2 parts
+//    18.7 us est. g.8              k_product_3dff6eb4, in 2 parts
 //    18.4 us est. s.8              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.8              k_row_03e7db9c
-//    14.5 us est. a.9.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//    15.9 us est. a.9.v.split.merged k_product_64ca7b7b, in 3 parts
 //     4.9 us est. a.9.o            k_attention_ffce4a8c
 //     6.8 us est. r.9              cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.9              k_row_03e7db9c
-//    17.7 us est. g.9              k_product_01693393, in 2 parts
+//    18.7 us est. g.9              k_product_3dff6eb4, in 2 parts
 //    18.4 us est. s.9              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.9              k_row_03e7db9c
-//    14.5 us est. a.10.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//    15.9 us est. a.10.v.split.merged k_product_64ca7b7b, in 3 parts
 //     4.9 us est. a.10.o           k_attention_ffce4a8c
 //     6.8 us est. r.10             cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.10             k_row_03e7db9c
-//    17.7 us est. g.10             k_product_01693393, in 2 parts
+//    18.7 us est. g.10             k_product_3dff6eb4, in 2 parts
 //    18.4 us est. s.10             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. h.10             k_row_03e7db9c
-//    14.5 us est. a.11.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
+//    15.9 us est. a.11.v.split.merged k_product_64ca7b7b, in 3 parts
 //     4.9 us est. a.11.o           k_attention_ffce4a8c
 //     6.8 us est. r.11             cublasLt matmul 128 x 768 x 768 + residual + bias
-//     2.0 us est. n.11             k_row_03e7db9c
-//    17.7 us est. g.11             k_product_01693393, in 2 parts
+//    18.7 us est. g.11             k_product_3dff6eb4, in 2 parts
 //    18.4 us est. s.11             cublasLt matmul 128 x 768 x 3072 + residual + bias
 //     2.0 us est. y                k_row_03e7db9c
 
@@ -182,188 +159,188 @@ const bert_base_info *bert_base_describe(void);
 #define v_a_0_b CONST(2359296)
 #define v_n_0_scale CONST(2362368)
 #define v_n_0_bias CONST(2365440)
-#define v_f_0_w CONST(2368512)
-#define v_f_0_b CONST(11805696)
-#define v_b_0_w CONST(11817984)
-#define v_b_0_b CONST(21255168)
-#define v_h_0_scale CONST(21258240)
-#define v_h_0_bias CONST(21261312)
-#define v_a_1_q_p_w INIT(7087104)
-#define v_a_1_q_p_b INIT(9446400)
-#define v_a_1_k_p_w INIT(9449472)
-#define v_a_1_k_p_b INIT(11808768)
-#define v_a_1_v_p_w INIT(11811840)
-#define v_a_1_v_p_b INIT(14171136)
-#define v_a_1_w CONST(21264384)
-#define v_a_1_b CONST(23623680)
-#define v_n_1_scale CONST(23626752)
-#define v_n_1_bias CONST(23629824)
-#define v_f_1_w CONST(23632896)
-#define v_f_1_b CONST(33070080)
-#define v_b_1_w CONST(33082368)
-#define v_b_1_b CONST(42519552)
-#define v_h_1_scale CONST(42522624)
-#define v_h_1_bias CONST(42525696)
-#define v_a_2_q_p_w INIT(14174208)
-#define v_a_2_q_p_b INIT(16533504)
-#define v_a_2_k_p_w INIT(16536576)
-#define v_a_2_k_p_b INIT(18895872)
-#define v_a_2_v_p_w INIT(18898944)
-#define v_a_2_v_p_b INIT(21258240)
-#define v_a_2_w CONST(42528768)
-#define v_a_2_b CONST(44888064)
-#define v_n_2_scale CONST(44891136)
-#define v_n_2_bias CONST(44894208)
-#define v_f_2_w CONST(44897280)
-#define v_f_2_b CONST(54334464)
-#define v_b_2_w CONST(54346752)
-#define v_b_2_b CONST(63783936)
-#define v_h_2_scale CONST(63787008)
-#define v_h_2_bias CONST(63790080)
-#define v_a_3_q_p_w INIT(21261312)
-#define v_a_3_q_p_b INIT(23620608)
-#define v_a_3_k_p_w INIT(23623680)
-#define v_a_3_k_p_b INIT(25982976)
-#define v_a_3_v_p_w INIT(25986048)
-#define v_a_3_v_p_b INIT(28345344)
-#define v_a_3_w CONST(63793152)
-#define v_a_3_b CONST(66152448)
-#define v_n_3_scale CONST(66155520)
-#define v_n_3_bias CONST(66158592)
-#define v_f_3_w CONST(66161664)
-#define v_f_3_b CONST(75598848)
-#define v_b_3_w CONST(75611136)
-#define v_b_3_b CONST(85048320)
-#define v_h_3_scale CONST(85051392)
-#define v_h_3_bias CONST(85054464)
-#define v_a_4_q_p_w INIT(28348416)
-#define v_a_4_q_p_b INIT(30707712)
-#define v_a_4_k_p_w INIT(30710784)
-#define v_a_4_k_p_b INIT(33070080)
-#define v_a_4_v_p_w INIT(33073152)
-#define v_a_4_v_p_b INIT(35432448)
-#define v_a_4_w CONST(85057536)
-#define v_a_4_b CONST(87416832)
-#define v_n_4_scale CONST(87419904)
-#define v_n_4_bias CONST(87422976)
-#define v_f_4_w CONST(87426048)
-#define v_f_4_b CONST(96863232)
-#define v_b_4_w CONST(96875520)
-#define v_b_4_b CONST(106312704)
-#define v_h_4_scale CONST(106315776)
-#define v_h_4_bias CONST(106318848)
-#define v_a_5_q_p_w INIT(35435520)
-#define v_a_5_q_p_b INIT(37794816)
-#define v_a_5_k_p_w INIT(37797888)
-#define v_a_5_k_p_b INIT(40157184)
-#define v_a_5_v_p_w INIT(40160256)
-#define v_a_5_v_p_b INIT(42519552)
-#define v_a_5_w CONST(106321920)
-#define v_a_5_b CONST(108681216)
-#define v_n_5_scale CONST(108684288)
-#define v_n_5_bias CONST(108687360)
-#define v_f_5_w CONST(108690432)
-#define v_f_5_b CONST(118127616)
-#define v_b_5_w CONST(118139904)
-#define v_b_5_b CONST(127577088)
-#define v_h_5_scale CONST(127580160)
-#define v_h_5_bias CONST(127583232)
-#define v_a_6_q_p_w INIT(42522624)
-#define v_a_6_q_p_b INIT(44881920)
-#define v_a_6_k_p_w INIT(44884992)
-#define v_a_6_k_p_b INIT(47244288)
-#define v_a_6_v_p_w INIT(47247360)
-#define v_a_6_v_p_b INIT(49606656)
-#define v_a_6_w CONST(127586304)
-#define v_a_6_b CONST(129945600)
-#define v_n_6_scale CONST(129948672)
-#define v_n_6_bias CONST(129951744)
-#define v_f_6_w CONST(129954816)
-#define v_f_6_b CONST(139392000)
-#define v_b_6_w CONST(139404288)
-#define v_b_6_b CONST(148841472)
-#define v_h_6_scale CONST(148844544)
-#define v_h_6_bias CONST(148847616)
-#define v_a_7_q_p_w INIT(49609728)
-#define v_a_7_q_p_b INIT(51969024)
-#define v_a_7_k_p_w INIT(51972096)
-#define v_a_7_k_p_b INIT(54331392)
-#define v_a_7_v_p_w INIT(54334464)
-#define v_a_7_v_p_b INIT(56693760)
-#define v_a_7_w CONST(148850688)
-#define v_a_7_b CONST(151209984)
-#define v_n_7_scale CONST(151213056)
-#define v_n_7_bias CONST(151216128)
-#define v_f_7_w CONST(151219200)
-#define v_f_7_b CONST(160656384)
-#define v_b_7_w CONST(160668672)
-#define v_b_7_b CONST(170105856)
-#define v_h_7_scale CONST(170108928)
-#define v_h_7_bias CONST(170112000)
-#define v_a_8_q_p_w INIT(56696832)
-#define v_a_8_q_p_b INIT(59056128)
-#define v_a_8_k_p_w INIT(59059200)
-#define v_a_8_k_p_b INIT(61418496)
-#define v_a_8_v_p_w INIT(61421568)
-#define v_a_8_v_p_b INIT(63780864)
-#define v_a_8_w CONST(170115072)
-#define v_a_8_b CONST(172474368)
-#define v_n_8_scale CONST(172477440)
-#define v_n_8_bias CONST(172480512)
-#define v_f_8_w CONST(172483584)
-#define v_f_8_b CONST(181920768)
-#define v_b_8_w CONST(181933056)
-#define v_b_8_b CONST(191370240)
-#define v_h_8_scale CONST(191373312)
-#define v_h_8_bias CONST(191376384)
-#define v_a_9_q_p_w INIT(63783936)
-#define v_a_9_q_p_b INIT(66143232)
-#define v_a_9_k_p_w INIT(66146304)
-#define v_a_9_k_p_b INIT(68505600)
-#define v_a_9_v_p_w INIT(68508672)
-#define v_a_9_v_p_b INIT(70867968)
-#define v_a_9_w CONST(191379456)
-#define v_a_9_b CONST(193738752)
-#define v_n_9_scale CONST(193741824)
-#define v_n_9_bias CONST(193744896)
-#define v_f_9_w CONST(193747968)
-#define v_f_9_b CONST(203185152)
-#define v_b_9_w CONST(203197440)
-#define v_b_9_b CONST(212634624)
-#define v_h_9_scale CONST(212637696)
-#define v_h_9_bias CONST(212640768)
-#define v_a_10_q_p_w INIT(70871040)
-#define v_a_10_q_p_b INIT(73230336)
-#define v_a_10_k_p_w INIT(73233408)
-#define v_a_10_k_p_b INIT(75592704)
-#define v_a_10_v_p_w INIT(75595776)
-#define v_a_10_v_p_b INIT(77955072)
-#define v_a_10_w CONST(212643840)
-#define v_a_10_b CONST(215003136)
-#define v_n_10_scale CONST(215006208)
-#define v_n_10_bias CONST(215009280)
-#define v_f_10_w CONST(215012352)
-#define v_f_10_b CONST(224449536)
-#define v_b_10_w CONST(224461824)
-#define v_b_10_b CONST(233899008)
-#define v_h_10_scale CONST(233902080)
-#define v_h_10_bias CONST(233905152)
-#define v_a_11_q_p_w INIT(77958144)
-#define v_a_11_q_p_b INIT(80317440)
-#define v_a_11_k_p_w INIT(80320512)
-#define v_a_11_k_p_b INIT(82679808)
-#define v_a_11_v_p_w INIT(82682880)
-#define v_a_11_v_p_b INIT(85042176)
-#define v_a_11_w CONST(233908224)
-#define v_a_11_b CONST(236267520)
-#define v_n_11_scale CONST(236270592)
-#define v_n_11_bias CONST(236273664)
-#define v_f_11_w CONST(236276736)
-#define v_f_11_b CONST(245713920)
-#define v_b_11_w CONST(245726208)
-#define v_b_11_b CONST(255163392)
-#define v_h_11_scale CONST(255166464)
-#define v_h_11_bias CONST(255169536)
+#define v_f_0_w INIT(7087104)
+#define v_f_0_b CONST(2368512)
+#define v_b_0_w CONST(2380800)
+#define v_b_0_b CONST(11817984)
+#define v_h_0_scale CONST(11821056)
+#define v_h_0_bias CONST(11824128)
+#define v_a_1_q_p_w INIT(16524288)
+#define v_a_1_q_p_b INIT(18883584)
+#define v_a_1_k_p_w INIT(18886656)
+#define v_a_1_k_p_b INIT(21245952)
+#define v_a_1_v_p_w INIT(21249024)
+#define v_a_1_v_p_b INIT(23608320)
+#define v_a_1_w CONST(11827200)
+#define v_a_1_b CONST(14186496)
+#define v_n_1_scale CONST(14189568)
+#define v_n_1_bias CONST(14192640)
+#define v_f_1_w INIT(23611392)
+#define v_f_1_b CONST(14195712)
+#define v_b_1_w CONST(14208000)
+#define v_b_1_b CONST(23645184)
+#define v_h_1_scale CONST(23648256)
+#define v_h_1_bias CONST(23651328)
+#define v_a_2_q_p_w INIT(33048576)
+#define v_a_2_q_p_b INIT(35407872)
+#define v_a_2_k_p_w INIT(35410944)
+#define v_a_2_k_p_b INIT(37770240)
+#define v_a_2_v_p_w INIT(37773312)
+#define v_a_2_v_p_b INIT(40132608)
+#define v_a_2_w CONST(23654400)
+#define v_a_2_b CONST(26013696)
+#define v_n_2_scale CONST(26016768)
+#define v_n_2_bias CONST(26019840)
+#define v_f_2_w INIT(40135680)
+#define v_f_2_b CONST(26022912)
+#define v_b_2_w CONST(26035200)
+#define v_b_2_b CONST(35472384)
+#define v_h_2_scale CONST(35475456)
+#define v_h_2_bias CONST(35478528)
+#define v_a_3_q_p_w INIT(49572864)
+#define v_a_3_q_p_b INIT(51932160)
+#define v_a_3_k_p_w INIT(51935232)
+#define v_a_3_k_p_b INIT(54294528)
+#define v_a_3_v_p_w INIT(54297600)
+#define v_a_3_v_p_b INIT(56656896)
+#define v_a_3_w CONST(35481600)
+#define v_a_3_b CONST(37840896)
+#define v_n_3_scale CONST(37843968)
+#define v_n_3_bias CONST(37847040)
+#define v_f_3_w INIT(56659968)
+#define v_f_3_b CONST(37850112)
+#define v_b_3_w CONST(37862400)
+#define v_b_3_b CONST(47299584)
+#define v_h_3_scale CONST(47302656)
+#define v_h_3_bias CONST(47305728)
+#define v_a_4_q_p_w INIT(66097152)
+#define v_a_4_q_p_b INIT(68456448)
+#define v_a_4_k_p_w INIT(68459520)
+#define v_a_4_k_p_b INIT(70818816)
+#define v_a_4_v_p_w INIT(70821888)
+#define v_a_4_v_p_b INIT(73181184)
+#define v_a_4_w CONST(47308800)
+#define v_a_4_b CONST(49668096)
+#define v_n_4_scale CONST(49671168)
+#define v_n_4_bias CONST(49674240)
+#define v_f_4_w INIT(73184256)
+#define v_f_4_b CONST(49677312)
+#define v_b_4_w CONST(49689600)
+#define v_b_4_b CONST(59126784)
+#define v_h_4_scale CONST(59129856)
+#define v_h_4_bias CONST(59132928)
+#define v_a_5_q_p_w INIT(82621440)
+#define v_a_5_q_p_b INIT(84980736)
+#define v_a_5_k_p_w INIT(84983808)
+#define v_a_5_k_p_b INIT(87343104)
+#define v_a_5_v_p_w INIT(87346176)
+#define v_a_5_v_p_b INIT(89705472)
+#define v_a_5_w CONST(59136000)
+#define v_a_5_b CONST(61495296)
+#define v_n_5_scale CONST(61498368)
+#define v_n_5_bias CONST(61501440)
+#define v_f_5_w INIT(89708544)
+#define v_f_5_b CONST(61504512)
+#define v_b_5_w CONST(61516800)
+#define v_b_5_b CONST(70953984)
+#define v_h_5_scale CONST(70957056)
+#define v_h_5_bias CONST(70960128)
+#define v_a_6_q_p_w INIT(99145728)
+#define v_a_6_q_p_b INIT(101505024)
+#define v_a_6_k_p_w INIT(101508096)
+#define v_a_6_k_p_b INIT(103867392)
+#define v_a_6_v_p_w INIT(103870464)
+#define v_a_6_v_p_b INIT(106229760)
+#define v_a_6_w CONST(70963200)
+#define v_a_6_b CONST(73322496)
+#define v_n_6_scale CONST(73325568)
+#define v_n_6_bias CONST(73328640)
+#define v_f_6_w INIT(106232832)
+#define v_f_6_b CONST(73331712)
+#define v_b_6_w CONST(73344000)
+#define v_b_6_b CONST(82781184)
+#define v_h_6_scale CONST(82784256)
+#define v_h_6_bias CONST(82787328)
+#define v_a_7_q_p_w INIT(115670016)
+#define v_a_7_q_p_b INIT(118029312)
+#define v_a_7_k_p_w INIT(118032384)
+#define v_a_7_k_p_b INIT(120391680)
+#define v_a_7_v_p_w INIT(120394752)
+#define v_a_7_v_p_b INIT(122754048)
+#define v_a_7_w CONST(82790400)
+#define v_a_7_b CONST(85149696)
+#define v_n_7_scale CONST(85152768)
+#define v_n_7_bias CONST(85155840)
+#define v_f_7_w INIT(122757120)
+#define v_f_7_b CONST(85158912)
+#define v_b_7_w CONST(85171200)
+#define v_b_7_b CONST(94608384)
+#define v_h_7_scale CONST(94611456)
+#define v_h_7_bias CONST(94614528)
+#define v_a_8_q_p_w INIT(132194304)
+#define v_a_8_q_p_b INIT(134553600)
+#define v_a_8_k_p_w INIT(134556672)
+#define v_a_8_k_p_b INIT(136915968)
+#define v_a_8_v_p_w INIT(136919040)
+#define v_a_8_v_p_b INIT(139278336)
+#define v_a_8_w CONST(94617600)
+#define v_a_8_b CONST(96976896)
+#define v_n_8_scale CONST(96979968)
+#define v_n_8_bias CONST(96983040)
+#define v_f_8_w INIT(139281408)
+#define v_f_8_b CONST(96986112)
+#define v_b_8_w CONST(96998400)
+#define v_b_8_b CONST(106435584)
+#define v_h_8_scale CONST(106438656)
+#define v_h_8_bias CONST(106441728)
+#define v_a_9_q_p_w INIT(148718592)
+#define v_a_9_q_p_b INIT(151077888)
+#define v_a_9_k_p_w INIT(151080960)
+#define v_a_9_k_p_b INIT(153440256)
+#define v_a_9_v_p_w INIT(153443328)
+#define v_a_9_v_p_b INIT(155802624)
+#define v_a_9_w CONST(106444800)
+#define v_a_9_b CONST(108804096)
+#define v_n_9_scale CONST(108807168)
+#define v_n_9_bias CONST(108810240)
+#define v_f_9_w INIT(155805696)
+#define v_f_9_b CONST(108813312)
+#define v_b_9_w CONST(108825600)
+#define v_b_9_b CONST(118262784)
+#define v_h_9_scale CONST(118265856)
+#define v_h_9_bias CONST(118268928)
+#define v_a_10_q_p_w INIT(165242880)
+#define v_a_10_q_p_b INIT(167602176)
+#define v_a_10_k_p_w INIT(167605248)
+#define v_a_10_k_p_b INIT(169964544)
+#define v_a_10_v_p_w INIT(169967616)
+#define v_a_10_v_p_b INIT(172326912)
+#define v_a_10_w CONST(118272000)
+#define v_a_10_b CONST(120631296)
+#define v_n_10_scale CONST(120634368)
+#define v_n_10_bias CONST(120637440)
+#define v_f_10_w INIT(172329984)
+#define v_f_10_b CONST(120640512)
+#define v_b_10_w CONST(120652800)
+#define v_b_10_b CONST(130089984)
+#define v_h_10_scale CONST(130093056)
+#define v_h_10_bias CONST(130096128)
+#define v_a_11_q_p_w INIT(181767168)
+#define v_a_11_q_p_b INIT(184126464)
+#define v_a_11_k_p_w INIT(184129536)
+#define v_a_11_k_p_b INIT(186488832)
+#define v_a_11_v_p_w INIT(186491904)
+#define v_a_11_v_p_b INIT(188851200)
+#define v_a_11_w CONST(130099200)
+#define v_a_11_b CONST(132458496)
+#define v_n_11_scale CONST(132461568)
+#define v_n_11_bias CONST(132464640)
+#define v_f_11_w INIT(188854272)
+#define v_f_11_b CONST(132467712)
+#define v_b_11_w CONST(132480000)
+#define v_b_11_b CONST(141917184)
+#define v_h_11_scale CONST(141920256)
+#define v_h_11_bias CONST(141923328)
 #define v_a_11_c ARENA(20054016)
 #define v_a_10_c ARENA(20054016)
 #define v_a_9_c ARENA(20054016)
@@ -376,106 +353,175 @@ const bert_base_info *bert_base_describe(void);
 #define v_a_2_c ARENA(20054016)
 #define v_a_1_c ARENA(20054016)
 #define v_a_0_c ARENA(20054016)
-#define v_a_0_v_p_p_weights CONST(255172608)
-#define v_a_0_v_split_weights CONST(262250496)
+#define v_a_0_v_p_p_weights CONST(141926400)
+#define v_a_0_v_split_weights CONST(149004288)
 #define v_a_0_v_split_merged ARENA(18874368)
-#define v_r_0 ARENA(18874368)
-#define v_n_0 ARENA(20447232)
+#define v_r_0 ARENA(20447232)
+#define v_n_0 ARENA(20840448)
+#define v_n_0_offset CONST(149013504)
+#define v_n_0_offset2 CONST(149025792)
+#define v_n_0_weights CONST(149038080)
 #define v_g_0 ARENA(18874368)
-#define v_s_0 ARENA(20840448)
-#define v_h_0 ARENA(20447232)
-#define v_a_1_v_p_p_weights CONST(262259712)
-#define v_a_1_v_split_weights CONST(269337600)
+#define v_s_0 ARENA(20447232)
+#define v_h_0 ARENA(20840448)
+#define v_a_1_v_p_p_weights INIT(198291456)
+#define v_h_0_offset CONST(158475264)
+#define v_h_0_offset2 CONST(158484480)
+#define v_a_1_v_split_weights CONST(158493696)
 #define v_a_1_v_split_merged ARENA(18874368)
-#define v_r_1 ARENA(18874368)
-#define v_n_1 ARENA(20447232)
+#define v_r_1 ARENA(20447232)
+#define v_n_1 ARENA(20840448)
+#define v_n_1_offset CONST(158502912)
+#define v_n_1_offset2 CONST(158515200)
+#define v_n_1_weights CONST(158527488)
 #define v_g_1 ARENA(18874368)
-#define v_s_1 ARENA(20840448)
-#define v_h_1 ARENA(20447232)
-#define v_a_2_v_p_p_weights CONST(269346816)
-#define v_a_2_v_split_weights CONST(276424704)
+#define v_s_1 ARENA(20447232)
+#define v_h_1 ARENA(20840448)
+#define v_a_2_v_p_p_weights INIT(205369344)
+#define v_h_1_offset CONST(167964672)
+#define v_h_1_offset2 CONST(167973888)
+#define v_a_2_v_split_weights CONST(167983104)
 #define v_a_2_v_split_merged ARENA(18874368)
-#define v_r_2 ARENA(18874368)
-#define v_n_2 ARENA(20447232)
+#define v_r_2 ARENA(20447232)
+#define v_n_2 ARENA(20840448)
+#define v_n_2_offset CONST(167992320)
+#define v_n_2_offset2 CONST(168004608)
+#define v_n_2_weights CONST(168016896)
 #define v_g_2 ARENA(18874368)
-#define v_s_2 ARENA(20840448)
-#define v_h_2 ARENA(20447232)
-#define v_a_3_v_p_p_weights CONST(276433920)
-#define v_a_3_v_split_weights CONST(283511808)
+#define v_s_2 ARENA(20447232)
+#define v_h_2 ARENA(20840448)
+#define v_a_3_v_p_p_weights INIT(212447232)
+#define v_h_2_offset CONST(177454080)
+#define v_h_2_offset2 CONST(177463296)
+#define v_a_3_v_split_weights CONST(177472512)
 #define v_a_3_v_split_merged ARENA(18874368)
-#define v_r_3 ARENA(18874368)
-#define v_n_3 ARENA(20447232)
+#define v_r_3 ARENA(20447232)
+#define v_n_3 ARENA(20840448)
+#define v_n_3_offset CONST(177481728)
+#define v_n_3_offset2 CONST(177494016)
+#define v_n_3_weights CONST(177506304)
 #define v_g_3 ARENA(18874368)
-#define v_s_3 ARENA(20840448)
-#define v_h_3 ARENA(20447232)
-#define v_a_4_v_p_p_weights CONST(283521024)
-#define v_a_4_v_split_weights CONST(290598912)
+#define v_s_3 ARENA(20447232)
+#define v_h_3 ARENA(20840448)
+#define v_a_4_v_p_p_weights INIT(219525120)
+#define v_h_3_offset CONST(186943488)
+#define v_h_3_offset2 CONST(186952704)
+#define v_a_4_v_split_weights CONST(186961920)
 #define v_a_4_v_split_merged ARENA(18874368)
-#define v_r_4 ARENA(18874368)
-#define v_n_4 ARENA(20447232)
+#define v_r_4 ARENA(20447232)
+#define v_n_4 ARENA(20840448)
+#define v_n_4_offset CONST(186971136)
+#define v_n_4_offset2 CONST(186983424)
+#define v_n_4_weights CONST(186995712)
 #define v_g_4 ARENA(18874368)
-#define v_s_4 ARENA(20840448)
-#define v_h_4 ARENA(20447232)
-#define v_a_5_v_p_p_weights CONST(290608128)
-#define v_a_5_v_split_weights CONST(297686016)
+#define v_s_4 ARENA(20447232)
+#define v_h_4 ARENA(20840448)
+#define v_a_5_v_p_p_weights INIT(226603008)
+#define v_h_4_offset CONST(196432896)
+#define v_h_4_offset2 CONST(196442112)
+#define v_a_5_v_split_weights CONST(196451328)
 #define v_a_5_v_split_merged ARENA(18874368)
-#define v_r_5 ARENA(18874368)
-#define v_n_5 ARENA(20447232)
+#define v_r_5 ARENA(20447232)
+#define v_n_5 ARENA(20840448)
+#define v_n_5_offset CONST(196460544)
+#define v_n_5_offset2 CONST(196472832)
+#define v_n_5_weights CONST(196485120)
 #define v_g_5 ARENA(18874368)
-#define v_s_5 ARENA(20840448)
-#define v_h_5 ARENA(20447232)
-#define v_a_6_v_p_p_weights CONST(297695232)
-#define v_a_6_v_split_weights CONST(304773120)
+#define v_s_5 ARENA(20447232)
+#define v_h_5 ARENA(20840448)
+#define v_a_6_v_p_p_weights INIT(233680896)
+#define v_h_5_offset CONST(205922304)
+#define v_h_5_offset2 CONST(205931520)
+#define v_a_6_v_split_weights CONST(205940736)
 #define v_a_6_v_split_merged ARENA(18874368)
-#define v_r_6 ARENA(18874368)
-#define v_n_6 ARENA(20447232)
+#define v_r_6 ARENA(20447232)
+#define v_n_6 ARENA(20840448)
+#define v_n_6_offset CONST(205949952)
+#define v_n_6_offset2 CONST(205962240)
+#define v_n_6_weights CONST(205974528)
 #define v_g_6 ARENA(18874368)
-#define v_s_6 ARENA(20840448)
-#define v_h_6 ARENA(20447232)
-#define v_a_7_v_p_p_weights CONST(304782336)
-#define v_a_7_v_split_weights CONST(311860224)
+#define v_s_6 ARENA(20447232)
+#define v_h_6 ARENA(20840448)
+#define v_a_7_v_p_p_weights INIT(240758784)
+#define v_h_6_offset CONST(215411712)
+#define v_h_6_offset2 CONST(215420928)
+#define v_a_7_v_split_weights CONST(215430144)
 #define v_a_7_v_split_merged ARENA(18874368)
-#define v_r_7 ARENA(18874368)
-#define v_n_7 ARENA(20447232)
+#define v_r_7 ARENA(20447232)
+#define v_n_7 ARENA(20840448)
+#define v_n_7_offset CONST(215439360)
+#define v_n_7_offset2 CONST(215451648)
+#define v_n_7_weights CONST(215463936)
 #define v_g_7 ARENA(18874368)
-#define v_s_7 ARENA(20840448)
-#define v_h_7 ARENA(20447232)
-#define v_a_8_v_p_p_weights CONST(311869440)
-#define v_a_8_v_split_weights CONST(318947328)
+#define v_s_7 ARENA(20447232)
+#define v_h_7 ARENA(20840448)
+#define v_a_8_v_p_p_weights INIT(247836672)
+#define v_h_7_offset CONST(224901120)
+#define v_h_7_offset2 CONST(224910336)
+#define v_a_8_v_split_weights CONST(224919552)
 #define v_a_8_v_split_merged ARENA(18874368)
-#define v_r_8 ARENA(18874368)
-#define v_n_8 ARENA(20447232)
+#define v_r_8 ARENA(20447232)
+#define v_n_8 ARENA(20840448)
+#define v_n_8_offset CONST(224928768)
+#define v_n_8_offset2 CONST(224941056)
+#define v_n_8_weights CONST(224953344)
 #define v_g_8 ARENA(18874368)
-#define v_s_8 ARENA(20840448)
-#define v_h_8 ARENA(20447232)
-#define v_a_9_v_p_p_weights CONST(318956544)
-#define v_a_9_v_split_weights CONST(326034432)
+#define v_s_8 ARENA(20447232)
+#define v_h_8 ARENA(20840448)
+#define v_a_9_v_p_p_weights INIT(254914560)
+#define v_h_8_offset CONST(234390528)
+#define v_h_8_offset2 CONST(234399744)
+#define v_a_9_v_split_weights CONST(234408960)
 #define v_a_9_v_split_merged ARENA(18874368)
-#define v_r_9 ARENA(18874368)
-#define v_n_9 ARENA(20447232)
+#define v_r_9 ARENA(20447232)
+#define v_n_9 ARENA(20840448)
+#define v_n_9_offset CONST(234418176)
+#define v_n_9_offset2 CONST(234430464)
+#define v_n_9_weights CONST(234442752)
 #define v_g_9 ARENA(18874368)
-#define v_s_9 ARENA(20840448)
-#define v_h_9 ARENA(20447232)
-#define v_a_10_v_p_p_weights CONST(326043648)
-#define v_a_10_v_split_weights CONST(333121536)
+#define v_s_9 ARENA(20447232)
+#define v_h_9 ARENA(20840448)
+#define v_a_10_v_p_p_weights INIT(261992448)
+#define v_h_9_offset CONST(243879936)
+#define v_h_9_offset2 CONST(243889152)
+#define v_a_10_v_split_weights CONST(243898368)
 #define v_a_10_v_split_merged ARENA(18874368)
-#define v_r_10 ARENA(18874368)
-#define v_n_10 ARENA(20447232)
+#define v_r_10 ARENA(20447232)
+#define v_n_10 ARENA(20840448)
+#define v_n_10_offset CONST(243907584)
+#define v_n_10_offset2 CONST(243919872)
+#define v_n_10_weights CONST(243932160)
 #define v_g_10 ARENA(18874368)
-#define v_s_10 ARENA(20840448)
-#define v_h_10 ARENA(20447232)
-#define v_a_11_v_p_p_weights CONST(333130752)
-#define v_a_11_v_split_weights CONST(340208640)
+#define v_s_10 ARENA(20447232)
+#define v_h_10 ARENA(20840448)
+#define v_a_11_v_p_p_weights INIT(269070336)
+#define v_h_10_offset CONST(253369344)
+#define v_h_10_offset2 CONST(253378560)
+#define v_a_11_v_split_weights CONST(253387776)
 #define v_a_11_v_split_merged ARENA(18874368)
-#define v_r_11 ARENA(18874368)
-#define v_n_11 ARENA(20447232)
+#define v_r_11 ARENA(20447232)
+#define v_n_11 ARENA(20840448)
+#define v_n_11_offset CONST(253396992)
+#define v_n_11_offset2 CONST(253409280)
+#define v_n_11_weights CONST(253421568)
 #define v_g_11 ARENA(18874368)
-#define v_s_11 ARENA(20840448)
+#define v_s_11 ARENA(20447232)
+#define v_h_0_weights CONST(262858752)
+#define v_h_1_weights CONST(269936640)
+#define v_h_2_weights CONST(277014528)
+#define v_h_3_weights CONST(284092416)
+#define v_h_4_weights CONST(291170304)
+#define v_h_5_weights CONST(298248192)
+#define v_h_6_weights CONST(305326080)
+#define v_h_7_weights CONST(312403968)
+#define v_h_8_weights CONST(319481856)
+#define v_h_9_weights CONST(326559744)
+#define v_h_10_weights CONST(333637632)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 340220928ull
-#define INIT_BYTES 85045248ull
+#define CONST_BYTES 340720384ull
+#define INIT_BYTES 276148224ull
 #define WORKSPACE_BYTES 18874368
-#define v_arrived CONST_OF(unsigned, 340217856)
+#define v_arrived CONST_OF(unsigned, 340715520)
 
 // A product and what follows it in one call of cublasLt, row-major, `batch` times:
 // c[m,n] = epilogue(alpha * a[m,k] * b[k,n] + z[m,n]), with a bias over columns in the epilogue.
@@ -509,68 +555,46 @@ static const matmul_size matmul_sizes[] = {
         16},
     {"s.0", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.1.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.1", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.1", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.2.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.2", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.2", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.3.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.3", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.3", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.4.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.4", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.4", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.5.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.5", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.5", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.6.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.6", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.6", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.7.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.7", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.7", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.8.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.8", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.8", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.9.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.9", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.9", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.10.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.10", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.10", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
         1, 16},
-    {"a.11.v.split.merged", 0, 1, 1, 128, 2304, 768, 768, 768, 2304, 0, 0, 0, 1.f, 0, 0,
-        CUBLASLT_EPILOGUE_BIAS, 1, 16},
     {"r.11", 0, 0, 1, 128, 768, 768, 768, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS, 1,
         16},
     {"s.11", 0, 0, 1, 128, 768, 3072, 3072, 768, 768, 0, 0, 0, 1.f, 768, 0, CUBLASLT_EPILOGUE_BIAS,
@@ -580,37 +604,26 @@ enum {
     MATMUL_a_0_v_split_merged,
     MATMUL_r_0,
     MATMUL_s_0,
-    MATMUL_a_1_v_split_merged,
     MATMUL_r_1,
     MATMUL_s_1,
-    MATMUL_a_2_v_split_merged,
     MATMUL_r_2,
     MATMUL_s_2,
-    MATMUL_a_3_v_split_merged,
     MATMUL_r_3,
     MATMUL_s_3,
-    MATMUL_a_4_v_split_merged,
     MATMUL_r_4,
     MATMUL_s_4,
-    MATMUL_a_5_v_split_merged,
     MATMUL_r_5,
     MATMUL_s_5,
-    MATMUL_a_6_v_split_merged,
     MATMUL_r_6,
     MATMUL_s_6,
-    MATMUL_a_7_v_split_merged,
     MATMUL_r_7,
     MATMUL_s_7,
-    MATMUL_a_8_v_split_merged,
     MATMUL_r_8,
     MATMUL_s_8,
-    MATMUL_a_9_v_split_merged,
     MATMUL_r_9,
     MATMUL_s_9,
-    MATMUL_a_10_v_split_merged,
     MATMUL_r_10,
     MATMUL_s_10,
-    MATMUL_a_11_v_split_merged,
     MATMUL_r_11,
     MATMUL_s_11,
 };
@@ -687,6 +700,24 @@ template <typename L, typename V>
 static __device__ __forceinline__ V made(const L &, unsigned, unsigned, const V &v) {
     return v;
 }
+template <typename L, typename M>
+struct computed_load {
+    L load;
+    M make;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <typename L, typename M>
+static __device__ __forceinline__ computed_load<L, M> computed(L load, M make) {
+    return {load, make};
+}
+template <typename L, typename M, typename V>
+static __device__ __forceinline__ auto made(const computed_load<L, M> &a, unsigned e, unsigned k0,
+                                            const V &found) -> decltype(a.make(e, k0, found)) {
+    return a.make(e, k0, found);
+}
 
 // Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
 // one that moves says it once, and what lies outside stays so.
@@ -733,6 +764,94 @@ static __device__ __forceinline__ unsigned kept(unsigned v) {
     asm volatile("" : "+r"(v));
 #endif
     return v;
+}
+
+// Sums along the rows of a product's first factor, of what each thread loads of it: W neighbouring
+// terms of a line at a time, BM lines of KC terms a step. The threads that share a line are LANES
+// neighbours, in PARTS warps.
+template <int BM, int KC, int W>
+struct row_sums {
+    static const int N = BM * KC / W / 256, LANES = KC / W < 32 ? KC / W : 32;
+    static const int PARTS = KC / W / LANES;
+    float sum[N], square[N];
+
+    __device__ __forceinline__ void add(int i, float v) {
+        sum[i] += v;
+        square[i] += v * v;
+    }
+    __device__ __forceinline__ void add(int i, float4 v) {
+        const float w[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int k = 0; k < 4; k++) add(i, w[k]);
+    }
+
+    // The threads' sums v of each line, added up in a fixed order.
+    static __device__ __forceinline__ void total(const float (&v)[N], float (&to)[BM][PARTS]) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const unsigned e = threadIdx.x + 256u * i;
+            float s = v[i];
+#pragma unroll
+            for (int k = LANES / 2; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);
+            if (e % LANES == 0u) to[e / (KC / W)][e % (KC / W) / LANES] = s;
+        }
+    }
+    static __device__ __forceinline__ float of(const float (&from)[BM][PARTS], unsigned line) {
+        float s = 0.f;
+#pragma unroll
+        for (int p = 0; p < PARTS; p++) s += from[line][p];
+        return s;
+    }
+};
+
+// A load whose values are added up, the step's while the next one is on its way.
+template <typename L, typename S>
+struct summed_load {
+    L load;
+    S *sums;
+    template <typename E>
+    __device__ __forceinline__ auto operator()(E e, unsigned k0) const -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <typename L, typename S>
+static __device__ __forceinline__ summed_load<L, S> summing(L load, S *sums) {
+    return {load, sums};
+}
+template <typename L, typename S>
+static __device__ __forceinline__ auto nth_load(const summed_load<L, S> &a, unsigned i, unsigned k0)
+    -> decltype(a.load(0u, 0u)) {
+    return nth_load(a.load, i, k0);
+}
+template <typename L, typename S, typename V>
+static __device__ __forceinline__ auto made(const summed_load<L, S> &a, unsigned e, unsigned k0,
+                                            const V &found)
+    -> decltype(made(a.load, e, k0, found)) {
+    return made(a.load, e, k0, found);
+}
+template <int N, int KC, typename V, typename L, typename S>
+struct load_places<N, KC, V, summed_load<L, S> > : load_places<N, KC, V, L> {
+    typedef load_places<N, KC, V, L> plain;
+    __device__ __forceinline__ void begin(const summed_load<L, S> &a, unsigned k0) {
+        plain::begin(a.load, k0);
+    }
+    __device__ __forceinline__ auto get(const summed_load<L, S> &a, unsigned i, unsigned k0) const
+        -> decltype(nth_load(a.load, i, k0)) {
+        return plain::get(a.load, i, k0);
+    }
+    __device__ __forceinline__ void move(const summed_load<L, S> &a, unsigned k0) {
+        plain::move(a.load, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const summed_load<L, S> &a, unsigned i,
+                                         unsigned k0) const {
+        plain::take(v, a.load, i, k0);
+    }
+};
+template <typename L, typename V>
+static __device__ __forceinline__ void loaded(const L &, int, const V &) {}
+template <typename L, typename S, typename V>
+static __device__ __forceinline__ void loaded(const summed_load<L, S> &a, int i, const V &v) {
+    a.sums->add(i, v);
 }
 
 // Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their
@@ -837,6 +956,7 @@ struct product_tile {
 #pragma unroll
             for (unsigned i = 0; i < N; i++) {
                 const T w = made(load_from, threadIdx.x + 256u * i, k0, v[i]);
+                loaded(load_from, int(i), w);
                 put(to, 256u * W * i, w);
             }
         }
@@ -945,24 +1065,25 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
     return __syncthreads_or(last) != 0;
 }
 
-// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,
-// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.
-template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, int EARLY, typename TILE, typename A,
-          typename B, int RM, int RN>
-static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,
-                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,
-                                                     unsigned *arrived) {
-    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
-    tile.template multiply<ALONG_A, ALONG_B, EARLY>(from, min(from + share, terms), a, b, acc);
-    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
+    const unsigned n = ROWS * RN / 4;
+    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
-    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;
+}
+
+// The last to arrive adds them up in order, whichever it is itself.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
+    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
+    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
         float v[4] = {};
@@ -978,7 +1099,21 @@ static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms,
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
-    return true;
+}
+
+// Where the blocks that share a tile of LINES rows leave sums along these, behind all tiles' own
+// sums, of N float4 a thread: two of each row and block.
+template <int PARTS, int LINES, int N>
+static __device__ __forceinline__ float *row_parts(float4 *parts) {
+    float *const rows = reinterpret_cast<float *>(parts + gridDim.x * (N * 256u));
+    return rows + blockIdx.x / PARTS * (PARTS * 2u * LINES);
+}
+template <int PARTS, int LINES>
+static __device__ __forceinline__ float add_row(const float *rows, unsigned kind, unsigned line) {
+    float s = 0.f;
+#pragma unroll
+    for (unsigned p = 0; p < PARTS; p++) s += __ldcg(&rows[(2 * p + kind) * LINES + line]);
+    return s;
 }
 
 // A softmax over keys that come in parts (Milakov and Gimelshein 2018, section 3): the largest
@@ -1050,6 +1185,129 @@ static __global__ void __launch_bounds__(64) k_map_6016e413(const float *__restr
         : make_float4(0.f, 0.f, 0.f, 0.f);
     *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x + v1.x + v2.x, v0.y + v1.y + v2.y,
         v0.z + v1.z + v2.z, v0.w + v1.w + v2.w);
+}
+
+// n.0.offset[i0] = sum(r0) n.0.bias[r0] * f.0.w[r0,i0]
+// p0: f.0.w, p1: n.0.bias
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_adb72e19(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ float part[8][16];
+    const unsigned lane = threadIdx.x % 4u;
+    const unsigned id = blockIdx.x;
+    await_previous();
+    const unsigned n0 = id % 192u * 16u;
+    float acc[1][4] = {};
+    {
+        const int i0 = (int)(n0 + lane * 4u);
+#pragma unroll 2
+        for (unsigned k = threadIdx.x / 4u; k < 768u; k += 64u) {
+            const int r0 = (int)k;
+            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 3072 + i0);
+            const float x = p1[r0];
+            acc[0][0] += w.x * x;
+            acc[0][1] += w.y * x;
+            acc[0][2] += w.z * x;
+            acc[0][3] += w.w * x;
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        float v = acc[e / 4][e % 4];
+#pragma unroll
+        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 16; e += 256) {
+        const unsigned n = n0 + e;
+        const int i0 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i0] = v;
+    }
+}
+
+// n.0.weights[i0,i1] = n.0.scale[i0] * f.0.w[i0,i1]
+// p0: f.0.w, p1: n.0.scale
+static __global__ void __launch_bounds__(256) k_map_e0590b17(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 589824u) return;
+    const int i1 = (int)(id % 768u) * 4;
+    const int i0 = (int)(id / 768u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 3072 + i1);
+    const float v1 = p1[i0];
+    *reinterpret_cast<float4 *>(y + i0 * 3072 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+        v0.w * v1);
+}
+
+// h.0.offset[i0] = sum(r0) h.0.bias[r0] * a.1.v.p.p.weights[i0,r0]
+// p0: a.1.v.p.p.weights, p1: h.0.bias
+// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
+// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
+// warp.
+static __global__ void __launch_bounds__(256) k_reduce_94bc103c(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ float part[8][8];
+    const unsigned id = blockIdx.x;
+    await_previous();
+    const unsigned n0 = id % 288u * 8u;
+    float acc[1][8] = {};
+    {
+#pragma unroll 2
+        for (unsigned k = threadIdx.x; k < 192u; k += 256u) {
+            const int r0 = (int)k * 4;
+            float4 w[8];
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                const int i0 = (int)(n0 + (unsigned)j);
+                w[j] = *reinterpret_cast<const float4 *>(p0 + i0 * 768 + r0);
+            }
+            const float4 x = *reinterpret_cast<const float4 *>(p1 + r0);
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                acc[0][j] += w[j].x * x.x;
+                acc[0][j] += w[j].y * x.y;
+                acc[0][j] += w[j].z * x.z;
+                acc[0][j] += w[j].w * x.w;
+            }
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        float v = acc[e / 8][e % 8];
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (threadIdx.x % 32u < 1u) part[threadIdx.x / 32u][e] = v;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned e = threadIdx.x; e < 8; e += 256) {
+        const unsigned n = n0 + e;
+        const int i0 = (int)n;
+        float v = part[0][e];
+#pragma unroll
+        for (int j = 1; j < 8; j++) v += part[j][e];
+        y[i0] = v;
+    }
+}
+
+// h.0.weights[i0,i1] = h.0.scale[i1] * a.1.v.p.p.weights[i0,i1]
+// p0: a.1.v.p.p.weights, p1: h.0.scale
+static __global__ void __launch_bounds__(256) k_map_3153650e(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 1769472u) return;
+    const int i0 = (int)(id % 2304u);
+    const int i1 = (int)(id / 2304u);
+    y[i1 * 2304 + i0] = p0[i0 * 768 + i1] * p1[i1];
 }
 
 // by online softmax
@@ -1218,11 +1476,246 @@ static __global__ void __launch_bounds__(128, 1) k_attention_ffce4a8c(const floa
     }
 }
 
-// n.0.sum[0,i1] = sum(r0) r.0[0,i1,r0]
-// n.0.sum2[0,i1] = sum(r0) square(r.0[0,i1,r0] - n.0.sum[0,i1] / 768)
-// n.0[0,i1,i2] = rsqrt(n.0.sum2[0,i1] / 768 + 1e-12) * (r.0[0,i1,i2] - n.0.sum[0,i1] / 768) *
-//     n.0.scale[i2] + n.0.bias[i2]
-// p0: r.0, p1: n.0.scale, p2: n.0.bias
+// n.0.shifted[0,i1,i2] = r.0[0,i1,i2] - r.0[0,i1,0]
+// by norm taken into the product
+// f.0.p.rows[0,i1,i2] = sum(r0) n.0.shifted[0,i1,r0] * n.0.weights[r0,i2]
+// n.0.total[0,i1] = sum(r0) n.0.shifted[0,i1,r0]
+// n.0.squares[0,i1] = sum(r0) square(n.0.shifted[0,i1,r0])
+// n.0.factor[0,i1] = rsqrt((n.0.squares[0,i1] + n.0.total[0,i1] * (r.0[0,i1,0] - (n.0.total[0,i1]
+//     + 768 * r.0[0,i1,0]) / 768 + (r.0[0,i1,0] - (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768)) +
+//     (r.0[0,i1,0] - (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * (r.0[0,i1,0] -
+//     (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * 768) / 768 + 1e-12)
+// n.0.factor2[0,i1] = rsqrt((n.0.squares[0,i1] + n.0.total[0,i1] * (r.0[0,i1,0] - (n.0.total[0,i1]
+//     + 768 * r.0[0,i1,0]) / 768 + (r.0[0,i1,0] - (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768)) +
+//     (r.0[0,i1,0] - (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * (r.0[0,i1,0] -
+//     (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768) * 768) / 768 + 1e-12) * (r.0[0,i1,0] -
+//     (n.0.total[0,i1] + 768 * r.0[0,i1,0]) / 768)
+// g.0[0,i1,i2] = 0.5 * (n.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + n.0.offset[i2] +
+//     n.0.factor2[0,i1] * n.0.offset2[i2] + f.0.b[i2]) * (erf(0.7071067811865476 *
+//     (n.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + n.0.offset[i2] + n.0.factor2[0,i1] *
+//     n.0.offset2[i2] + f.0.b[i2])) + 1)
+// n.0[0,i1,i2] = n.0.factor[0,i1] * (r.0[0,i1,i2] - r.0[0,i1,0]) * n.0.scale[i2] + n.0.bias[i2] +
+//     n.0.factor2[0,i1] * n.0.scale[i2]
+// p0: r.0, p1: n.0.weights, p2: n.0.scale, p3: n.0.bias, p4: n.0.offset2, p5: n.0.offset, p6:
+//     f.0.b
+static __global__ void __launch_bounds__(256, 1) k_product_3dff6eb4(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
+    const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
+    unsigned *arrived) {
+    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 2u % 32u * 96u, m0 = id / 64u % 2u * 64u;
+    struct found_a {
+        float4 v0;
+        float v1;
+    };
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 8u);
+        const int r0 = (int)(k0 + e % 8u * 4u);
+        found_a f;
+        f.v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+        f.v1 = p0[i1 * 768];
+        return f;
+    };
+    const auto make_a = [&](unsigned, unsigned, const found_a &f) {
+        return make_float4(f.v0.x - f.v1, f.v0.y - f.v1, f.v0.z - f.v1, f.v0.w - f.v1);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
+        const int r0 = (int)(e / 8u % 32u);
+        return fetch<float4>(p1 + r0 * 3072 + i2);
+    };
+    float acc[4][12] = {};
+    row_sums<64, 32, 4> sums = {};
+    const unsigned part = blockIdx.x % 2, from = part * 384u;
+    tile.multiply<true, false, 2>(from, min(from + 384u, 768u), summing(computed(a, make_a), &sums),
+        moving<12288, 128>(b), acc);
+    leave_part<2, 2>(acc, parts);
+    __shared__ float total[2][64][row_sums<64, 32, 4>::PARTS], factor[2][64];
+    sums.total(sums.sum, total[0]);
+    sums.total(sums.square, total[1]);
+    __syncthreads();
+    float *const rows = row_parts<2, 64, 2 * 12 / 4>(parts);
+    if (threadIdx.x < 64) {
+        const unsigned line = threadIdx.x;
+        rows[(2 * part + 0) * 64 + line] = sums.of(total[0], line);
+        rows[(2 * part + 1) * 64 + line] = sums.of(total[1], line);
+    }
+    if (!arrives_last(arrived + blockIdx.x / 2, 2)) return;
+    add_parts<2, 2>(acc, parts);
+    if (threadIdx.x < 64) {
+        const unsigned line = threadIdx.x;
+        const int i1 = (int)(m0 + line);
+        const float s0 = add_row<2, 64>(rows, 0, line);
+        const float s1 = add_row<2, 64>(rows, 1, line);
+        const float v2 = p0[i1 * 768];
+        const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
+        const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f + 1e-12f);
+        factor[0][line] = v4;
+        factor[1][line] = v4 * v3;
+    }
+    __syncthreads();
+    for (unsigned e = threadIdx.x; e < 384u; e += 256u) {
+        const unsigned line = e / 6u;
+        const int i1 = (int)(m0 + line);
+        const int r0 = (int)(n0 / 96u * 24u + e % 6u * 4u);
+        const float4 v5 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+        const float v6 = p0[i1 * 768];
+        const float4 v7 = *reinterpret_cast<const float4 *>(p2 + r0);
+        const float4 v8 = *reinterpret_cast<const float4 *>(p3 + r0);
+        const float v9 = factor[0][line] * (v5.x - v6) * v7.x + v8.x + factor[1][line] * v7.x;
+        const float v10 = factor[0][line] * (v5.y - v6) * v7.y + v8.y + factor[1][line] * v7.y;
+        const float v11 = factor[0][line] * (v5.z - v6) * v7.z + v8.z + factor[1][line] * v7.z;
+        const float v12 = factor[0][line] * (v5.w - v6) * v7.w + v8.w + factor[1][line] * v7.w;
+        *reinterpret_cast<float4 *>(also + i1 * 768 + r0) = make_float4(v9, v10, v11, v12);
+    }
+#pragma unroll
+    for (int e = 0; e < 2 * 12; e += 4) {
+        const int i = e / 12, j = e % 12;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        const float4 v13 = *reinterpret_cast<const float4 *>(p4 + i2);
+        const float4 v14 = *reinterpret_cast<const float4 *>(p5 + i2);
+        const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * acc[i][j]
+            + v14.x);
+        const float4 v16 = *reinterpret_cast<const float4 *>(p6 + i2);
+        const float v17 = v15 + v16.x;
+        const float v18 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * acc[i][j + 1]
+            + v14.y);
+        const float v19 = v18 + v16.y;
+        const float v20 = factor[1][tile.row(i)] * v13.z + (factor[0][tile.row(i)] * acc[i][j + 2]
+            + v14.z);
+        const float v21 = v20 + v16.z;
+        const float v22 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * acc[i][j + 3]
+            + v14.w);
+        const float v23 = v22 + v16.w;
+        *reinterpret_cast<float4 *>(y + i1 * 3072 + i2) = make_float4((erff(v17 * 0.70710677f)
+            + 1.f) * (v17 * 0.5f), (erff(v19 * 0.70710677f) + 1.f) * (v19 * 0.5f),
+            (erff(v21 * 0.70710677f) + 1.f) * (v21 * 0.5f),
+            (erff(v23 * 0.70710677f) + 1.f) * (v23 * 0.5f));
+    }
+}
+
+// h.0.shifted[0,i1,i2] = s.0[0,i1,i2] - s.0[0,i1,0]
+// by merging: shared input; norm taken into the product
+// a.1.v.p.p.merged.rows[0,i1,i2] = sum(r0) h.0.shifted[0,i1,r0] * h.0.weights[i2,r0]
+// h.0.total[0,i1] = sum(r0) h.0.shifted[0,i1,r0]
+// h.0.squares[0,i1] = sum(r0) square(h.0.shifted[0,i1,r0])
+// h.0.factor[0,i1] = rsqrt((h.0.squares[0,i1] + h.0.total[0,i1] * (s.0[0,i1,0] - (h.0.total[0,i1]
+//     + 768 * s.0[0,i1,0]) / 768 + (s.0[0,i1,0] - (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768)) +
+//     (s.0[0,i1,0] - (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768) * (s.0[0,i1,0] -
+//     (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768) * 768) / 768 + 1e-12)
+// h.0.factor2[0,i1] = rsqrt((h.0.squares[0,i1] + h.0.total[0,i1] * (s.0[0,i1,0] - (h.0.total[0,i1]
+//     + 768 * s.0[0,i1,0]) / 768 + (s.0[0,i1,0] - (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768)) +
+//     (s.0[0,i1,0] - (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768) * (s.0[0,i1,0] -
+//     (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768) * 768) / 768 + 1e-12) * (s.0[0,i1,0] -
+//     (h.0.total[0,i1] + 768 * s.0[0,i1,0]) / 768)
+// by merging: shared input
+// a.1.v.split.merged[0,i1,i2] = h.0.factor[0,i1] * a.1.v.p.p.merged.rows[0,i1,i2] + h.0.offset[i2]
+//     + h.0.factor2[0,i1] * h.0.offset2[i2] + a.1.v.split.weights[i2]
+// h.0[0,i1,i2] = h.0.factor[0,i1] * (s.0[0,i1,i2] - s.0[0,i1,0]) * h.0.scale[i2] + h.0.bias[i2] +
+//     h.0.factor2[0,i1] * h.0.scale[i2]
+// p0: s.0, p1: h.0.weights, p2: h.0.scale, p3: h.0.bias, p4: h.0.offset2, p5: h.0.offset, p6:
+//     a.1.v.split.weights
+static __global__ void __launch_bounds__(256, 1) k_product_64ca7b7b(const float *p0,
+    const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
+    const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
+    unsigned *arrived) {
+    __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 3u % 18u * 128u, m0 = id / 54u % 2u * 64u;
+    struct found_a {
+        float4 v0;
+        float v1;
+    };
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 4u);
+        const int r0 = (int)(k0 + e % 4u * 4u);
+        found_a f;
+        f.v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+        f.v1 = p0[i1 * 768];
+        return f;
+    };
+    const auto make_a = [&](unsigned, unsigned, const found_a &f) {
+        return make_float4(f.v0.x - f.v1, f.v0.y - f.v1, f.v0.z - f.v1, f.v0.w - f.v1);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 32u * 4u);
+        const int r0 = (int)(e / 32u);
+        return fetch<float4>(p1 + r0 * 2304 + i2);
+    };
+    float acc[4][8] = {};
+    row_sums<64, 16, 4> sums = {};
+    const unsigned part = blockIdx.x % 3, from = part * 256u;
+    tile.multiply<true, false, 2>(from, min(from + 256u, 768u), summing(computed(a, make_a), &sums),
+        moving<9216, 73728>(b), acc);
+    leave_part<3, 4>(acc, parts);
+    __shared__ float total[2][64][row_sums<64, 16, 4>::PARTS], factor[2][64];
+    sums.total(sums.sum, total[0]);
+    sums.total(sums.square, total[1]);
+    __syncthreads();
+    float *const rows = row_parts<3, 64, 4 * 8 / 4>(parts);
+    if (threadIdx.x < 64) {
+        const unsigned line = threadIdx.x;
+        rows[(2 * part + 0) * 64 + line] = sums.of(total[0], line);
+        rows[(2 * part + 1) * 64 + line] = sums.of(total[1], line);
+    }
+    if (!arrives_last(arrived + blockIdx.x / 3, 3)) return;
+    add_parts<3, 4>(acc, parts);
+    if (threadIdx.x < 64) {
+        const unsigned line = threadIdx.x;
+        const int i1 = (int)(m0 + line);
+        const float s0 = add_row<3, 64>(rows, 0, line);
+        const float s1 = add_row<3, 64>(rows, 1, line);
+        const float v2 = p0[i1 * 768];
+        const float v3 = v2 - (s0 + v2 * 768.f) / 768.f;
+        const float v4 = 1.f / sqrtf((v3 * v3 * 768.f + (s1 + s0 * (v3 + v3))) / 768.f + 1e-12f);
+        factor[0][line] = v4;
+        factor[1][line] = v4 * v3;
+    }
+    __syncthreads();
+    for (unsigned e = threadIdx.x; e < 704u; e += 256u) {
+        const unsigned line = e / 11u;
+        const int i1 = (int)(m0 + line);
+        const int r0 = (int)(n0 / 128u * 44u + e % 11u * 4u);
+        if (r0 < 768) {
+            const float4 v5 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+            const float v6 = p0[i1 * 768];
+            const float4 v7 = *reinterpret_cast<const float4 *>(p2 + r0);
+            const float4 v8 = *reinterpret_cast<const float4 *>(p3 + r0);
+            const float v9 = factor[0][line] * (v5.x - v6) * v7.x + v8.x + factor[1][line] * v7.x;
+            const float v10 = factor[0][line] * (v5.y - v6) * v7.y + v8.y + factor[1][line] * v7.y;
+            const float v11 = factor[0][line] * (v5.z - v6) * v7.z + v8.z + factor[1][line] * v7.z;
+            const float v12 = factor[0][line] * (v5.w - v6) * v7.w + v8.w + factor[1][line] * v7.w;
+            *reinterpret_cast<float4 *>(also + i1 * 768 + r0) = make_float4(v9, v10, v11, v12);
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < 4 * 8; e += 4) {
+        const int i = e / 8, j = e % 8;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i2 = (int)(n0 + tile.column(j));
+        const float4 v13 = *reinterpret_cast<const float4 *>(p4 + i2);
+        const float4 v14 = *reinterpret_cast<const float4 *>(p5 + i2);
+        const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * acc[i][j]
+            + v14.x);
+        const float4 v16 = *reinterpret_cast<const float4 *>(p6 + i2);
+        const float v17 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * acc[i][j + 1]
+            + v14.y);
+        const float v18 = factor[1][tile.row(i)] * v13.z + (factor[0][tile.row(i)] * acc[i][j + 2]
+            + v14.z);
+        const float v19 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * acc[i][j + 3]
+            + v14.w);
+        *reinterpret_cast<float4 *>(y + i1 * 2304 + i2) = make_float4(v15 + v16.x, v17 + v16.y,
+            v18 + v16.z, v19 + v16.w);
+    }
+}
+
+// h.11.sum[0,i1] = sum(r0) s.11[0,i1,r0]
+// h.11.sum2[0,i1] = sum(r0) square(s.11[0,i1,r0] - h.11.sum[0,i1] / 768)
+// y[0,i1,i2] = rsqrt(h.11.sum2[0,i1] / 768 + 1e-12) * (s.11[0,i1,i2] - h.11.sum[0,i1] / 768) *
+//     h.11.scale[i2] + h.11.bias[i2]
+// p0: s.11, p1: h.11.scale, p2: h.11.bias
 static __global__ void __launch_bounds__(32) k_row_03e7db9c(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
@@ -1273,47 +1766,6 @@ static __global__ void __launch_bounds__(32) k_row_03e7db9c(const float *p0,
     }
 }
 
-// f.0.p[0,i1,i2] = sum(r0) n.0[0,i1,r0] * f.0.w[r0,i2]
-// g.0[0,i1,i2] = 0.5 * (f.0.p[0,i1,i2] + f.0.b[i2]) * (erf(0.7071067811865476 * (f.0.p[0,i1,i2] +
-//     f.0.b[i2])) + 1)
-// p0: n.0, p1: f.0.w, p2: f.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_01693393(const float *p0,
-    const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived) {
-    __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id / 2u % 32u * 96u, m0 = id / 64u % 2u * 64u;
-    const auto a = [&](unsigned e) {
-        const int i1 = (int)(m0 + e / 8u);
-        const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 768 + r0);
-    };
-    const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
-        const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(p1 + r0 * 3072 + i2);
-    };
-    float acc[4][12] = {};
-    const bool last = multiply_part<2, 2, true, false, 2>(tile, 768u, 384u, moving<4, 98304>(a),
-        moving<12288, 128>(b),
-                                                                   acc, parts, arrived);
-    if (!last) return;
-#pragma unroll
-    for (int e = 0; e < 2 * 12; e += 4) {
-        const int i = e / 12, j = e % 12;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i2 = (int)(n0 + tile.column(j));
-        const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i2);
-        const float v1 = acc[i][j] + v0.x;
-        const float v2 = acc[i][j + 1] + v0.y;
-        const float v3 = acc[i][j + 2] + v0.z;
-        const float v4 = acc[i][j + 3] + v0.w;
-        *reinterpret_cast<float4 *>(y + i1 * 3072 + i2) = make_float4((erff(v1 * 0.70710677f)
-            + 1.f) * (v1 * 0.5f), (erff(v2 * 0.70710677f) + 1.f) * (v2 * 0.5f),
-            (erff(v3 * 0.70710677f) + 1.f) * (v3 * 0.5f),
-            (erff(v4 * 0.70710677f) + 1.f) * (v4 * 0.5f));
-    }
-}
-
 // ---- state --------------------------------------------------------------------------------------
 struct bert_base {
     int ready;  // create went through
@@ -1331,7 +1783,7 @@ struct bert_base {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cublasLtHandle_t lt;
-    matmul_call matmul[36];
+    matmul_call matmul[25];
     cudaStream_t lt_stream;  // that its calls go to
 };
 
@@ -1555,55 +2007,224 @@ static int launch(bert_base *m, int when, void (*kernel)(P...), const char *name
 }
 
 // ---- create -------------------------------------------------------------------------------------
-static int prepare_weights(bert_base *m, cudaStream_t stream) {
+static int prepare_weights_from_a_0_v_p_p_weights(bert_base *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_21179172, "a.0.v.p.p.weights", 6912, 256, stream, v_a_0_k_p_w,
         v_a_0_v_p_w, v_a_0_q_p_w, v_a_0_v_p_p_weights));
     CALL(launch(m, ORDERED, k_map_6016e413, "a.0.v.split.weights", 9, 64, stream, v_a_0_q_p_b,
         v_a_0_v_p_b, v_a_0_k_p_b, v_a_0_v_split_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.0.offset", 192, 256, stream, v_f_0_w, v_n_0_bias,
+        v_n_0_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.0.offset2", 192, 256, stream, v_f_0_w,
+        v_n_0_scale, v_n_0_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "n.0.weights", 2304, 256, stream, v_f_0_w, v_n_0_scale,
+        v_n_0_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.1.v.p.p.weights", 6912, 256, stream, v_a_1_k_p_w,
         v_a_1_v_p_w, v_a_1_q_p_w, v_a_1_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.0.offset", 288, 256, stream, v_a_1_v_p_p_weights,
+        v_h_0_bias, v_h_0_offset));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.0.offset2", 288, 256, stream, v_a_1_v_p_p_weights,
+        v_h_0_scale, v_h_0_offset2));
+    // h.0.weights stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_3153650e, "h.0.weights", 6912, 256, stream, v_a_1_v_p_p_weights,
+        v_h_0_scale, v_h_0_weights));
     CALL(launch(m, ORDERED, k_map_6016e413, "a.1.v.split.weights", 9, 64, stream, v_a_1_q_p_b,
         v_a_1_v_p_b, v_a_1_k_p_b, v_a_1_v_split_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.1.offset", 192, 256, stream, v_f_1_w, v_n_1_bias,
+        v_n_1_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.1.offset2", 192, 256, stream, v_f_1_w,
+        v_n_1_scale, v_n_1_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "n.1.weights", 2304, 256, stream, v_f_1_w, v_n_1_scale,
+        v_n_1_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.2.v.p.p.weights", 6912, 256, stream, v_a_2_k_p_w,
         v_a_2_v_p_w, v_a_2_q_p_w, v_a_2_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.1.offset", 288, 256, stream, v_a_2_v_p_p_weights,
+        v_h_1_bias, v_h_1_offset));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.1.offset2", 288, 256, stream, v_a_2_v_p_p_weights,
+        v_h_1_scale, v_h_1_offset2));
+    // h.1.weights stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_3153650e, "h.1.weights", 6912, 256, stream, v_a_2_v_p_p_weights,
+        v_h_1_scale, v_h_1_weights));
     CALL(launch(m, ORDERED, k_map_6016e413, "a.2.v.split.weights", 9, 64, stream, v_a_2_q_p_b,
         v_a_2_v_p_b, v_a_2_k_p_b, v_a_2_v_split_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.2.offset", 192, 256, stream, v_f_2_w, v_n_2_bias,
+        v_n_2_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.2.offset2", 192, 256, stream, v_f_2_w,
+        v_n_2_scale, v_n_2_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "n.2.weights", 2304, 256, stream, v_f_2_w, v_n_2_scale,
+        v_n_2_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.3.v.p.p.weights", 6912, 256, stream, v_a_3_k_p_w,
         v_a_3_v_p_w, v_a_3_q_p_w, v_a_3_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.2.offset", 288, 256, stream, v_a_3_v_p_p_weights,
+        v_h_2_bias, v_h_2_offset));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.2.offset2", 288, 256, stream, v_a_3_v_p_p_weights,
+        v_h_2_scale, v_h_2_offset2));
+    // h.2.weights stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_3153650e, "h.2.weights", 6912, 256, stream, v_a_3_v_p_p_weights,
+        v_h_2_scale, v_h_2_weights));
+    return 0;
+}
+
+static int prepare_weights_from_a_3_v_split_weights(bert_base *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_6016e413, "a.3.v.split.weights", 9, 64, stream, v_a_3_q_p_b,
         v_a_3_v_p_b, v_a_3_k_p_b, v_a_3_v_split_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.3.offset", 192, 256, stream, v_f_3_w, v_n_3_bias,
+        v_n_3_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.3.offset2", 192, 256, stream, v_f_3_w,
+        v_n_3_scale, v_n_3_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "n.3.weights", 2304, 256, stream, v_f_3_w, v_n_3_scale,
+        v_n_3_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.4.v.p.p.weights", 6912, 256, stream, v_a_4_k_p_w,
         v_a_4_v_p_w, v_a_4_q_p_w, v_a_4_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.3.offset", 288, 256, stream, v_a_4_v_p_p_weights,
+        v_h_3_bias, v_h_3_offset));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.3.offset2", 288, 256, stream, v_a_4_v_p_p_weights,
+        v_h_3_scale, v_h_3_offset2));
+    // h.3.weights stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_3153650e, "h.3.weights", 6912, 256, stream, v_a_4_v_p_p_weights,
+        v_h_3_scale, v_h_3_weights));
     CALL(launch(m, ORDERED, k_map_6016e413, "a.4.v.split.weights", 9, 64, stream, v_a_4_q_p_b,
         v_a_4_v_p_b, v_a_4_k_p_b, v_a_4_v_split_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.4.offset", 192, 256, stream, v_f_4_w, v_n_4_bias,
+        v_n_4_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.4.offset2", 192, 256, stream, v_f_4_w,
+        v_n_4_scale, v_n_4_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "n.4.weights", 2304, 256, stream, v_f_4_w, v_n_4_scale,
+        v_n_4_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.5.v.p.p.weights", 6912, 256, stream, v_a_5_k_p_w,
         v_a_5_v_p_w, v_a_5_q_p_w, v_a_5_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.4.offset", 288, 256, stream, v_a_5_v_p_p_weights,
+        v_h_4_bias, v_h_4_offset));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.4.offset2", 288, 256, stream, v_a_5_v_p_p_weights,
+        v_h_4_scale, v_h_4_offset2));
+    // h.4.weights stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_3153650e, "h.4.weights", 6912, 256, stream, v_a_5_v_p_p_weights,
+        v_h_4_scale, v_h_4_weights));
     CALL(launch(m, ORDERED, k_map_6016e413, "a.5.v.split.weights", 9, 64, stream, v_a_5_q_p_b,
         v_a_5_v_p_b, v_a_5_k_p_b, v_a_5_v_split_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.5.offset", 192, 256, stream, v_f_5_w, v_n_5_bias,
+        v_n_5_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.5.offset2", 192, 256, stream, v_f_5_w,
+        v_n_5_scale, v_n_5_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "n.5.weights", 2304, 256, stream, v_f_5_w, v_n_5_scale,
+        v_n_5_weights));
+    return 0;
+}
+
+static int prepare_weights_from_a_6_v_p_p_weights(bert_base *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_21179172, "a.6.v.p.p.weights", 6912, 256, stream, v_a_6_k_p_w,
         v_a_6_v_p_w, v_a_6_q_p_w, v_a_6_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.5.offset", 288, 256, stream, v_a_6_v_p_p_weights,
+        v_h_5_bias, v_h_5_offset));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.5.offset2", 288, 256, stream, v_a_6_v_p_p_weights,
+        v_h_5_scale, v_h_5_offset2));
+    // h.5.weights stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_3153650e, "h.5.weights", 6912, 256, stream, v_a_6_v_p_p_weights,
+        v_h_5_scale, v_h_5_weights));
     CALL(launch(m, ORDERED, k_map_6016e413, "a.6.v.split.weights", 9, 64, stream, v_a_6_q_p_b,
         v_a_6_v_p_b, v_a_6_k_p_b, v_a_6_v_split_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.6.offset", 192, 256, stream, v_f_6_w, v_n_6_bias,
+        v_n_6_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.6.offset2", 192, 256, stream, v_f_6_w,
+        v_n_6_scale, v_n_6_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "n.6.weights", 2304, 256, stream, v_f_6_w, v_n_6_scale,
+        v_n_6_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.7.v.p.p.weights", 6912, 256, stream, v_a_7_k_p_w,
         v_a_7_v_p_w, v_a_7_q_p_w, v_a_7_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.6.offset", 288, 256, stream, v_a_7_v_p_p_weights,
+        v_h_6_bias, v_h_6_offset));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.6.offset2", 288, 256, stream, v_a_7_v_p_p_weights,
+        v_h_6_scale, v_h_6_offset2));
+    // h.6.weights stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_3153650e, "h.6.weights", 6912, 256, stream, v_a_7_v_p_p_weights,
+        v_h_6_scale, v_h_6_weights));
     CALL(launch(m, ORDERED, k_map_6016e413, "a.7.v.split.weights", 9, 64, stream, v_a_7_q_p_b,
         v_a_7_v_p_b, v_a_7_k_p_b, v_a_7_v_split_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.7.offset", 192, 256, stream, v_f_7_w, v_n_7_bias,
+        v_n_7_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.7.offset2", 192, 256, stream, v_f_7_w,
+        v_n_7_scale, v_n_7_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "n.7.weights", 2304, 256, stream, v_f_7_w, v_n_7_scale,
+        v_n_7_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.8.v.p.p.weights", 6912, 256, stream, v_a_8_k_p_w,
         v_a_8_v_p_w, v_a_8_q_p_w, v_a_8_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.7.offset", 288, 256, stream, v_a_8_v_p_p_weights,
+        v_h_7_bias, v_h_7_offset));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.7.offset2", 288, 256, stream, v_a_8_v_p_p_weights,
+        v_h_7_scale, v_h_7_offset2));
+    // h.7.weights stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_3153650e, "h.7.weights", 6912, 256, stream, v_a_8_v_p_p_weights,
+        v_h_7_scale, v_h_7_weights));
     CALL(launch(m, ORDERED, k_map_6016e413, "a.8.v.split.weights", 9, 64, stream, v_a_8_q_p_b,
         v_a_8_v_p_b, v_a_8_k_p_b, v_a_8_v_split_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.8.offset", 192, 256, stream, v_f_8_w, v_n_8_bias,
+        v_n_8_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.8.offset2", 192, 256, stream, v_f_8_w,
+        v_n_8_scale, v_n_8_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "n.8.weights", 2304, 256, stream, v_f_8_w, v_n_8_scale,
+        v_n_8_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.9.v.p.p.weights", 6912, 256, stream, v_a_9_k_p_w,
         v_a_9_v_p_w, v_a_9_q_p_w, v_a_9_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.8.offset", 288, 256, stream, v_a_9_v_p_p_weights,
+        v_h_8_bias, v_h_8_offset));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.8.offset2", 288, 256, stream, v_a_9_v_p_p_weights,
+        v_h_8_scale, v_h_8_offset2));
+    return 0;
+}
+
+static int prepare_weights_from_h_8_weights(bert_base *m, cudaStream_t stream) {
+    // h.8.weights stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_3153650e, "h.8.weights", 6912, 256, stream, v_a_9_v_p_p_weights,
+        v_h_8_scale, v_h_8_weights));
     CALL(launch(m, ORDERED, k_map_6016e413, "a.9.v.split.weights", 9, 64, stream, v_a_9_q_p_b,
         v_a_9_v_p_b, v_a_9_k_p_b, v_a_9_v_split_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.9.offset", 192, 256, stream, v_f_9_w, v_n_9_bias,
+        v_n_9_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.9.offset2", 192, 256, stream, v_f_9_w,
+        v_n_9_scale, v_n_9_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "n.9.weights", 2304, 256, stream, v_f_9_w, v_n_9_scale,
+        v_n_9_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.10.v.p.p.weights", 6912, 256, stream, v_a_10_k_p_w,
         v_a_10_v_p_w, v_a_10_q_p_w, v_a_10_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.9.offset", 288, 256, stream, v_a_10_v_p_p_weights,
+        v_h_9_bias, v_h_9_offset));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.9.offset2", 288, 256, stream,
+        v_a_10_v_p_p_weights, v_h_9_scale, v_h_9_offset2));
+    // h.9.weights stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_3153650e, "h.9.weights", 6912, 256, stream, v_a_10_v_p_p_weights,
+        v_h_9_scale, v_h_9_weights));
     CALL(launch(m, ORDERED, k_map_6016e413, "a.10.v.split.weights", 9, 64, stream, v_a_10_q_p_b,
         v_a_10_v_p_b, v_a_10_k_p_b, v_a_10_v_split_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.10.offset", 192, 256, stream, v_f_10_w,
+        v_n_10_bias, v_n_10_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.10.offset2", 192, 256, stream, v_f_10_w,
+        v_n_10_scale, v_n_10_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "n.10.weights", 2304, 256, stream, v_f_10_w,
+        v_n_10_scale, v_n_10_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.11.v.p.p.weights", 6912, 256, stream, v_a_11_k_p_w,
         v_a_11_v_p_w, v_a_11_q_p_w, v_a_11_v_p_p_weights));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.10.offset", 288, 256, stream,
+        v_a_11_v_p_p_weights, v_h_10_bias, v_h_10_offset));
+    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.10.offset2", 288, 256, stream,
+        v_a_11_v_p_p_weights, v_h_10_scale, v_h_10_offset2));
+    // h.10.weights stored as [i1,i0]
+    CALL(launch(m, ORDERED, k_map_3153650e, "h.10.weights", 6912, 256, stream, v_a_11_v_p_p_weights,
+        v_h_10_scale, v_h_10_weights));
     CALL(launch(m, ORDERED, k_map_6016e413, "a.11.v.split.weights", 9, 64, stream, v_a_11_q_p_b,
         v_a_11_v_p_b, v_a_11_k_p_b, v_a_11_v_split_weights));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.11.offset", 192, 256, stream, v_f_11_w,
+        v_n_11_bias, v_n_11_offset));
+    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.11.offset2", 192, 256, stream, v_f_11_w,
+        v_n_11_scale, v_n_11_offset2));
+    CALL(launch(m, ORDERED, k_map_e0590b17, "n.11.weights", 2304, 256, stream, v_f_11_w,
+        v_n_11_scale, v_n_11_weights));
+    return 0;
+}
+
+static int prepare_weights(bert_base *m, cudaStream_t stream) {
+    CALL(prepare_weights_from_a_0_v_p_p_weights(m, stream));
+    CALL(prepare_weights_from_a_3_v_split_weights(m, stream));
+    CALL(prepare_weights_from_a_6_v_p_p_weights(m, stream));
+    CALL(prepare_weights_from_h_8_weights(m, stream));
     return 0;
 }
 
@@ -1650,7 +2271,7 @@ static int check_device(bert_base *m) {
 static int upload(bert_base *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 3072ull, 0, 3072ull,
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 4864ull, 0, 4864ull,
         stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
@@ -1870,7 +2491,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(bert_base *m) {
     CUBLAS_CALL(m, "cublasLtCreate", cublasLtCreate(&m->lt));
-    for (int i = 0; i < 36; i++) {
+    for (int i = 0; i < 25; i++) {
         int k = first_like(matmul_sizes, i);
         m->matmul[i] = m->matmul[k];
         m->matmul[i].shared = k < i;
@@ -1940,199 +2561,159 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_x, v_r_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.0", 128, 32, stream, v_r_0, v_n_0_scale, v_n_0_bias,
-        v_n_0));
-    CALL(launch(m, EARLY, k_product_01693393, "g.0", 128, 256, stream, v_n_0, v_f_0_w, v_f_0_b,
-        v_g_0, (float4 *)v_workspace, v_arrived + 0));
+    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
+        v_n_0_scale, v_n_0_bias, v_n_0_offset2, v_n_0_offset, v_f_0_b, v_g_0, v_n_0,
+        (float4 *)v_workspace, v_arrived + 0));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_0, v_g_0, v_b_0_w, v_b_0_b, v_n_0, v_s_0, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.0", 128, 32, stream, v_s_0, v_h_0_scale, v_h_0_bias,
-        v_h_0));
-    // as a.0.v.split.merged
-    CALL(matmul_run(m, MATMUL_a_1_v_split_merged, v_h_0, v_a_1_v_p_p_weights, v_a_1_v_split_weights,
-        NULL, v_a_1_v_split_merged, v_workspace));
+    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.1.v.split.merged", 108, 256, stream, v_s_0,
+        v_h_0_weights, v_h_0_scale, v_h_0_bias, v_h_0_offset2, v_h_0_offset, v_a_1_v_split_weights,
+        v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 64));
     // a.1.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.1", 128, 32, stream, v_r_1, v_n_1_scale, v_n_1_bias,
-        v_n_1));
-    CALL(launch(m, EARLY, k_product_01693393, "g.1", 128, 256, stream, v_n_1, v_f_1_w, v_f_1_b,
-        v_g_1, (float4 *)v_workspace, v_arrived + 64));
+    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
+        v_n_1_scale, v_n_1_bias, v_n_1_offset2, v_n_1_offset, v_f_1_b, v_g_1, v_n_1,
+        (float4 *)v_workspace, v_arrived + 100));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_1, v_g_1, v_b_1_w, v_b_1_b, v_n_1, v_s_1, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.1", 128, 32, stream, v_s_1, v_h_1_scale, v_h_1_bias,
-        v_h_1));
-    // as a.0.v.split.merged
-    CALL(matmul_run(m, MATMUL_a_2_v_split_merged, v_h_1, v_a_2_v_p_p_weights, v_a_2_v_split_weights,
-        NULL, v_a_2_v_split_merged, v_workspace));
+    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.2.v.split.merged", 108, 256, stream, v_s_1,
+        v_h_1_weights, v_h_1_scale, v_h_1_bias, v_h_1_offset2, v_h_1_offset, v_a_2_v_split_weights,
+        v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 164));
     // a.2.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.2", 128, 32, stream, v_r_2, v_n_2_scale, v_n_2_bias,
-        v_n_2));
-    CALL(launch(m, EARLY, k_product_01693393, "g.2", 128, 256, stream, v_n_2, v_f_2_w, v_f_2_b,
-        v_g_2, (float4 *)v_workspace, v_arrived + 128));
+    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
+        v_n_2_scale, v_n_2_bias, v_n_2_offset2, v_n_2_offset, v_f_2_b, v_g_2, v_n_2,
+        (float4 *)v_workspace, v_arrived + 200));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_2, v_g_2, v_b_2_w, v_b_2_b, v_n_2, v_s_2, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.2", 128, 32, stream, v_s_2, v_h_2_scale, v_h_2_bias,
-        v_h_2));
-    // as a.0.v.split.merged
-    CALL(matmul_run(m, MATMUL_a_3_v_split_merged, v_h_2, v_a_3_v_p_p_weights, v_a_3_v_split_weights,
-        NULL, v_a_3_v_split_merged, v_workspace));
+    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.3.v.split.merged", 108, 256, stream, v_s_2,
+        v_h_2_weights, v_h_2_scale, v_h_2_bias, v_h_2_offset2, v_h_2_offset, v_a_3_v_split_weights,
+        v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 264));
     // a.3.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.3", 128, 32, stream, v_r_3, v_n_3_scale, v_n_3_bias,
-        v_n_3));
-    CALL(launch(m, EARLY, k_product_01693393, "g.3", 128, 256, stream, v_n_3, v_f_3_w, v_f_3_b,
-        v_g_3, (float4 *)v_workspace, v_arrived + 192));
+    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
+        v_n_3_scale, v_n_3_bias, v_n_3_offset2, v_n_3_offset, v_f_3_b, v_g_3, v_n_3,
+        (float4 *)v_workspace, v_arrived + 300));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_3, v_g_3, v_b_3_w, v_b_3_b, v_n_3, v_s_3, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.3", 128, 32, stream, v_s_3, v_h_3_scale, v_h_3_bias,
-        v_h_3));
-    // as a.0.v.split.merged
-    CALL(matmul_run(m, MATMUL_a_4_v_split_merged, v_h_3, v_a_4_v_p_p_weights, v_a_4_v_split_weights,
-        NULL, v_a_4_v_split_merged, v_workspace));
+    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.4.v.split.merged", 108, 256, stream, v_s_3,
+        v_h_3_weights, v_h_3_scale, v_h_3_bias, v_h_3_offset2, v_h_3_offset, v_a_4_v_split_weights,
+        v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 364));
     // a.4.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
         v_a_4_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.4", 128, 32, stream, v_r_4, v_n_4_scale, v_n_4_bias,
-        v_n_4));
-    CALL(launch(m, EARLY, k_product_01693393, "g.4", 128, 256, stream, v_n_4, v_f_4_w, v_f_4_b,
-        v_g_4, (float4 *)v_workspace, v_arrived + 256));
+    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
+        v_n_4_scale, v_n_4_bias, v_n_4_offset2, v_n_4_offset, v_f_4_b, v_g_4, v_n_4,
+        (float4 *)v_workspace, v_arrived + 400));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_4, v_g_4, v_b_4_w, v_b_4_b, v_n_4, v_s_4, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.4", 128, 32, stream, v_s_4, v_h_4_scale, v_h_4_bias,
-        v_h_4));
-    // as a.0.v.split.merged
-    CALL(matmul_run(m, MATMUL_a_5_v_split_merged, v_h_4, v_a_5_v_p_p_weights, v_a_5_v_split_weights,
-        NULL, v_a_5_v_split_merged, v_workspace));
+    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.5.v.split.merged", 108, 256, stream, v_s_4,
+        v_h_4_weights, v_h_4_scale, v_h_4_bias, v_h_4_offset2, v_h_4_offset, v_a_5_v_split_weights,
+        v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 464));
     // a.5.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
         v_a_5_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
+    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
+        v_n_5_scale, v_n_5_bias, v_n_5_offset2, v_n_5_offset, v_f_5_b, v_g_5, v_n_5,
+        (float4 *)v_workspace, v_arrived + 500));
+    // as r.0
+    CALL(matmul_run(m, MATMUL_s_5, v_g_5, v_b_5_w, v_b_5_b, v_n_5, v_s_5, v_workspace));
     return 0;
 }
 
-static int steps_from_n_5(bert_base *m, const void *const *in, void *const *out,
+static int steps_from_a_6_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    (void)out;
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.5", 128, 32, stream, v_r_5, v_n_5_scale, v_n_5_bias,
-        v_n_5));
-    CALL(launch(m, EARLY, k_product_01693393, "g.5", 128, 256, stream, v_n_5, v_f_5_w, v_f_5_b,
-        v_g_5, (float4 *)v_workspace, v_arrived + 320));
-    // as r.0
-    CALL(matmul_run(m, MATMUL_s_5, v_g_5, v_b_5_w, v_b_5_b, v_n_5, v_s_5, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.5", 128, 32, stream, v_s_5, v_h_5_scale, v_h_5_bias,
-        v_h_5));
-    // as a.0.v.split.merged
-    CALL(matmul_run(m, MATMUL_a_6_v_split_merged, v_h_5, v_a_6_v_p_p_weights, v_a_6_v_split_weights,
-        NULL, v_a_6_v_split_merged, v_workspace));
+    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.6.v.split.merged", 108, 256, stream, v_s_5,
+        v_h_5_weights, v_h_5_scale, v_h_5_bias, v_h_5_offset2, v_h_5_offset, v_a_6_v_split_weights,
+        v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 564));
     // a.6.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
         v_a_6_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.6", 128, 32, stream, v_r_6, v_n_6_scale, v_n_6_bias,
-        v_n_6));
-    CALL(launch(m, EARLY, k_product_01693393, "g.6", 128, 256, stream, v_n_6, v_f_6_w, v_f_6_b,
-        v_g_6, (float4 *)v_workspace, v_arrived + 384));
+    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
+        v_n_6_scale, v_n_6_bias, v_n_6_offset2, v_n_6_offset, v_f_6_b, v_g_6, v_n_6,
+        (float4 *)v_workspace, v_arrived + 600));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_6, v_g_6, v_b_6_w, v_b_6_b, v_n_6, v_s_6, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.6", 128, 32, stream, v_s_6, v_h_6_scale, v_h_6_bias,
-        v_h_6));
-    // as a.0.v.split.merged
-    CALL(matmul_run(m, MATMUL_a_7_v_split_merged, v_h_6, v_a_7_v_p_p_weights, v_a_7_v_split_weights,
-        NULL, v_a_7_v_split_merged, v_workspace));
+    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.7.v.split.merged", 108, 256, stream, v_s_6,
+        v_h_6_weights, v_h_6_scale, v_h_6_bias, v_h_6_offset2, v_h_6_offset, v_a_7_v_split_weights,
+        v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 664));
     // a.7.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.7", 128, 32, stream, v_r_7, v_n_7_scale, v_n_7_bias,
-        v_n_7));
-    CALL(launch(m, EARLY, k_product_01693393, "g.7", 128, 256, stream, v_n_7, v_f_7_w, v_f_7_b,
-        v_g_7, (float4 *)v_workspace, v_arrived + 448));
+    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
+        v_n_7_scale, v_n_7_bias, v_n_7_offset2, v_n_7_offset, v_f_7_b, v_g_7, v_n_7,
+        (float4 *)v_workspace, v_arrived + 700));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_7, v_g_7, v_b_7_w, v_b_7_b, v_n_7, v_s_7, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.7", 128, 32, stream, v_s_7, v_h_7_scale, v_h_7_bias,
-        v_h_7));
-    // as a.0.v.split.merged
-    CALL(matmul_run(m, MATMUL_a_8_v_split_merged, v_h_7, v_a_8_v_p_p_weights, v_a_8_v_split_weights,
-        NULL, v_a_8_v_split_merged, v_workspace));
+    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.8.v.split.merged", 108, 256, stream, v_s_7,
+        v_h_7_weights, v_h_7_scale, v_h_7_bias, v_h_7_offset2, v_h_7_offset, v_a_8_v_split_weights,
+        v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 764));
     // a.8.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.8", 128, 32, stream, v_r_8, v_n_8_scale, v_n_8_bias,
-        v_n_8));
-    CALL(launch(m, EARLY, k_product_01693393, "g.8", 128, 256, stream, v_n_8, v_f_8_w, v_f_8_b,
-        v_g_8, (float4 *)v_workspace, v_arrived + 512));
+    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
+        v_n_8_scale, v_n_8_bias, v_n_8_offset2, v_n_8_offset, v_f_8_b, v_g_8, v_n_8,
+        (float4 *)v_workspace, v_arrived + 800));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_8, v_g_8, v_b_8_w, v_b_8_b, v_n_8, v_s_8, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.8", 128, 32, stream, v_s_8, v_h_8_scale, v_h_8_bias,
-        v_h_8));
-    // as a.0.v.split.merged
-    CALL(matmul_run(m, MATMUL_a_9_v_split_merged, v_h_8, v_a_9_v_p_p_weights, v_a_9_v_split_weights,
-        NULL, v_a_9_v_split_merged, v_workspace));
-    return 0;
-}
-
-static int steps_from_a_9_o(bert_base *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
+    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.9.v.split.merged", 108, 256, stream, v_s_8,
+        v_h_8_weights, v_h_8_scale, v_h_8_bias, v_h_8_offset2, v_h_8_offset, v_a_9_v_split_weights,
+        v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 864));
     // a.9.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.9", 128, 32, stream, v_r_9, v_n_9_scale, v_n_9_bias,
-        v_n_9));
-    CALL(launch(m, EARLY, k_product_01693393, "g.9", 128, 256, stream, v_n_9, v_f_9_w, v_f_9_b,
-        v_g_9, (float4 *)v_workspace, v_arrived + 576));
+    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
+        v_n_9_scale, v_n_9_bias, v_n_9_offset2, v_n_9_offset, v_f_9_b, v_g_9, v_n_9,
+        (float4 *)v_workspace, v_arrived + 900));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_9, v_g_9, v_b_9_w, v_b_9_b, v_n_9, v_s_9, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.9", 128, 32, stream, v_s_9, v_h_9_scale, v_h_9_bias,
-        v_h_9));
-    // as a.0.v.split.merged
-    CALL(matmul_run(m, MATMUL_a_10_v_split_merged, v_h_9, v_a_10_v_p_p_weights,
-        v_a_10_v_split_weights, NULL, v_a_10_v_split_merged, v_workspace));
+    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.10.v.split.merged", 108, 256, stream, v_s_9,
+        v_h_9_weights, v_h_9_scale, v_h_9_bias, v_h_9_offset2, v_h_9_offset, v_a_10_v_split_weights,
+        v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 964));
     // a.10.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.10", 128, 32, stream, v_r_10, v_n_10_scale,
-        v_n_10_bias, v_n_10));
-    CALL(launch(m, EARLY, k_product_01693393, "g.10", 128, 256, stream, v_n_10, v_f_10_w, v_f_10_b,
-        v_g_10, (float4 *)v_workspace, v_arrived + 640));
+    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
+        v_n_10_scale, v_n_10_bias, v_n_10_offset2, v_n_10_offset, v_f_10_b, v_g_10, v_n_10,
+        (float4 *)v_workspace, v_arrived + 1000));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_10, v_g_10, v_b_10_w, v_b_10_b, v_n_10, v_s_10, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "h.10", 128, 32, stream, v_s_10, v_h_10_scale,
-        v_h_10_bias, v_h_10));
-    // as a.0.v.split.merged
-    CALL(matmul_run(m, MATMUL_a_11_v_split_merged, v_h_10, v_a_11_v_p_p_weights,
-        v_a_11_v_split_weights, NULL, v_a_11_v_split_merged, v_workspace));
+    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.11.v.split.merged", 108, 256, stream, v_s_10,
+        v_h_10_weights, v_h_10_scale, v_h_10_bias, v_h_10_offset2, v_h_10_offset,
+        v_a_11_v_split_weights, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace,
+        v_arrived + 1064));
     // a.11.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "n.11", 128, 32, stream, v_r_11, v_n_11_scale,
-        v_n_11_bias, v_n_11));
-    CALL(launch(m, EARLY, k_product_01693393, "g.11", 128, 256, stream, v_n_11, v_f_11_w, v_f_11_b,
-        v_g_11, (float4 *)v_workspace, v_arrived + 704));
+    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
+        v_n_11_scale, v_n_11_bias, v_n_11_offset2, v_n_11_offset, v_f_11_b, v_g_11, v_n_11,
+        (float4 *)v_workspace, v_arrived + 1100));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_11, v_g_11, v_b_11_w, v_b_11_b, v_n_11, v_s_11, v_workspace));
     CALL(launch(m, ORDERED, k_row_03e7db9c, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
@@ -2142,8 +2723,7 @@ static int steps_from_a_9_o(bert_base *m, const void *const *in, void *const *ou
 
 static int steps(bert_base *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(steps_from_a_0_v_split_merged(m, in, out, stream));
-    CALL(steps_from_n_5(m, in, out, stream));
-    CALL(steps_from_a_9_o(m, in, out, stream));
+    CALL(steps_from_a_6_v_split_merged(m, in, out, stream));
     return 0;
 }
 
@@ -2241,7 +2821,7 @@ int bert_base_capture(bert_base *m, const void *const *in, void *const *out) {
 void bert_base_destroy(bert_base *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 36; i++) matmul_close(&m->matmul[i]);
+    for (int i = 0; i < 25; i++) matmul_close(&m->matmul[i]);
     if (m->lt) cublasLtDestroy(m->lt);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
@@ -2457,6 +3037,6 @@ static const bert_base_tensor info_weights[] = {
 static const bert_base_info info = {
     "bert_base", 1, 1, 192, info_inputs, info_outputs, info_weights,
     BERT_BASE_ARENA_BYTES, BERT_BASE_WEIGHT_BYTES,
-    340220928ull, 446499840ull, 0xf49bb016df0d0331ull};
+    340720384ull, 638102272ull, 0xf49bb016df0d0331ull};
 
 const bert_base_info *bert_base_describe(void) { return &info; }

@@ -93,7 +93,7 @@
 //     1.6 us est. g3.a             k_reduce_ff3cfa0a
 //     4.8 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
 //     2.0 us est. l4.m             k_stitch_b703a3fb
-//    10.8 us est. l4.d.0           k_product_5e28de0a, in 4 parts
+//    10.8 us est. l4.d.0           k_product_8e7d4310, in 4 parts
 //    15.6 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
 //     1.5 us est. l4.t1.0          k_siblings_ec35a1c7
 //     2.8 us est. l4.c2.0.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
@@ -1028,24 +1028,25 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
     return __syncthreads_or(last) != 0;
 }
 
-// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,
-// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.
-template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, int EARLY, typename TILE, typename A,
-          typename B, int RM, int RN>
-static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,
-                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,
-                                                     unsigned *arrived) {
-    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
-    tile.template multiply<ALONG_A, ALONG_B, EARLY>(from, min(from + share, terms), a, b, acc);
-    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
+    const unsigned n = ROWS * RN / 4;
+    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
-    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;
+}
+
+// The last to arrive adds them up in order, whichever it is itself.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
+    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
+    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
         float v[4] = {};
@@ -1061,7 +1062,6 @@ static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms,
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
-    return true;
 }
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
@@ -3035,7 +3035,7 @@ static __global__ void __launch_bounds__(224) k_stitch_b703a3fb(const float *p0,
 // by merging: sum of products
 // l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
 // p0: l4.f.sum.weights, p1: l4.m.joined, p2: l4.d.0.const
-static __global__ void __launch_bounds__(256, 1) k_product_5e28de0a(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_8e7d4310(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3053,10 +3053,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_5e28de0a(const float 
         return fetch<float>(p1 + r0 * 196 + i2 * 28 + i3 * 2, n < 49u);
     };
     float acc[8][4] = {};
-    const bool last = multiply_part<4, 4, false, false, 1>(tile, 1152u, 288u, moving<8192,
-        131072>(a), moving<784, 3136>(b),
-                                                                   acc, parts, arrived);
-    if (!last) return;
+    const unsigned part = blockIdx.x % 4, from = part * 288u;
+    tile.multiply<false, false, 1>(from, min(from + 288u, 1152u), moving<8192, 131072>(a),
+        moving<784, 3136>(b), acc);
+    leave_part<4, 4>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
+    add_parts<4, 4>(acc, parts);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -4744,7 +4746,7 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
         v_l4_l2_c_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_b703a3fb, "l4.m", 128, 224, stream, v_l4_l2_c_sum_merged,
         v_l4_l2_c_b, v_l4_r2_c_b, v_l4_m_joined));
-    CALL(launch(m, EARLY, k_product_5e28de0a, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
+    CALL(launch(m, EARLY, k_product_8e7d4310, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
         v_l4_m_joined, v_l4_d_0_const, v_l4_d_0, (float4 *)v_workspace, v_arrived + 0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,

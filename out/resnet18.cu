@@ -49,7 +49,7 @@
 //     1.6 us est. l4.h.r           k_reduce_8827085f
 //     9.3 us est. l4.h.b.c.parts   k_product_d2974b0c
 //     1.6 us est. l4.h.b.c         k_reduce_b5291b22
-//     3.1 us est. l4.h             k_product_9c64672e, in 4 parts
+//     3.1 us est. l4.h             k_product_813f0c61, in 4 parts
 //     9.3 us est. l4.a.c.parts     k_product_d2974b0c
 //     1.6 us est. l4.r             k_reduce_8827085f
 //     9.3 us est. l4.b.c.parts     k_product_d2974b0c
@@ -732,24 +732,25 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
     return __syncthreads_or(last) != 0;
 }
 
-// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,
-// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.
-template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, int EARLY, typename TILE, typename A,
-          typename B, int RM, int RN>
-static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,
-                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,
-                                                     unsigned *arrived) {
-    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
-    tile.template multiply<ALONG_A, ALONG_B, EARLY>(from, min(from + share, terms), a, b, acc);
-    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
+    const unsigned n = ROWS * RN / 4;
+    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
-    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;
+}
+
+// The last to arrive adds them up in order, whichever it is itself.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
+    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
+    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
         float v[4] = {};
@@ -765,7 +766,6 @@ static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms,
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
-    return true;
 }
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
@@ -2272,7 +2272,7 @@ static __global__ void __launch_bounds__(64) k_reduce_b5291b22(const float *p0,
 //     0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.d.c.scaled, p1: l3, p2: l4.h.b.c, p3: l4.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_9c64672e(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_813f0c61(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
@@ -2291,10 +2291,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_9c64672e(const float 
         return fetch<float4>(p1 + i2 * 7168 + i3 * 512 + r0, n < 49u);
     };
     float acc[4][4] = {};
-    const bool last = multiply_part<4, 1, false, true, 1>(tile, 256u, 64u, moving<2048, 131072>(a),
-        moving<4, 0>(b),
-                                                                   acc, parts, arrived);
-    if (!last) return;
+    const unsigned part = blockIdx.x % 4, from = part * 64u;
+    tile.multiply<false, true, 1>(from, min(from + 64u, 256u), moving<2048, 131072>(a), moving<4,
+        0>(b), acc);
+    leave_part<4, 1>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
+    add_parts<4, 1>(acc, parts);
 #pragma unroll
     for (int e = 0; e < 1 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -3170,7 +3172,7 @@ static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *
     (void)in;
     CALL(launch(m, EARLY, k_reduce_b5291b22, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_c));
-    CALL(launch(m, EARLY, k_product_9c64672e, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
+    CALL(launch(m, EARLY, k_product_813f0c61, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
         v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
     CALL(launch(m, EARLY, k_product_d2974b0c, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
         v_l4_h, v_l4_a_c_parts));

@@ -83,7 +83,7 @@
 //     9.2 us est. l4.h.b.c.parts   k_product_be50872d
 //     1.6 us est. l4.h.t           k_reduce_8827085f
 //     6.0 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
-//     9.9 us est. l4.h             k_product_34530733, in 4 parts
+//     9.9 us est. l4.h             k_product_bdbe6043, in 4 parts
 //     7.1 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
 //     9.3 us est. l4.h.0.b.c.parts k_product_d2974b0c
 //     1.6 us est. l4.h.0.t         k_reduce_8827085f
@@ -1111,24 +1111,25 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
     return __syncthreads_or(last) != 0;
 }
 
-// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,
-// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.
-template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, int EARLY, typename TILE, typename A,
-          typename B, int RM, int RN>
-static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,
-                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,
-                                                     unsigned *arrived) {
-    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
-    tile.template multiply<ALONG_A, ALONG_B, EARLY>(from, min(from + share, terms), a, b, acc);
-    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
+    const unsigned n = ROWS * RN / 4;
+    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
-    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;
+}
+
+// The last to arrive adds them up in order, whichever it is itself.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
+    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
+    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
         float v[4] = {};
@@ -1144,7 +1145,6 @@ static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms,
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
-    return true;
 }
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
@@ -2689,7 +2689,7 @@ static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
 //     in 0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.d.c.scaled, p1: l3.h.4, p2: l4.h.c.c, p3: l4.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_34530733(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_bdbe6043(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
@@ -2708,10 +2708,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_34530733(const float 
         return fetch<float>(p1 + r0 * 196 + i2 * 28 + i3 * 2, n < 49u);
     };
     float acc[8][4] = {};
-    const bool last = multiply_part<4, 4, false, false, 1>(tile, 1024u, 256u, moving<8192,
-        131072>(a), moving<784, 3136>(b),
-                                                                   acc, parts, arrived);
-    if (!last) return;
+    const unsigned part = blockIdx.x % 4, from = part * 256u;
+    tile.multiply<false, false, 1>(from, min(from + 256u, 1024u), moving<8192, 131072>(a),
+        moving<784, 3136>(b), acc);
+    leave_part<4, 4>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 4, 4)) return;
+    add_parts<4, 4>(acc, parts);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 1) {
         const int i = e / 4, j = e % 4;
@@ -4079,7 +4081,7 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l2.h.c.c
     CALL(conv_run(m, CONV_l4_h_c_c, v_l4_h_t, v_l4_h_c_c_scaled, NULL, NULL, v_l4_h_c_c,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_34530733, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
+    CALL(launch(m, ORDERED, k_product_bdbe6043, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
         v_l4_h_c_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_a_t, NULL, v_l4_h_0_r,

@@ -399,14 +399,15 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $start row_sums<64, 16, 4> sums = {}
 #define $room __shared__ float total[1][64][row_sums<64, 16, 4>::PARTS], factor[1][64]
 #define $totals sums.total(sums.sum, total[0])
-#define $factor factor[0][line] = sums.of(total[0], line)
+#define $leave rows[line] = sums.of(total[0], line)
+#define $factor factor[0][line] = add_row<2, 64>(rows, 0, line)
 #define $shared 64u
 #define $also y[e] = factor[0][e]
 #define $along true, false
 #define $early 2
 #define $argsA unsigned e
 #define $argsB unsigned e, unsigned k0
-#define $a moving<4, 0>(a)
+#define $a summing(moving<4, 0>(a), &sums)
 #define $b b
 #define $loadA return fetch<float4>(p0 + (m0 + e / 4u) * 96u + e % 4u * 4u)
 #define $loadB return p0[(k0 + e / 64u) * 96u + n0 + e % 64u]

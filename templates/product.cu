@@ -34,7 +34,8 @@
 //@key start    declares them
 //@key room     declares total and factor in shared memory
 //@key lines    rows of a tile
-//@key totals   adds the sums up into total[..][line][part]
+//@key totals   adds the sums up into total[..][line][..]
+//@key leave    leaves those of the block's part of a row's terms for the last block
 //@key factor   makes what is made of them for each row, factor[..][line]
 //@key also     stores a share of the map that the sums are for, from e; empty: nobody else needs it
 //@key shared   elements or vectors of a block's share
@@ -81,17 +82,33 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     };
     //@end
     float acc[$RM][$RN] = {};
-    //@if parts
-    const bool last = multiply_part<$parts, $rows, $along, $early>(tile, $terms, $share, $a, $b,
-                                                                   acc, parts, arrived);
-    if (!last) return;
-    //@else
     //@if sums
     $start;
-    tile.multiply<$along, $early>(0u, $terms, summing($a, &sums), $b, acc);
+    //@end
+    //@if parts
+    const unsigned part = blockIdx.x % $parts, from = part * $share;
+    tile.multiply<$along, $early>(from, min(from + $share, $terms), $a, $b, acc);
+    leave_part<$parts, $rows>(acc, parts);
+    //@else
+    tile.multiply<$along, $early>(0u, $terms, $a, $b, acc);
+    //@end
+    //@if sums
     $room;
     $totals;
     __syncthreads();
+    //@if parts
+    float *const rows = row_parts<$parts, $lines, $rows * $RN / 4>(parts);
+    if (threadIdx.x < $lines) {
+        const unsigned line = threadIdx.x;
+        $leave;
+    }
+    //@end
+    //@end
+    //@if parts
+    if (!arrives_last(arrived + blockIdx.x / $parts, $parts)) return;
+    add_parts<$parts, $rows>(acc, parts);
+    //@end
+    //@if sums
     if (threadIdx.x < $lines) {
         const unsigned line = threadIdx.x;
         $factor;
@@ -101,9 +118,6 @@ static __global__ void __launch_bounds__($bounds) $name($params) {
     for (unsigned e = threadIdx.x; e < $shared; e += 256u) {
         $also;
     }
-    //@end
-    //@else
-    tile.multiply<$along, $early>(0u, $terms, $a, $b, acc);
     //@end
     //@end
 #pragma unroll

@@ -1,4 +1,5 @@
 //@key parts  blocks share the terms of a tile
+//@key rows   they share sums along its rows too
 // Whether this block is the last of n to arrive. What the others wrote before they arrived it may
 // read (by __ldcg) then, and the counter is 0 again.
 static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
@@ -13,24 +14,25 @@ static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned 
 }
 //@if parts
 
-// PARTS blocks share the terms of a tile, `share` each. All leave their sums, ROWS by RN a thread,
-// in `parts`; the last to arrive (true) gets them added up in order, whichever it is itself.
-template <int PARTS, int ROWS, bool ALONG_A, bool ALONG_B, int EARLY, typename TILE, typename A,
-          typename B, int RM, int RN>
-static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms, unsigned share,
-                                                     A a, B b, float (&acc)[RM][RN], float4 *parts,
-                                                     unsigned *arrived) {
-    const unsigned part = blockIdx.x % PARTS, from = part * share, n = ROWS * RN / 4;
-    tile.template multiply<ALONG_A, ALONG_B, EARLY>(from, min(from + share, terms), a, b, acc);
-    float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
+    const unsigned n = ROWS * RN / 4;
+    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
         float v[4];
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
-        sums[(part * n + e) * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
     }
-    if (!arrives_last(arrived + blockIdx.x / PARTS, PARTS)) return false;
+}
+
+// The last to arrive adds them up in order, whichever it is itself.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
+    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
+    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
 #pragma unroll
     for (unsigned e = 0; e < n; e++) {
         float v[4] = {};
@@ -46,6 +48,22 @@ static __device__ __forceinline__ bool multiply_part(TILE &tile, unsigned terms,
 #pragma unroll
         for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
     }
-    return true;
+}
+//@end
+//@if rows
+
+// Where the blocks that share a tile of LINES rows leave sums along these, behind all tiles' own
+// sums, of N float4 a thread: two of each row and block.
+template <int PARTS, int LINES, int N>
+static __device__ __forceinline__ float *row_parts(float4 *parts) {
+    float *const rows = reinterpret_cast<float *>(parts + gridDim.x * (N * 256u));
+    return rows + blockIdx.x / PARTS * (PARTS * 2u * LINES);
+}
+template <int PARTS, int LINES>
+static __device__ __forceinline__ float add_row(const float *rows, unsigned kind, unsigned line) {
+    float s = 0.f;
+#pragma unroll
+    for (unsigned p = 0; p < PARTS; p++) s += __ldcg(&rows[(2 * p + kind) * LINES + line]);
+    return s;
 }
 //@end

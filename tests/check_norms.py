@@ -13,6 +13,7 @@ from harness import EINNET, ROOT, Checks
 
 # model, options, products that take one (None: any), steps at most (None: any)
 MODELS = [
+    ("models/bert_base.ein", [], None, 75),
     ("models/bert_base.ein", ["--math", "tf32"], None, 75),
     ("models/bert_base.ein", ["--math", "fp16"], None, 75),
     ("models/bert_base.ein", ["--math", "fp16", "--libs", "none"], None, 75),

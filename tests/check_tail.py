@@ -40,8 +40,8 @@ def clashes(text):
                         r"(stream|m->on\[\d\]),[^;]*"
                         r"\(float4 \*\)(v_workspace\w*), v_arrived \+ (\d+)\)")
     parts = {name: int(n) for name, n in
-             re.findall(r"(k_\w+)\((?:(?!__global__).)*?"
-                         r"(?:multiply_part<|arrived \+ blockIdx\.x / )(\d+)", text, re.S)}
+             re.findall(r"(k_\w+)\((?:(?!__global__).)*?arrived \+ blockIdx\.x / (\d+)", text,
+                        re.S)}
     found = []
     for name, blocks, stream, memory, first in launch.findall(text):
         found.append((stream, memory, int(first), int(first) + int(blocks) // parts[name]))

@@ -21,18 +21,21 @@ typedef struct ein__product_cut {
     int64_t share;
 } ein__product_cut;
 
-// Terms of a part in whole steps of the tile's loop; 0: there are not as many parts, or a thread
-// has no registers to add them up.
+// Terms of a part in whole steps of the tile's loop; 0: there are not as many parts, a thread has
+// no registers to add them up, or the last part's loads are others (ein__product_copies).
 static int64_t ein__tail_share(const ein__tiled *p, const ein__product_tile *t, int parts) {
     int64_t share = (p->depth + parts - 1) / parts;
     share = (share + t->terms - 1) / t->terms * t->terms;
-    if (parts > 1 && ein__product_is_large(t)) return 0;
+    bool ragged = p->shifted && p->depth % t->terms;
+    if (parts > 1 && (ein__product_is_large(t) || ragged)) return 0;
     return share * (parts - 1) < p->depth ? share : 0;
 }
 
-// Bytes that the parts of all tiles take in memory.
+// Bytes that the parts of all tiles take in memory, with two sums along each of their rows where
+// these are wanted.
 static int64_t ein__tail_bytes(const ein__tiled *p, const ein__product_tile *t, int parts) {
-    return ein__muldiv(ein__product_blocks(p, t), 4 * t->rows * t->cols * parts, 1);
+    int64_t each = 4 * t->rows * (t->cols + (p->each ? 2 : 0));
+    return ein__muldiv(ein__product_blocks(p, t), each * parts, 1);
 }
 
 // Whether terms that are shared, at `ps`, are taken against whole ones.
@@ -65,8 +68,7 @@ EIN__FN int64_t ein__product_cut_of(const ein_ctx *ctx, const ein__tiled *p,
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t whole, best;
     *cut = (ein__product_cut){ein__product_tile_of(ctx, p, &whole), 1, p->depth};
-    // Sums along whole rows are those of whole tiles.
-    if (whole <= EIN__TAIL_PS || p->each) return whole;
+    if (whole <= EIN__TAIL_PS) return whole;
     best = whole;
     for (int i = 0; i < EIN__PRODUCT_TILES; i++) {
         const ein__product_tile *t = &ein__product_table[i];
@@ -100,7 +102,7 @@ static bool ein__product_cut_named(const ein__tiled *p, const char *name, ein__p
             const ein__product_tile *t = &ein__product_table[i];
             char other[32];
             ein__product_cut_name(t, parts, other);
-            if (!ein__product_fits(p, t) || strcmp(name, other) || (p->each && parts > 1)) continue;
+            if (!ein__product_fits(p, t) || strcmp(name, other)) continue;
             *cut = (ein__product_cut){t, parts, ein__tail_share(p, t, parts)};
             return cut->share > 0;
         }

@@ -28,8 +28,8 @@ typedef struct ein__kprod {
     bool fetched[2], wide[2];  // loads say where a factor lies (tiles_loads.cu); several elements
     int width;                 // neighbours that a load of the rows' factor gives
     ein__ex shift;             // what warps subtract from that factor's lines (norm.c), or none
-    ein__buf start, room, totals, factors, also;  // of a row operation, or empty
-    ein__ex made[EIN__NORM_ROWS], stored;         // definitions in the product's iterators
+    ein__buf start, room, totals, leave, factors, also;  // of a row operation, or empty
+    ein__ex made[EIN__NORM_ROWS], stored;                // definitions in the product's iterators
     bool sums;
     int kinds, first;  // of sums; the row operation's first value of those that the step computes
     int64_t shared;
@@ -80,6 +80,7 @@ static void ein__kprod_free(ein__kprod *r) {
     ein__buf_free(&r->start);
     ein__buf_free(&r->room);
     ein__buf_free(&r->totals);
+    ein__buf_free(&r->leave);
     ein__buf_free(&r->factors);
     ein__buf_free(&r->also);
 }

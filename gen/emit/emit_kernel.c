@@ -220,7 +220,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
                *warps = ein__need_text(needs, EIN__NEED_TENSOR_ROWS);
     ein__key row[] = {{"threads", threads}, {"warps", warps}}, tile[] = {{"rows", threads}},
              sums[] = {{"rows", warps}};
-    ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)}};
+    ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)},
+                       {"rows", ein__need_text(needs, EIN__NEED_PART_ROWS)}};
     ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
                          {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)}};
     ein__key mma[] = {{"tf32", *tf32 ? tf32 : attend[0].text},
@@ -252,7 +253,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, *threads || *warps, ein__tmpl_tiles_rows, row, 2);
     ein__put_helper(out, plain, ein__tmpl_tiles, tile, 1);
     ein__put_helper(out, *tail[0].text || ein__is_needed(needs, EIN__NEED_LAST), ein__tmpl_tail,
-                    tail, 1);
+                    tail, 2);
     ein__put_helper(out, *mma[0].text || *mma[1].text, ein__tmpl_mma, mma, 4);
     ein__put_helper(out, tensor || attends, ein__tmpl_tiles_async, NULL, 0);
     ein__put_helper(out, tensor, ein__tmpl_tiles_mma, sums, 1);

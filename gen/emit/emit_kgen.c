@@ -121,6 +121,7 @@ typedef enum ein__need {
     EIN__NEED_SPACED,
     EIN__NEED_MOVING,
     EIN__NEED_TURNING,
+    EIN__NEED_PART_ROWS,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;

@@ -77,7 +77,7 @@ static bool ein__is_taken(const char *name) {
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
         " WORKSPACE_BYTES CONST_BYTES INIT_BYTES atomicInc ARENA ARENA_OF CONST CONST_OF INIT "
         "INIT_OF IN OUT EDGE"
-        " multiply_part total weight_of key_part joined_keys join_keys"
+        " leave_part add_parts row_parts add_row total weight_of key_part joined_keys join_keys"
         " spread_keys ask_shared shared_of dynamic_shared tile_type"
         " NO_KEY score_unit KEY_TURNS VALUE_TURNS row_fragment column_fragments kernel_size ";
     if (ein__is_listed(words, name, strlen(name))) return true;

@@ -112,6 +112,19 @@ static void ein__kprod_name_factors(ein__kgen *g, const ein__kprod *r, int n, co
     }
 }
 
+// The whole of sum i along row `line`, in `to`: where blocks share the terms, what they have left.
+static void ein__kprod_whole(ein__kprod *r, int i, ein__buf *to) {
+    ein__putf(to, "const float s%d = ", i);
+    if (r->parts == 1) {
+        ein__putf(to, "sums.of(total[%d], line);\n", i);
+        return;
+    }
+    int rows = r->t->rows;
+    ein__putf(&r->leave, "rows[(2 * part + %d) * %d + line] = sums.of(total[%d], line);\n", i, rows,
+              i);
+    ein__putf(to, "add_row<%d, %d>(rows, %d, line);\n", r->parts, rows, i);
+}
+
 // What is made of the rows' sums, for row m0 + line of the tile.
 static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r) {
     ein_ctx *c = g->ctx;
@@ -126,7 +139,7 @@ static void ein__kprod_factor(ein__kgen *g, const ein__step *step, ein__kprod *r
         ein__ex u = ein__kbody(g, step->val[1 + i]);
         const char *what = ein__ex_get(c, u)->op == EIN__X_READ ? "sum" : "square";
         ein__putf(&r->totals, "sums.total(sums.%s, total[%d]);\n", what, i);
-        ein__putf(&body, "const float s%d = sums.of(total[%d], line);\n", i, i);
+        ein__kprod_whole(r, i, &body);
         g->inner[r->first + i].text[0] = ein__namef(c, "s%d", i);
     }
     for (int i = 0; i < n; i++) {

@@ -76,7 +76,7 @@ static void ein__put_shared(ein__buf *out, const ein__step *step, const ein__lau
     int64_t sums = (step->workspace + 15) / 16;
     if (step->kind == EIN__K_PRODUCT) {
         const ein__product_tile *t = &ein__product_table[step->tile - 1];
-        sums = (int64_t)l->grid[0] * t->rows * t->cols / 4;
+        sums = (int64_t)l->grid[0] * t->rows * (t->cols + (step->nrow ? 2 : 0)) / 4;
     }
     ein__putf(out, "\t@float4 n=%lld at=0\n\t@unsigned n=%lld at=0\n", (long long)sums,
               (long long)l->grid[0] / step->parts);
@@ -168,7 +168,7 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
     for (step.tile = 1; step.tile <= EIN__PRODUCT_TILES; step.tile++) {
         const ein__product_tile *t = &ein__product_table[step.tile - 1];
         if (!ein__product_fits(&p, t)) continue;
-        for (int shared = 0; shared < (p.each ? 1 : 2); shared++) {
+        for (int shared = 0; shared < 2; shared++) {
             char name[32];
             step.parts = 1;
             int64_t ps =

@@ -379,6 +379,8 @@ static int possible_parts(ein_ctx *ctx, const ein__step *step) {
     if (!forced_parts || !ein__match_tiles(ctx, s, ctx->plan.layout[step->out.i].stride, &p))
         return 0;
     const ein__product_tile *t = &ein__product_table[forced_tile - 1];
+    ein__kernel k = ein__step_kernel(ctx, step);
+    ein__rows_work(ctx, &k, &p);
     return ein__product_fits(&p, t) && ein__tail_share(&p, t, forced_parts) ? forced_parts : 0;
 }
 

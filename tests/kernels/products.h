@@ -245,7 +245,18 @@ static void product_norms(ein_ctx *ctx) {
         product_norm(ctx, 34, 40, 3 * t->terms, true, tile % 2, "01");
         product_norm(ctx, 24, 24, 2 * t->terms, tile % 4 < 2, false, order[1 + tile % 2]);
     }
+    // Rows that blocks share, too: whole steps of the loop, or fewer at the end.
+    for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
+        int64_t turn = ein__most(ein__product_table[tile - 1].terms, 32);
+        force_tile(ctx, tile);
+        forced_parts = 2 + tile % 3;
+        product_norm(ctx, rows[tile % 6], 68, forced_parts * turn, true, tile % 2, order[tile % 3]);
+        forced_parts = 2 + tile % 2;
+        product_norm(ctx, rows[(tile + 2) % 6], 20, forced_parts * turn - turn / 2 - 1, false,
+                     tile % 4 < 2, "01");
+    }
     force_tile(ctx, 0);
+    forced_parts = 0;
 }
 
 static void products(ein_ctx *ctx) {
