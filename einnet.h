@@ -17099,8 +17099,6 @@ static bool ein__conv_fuses(ein_ctx *ctx, ein__val m, ein__ex read) {
 // every load of the product computes it, as often as tiles and windows load an element: decided by
 // cost.
 
-// Whether `v` only lays values side by side, which may cost nothing (layout.c).
-
 // Maps that the loads of a product compute, in no order.
 typedef struct ein__prologue {
     int n;

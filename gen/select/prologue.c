@@ -3,8 +3,6 @@
 // every load of the product computes it, as often as tiles and windows load an element: decided by
 // cost.
 
-// Whether `v` only lays values side by side, which may cost nothing (layout.c).
-
 // Maps that the loads of a product compute, in no order.
 typedef struct ein__prologue {
     int n;
