@@ -34,12 +34,14 @@ BEGIN {
             config, substr(code, close_at + 3)
         next
     }
-    if (match(code, /[( ]launch\(m, [A-Z]+, [A-Za-z_][A-Za-z0-9_]*, "/)) {
-        head = substr(code, 1, RSTART + RLENGTH - 4)
+    # The kernel's name may be the last word of its line.
+    if (match(code, /[( ]launch\(m, [A-Z]+, [A-Za-z_][A-Za-z0-9_]*,( "|$)/)) {
+        head = substr(code, 1, RSTART + RLENGTH - 1)
+        sub(/,( ")?$/, "", head)
         name = head
         sub(/.* /, "", name)
         print substr(head, 1, length(head) - length(name)) "judge_named(" name ", \"" name "\")" \
-            substr(code, RSTART + RLENGTH - 3)
+            substr(code, length(head) + 1)
         next
     }
     gsub(/\\"/, "", code)
