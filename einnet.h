@@ -781,6 +781,7 @@ typedef struct ein__step {
     struct ein__step
         *peer;  // other products of its call (group.c), kernels that are one (siblings.c)
     int npeer;
+    bool chained;             // ... of which each thread computes one behind the other (chain.c)
     struct ein__step *ahead;  // a kernel that the same blocks run before, or NULL (stitch.c) ...
     int groups;               // ... with so many slices of its result a block
     int64_t slices;           // and in all
@@ -890,7 +891,7 @@ struct ein_ctx {
     uint64_t cost_hash;        // of the tables given, 0: none
     int kernel_rows;           // of them are of kernels of our own, for this GPU
     ein__slice slice;          // emitted is a part of a kernel (stitch.c, siblings.c)
-    uint64_t kernel_seed[17];  // by ein__skind2: hash of the templates
+    uint64_t kernel_seed[18];  // by ein__skind2: hash of the templates
     ein__plan
         *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
     bool probed;  // `kernels` has those of all plans
@@ -14495,9 +14496,9 @@ static const char *ein__kernel_word(ein__skind2 kind) {
 
 // Whether the `n` bytes at `s` are a kind of kernels.
 static bool ein__is_kernel_kind(const char *s, size_t n) {
-    static const char *const joined[] = {"stitch", "siblings"};
+    static const char *const joined[] = {"stitch", "siblings", "chain"};
     bool found = false;
-    for (int k = EIN__K_MAP; k <= EIN__K_PRODUCT + 2; k++) {
+    for (int k = EIN__K_MAP; k <= EIN__K_PRODUCT + 3; k++) {
         const char *word =
             k > EIN__K_PRODUCT ? joined[k - EIN__K_PRODUCT - 1] : ein__kernel_word((ein__skind2)k);
         found |= strlen(word) == n && !strncmp(s, word, n);
@@ -27424,19 +27425,23 @@ static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **
     *to = list;
 }
 
+// A step, and those that are one with it: k from 0 to npeer.
+static const ein__step *ein__step_member(const ein__step *s, int k) {
+    return k ? &s->peer[k - 1] : s;
+}
+
 EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
     ein__val *list = NULL;
     ein__add_step_reads(ctx, step, &list);
     for (int i = 0; i < step->npeer; i++) ein__add_step_reads(ctx, &step->peer[i], &list);
     if (step->ahead) ein__add_step_reads(ctx, step->ahead, &list);
-    for (ptrdiff_t i = arrlen(list) - 1; step->ahead && i >= 0; i--)
-        if (list[i].i == step->ahead->out.i) arrdel(list, i);
+    for (ptrdiff_t i = arrlen(list) - 1; i >= 0; i--) {
+        bool own = step->ahead && list[i].i == step->ahead->out.i;
+        for (int k = 0; step->chained && k <= step->npeer; k++)
+            own |= list[i].i == ein__step_member(step, k)->out.i;
+        if (own) arrdel(list, i);
+    }
     return list;
-}
-
-// A step, and those that are one with it: k from 0 to npeer.
-static const ein__step *ein__step_member(const ein__step *s, int k) {
-    return k ? &s->peer[k - 1] : s;
 }
 
 typedef struct ein__scheduler {
@@ -28011,7 +28016,8 @@ enum {
     EIN__STITCH_LEAST = 16,        // elements of a slice
     EIN__STITCH_FEW = 128,         // below as many, a block takes more slices
     // What a block takes for the second kernel beside its work: the barrier and a round of loads
-    // from shared memory; and for every further turn of its threads. Assumed.
+    // from shared memory; and for every further turn of its threads, or map that they compute
+    // behind another (chain.c). Assumed.
     EIN__STITCH_PS = 400000,
     EIN__STITCH_TURN_PS = 150000,
     EIN__STITCH_MARGIN = 10,  // percent by which its estimate must be less than those of two
@@ -28314,63 +28320,59 @@ static void ein__stitch_step(ein__stitcher *s, int j, ein__val *const *all) {
     }
 }
 
-// Stitches the plan's kernels, each with one that it reads from at most; calls with them or, where
-// they are `late`, what is left of the kernels with calls.
-static void ein__stitch_plan(ein_ctx *ctx, bool late) {
+// The plan's steps and who reads and writes what; `reads`: by step, an stb_ds array each.
+static ein__stitcher ein__stitcher_look(ein_ctx *ctx, ein__val ***reads) {
     ein__stitcher s = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
-    ptrdiff_t buffers = arrlen(ctx->plan.buffer);
-    for (ptrdiff_t i = 0; i < buffers; i++) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.buffer); i++) {
         arrput(s.readers, NULL);
         arrput(s.writers, NULL);
     }
-    ein__val **reads = NULL;
     for (int i = 0; i < s.n; i++) {
+        ein__val *of = ein__step_reads(ctx, &s.step[i]);
         arrput(s.gone, false);
-        arrput(reads, ein__step_reads(ctx, &s.step[i]));
+        arrput(*reads, of);
         arrput(s.writers[ctx->plan.layout[s.step[i].out.i].buffer], i);
         if (s.step[i].also.i) arrput(s.writers[ctx->plan.layout[s.step[i].also.i].buffer], i);
-        for (ptrdiff_t k = 0; k < arrlen(reads[i]); k++)
-            arrput(s.readers[ctx->plan.layout[reads[i][k].i].buffer], i);
+        for (int m = 0; m < s.step[i].npeer; m++)
+            arrput(s.writers[ctx->plan.layout[s.step[i].peer[m].out.i].buffer], i);
+        for (ptrdiff_t k = 0; k < arrlen(of); k++)
+            arrput(s.readers[ctx->plan.layout[of[k].i].buffer], i);
     }
+    return s;
+}
+
+// Takes what is part of another step out of the plan.
+static void ein__stitcher_end(ein__stitcher *s, ein__val **reads) {
+    ptrdiff_t kept = 0;
+    for (int i = 0; i < s->n; i++)
+        if (!s->gone[i]) s->step[kept++] = s->step[i];
+    if (s->step) arrsetlen(s->ctx->plan.step, kept);
+    for (int i = 0; i < s->n; i++) arrfree(reads[i]);
+    for (ptrdiff_t i = 0; i < arrlen(s->readers); i++) {
+        arrfree(s->readers[i]);
+        arrfree(s->writers[i]);
+    }
+    arrfree(reads);
+    arrfree(s->readers);
+    arrfree(s->writers);
+    arrfree(s->gone);
+}
+
+// Stitches the plan's kernels, each with one that it reads from at most; calls with them or, where
+// they are `late`, what is left of the kernels with calls.
+static void ein__stitch_plan(ein_ctx *ctx, bool late) {
+    ein__val **reads = NULL;
+    ein__stitcher s = ein__stitcher_look(ctx, &reads);
     for (int j = 0; j < s.n && late; j++) ein__stitch_step(&s, j, reads);
     s.apart = true;
     for (int j = 0; j < s.n; j++) ein__stitch_step(&s, j, reads);
-    ptrdiff_t kept = 0;
-    for (int i = 0; i < s.n; i++)
-        if (!s.gone[i]) s.step[kept++] = s.step[i];
-    if (ctx->plan.step) arrsetlen(ctx->plan.step, kept);
-    for (int i = 0; i < s.n; i++) arrfree(reads[i]);
-    for (ptrdiff_t i = 0; i < buffers; i++) {
-        arrfree(s.readers[i]);
-        arrfree(s.writers[i]);
-    }
-    arrfree(reads);
-    arrfree(s.readers);
-    arrfree(s.writers);
-    arrfree(s.gone);
+    ein__stitcher_end(&s, reads);
 }
 
 static int64_t ein__plan_cost(const ein__plan *p) {
     int64_t ps = 0;
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) ps = ein__cost_sum(ps, p->step[i].ps);
     return ps;
-}
-
-// Stitches what makes the cheaper plan first.
-EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
-    ein__step *apart = NULL;
-    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
-    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) arrput(apart, ctx->plan.step[i]);
-    ein__stitch_plan(ctx, true);
-    ein__plan late = ctx->plan;
-    ctx->plan.step = apart;
-    ein__stitch_plan(ctx, false);
-    if (ein__plan_cost(&ctx->plan) < ein__plan_cost(&late)) {
-        arrfree(late.step);
-    } else {
-        arrfree(ctx->plan.step);
-        ctx->plan.step = late.step;
-    }
 }
 /* ---- siblings.c ---- */
 // Kernels that do not need each other as one: some blocks run the one, the others the other. A
@@ -28493,7 +28495,225 @@ EIN__FN int64_t ein__estimate_siblings(ein_ctx *ctx, const ein__step *s) {
         ein__kernel k = ein__step_kernel(ctx, i ? &s->peer[i - 1] : s);
         ps = ein__cost_sum(ps, ein__estimate_kernel(ctx, &k));
     }
-    return ein__plus(ps - s->npeer * launch, EIN__SIBLINGS_PS);
+    int64_t more = s->chained ? s->npeer * EIN__STITCH_TURN_PS : EIN__SIBLINGS_PS;
+    return ein__plus(ps - s->npeer * launch, more);
+}
+/* ---- chain.c ---- */
+// Maps of a plan behind each other as one kernel: each reads what the ones before it store at the
+// very place where it stores its own, so a thread goes on with what it has. They are no single
+// expression where such a value is read elsewhere too: the states of a scan step by step, a cell's
+// state and its output. XLA calls it multi-output fusion.
+
+enum { EIN__CHAIN_SEED = 17 };  // of its templates' hash (ein_ctx.kernel_seed)
+
+typedef struct ein__chainer {
+    ein__stitcher s;
+    int *place;    // by step: the step that it is part of now, or itself
+    int **member;  // by step: what is one with it, as steps were in order; stb_ds arrays
+    ein__val **reads;
+} ein__chainer;
+
+static bool ein__may_chain(ein_ctx *ctx, const ein__step *s) {
+    const ein__layout *l = &ctx->plan.layout[s->out.i];
+    ein__bkind kind = ctx->plan.buffer[l->buffer].kind;
+    return s->kind == EIN__K_MAP && s->nval == 1 && ctx->value[s->out.i].dtype <= EIN__BF16 &&
+           (kind == EIN__B_ARENA || kind == EIN__B_OUTPUT) && ein__is_threaded(ctx, s);
+}
+
+// Whether threads of equal numbers store equal positions of both.
+static bool ein__is_walked_alike(const ein_ctx *ctx, ein__val a, ein__val b) {
+    const ein__shape *p = &ctx->value[a.i].shape, *q = &ctx->value[b.i].shape;
+    const ein__layout *l = &ctx->plan.layout[a.i], *m = &ctx->plan.layout[b.i];
+    bool alike = p->rank == q->rank;
+    for (int d = 0; alike && d < p->rank; d++) {
+        alike = p->d[d] == q->d[d];
+        for (int e = 0; e < d; e++)
+            alike &= p->d[d] == 1 || p->d[e] == 1 ||
+                     (l->stride[d] < l->stride[e]) == (m->stride[d] < m->stride[e]);
+    }
+    return alike;
+}
+
+// Whether map `s` reads nothing of the buffer of `v` but `v`, and that where it stores.
+static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
+    const ein__layout *l = ctx->plan.layout;
+    const ein__shape *shape = &ctx->value[v.i].shape;
+    ein__ex *reads = NULL;
+    bool ok = true;
+    ein__ex_reads(ctx, ein__scope_of(ctx, s->val[0])->body, &reads);
+    for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        if (l[e->val].buffer != l[v.i].buffer) continue;
+        ok = e->val == v.i;
+        for (int d = 0; ok && d < shape->rank; d++) {
+            uint32_t t;
+            ok = shape->d[d] == 1 || (ein__ix_is_iter(ctx, e->ix[d], &t) && t == (uint32_t)d);
+        }
+    }
+    arrfree(reads);
+    return ok;
+}
+
+// Whether the members of steps `i` and `j` may be one kernel, wherever that is.
+static bool ein__may_link(const ein__chainer *z, int i, int j) {
+    ein_ctx *ctx = z->s.ctx;
+    int args = 0;
+    if (arrlen(z->member[i]) + arrlen(z->member[j]) > EIN__SIBLINGS) return false;
+    for (ptrdiff_t a = 0; a < arrlen(z->member[i]); a++) {
+        const ein__step *p = &z->s.step[z->member[i][a]];
+        args += (int)arrlen(z->reads[z->member[i][a]]) + 1;
+        if (arrlen(z->s.writers[ctx->plan.layout[p->out.i].buffer]) != 1) return false;
+        for (ptrdiff_t b = 0; b < arrlen(z->member[j]); b++) {
+            const ein__step *q = &z->s.step[z->member[j][b]];
+            if (!ein__is_walked_alike(ctx, p->out, q->out) || !ein__follows(ctx, q, p->out))
+                return false;
+        }
+    }
+    for (ptrdiff_t b = 0; b < arrlen(z->member[j]); b++)
+        args += (int)arrlen(z->reads[z->member[j][b]]) + 1;
+    return args <= EIN__SIBLINGS_PARAMS;
+}
+
+// Whether nobody else reads what step `i` stores before step `j` is there.
+static bool ein__may_sink(const ein__chainer *z, int i, int j) {
+    for (ptrdiff_t a = 0; a < arrlen(z->member[i]); a++) {
+        ein__val v = z->s.step[z->member[i][a]].out;
+        const int *readers = z->s.readers[z->s.ctx->plan.layout[v.i].buffer];
+        for (ptrdiff_t k = 0; k < arrlen(readers); k++)
+            if (z->place[readers[k]] != i && z->place[readers[k]] < j) return false;
+    }
+    return true;
+}
+
+// Whether all that step `j` reads, but what step `i` stores, is there before step `i`.
+static bool ein__may_rise(const ein__chainer *z, int i, int j) {
+    for (ptrdiff_t b = 0; b < arrlen(z->member[j]); b++) {
+        const ein__val *reads = z->reads[z->member[j][b]];
+        for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
+            const int *w = z->s.writers[z->s.ctx->plan.layout[reads[r].i].buffer];
+            for (ptrdiff_t k = 0; k < arrlen(w); k++)
+                if (z->place[w[k]] > i && z->place[w[k]] != j) return false;
+        }
+    }
+    return true;
+}
+
+// Makes the members of step `from` those of step `to`, in the order of the steps.
+static void ein__link(ein__chainer *z, int from, int to) {
+    int *both = NULL;
+    ptrdiff_t a = 0, b = 0, n = arrlen(z->member[from]), m = arrlen(z->member[to]);
+    while (a < n || b < m) {
+        bool first = b == m || (a < n && z->member[from][a] < z->member[to][b]);
+        arrput(both, first ? z->member[from][a++] : z->member[to][b++]);
+    }
+    for (ptrdiff_t k = 0; k < n; k++) z->place[z->member[from][k]] = to;
+    arrfree(z->member[to]);
+    arrfree(z->member[from]);
+    z->member[to] = both;
+    z->s.gone[from] = true;
+}
+
+static void ein__chain_step(ein__chainer *z, int j) {
+    ein_ctx *ctx = z->s.ctx;
+    if (!ein__may_chain(ctx, &z->s.step[j])) return;
+    for (ptrdiff_t k = 0; k < arrlen(z->reads[j]) && z->place[j] == j; k++) {
+        const int *w = z->s.writers[ctx->plan.layout[z->reads[j][k].i].buffer];
+        if (arrlen(w) != 1) continue;
+        int i = z->place[w[0]];
+        if (i >= j || !ein__may_chain(ctx, &z->s.step[w[0]]) || !ein__may_link(z, i, j)) continue;
+        if (ein__may_sink(z, i, j)) ein__link(z, i, j);
+        else if (ein__may_rise(z, i, j)) ein__link(z, j, i);
+    }
+}
+
+// A hash of the text of member `at`, and of which of the others it reads.
+static uint64_t ein__chain_id(ein_ctx *ctx, const ein__step *step, const int *member,
+                              ptrdiff_t at) {
+    ein__kernel k = ein__step_kernel(ctx, &step[member[at]]);
+    uint64_t h = ein__kernel_id(ctx, &k);
+    ein__val *reads = ein__step_reads(ctx, &step[member[at]]);
+    for (ptrdiff_t r = 0; r < arrlen(reads); r++)
+        for (ptrdiff_t i = 0; i < at; i++)
+            if (reads[r].i == step[member[i]].out.i)
+                h = ein__mix(h, (uint64_t)(r * EIN__SIBLINGS + i));
+    arrfree(reads);
+    return h;
+}
+
+// The members as one step.
+static ein__step ein__chain_of(ein_ctx *ctx, const ein__step *step, const int *member) {
+    ptrdiff_t n = arrlen(member);
+    ein__step s = step[member[0]];
+    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000;
+    uint64_t h = ctx->kernel_seed[EIN__CHAIN_SEED];
+    s.chained = true;
+    s.peer = EIN__NEW(&ctx->arena, ein__step, n);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        h = ein__mix(h, ein__chain_id(ctx, step, member, i));
+        if (!i) continue;
+        s.peer[s.npeer++] = step[member[i]];
+        s.ps = ein__plus(s.ps, ein__most(step[member[i]].ps - launch, 0) + EIN__STITCH_TURN_PS);
+    }
+    s.measured = false;
+    s.key = NULL;
+    if (!ctx->kernel_rows && !ctx->desc.probe) return s;
+    s.key = ein__namef(ctx, "kernel chain %016llx", (unsigned long long)h);
+    const ein__cost_row *row = ein__row_of(ctx, s.key);
+    s.measured = row != NULL;
+    if (row) s.ps = row->ps;
+    return s;
+}
+
+// Chains the plan's maps where that is cheaper.
+static void ein__chain_plan(ein_ctx *ctx) {
+    ein__chainer z = {0};
+    z.s = ein__stitcher_look(ctx, &z.reads);
+    for (int i = 0; i < z.s.n; i++) {
+        int *own = NULL;
+        arrput(own, i);
+        arrput(z.member, own);
+        arrput(z.place, i);
+    }
+    for (int j = 0; j < z.s.n; j++) ein__chain_step(&z, j);
+    for (int j = 0; j < z.s.n; j++) {
+        const int *member = z.member[j];
+        int64_t apart = 0;
+        if (arrlen(member) < 2) continue;
+        ein__step s = ein__chain_of(ctx, z.s.step, member);
+        for (ptrdiff_t k = 0; k < arrlen(member); k++)
+            apart = ein__cost_sum(apart, z.s.step[member[k]].ps);
+        if (s.ps < apart) z.s.step[j] = s;
+        else
+            for (ptrdiff_t k = 0; k < arrlen(member); k++) z.s.gone[member[k]] = false;
+    }
+    for (int i = 0; i < z.s.n; i++) arrfree(z.member[i]);
+    arrfree(z.member);
+    arrfree(z.place);
+    ein__stitcher_end(&z.s, z.reads);
+}
+
+// Chains and stitches what makes the cheapest plan first.
+EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
+    ein__step *apart = ctx->plan.step, *best = NULL;
+    int64_t least = 0;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
+    for (int way = 0; way < 4; way++) {
+        ctx->plan.step = NULL;
+        for (ptrdiff_t i = 0; i < arrlen(apart); i++) arrput(ctx->plan.step, apart[i]);
+        if (way & 2) ein__chain_plan(ctx);
+        ein__stitch_plan(ctx, !(way & 1));
+        ein__chain_plan(ctx);
+        int64_t ps = ein__plan_cost(&ctx->plan);
+        if (way && ps >= least) {
+            arrfree(ctx->plan.step);
+            continue;
+        }
+        arrfree(best);
+        best = ctx->plan.step;
+        least = ps;
+    }
+    arrfree(apart);
+    ctx->plan.step = best;
 }
 /* ---- memory.c ---- */
 // Memory of a plan: one arena for activations, by liveness; constants; workspaces.
@@ -30768,6 +30988,21 @@ static const char *const ein__tmpl_calls[] = {
     "        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \\",
     "    } while (0)",
     "//@end",
+    0};
+static const char *const ein__tmpl_chain[] = {
+    "//@key name     the kernel's name",
+    "//@key params   its parameters",
+    "//@key bound    threads a block",
+    "//@key number   type of a thread's number",
+    "//@key thread   its number",
+    "//@key threads  threads with work",
+    "//@key parts    the functions that it calls",
+    "static __global__ void __launch_bounds__($bound) $name($params) {",
+    "    const $number id = $thread;",
+    "    await_previous();",
+    "    if (id >= $threads) return;",
+    "    $parts;",
+    "}",
     0};
 static const char *const ein__tmpl_conv[] = {
     "//@key model    prefix of the program's symbols",
@@ -37554,7 +37789,7 @@ typedef struct ein__kgen {
     const char *tap[4];
     bool tap_low;
     ein__val also;          // stored as well, through a parameter of its own; or none
-    const ein__step *peer;  // kernels that are one with it, or none (siblings.c)
+    const ein__step *peer;  // what is one with it and stored, too, or none (siblings.c, chain.c)
     int npeer;
     const char *to;  // that parameter while it is stored; NULL: the result's
     ein__knum num;
@@ -37565,7 +37800,7 @@ typedef struct ein__kgen {
     bool whole;     // vectors are stored by their number
     int64_t plane;  // how far behind its place the result is stored
     int ninner, nover;
-    ein__kinner inner[8];
+    ein__kinner inner[EIN__SIBLINGS];
     struct {
         ein__ex ex;
         ein__ktext text;
@@ -39022,11 +39257,10 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
     ein__putf(b, "%s[%s] = %s;\n", y, at, s);
 }
 
-// The same at the position that the output's slots have.
-static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__kscan *scan,
-                        const ein__ktext *value) {
+// The same at the position that the output's slots have in a row of what was scanned.
+static void ein__kstore_row(ein__kgen *g, ein__buf *b, ein__val out, const ein__krow *row,
+                            const ein__ktext *value) {
     ein__klin l;
-    const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
     bool whole = g->whole && g->vec > 1 && ein__kdtype(g, out) == EIN__F32;
     l.n = l.uneven = l.apart = 0;
     l.c = g->plane;
@@ -39049,6 +39283,12 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
         return;
     }
     ein__kput_store(g, b, ein__kdtype(g, out), at, value);
+}
+
+// ... in the last one.
+static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__kscan *scan,
+                        const ein__ktext *value) {
+    ein__kstore_row(g, b, out, &scan->row[arrlen(scan->row) - 1], value);
 }
 
 // Whether nothing writes to `v` while the program runs.
@@ -39171,29 +39411,56 @@ static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order,
 
 // ------------------------------------------------------------------------------- map
 
+// Scans the maps of a step, which read each other's values from registers; rows[k] is where the
+// k-th one is stored.
+static void ein__kmap_scan(ein__kgen *g, const ein__step *step, ein__kscan *scan, ptrdiff_t *rows) {
+    if (step->chained) g->peer = step->peer, g->npeer = step->npeer;
+    for (int k = 0; k <= g->npeer; k++) {
+        ein__val v = ein__step_member(step, k)->out;
+        ein__kscan_expr(g, scan, ein__kbody(g, v));
+        ein__kscan_out(g, scan, v);
+        rows[k] = arrlen(scan->row) - 1;
+        if (g->npeer) g->inner[g->ninner++] = (ein__kinner){.v = v, .put = true};
+    }
+}
+
+// Their values, all of them before anything is stored: loads need not wait for that.
+static void ein__kmap_values(ein__kgen *g, const ein__step *step, const ein__kscan *scan,
+                             const ptrdiff_t *rows) {
+    ein__ktext value[EIN__SIBLINGS][EIN__KLANES];
+    for (int k = 0; k <= g->npeer; k++)
+        ein__kcount(g, ein__kbody(g, ein__step_member(step, k)->out));
+    for (int k = 0; k <= g->npeer; k++)
+        for (int lane = 0; lane < g->vec; lane++)
+            value[k][lane] = ein__kvalue(g, ein__kbody(g, ein__step_member(step, k)->out), lane);
+    for (int k = 0; k <= g->npeer; k++) {
+        g->to = k ? ein__namef(g->ctx, "y%d", k) : NULL;
+        ein__kstore_row(g, &g->code[0], ein__step_member(step, k)->out, &scan->row[rows[k]],
+                        value[k]);
+    }
+}
+
 // One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                       ein__launch *l) {
     ein__val v = step->out;
-    ein__ex body = ein__kbody(g, v);
     ein__kscan scan = ein__kscan_make(g);
     int order[EIN__MAX_RANK];
-    ein__kscan_expr(g, &scan, body);
-    ein__kscan_out(g, &scan, v);
+    ptrdiff_t rows[EIN__SIBLINGS];
+    ein__kmap_scan(g, step, &scan, rows);
     int n = ein__korder(g, v, order);
     n = ein__kmerge(g, &scan, order, n);
     ein__kslices_first(g, order, n);
     bool ok = true;
     if (g->vec > 1) {
-        ok = ein__kvector_out(g, v, order, n, &scan);
+        for (int k = 0; k <= g->npeer && ok; k++)
+            ok = ein__kvector_out(g, ein__step_member(step, k)->out, order, n, &scan);
         if (ok) g->vec_slot = order[n - 1];
     }
     if (ok) {
-        ein__kcount(g, body);
-        if (ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, body)) g->num = EIN__NUM_INT;
-        ein__ktext value[EIN__KLANES];
-        for (int lane = 0; lane < g->vec; lane++) value[lane] = ein__kvalue(g, body, lane);
-        ein__kstore(g, &g->code[0], v, &scan, value);
+        if (ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, ein__kbody(g, v)))
+            g->num = EIN__NUM_INT;
+        ein__kmap_values(g, step, &scan, rows);
         ok = !g->scattered && !g->too_wide;
     }
     int64_t threads = ein__kcount_slots(g, order, n) / g->vec;
@@ -43870,6 +44137,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     }
     ctx->kernel_seed[EIN__STITCH_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
     ctx->kernel_seed[EIN__SIBLINGS_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_siblings);
+    ctx->kernel_seed[EIN__CHAIN_SEED] = ein__mix(ctx->kernel_seed[EIN__K_MAP], EIN__CHAIN_SEED);
 }
 
 enum { EIN__EIGHT_THREADS = 256 };  // of an SM that maps of eight halves a thread leave at least
@@ -43924,6 +44192,7 @@ EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *h
                               ein__launch *launch) {
     if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
     if (step->ahead) ein__emit_stitch(ctx, step, out, launch);
+    else if (step->chained) ein__emit_family(ctx, step, ein__kmap, hint, out, launch);
     else if (step->npeer) ein__emit_siblings(ctx, step, out, launch);
     else ein__emit_family(ctx, step, ein__kfamily_of(ctx, step), hint, out, launch);
 }
@@ -44806,14 +45075,16 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             if (ctx->status) return;
             if (ein__is_new(seen, l.name)) {
                 ein__put_device(z, &l, seen);
-                bool parts = step->ahead || step->npeer;
+                bool siblings = step->npeer && !step->chained, parts = step->ahead || siblings;
                 if (step->ahead) ein__put_stitched(z, step);
-                if (step->npeer) ein__put_siblings(z, step);
+                if (siblings) ein__put_siblings(z, step);
                 if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
                 for (int v = 0; v < 2 && !l.extra; v++)
                     if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
                 for (int v = 0; v < steps[i].nval && !l.extra && !parts; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
+                for (int k = 0; step->chained && k < step->npeer; k++)
+                    ein__put_algebra(z, &z->kernels, step->peer[k].out, "");
                 if (step->also.i && !step->ahead) ein__put_algebra(z, &z->kernels, step->also, "");
                 int results = 1 + (step->also.i != 0) + step->npeer;
                 ein__put_operands(z, ein__operands_text(ctx, &l, results));
@@ -46704,7 +46975,7 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
         return found ? ein__estimate_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : 0;
     }
     if (step->npeer) {
-        ein__put(features, "kind=siblings");
+        ein__put(features, step->chained ? "kind=chain" : "kind=siblings");
         return ein__estimate_siblings(ctx, step);
     }
     if (step->ahead) {

@@ -102,6 +102,7 @@
 #include "plan/group.c"
 #include "plan/stitch.c"
 #include "plan/siblings.c"
+#include "plan/chain.c"
 #include "plan/memory.c"
 #include "plan/plan.c"
 #include "plan/cuts.c"

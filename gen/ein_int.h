@@ -445,6 +445,7 @@ typedef struct ein__step {
     struct ein__step
         *peer;  // other products of its call (group.c), kernels that are one (siblings.c)
     int npeer;
+    bool chained;             // ... of which each thread computes one behind the other (chain.c)
     struct ein__step *ahead;  // a kernel that the same blocks run before, or NULL (stitch.c) ...
     int groups;               // ... with so many slices of its result a block
     int64_t slices;           // and in all
@@ -554,7 +555,7 @@ struct ein_ctx {
     uint64_t cost_hash;        // of the tables given, 0: none
     int kernel_rows;           // of them are of kernels of our own, for this GPU
     ein__slice slice;          // emitted is a part of a kernel (stitch.c, siblings.c)
-    uint64_t kernel_seed[17];  // by ein__skind2: hash of the templates
+    uint64_t kernel_seed[18];  // by ein__skind2: hash of the templates
     ein__plan
         *passed;  // plans that were not taken, where ein_desc.probe asks for them; stb_ds array
     bool probed;  // `kernels` has those of all plans

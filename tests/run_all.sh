@@ -102,6 +102,7 @@ parts=(
     'norms    -    python3 tests/check_norms.py'
     'places   -    python3 tests/check_places.py'
     'recurs   -    python3 tests/check_recurrent.py'
+    'chain    cuda python3 tests/check_chain.py'
     'names    -    python3 tests/check_names.py'
     'used     -    python3 tests/check_used.py'
     'search   -    python3 tests/check_search.py'

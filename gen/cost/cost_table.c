@@ -160,9 +160,9 @@ static const char *ein__kernel_word(ein__skind2 kind) {
 
 // Whether the `n` bytes at `s` are a kind of kernels.
 static bool ein__is_kernel_kind(const char *s, size_t n) {
-    static const char *const joined[] = {"stitch", "siblings"};
+    static const char *const joined[] = {"stitch", "siblings", "chain"};
     bool found = false;
-    for (int k = EIN__K_MAP; k <= EIN__K_PRODUCT + 2; k++) {
+    for (int k = EIN__K_MAP; k <= EIN__K_PRODUCT + 3; k++) {
         const char *word =
             k > EIN__K_PRODUCT ? joined[k - EIN__K_PRODUCT - 1] : ein__kernel_word((ein__skind2)k);
         found |= strlen(word) == n && !strncmp(s, word, n);

@@ -63,6 +63,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
     }
     ctx->kernel_seed[EIN__STITCH_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_stitch);
     ctx->kernel_seed[EIN__SIBLINGS_SEED] = ein__hash_template(EIN__FNV_START, ein__tmpl_siblings);
+    ctx->kernel_seed[EIN__CHAIN_SEED] = ein__mix(ctx->kernel_seed[EIN__K_MAP], EIN__CHAIN_SEED);
 }
 
 enum { EIN__EIGHT_THREADS = 256 };  // of an SM that maps of eight halves a thread leave at least
@@ -117,6 +118,7 @@ EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *h
                               ein__launch *launch) {
     if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
     if (step->ahead) ein__emit_stitch(ctx, step, out, launch);
+    else if (step->chained) ein__emit_family(ctx, step, ein__kmap, hint, out, launch);
     else if (step->npeer) ein__emit_siblings(ctx, step, out, launch);
     else ein__emit_family(ctx, step, ein__kfamily_of(ctx, step), hint, out, launch);
 }

@@ -151,7 +151,7 @@ typedef struct ein__kgen {
     const char *tap[4];
     bool tap_low;
     ein__val also;          // stored as well, through a parameter of its own; or none
-    const ein__step *peer;  // kernels that are one with it, or none (siblings.c)
+    const ein__step *peer;  // what is one with it and stored, too, or none (siblings.c, chain.c)
     int npeer;
     const char *to;  // that parameter while it is stored; NULL: the result's
     ein__knum num;
@@ -162,7 +162,7 @@ typedef struct ein__kgen {
     bool whole;     // vectors are stored by their number
     int64_t plane;  // how far behind its place the result is stored
     int ninner, nover;
-    ein__kinner inner[8];
+    ein__kinner inner[EIN__SIBLINGS];
     struct {
         ein__ex ex;
         ein__ktext text;

@@ -288,11 +288,10 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
     ein__putf(b, "%s[%s] = %s;\n", y, at, s);
 }
 
-// The same at the position that the output's slots have.
-static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__kscan *scan,
-                        const ein__ktext *value) {
+// The same at the position that the output's slots have in a row of what was scanned.
+static void ein__kstore_row(ein__kgen *g, ein__buf *b, ein__val out, const ein__krow *row,
+                            const ein__ktext *value) {
     ein__klin l;
-    const ein__krow *row = &scan->row[arrlen(scan->row) - 1];
     bool whole = g->whole && g->vec > 1 && ein__kdtype(g, out) == EIN__F32;
     l.n = l.uneven = l.apart = 0;
     l.c = g->plane;
@@ -315,6 +314,12 @@ static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__ksca
         return;
     }
     ein__kput_store(g, b, ein__kdtype(g, out), at, value);
+}
+
+// ... in the last one.
+static void ein__kstore(ein__kgen *g, ein__buf *b, ein__val out, const ein__kscan *scan,
+                        const ein__ktext *value) {
+    ein__kstore_row(g, b, out, &scan->row[arrlen(scan->row) - 1], value);
 }
 
 // Whether nothing writes to `v` while the program runs.
@@ -437,29 +442,56 @@ static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order,
 
 // ------------------------------------------------------------------------------- map
 
+// Scans the maps of a step, which read each other's values from registers; rows[k] is where the
+// k-th one is stored.
+static void ein__kmap_scan(ein__kgen *g, const ein__step *step, ein__kscan *scan, ptrdiff_t *rows) {
+    if (step->chained) g->peer = step->peer, g->npeer = step->npeer;
+    for (int k = 0; k <= g->npeer; k++) {
+        ein__val v = ein__step_member(step, k)->out;
+        ein__kscan_expr(g, scan, ein__kbody(g, v));
+        ein__kscan_out(g, scan, v);
+        rows[k] = arrlen(scan->row) - 1;
+        if (g->npeer) g->inner[g->ninner++] = (ein__kinner){.v = v, .put = true};
+    }
+}
+
+// Their values, all of them before anything is stored: loads need not wait for that.
+static void ein__kmap_values(ein__kgen *g, const ein__step *step, const ein__kscan *scan,
+                             const ptrdiff_t *rows) {
+    ein__ktext value[EIN__SIBLINGS][EIN__KLANES];
+    for (int k = 0; k <= g->npeer; k++)
+        ein__kcount(g, ein__kbody(g, ein__step_member(step, k)->out));
+    for (int k = 0; k <= g->npeer; k++)
+        for (int lane = 0; lane < g->vec; lane++)
+            value[k][lane] = ein__kvalue(g, ein__kbody(g, ein__step_member(step, k)->out), lane);
+    for (int k = 0; k <= g->npeer; k++) {
+        g->to = k ? ein__namef(g->ctx, "y%d", k) : NULL;
+        ein__kstore_row(g, &g->code[0], ein__step_member(step, k)->out, &scan->row[rows[k]],
+                        value[k]);
+    }
+}
+
 // One attempt; false: try again without vectors or with 64-bit indices.
 static bool ein__kmap(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                       ein__launch *l) {
     ein__val v = step->out;
-    ein__ex body = ein__kbody(g, v);
     ein__kscan scan = ein__kscan_make(g);
     int order[EIN__MAX_RANK];
-    ein__kscan_expr(g, &scan, body);
-    ein__kscan_out(g, &scan, v);
+    ptrdiff_t rows[EIN__SIBLINGS];
+    ein__kmap_scan(g, step, &scan, rows);
     int n = ein__korder(g, v, order);
     n = ein__kmerge(g, &scan, order, n);
     ein__kslices_first(g, order, n);
     bool ok = true;
     if (g->vec > 1) {
-        ok = ein__kvector_out(g, v, order, n, &scan);
+        for (int k = 0; k <= g->npeer && ok; k++)
+            ok = ein__kvector_out(g, ein__step_member(step, k)->out, order, n, &scan);
         if (ok) g->vec_slot = order[n - 1];
     }
     if (ok) {
-        ein__kcount(g, body);
-        if (ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, body)) g->num = EIN__NUM_INT;
-        ein__ktext value[EIN__KLANES];
-        for (int lane = 0; lane < g->vec; lane++) value[lane] = ein__kvalue(g, body, lane);
-        ein__kstore(g, &g->code[0], v, &scan, value);
+        if (ein__kdtype(g, v) > EIN__BF16 && ein__kinteger(g, ein__kbody(g, v)))
+            g->num = EIN__NUM_INT;
+        ein__kmap_values(g, step, &scan, rows);
         ok = !g->scattered && !g->too_wide;
     }
     int64_t threads = ein__kcount_slots(g, order, n) / g->vec;

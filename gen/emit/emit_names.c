@@ -357,14 +357,16 @@ static void ein__collect_kernels(ein__emitter *z, ein__step *steps, ein__launch 
             if (ctx->status) return;
             if (ein__is_new(seen, l.name)) {
                 ein__put_device(z, &l, seen);
-                bool parts = step->ahead || step->npeer;
+                bool siblings = step->npeer && !step->chained, parts = step->ahead || siblings;
                 if (step->ahead) ein__put_stitched(z, step);
-                if (step->npeer) ein__put_siblings(z, step);
+                if (siblings) ein__put_siblings(z, step);
                 if (step->kind == EIN__K_ATTENTION) ein__put(&z->kernels, "// by online softmax\n");
                 for (int v = 0; v < 2 && !l.extra; v++)
                     if (step->load[v].i) ein__put_algebra(z, &z->kernels, step->load[v], "");
                 for (int v = 0; v < steps[i].nval && !l.extra && !parts; v++)
                     ein__put_algebra(z, &z->kernels, steps[i].val[v], "");
+                for (int k = 0; step->chained && k < step->npeer; k++)
+                    ein__put_algebra(z, &z->kernels, step->peer[k].out, "");
                 if (step->also.i && !step->ahead) ein__put_algebra(z, &z->kernels, step->also, "");
                 int results = 1 + (step->also.i != 0) + step->npeer;
                 ein__put_operands(z, ein__operands_text(ctx, &l, results));

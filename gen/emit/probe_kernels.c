@@ -241,7 +241,7 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
         return found ? ein__estimate_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : 0;
     }
     if (step->npeer) {
-        ein__put(features, "kind=siblings");
+        ein__put(features, step->chained ? "kind=chain" : "kind=siblings");
         return ein__estimate_siblings(ctx, step);
     }
     if (step->ahead) {

@@ -30,19 +30,23 @@ static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **
     *to = list;
 }
 
+// A step, and those that are one with it: k from 0 to npeer.
+static const ein__step *ein__step_member(const ein__step *s, int k) {
+    return k ? &s->peer[k - 1] : s;
+}
+
 EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
     ein__val *list = NULL;
     ein__add_step_reads(ctx, step, &list);
     for (int i = 0; i < step->npeer; i++) ein__add_step_reads(ctx, &step->peer[i], &list);
     if (step->ahead) ein__add_step_reads(ctx, step->ahead, &list);
-    for (ptrdiff_t i = arrlen(list) - 1; step->ahead && i >= 0; i--)
-        if (list[i].i == step->ahead->out.i) arrdel(list, i);
+    for (ptrdiff_t i = arrlen(list) - 1; i >= 0; i--) {
+        bool own = step->ahead && list[i].i == step->ahead->out.i;
+        for (int k = 0; step->chained && k <= step->npeer; k++)
+            own |= list[i].i == ein__step_member(step, k)->out.i;
+        if (own) arrdel(list, i);
+    }
     return list;
-}
-
-// A step, and those that are one with it: k from 0 to npeer.
-static const ein__step *ein__step_member(const ein__step *s, int k) {
-    return k ? &s->peer[k - 1] : s;
 }
 
 typedef struct ein__scheduler {

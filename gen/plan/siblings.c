@@ -118,5 +118,6 @@ EIN__FN int64_t ein__estimate_siblings(ein_ctx *ctx, const ein__step *s) {
         ein__kernel k = ein__step_kernel(ctx, i ? &s->peer[i - 1] : s);
         ps = ein__cost_sum(ps, ein__estimate_kernel(ctx, &k));
     }
-    return ein__plus(ps - s->npeer * launch, EIN__SIBLINGS_PS);
+    int64_t more = s->chained ? s->npeer * EIN__STITCH_TURN_PS : EIN__SIBLINGS_PS;
+    return ein__plus(ps - s->npeer * launch, more);
 }

@@ -10,7 +10,8 @@ enum {
     EIN__STITCH_LEAST = 16,        // elements of a slice
     EIN__STITCH_FEW = 128,         // below as many, a block takes more slices
     // What a block takes for the second kernel beside its work: the barrier and a round of loads
-    // from shared memory; and for every further turn of its threads. Assumed.
+    // from shared memory; and for every further turn of its threads, or map that they compute
+    // behind another (chain.c). Assumed.
     EIN__STITCH_PS = 400000,
     EIN__STITCH_TURN_PS = 150000,
     EIN__STITCH_MARGIN = 10,  // percent by which its estimate must be less than those of two
@@ -313,61 +314,57 @@ static void ein__stitch_step(ein__stitcher *s, int j, ein__val *const *all) {
     }
 }
 
-// Stitches the plan's kernels, each with one that it reads from at most; calls with them or, where
-// they are `late`, what is left of the kernels with calls.
-static void ein__stitch_plan(ein_ctx *ctx, bool late) {
+// The plan's steps and who reads and writes what; `reads`: by step, an stb_ds array each.
+static ein__stitcher ein__stitcher_look(ein_ctx *ctx, ein__val ***reads) {
     ein__stitcher s = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
-    ptrdiff_t buffers = arrlen(ctx->plan.buffer);
-    for (ptrdiff_t i = 0; i < buffers; i++) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.buffer); i++) {
         arrput(s.readers, NULL);
         arrput(s.writers, NULL);
     }
-    ein__val **reads = NULL;
     for (int i = 0; i < s.n; i++) {
+        ein__val *of = ein__step_reads(ctx, &s.step[i]);
         arrput(s.gone, false);
-        arrput(reads, ein__step_reads(ctx, &s.step[i]));
+        arrput(*reads, of);
         arrput(s.writers[ctx->plan.layout[s.step[i].out.i].buffer], i);
         if (s.step[i].also.i) arrput(s.writers[ctx->plan.layout[s.step[i].also.i].buffer], i);
-        for (ptrdiff_t k = 0; k < arrlen(reads[i]); k++)
-            arrput(s.readers[ctx->plan.layout[reads[i][k].i].buffer], i);
+        for (int m = 0; m < s.step[i].npeer; m++)
+            arrput(s.writers[ctx->plan.layout[s.step[i].peer[m].out.i].buffer], i);
+        for (ptrdiff_t k = 0; k < arrlen(of); k++)
+            arrput(s.readers[ctx->plan.layout[of[k].i].buffer], i);
     }
+    return s;
+}
+
+// Takes what is part of another step out of the plan.
+static void ein__stitcher_end(ein__stitcher *s, ein__val **reads) {
+    ptrdiff_t kept = 0;
+    for (int i = 0; i < s->n; i++)
+        if (!s->gone[i]) s->step[kept++] = s->step[i];
+    if (s->step) arrsetlen(s->ctx->plan.step, kept);
+    for (int i = 0; i < s->n; i++) arrfree(reads[i]);
+    for (ptrdiff_t i = 0; i < arrlen(s->readers); i++) {
+        arrfree(s->readers[i]);
+        arrfree(s->writers[i]);
+    }
+    arrfree(reads);
+    arrfree(s->readers);
+    arrfree(s->writers);
+    arrfree(s->gone);
+}
+
+// Stitches the plan's kernels, each with one that it reads from at most; calls with them or, where
+// they are `late`, what is left of the kernels with calls.
+static void ein__stitch_plan(ein_ctx *ctx, bool late) {
+    ein__val **reads = NULL;
+    ein__stitcher s = ein__stitcher_look(ctx, &reads);
     for (int j = 0; j < s.n && late; j++) ein__stitch_step(&s, j, reads);
     s.apart = true;
     for (int j = 0; j < s.n; j++) ein__stitch_step(&s, j, reads);
-    ptrdiff_t kept = 0;
-    for (int i = 0; i < s.n; i++)
-        if (!s.gone[i]) s.step[kept++] = s.step[i];
-    if (ctx->plan.step) arrsetlen(ctx->plan.step, kept);
-    for (int i = 0; i < s.n; i++) arrfree(reads[i]);
-    for (ptrdiff_t i = 0; i < buffers; i++) {
-        arrfree(s.readers[i]);
-        arrfree(s.writers[i]);
-    }
-    arrfree(reads);
-    arrfree(s.readers);
-    arrfree(s.writers);
-    arrfree(s.gone);
+    ein__stitcher_end(&s, reads);
 }
 
 static int64_t ein__plan_cost(const ein__plan *p) {
     int64_t ps = 0;
     for (ptrdiff_t i = 0; i < arrlen(p->step); i++) ps = ein__cost_sum(ps, p->step[i].ps);
     return ps;
-}
-
-// Stitches what makes the cheaper plan first.
-EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
-    ein__step *apart = NULL;
-    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
-    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++) arrput(apart, ctx->plan.step[i]);
-    ein__stitch_plan(ctx, true);
-    ein__plan late = ctx->plan;
-    ctx->plan.step = apart;
-    ein__stitch_plan(ctx, false);
-    if (ein__plan_cost(&ctx->plan) < ein__plan_cost(&late)) {
-        arrfree(late.step);
-    } else {
-        arrfree(ctx->plan.step);
-        ctx->plan.step = late.step;
-    }
 }

@@ -44,7 +44,7 @@ refuse 'an ID that is too short' 1:6 'h200\tkernel map 0123456789abcde\t1\t0\tc\
 refuse 'one that is too long' 1:6 "h200\tkernel map ${id}0\t1\t0\tc\n"
 refuse 'one in capitals' 1:6 'h200\tkernel map 0123456789ABCDEF\t1\t0\tc\n'
 grep -q "'kernel KIND ID', ID 16 hexadecimal digits" "$work/log" && pass || fail 'it says why'
-for kind in map transpose reduce place row band basis attention stitch siblings; do
+for kind in map transpose reduce place row band basis attention stitch siblings chain; do
     printf 'h200\tkernel %s %s\t1\t0\tc\n' $kind $id
 done > "$work/kinds"
 # Whatever a probe asks for, a table may tell.

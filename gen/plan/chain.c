@@ -1,0 +1,216 @@
+// Maps of a plan behind each other as one kernel: each reads what the ones before it store at the
+// very place where it stores its own, so a thread goes on with what it has. They are no single
+// expression where such a value is read elsewhere too: the states of a scan step by step, a cell's
+// state and its output. XLA calls it multi-output fusion.
+
+enum { EIN__CHAIN_SEED = 17 };  // of its templates' hash (ein_ctx.kernel_seed)
+
+typedef struct ein__chainer {
+    ein__stitcher s;
+    int *place;    // by step: the step that it is part of now, or itself
+    int **member;  // by step: what is one with it, as steps were in order; stb_ds arrays
+    ein__val **reads;
+} ein__chainer;
+
+static bool ein__may_chain(ein_ctx *ctx, const ein__step *s) {
+    const ein__layout *l = &ctx->plan.layout[s->out.i];
+    ein__bkind kind = ctx->plan.buffer[l->buffer].kind;
+    return s->kind == EIN__K_MAP && s->nval == 1 && ctx->value[s->out.i].dtype <= EIN__BF16 &&
+           (kind == EIN__B_ARENA || kind == EIN__B_OUTPUT) && ein__is_threaded(ctx, s);
+}
+
+// Whether threads of equal numbers store equal positions of both.
+static bool ein__is_walked_alike(const ein_ctx *ctx, ein__val a, ein__val b) {
+    const ein__shape *p = &ctx->value[a.i].shape, *q = &ctx->value[b.i].shape;
+    const ein__layout *l = &ctx->plan.layout[a.i], *m = &ctx->plan.layout[b.i];
+    bool alike = p->rank == q->rank;
+    for (int d = 0; alike && d < p->rank; d++) {
+        alike = p->d[d] == q->d[d];
+        for (int e = 0; e < d; e++)
+            alike &= p->d[d] == 1 || p->d[e] == 1 ||
+                     (l->stride[d] < l->stride[e]) == (m->stride[d] < m->stride[e]);
+    }
+    return alike;
+}
+
+// Whether map `s` reads nothing of the buffer of `v` but `v`, and that where it stores.
+static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
+    const ein__layout *l = ctx->plan.layout;
+    const ein__shape *shape = &ctx->value[v.i].shape;
+    ein__ex *reads = NULL;
+    bool ok = true;
+    ein__ex_reads(ctx, ein__scope_of(ctx, s->val[0])->body, &reads);
+    for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        if (l[e->val].buffer != l[v.i].buffer) continue;
+        ok = e->val == v.i;
+        for (int d = 0; ok && d < shape->rank; d++) {
+            uint32_t t;
+            ok = shape->d[d] == 1 || (ein__ix_is_iter(ctx, e->ix[d], &t) && t == (uint32_t)d);
+        }
+    }
+    arrfree(reads);
+    return ok;
+}
+
+// Whether the members of steps `i` and `j` may be one kernel, wherever that is.
+static bool ein__may_link(const ein__chainer *z, int i, int j) {
+    ein_ctx *ctx = z->s.ctx;
+    int args = 0;
+    if (arrlen(z->member[i]) + arrlen(z->member[j]) > EIN__SIBLINGS) return false;
+    for (ptrdiff_t a = 0; a < arrlen(z->member[i]); a++) {
+        const ein__step *p = &z->s.step[z->member[i][a]];
+        args += (int)arrlen(z->reads[z->member[i][a]]) + 1;
+        if (arrlen(z->s.writers[ctx->plan.layout[p->out.i].buffer]) != 1) return false;
+        for (ptrdiff_t b = 0; b < arrlen(z->member[j]); b++) {
+            const ein__step *q = &z->s.step[z->member[j][b]];
+            if (!ein__is_walked_alike(ctx, p->out, q->out) || !ein__follows(ctx, q, p->out))
+                return false;
+        }
+    }
+    for (ptrdiff_t b = 0; b < arrlen(z->member[j]); b++)
+        args += (int)arrlen(z->reads[z->member[j][b]]) + 1;
+    return args <= EIN__SIBLINGS_PARAMS;
+}
+
+// Whether nobody else reads what step `i` stores before step `j` is there.
+static bool ein__may_sink(const ein__chainer *z, int i, int j) {
+    for (ptrdiff_t a = 0; a < arrlen(z->member[i]); a++) {
+        ein__val v = z->s.step[z->member[i][a]].out;
+        const int *readers = z->s.readers[z->s.ctx->plan.layout[v.i].buffer];
+        for (ptrdiff_t k = 0; k < arrlen(readers); k++)
+            if (z->place[readers[k]] != i && z->place[readers[k]] < j) return false;
+    }
+    return true;
+}
+
+// Whether all that step `j` reads, but what step `i` stores, is there before step `i`.
+static bool ein__may_rise(const ein__chainer *z, int i, int j) {
+    for (ptrdiff_t b = 0; b < arrlen(z->member[j]); b++) {
+        const ein__val *reads = z->reads[z->member[j][b]];
+        for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
+            const int *w = z->s.writers[z->s.ctx->plan.layout[reads[r].i].buffer];
+            for (ptrdiff_t k = 0; k < arrlen(w); k++)
+                if (z->place[w[k]] > i && z->place[w[k]] != j) return false;
+        }
+    }
+    return true;
+}
+
+// Makes the members of step `from` those of step `to`, in the order of the steps.
+static void ein__link(ein__chainer *z, int from, int to) {
+    int *both = NULL;
+    ptrdiff_t a = 0, b = 0, n = arrlen(z->member[from]), m = arrlen(z->member[to]);
+    while (a < n || b < m) {
+        bool first = b == m || (a < n && z->member[from][a] < z->member[to][b]);
+        arrput(both, first ? z->member[from][a++] : z->member[to][b++]);
+    }
+    for (ptrdiff_t k = 0; k < n; k++) z->place[z->member[from][k]] = to;
+    arrfree(z->member[to]);
+    arrfree(z->member[from]);
+    z->member[to] = both;
+    z->s.gone[from] = true;
+}
+
+static void ein__chain_step(ein__chainer *z, int j) {
+    ein_ctx *ctx = z->s.ctx;
+    if (!ein__may_chain(ctx, &z->s.step[j])) return;
+    for (ptrdiff_t k = 0; k < arrlen(z->reads[j]) && z->place[j] == j; k++) {
+        const int *w = z->s.writers[ctx->plan.layout[z->reads[j][k].i].buffer];
+        if (arrlen(w) != 1) continue;
+        int i = z->place[w[0]];
+        if (i >= j || !ein__may_chain(ctx, &z->s.step[w[0]]) || !ein__may_link(z, i, j)) continue;
+        if (ein__may_sink(z, i, j)) ein__link(z, i, j);
+        else if (ein__may_rise(z, i, j)) ein__link(z, j, i);
+    }
+}
+
+// A hash of the text of member `at`, and of which of the others it reads.
+static uint64_t ein__chain_id(ein_ctx *ctx, const ein__step *step, const int *member,
+                              ptrdiff_t at) {
+    ein__kernel k = ein__step_kernel(ctx, &step[member[at]]);
+    uint64_t h = ein__kernel_id(ctx, &k);
+    ein__val *reads = ein__step_reads(ctx, &step[member[at]]);
+    for (ptrdiff_t r = 0; r < arrlen(reads); r++)
+        for (ptrdiff_t i = 0; i < at; i++)
+            if (reads[r].i == step[member[i]].out.i)
+                h = ein__mix(h, (uint64_t)(r * EIN__SIBLINGS + i));
+    arrfree(reads);
+    return h;
+}
+
+// The members as one step.
+static ein__step ein__chain_of(ein_ctx *ctx, const ein__step *step, const int *member) {
+    ptrdiff_t n = arrlen(member);
+    ein__step s = step[member[0]];
+    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000;
+    uint64_t h = ctx->kernel_seed[EIN__CHAIN_SEED];
+    s.chained = true;
+    s.peer = EIN__NEW(&ctx->arena, ein__step, n);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        h = ein__mix(h, ein__chain_id(ctx, step, member, i));
+        if (!i) continue;
+        s.peer[s.npeer++] = step[member[i]];
+        s.ps = ein__plus(s.ps, ein__most(step[member[i]].ps - launch, 0) + EIN__STITCH_TURN_PS);
+    }
+    s.measured = false;
+    s.key = NULL;
+    if (!ctx->kernel_rows && !ctx->desc.probe) return s;
+    s.key = ein__namef(ctx, "kernel chain %016llx", (unsigned long long)h);
+    const ein__cost_row *row = ein__row_of(ctx, s.key);
+    s.measured = row != NULL;
+    if (row) s.ps = row->ps;
+    return s;
+}
+
+// Chains the plan's maps where that is cheaper.
+static void ein__chain_plan(ein_ctx *ctx) {
+    ein__chainer z = {0};
+    z.s = ein__stitcher_look(ctx, &z.reads);
+    for (int i = 0; i < z.s.n; i++) {
+        int *own = NULL;
+        arrput(own, i);
+        arrput(z.member, own);
+        arrput(z.place, i);
+    }
+    for (int j = 0; j < z.s.n; j++) ein__chain_step(&z, j);
+    for (int j = 0; j < z.s.n; j++) {
+        const int *member = z.member[j];
+        int64_t apart = 0;
+        if (arrlen(member) < 2) continue;
+        ein__step s = ein__chain_of(ctx, z.s.step, member);
+        for (ptrdiff_t k = 0; k < arrlen(member); k++)
+            apart = ein__cost_sum(apart, z.s.step[member[k]].ps);
+        if (s.ps < apart) z.s.step[j] = s;
+        else
+            for (ptrdiff_t k = 0; k < arrlen(member); k++) z.s.gone[member[k]] = false;
+    }
+    for (int i = 0; i < z.s.n; i++) arrfree(z.member[i]);
+    arrfree(z.member);
+    arrfree(z.place);
+    ein__stitcher_end(&z.s, z.reads);
+}
+
+// Chains and stitches what makes the cheapest plan first.
+EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
+    ein__step *apart = ctx->plan.step, *best = NULL;
+    int64_t least = 0;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
+    for (int way = 0; way < 4; way++) {
+        ctx->plan.step = NULL;
+        for (ptrdiff_t i = 0; i < arrlen(apart); i++) arrput(ctx->plan.step, apart[i]);
+        if (way & 2) ein__chain_plan(ctx);
+        ein__stitch_plan(ctx, !(way & 1));
+        ein__chain_plan(ctx);
+        int64_t ps = ein__plan_cost(&ctx->plan);
+        if (way && ps >= least) {
+            arrfree(ctx->plan.step);
+            continue;
+        }
+        arrfree(best);
+        best = ctx->plan.step;
+        least = ps;
+    }
+    arrfree(apart);
+    ctx->plan.step = best;
+}

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Maps behind each other, whose values are needed elsewhere too, as one kernel.
+
+tests/unseen/chains_stored.ein: which maps are one kernel and which may not be; long chains in
+pieces; in one order or another of what reads them; right to the judge, with a fault planted wrong.
+Tables of costs decide where they have rows, and probes ask for these and for the maps by
+themselves. Ends with `N passed, N failed`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from harness import EINNET, HERE, JUDGE, Checks
+
+MODEL = os.path.join(HERE, "unseen", "chains_stored.ein")
+MOST = 16  # maps of one kernel
+
+checks = Checks()
+
+
+def expect(name, want, got):
+    checks.check(name, want == got, "got %s, want %s" % (got, want))
+
+
+def emit(folder, *options, model=MODEL):
+    path = os.path.join(folder, "out.cu")
+    subprocess.run([EINNET, "emit", model, "-o", path, *options], check=True)
+    with open(path) as file:
+        return file.read()
+
+
+def chains(text):
+    """What kernels store that compute several maps: the equations above, by kernel."""
+    found = []
+    for above, name in re.findall(r"((?:^//.*\n)+)static __global__ .*? k_(\w+?)_\w{8}\(", text,
+                                  re.M):
+        values = re.findall(r"^// ([\w.]+)\[.*?\] = ", above, re.M)
+        if name == "map" and len(values) > 1:
+            found.append(values)
+    return sorted(found)
+
+
+def steps(text):
+    return int(re.search(r"^// plan +(\d+) step", text, re.M).group(1))
+
+
+def choices(folder):
+    want = [["cell", "hidden"], ["s.0", "s.1", "s.2", "s.3"], ["t2", "t3"]]
+    for options in ([], ["--small"], ["--libs", "none"]):
+        expect("chains " + " ".join(options), want, chains(emit(folder, *options)))
+    expect("without fusion", [], chains(emit(folder, "--rules=-fuse")))
+    expect("with every tensor kept", [], chains(emit(folder, "--inspect")))
+
+
+def scan(count, late, size=40):
+    """A scan of as many steps, all outputs; where they are late, with what reads them behind it."""
+    names = ["s%d" % t for t in range(count)]
+    lines = ["ein 1", "model scan", "input x: f32[%d,%d]" % (count, size),
+             "output " + ", ".join(names + ["y%d" % t for t in range(count)])]
+    reads = ["y%d[i] = sum(j) s%d[j] * x[%d,j] where i in 0:3" % (t, t, t) for t in range(count)]
+    for t in range(count):
+        before = " + s%d[i]" % (t - 1) if t else ""
+        lines.append("s%d[i] = tanh(x[%d,i])%s" % (t, t, before))
+        lines += [] if late else [reads[t]]
+    return "\n".join(lines + (reads if late else [])) + "\n"
+
+
+def forms(folder):
+    path = os.path.join(folder, "scan.ein")
+    for name, text, want in (
+            ("read behind all", scan(6, True), [6]), ("read step by step", scan(6, False), [6]),
+            ("as many as one takes", scan(MOST, False), [MOST]),
+            ("more than two take", scan(2 * MOST + 3, False), [3, MOST, MOST])):
+        with open(path, "w") as file:
+            file.write(text)
+        expect(name, want, sorted(len(c) for c in chains(emit(folder, model=path))))
+        proof = subprocess.run([EINNET, "verify", path], capture_output=True, text=True)
+        checks.check(name + ", proved", proof.returncode == 0, proof.stdout + proof.stderr)
+    # In the way: what a sum makes of the first value is read by the third.
+    between = ["ein 1", "model between", "input x: f32[30]", "input k: f32[30,9]", "output a, b, c",
+               "a[i] = exp(x[i])", "m[j] = max(i) a[i] * k[i,j]", "b[i] = a[i] / m[2]",
+               "c[i] = a[i] - b[i]"]
+    with open(path, "w") as file:
+        file.write("\n".join(between) + "\n")
+    expect("a sum between", [["b", "c"]], chains(emit(folder, model=path)))
+
+
+def tables(folder):
+    probe = os.path.join(folder, "probe.cu")
+    subprocess.run([EINNET, "probe", MODEL, "-o", probe], check=True)
+    with open(probe) as file:
+        text = file.read()
+    keys = sorted(set(re.findall(r'"(kernel chain \w+)"', text)))
+    checks.check("asked for", len(keys) >= 3, keys)
+    alone = set(re.findall(r'"(kernel map \w+)"', text))
+    checks.check("the maps by themselves too", len(alone) >= 6, alone)
+    table = os.path.join(folder, "table")
+    for ps, taken in ((90000000, 0), (1000, 3)):
+        with open(table, "w") as file:
+            for key in keys:
+                file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
+        found = chains(emit(folder, "--costs", table))
+        expect("chains where a table says %d ps" % ps, taken, len(found))
+
+
+def runs(folder):
+    base = os.path.join(folder, "chain")
+    text = emit(folder, "--small", "--libs", "none")
+    subprocess.run([EINNET, "emit", MODEL, "-o", base + ".cu", "--test", base + "_test.cu",
+                    "--small", "--libs", "none"], check=True)
+    subprocess.run([EINNET, "pack", MODEL, "-o", base + ".weights", "--small"], check=True)
+
+    def status(name, mode, source):
+        path = os.path.join(folder, name)
+        with open(path + ".cu", "w") as file:
+            file.write(source)
+        subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", path, "--light", base + "_test.cu",
+                        path + ".cu"], check=True)
+        env = dict(os.environ, JUDGE_ORDER="rev", OPENBLAS_NUM_THREADS="1")
+        return subprocess.run([path, base + ".weights", "--check"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=600, env=env).returncode
+
+    expect("right", 0, status("plain", "plain", text))
+    expect("no race", 0, status("race", "race", text))
+    planted = re.sub(r"\by2 \+ ", "y1 + ", text, count=1)
+    checks.check("there is what is planted", planted != text)
+    checks.check("a store of another map is noticed", status("bad", "plain", planted) != 0)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        choices(folder)
+        forms(folder)
+        tables(folder)
+        runs(folder)
+    return checks.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
