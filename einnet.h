@@ -42833,6 +42833,7 @@ static bool ein__emit_relay(ein_ctx *ctx, const ein__step *step, ein__buf *out, 
     const ein__expr *e = ein__copy_of(ctx, step->out);
     const ein__value *v = &ctx->value[step->out.i];
     bool moves = step->nval == 1 && (step->kind == EIN__K_MAP || step->kind == EIN__K_TRANSPOSE);
+    moves &= !step->npeer && !step->ahead;
     ein__factor f;
     if (!moves || !e || !v->weight_only || v->dtype != EIN__F32) return false;
     if (ctx->value[e->val].dtype != EIN__F32) return false;
