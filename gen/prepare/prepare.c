@@ -93,6 +93,55 @@ static ein__val ein__follow_rows(ein__pass *z, ein__val v, const ein__scope *p) 
                          back);
 }
 
+// The digit `flat / step % size` of the number that counts a box's elements, the last of its `n`
+// dimensions first; without what changes nothing, unless `all` of the number is to be told.
+static ein__ix ein__digit_of_box(ein_ctx *ctx, const int64_t *extent, uint32_t n, int64_t step,
+                                 int64_t size, bool all) {
+    ein__ix ix = ein__ix_const(ctx, 0);
+    int64_t stride = 1, unit = 1;
+    for (uint32_t i = n; i-- > 0 && !all; stride *= extent[i])
+        if (step % stride == 0) unit = stride;
+    stride = 1;
+    for (uint32_t i = n; i-- > 0; stride *= extent[i]) {
+        ein__ix at = ein__ix_iter(ctx, i, extent[i]);
+        if (stride >= unit) ix = ein__ix_add(ctx, ix, ein__ix_scale(ctx, at, stride / unit));
+    }
+    return ein__ix_mod(ctx, ein__ix_floordiv(ctx, ix, step / unit), size);
+}
+
+// The place in a box of `extent` of what a map's iterators count, and whether `read` reads a value
+// of its first dimensions there.
+static bool ein__place_in_box(ein_ctx *ctx, const ein__scope *map, const ein__expr *read,
+                              const int64_t *extent, uint32_t n, bool all, ein__ix *at) {
+    int64_t step = 1;
+    bool same = true;
+    for (uint32_t k = n; k-- > 0; step *= extent[k]) {
+        at[k] = ein__digit_of_box(ctx, map->n, map->nt, step, extent[k], all);
+        same &= k >= read->nix || read->ix[k].i == at[k].i;
+    }
+    return same;
+}
+
+// Map `v` over the box of row statistic `p`, its rows and what it runs over, where the two count
+// the same elements by other digits and the map reads the statistic of its own row, as groups of
+// channels have it; `v` becomes a copy of it.
+static ein__val ein__follow_groups(ein__pass *z, ein__val v, const ein__expr *read,
+                                   const ein__scope *p) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_ITERS];
+    uint32_t n = p->nt + p->ns;
+    int64_t step = 1;
+    if (ein__extent_of(s, ~0u) != ein__extent_of(p, ~0u) || n > EIN__MAX_RANK) return v;
+    if (!ein__place_in_box(ctx, s, read, p->n, n, true, back) &&
+        !ein__place_in_box(ctx, s, read, p->n, n, false, back))
+        return v;
+    for (uint32_t i = s->nt; i-- > 0; step *= s->n[i])
+        map[i] = ein__digit_of_box(ctx, p->n, n, step, s->n[i], false);
+    return ein__over_box(z, v, "rows", (int)n, p->n, ein__ex_subst(ctx, s->body, map, (int)s->nt),
+                         back);
+}
+
 static bool ein__reads_in_place(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader) {
     if (read->nix != reader->nt) return false;
     for (uint32_t k = 0; k < read->nix; k++)
@@ -291,6 +340,7 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
         if (!p || p->reduce == EIN__R_NONE || ein__reads_in_place(ctx, r, s)) continue;
         if (!ein__row_slots(ctx, r, s, &rows)) {
             if (z->uses[r->val] == 1) result = ein__follow_reduction(z, v, r);
+            if (result.i == v.i) result = ein__follow_groups(z, v, r, p);
             continue;
         }
         int slot[EIN__MAX_RANK], n = 0;
