@@ -49,7 +49,8 @@ build/onnx/onnx.pb-c.c build/onnx/onnx.pb-c.h &: | build/onnx
 build/amalgamate: gen/amalgamate.c | build/onnx
 	$(CC) -std=c11 $(OPT) $(WARN) $(CFLAGS) -o $@ $<
 
-build/templates.inc: build/amalgamate $(TEMPLATES)
+# The folder itself is newer when a template is gone.
+build/templates.inc: build/amalgamate $(TEMPLATES) templates
 	build/amalgamate embed $(TEMPLATES) > $@
 
 build/onnx:

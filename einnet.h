@@ -31039,21 +31039,6 @@ static const char *const ein__tmpl_calls[] = {
     "    } while (0)",
     "//@end",
     0};
-static const char *const ein__tmpl_chain[] = {
-    "//@key name     the kernel's name",
-    "//@key params   its parameters",
-    "//@key bound    threads a block",
-    "//@key number   type of a thread's number",
-    "//@key thread   its number",
-    "//@key threads  threads with work",
-    "//@key parts    the functions that it calls",
-    "static __global__ void __launch_bounds__($bound) $name($params) {",
-    "    const $number id = $thread;",
-    "    await_previous();",
-    "    if (id >= $threads) return;",
-    "    $parts;",
-    "}",
-    0};
 static const char *const ein__tmpl_conv[] = {
     "//@key model    prefix of the program's symbols",
     "//@key steps  the program reports its steps",
