@@ -314,6 +314,20 @@ static ein__val ein__flatten_rows(ein__pass *z, ein__val v) {
     return ein__over_rows(z, v, &t, &shape, &back);
 }
 
+// Whether one of a map's `reads` is of a reduction that nothing else reads, where it stands: the
+// map ends the kernel of that one as it is.
+static bool ein__ends_reduction(const ein__pass *z, const ein__ex *reads, const ein__scope *map) {
+    ein_ctx *ctx = z->ctx;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *r = ein__ex_get(ctx, reads[i]);
+        const ein__scope *p = ein__scope_of(ctx, (ein__val){r->val});
+        if (p && p->reduce != EIN__R_NONE && z->uses[r->val] == 1 &&
+            ein__reads_in_place(ctx, r, map))
+            return true;
+    }
+    return false;
+}
+
 // Gives maps over reductions the traversal that lets one kernel compute both.
 static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
@@ -333,7 +347,8 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
     ein__ex *reads = NULL;
     ein__val result = v;
     ein__ex_reads(ctx, s->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads) && result.i == v.i; i++) {
+    bool ends = ein__ends_reduction(z, reads, s);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && result.i == v.i && !ends; i++) {
         const ein__expr *r = ein__ex_get(ctx, reads[i]);
         const ein__scope *p = ein__scope_of(ctx, (ein__val){r->val});
         uint32_t rows;
