@@ -10454,6 +10454,7 @@ typedef struct ein__proof {
     ein_ctx *ctx;
     uint64_t key;
     const uint32_t *fresh;  // by value: the free value that it stands for, or 0; or NULL
+    const uint32_t *by;     // by value: the copy of that one whose elements are its own, or 0
     ein__memo_slot *slot;   // elements known: open addressing, at most half full
     uint32_t mask, used;
     int64_t steps, limit;
@@ -10711,6 +10712,7 @@ static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) 
     for (int k = 0; k < v->shape.rank; k++)
         position = position * (uint64_t)v->shape.d[k] + (uint64_t)at[k];
     uint32_t as = z->fresh && z->fresh[val] ? z->fresh[val] : val;
+    if (z->by && z->by[val] && z->fresh[val]) return ein__proof_value(z, z->by[val], at);
     if (v->kind != EIN__V_SCOPE || (z->fresh && z->fresh[val]))
         return ein__proof_input(z, as, position);
     const ein__scope *s = ein__sc_get(z->ctx, v->scope);
@@ -10760,17 +10762,18 @@ static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, b
 // Whether values a and b, of one shape, are the same function of inputs and weights: compared at
 // `samples` random positions, or at all of them when samples <= 0. `fresh` (by value id, or NULL)
 // makes values inputs of the proof, which then covers what lies between; equal numbers are one
-// input. False also after an error. An order of elements is one bit where polynomials have 61:
-// proofs that need it take more rounds.
+// input, whose elements stand in those of value by[id] where that is one (by: NULL, none). False
+// also after an error. An order of elements is one bit where polynomials have 61: proofs that need
+// it take more rounds.
 EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
-                                   const uint32_t *fresh) {
+                                   const uint32_t *fresh, const uint32_t *by) {
     enum { ORDERS = 16 };
     const ein__shape *s = &ctx->value[a.i].shape, *t = &ctx->value[b.i].shape;
     int64_t n = ein__elements(s);
     if (s->rank != t->rank || n > EIN__MAX_ELEMENTS) return false;
     for (int k = 0; k < s->rank; k++)
         if (s->d[k] != t->d[k]) return false;
-    ein__proof z = {.ctx = ctx, .fresh = fresh, .limit = EIN__PROOF_STEPS};
+    ein__proof z = {.ctx = ctx, .fresh = fresh, .by = by, .limit = EIN__PROOF_STEPS};
     if (ctx->proof_steps) z.limit = ctx->proof_steps / EIN__PROOF_SHARE;
     ein__memo_resize(&z, EIN__MEMO_FIRST);
     bool all = samples <= 0 || samples >= n, equal = true;
@@ -10786,7 +10789,7 @@ EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int sam
 }
 
 EIN__FN bool ein__evalp_equal(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed) {
-    return ein__evalp_equal_from(ctx, a, b, samples, seed, NULL);
+    return ein__evalp_equal_from(ctx, a, b, samples, seed, NULL, NULL);
 }
 /* ---- lower.c ---- */
 // Graph -> expressions. Every node, operator or equation, becomes tensor values: one reduction at
@@ -21194,7 +21197,7 @@ static void ein__check_step(ein__deriver *z, ein__val cls, ein__sc sc, const cha
     uint32_t *fresh = NULL;
     for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++)
         arrput(fresh, i < z->first && i != z->problem.i ? i : 0);
-    if (!ein__evalp_equal_from(ctx, cls, other, EIN_CHECK_STEPS, 1, fresh))
+    if (!ein__evalp_equal_from(ctx, cls, other, EIN_CHECK_STEPS, 1, fresh, NULL))
         ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0}, "%s: %s changes the value", old.name, rule);
     arrfree(fresh);
     ein__steps_checked++;
@@ -25399,7 +25402,7 @@ static ein__val ein__merge_differs(ein_ctx *ctx, const ein__merge *m, int sample
     for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < m->first ? i : 0);
     for (ptrdiff_t k = 0; k < arrlen(m->taken); k++) fresh[m->taken[k].i] = 0;
     for (ptrdiff_t k = 0; k < arrlen(m->old) && !differs.i; k++)
-        if (!ein__evalp_equal_from(ctx, m->old[k], m->now[k], samples, 1, fresh))
+        if (!ein__evalp_equal_from(ctx, m->old[k], m->now[k], samples, 1, fresh, NULL))
             differs = m->old[k];
     arrfree(fresh);
     return differs;
@@ -29714,8 +29717,25 @@ EIN__FN bool ein__make_plan(ein_ctx *ctx) {
 typedef struct ein__prover {
     ein_ctx *ctx;
     int samples;
-    uint32_t *fresh;  // by value id: the free value that it is in later proofs; stb_ds array
+    // By value id: the free value that it is in later proofs, and the copy of that one by which it
+    // is it, or 0; the model's value that it was proved to be. stb_ds arrays.
+    uint32_t *fresh, *by, *own;
 } ein__prover;
+
+// Makes room for the context's values.
+static void ein__prover_grow(ein__prover *z) {
+    while (arrlen(z->fresh) < arrlen(z->ctx->value)) {
+        arrput(z->fresh, 0);
+        arrput(z->by, 0);
+        arrput(z->own, 0);
+    }
+}
+
+static void ein__prover_free(ein__prover *z) {
+    arrfree(z->fresh);
+    arrfree(z->by);
+    arrfree(z->own);
+}
 
 // The model's value that planned value `v` goes by the name of; none for values made on the way.
 static ein__val ein__namesake(const ein_ctx *ctx, ein__val v) {
@@ -29729,6 +29749,9 @@ static ein__val ein__namesake(const ein_ctx *ctx, ein__val v) {
                 ein__same_shape(&ctx->value[own.i].shape, &p->shape);
     return same ? own : (ein__val){0};
 }
+
+// Marks of values in a proof of two: the definition of which comes to them; looked at for a cut.
+enum { EIN__CUT_FIRST = 1, EIN__CUT_SECOND = 2, EIN__CUT_LOOKED = 4 };
 
 // Marks the cuts that the definition of `v` comes to, by their free values.
 static void ein__cuts_below(const ein__prover *z, const uint32_t *fresh, ein__val v, uint8_t mark,
@@ -29746,8 +29769,28 @@ static void ein__cuts_below(const ein__prover *z, const uint32_t *fresh, ein__va
     arrfree(reads);
 }
 
-// Takes out of `fresh` the cuts that one of two definitions comes to and the other passes by, or
-// `all` that any of them comes to. False when there are none.
+// Whether the definition of cut `v` is made of what was seen: a definition that comes to it passes
+// it by as well, as a plan that reads a slice and the whole does.
+static bool ein__is_passed_by(const ein__prover *z, const uint32_t *fresh, ein__val v,
+                              uint8_t *seen) {
+    const ein__scope *s = ein__scope_of(z->ctx, v);
+    ein__ex *reads = NULL;
+    bool passed = false;
+    if (!s || seen[v.i] & EIN__CUT_LOOKED) return false;
+    seen[v.i] |= EIN__CUT_LOOKED;
+    ein__ex_reads(z->ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !passed; i++) {
+        ein__val r = {ein__ex_get(z->ctx, reads[i])->val};
+        if (fresh[r.i] || z->ctx->value[r.i].weight_only) continue;
+        passed =
+            seen[r.i] & (EIN__CUT_FIRST | EIN__CUT_SECOND) || ein__is_passed_by(z, fresh, r, seen);
+    }
+    arrfree(reads);
+    return passed;
+}
+
+// Takes out of `fresh` the cuts that one of two definitions passes by, or `all` that any of them
+// comes to. False when there are none.
 static bool ein__drop_cuts(const ein__prover *z, uint32_t *fresh, ein__val a, ein__val b,
                            bool all) {
     size_t n = (size_t)arrlen(fresh);
@@ -29757,10 +29800,17 @@ static bool ein__drop_cuts(const ein__prover *z, uint32_t *fresh, ein__val a, ei
         arrput(seen, 0);
         arrput(met, 0);
     }
-    ein__cuts_below(z, fresh, a, 1, seen, met);
-    ein__cuts_below(z, fresh, b, 2, seen, met);
+    ein__cuts_below(z, fresh, a, EIN__CUT_FIRST, seen, met);
+    ein__cuts_below(z, fresh, b, EIN__CUT_SECOND, seen, met);
     for (size_t i = 0; i < n; i++) {
-        if (!fresh[i] || met[fresh[i]] == 0 || (met[fresh[i]] == 3 && !all)) continue;
+        if (!fresh[i] || met[fresh[i]] != (EIN__CUT_FIRST | EIN__CUT_SECOND)) continue;
+        for (size_t k = 0; k < n; k++) seen[k] &= (uint8_t)~EIN__CUT_LOOKED;
+        if (ein__is_passed_by(z, fresh, (ein__val){(uint32_t)i}, seen))
+            met[fresh[i]] = EIN__CUT_LOOKED;
+    }
+    for (size_t i = 0; i < n; i++) {
+        bool both = met[fresh[i]] == (EIN__CUT_FIRST | EIN__CUT_SECOND);
+        if (!fresh[i] || met[fresh[i]] == 0 || (both && !all)) continue;
         fresh[i] = 0;
         any = true;
     }
@@ -29778,7 +29828,7 @@ static bool ein__equal_behind(const ein__prover *z, ein__val a, ein__val b, bool
     for (ptrdiff_t i = 0; i < arrlen(z->fresh); i++) arrput(fresh, z->fresh[i]);
     for (int level = 0; !equal && level < EIN__CUT_LEVELS && !z->ctx->status; level++) {
         if (!ein__drop_cuts(z, fresh, a, b, all)) break;
-        equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, fresh);
+        equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, fresh, z->by);
     }
     arrfree(fresh);
     return equal;
@@ -29787,8 +29837,45 @@ static bool ein__equal_behind(const ein__prover *z, ein__val a, ein__val b, bool
 // Equal from the nearest cuts on; where a plan has a cut's definition in its place, from the cuts
 // behind it. `far`: also where it has both, the cut and its definition, which costs much.
 static bool ein__prove_equal(const ein__prover *z, ein__val a, ein__val b, bool far) {
-    return ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, z->fresh) ||
+    return ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, z->fresh, z->by) ||
            ein__equal_behind(z, a, b, false) || (far && ein__equal_behind(z, a, b, true));
+}
+
+// The free value of the cut that `v` is a copy of, or 0: a proof goes through copies for nothing.
+static uint32_t ein__copied_cut(const ein__prover *z, ein__val v) {
+    const ein__expr *read = ein__copy_of(z->ctx, v);
+    for (; read && !z->fresh[read->val]; read = ein__copy_of(z->ctx, v)) v.i = read->val;
+    return read ? z->fresh[read->val] : 0;
+}
+
+// Whether copy `v` has each element of what it reads once.
+static bool ein__is_reordering(ein_ctx *ctx, ein__val v, const ein__expr *read) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__shape *shape = &ctx->value[read->val].shape;
+    int64_t stride[EIN__MAX_RANK], step = 1;
+    ein__factor f;
+    ein__dense_strides(shape, stride);
+    if (!ein__address(ctx, read, stride, &f) || f.offset) return false;
+    for (uint32_t k = 0; k < s->nt; k++) {
+        uint32_t next = 0;
+        while (next < s->nt && (s->n[next] == 1 || f.coef[next] != step)) next++;
+        if (next < s->nt) step *= s->n[next];
+    }
+    return step == ein__elements(shape) && step == ein__extent_of(s, ~0u);
+}
+
+// What planned value `v` is a copy of in another order, which goes by no name of the model: that is
+// stored, and what follows reads it.
+static ein__val ein__reordered(const ein__prover *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read = ein__copy_of(ctx, v);
+    while (read && ein__is_reordering(ctx, v, read)) {
+        ein__val from = {read->val};
+        if (z->fresh[from.i] || !ein__scope_of(ctx, from) || ein__namesake(ctx, from).i) break;
+        v = from;
+        read = ein__copy_of(ctx, v);
+    }
+    return v;
 }
 
 // A tensor that has kept its name but not its meaning (a scale was folded into it) is no cut, and
@@ -29800,7 +29887,12 @@ static void ein__prove_cut(ein__prover *z, ein__val planned) {
     ein__attempt attempt = ein__try(ctx);
     bool equal = ein__prove_equal(z, own, planned, false);
     if (!ein__tried(ctx, attempt) || !equal) return;
-    z->fresh[own.i] = z->fresh[planned.i] = own.i;
+    z->own[planned.i] = own.i;
+    uint32_t copied = ein__copied_cut(z, planned);
+    if (copied && copied == ein__copied_cut(z, own)) return;
+    ein__val stored = ein__reordered(z, planned);
+    z->fresh[own.i] = z->fresh[stored.i] = own.i;
+    if (stored.i != planned.i) z->by[own.i] = planned.i;
 }
 
 // Bodies evaluated while a program is emitted: some seconds, whatever the sizes are.
@@ -29812,17 +29904,20 @@ EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__prover z = {.ctx = ctx, .samples = 1};
     ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
-    for (ptrdiff_t i = 0; i < arrlen(ctx->value); i++) arrput(z.fresh, 0);
+    ein__prover_grow(&z);
     ctx->proof_steps = EIN__EMIT_PROOFS;
     for (ptrdiff_t i = 0; i < arrlen(order); i++) ein__prove_cut(&z, order[i]);
     ctx->proof_steps = 0;
     // What a plan takes over as it is is the model's own.
     for (ptrdiff_t i = 0; i < arrlen(ctx->graph.tensor); i++) {
         uint32_t own = ctx->tensor_value[i].i;
-        if (!z.fresh[own]) z.fresh[own] = own;
+        if (!z.own[own]) z.own[own] = own;
     }
     arrfree(order);
-    return z.fresh;
+    uint32_t *list = z.own;
+    z.own = NULL;
+    ein__prover_free(&z);
+    return list;
 }
 // plan to text
 /* ---- tmpl.c ---- */
@@ -48637,7 +48732,7 @@ EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int s
                        id, ctx->value[of[0].v.i].name, (long long)arrlen(list) - 1);
         ein__val made = ctx->status ? (ein__val){0} : ein__realise_candidate(&z, &list[id]);
         while (arrlen(fresh) < arrlen(ctx->value)) arrput(fresh, 0);
-        equal = made.i && ein__evalp_equal_from(ctx, of[0].v, made, samples, 1, fresh);
+        equal = made.i && ein__evalp_equal_from(ctx, of[0].v, made, samples, 1, fresh, NULL);
         arrfree(list);
         ein__deriver_free(&z);
     }
@@ -48660,7 +48755,7 @@ static bool ein__attention_holds(ein_ctx *ctx, const ein__step *step, int sample
     ein__val made = ein__attention_meaning(ctx, &a);
     for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < first ? i : 0);
     for (int k = 0; k < step->nval; k++) fresh[step->val[k].i] = 0;
-    bool equal = made.i && ein__evalp_equal_from(ctx, step->out, made, samples, 1, fresh);
+    bool equal = made.i && ein__evalp_equal_from(ctx, step->out, made, samples, 1, fresh, NULL);
     arrfree(fresh);
     return equal;
 }
@@ -48673,7 +48768,7 @@ EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
     ein__prover z = {.ctx = ctx, .samples = samples};
     ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
     bool equal = true;
-    for (ptrdiff_t i = 0; i < arrlen(ctx->value); i++) arrput(z.fresh, 0);
+    ein__prover_grow(&z);
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
         bool output = false;
         for (int k = 0; k < nroot; k++) output |= ctx->plan.root[k].i == order[i].i;
@@ -48687,11 +48782,11 @@ EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
     for (int k = 0; k < nroot && equal; k++) {
         *name = ctx->graph.output[k].name;
         ein__val a = ctx->tensor_value[ctx->graph.output[k].tensor], b = ctx->plan.root[k];
-        while (arrlen(z.fresh) < arrlen(ctx->value)) arrput(z.fresh, 0);
+        ein__prover_grow(&z);
         equal = ein__prove_equal(&z, a, b, true);
     }
     arrfree(order);
-    arrfree(z.fresh);
+    ein__prover_free(&z);
     return equal;
 }
 
@@ -48711,7 +48806,7 @@ static bool ein__derived_holds(ein_ctx *ctx, const ein__merge *m, ein__val v, in
     memcpy(r.actual, b.actual, sizeof r.actual);
     ein__val made = ein__realise(&r, p->z.problem);
     while (arrlen(fresh) < arrlen(ctx->value)) arrput(fresh, 0);
-    bool equal = made.i && ein__evalp_equal_from(ctx, v, made, samples, 1, fresh);
+    bool equal = made.i && ein__evalp_equal_from(ctx, v, made, samples, 1, fresh, NULL);
     arrfree(r.made);
     arrfree(r.by_scope);
     arrfree(fresh);

@@ -12,7 +12,7 @@ static bool ein__attention_holds(ein_ctx *ctx, const ein__step *step, int sample
     ein__val made = ein__attention_meaning(ctx, &a);
     for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < first ? i : 0);
     for (int k = 0; k < step->nval; k++) fresh[step->val[k].i] = 0;
-    bool equal = made.i && ein__evalp_equal_from(ctx, step->out, made, samples, 1, fresh);
+    bool equal = made.i && ein__evalp_equal_from(ctx, step->out, made, samples, 1, fresh, NULL);
     arrfree(fresh);
     return equal;
 }
@@ -25,7 +25,7 @@ EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
     ein__prover z = {.ctx = ctx, .samples = samples};
     ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
     bool equal = true;
-    for (ptrdiff_t i = 0; i < arrlen(ctx->value); i++) arrput(z.fresh, 0);
+    ein__prover_grow(&z);
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
         bool output = false;
         for (int k = 0; k < nroot; k++) output |= ctx->plan.root[k].i == order[i].i;
@@ -39,11 +39,11 @@ EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
     for (int k = 0; k < nroot && equal; k++) {
         *name = ctx->graph.output[k].name;
         ein__val a = ctx->tensor_value[ctx->graph.output[k].tensor], b = ctx->plan.root[k];
-        while (arrlen(z.fresh) < arrlen(ctx->value)) arrput(z.fresh, 0);
+        ein__prover_grow(&z);
         equal = ein__prove_equal(&z, a, b, true);
     }
     arrfree(order);
-    arrfree(z.fresh);
+    ein__prover_free(&z);
     return equal;
 }
 
@@ -63,7 +63,7 @@ static bool ein__derived_holds(ein_ctx *ctx, const ein__merge *m, ein__val v, in
     memcpy(r.actual, b.actual, sizeof r.actual);
     ein__val made = ein__realise(&r, p->z.problem);
     while (arrlen(fresh) < arrlen(ctx->value)) arrput(fresh, 0);
-    bool equal = made.i && ein__evalp_equal_from(ctx, v, made, samples, 1, fresh);
+    bool equal = made.i && ein__evalp_equal_from(ctx, v, made, samples, 1, fresh, NULL);
     arrfree(r.made);
     arrfree(r.by_scope);
     arrfree(fresh);

@@ -53,6 +53,7 @@ typedef struct ein__proof {
     ein_ctx *ctx;
     uint64_t key;
     const uint32_t *fresh;  // by value: the free value that it stands for, or 0; or NULL
+    const uint32_t *by;     // by value: the copy of that one whose elements are its own, or 0
     ein__memo_slot *slot;   // elements known: open addressing, at most half full
     uint32_t mask, used;
     int64_t steps, limit;
@@ -310,6 +311,7 @@ static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) 
     for (int k = 0; k < v->shape.rank; k++)
         position = position * (uint64_t)v->shape.d[k] + (uint64_t)at[k];
     uint32_t as = z->fresh && z->fresh[val] ? z->fresh[val] : val;
+    if (z->by && z->by[val] && z->fresh[val]) return ein__proof_value(z, z->by[val], at);
     if (v->kind != EIN__V_SCOPE || (z->fresh && z->fresh[val]))
         return ein__proof_input(z, as, position);
     const ein__scope *s = ein__sc_get(z->ctx, v->scope);
@@ -359,17 +361,18 @@ static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, b
 // Whether values a and b, of one shape, are the same function of inputs and weights: compared at
 // `samples` random positions, or at all of them when samples <= 0. `fresh` (by value id, or NULL)
 // makes values inputs of the proof, which then covers what lies between; equal numbers are one
-// input. False also after an error. An order of elements is one bit where polynomials have 61:
-// proofs that need it take more rounds.
+// input, whose elements stand in those of value by[id] where that is one (by: NULL, none). False
+// also after an error. An order of elements is one bit where polynomials have 61: proofs that need
+// it take more rounds.
 EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
-                                   const uint32_t *fresh) {
+                                   const uint32_t *fresh, const uint32_t *by) {
     enum { ORDERS = 16 };
     const ein__shape *s = &ctx->value[a.i].shape, *t = &ctx->value[b.i].shape;
     int64_t n = ein__elements(s);
     if (s->rank != t->rank || n > EIN__MAX_ELEMENTS) return false;
     for (int k = 0; k < s->rank; k++)
         if (s->d[k] != t->d[k]) return false;
-    ein__proof z = {.ctx = ctx, .fresh = fresh, .limit = EIN__PROOF_STEPS};
+    ein__proof z = {.ctx = ctx, .fresh = fresh, .by = by, .limit = EIN__PROOF_STEPS};
     if (ctx->proof_steps) z.limit = ctx->proof_steps / EIN__PROOF_SHARE;
     ein__memo_resize(&z, EIN__MEMO_FIRST);
     bool all = samples <= 0 || samples >= n, equal = true;
@@ -385,5 +388,5 @@ EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int sam
 }
 
 EIN__FN bool ein__evalp_equal(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed) {
-    return ein__evalp_equal_from(ctx, a, b, samples, seed, NULL);
+    return ein__evalp_equal_from(ctx, a, b, samples, seed, NULL, NULL);
 }

@@ -5,8 +5,25 @@
 typedef struct ein__prover {
     ein_ctx *ctx;
     int samples;
-    uint32_t *fresh;  // by value id: the free value that it is in later proofs; stb_ds array
+    // By value id: the free value that it is in later proofs, and the copy of that one by which it
+    // is it, or 0; the model's value that it was proved to be. stb_ds arrays.
+    uint32_t *fresh, *by, *own;
 } ein__prover;
+
+// Makes room for the context's values.
+static void ein__prover_grow(ein__prover *z) {
+    while (arrlen(z->fresh) < arrlen(z->ctx->value)) {
+        arrput(z->fresh, 0);
+        arrput(z->by, 0);
+        arrput(z->own, 0);
+    }
+}
+
+static void ein__prover_free(ein__prover *z) {
+    arrfree(z->fresh);
+    arrfree(z->by);
+    arrfree(z->own);
+}
 
 // The model's value that planned value `v` goes by the name of; none for values made on the way.
 static ein__val ein__namesake(const ein_ctx *ctx, ein__val v) {
@@ -20,6 +37,9 @@ static ein__val ein__namesake(const ein_ctx *ctx, ein__val v) {
                 ein__same_shape(&ctx->value[own.i].shape, &p->shape);
     return same ? own : (ein__val){0};
 }
+
+// Marks of values in a proof of two: the definition of which comes to them; looked at for a cut.
+enum { EIN__CUT_FIRST = 1, EIN__CUT_SECOND = 2, EIN__CUT_LOOKED = 4 };
 
 // Marks the cuts that the definition of `v` comes to, by their free values.
 static void ein__cuts_below(const ein__prover *z, const uint32_t *fresh, ein__val v, uint8_t mark,
@@ -37,8 +57,28 @@ static void ein__cuts_below(const ein__prover *z, const uint32_t *fresh, ein__va
     arrfree(reads);
 }
 
-// Takes out of `fresh` the cuts that one of two definitions comes to and the other passes by, or
-// `all` that any of them comes to. False when there are none.
+// Whether the definition of cut `v` is made of what was seen: a definition that comes to it passes
+// it by as well, as a plan that reads a slice and the whole does.
+static bool ein__is_passed_by(const ein__prover *z, const uint32_t *fresh, ein__val v,
+                              uint8_t *seen) {
+    const ein__scope *s = ein__scope_of(z->ctx, v);
+    ein__ex *reads = NULL;
+    bool passed = false;
+    if (!s || seen[v.i] & EIN__CUT_LOOKED) return false;
+    seen[v.i] |= EIN__CUT_LOOKED;
+    ein__ex_reads(z->ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !passed; i++) {
+        ein__val r = {ein__ex_get(z->ctx, reads[i])->val};
+        if (fresh[r.i] || z->ctx->value[r.i].weight_only) continue;
+        passed =
+            seen[r.i] & (EIN__CUT_FIRST | EIN__CUT_SECOND) || ein__is_passed_by(z, fresh, r, seen);
+    }
+    arrfree(reads);
+    return passed;
+}
+
+// Takes out of `fresh` the cuts that one of two definitions passes by, or `all` that any of them
+// comes to. False when there are none.
 static bool ein__drop_cuts(const ein__prover *z, uint32_t *fresh, ein__val a, ein__val b,
                            bool all) {
     size_t n = (size_t)arrlen(fresh);
@@ -48,10 +88,17 @@ static bool ein__drop_cuts(const ein__prover *z, uint32_t *fresh, ein__val a, ei
         arrput(seen, 0);
         arrput(met, 0);
     }
-    ein__cuts_below(z, fresh, a, 1, seen, met);
-    ein__cuts_below(z, fresh, b, 2, seen, met);
+    ein__cuts_below(z, fresh, a, EIN__CUT_FIRST, seen, met);
+    ein__cuts_below(z, fresh, b, EIN__CUT_SECOND, seen, met);
     for (size_t i = 0; i < n; i++) {
-        if (!fresh[i] || met[fresh[i]] == 0 || (met[fresh[i]] == 3 && !all)) continue;
+        if (!fresh[i] || met[fresh[i]] != (EIN__CUT_FIRST | EIN__CUT_SECOND)) continue;
+        for (size_t k = 0; k < n; k++) seen[k] &= (uint8_t)~EIN__CUT_LOOKED;
+        if (ein__is_passed_by(z, fresh, (ein__val){(uint32_t)i}, seen))
+            met[fresh[i]] = EIN__CUT_LOOKED;
+    }
+    for (size_t i = 0; i < n; i++) {
+        bool both = met[fresh[i]] == (EIN__CUT_FIRST | EIN__CUT_SECOND);
+        if (!fresh[i] || met[fresh[i]] == 0 || (both && !all)) continue;
         fresh[i] = 0;
         any = true;
     }
@@ -69,7 +116,7 @@ static bool ein__equal_behind(const ein__prover *z, ein__val a, ein__val b, bool
     for (ptrdiff_t i = 0; i < arrlen(z->fresh); i++) arrput(fresh, z->fresh[i]);
     for (int level = 0; !equal && level < EIN__CUT_LEVELS && !z->ctx->status; level++) {
         if (!ein__drop_cuts(z, fresh, a, b, all)) break;
-        equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, fresh);
+        equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, fresh, z->by);
     }
     arrfree(fresh);
     return equal;
@@ -78,8 +125,45 @@ static bool ein__equal_behind(const ein__prover *z, ein__val a, ein__val b, bool
 // Equal from the nearest cuts on; where a plan has a cut's definition in its place, from the cuts
 // behind it. `far`: also where it has both, the cut and its definition, which costs much.
 static bool ein__prove_equal(const ein__prover *z, ein__val a, ein__val b, bool far) {
-    return ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, z->fresh) ||
+    return ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, z->fresh, z->by) ||
            ein__equal_behind(z, a, b, false) || (far && ein__equal_behind(z, a, b, true));
+}
+
+// The free value of the cut that `v` is a copy of, or 0: a proof goes through copies for nothing.
+static uint32_t ein__copied_cut(const ein__prover *z, ein__val v) {
+    const ein__expr *read = ein__copy_of(z->ctx, v);
+    for (; read && !z->fresh[read->val]; read = ein__copy_of(z->ctx, v)) v.i = read->val;
+    return read ? z->fresh[read->val] : 0;
+}
+
+// Whether copy `v` has each element of what it reads once.
+static bool ein__is_reordering(ein_ctx *ctx, ein__val v, const ein__expr *read) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__shape *shape = &ctx->value[read->val].shape;
+    int64_t stride[EIN__MAX_RANK], step = 1;
+    ein__factor f;
+    ein__dense_strides(shape, stride);
+    if (!ein__address(ctx, read, stride, &f) || f.offset) return false;
+    for (uint32_t k = 0; k < s->nt; k++) {
+        uint32_t next = 0;
+        while (next < s->nt && (s->n[next] == 1 || f.coef[next] != step)) next++;
+        if (next < s->nt) step *= s->n[next];
+    }
+    return step == ein__elements(shape) && step == ein__extent_of(s, ~0u);
+}
+
+// What planned value `v` is a copy of in another order, which goes by no name of the model: that is
+// stored, and what follows reads it.
+static ein__val ein__reordered(const ein__prover *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read = ein__copy_of(ctx, v);
+    while (read && ein__is_reordering(ctx, v, read)) {
+        ein__val from = {read->val};
+        if (z->fresh[from.i] || !ein__scope_of(ctx, from) || ein__namesake(ctx, from).i) break;
+        v = from;
+        read = ein__copy_of(ctx, v);
+    }
+    return v;
 }
 
 // A tensor that has kept its name but not its meaning (a scale was folded into it) is no cut, and
@@ -91,7 +175,12 @@ static void ein__prove_cut(ein__prover *z, ein__val planned) {
     ein__attempt attempt = ein__try(ctx);
     bool equal = ein__prove_equal(z, own, planned, false);
     if (!ein__tried(ctx, attempt) || !equal) return;
-    z->fresh[own.i] = z->fresh[planned.i] = own.i;
+    z->own[planned.i] = own.i;
+    uint32_t copied = ein__copied_cut(z, planned);
+    if (copied && copied == ein__copied_cut(z, own)) return;
+    ein__val stored = ein__reordered(z, planned);
+    z->fresh[own.i] = z->fresh[stored.i] = own.i;
+    if (stored.i != planned.i) z->by[own.i] = planned.i;
 }
 
 // Bodies evaluated while a program is emitted: some seconds, whatever the sizes are.
@@ -103,15 +192,18 @@ EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__prover z = {.ctx = ctx, .samples = 1};
     ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
-    for (ptrdiff_t i = 0; i < arrlen(ctx->value); i++) arrput(z.fresh, 0);
+    ein__prover_grow(&z);
     ctx->proof_steps = EIN__EMIT_PROOFS;
     for (ptrdiff_t i = 0; i < arrlen(order); i++) ein__prove_cut(&z, order[i]);
     ctx->proof_steps = 0;
     // What a plan takes over as it is is the model's own.
     for (ptrdiff_t i = 0; i < arrlen(ctx->graph.tensor); i++) {
         uint32_t own = ctx->tensor_value[i].i;
-        if (!z.fresh[own]) z.fresh[own] = own;
+        if (!z.own[own]) z.own[own] = own;
     }
     arrfree(order);
-    return z.fresh;
+    uint32_t *list = z.own;
+    z.own = NULL;
+    ein__prover_free(&z);
+    return list;
 }

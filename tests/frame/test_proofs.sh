@@ -149,15 +149,54 @@ l2 = Transpose(l1; perm=[1,0,2])
 x = Add(q, l2)
 y = LayerNormalization(x, g, g)
 END
+cat > "$work/deep.ein" << 'END'
+ein 1
+model deep
+dim R = 14
+small R = 2
+input x: f32[1,24,8,8]
+output y
+block next(x) -> y {
+weight k: f32[24,1,3,3] = randn(std=0.3)
+weight g: f32[24] = uniform(lo=0.5, hi=1.5)
+weight b: f32[24] = randn(std=0.1)
+weight u: f32[24,48] = randn(std=0.2)
+weight v: f32[48,24] = randn(std=0.1)
+weight s: f32[24] = uniform(lo=0.5, hi=1)
+c = Conv(x, k; pads=1, group=24)
+t = Transpose(c; perm=[0,2,3,1])
+n = LayerNormalization(t, g, b; axis=-1)
+h = MatMul(n, u)
+a = Gelu(h)
+m = MatMul(a, v)
+p = Mul(m, s)
+q = Transpose(p; perm=[0,3,1,2])
+y = Add(x, q)
+}
+a = Relu(x)
+repeat i in 0:R {
+a = next(a)
+}
+y = Relu(a)
+END
 for model in "$work/factors.ein" "$work/scales.ein" "$work/turned.ein" tests/unseen/*.ein; do
     check "$(basename "$model") is proved" build/einnet verify --small "$model"
 done
-if plant 'factors that round' prepare/fold.c 's/bool exact = fma(.*;/bool exact = true;/'; then
-    check 'factors that round: it builds' clang -std=c11 -O0 -w -I"$work/gen" -Ibuild -c \
+# Blocks behind each other whose results the plan has in another order: one after the other.
+check 'deep.ein is proved in a moment' timeout 10 build/einnet verify "$work/deep.ein"
+
+# plan_fault NAME MODEL FILE SED: the plan of the faulty program is refused.
+plan_fault() {
+    plant "$1" "$3" "$4" || return
+    check "$1: the faulty program builds" clang -std=c11 -O0 -w -I"$work/gen" -Ibuild -c \
         "$work/gen/einnet.c" -o "$work/einnet.o"
     gcc -o "$work/faulty" "$work/einnet.o" $objects build/onnx/onnx.pb-c.o -lprotobuf-c -lm
-    "$work/faulty" verify "$work/factors.ein" > "$work/said" 2>&1
+    "$work/faulty" verify --small "$work/$2.ein" > "$work/said" 2>&1
     [ $? = 1 ] && grep -q "'y': the plan computes something else" "$work/said" && pass ||
-        fail 'factors that round are refused' "$work/said"
-fi
+        fail "$1 is refused" "$work/said"
+}
+
+plan_fault 'factors that round' factors prepare/fold.c 's/bool exact = fma(.*;/bool exact = true;/'
+plan_fault 'a map in the wrong order' deep prepare/prepare.c \
+    's/s, p, map)) return v;/& ein__ix h = map[2]; map[2] = map[3]; map[3] = h;/'
 finish
