@@ -10457,13 +10457,23 @@ typedef struct ein__proof {
     const uint32_t *by;     // by value: the copy of that one whose elements are its own, or 0
     ein__memo_slot *slot;   // elements known: open addressing, at most half full
     uint32_t mask, used;
+    // By value: the elements known behind those, one more than each, 0 for what is not known; NULL
+    // where too few are. How many are known.
+    ein__fp **dense;
+    uint32_t *known;
+    uint64_t room;  // elements for which there may still be such a table
     int64_t steps, limit;
     int depth;
     bool failed;
     bool ordered;  // two elements were compared
 } ein__proof;
 
-enum { EIN__MEMO_FIRST = 1 << 10, EIN__MEMO_LAST = 1 << 22 };
+enum {
+    EIN__MEMO_FIRST = 1 << 10,
+    EIN__MEMO_LAST = 1 << 22,
+    EIN__DENSE_SHARE = 16,         // of a value's elements, one in so many known is worth a table
+    EIN__DENSE_ELEMENTS = 1 << 25  // of all tables together
+};
 
 static ein__memo_slot *ein__memo_find(ein__proof *z, uint32_t val, uint64_t position) {
     uint64_t h = ein__splitmix(position * 0x9E3779B97F4A7C15ull + val);
@@ -10485,8 +10495,59 @@ static void ein__memo_resize(ein__proof *z, uint32_t size) {
     EIN_FREE(old);
 }
 
+// Whether an element is known, and what it is.
+static bool ein__memo_get(ein__proof *z, uint32_t val, uint64_t position, ein__fp *value) {
+    ein__fp found = z->dense[val] ? z->dense[val][position] : 0;
+    if (found) *value = found - 1;
+    if (found) return true;
+    const ein__memo_slot *s = ein__memo_find(z, val, position);
+    *value = s->value;
+    return s->used;
+}
+
+// Counts what is known of a value; a table of its elements, once many of them are.
+static void ein__memo_count(ein__proof *z, uint32_t val) {
+    uint64_t n = (uint64_t)ein__elements(&z->ctx->value[val].shape);
+    if ((uint64_t)++z->known[val] * EIN__DENSE_SHARE <= n || n > z->room) return;
+    z->dense[val] = EIN_REALLOC(NULL, n * sizeof **z->dense);
+    z->room = z->dense[val] ? z->room - n : 0;
+    if (z->dense[val]) memset(z->dense[val], 0, n * sizeof **z->dense);
+}
+
+static void ein__memo_clear(ein__proof *z) {
+    memset(z->slot, 0, (z->mask + 1) * sizeof *z->slot);
+    z->used = 0;
+    z->room = EIN__DENSE_ELEMENTS;
+    for (ptrdiff_t i = 0; i < arrlen(z->dense); i++) {
+        EIN_FREE(z->dense[i]);
+        z->dense[i] = NULL;
+        z->known[i] = 0;
+    }
+}
+
+static void ein__memo_open(ein__proof *z) {
+    ein__memo_resize(z, EIN__MEMO_FIRST);
+    for (ptrdiff_t i = 0; i < arrlen(z->ctx->value); i++) {
+        arrput(z->dense, NULL);
+        arrput(z->known, 0);
+    }
+    z->room = EIN__DENSE_ELEMENTS;
+}
+
+static void ein__memo_close(ein__proof *z) {
+    ein__memo_clear(z);
+    arrfree(z->dense);
+    arrfree(z->known);
+    EIN_FREE(z->slot);
+}
+
 // Once the table is as large as it gets, it starts anew.
 static void ein__memo_put(ein__proof *z, uint32_t val, uint64_t position, ein__fp value) {
+    if (z->dense[val]) {
+        z->dense[val][position] = value + 1;
+        return;
+    }
+    ein__memo_count(z, val);
     if (z->used * 2 > z->mask) {
         if (z->mask + 1 < EIN__MEMO_LAST) {
             ein__memo_resize(z, (z->mask + 1) * 2);
@@ -10670,6 +10731,118 @@ static ein__fp ein__proof_expr(ein__proof *z, ein__ex ex, const int64_t *it) {
     }
 }
 
+// Elements of integer tensors are small integers, since they may serve as positions.
+static ein__fp ein__proof_input(const ein__proof *z, uint32_t val, uint64_t position) {
+    ein__dtype t = z->ctx->value[val].dtype;
+    ein__fp x = ein__fp_hash(z, EIN__HASH_INPUT, val, position);
+    bool integer = t == EIN__I8 || t == EIN__I32 || t == EIN__I64;
+    return t == EIN__BOOL ? x & 1 : integer ? x & 15 : x;
+}
+
+// Elements of a value that an innermost loop reads: `step` from each other, all inside.
+typedef struct ein__walk {
+    uint32_t val;
+    uint64_t position, step;
+} ein__walk;
+
+enum { EIN__WALKS = 4, EIN__WALK_LEAST = 4 };  // factors of a product; its terms
+
+static bool ein__is_given(const ein__proof *z, uint32_t val) {
+    return z->ctx->value[val].kind != EIN__V_SCOPE || (z->fresh && z->fresh[val]);
+}
+
+// What read `e` goes through while iterator `slot`, now 0, takes `n` values; false where that is no
+// walk.
+static bool ein__walk_of(ein__proof *z, const ein__expr *e, const int64_t *it, uint32_t slot,
+                         int64_t n, ein__walk *walk) {
+    const ein__shape *s = &z->ctx->value[e->val].shape;
+    *walk = (ein__walk){.val = e->val};
+    if (z->by && z->by[e->val] && z->fresh[e->val]) return false;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        const ein__index *f = ein__ix_get(z->ctx, e->ix[k]);
+        int64_t first, step = 0, last;
+        if (f->q != 1) return false;
+        for (uint32_t i = 0; i < f->n; i++) {
+            const ein__atom *a = ein__atom_get(z->ctx, f->t[i].atom);
+            if (a->kind == EIN__ITER && a->slot == slot) step = f->t[i].k;
+            else if (ein__atom_uses(z->ctx, f->t[i].atom) >> slot & 1) return false;
+        }
+        first = ein__proof_index(z, e->ix[k], it);
+        last = first + step * (n - 1);
+        if (first < 0 || last < 0 || first >= s->d[k] || last >= s->d[k]) return false;
+        walk->position = walk->position * (uint64_t)s->d[k] + (uint64_t)first;
+        walk->step = walk->step * (uint64_t)s->d[k] + (uint64_t)step;
+    }
+    return true;
+}
+
+// The reads that a product is made of, or false.
+static bool ein__walk_factors(ein__proof *z, ein__ex ex, const ein__expr **read, int *n) {
+    const ein__expr *e = ein__ex_get(z->ctx, ex);
+    if (e->op == EIN__X_BINARY && e->fn == EIN__MUL)
+        return ein__walk_factors(z, e->kid[0], read, n) && ein__walk_factors(z, e->kid[1], read, n);
+    if (e->op != EIN__X_READ || *n == EIN__WALKS) return false;
+    read[(*n)++] = e;
+    return true;
+}
+
+static ein__fp ein__walk_element(ein__proof *z, uint32_t val, uint64_t position) {
+    const ein__shape *s = &z->ctx->value[val].shape;
+    int64_t at[EIN__MAX_RANK];
+    if (ein__is_given(z, val))
+        return ein__proof_input(z, z->fresh && z->fresh[val] ? z->fresh[val] : val, position);
+    if (z->dense[val] && z->dense[val][position]) return z->dense[val][position] - 1;
+    for (int k = s->rank; k-- > 0; position /= (uint64_t)s->d[k])
+        at[k] = (int64_t)(position % (uint64_t)s->d[k]);
+    return ein__proof_value(z, val, at);
+}
+
+// What a scope's terms are added up by: along `lane`, its longest iterator, through what `read`
+// reads where the terms are products.
+typedef struct ein__loop {
+    uint32_t lane;
+    int reads;
+    const ein__expr *read[EIN__WALKS];
+} ein__loop;
+
+static ein__loop ein__loop_of(ein__proof *z, const ein__scope *s) {
+    ein__loop l = {.lane = s->nt};
+    for (uint32_t i = s->nt + 1; i < s->nt + s->ns; i++)
+        if (s->n[i] > s->n[l.lane]) l.lane = i;
+    bool walks = s->reduce == EIN__R_SUM && s->n[l.lane] >= EIN__WALK_LEAST;
+    if (!walks || !ein__walk_factors(z, s->body, l.read, &l.reads)) l.reads = 0;
+    return l;
+}
+
+// The sum of products along the lane, if all that they read is inside.
+static bool ein__proof_walks(ein__proof *z, const ein__scope *s, const ein__loop *l,
+                             const int64_t *it, ein__fp *acc) {
+    ein__walk walk[EIN__WALKS];
+    int64_t n = s->n[l->lane];
+    if (!l->reads) return false;
+    for (int k = 0; k < l->reads; k++)
+        if (!ein__walk_of(z, l->read[k], it, l->lane, n, &walk[k])) return false;
+    for (int64_t t = 0; t < n && !z->failed; t++) {
+        ein__fp x = 1;
+        for (int k = 0; k < l->reads; k++) {
+            x = ein__fp_mul(x, ein__walk_element(z, walk[k].val, walk[k].position));
+            walk[k].position += walk[k].step;
+        }
+        *acc = ein__fp_add(*acc, x);
+    }
+    return true;
+}
+
+static ein__fp ein__proof_term(ein__proof *z, const ein__scope *s, const int64_t *it, ein__fp acc) {
+    ein__fp x = ein__proof_expr(z, s->body, it);
+    switch (s->reduce) {
+    case EIN__R_PROD: return ein__fp_mul(acc, x);
+    case EIN__R_MAX: return ein__fp_max(z, acc, x);
+    case EIN__R_MIN: return ein__fp_min(z, acc, x);
+    default: return ein__fp_add(acc, x);
+    }
+}
+
 static ein__fp ein__proof_scope(ein__proof *z, const ein__scope *s, const int64_t *at) {
     int64_t it[EIN__MAX_ITERS] = {0};
     for (uint32_t k = 0; k < s->nt; k++) it[k] = at[k];
@@ -10677,32 +10850,29 @@ static ein__fp ein__proof_scope(ein__proof *z, const ein__scope *s, const int64_
                                         : s->reduce == EIN__R_MAX ? ein__fp_neg(inf)
                                         : s->reduce == EIN__R_MIN ? inf
                                                                   : 0;
+    ein__loop l = ein__loop_of(z, s);
+    int64_t n = s->ns ? s->n[l.lane] : 1;
     bool more = true;
     while (more && !z->failed) {
-        if (++z->steps > z->limit) {
+        z->steps += n;
+        if (z->steps > z->limit) {
             ein__error(z->ctx, EIN_RESOURCES, (ein__pos){0, 0}, "the proof takes too long");
             z->failed = true;
         }
-        ein__fp x = ein__proof_expr(z, s->body, it);
-        acc = s->reduce == EIN__R_PROD  ? ein__fp_mul(acc, x)
-              : s->reduce == EIN__R_MAX ? ein__fp_max(z, acc, x)
-              : s->reduce == EIN__R_MIN ? ein__fp_min(z, acc, x)
-                                        : ein__fp_add(acc, x);
+        bool whole = ein__proof_walks(z, s, &l, it, &acc);
+        for (int64_t t = 0; t < n && !whole && !z->failed; t++) {
+            if (s->ns) it[l.lane] = t;
+            acc = ein__proof_term(z, s, it, acc);
+        }
+        if (s->ns) it[l.lane] = 0;
         more = false;
         for (uint32_t k = s->nt + s->ns; !more && k-- > s->nt;) {
+            if (k == l.lane) continue;
             more = ++it[k] < s->n[k];
             if (!more) it[k] = 0;
         }
     }
     return acc;
-}
-
-// Elements of integer tensors are small integers, since they may serve as positions.
-static ein__fp ein__proof_input(const ein__proof *z, uint32_t val, uint64_t position) {
-    ein__dtype t = z->ctx->value[val].dtype;
-    ein__fp x = ein__fp_hash(z, EIN__HASH_INPUT, val, position);
-    bool integer = t == EIN__I8 || t == EIN__I32 || t == EIN__I64;
-    return t == EIN__BOOL ? x & 1 : integer ? x & 15 : x;
 }
 
 // Element `at` of a value, inside its box.
@@ -10718,10 +10888,8 @@ static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) 
     const ein__scope *s = ein__sc_get(z->ctx, v->scope);
     // A copy costs less than finding it.
     bool keep = s->reduce != EIN__R_NONE || ein__ex_get(z->ctx, s->body)->op != EIN__X_READ;
-    if (keep) {
-        const ein__memo_slot *known = ein__memo_find(z, val, position);
-        if (known->used) return known->value;
-    }
+    ein__fp x;
+    if (keep && ein__memo_get(z, val, position, &x)) return x;
     if (z->failed || ++z->depth > EIN__PROOF_DEPTH) {
         if (!z->failed)
             ein__error(z->ctx, EIN_RESOURCES, (ein__pos){0, 0},
@@ -10731,7 +10899,7 @@ static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) 
         z->failed = true;
         return 0;
     }
-    ein__fp x = ein__proof_scope(z, s, at);
+    x = ein__proof_scope(z, s, at);
     z->depth--;
     if (keep && !z->failed) ein__memo_put(z, val, position, x);
     return x;
@@ -10742,8 +10910,7 @@ static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, b
                              uint64_t key) {
     const ein__shape *s = &z->ctx->value[a.i].shape;
     z->key = ein__splitmix(key);
-    memset(z->slot, 0, (z->mask + 1) * sizeof *z->slot);
-    z->used = 0;
+    ein__memo_clear(z);
     for (int64_t i = 0; i < n; i++) {
         int64_t at[EIN__MAX_RANK] = {0};
         uint64_t position = (uint64_t)i;
@@ -10775,7 +10942,7 @@ EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int sam
         if (s->d[k] != t->d[k]) return false;
     ein__proof z = {.ctx = ctx, .fresh = fresh, .by = by, .limit = EIN__PROOF_STEPS};
     if (ctx->proof_steps) z.limit = ctx->proof_steps / EIN__PROOF_SHARE;
-    ein__memo_resize(&z, EIN__MEMO_FIRST);
+    ein__memo_open(&z);
     bool all = samples <= 0 || samples >= n, equal = true;
     for (int round = 0; equal && round < (z.ordered ? ORDERS : 1); round++)
         equal = ein__proof_round(&z, a, b,
@@ -10784,7 +10951,7 @@ EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int sam
                                          : samples,
                                  all, ein__splitmix(seed) + (uint64_t)round);
     if (ctx->proof_steps) ctx->proof_steps -= z.steps < z.limit ? z.steps : z.limit;
-    EIN_FREE(z.slot);
+    ein__memo_close(&z);
     return equal;
 }
 
