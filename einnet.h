@@ -14729,15 +14729,18 @@ static const char *ein__kernel_word(ein__skind2 kind) {
     }
 }
 
+static bool ein__spells(const char *s, size_t n, const char *word) {
+    return strlen(word) == n && !strncmp(s, word, n);
+}
+
 // Whether the `n` bytes at `s` are a kind of kernels.
 static bool ein__is_kernel_kind(const char *s, size_t n) {
     static const char *const joined[] = {"stitch", "siblings", "chain"};
     bool found = false;
-    for (int k = EIN__K_MAP; k <= EIN__K_PRODUCT + 3; k++) {
-        const char *word =
-            k > EIN__K_PRODUCT ? joined[k - EIN__K_PRODUCT - 1] : ein__kernel_word((ein__skind2)k);
-        found |= strlen(word) == n && !strncmp(s, word, n);
-    }
+    for (int k = EIN__K_MAP; k <= EIN__K_PRODUCT; k++)
+        found |= ein__spells(s, n, ein__kernel_word((ein__skind2)k));
+    for (size_t i = 0; i < sizeof joined / sizeof *joined; i++)
+        found |= ein__spells(s, n, joined[i]);
     return found;
 }
 
@@ -28723,8 +28726,8 @@ EIN__FN void ein__join_siblings(ein_ctx *ctx) {
     ein__grouper_free(&z);
 }
 
-// The estimate for such a kernel as a step.
-EIN__FN int64_t ein__estimate_siblings(ein_ctx *ctx, const ein__step *s) {
+// The estimate for a kernel of several, siblings or a chain (chain.c), as a step.
+EIN__FN int64_t ein__estimate_joined(ein_ctx *ctx, const ein__step *s) {
     int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, ps = 0;
     for (int i = 0; i <= s->npeer; i++) {
         ein__kernel k = ein__step_kernel(ctx, i ? &s->peer[i - 1] : s);
@@ -47289,7 +47292,7 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
     }
     if (step->npeer) {
         ein__put(features, step->chained ? "kind=chain" : "kind=siblings");
-        return ein__estimate_siblings(ctx, step);
+        return ein__estimate_joined(ctx, step);
     }
     if (step->ahead) {
         ein__put(features, "kind=stitch");

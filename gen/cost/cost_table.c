@@ -158,15 +158,18 @@ static const char *ein__kernel_word(ein__skind2 kind) {
     }
 }
 
+static bool ein__spells(const char *s, size_t n, const char *word) {
+    return strlen(word) == n && !strncmp(s, word, n);
+}
+
 // Whether the `n` bytes at `s` are a kind of kernels.
 static bool ein__is_kernel_kind(const char *s, size_t n) {
     static const char *const joined[] = {"stitch", "siblings", "chain"};
     bool found = false;
-    for (int k = EIN__K_MAP; k <= EIN__K_PRODUCT + 3; k++) {
-        const char *word =
-            k > EIN__K_PRODUCT ? joined[k - EIN__K_PRODUCT - 1] : ein__kernel_word((ein__skind2)k);
-        found |= strlen(word) == n && !strncmp(s, word, n);
-    }
+    for (int k = EIN__K_MAP; k <= EIN__K_PRODUCT; k++)
+        found |= ein__spells(s, n, ein__kernel_word((ein__skind2)k));
+    for (size_t i = 0; i < sizeof joined / sizeof *joined; i++)
+        found |= ein__spells(s, n, joined[i]);
     return found;
 }
 

@@ -242,7 +242,7 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
     }
     if (step->npeer) {
         ein__put(features, step->chained ? "kind=chain" : "kind=siblings");
-        return ein__estimate_siblings(ctx, step);
+        return ein__estimate_joined(ctx, step);
     }
     if (step->ahead) {
         ein__put(features, "kind=stitch");

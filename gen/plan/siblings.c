@@ -111,8 +111,8 @@ EIN__FN void ein__join_siblings(ein_ctx *ctx) {
     ein__grouper_free(&z);
 }
 
-// The estimate for such a kernel as a step.
-EIN__FN int64_t ein__estimate_siblings(ein_ctx *ctx, const ein__step *s) {
+// The estimate for a kernel of several, siblings or a chain (chain.c), as a step.
+EIN__FN int64_t ein__estimate_joined(ein_ctx *ctx, const ein__step *s) {
     int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, ps = 0;
     for (int i = 0; i <= s->npeer; i++) {
         ein__kernel k = ein__step_kernel(ctx, i ? &s->peer[i - 1] : s);
