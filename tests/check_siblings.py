@@ -58,6 +58,8 @@ def choices(folder):
     types = os.path.join(HERE, "unseen", "stitched_types.ein")
     expect("of any type", [["z", "u", "v", "s"]], joined(emit(folder, model=types)))
     expect("two joined kernels, a softmax, two products", 5, steps(text))
+    # Larger ones run side by side in a recorded graph: those alone stay apart.
+    expect("apart from branches", found[:1], joined(emit(folder, "--libs", "none")))
     return text
 
 

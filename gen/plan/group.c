@@ -287,24 +287,69 @@ static int64_t ein__recorded_cost(ein_ctx *ctx) {
     return beside;
 }
 
-// The steps with the groups that were chosen, unless a recorded graph, whose branches a group
-// joins, takes longer with them, by `percent` of its time. Takes `order`.
-static void ein__keep_groups(ein__grouper *z, int *order, int percent) {
+// The steps with the groups that there are, in `list`, and what they take in a recorded graph.
+static int64_t ein__grouped_cost(const ein__grouper *z, ein__step **list) {
     ein_ctx *ctx = z->ctx;
-    ein__step *apart = NULL, *steps = NULL;
-    for (int i = 0; i < z->n; i++) arrput(apart, z->alone[i]);
-    for (ptrdiff_t i = 0; i < arrlen(order); i++) arrput(steps, z->step[order[i]]);
-    arrfree(ctx->plan.step);
+    int *order = ein__grouped_order(z);
+    arrsetlen(*list, 0);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) arrput(*list, z->step[order[i]]);
     arrfree(order);
-    ctx->plan.step = apart;
-    int64_t before = ein__recorded_cost(ctx);
-    ctx->plan.step = steps;
-    if (ein__recorded_cost(ctx) <= before + ein__muldiv(before, percent, 100)) {
-        arrfree(apart);
-        return;
+    ctx->plan.step = *list;
+    int64_t ps = ein__recorded_cost(ctx);
+    ctx->plan.step = z->step;
+    return ps;
+}
+
+// Takes the group of step `i` apart; `was`, if any, receives its steps, in the order of the group.
+static void ein__part_group(ein__grouper *z, int i, ein__step *was) {
+    for (int m = i, next, k = 0; m >= 0; m = next, k++) {
+        next = z->next[m];
+        if (was) was[k] = z->step[m];
+        z->step[m] = z->alone[m];
+        z->first[m] = m;
+        z->next[m] = -1;
     }
-    ctx->plan.step = apart;
-    arrfree(steps);
+}
+
+// The group without which the steps take the least time, less than `ps`; -1: there is none.
+static int ein__worst_group(ein__grouper *z, int64_t ps, ein__step **list) {
+    int worst = -1;
+    for (int i = 0; i < z->n; i++) {
+        ein__step was[EIN__GROUP_MEMBERS];
+        int member[EIN__GROUP_MEMBERS], n = 0;
+        if (z->first[i] != i || z->next[i] < 0) continue;
+        for (int m = i; m >= 0; m = z->next[m]) member[n++] = m;
+        ein__part_group(z, i, was);
+        int64_t without = ein__grouped_cost(z, list);
+        if (without < ps) worst = i;
+        if (without < ps) ps = without;
+        for (int k = 0; k < n; k++) {
+            z->step[member[k]] = was[k];
+            z->first[member[k]] = i;
+            z->next[member[k]] = k + 1 < n ? member[k + 1] : -1;
+        }
+    }
+    return worst;
+}
+
+// The plan's steps with the groups that were chosen, but for those for which a recorded graph,
+// whose branches groups join, takes longer by more than `percent` of its time.
+static void ein__keep_groups(ein__grouper *z, int percent) {
+    ein_ctx *ctx = z->ctx;
+    ein__step *list = NULL;
+    for (int i = 0; i < z->n; i++) arrput(list, z->alone[i]);
+    ctx->plan.step = list;
+    int64_t most = ein__recorded_cost(ctx);
+    ctx->plan.step = z->step;
+    most += ein__muldiv(most, percent, 100);
+    int64_t ps = ein__grouped_cost(z, &list);
+    for (int worst = 0; ps > most && worst >= 0; ps = ein__grouped_cost(z, &list)) {
+        worst = ein__worst_group(z, ps, &list);
+        for (int i = 0; i < z->n; i++)
+            if (i == worst || (worst < 0 && z->first[i] == i)) ein__part_group(z, i, NULL);
+    }
+    ctx->plan.step = list;
+    arrfree(z->step);
 }
 
 // Products of the plan that do not need each other as one call, where that is cheaper.
@@ -321,8 +366,7 @@ EIN__FN void ein__group_products(ein_ctx *ctx) {
         if (n > 1) ein__try_products(&z, member, gemm, n);
         any |= z.step[i].npeer > 0;
     }
-    int *order = any ? ein__grouped_order(&z) : NULL;
-    if (order) ein__keep_groups(&z, order, 0);
+    if (any) ein__keep_groups(&z, 0);
     ein__grouper_free(&z);
 }
 

@@ -106,8 +106,7 @@ EIN__FN void ein__join_siblings(ein_ctx *ctx) {
         int n = ein__grow_siblings(&z, at, member, &all);
         any |= n > 1 && ein__try_siblings(&z, member, n, &all);
     }
-    int *order = any ? ein__grouped_order(&z) : NULL;
-    if (order) ein__keep_groups(&z, order, EIN__SIBLINGS_PERCENT);
+    if (any) ein__keep_groups(&z, EIN__SIBLINGS_PERCENT);
     ein__grouper_free(&z);
 }
 
