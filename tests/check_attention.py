@@ -53,6 +53,8 @@ COUNTS = [
     ("tests/unseen/attention_grouped.ein", 1, None, ["--math", "fp16"]),
     ("tests/unseen/attention_graph.ein", 2, 7, []),
     ("tests/unseen/attention_graph.ein", 2, 8, ["--math", "fp16"]),
+    ("tests/unseen/attention_windows.ein", 1, 4, []),
+    ("tests/unseen/attention_windows.ein", 1, 4, ["--math", "fp16"]),
     ("tests/unseen/online_forms.ein", 10, None, ["--math", "fp16"]),
     ("models/bert_base.ein", 12, None, []),
     ("models/bert_base.ein", 12, None, ["--math", "tf32"]),

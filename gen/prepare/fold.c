@@ -574,7 +574,7 @@ static bool ein__invert_digits(ein_ctx *ctx, const ein__index *f, ein__ix it, in
 
 // The iterators of the reader in terms of those of the value it reads: `map[t]` for every traversal
 // slot t of the reader, from subscripts that are t, t / d or t % d, or that have several t as
-// digits. False when some t is not covered.
+// digits. False when some t is not covered, or twice in parts, as by t / 4 and t / 2.
 static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader,
                              const ein__scope *value, ein__ix *map) {
     for (uint32_t t = 0; t < reader->nt; t++) map[t] = ein__ix_const(ctx, 0);
@@ -607,6 +607,11 @@ static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__sco
     }
     for (uint32_t t = 0; t < reader->nt; t++)
         if (covered[t] != (uint64_t)reader->n[t]) return false;
+    for (uint32_t k = 0; k < read->nix; k++) {
+        ein__ix back = ein__ix_subst(ctx, read->ix[k], map, (int)reader->nt);
+        bool fixed = ein__ix_get(ctx, read->ix[k])->n == 0;
+        if (!fixed && back.i != ein__ix_iter(ctx, k, value->n[k]).i) return false;
+    }
     return true;
 }
 
