@@ -80,7 +80,7 @@ parts=(
     'header   -    sh tests/frame/test_header.sh'
     "run-race cuda $python tests/run_models.py --mode race $light"
     "race-lib cuda $python tests/run_models.py --libs none --mode race models/cases/*.ein $own"
-    "fuzz     cuda $python tests/fuzz_models.py --count 80"
+    "fuzz     cuda $python tests/fuzz_models.py --count 96"
     "run-libs cuda $python tests/run_models.py --new --libs none models/*.ein $own_too"
     "run-base cuda $python tests/run_models.py --new --baseline models/*.ein models/cases/*.ein"
     "run-tf32 cuda $python tests/run_models.py --math tf32 models/*.ein models/cases/*.ein"
