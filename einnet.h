@@ -39697,6 +39697,14 @@ static bool ein__kconstant(const ein_ctx *ctx, ein__val v) {
     return kind == EIN__B_WEIGHT || kind == EIN__B_CONST || kind == EIN__B_INIT;
 }
 
+// The type of elements of `v`, whose header the program needs.
+static const char *ein__kparam_type(ein__kgen *g, ein__val v) {
+    ein__dtype t = ein__kdtype(g, v);
+    if (t == EIN__F16 || t == EIN__BF16)
+        ein__kneed(g, t == EIN__F16 ? EIN__NEED_HALF : EIN__NEED_BF16);
+    return ein__kctype(t);
+}
+
 // What may change while the kernel lives, before it has waited for the one before it, must not be
 // called read-only: the compiler moves loads of const __restrict__ pointers across the wait, and
 // across barriers, towards where their values are used. As the result is __restrict__, that word
@@ -39704,16 +39712,14 @@ static bool ein__kconstant(const ein_ctx *ctx, ein__val v) {
 static const char *ein__kparams(ein__kgen *g, ein__val out) {
     ein__buf b = {0};
     for (int i = 0; i < g->narg; i++) {
-        ein__dtype t = ein__kdtype(g, g->arg[i]);
-        if (t == EIN__F16 || t == EIN__BF16)
-            ein__kneed(g, t == EIN__F16 ? EIN__NEED_HALF : EIN__NEED_BF16);
         bool constant = g->naive || (!g->ordered && ein__kconstant(g->ctx, g->arg[i]));
-        ein__putf(&b, "const %s *%sp%d, ", ein__kctype(t), constant ? "__restrict__ " : "", i);
+        const char *type = ein__kparam_type(g, g->arg[i]);
+        ein__putf(&b, "const %s *%sp%d, ", type, constant ? "__restrict__ " : "", i);
     }
-    ein__putf(&b, "%s *__restrict__ y", ein__kctype(ein__kdtype(g, out)));
-    if (g->also.i) ein__putf(&b, ", %s *__restrict__ also", ein__kctype(ein__kdtype(g, g->also)));
+    ein__putf(&b, "%s *__restrict__ y", ein__kparam_type(g, out));
+    if (g->also.i) ein__putf(&b, ", %s *__restrict__ also", ein__kparam_type(g, g->also));
     for (int i = 0; i < g->npeer; i++)
-        ein__putf(&b, ", %s *__restrict__ y%d", ein__kctype(ein__kdtype(g, g->peer[i].out)), i + 1);
+        ein__putf(&b, ", %s *__restrict__ y%d", ein__kparam_type(g, g->peer[i].out), i + 1);
     if (g->shared) ein__put(&b, ", float4 *parts, unsigned *arrived");
     if (g->part) ein__putf(&b, ", %s id", ein__kunsigned(g));
     const char *s = ein__name(g->ctx, b.s);
