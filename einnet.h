@@ -28703,9 +28703,9 @@ static int64_t ein__plan_cost(const ein__plan *p) {
 // threads work by themselves are joined, as in stitch.c: blocks of any size run those.
 
 enum {
-    EIN__SIBLINGS = 16,         // kernels of one, at most
-    EIN__SIBLINGS_PARAMS = 64,  // that they take together
-    EIN__SIBLINGS_REACH = 16,   // steps from the first one to the last one: what waits takes memory
+    EIN__SIBLINGS = EIN__GROUP_MEMBERS,  // kernels of one, at most
+    EIN__SIBLINGS_PARAMS = 64,           // that they take together
+    EIN__SIBLINGS_REACH = 16,  // steps from the first one to the last one: what waits takes memory
     // Branches must gain more than that: what they cost is known less well than launches are.
     EIN__SIBLINGS_PERCENT = 10,
     EIN__SIBLINGS_PS = 100000,  // that finding its kernel may cost a block; assumed
