@@ -12919,6 +12919,74 @@ EIN__FN bool ein__joins(ein_ctx *ctx, ein__val v) {
     ein__pieces p;
     return ein__is_concat(ctx, v, &p);
 }
+/* ---- invert.c ---- */
+// The inverse of a read: where the reader's iterators are, told by those of what is read.
+
+// Which digits of an iterator a read has: the values of the lower one, and how many of those one of
+// the upper one is; 0: not that one. All of the iterator is a lower one.
+typedef struct ein__digit_pair {
+    int64_t lower, upper;
+} ein__digit_pair;
+
+// The digit, or all, of an iterator of `s` that `a` is: `scale` of the iterator are one of it,
+// which takes `size` values. False: it is none, or there already.
+static bool ein__take_digit(ein_ctx *ctx, const ein__scope *s, const ein__atom *a,
+                            ein__digit_pair *found, uint32_t *slot, int64_t *scale, int64_t *size) {
+    bool digit = a->kind == EIN__FLOOR || a->kind == EIN__MOD;
+    *slot = a->slot;
+    if (digit ? !ein__ix_is_iter(ctx, (ein__ix){a->ix}, slot) : a->kind != EIN__ITER) return false;
+    if (*slot >= s->nt) return false;
+    int64_t n = s->n[*slot], *at = &found[*slot].lower;
+    if (a->kind == EIN__FLOOR) at = &found[*slot].upper;
+    if (*at) return false;
+    *scale = a->kind == EIN__FLOOR ? a->n : 1;
+    *size = a->kind == EIN__MOD ? a->n : n / *scale;
+    *at = a->kind == EIN__FLOOR ? *scale : *size;
+    return *size > 1;
+}
+
+// Adds what subscript `f`, of a dimension of `extent` whose iterator is `it`, tells of the
+// iterators of `s`: it is a digit, or a number of several ones, k * digit with k the sizes of those
+// below. False when it is neither.
+static bool ein__invert_subscript(ein_ctx *ctx, const ein__scope *s, const ein__index *f,
+                                  ein__ix it, int64_t extent, ein__digit_pair *found,
+                                  ein__ix *map) {
+    int64_t unit = 1;
+    if (f->c || f->q != 1) return false;
+    for (uint32_t n = 0; n < f->n; n++) {
+        uint32_t t = 0, slot;
+        int64_t scale, size;
+        while (t < f->n && f->t[t].k != unit) t++;
+        if (t == f->n) return false;
+        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+        if (!ein__take_digit(ctx, s, a, found, &slot, &scale, &size) || size > extent / unit)
+            return false;
+        ein__ix digit = ein__ix_mod(ctx, ein__ix_floordiv(ctx, it, unit), size);
+        map[slot] = ein__ix_add(ctx, map[slot], ein__ix_scale(ctx, digit, scale));
+        unit *= size;
+    }
+    return unit == extent;
+}
+
+// The iterators of reader `s` in terms of those of the value that it reads, whose dimensions have
+// `extent`: `map[t]` for every traversal slot t. Subscripts are t, t / d, t % d, numbers of such
+// digits, or constants. False when digits do not make up each t, as t / 4 and t / 2.
+static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__scope *s,
+                             const int64_t *extent, ein__ix *map) {
+    ein__digit_pair found[EIN__MAX_ITERS] = {{0, 0}};
+    for (uint32_t t = 0; t < s->nt; t++) map[t] = ein__ix_const(ctx, 0);
+    for (uint32_t k = 0; k < read->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
+        ein__ix it = ein__ix_iter(ctx, k, extent[k]);
+        if (f->n && !ein__invert_subscript(ctx, s, f, it, extent[k], found, map)) return false;
+    }
+    for (uint32_t t = 0; t < s->nt; t++) {
+        int64_t n = s->n[t], lower = found[t].lower, upper = found[t].upper;
+        bool all = upper ? upper == lower && n % upper == 0 : lower == n;
+        if (n > 1 && !all) return false;
+    }
+    return true;
+}
 /* ---- fold.c ---- */
 // Rewrites of the value program that need no search: maps inlined into maps, weight-only factors of
 // a linear epilogue folded into the weights (batch normalisation is the common case), weight-only
@@ -13475,68 +13543,6 @@ static bool ein__ex_weight_only(ein_ctx *ctx, ein__ex ex) {
     return all;
 }
 
-// Iterators that subscript `f`, one of extent `n`, counts as digits, k * t with k the extents of
-// those below: each one's digit of `it` goes to `map`. False when it is no such number.
-static bool ein__invert_digits(ein_ctx *ctx, const ein__index *f, ein__ix it, int64_t n,
-                               const ein__scope *reader, ein__ix *map, uint64_t *covered) {
-    int64_t all = 1;
-    for (uint32_t t = 0; t < f->n; t++) {
-        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
-        int64_t below = 1;
-        if (a->kind != EIN__ITER || a->slot >= reader->nt || covered[a->slot] != 1) return false;
-        for (uint32_t u = 0; u < f->n; u++)
-            if (f->t[u].k < f->t[t].k) below *= ein__atom_get(ctx, f->t[u].atom)->n;
-        if (f->t[t].k != below) return false;
-        map[a->slot] = ein__ix_mod(ctx, ein__ix_floordiv(ctx, it, below), a->n);
-        covered[a->slot] = (uint64_t)a->n;
-        all *= a->n;
-    }
-    return all == n;
-}
-
-// The iterators of the reader in terms of those of the value it reads: `map[t]` for every traversal
-// slot t of the reader, from subscripts that are t, t / d or t % d, or that have several t as
-// digits. False when some t is not covered, or twice in parts, as by t / 4 and t / 2.
-static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader,
-                             const ein__scope *value, ein__ix *map) {
-    for (uint32_t t = 0; t < reader->nt; t++) map[t] = ein__ix_const(ctx, 0);
-    uint64_t covered[EIN__MAX_ITERS];
-    for (uint32_t t = 0; t < reader->nt; t++) covered[t] = 1;
-    for (uint32_t k = 0; k < read->nix; k++) {
-        ein__ix it = ein__ix_iter(ctx, k, value->n[k]);
-        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
-        uint32_t slot;
-        if (f->n == 0) continue;
-        if (f->c || f->q != 1) return false;
-        if (f->n > 1) {
-            if (!ein__invert_digits(ctx, f, it, value->n[k], reader, map, covered)) return false;
-            continue;
-        }
-        if (f->t[0].k != 1) return false;
-        int64_t scale = 1;
-        const ein__atom *a = ein__atom_get(ctx, f->t[0].atom);
-        if (a->kind == EIN__ITER) {
-            slot = a->slot;
-        } else if (a->kind == EIN__FLOOR || a->kind == EIN__MOD) {
-            if (!ein__ix_is_iter(ctx, (ein__ix){a->ix}, &slot)) return false;
-            if (a->kind == EIN__FLOOR) scale = a->n;
-        } else {
-            return false;
-        }
-        if (slot >= reader->nt) return false;
-        map[slot] = ein__ix_add(ctx, map[slot], ein__ix_scale(ctx, it, scale));
-        covered[slot] *= (uint64_t)value->n[k];
-    }
-    for (uint32_t t = 0; t < reader->nt; t++)
-        if (covered[t] != (uint64_t)reader->n[t]) return false;
-    for (uint32_t k = 0; k < read->nix; k++) {
-        ein__ix back = ein__ix_subst(ctx, read->ix[k], map, (int)reader->nt);
-        bool fixed = ein__ix_get(ctx, read->ix[k])->n == 0;
-        if (!fixed && back.i != ein__ix_iter(ctx, k, value->n[k]).i) return false;
-    }
-    return true;
-}
-
 typedef struct ein__replacement {
     uint32_t val;
     ein__ex by;
@@ -13643,7 +13649,7 @@ static ein__val ein__fold_one_scale(ein__pass *z, ein__val v) {
         for (ptrdiff_t k = 0; k < arrlen(reads); k++)
             twice |= k != i && ein__ex_get(ctx, reads[k])->val == r->val;
         if (twice) continue;
-        if (!ein__invert_read(ctx, r, s, p, map)) continue;
+        if (!ein__invert_read(ctx, r, s, p->n, map)) continue;
         ein__ex body = ein__fold_linear(z, s, s->body, reads[i], map, &scaled);
         if (body.i && scaled.i) result = ein__with_body(z, v, body);
     }
@@ -13977,7 +13983,7 @@ static ein__val ein__follow_reduction(ein__pass *z, ein__val v, const ein__expr 
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v), *p = ein__scope_of(ctx, (ein__val){read->val});
     ein__ix map[EIN__MAX_ITERS];
-    if (!ein__invert_read(ctx, read, s, p, map)) return v;
+    if (!ein__invert_read(ctx, read, s, p->n, map)) return v;
     return ein__over_box(z, v, "split", (int)p->nt, p->n,
                          ein__ex_subst(ctx, s->body, map, (int)s->nt), read->ix);
 }
@@ -24381,7 +24387,7 @@ static bool ein__is_view_copy(ein_ctx *ctx, const ein__scope *s) {
     ein__ix map[EIN__MAX_ITERS];
     const ein__scope *p = e->op == EIN__X_READ ? ein__scope_of(ctx, (ein__val){e->val}) : NULL;
     return s->reduce == EIN__R_NONE && p && ein__inside(ctx, e) && ein__ex_affine(ctx, s->body) &&
-           ein__invert_read(ctx, e, s, p, map);
+           ein__invert_read(ctx, e, s, p->n, map);
 }
 
 // Whether a definition is another definition's elements in another order, some of them twice or not
@@ -26708,50 +26714,6 @@ EIN__FN bool ein__merge_program(ein_ctx *ctx, ein__val *root, int nroot, bool to
 
 enum { EIN__NO_BUFFER = -1 };
 
-// Which digits of an iterator a read has: the values of the lower one, and how many of those one of
-// the upper one is; 0: not that one. All of the iterator is a lower one.
-typedef struct ein__view_digits {
-    int64_t lower, upper;
-} ein__view_digits;
-
-// The digit, or all, of an iterator of `s` that `a` is: `scale` of the iterator are one of it,
-// which takes `size` values. False: it is none, or there already.
-static bool ein__take_digit(ein_ctx *ctx, const ein__scope *s, const ein__atom *a,
-                            ein__view_digits *found, uint32_t *slot, int64_t *scale,
-                            int64_t *size) {
-    bool digit = a->kind == EIN__FLOOR || a->kind == EIN__MOD;
-    *slot = a->slot;
-    if (digit ? !ein__ix_is_iter(ctx, (ein__ix){a->ix}, slot) : a->kind != EIN__ITER) return false;
-    int64_t n = s->n[*slot], *at = &found[*slot].lower;
-    if (a->kind == EIN__FLOOR) at = &found[*slot].upper;
-    if (*at) return false;
-    *scale = a->kind == EIN__FLOOR ? a->n : 1;
-    *size = a->kind == EIN__MOD ? a->n : n / *scale;
-    *at = a->kind == EIN__FLOOR ? *scale : *size;
-    return true;
-}
-
-// The stride of a copy's source along a dimension of `extent` that the copy, with layout `l`, reads
-// at `f`: a digit, or a number of several ones whose strides fit each other.
-static bool ein__source_stride(ein_ctx *ctx, const ein__scope *s, const ein__index *f,
-                               int64_t extent, const ein__layout *l, ein__view_digits *found,
-                               int64_t *stride) {
-    int64_t unit = 1;
-    if (f->c || f->q != 1) return false;
-    for (uint32_t n = 0; n < f->n; n++) {
-        uint32_t t = 0, slot;
-        int64_t scale, size;
-        while (t < f->n && f->t[t].k != unit) t++;
-        if (t == f->n) return false;
-        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
-        if (!ein__take_digit(ctx, s, a, found, &slot, &scale, &size) || size < 2) return false;
-        if (!n) *stride = l->stride[slot] * scale;
-        if (l->stride[slot] * scale != *stride * unit) return false;
-        unit *= size;
-    }
-    return unit == extent;
-}
-
 // The slot-wise strides of a copy's source when the copy has layout `l`: the source is written
 // straight to where the copy lives. False when some element of the source has no place there, or
 // two.
@@ -26759,19 +26721,15 @@ static bool ein__inverse_view(ein_ctx *ctx, ein__val copy, const ein__expr *read
                               const ein__layout *l, ein__layout *source) {
     const ein__scope *s = ein__scope_of(ctx, copy);
     const ein__shape *p = &ctx->value[read->val].shape;
-    ein__view_digits found[EIN__MAX_RANK] = {{0, 0}};
+    ein__ix map[EIN__MAX_ITERS];
+    ein__factor f;
+    for (int k = 0; k < p->rank; k++)
+        if (p->d[k] > 1 && !ein__ix_uses(ctx, read->ix[k])) return false;
+    if (!ein__invert_read(ctx, read, s, p->d, map)) return false;
+    ein__ex back = ein__ex_read(ctx, copy, 0, map, (int)s->nt);
+    if (!back.i || !ein__address(ctx, ein__ex_get(ctx, back), l->stride, &f)) return false;
     *source = *l;
-    for (int k = 0; k < p->rank; k++) {
-        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
-        source->stride[k] = 0;
-        if (p->d[k] == 1 && f->n == 0 && f->c == 0) continue;
-        if (!ein__source_stride(ctx, s, f, p->d[k], l, found, &source->stride[k])) return false;
-    }
-    for (uint32_t t = 0; t < s->nt; t++) {
-        int64_t n = s->n[t], lower = found[t].lower, upper = found[t].upper;
-        bool all = upper ? upper == lower && n % upper == 0 : lower == n;
-        if (n > 1 && !all) return false;
-    }
+    for (int k = 0; k < p->rank; k++) source->stride[k] = f.coef[k];
     return true;
 }
 

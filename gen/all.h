@@ -41,6 +41,7 @@
 #include "prepare/match.c"
 #include "prepare/place.c"
 #include "prepare/copies.c"
+#include "prepare/invert.c"
 #include "prepare/fold.c"
 #include "prepare/nest.c"
 #include "prepare/prepare.c"

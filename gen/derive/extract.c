@@ -10,7 +10,7 @@ static bool ein__is_view_copy(ein_ctx *ctx, const ein__scope *s) {
     ein__ix map[EIN__MAX_ITERS];
     const ein__scope *p = e->op == EIN__X_READ ? ein__scope_of(ctx, (ein__val){e->val}) : NULL;
     return s->reduce == EIN__R_NONE && p && ein__inside(ctx, e) && ein__ex_affine(ctx, s->body) &&
-           ein__invert_read(ctx, e, s, p, map);
+           ein__invert_read(ctx, e, s, p->n, map);
 }
 
 // Whether a definition is another definition's elements in another order, some of them twice or not

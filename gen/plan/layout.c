@@ -3,50 +3,6 @@
 
 enum { EIN__NO_BUFFER = -1 };
 
-// Which digits of an iterator a read has: the values of the lower one, and how many of those one of
-// the upper one is; 0: not that one. All of the iterator is a lower one.
-typedef struct ein__view_digits {
-    int64_t lower, upper;
-} ein__view_digits;
-
-// The digit, or all, of an iterator of `s` that `a` is: `scale` of the iterator are one of it,
-// which takes `size` values. False: it is none, or there already.
-static bool ein__take_digit(ein_ctx *ctx, const ein__scope *s, const ein__atom *a,
-                            ein__view_digits *found, uint32_t *slot, int64_t *scale,
-                            int64_t *size) {
-    bool digit = a->kind == EIN__FLOOR || a->kind == EIN__MOD;
-    *slot = a->slot;
-    if (digit ? !ein__ix_is_iter(ctx, (ein__ix){a->ix}, slot) : a->kind != EIN__ITER) return false;
-    int64_t n = s->n[*slot], *at = &found[*slot].lower;
-    if (a->kind == EIN__FLOOR) at = &found[*slot].upper;
-    if (*at) return false;
-    *scale = a->kind == EIN__FLOOR ? a->n : 1;
-    *size = a->kind == EIN__MOD ? a->n : n / *scale;
-    *at = a->kind == EIN__FLOOR ? *scale : *size;
-    return true;
-}
-
-// The stride of a copy's source along a dimension of `extent` that the copy, with layout `l`, reads
-// at `f`: a digit, or a number of several ones whose strides fit each other.
-static bool ein__source_stride(ein_ctx *ctx, const ein__scope *s, const ein__index *f,
-                               int64_t extent, const ein__layout *l, ein__view_digits *found,
-                               int64_t *stride) {
-    int64_t unit = 1;
-    if (f->c || f->q != 1) return false;
-    for (uint32_t n = 0; n < f->n; n++) {
-        uint32_t t = 0, slot;
-        int64_t scale, size;
-        while (t < f->n && f->t[t].k != unit) t++;
-        if (t == f->n) return false;
-        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
-        if (!ein__take_digit(ctx, s, a, found, &slot, &scale, &size) || size < 2) return false;
-        if (!n) *stride = l->stride[slot] * scale;
-        if (l->stride[slot] * scale != *stride * unit) return false;
-        unit *= size;
-    }
-    return unit == extent;
-}
-
 // The slot-wise strides of a copy's source when the copy has layout `l`: the source is written
 // straight to where the copy lives. False when some element of the source has no place there, or
 // two.
@@ -54,19 +10,15 @@ static bool ein__inverse_view(ein_ctx *ctx, ein__val copy, const ein__expr *read
                               const ein__layout *l, ein__layout *source) {
     const ein__scope *s = ein__scope_of(ctx, copy);
     const ein__shape *p = &ctx->value[read->val].shape;
-    ein__view_digits found[EIN__MAX_RANK] = {{0, 0}};
+    ein__ix map[EIN__MAX_ITERS];
+    ein__factor f;
+    for (int k = 0; k < p->rank; k++)
+        if (p->d[k] > 1 && !ein__ix_uses(ctx, read->ix[k])) return false;
+    if (!ein__invert_read(ctx, read, s, p->d, map)) return false;
+    ein__ex back = ein__ex_read(ctx, copy, 0, map, (int)s->nt);
+    if (!back.i || !ein__address(ctx, ein__ex_get(ctx, back), l->stride, &f)) return false;
     *source = *l;
-    for (int k = 0; k < p->rank; k++) {
-        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
-        source->stride[k] = 0;
-        if (p->d[k] == 1 && f->n == 0 && f->c == 0) continue;
-        if (!ein__source_stride(ctx, s, f, p->d[k], l, found, &source->stride[k])) return false;
-    }
-    for (uint32_t t = 0; t < s->nt; t++) {
-        int64_t n = s->n[t], lower = found[t].lower, upper = found[t].upper;
-        bool all = upper ? upper == lower && n % upper == 0 : lower == n;
-        if (n > 1 && !all) return false;
-    }
+    for (int k = 0; k < p->rank; k++) source->stride[k] = f.coef[k];
     return true;
 }
 

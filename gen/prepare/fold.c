@@ -553,68 +553,6 @@ static bool ein__ex_weight_only(ein_ctx *ctx, ein__ex ex) {
     return all;
 }
 
-// Iterators that subscript `f`, one of extent `n`, counts as digits, k * t with k the extents of
-// those below: each one's digit of `it` goes to `map`. False when it is no such number.
-static bool ein__invert_digits(ein_ctx *ctx, const ein__index *f, ein__ix it, int64_t n,
-                               const ein__scope *reader, ein__ix *map, uint64_t *covered) {
-    int64_t all = 1;
-    for (uint32_t t = 0; t < f->n; t++) {
-        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
-        int64_t below = 1;
-        if (a->kind != EIN__ITER || a->slot >= reader->nt || covered[a->slot] != 1) return false;
-        for (uint32_t u = 0; u < f->n; u++)
-            if (f->t[u].k < f->t[t].k) below *= ein__atom_get(ctx, f->t[u].atom)->n;
-        if (f->t[t].k != below) return false;
-        map[a->slot] = ein__ix_mod(ctx, ein__ix_floordiv(ctx, it, below), a->n);
-        covered[a->slot] = (uint64_t)a->n;
-        all *= a->n;
-    }
-    return all == n;
-}
-
-// The iterators of the reader in terms of those of the value it reads: `map[t]` for every traversal
-// slot t of the reader, from subscripts that are t, t / d or t % d, or that have several t as
-// digits. False when some t is not covered, or twice in parts, as by t / 4 and t / 2.
-static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__scope *reader,
-                             const ein__scope *value, ein__ix *map) {
-    for (uint32_t t = 0; t < reader->nt; t++) map[t] = ein__ix_const(ctx, 0);
-    uint64_t covered[EIN__MAX_ITERS];
-    for (uint32_t t = 0; t < reader->nt; t++) covered[t] = 1;
-    for (uint32_t k = 0; k < read->nix; k++) {
-        ein__ix it = ein__ix_iter(ctx, k, value->n[k]);
-        const ein__index *f = ein__ix_get(ctx, read->ix[k]);
-        uint32_t slot;
-        if (f->n == 0) continue;
-        if (f->c || f->q != 1) return false;
-        if (f->n > 1) {
-            if (!ein__invert_digits(ctx, f, it, value->n[k], reader, map, covered)) return false;
-            continue;
-        }
-        if (f->t[0].k != 1) return false;
-        int64_t scale = 1;
-        const ein__atom *a = ein__atom_get(ctx, f->t[0].atom);
-        if (a->kind == EIN__ITER) {
-            slot = a->slot;
-        } else if (a->kind == EIN__FLOOR || a->kind == EIN__MOD) {
-            if (!ein__ix_is_iter(ctx, (ein__ix){a->ix}, &slot)) return false;
-            if (a->kind == EIN__FLOOR) scale = a->n;
-        } else {
-            return false;
-        }
-        if (slot >= reader->nt) return false;
-        map[slot] = ein__ix_add(ctx, map[slot], ein__ix_scale(ctx, it, scale));
-        covered[slot] *= (uint64_t)value->n[k];
-    }
-    for (uint32_t t = 0; t < reader->nt; t++)
-        if (covered[t] != (uint64_t)reader->n[t]) return false;
-    for (uint32_t k = 0; k < read->nix; k++) {
-        ein__ix back = ein__ix_subst(ctx, read->ix[k], map, (int)reader->nt);
-        bool fixed = ein__ix_get(ctx, read->ix[k])->n == 0;
-        if (!fixed && back.i != ein__ix_iter(ctx, k, value->n[k]).i) return false;
-    }
-    return true;
-}
-
 typedef struct ein__replacement {
     uint32_t val;
     ein__ex by;
@@ -721,7 +659,7 @@ static ein__val ein__fold_one_scale(ein__pass *z, ein__val v) {
         for (ptrdiff_t k = 0; k < arrlen(reads); k++)
             twice |= k != i && ein__ex_get(ctx, reads[k])->val == r->val;
         if (twice) continue;
-        if (!ein__invert_read(ctx, r, s, p, map)) continue;
+        if (!ein__invert_read(ctx, r, s, p->n, map)) continue;
         ein__ex body = ein__fold_linear(z, s, s->body, reads[i], map, &scaled);
         if (body.i && scaled.i) result = ein__with_body(z, v, body);
     }

@@ -65,7 +65,7 @@ static ein__val ein__follow_reduction(ein__pass *z, ein__val v, const ein__expr 
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v), *p = ein__scope_of(ctx, (ein__val){read->val});
     ein__ix map[EIN__MAX_ITERS];
-    if (!ein__invert_read(ctx, read, s, p, map)) return v;
+    if (!ein__invert_read(ctx, read, s, p->n, map)) return v;
     return ein__over_box(z, v, "split", (int)p->nt, p->n,
                          ein__ex_subst(ctx, s->body, map, (int)s->nt), read->ix);
 }

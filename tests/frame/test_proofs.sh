@@ -57,6 +57,15 @@ END
     done < "$work/ids"
 }
 
+# faulty NAME FILE SED: builds the program with the fault planted in FILE, $work/faulty.
+faulty() {
+    plant "$1" "$2" "$3" || return
+    check "$1: the faulty program builds" clang -std=c11 -O0 -w -I"$work/gen" -Ibuild -c \
+        "$work/gen/einnet.c" -o "$work/einnet.o"
+    check "$1: and links" gcc -o "$work/faulty" "$work/einnet.o" $objects build/onnx/onnx.pb-c.o \
+        -lprotobuf-c -lm
+}
+
 # fault NAME MODEL RULE FILE SED: what has the rule is proved, and refused once the fault is in.
 fault() {
     verdicts build/einnet "$work/$2.ein" "$3" > "$work/sound"
@@ -65,11 +74,7 @@ fault() {
     else
         fail "$1: proved as it stands" "$work/sound"
     fi
-    plant "$1" "$4" "$5" || return
-    check "$1: the faulty program builds" clang -std=c11 -O0 -w -I"$work/gen" -Ibuild -c \
-        "$work/gen/einnet.c" -o "$work/einnet.o"
-    check "$1: and links" gcc -o "$work/faulty" "$work/einnet.o" $objects build/onnx/onnx.pb-c.o \
-        -lprotobuf-c -lm
+    faulty "$1" "$4" "$5" || return
     verdicts "$work/faulty" "$work/$2.ein" "$3" > "$work/verdicts"
     if grep -q '^1 \([0-9]*\): .*candidate \1 computes something else' "$work/verdicts"; then
         pass
@@ -187,10 +192,7 @@ check 'deep.ein is proved in a moment' timeout 10 build/einnet verify "$work/dee
 
 # plan_fault NAME MODEL FILE SED: the plan of the faulty program is refused.
 plan_fault() {
-    plant "$1" "$3" "$4" || return
-    check "$1: the faulty program builds" clang -std=c11 -O0 -w -I"$work/gen" -Ibuild -c \
-        "$work/gen/einnet.c" -o "$work/einnet.o"
-    gcc -o "$work/faulty" "$work/einnet.o" $objects build/onnx/onnx.pb-c.o -lprotobuf-c -lm
+    faulty "$1" "$3" "$4" || return
     "$work/faulty" verify --small "$work/$2.ein" > "$work/said" 2>&1
     [ $? = 1 ] && grep -q "'y': the plan computes something else" "$work/said" && pass ||
         fail "$1 is refused" "$work/said"
@@ -198,5 +200,5 @@ plan_fault() {
 
 plan_fault 'factors that round' factors prepare/fold.c 's/bool exact = fma(.*;/bool exact = true;/'
 plan_fault 'a map in the wrong order' deep prepare/prepare.c \
-    's/s, p, map)) return v;/& ein__ix h = map[2]; map[2] = map[3]; map[3] = h;/'
+    's/s, p->n, map)) return v;/& ein__ix h = map[2]; map[2] = map[3]; map[3] = h;/'
 finish
