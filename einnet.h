@@ -28207,36 +28207,61 @@ static int64_t ein__grouped_cost(const ein__grouper *z, ein__step **list) {
     return ps;
 }
 
-// Takes the group of step `i` apart; `was`, if any, receives its steps, in the order of the group.
-static void ein__part_group(ein__grouper *z, int i, ein__step *was) {
-    for (int m = i, next, k = 0; m >= 0; m = next, k++) {
-        next = z->next[m];
-        if (was) was[k] = z->step[m];
+// A group taken apart: its steps as they were, and what the plan's take without it.
+typedef struct ein__parting {
+    int64_t without;
+    int n, member[EIN__GROUP_MEMBERS];
+    ein__step was[EIN__GROUP_MEMBERS];
+} ein__parting;
+
+// Takes the group of step `i` apart; `p` remembers it.
+static void ein__part_group(ein__grouper *z, int i, ein__parting *p) {
+    p->n = 0;
+    for (int m = i; m >= 0; m = z->next[m]) p->member[p->n++] = m;
+    for (int k = 0; k < p->n; k++) {
+        int m = p->member[k];
+        p->was[k] = z->step[m];
         z->step[m] = z->alone[m];
         z->first[m] = m;
         z->next[m] = -1;
     }
 }
 
-// The group without which the steps take the least time, less than `ps`; -1: there is none.
-static int ein__worst_group(ein__grouper *z, int64_t ps, ein__step **list) {
-    int worst = -1;
-    for (int i = 0; i < z->n; i++) {
-        ein__step was[EIN__GROUP_MEMBERS];
-        int member[EIN__GROUP_MEMBERS], n = 0;
-        if (z->first[i] != i || z->next[i] < 0) continue;
-        for (int m = i; m >= 0; m = z->next[m]) member[n++] = m;
-        ein__part_group(z, i, was);
-        int64_t without = ein__grouped_cost(z, list);
-        if (without < ps) worst = i;
-        if (without < ps) ps = without;
-        for (int k = 0; k < n; k++) {
-            z->step[member[k]] = was[k];
-            z->first[member[k]] = i;
-            z->next[member[k]] = k + 1 < n ? member[k + 1] : -1;
-        }
+static void ein__rejoin_group(ein__grouper *z, const ein__parting *p) {
+    for (int k = 0; k < p->n; k++) {
+        z->step[p->member[k]] = p->was[k];
+        z->first[p->member[k]] = p->member[0];
+        z->next[p->member[k]] = k + 1 < p->n ? p->member[k + 1] : -1;
     }
-    return worst;
+}
+
+static int ein__parting_order(const void *a, const void *b) {
+    const ein__parting *p = (const ein__parting *)a, *q = (const ein__parting *)b;
+    if (p->without != q->without) return p->without < q->without ? -1 : 1;
+    return p->member[0] < q->member[0] ? -1 : 1;
+}
+
+// Gives groups up until the steps take no more than `most` in a recorded graph: those first without
+// which they take the least time, as long as each saves some; all, when that is not enough.
+static void ein__give_up_groups(ein__grouper *z, int64_t ps, int64_t most, ein__step **list) {
+    ein__parting *group = NULL, p;
+    for (int i = 0; i < z->n; i++) {
+        if (z->first[i] != i || z->next[i] < 0) continue;
+        ein__part_group(z, i, &p);
+        p.without = ein__grouped_cost(z, list);
+        ein__rejoin_group(z, &p);
+        arrput(group, p);
+    }
+    qsort(group, (size_t)arrlen(group), sizeof *group, ein__parting_order);
+    for (ptrdiff_t k = 0; k < arrlen(group) && ps > most; k++) {
+        ein__part_group(z, group[k].member[0], &p);
+        int64_t without = ein__grouped_cost(z, list);
+        if (without >= ps) ein__rejoin_group(z, &p);
+        ps = ein__least(ps, without);
+    }
+    for (int i = 0; i < z->n && ps > most; i++)
+        if (z->first[i] == i) ein__part_group(z, i, &p);
+    arrfree(group);
 }
 
 // The plan's steps with the groups that were chosen, but for those for which a recorded graph,
@@ -28250,10 +28275,9 @@ static void ein__keep_groups(ein__grouper *z, int percent) {
     ctx->plan.step = z->step;
     most += ein__muldiv(most, percent, 100);
     int64_t ps = ein__grouped_cost(z, &list);
-    for (int worst = 0; ps > most && worst >= 0; ps = ein__grouped_cost(z, &list)) {
-        worst = ein__worst_group(z, ps, &list);
-        for (int i = 0; i < z->n; i++)
-            if (i == worst || (worst < 0 && z->first[i] == i)) ein__part_group(z, i, NULL);
+    if (ps > most) {
+        ein__give_up_groups(z, ps, most, &list);
+        (void)ein__grouped_cost(z, &list);
     }
     ctx->plan.step = list;
     arrfree(z->step);
