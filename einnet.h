@@ -10450,12 +10450,21 @@ typedef struct ein__memo_slot {
     ein__fp value;
 } ein__memo_slot;
 
+// What a proof takes as it is, and what it came to. By value id, or NULL.
+typedef struct ein__grounds {
+    const uint32_t *fresh;  // the free value that it stands for, or 0
+    const uint32_t *by;     // the copy of that one whose elements are its own, or 0
+    uint8_t *met;           // which of the two compared came to it or, for free values, to these
+} ein__grounds;
+
+enum { EIN__MET_FIRST = 1, EIN__MET_SECOND = 2 };
+
 typedef struct ein__proof {
     ein_ctx *ctx;
     uint64_t key;
-    const uint32_t *fresh;  // by value: the free value that it stands for, or 0; or NULL
-    const uint32_t *by;     // by value: the copy of that one whose elements are its own, or 0
-    ein__memo_slot *slot;   // elements known: open addressing, at most half full
+    ein__grounds from;
+    uint8_t mark;          // of the one that is evaluated
+    ein__memo_slot *slot;  // elements known: open addressing, at most half full
     uint32_t mask, used;
     // By value: the elements known behind those, one more than each, 0 for what is not known; NULL
     // where too few are. How many are known.
@@ -10731,8 +10740,15 @@ static ein__fp ein__proof_expr(ein__proof *z, ein__ex ex, const int64_t *it) {
     }
 }
 
+// The free value that `val` stands for, or 0.
+static uint32_t ein__free_of(const ein__proof *z, uint32_t val) {
+    return z->from.fresh ? z->from.fresh[val] : 0;
+}
+
 // Elements of integer tensors are small integers, since they may serve as positions.
 static ein__fp ein__proof_input(const ein__proof *z, uint32_t val, uint64_t position) {
+    if (ein__free_of(z, val)) val = ein__free_of(z, val);
+    if (z->from.met) z->from.met[val] |= z->mark;
     ein__dtype t = z->ctx->value[val].dtype;
     ein__fp x = ein__fp_hash(z, EIN__HASH_INPUT, val, position);
     bool integer = t == EIN__I8 || t == EIN__I32 || t == EIN__I64;
@@ -10748,7 +10764,7 @@ typedef struct ein__walk {
 enum { EIN__WALKS = 4, EIN__WALK_LEAST = 4 };  // factors of a product; its terms
 
 static bool ein__is_given(const ein__proof *z, uint32_t val) {
-    return z->ctx->value[val].kind != EIN__V_SCOPE || (z->fresh && z->fresh[val]);
+    return z->ctx->value[val].kind != EIN__V_SCOPE || ein__free_of(z, val);
 }
 
 // What read `e` goes through while iterator `slot`, now 0, takes `n` values; false where that is no
@@ -10757,7 +10773,7 @@ static bool ein__walk_of(ein__proof *z, const ein__expr *e, const int64_t *it, u
                          int64_t n, ein__walk *walk) {
     const ein__shape *s = &z->ctx->value[e->val].shape;
     *walk = (ein__walk){.val = e->val};
-    if (z->by && z->by[e->val] && z->fresh[e->val]) return false;
+    if (ein__free_of(z, e->val) && z->from.by && z->from.by[e->val]) return false;
     for (uint32_t k = 0; k < e->nix; k++) {
         const ein__index *f = ein__ix_get(z->ctx, e->ix[k]);
         int64_t first, step = 0, last;
@@ -10789,8 +10805,7 @@ static bool ein__walk_factors(ein__proof *z, ein__ex ex, const ein__expr **read,
 static ein__fp ein__walk_element(ein__proof *z, uint32_t val, uint64_t position) {
     const ein__shape *s = &z->ctx->value[val].shape;
     int64_t at[EIN__MAX_RANK];
-    if (ein__is_given(z, val))
-        return ein__proof_input(z, z->fresh && z->fresh[val] ? z->fresh[val] : val, position);
+    if (ein__is_given(z, val)) return ein__proof_input(z, val, position);
     if (z->dense[val] && z->dense[val][position]) return z->dense[val][position] - 1;
     for (int k = s->rank; k-- > 0; position /= (uint64_t)s->d[k])
         at[k] = (int64_t)(position % (uint64_t)s->d[k]);
@@ -10881,10 +10896,10 @@ static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) 
     uint64_t position = 0;
     for (int k = 0; k < v->shape.rank; k++)
         position = position * (uint64_t)v->shape.d[k] + (uint64_t)at[k];
-    uint32_t as = z->fresh && z->fresh[val] ? z->fresh[val] : val;
-    if (z->by && z->by[val] && z->fresh[val]) return ein__proof_value(z, z->by[val], at);
-    if (v->kind != EIN__V_SCOPE || (z->fresh && z->fresh[val]))
-        return ein__proof_input(z, as, position);
+    if (ein__free_of(z, val) && z->from.by && z->from.by[val])
+        return ein__proof_value(z, z->from.by[val], at);
+    if (ein__is_given(z, val)) return ein__proof_input(z, val, position);
+    if (z->from.met) z->from.met[val] |= z->mark;
     const ein__scope *s = ein__sc_get(z->ctx, v->scope);
     // A copy costs less than finding it.
     bool keep = s->reduce != EIN__R_NONE || ein__ex_get(z->ctx, s->body)->op != EIN__X_READ;
@@ -10920,27 +10935,28 @@ static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, b
             at[k] = (int64_t)(position % d);
             position /= d;
         }
+        z->mark = EIN__MET_FIRST;
         ein__fp x = ein__proof_value(z, a.i, at);
+        z->mark = EIN__MET_SECOND;
         if (z->failed || x != ein__proof_value(z, b.i, at) || z->failed) return false;
     }
     return true;
 }
 
 // Whether values a and b, of one shape, are the same function of inputs and weights: compared at
-// `samples` random positions, or at all of them when samples <= 0. `fresh` (by value id, or NULL)
-// makes values inputs of the proof, which then covers what lies between; equal numbers are one
-// input, whose elements stand in those of value by[id] where that is one (by: NULL, none). False
-// also after an error. An order of elements is one bit where polynomials have 61: proofs that need
-// it take more rounds.
-EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
-                                   const uint32_t *fresh, const uint32_t *by) {
+// `samples` random positions, or at all of them when samples <= 0. `from` makes values inputs of
+// the proof, which then covers what lies between; equal numbers are one input. False also after an
+// error. An order of elements is one bit where polynomials have 61: proofs that need it take more
+// rounds.
+EIN__FN bool ein__evalp_equal_by(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
+                                 const ein__grounds *from) {
     enum { ORDERS = 16 };
     const ein__shape *s = &ctx->value[a.i].shape, *t = &ctx->value[b.i].shape;
     int64_t n = ein__elements(s);
     if (s->rank != t->rank || n > EIN__MAX_ELEMENTS) return false;
     for (int k = 0; k < s->rank; k++)
         if (s->d[k] != t->d[k]) return false;
-    ein__proof z = {.ctx = ctx, .fresh = fresh, .by = by, .limit = EIN__PROOF_STEPS};
+    ein__proof z = {.ctx = ctx, .from = *from, .limit = EIN__PROOF_STEPS};
     if (ctx->proof_steps) z.limit = ctx->proof_steps / EIN__PROOF_SHARE;
     ein__memo_open(&z);
     bool all = samples <= 0 || samples >= n, equal = true;
@@ -10955,8 +10971,15 @@ EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int sam
     return equal;
 }
 
+// The same with free values alone, or NULL.
+EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
+                                   const uint32_t *fresh) {
+    ein__grounds from = {.fresh = fresh};
+    return ein__evalp_equal_by(ctx, a, b, samples, seed, &from);
+}
+
 EIN__FN bool ein__evalp_equal(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed) {
-    return ein__evalp_equal_from(ctx, a, b, samples, seed, NULL, NULL);
+    return ein__evalp_equal_from(ctx, a, b, samples, seed, NULL);
 }
 /* ---- lower.c ---- */
 // Graph -> expressions. Every node, operator or equation, becomes tensor values: one reduction at
@@ -21378,7 +21401,7 @@ static void ein__check_step(ein__deriver *z, ein__val cls, ein__sc sc, const cha
     uint32_t *fresh = NULL;
     for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++)
         arrput(fresh, i < z->first && i != z->problem.i ? i : 0);
-    if (!ein__evalp_equal_from(ctx, cls, other, EIN_CHECK_STEPS, 1, fresh, NULL))
+    if (!ein__evalp_equal_from(ctx, cls, other, EIN_CHECK_STEPS, 1, fresh))
         ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0}, "%s: %s changes the value", old.name, rule);
     arrfree(fresh);
     ein__steps_checked++;
@@ -25583,7 +25606,7 @@ static ein__val ein__merge_differs(ein_ctx *ctx, const ein__merge *m, int sample
     for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < m->first ? i : 0);
     for (ptrdiff_t k = 0; k < arrlen(m->taken); k++) fresh[m->taken[k].i] = 0;
     for (ptrdiff_t k = 0; k < arrlen(m->old) && !differs.i; k++)
-        if (!ein__evalp_equal_from(ctx, m->old[k], m->now[k], samples, 1, fresh, NULL))
+        if (!ein__evalp_equal_from(ctx, m->old[k], m->now[k], samples, 1, fresh))
             differs = m->old[k];
     arrfree(fresh);
     return differs;
@@ -29985,95 +30008,84 @@ static ein__val ein__namesake(const ein_ctx *ctx, ein__val v) {
     return same ? own : (ein__val){0};
 }
 
-// Marks of values in a proof of two: the definition of which comes to them; looked at for a cut.
-enum { EIN__CUT_FIRST = 1, EIN__CUT_SECOND = 2, EIN__CUT_LOOKED = 4 };
+// Marks of values: both of two compared came to it; it was looked at for a cut.
+enum { EIN__MET_BOTH = EIN__MET_FIRST | EIN__MET_SECOND, EIN__MET_LOOKED = 4 };
 
-// Marks the cuts that the definition of `v` comes to, by their free values.
-static void ein__cuts_below(const ein__prover *z, const uint32_t *fresh, ein__val v, uint8_t mark,
-                            uint8_t *seen, uint8_t *met) {
-    const ein__scope *s = ein__scope_of(z->ctx, v);
-    if (!s || seen[v.i] & mark) return;
-    seen[v.i] |= mark;
-    ein__ex *reads = NULL;
-    ein__ex_reads(z->ctx, s->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        ein__val r = {ein__ex_get(z->ctx, reads[i])->val};
-        if (fresh[r.i]) met[fresh[r.i]] |= mark;
-        else ein__cuts_below(z, fresh, r, mark, seen, met);
+// What both came to they came to the operands of: elements that one of them had found were taken
+// by the other as they were. Operands have smaller numbers than what is made of them.
+static void ein__meet_operands(const ein__prover *z, const uint32_t *fresh, uint8_t *met) {
+    for (ptrdiff_t i = arrlen(met); i-- > 0;) {
+        const ein__scope *s = ein__scope_of(z->ctx, (ein__val){(uint32_t)i});
+        if (!s || fresh[i] || met[i] != EIN__MET_BOTH) continue;
+        ein__ex *reads = NULL;
+        ein__ex_reads(z->ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            uint32_t r = ein__ex_get(z->ctx, reads[k])->val;
+            met[fresh[r] ? fresh[r] : r] = EIN__MET_BOTH;
+        }
+        arrfree(reads);
     }
-    arrfree(reads);
 }
 
-// Whether the definition of cut `v` is made of what was seen: a definition that comes to it passes
+// Whether the definition of cut `v` is made of what was met: a definition that comes to it passes
 // it by as well, as a plan that reads a slice and the whole does.
 static bool ein__is_passed_by(const ein__prover *z, const uint32_t *fresh, ein__val v,
-                              uint8_t *seen) {
+                              uint8_t *met) {
     const ein__scope *s = ein__scope_of(z->ctx, v);
     ein__ex *reads = NULL;
     bool passed = false;
-    if (!s || seen[v.i] & EIN__CUT_LOOKED) return false;
-    seen[v.i] |= EIN__CUT_LOOKED;
+    if (!s || met[v.i] & EIN__MET_LOOKED) return false;
+    met[v.i] |= EIN__MET_LOOKED;
     ein__ex_reads(z->ctx, s->body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !passed; i++) {
         ein__val r = {ein__ex_get(z->ctx, reads[i])->val};
         if (fresh[r.i] || z->ctx->value[r.i].weight_only) continue;
-        passed =
-            seen[r.i] & (EIN__CUT_FIRST | EIN__CUT_SECOND) || ein__is_passed_by(z, fresh, r, seen);
+        passed = met[r.i] & EIN__MET_BOTH || ein__is_passed_by(z, fresh, r, met);
     }
     arrfree(reads);
     return passed;
 }
 
-// Takes out of `fresh` the cuts that one of two definitions passes by, or `all` that any of them
-// comes to. False when there are none.
-static bool ein__drop_cuts(const ein__prover *z, uint32_t *fresh, ein__val a, ein__val b,
-                           bool all) {
-    size_t n = (size_t)arrlen(fresh);
-    uint8_t *seen = NULL, *met = NULL;
-    bool any = false;
-    for (size_t i = 0; i < n; i++) {
-        arrput(seen, 0);
-        arrput(met, 0);
+// The last cut that one of two passes by, or, where there is none, with `any` the last that they
+// came to; 0: none. Earlier ones may be what the definition of that one comes to.
+static uint32_t ein__last_passed(const ein__prover *z, const uint32_t *fresh, uint8_t *met,
+                                 bool any) {
+    uint32_t last = 0, last_met = 0;
+    ein__meet_operands(z, fresh, met);
+    for (ptrdiff_t i = 0; i < arrlen(met); i++) {
+        uint32_t cut = fresh[i], marks = met[cut] & EIN__MET_BOTH;
+        if (!cut || !marks || cut <= last) continue;
+        if (cut > last_met) last_met = cut;
+        for (ptrdiff_t k = 0; k < arrlen(met); k++) met[k] &= EIN__MET_BOTH;
+        if (marks != EIN__MET_BOTH || ein__is_passed_by(z, fresh, (ein__val){(uint32_t)i}, met))
+            last = cut;
     }
-    ein__cuts_below(z, fresh, a, EIN__CUT_FIRST, seen, met);
-    ein__cuts_below(z, fresh, b, EIN__CUT_SECOND, seen, met);
-    for (size_t i = 0; i < n; i++) {
-        if (!fresh[i] || met[fresh[i]] != (EIN__CUT_FIRST | EIN__CUT_SECOND)) continue;
-        for (size_t k = 0; k < n; k++) seen[k] &= (uint8_t)~EIN__CUT_LOOKED;
-        if (ein__is_passed_by(z, fresh, (ein__val){(uint32_t)i}, seen))
-            met[fresh[i]] = EIN__CUT_LOOKED;
-    }
-    for (size_t i = 0; i < n; i++) {
-        bool both = met[fresh[i]] == (EIN__CUT_FIRST | EIN__CUT_SECOND);
-        if (!fresh[i] || met[fresh[i]] == 0 || (both && !all)) continue;
-        fresh[i] = 0;
-        any = true;
-    }
-    arrfree(seen);
-    arrfree(met);
-    return any;
+    return last || !any ? last : last_met;
 }
 
-enum { EIN__CUT_LEVELS = 8 };  // of cuts that a proof may reach behind
+enum { EIN__CUT_LEVELS = 64 };  // cuts that a proof may reach behind
 
-// Equal from cuts behind the nearest: those that both definitions come to stay, or not even they.
-static bool ein__equal_behind(const ein__prover *z, ein__val a, ein__val b, bool all) {
-    uint32_t *fresh = NULL;
+// Equal from the nearest cuts on; where one of the two has a cut's definition in its place, from
+// the cuts behind it. `far`: also from those behind cuts that both have, which costs much.
+static bool ein__prove_equal(const ein__prover *z, ein__val a, ein__val b, bool far) {
+    uint32_t *fresh = NULL, last = 0;
+    uint8_t *met = NULL;
     bool equal = false;
-    for (ptrdiff_t i = 0; i < arrlen(z->fresh); i++) arrput(fresh, z->fresh[i]);
-    for (int level = 0; !equal && level < EIN__CUT_LEVELS && !z->ctx->status; level++) {
-        if (!ein__drop_cuts(z, fresh, a, b, all)) break;
-        equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, fresh, z->by);
+    arrsetlen(fresh, arrlen(z->fresh));
+    arrsetlen(met, arrlen(z->fresh));
+    memcpy(fresh, z->fresh, (size_t)arrlen(fresh) * sizeof *fresh);
+    for (int level = 0; !equal && level <= EIN__CUT_LEVELS && !z->ctx->status; level++) {
+        memset(met, 0, (size_t)arrlen(met));
+        ein__grounds from = {fresh, z->by, met};
+        equal = ein__evalp_equal_by(z->ctx, a, b, z->samples, 1, &from);
+        last = equal ? 0 : ein__last_passed(z, fresh, met, far);
+        if (!last) break;
+        for (ptrdiff_t i = 0; i < arrlen(fresh); i++)
+            if (fresh[i] == last) fresh[i] = 0;
     }
     arrfree(fresh);
+    arrfree(met);
     return equal;
-}
-
-// Equal from the nearest cuts on; where a plan has a cut's definition in its place, from the cuts
-// behind it. `far`: also where it has both, the cut and its definition, which costs much.
-static bool ein__prove_equal(const ein__prover *z, ein__val a, ein__val b, bool far) {
-    return ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, z->fresh, z->by) ||
-           ein__equal_behind(z, a, b, false) || (far && ein__equal_behind(z, a, b, true));
 }
 
 // The free value of the cut that `v` is a copy of, or 0: a proof goes through copies for nothing.
@@ -48973,7 +48985,7 @@ EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int s
                        id, ctx->value[of[0].v.i].name, (long long)arrlen(list) - 1);
         ein__val made = ctx->status ? (ein__val){0} : ein__realise_candidate(&z, &list[id]);
         while (arrlen(fresh) < arrlen(ctx->value)) arrput(fresh, 0);
-        equal = made.i && ein__evalp_equal_from(ctx, of[0].v, made, samples, 1, fresh, NULL);
+        equal = made.i && ein__evalp_equal_from(ctx, of[0].v, made, samples, 1, fresh);
         arrfree(list);
         ein__deriver_free(&z);
     }
@@ -48996,7 +49008,7 @@ static bool ein__attention_holds(ein_ctx *ctx, const ein__step *step, int sample
     ein__val made = ein__attention_meaning(ctx, &a);
     for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < first ? i : 0);
     for (int k = 0; k < step->nval; k++) fresh[step->val[k].i] = 0;
-    bool equal = made.i && ein__evalp_equal_from(ctx, step->out, made, samples, 1, fresh, NULL);
+    bool equal = made.i && ein__evalp_equal_from(ctx, step->out, made, samples, 1, fresh);
     arrfree(fresh);
     return equal;
 }
@@ -49047,7 +49059,7 @@ static bool ein__derived_holds(ein_ctx *ctx, const ein__merge *m, ein__val v, in
     memcpy(r.actual, b.actual, sizeof r.actual);
     ein__val made = ein__realise(&r, p->z.problem);
     while (arrlen(fresh) < arrlen(ctx->value)) arrput(fresh, 0);
-    bool equal = made.i && ein__evalp_equal_from(ctx, v, made, samples, 1, fresh, NULL);
+    bool equal = made.i && ein__evalp_equal_from(ctx, v, made, samples, 1, fresh);
     arrfree(r.made);
     arrfree(r.by_scope);
     arrfree(fresh);

@@ -75,7 +75,7 @@ static void ein__check_step(ein__deriver *z, ein__val cls, ein__sc sc, const cha
     uint32_t *fresh = NULL;
     for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++)
         arrput(fresh, i < z->first && i != z->problem.i ? i : 0);
-    if (!ein__evalp_equal_from(ctx, cls, other, EIN_CHECK_STEPS, 1, fresh, NULL))
+    if (!ein__evalp_equal_from(ctx, cls, other, EIN_CHECK_STEPS, 1, fresh))
         ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0}, "%s: %s changes the value", old.name, rule);
     arrfree(fresh);
     ein__steps_checked++;

@@ -561,7 +561,7 @@ static ein__val ein__merge_differs(ein_ctx *ctx, const ein__merge *m, int sample
     for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < m->first ? i : 0);
     for (ptrdiff_t k = 0; k < arrlen(m->taken); k++) fresh[m->taken[k].i] = 0;
     for (ptrdiff_t k = 0; k < arrlen(m->old) && !differs.i; k++)
-        if (!ein__evalp_equal_from(ctx, m->old[k], m->now[k], samples, 1, fresh, NULL))
+        if (!ein__evalp_equal_from(ctx, m->old[k], m->now[k], samples, 1, fresh))
             differs = m->old[k];
     arrfree(fresh);
     return differs;

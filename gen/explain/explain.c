@@ -258,7 +258,7 @@ EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int s
                        id, ctx->value[of[0].v.i].name, (long long)arrlen(list) - 1);
         ein__val made = ctx->status ? (ein__val){0} : ein__realise_candidate(&z, &list[id]);
         while (arrlen(fresh) < arrlen(ctx->value)) arrput(fresh, 0);
-        equal = made.i && ein__evalp_equal_from(ctx, of[0].v, made, samples, 1, fresh, NULL);
+        equal = made.i && ein__evalp_equal_from(ctx, of[0].v, made, samples, 1, fresh);
         arrfree(list);
         ein__deriver_free(&z);
     }

@@ -12,7 +12,7 @@ static bool ein__attention_holds(ein_ctx *ctx, const ein__step *step, int sample
     ein__val made = ein__attention_meaning(ctx, &a);
     for (uint32_t i = 0; i < (uint32_t)arrlen(ctx->value); i++) arrput(fresh, i < first ? i : 0);
     for (int k = 0; k < step->nval; k++) fresh[step->val[k].i] = 0;
-    bool equal = made.i && ein__evalp_equal_from(ctx, step->out, made, samples, 1, fresh, NULL);
+    bool equal = made.i && ein__evalp_equal_from(ctx, step->out, made, samples, 1, fresh);
     arrfree(fresh);
     return equal;
 }
@@ -63,7 +63,7 @@ static bool ein__derived_holds(ein_ctx *ctx, const ein__merge *m, ein__val v, in
     memcpy(r.actual, b.actual, sizeof r.actual);
     ein__val made = ein__realise(&r, p->z.problem);
     while (arrlen(fresh) < arrlen(ctx->value)) arrput(fresh, 0);
-    bool equal = made.i && ein__evalp_equal_from(ctx, v, made, samples, 1, fresh, NULL);
+    bool equal = made.i && ein__evalp_equal_from(ctx, v, made, samples, 1, fresh);
     arrfree(r.made);
     arrfree(r.by_scope);
     arrfree(fresh);

@@ -49,12 +49,21 @@ typedef struct ein__memo_slot {
     ein__fp value;
 } ein__memo_slot;
 
+// What a proof takes as it is, and what it came to. By value id, or NULL.
+typedef struct ein__grounds {
+    const uint32_t *fresh;  // the free value that it stands for, or 0
+    const uint32_t *by;     // the copy of that one whose elements are its own, or 0
+    uint8_t *met;           // which of the two compared came to it or, for free values, to these
+} ein__grounds;
+
+enum { EIN__MET_FIRST = 1, EIN__MET_SECOND = 2 };
+
 typedef struct ein__proof {
     ein_ctx *ctx;
     uint64_t key;
-    const uint32_t *fresh;  // by value: the free value that it stands for, or 0; or NULL
-    const uint32_t *by;     // by value: the copy of that one whose elements are its own, or 0
-    ein__memo_slot *slot;   // elements known: open addressing, at most half full
+    ein__grounds from;
+    uint8_t mark;          // of the one that is evaluated
+    ein__memo_slot *slot;  // elements known: open addressing, at most half full
     uint32_t mask, used;
     // By value: the elements known behind those, one more than each, 0 for what is not known; NULL
     // where too few are. How many are known.
@@ -330,8 +339,15 @@ static ein__fp ein__proof_expr(ein__proof *z, ein__ex ex, const int64_t *it) {
     }
 }
 
+// The free value that `val` stands for, or 0.
+static uint32_t ein__free_of(const ein__proof *z, uint32_t val) {
+    return z->from.fresh ? z->from.fresh[val] : 0;
+}
+
 // Elements of integer tensors are small integers, since they may serve as positions.
 static ein__fp ein__proof_input(const ein__proof *z, uint32_t val, uint64_t position) {
+    if (ein__free_of(z, val)) val = ein__free_of(z, val);
+    if (z->from.met) z->from.met[val] |= z->mark;
     ein__dtype t = z->ctx->value[val].dtype;
     ein__fp x = ein__fp_hash(z, EIN__HASH_INPUT, val, position);
     bool integer = t == EIN__I8 || t == EIN__I32 || t == EIN__I64;
@@ -347,7 +363,7 @@ typedef struct ein__walk {
 enum { EIN__WALKS = 4, EIN__WALK_LEAST = 4 };  // factors of a product; its terms
 
 static bool ein__is_given(const ein__proof *z, uint32_t val) {
-    return z->ctx->value[val].kind != EIN__V_SCOPE || (z->fresh && z->fresh[val]);
+    return z->ctx->value[val].kind != EIN__V_SCOPE || ein__free_of(z, val);
 }
 
 // What read `e` goes through while iterator `slot`, now 0, takes `n` values; false where that is no
@@ -356,7 +372,7 @@ static bool ein__walk_of(ein__proof *z, const ein__expr *e, const int64_t *it, u
                          int64_t n, ein__walk *walk) {
     const ein__shape *s = &z->ctx->value[e->val].shape;
     *walk = (ein__walk){.val = e->val};
-    if (z->by && z->by[e->val] && z->fresh[e->val]) return false;
+    if (ein__free_of(z, e->val) && z->from.by && z->from.by[e->val]) return false;
     for (uint32_t k = 0; k < e->nix; k++) {
         const ein__index *f = ein__ix_get(z->ctx, e->ix[k]);
         int64_t first, step = 0, last;
@@ -388,8 +404,7 @@ static bool ein__walk_factors(ein__proof *z, ein__ex ex, const ein__expr **read,
 static ein__fp ein__walk_element(ein__proof *z, uint32_t val, uint64_t position) {
     const ein__shape *s = &z->ctx->value[val].shape;
     int64_t at[EIN__MAX_RANK];
-    if (ein__is_given(z, val))
-        return ein__proof_input(z, z->fresh && z->fresh[val] ? z->fresh[val] : val, position);
+    if (ein__is_given(z, val)) return ein__proof_input(z, val, position);
     if (z->dense[val] && z->dense[val][position]) return z->dense[val][position] - 1;
     for (int k = s->rank; k-- > 0; position /= (uint64_t)s->d[k])
         at[k] = (int64_t)(position % (uint64_t)s->d[k]);
@@ -480,10 +495,10 @@ static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) 
     uint64_t position = 0;
     for (int k = 0; k < v->shape.rank; k++)
         position = position * (uint64_t)v->shape.d[k] + (uint64_t)at[k];
-    uint32_t as = z->fresh && z->fresh[val] ? z->fresh[val] : val;
-    if (z->by && z->by[val] && z->fresh[val]) return ein__proof_value(z, z->by[val], at);
-    if (v->kind != EIN__V_SCOPE || (z->fresh && z->fresh[val]))
-        return ein__proof_input(z, as, position);
+    if (ein__free_of(z, val) && z->from.by && z->from.by[val])
+        return ein__proof_value(z, z->from.by[val], at);
+    if (ein__is_given(z, val)) return ein__proof_input(z, val, position);
+    if (z->from.met) z->from.met[val] |= z->mark;
     const ein__scope *s = ein__sc_get(z->ctx, v->scope);
     // A copy costs less than finding it.
     bool keep = s->reduce != EIN__R_NONE || ein__ex_get(z->ctx, s->body)->op != EIN__X_READ;
@@ -519,27 +534,28 @@ static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, b
             at[k] = (int64_t)(position % d);
             position /= d;
         }
+        z->mark = EIN__MET_FIRST;
         ein__fp x = ein__proof_value(z, a.i, at);
+        z->mark = EIN__MET_SECOND;
         if (z->failed || x != ein__proof_value(z, b.i, at) || z->failed) return false;
     }
     return true;
 }
 
 // Whether values a and b, of one shape, are the same function of inputs and weights: compared at
-// `samples` random positions, or at all of them when samples <= 0. `fresh` (by value id, or NULL)
-// makes values inputs of the proof, which then covers what lies between; equal numbers are one
-// input, whose elements stand in those of value by[id] where that is one (by: NULL, none). False
-// also after an error. An order of elements is one bit where polynomials have 61: proofs that need
-// it take more rounds.
-EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
-                                   const uint32_t *fresh, const uint32_t *by) {
+// `samples` random positions, or at all of them when samples <= 0. `from` makes values inputs of
+// the proof, which then covers what lies between; equal numbers are one input. False also after an
+// error. An order of elements is one bit where polynomials have 61: proofs that need it take more
+// rounds.
+EIN__FN bool ein__evalp_equal_by(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
+                                 const ein__grounds *from) {
     enum { ORDERS = 16 };
     const ein__shape *s = &ctx->value[a.i].shape, *t = &ctx->value[b.i].shape;
     int64_t n = ein__elements(s);
     if (s->rank != t->rank || n > EIN__MAX_ELEMENTS) return false;
     for (int k = 0; k < s->rank; k++)
         if (s->d[k] != t->d[k]) return false;
-    ein__proof z = {.ctx = ctx, .fresh = fresh, .by = by, .limit = EIN__PROOF_STEPS};
+    ein__proof z = {.ctx = ctx, .from = *from, .limit = EIN__PROOF_STEPS};
     if (ctx->proof_steps) z.limit = ctx->proof_steps / EIN__PROOF_SHARE;
     ein__memo_open(&z);
     bool all = samples <= 0 || samples >= n, equal = true;
@@ -554,6 +570,13 @@ EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int sam
     return equal;
 }
 
+// The same with free values alone, or NULL.
+EIN__FN bool ein__evalp_equal_from(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
+                                   const uint32_t *fresh) {
+    ein__grounds from = {.fresh = fresh};
+    return ein__evalp_equal_by(ctx, a, b, samples, seed, &from);
+}
+
 EIN__FN bool ein__evalp_equal(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed) {
-    return ein__evalp_equal_from(ctx, a, b, samples, seed, NULL, NULL);
+    return ein__evalp_equal_from(ctx, a, b, samples, seed, NULL);
 }

@@ -38,95 +38,84 @@ static ein__val ein__namesake(const ein_ctx *ctx, ein__val v) {
     return same ? own : (ein__val){0};
 }
 
-// Marks of values in a proof of two: the definition of which comes to them; looked at for a cut.
-enum { EIN__CUT_FIRST = 1, EIN__CUT_SECOND = 2, EIN__CUT_LOOKED = 4 };
+// Marks of values: both of two compared came to it; it was looked at for a cut.
+enum { EIN__MET_BOTH = EIN__MET_FIRST | EIN__MET_SECOND, EIN__MET_LOOKED = 4 };
 
-// Marks the cuts that the definition of `v` comes to, by their free values.
-static void ein__cuts_below(const ein__prover *z, const uint32_t *fresh, ein__val v, uint8_t mark,
-                            uint8_t *seen, uint8_t *met) {
-    const ein__scope *s = ein__scope_of(z->ctx, v);
-    if (!s || seen[v.i] & mark) return;
-    seen[v.i] |= mark;
-    ein__ex *reads = NULL;
-    ein__ex_reads(z->ctx, s->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        ein__val r = {ein__ex_get(z->ctx, reads[i])->val};
-        if (fresh[r.i]) met[fresh[r.i]] |= mark;
-        else ein__cuts_below(z, fresh, r, mark, seen, met);
+// What both came to they came to the operands of: elements that one of them had found were taken
+// by the other as they were. Operands have smaller numbers than what is made of them.
+static void ein__meet_operands(const ein__prover *z, const uint32_t *fresh, uint8_t *met) {
+    for (ptrdiff_t i = arrlen(met); i-- > 0;) {
+        const ein__scope *s = ein__scope_of(z->ctx, (ein__val){(uint32_t)i});
+        if (!s || fresh[i] || met[i] != EIN__MET_BOTH) continue;
+        ein__ex *reads = NULL;
+        ein__ex_reads(z->ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            uint32_t r = ein__ex_get(z->ctx, reads[k])->val;
+            met[fresh[r] ? fresh[r] : r] = EIN__MET_BOTH;
+        }
+        arrfree(reads);
     }
-    arrfree(reads);
 }
 
-// Whether the definition of cut `v` is made of what was seen: a definition that comes to it passes
+// Whether the definition of cut `v` is made of what was met: a definition that comes to it passes
 // it by as well, as a plan that reads a slice and the whole does.
 static bool ein__is_passed_by(const ein__prover *z, const uint32_t *fresh, ein__val v,
-                              uint8_t *seen) {
+                              uint8_t *met) {
     const ein__scope *s = ein__scope_of(z->ctx, v);
     ein__ex *reads = NULL;
     bool passed = false;
-    if (!s || seen[v.i] & EIN__CUT_LOOKED) return false;
-    seen[v.i] |= EIN__CUT_LOOKED;
+    if (!s || met[v.i] & EIN__MET_LOOKED) return false;
+    met[v.i] |= EIN__MET_LOOKED;
     ein__ex_reads(z->ctx, s->body, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !passed; i++) {
         ein__val r = {ein__ex_get(z->ctx, reads[i])->val};
         if (fresh[r.i] || z->ctx->value[r.i].weight_only) continue;
-        passed =
-            seen[r.i] & (EIN__CUT_FIRST | EIN__CUT_SECOND) || ein__is_passed_by(z, fresh, r, seen);
+        passed = met[r.i] & EIN__MET_BOTH || ein__is_passed_by(z, fresh, r, met);
     }
     arrfree(reads);
     return passed;
 }
 
-// Takes out of `fresh` the cuts that one of two definitions passes by, or `all` that any of them
-// comes to. False when there are none.
-static bool ein__drop_cuts(const ein__prover *z, uint32_t *fresh, ein__val a, ein__val b,
-                           bool all) {
-    size_t n = (size_t)arrlen(fresh);
-    uint8_t *seen = NULL, *met = NULL;
-    bool any = false;
-    for (size_t i = 0; i < n; i++) {
-        arrput(seen, 0);
-        arrput(met, 0);
+// The last cut that one of two passes by, or, where there is none, with `any` the last that they
+// came to; 0: none. Earlier ones may be what the definition of that one comes to.
+static uint32_t ein__last_passed(const ein__prover *z, const uint32_t *fresh, uint8_t *met,
+                                 bool any) {
+    uint32_t last = 0, last_met = 0;
+    ein__meet_operands(z, fresh, met);
+    for (ptrdiff_t i = 0; i < arrlen(met); i++) {
+        uint32_t cut = fresh[i], marks = met[cut] & EIN__MET_BOTH;
+        if (!cut || !marks || cut <= last) continue;
+        if (cut > last_met) last_met = cut;
+        for (ptrdiff_t k = 0; k < arrlen(met); k++) met[k] &= EIN__MET_BOTH;
+        if (marks != EIN__MET_BOTH || ein__is_passed_by(z, fresh, (ein__val){(uint32_t)i}, met))
+            last = cut;
     }
-    ein__cuts_below(z, fresh, a, EIN__CUT_FIRST, seen, met);
-    ein__cuts_below(z, fresh, b, EIN__CUT_SECOND, seen, met);
-    for (size_t i = 0; i < n; i++) {
-        if (!fresh[i] || met[fresh[i]] != (EIN__CUT_FIRST | EIN__CUT_SECOND)) continue;
-        for (size_t k = 0; k < n; k++) seen[k] &= (uint8_t)~EIN__CUT_LOOKED;
-        if (ein__is_passed_by(z, fresh, (ein__val){(uint32_t)i}, seen))
-            met[fresh[i]] = EIN__CUT_LOOKED;
-    }
-    for (size_t i = 0; i < n; i++) {
-        bool both = met[fresh[i]] == (EIN__CUT_FIRST | EIN__CUT_SECOND);
-        if (!fresh[i] || met[fresh[i]] == 0 || (both && !all)) continue;
-        fresh[i] = 0;
-        any = true;
-    }
-    arrfree(seen);
-    arrfree(met);
-    return any;
+    return last || !any ? last : last_met;
 }
 
-enum { EIN__CUT_LEVELS = 8 };  // of cuts that a proof may reach behind
+enum { EIN__CUT_LEVELS = 64 };  // cuts that a proof may reach behind
 
-// Equal from cuts behind the nearest: those that both definitions come to stay, or not even they.
-static bool ein__equal_behind(const ein__prover *z, ein__val a, ein__val b, bool all) {
-    uint32_t *fresh = NULL;
+// Equal from the nearest cuts on; where one of the two has a cut's definition in its place, from
+// the cuts behind it. `far`: also from those behind cuts that both have, which costs much.
+static bool ein__prove_equal(const ein__prover *z, ein__val a, ein__val b, bool far) {
+    uint32_t *fresh = NULL, last = 0;
+    uint8_t *met = NULL;
     bool equal = false;
-    for (ptrdiff_t i = 0; i < arrlen(z->fresh); i++) arrput(fresh, z->fresh[i]);
-    for (int level = 0; !equal && level < EIN__CUT_LEVELS && !z->ctx->status; level++) {
-        if (!ein__drop_cuts(z, fresh, a, b, all)) break;
-        equal = ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, fresh, z->by);
+    arrsetlen(fresh, arrlen(z->fresh));
+    arrsetlen(met, arrlen(z->fresh));
+    memcpy(fresh, z->fresh, (size_t)arrlen(fresh) * sizeof *fresh);
+    for (int level = 0; !equal && level <= EIN__CUT_LEVELS && !z->ctx->status; level++) {
+        memset(met, 0, (size_t)arrlen(met));
+        ein__grounds from = {fresh, z->by, met};
+        equal = ein__evalp_equal_by(z->ctx, a, b, z->samples, 1, &from);
+        last = equal ? 0 : ein__last_passed(z, fresh, met, far);
+        if (!last) break;
+        for (ptrdiff_t i = 0; i < arrlen(fresh); i++)
+            if (fresh[i] == last) fresh[i] = 0;
     }
     arrfree(fresh);
+    arrfree(met);
     return equal;
-}
-
-// Equal from the nearest cuts on; where a plan has a cut's definition in its place, from the cuts
-// behind it. `far`: also where it has both, the cut and its definition, which costs much.
-static bool ein__prove_equal(const ein__prover *z, ein__val a, ein__val b, bool far) {
-    return ein__evalp_equal_from(z->ctx, a, b, z->samples, 1, z->fresh, z->by) ||
-           ein__equal_behind(z, a, b, false) || (far && ein__equal_behind(z, a, b, true));
 }
 
 // The free value of the cut that `v` is a copy of, or 0: a proof goes through copies for nothing.
