@@ -658,6 +658,7 @@ typedef struct ein__value {
     bool weight_only;  // no input is needed: computed once, at load
     int node;          // graph node it came from, -1: none
     const char *why;   // the rules that led to this definition; NULL: it is the model's own
+    ein__val was;      // what a pass over the program made it of, or none
 } ein__value;
 
 // ------------------------------------------------------------------------------------- plan.c
@@ -10474,8 +10475,16 @@ typedef struct ein__proof {
     int64_t steps, limit;
     int depth;
     bool failed;
-    bool ordered;  // two elements were compared
+    // A hash of what was compared for the element that is computed, or 0. By value: which of 64
+    // such hashes its elements had, and the number of values with some, but less than EIN__ORDERS.
+    uint64_t compared;
+    uint64_t *orders;
+    int few;
 } ein__proof;
+
+// An order of elements is one bit where polynomials have 61: a value that compares is proved by so
+// many different comparisons, in one round where it has them, else in so many rounds.
+enum { EIN__ORDERS = 16 };
 
 enum {
     EIN__MEMO_FIRST = 1 << 10,
@@ -10539,6 +10548,7 @@ static void ein__memo_open(ein__proof *z) {
     for (ptrdiff_t i = 0; i < arrlen(z->ctx->value); i++) {
         arrput(z->dense, NULL);
         arrput(z->known, 0);
+        arrput(z->orders, 0);
     }
     z->room = EIN__DENSE_ELEMENTS;
 }
@@ -10547,6 +10557,7 @@ static void ein__memo_close(ein__proof *z) {
     ein__memo_clear(z);
     arrfree(z->dense);
     arrfree(z->known);
+    arrfree(z->orders);
     EIN_FREE(z->slot);
 }
 
@@ -10607,8 +10618,8 @@ static bool ein__fp_small(ein__fp a, int64_t *v) {
 static bool ein__fp_less(ein__proof *z, ein__fp a, ein__fp b) {
     ein__fp inf = ein__fp_inf(z);
     int64_t x, y;
-    z->ordered = true;
     if (a == b) return false;
+    z->compared = ein__splitmix(z->compared ^ a) + b;
     if (a == inf || b == ein__fp_neg(inf)) return false;
     if (b == inf || a == ein__fp_neg(inf)) return true;
     bool sa = ein__fp_small(a, &x), sb = ein__fp_small(b, &y);
@@ -10890,6 +10901,16 @@ static ein__fp ein__proof_scope(ein__proof *z, const ein__scope *s, const int64_
     return acc;
 }
 
+// Counts the comparisons that an element of value `val` was made of.
+static void ein__count_order(ein__proof *z, uint32_t val) {
+    uint64_t had = z->orders[val], bit = (uint64_t)1 << (ein__splitmix(z->compared) & 63);
+    int n = 1;
+    if (!z->compared || had & bit) return;
+    z->orders[val] |= bit;
+    for (uint64_t rest = had; rest; rest &= rest - 1) n++;
+    z->few += (n == 1) - (n == EIN__ORDERS);
+}
+
 // Element `at` of a value, inside its box.
 static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) {
     const ein__value *v = &z->ctx->value[val];
@@ -10914,19 +10935,24 @@ static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) 
         z->failed = true;
         return 0;
     }
+    uint64_t reader = z->compared;
+    z->compared = 0;
     x = ein__proof_scope(z, s, at);
+    ein__count_order(z, val);
+    z->compared = reader;
     z->depth--;
     if (keep && !z->failed) ein__memo_put(z, val, position, x);
     return x;
 }
 
-// Compares `n` elements of a and b, all of them or samples, under one key.
-static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, bool all,
+// Compares `n` elements of a and b, all of them or samples, under one key; `more` samples where
+// comparisons are few.
+static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, bool all, int more,
                              uint64_t key) {
     const ein__shape *s = &z->ctx->value[a.i].shape;
     z->key = ein__splitmix(key);
     ein__memo_clear(z);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n || (z->few && i < n + more); i++) {
         int64_t at[EIN__MAX_RANK] = {0};
         uint64_t position = (uint64_t)i;
         for (int k = s->rank; k-- > 0;) {
@@ -10946,11 +10972,9 @@ static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, b
 // Whether values a and b, of one shape, are the same function of inputs and weights: compared at
 // `samples` random positions, or at all of them when samples <= 0. `from` makes values inputs of
 // the proof, which then covers what lies between; equal numbers are one input. False also after an
-// error. An order of elements is one bit where polynomials have 61: proofs that need it take more
-// rounds.
+// error.
 EIN__FN bool ein__evalp_equal_by(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
                                  const ein__grounds *from) {
-    enum { ORDERS = 16 };
     const ein__shape *s = &ctx->value[a.i].shape, *t = &ctx->value[b.i].shape;
     int64_t n = ein__elements(s);
     if (s->rank != t->rank || n > EIN__MAX_ELEMENTS) return false;
@@ -10960,12 +10984,13 @@ EIN__FN bool ein__evalp_equal_by(ein_ctx *ctx, ein__val a, ein__val b, int sampl
     if (ctx->proof_steps) z.limit = ctx->proof_steps / EIN__PROOF_SHARE;
     ein__memo_open(&z);
     bool all = samples <= 0 || samples >= n, equal = true;
-    for (int round = 0; equal && round < (z.ordered ? ORDERS : 1); round++)
+    for (int round = 0; equal && round < (z.few ? EIN__ORDERS : 1); round++)
         equal = ein__proof_round(&z, a, b,
                                  all     ? n
                                  : round ? 1
                                          : samples,
-                                 all, ein__splitmix(seed) + (uint64_t)round);
+                                 all, all || round ? 0 : 2 * EIN__ORDERS,
+                                 ein__splitmix(seed) + (uint64_t)round);
     if (ctx->proof_steps) ctx->proof_steps -= z.steps < z.limit ? z.steps : z.limit;
     ein__memo_close(&z);
     return equal;
@@ -13805,6 +13830,7 @@ static bool ein__run_pass_for(ein_ctx *ctx, ein__val *root, int nroot,
         ein__val now = old.kind == EIN__V_SCOPE ? rewrite(&z, v) : v;
         if (!now.i) break;
         z.now[v.i] = now;
+        if (now.i >= z.nold && !ctx->value[now.i].was.i) ctx->value[now.i].was = v;
         while (arrlen(z.uses) < arrlen(ctx->value)) arrput(z.uses, 0);
         if (now.i != v.i) z.uses[now.i] += z.uses[v.i];
         if (old.kind != EIN__V_SCOPE) continue;
@@ -29995,16 +30021,19 @@ static void ein__prover_free(ein__prover *z) {
     arrfree(z->own);
 }
 
-// The model's value that planned value `v` goes by the name of; none for values made on the way.
+// The model's value that planned value `v` goes by the name of: a tensor, or one of the values that
+// it is made of; none for values made on the way.
 static ein__val ein__namesake(const ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];
     if (p->kind != EIN__V_SCOPE || p->tensor < 0) return (ein__val){0};
-    const ein__tensor *t = &ctx->graph.tensor[p->tensor];
     ein__val own = ctx->tensor_value[p->tensor];
-    bool same = t->name == p->name && own.i && own.i != v.i &&
+    while (own.i && ctx->value[own.i].tensor == p->tensor && ctx->value[own.i].name != p->name)
+        own.i--;
+    const ein__value *o = &ctx->value[own.i];
+    bool same = own.i && own.i != v.i && o->tensor == p->tensor && o->kind == EIN__V_SCOPE &&
                 ein__is_real(ctx, own) == ein__is_real(ctx, v) &&
-                (ein__is_real(ctx, v) || ctx->value[own.i].dtype == p->dtype) &&
-                ein__same_shape(&ctx->value[own.i].shape, &p->shape);
+                (ein__is_real(ctx, v) || o->dtype == p->dtype) &&
+                ein__same_shape(&o->shape, &p->shape);
     return same ? own : (ein__val){0};
 }
 
@@ -30099,16 +30128,9 @@ static uint32_t ein__copied_cut(const ein__prover *z, ein__val v) {
 static bool ein__is_reordering(ein_ctx *ctx, ein__val v, const ein__expr *read) {
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__shape *shape = &ctx->value[read->val].shape;
-    int64_t stride[EIN__MAX_RANK], step = 1;
-    ein__factor f;
-    ein__dense_strides(shape, stride);
-    if (!ein__address(ctx, read, stride, &f) || f.offset) return false;
-    for (uint32_t k = 0; k < s->nt; k++) {
-        uint32_t next = 0;
-        while (next < s->nt && (s->n[next] == 1 || f.coef[next] != step)) next++;
-        if (next < s->nt) step *= s->n[next];
-    }
-    return step == ein__elements(shape) && step == ein__extent_of(s, ~0u);
+    ein__ix map[EIN__MAX_ITERS];
+    return ein__elements(shape) == ein__extent_of(s, ~0u) &&
+           ein__invert_read(ctx, read, s, shape->d, map);
 }
 
 // What planned value `v` is a copy of in another order, which goes by no name of the model: that is
@@ -30130,16 +30152,87 @@ static ein__val ein__reordered(const ein__prover *z, ein__val v) {
 static void ein__prove_cut(ein__prover *z, ein__val planned) {
     ein_ctx *ctx = z->ctx;
     ein__val own = ein__namesake(ctx, planned);
-    if (!own.i || z->fresh[own.i] || z->fresh[planned.i]) return;
+    if (!own.i || z->fresh[planned.i]) return;
     ein__attempt attempt = ein__try(ctx);
     bool equal = ein__prove_equal(z, own, planned, false);
     if (!ein__tried(ctx, attempt) || !equal) return;
     z->own[planned.i] = own.i;
+    if (z->fresh[own.i]) return;
     uint32_t copied = ein__copied_cut(z, planned);
     if (copied && copied == ein__copied_cut(z, own)) return;
     ein__val stored = ein__reordered(z, planned);
     z->fresh[own.i] = z->fresh[stored.i] = own.i;
     if (stored.i != planned.i) z->by[own.i] = planned.i;
+}
+
+// A tensor that a plan no longer has, since its readers compute it from what it was a copy of, is
+// one that the program had on the way: such a copy `v`, of what planned value `p` was made of, as a
+// copy of `p`; none where it is no such thing.
+static ein__val ein__copy_on_the_way(ein__prover *z, ein__val v, ein__val p) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    const ein__expr *read = ein__copy_of(ctx, v);
+    ein__scope s = *ein__sc_get(ctx, old.scope);
+    if (read->val == p.i) return v;
+    if (!ein__same_shape(&ctx->value[read->val].shape, &ctx->value[p.i].shape))
+        return (ein__val){0};
+    s.body = ein__ex_read(ctx, p, 0, read->ix, (int)read->nix);
+    ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    v = ein__val_new(ctx, old.name, old.kind, old.tensor, sc, &old.shape, old.dtype, old.node);
+    ein__prover_grow(z);
+    return v;
+}
+
+// By id of a planned value: the last copy, named as one of the model's values, of what it was made
+// of; by id of a copy: the one before it. stb_ds arrays, 0: none.
+typedef struct ein__way {
+    uint32_t *last, *before;
+} ein__way;
+
+static ein__way ein__way_to(ein_ctx *ctx, const ein__val *order) {
+    ein__way way = {NULL, NULL};
+    uint32_t *made = NULL, n = (uint32_t)arrlen(ctx->value);
+    for (uint32_t i = 0; i < n; i++) {
+        arrput(way.last, 0);
+        arrput(way.before, 0);
+        arrput(made, 0);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(order); i++)
+        for (ein__val v = order[i]; v.i && !made[v.i]; v = ctx->value[v.i].was)
+            made[v.i] = order[i].i;
+    for (uint32_t i = 0; i < n; i++) {
+        const ein__expr *read = ein__copy_of(ctx, (ein__val){i});
+        uint32_t from = read ? made[read->val] : 0;
+        if (!from || !ein__namesake(ctx, (ein__val){i}).i) continue;
+        way.before[i] = way.last[from];
+        way.last[from] = i;
+    }
+    arrfree(made);
+    return way;
+}
+
+// Proves the cuts of a plan; `outputs`: its outputs are some.
+static void ein__prove_cuts(ein__prover *z, bool outputs) {
+    ein_ctx *ctx = z->ctx;
+    int nroot = (int)arrlen(ctx->graph.output);
+    ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
+    ein__way way = ein__way_to(ctx, order);
+    ein__prover_grow(z);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        bool output = false;
+        for (int k = 0; k < nroot; k++) output |= ctx->plan.root[k].i == order[i].i;
+        if (!output || outputs) ein__prove_cut(z, order[i]);
+        for (uint32_t c = way.last[order[i].i]; c; c = way.before[c]) {
+            ein__val own = ein__namesake(ctx, (ein__val){c});
+            if (z->fresh[own.i] || own.i == order[i].i) continue;
+            ein__val v = ein__copy_on_the_way(z, (ein__val){c}, order[i]);
+            if (v.i) ein__prove_cut(z, v);
+        }
+    }
+    arrfree(way.last);
+    arrfree(way.before);
+    arrfree(order);
 }
 
 // Bodies evaluated while a program is emitted: some seconds, whatever the sizes are.
@@ -30148,19 +30241,17 @@ static void ein__prove_cut(ein__prover *z, ein__val planned) {
 // By id of a planned value that is a model's tensor: the model's value, where a proof tells that
 // they are equal, else 0; an stb_ds array.
 EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
-    int nroot = (int)arrlen(ctx->graph.output);
     ein__prover z = {.ctx = ctx, .samples = 1};
-    ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
-    ein__prover_grow(&z);
     ctx->proof_steps = EIN__EMIT_PROOFS;
-    for (ptrdiff_t i = 0; i < arrlen(order); i++) ein__prove_cut(&z, order[i]);
+    ein__prove_cuts(&z, true);
     ctx->proof_steps = 0;
+    for (ptrdiff_t i = 0; i < arrlen(z.own); i++)
+        if (z.own[i] && ctx->tensor_value[ctx->value[z.own[i]].tensor].i != z.own[i]) z.own[i] = 0;
     // What a plan takes over as it is is the model's own.
     for (ptrdiff_t i = 0; i < arrlen(ctx->graph.tensor); i++) {
         uint32_t own = ctx->tensor_value[i].i;
         if (!z.own[own]) z.own[own] = own;
     }
-    arrfree(order);
     uint32_t *list = z.own;
     z.own = NULL;
     ein__prover_free(&z);
@@ -49019,14 +49110,8 @@ static bool ein__attention_holds(ein_ctx *ctx, const ein__step *step, int sample
 EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__prover z = {.ctx = ctx, .samples = samples};
-    ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
     bool equal = true;
-    ein__prover_grow(&z);
-    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
-        bool output = false;
-        for (int k = 0; k < nroot; k++) output |= ctx->plan.root[k].i == order[i].i;
-        if (!output) ein__prove_cut(&z, order[i]);
-    }
+    ein__prove_cuts(&z, false);
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step) && equal; i++) {
         if (ctx->plan.step[i].kind != EIN__K_ATTENTION) continue;
         *name = ctx->plan.step[i].name;
@@ -49038,7 +49123,6 @@ EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
         ein__prover_grow(&z);
         equal = ein__prove_equal(&z, a, b, true);
     }
-    arrfree(order);
     ein__prover_free(&z);
     return equal;
 }

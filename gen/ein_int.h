@@ -322,6 +322,7 @@ typedef struct ein__value {
     bool weight_only;  // no input is needed: computed once, at load
     int node;          // graph node it came from, -1: none
     const char *why;   // the rules that led to this definition; NULL: it is the model's own
+    ein__val was;      // what a pass over the program made it of, or none
 } ein__value;
 
 // ------------------------------------------------------------------------------------- plan.c

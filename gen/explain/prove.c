@@ -23,14 +23,8 @@ static bool ein__attention_holds(ein_ctx *ctx, const ein__step *step, int sample
 EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__prover z = {.ctx = ctx, .samples = samples};
-    ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
     bool equal = true;
-    ein__prover_grow(&z);
-    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
-        bool output = false;
-        for (int k = 0; k < nroot; k++) output |= ctx->plan.root[k].i == order[i].i;
-        if (!output) ein__prove_cut(&z, order[i]);
-    }
+    ein__prove_cuts(&z, false);
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step) && equal; i++) {
         if (ctx->plan.step[i].kind != EIN__K_ATTENTION) continue;
         *name = ctx->plan.step[i].name;
@@ -42,7 +36,6 @@ EIN__FN bool ein__verify(ein_ctx *ctx, int samples, const char **name) {
         ein__prover_grow(&z);
         equal = ein__prove_equal(&z, a, b, true);
     }
-    arrfree(order);
     ein__prover_free(&z);
     return equal;
 }

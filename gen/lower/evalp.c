@@ -73,8 +73,16 @@ typedef struct ein__proof {
     int64_t steps, limit;
     int depth;
     bool failed;
-    bool ordered;  // two elements were compared
+    // A hash of what was compared for the element that is computed, or 0. By value: which of 64
+    // such hashes its elements had, and the number of values with some, but less than EIN__ORDERS.
+    uint64_t compared;
+    uint64_t *orders;
+    int few;
 } ein__proof;
+
+// An order of elements is one bit where polynomials have 61: a value that compares is proved by so
+// many different comparisons, in one round where it has them, else in so many rounds.
+enum { EIN__ORDERS = 16 };
 
 enum {
     EIN__MEMO_FIRST = 1 << 10,
@@ -138,6 +146,7 @@ static void ein__memo_open(ein__proof *z) {
     for (ptrdiff_t i = 0; i < arrlen(z->ctx->value); i++) {
         arrput(z->dense, NULL);
         arrput(z->known, 0);
+        arrput(z->orders, 0);
     }
     z->room = EIN__DENSE_ELEMENTS;
 }
@@ -146,6 +155,7 @@ static void ein__memo_close(ein__proof *z) {
     ein__memo_clear(z);
     arrfree(z->dense);
     arrfree(z->known);
+    arrfree(z->orders);
     EIN_FREE(z->slot);
 }
 
@@ -206,8 +216,8 @@ static bool ein__fp_small(ein__fp a, int64_t *v) {
 static bool ein__fp_less(ein__proof *z, ein__fp a, ein__fp b) {
     ein__fp inf = ein__fp_inf(z);
     int64_t x, y;
-    z->ordered = true;
     if (a == b) return false;
+    z->compared = ein__splitmix(z->compared ^ a) + b;
     if (a == inf || b == ein__fp_neg(inf)) return false;
     if (b == inf || a == ein__fp_neg(inf)) return true;
     bool sa = ein__fp_small(a, &x), sb = ein__fp_small(b, &y);
@@ -489,6 +499,16 @@ static ein__fp ein__proof_scope(ein__proof *z, const ein__scope *s, const int64_
     return acc;
 }
 
+// Counts the comparisons that an element of value `val` was made of.
+static void ein__count_order(ein__proof *z, uint32_t val) {
+    uint64_t had = z->orders[val], bit = (uint64_t)1 << (ein__splitmix(z->compared) & 63);
+    int n = 1;
+    if (!z->compared || had & bit) return;
+    z->orders[val] |= bit;
+    for (uint64_t rest = had; rest; rest &= rest - 1) n++;
+    z->few += (n == 1) - (n == EIN__ORDERS);
+}
+
 // Element `at` of a value, inside its box.
 static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) {
     const ein__value *v = &z->ctx->value[val];
@@ -513,19 +533,24 @@ static ein__fp ein__proof_value(ein__proof *z, uint32_t val, const int64_t *at) 
         z->failed = true;
         return 0;
     }
+    uint64_t reader = z->compared;
+    z->compared = 0;
     x = ein__proof_scope(z, s, at);
+    ein__count_order(z, val);
+    z->compared = reader;
     z->depth--;
     if (keep && !z->failed) ein__memo_put(z, val, position, x);
     return x;
 }
 
-// Compares `n` elements of a and b, all of them or samples, under one key.
-static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, bool all,
+// Compares `n` elements of a and b, all of them or samples, under one key; `more` samples where
+// comparisons are few.
+static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, bool all, int more,
                              uint64_t key) {
     const ein__shape *s = &z->ctx->value[a.i].shape;
     z->key = ein__splitmix(key);
     ein__memo_clear(z);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n || (z->few && i < n + more); i++) {
         int64_t at[EIN__MAX_RANK] = {0};
         uint64_t position = (uint64_t)i;
         for (int k = s->rank; k-- > 0;) {
@@ -545,11 +570,9 @@ static bool ein__proof_round(ein__proof *z, ein__val a, ein__val b, int64_t n, b
 // Whether values a and b, of one shape, are the same function of inputs and weights: compared at
 // `samples` random positions, or at all of them when samples <= 0. `from` makes values inputs of
 // the proof, which then covers what lies between; equal numbers are one input. False also after an
-// error. An order of elements is one bit where polynomials have 61: proofs that need it take more
-// rounds.
+// error.
 EIN__FN bool ein__evalp_equal_by(ein_ctx *ctx, ein__val a, ein__val b, int samples, uint64_t seed,
                                  const ein__grounds *from) {
-    enum { ORDERS = 16 };
     const ein__shape *s = &ctx->value[a.i].shape, *t = &ctx->value[b.i].shape;
     int64_t n = ein__elements(s);
     if (s->rank != t->rank || n > EIN__MAX_ELEMENTS) return false;
@@ -559,12 +582,13 @@ EIN__FN bool ein__evalp_equal_by(ein_ctx *ctx, ein__val a, ein__val b, int sampl
     if (ctx->proof_steps) z.limit = ctx->proof_steps / EIN__PROOF_SHARE;
     ein__memo_open(&z);
     bool all = samples <= 0 || samples >= n, equal = true;
-    for (int round = 0; equal && round < (z.ordered ? ORDERS : 1); round++)
+    for (int round = 0; equal && round < (z.few ? EIN__ORDERS : 1); round++)
         equal = ein__proof_round(&z, a, b,
                                  all     ? n
                                  : round ? 1
                                          : samples,
-                                 all, ein__splitmix(seed) + (uint64_t)round);
+                                 all, all || round ? 0 : 2 * EIN__ORDERS,
+                                 ein__splitmix(seed) + (uint64_t)round);
     if (ctx->proof_steps) ctx->proof_steps -= z.steps < z.limit ? z.steps : z.limit;
     ein__memo_close(&z);
     return equal;

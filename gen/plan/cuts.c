@@ -25,16 +25,19 @@ static void ein__prover_free(ein__prover *z) {
     arrfree(z->own);
 }
 
-// The model's value that planned value `v` goes by the name of; none for values made on the way.
+// The model's value that planned value `v` goes by the name of: a tensor, or one of the values that
+// it is made of; none for values made on the way.
 static ein__val ein__namesake(const ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];
     if (p->kind != EIN__V_SCOPE || p->tensor < 0) return (ein__val){0};
-    const ein__tensor *t = &ctx->graph.tensor[p->tensor];
     ein__val own = ctx->tensor_value[p->tensor];
-    bool same = t->name == p->name && own.i && own.i != v.i &&
+    while (own.i && ctx->value[own.i].tensor == p->tensor && ctx->value[own.i].name != p->name)
+        own.i--;
+    const ein__value *o = &ctx->value[own.i];
+    bool same = own.i && own.i != v.i && o->tensor == p->tensor && o->kind == EIN__V_SCOPE &&
                 ein__is_real(ctx, own) == ein__is_real(ctx, v) &&
-                (ein__is_real(ctx, v) || ctx->value[own.i].dtype == p->dtype) &&
-                ein__same_shape(&ctx->value[own.i].shape, &p->shape);
+                (ein__is_real(ctx, v) || o->dtype == p->dtype) &&
+                ein__same_shape(&o->shape, &p->shape);
     return same ? own : (ein__val){0};
 }
 
@@ -129,16 +132,9 @@ static uint32_t ein__copied_cut(const ein__prover *z, ein__val v) {
 static bool ein__is_reordering(ein_ctx *ctx, ein__val v, const ein__expr *read) {
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__shape *shape = &ctx->value[read->val].shape;
-    int64_t stride[EIN__MAX_RANK], step = 1;
-    ein__factor f;
-    ein__dense_strides(shape, stride);
-    if (!ein__address(ctx, read, stride, &f) || f.offset) return false;
-    for (uint32_t k = 0; k < s->nt; k++) {
-        uint32_t next = 0;
-        while (next < s->nt && (s->n[next] == 1 || f.coef[next] != step)) next++;
-        if (next < s->nt) step *= s->n[next];
-    }
-    return step == ein__elements(shape) && step == ein__extent_of(s, ~0u);
+    ein__ix map[EIN__MAX_ITERS];
+    return ein__elements(shape) == ein__extent_of(s, ~0u) &&
+           ein__invert_read(ctx, read, s, shape->d, map);
 }
 
 // What planned value `v` is a copy of in another order, which goes by no name of the model: that is
@@ -160,16 +156,87 @@ static ein__val ein__reordered(const ein__prover *z, ein__val v) {
 static void ein__prove_cut(ein__prover *z, ein__val planned) {
     ein_ctx *ctx = z->ctx;
     ein__val own = ein__namesake(ctx, planned);
-    if (!own.i || z->fresh[own.i] || z->fresh[planned.i]) return;
+    if (!own.i || z->fresh[planned.i]) return;
     ein__attempt attempt = ein__try(ctx);
     bool equal = ein__prove_equal(z, own, planned, false);
     if (!ein__tried(ctx, attempt) || !equal) return;
     z->own[planned.i] = own.i;
+    if (z->fresh[own.i]) return;
     uint32_t copied = ein__copied_cut(z, planned);
     if (copied && copied == ein__copied_cut(z, own)) return;
     ein__val stored = ein__reordered(z, planned);
     z->fresh[own.i] = z->fresh[stored.i] = own.i;
     if (stored.i != planned.i) z->by[own.i] = planned.i;
+}
+
+// A tensor that a plan no longer has, since its readers compute it from what it was a copy of, is
+// one that the program had on the way: such a copy `v`, of what planned value `p` was made of, as a
+// copy of `p`; none where it is no such thing.
+static ein__val ein__copy_on_the_way(ein__prover *z, ein__val v, ein__val p) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[v.i];
+    const ein__expr *read = ein__copy_of(ctx, v);
+    ein__scope s = *ein__sc_get(ctx, old.scope);
+    if (read->val == p.i) return v;
+    if (!ein__same_shape(&ctx->value[read->val].shape, &ctx->value[p.i].shape))
+        return (ein__val){0};
+    s.body = ein__ex_read(ctx, p, 0, read->ix, (int)read->nix);
+    ein__sc sc = s.body.i ? ein__sc_make(ctx, &s) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    v = ein__val_new(ctx, old.name, old.kind, old.tensor, sc, &old.shape, old.dtype, old.node);
+    ein__prover_grow(z);
+    return v;
+}
+
+// By id of a planned value: the last copy, named as one of the model's values, of what it was made
+// of; by id of a copy: the one before it. stb_ds arrays, 0: none.
+typedef struct ein__way {
+    uint32_t *last, *before;
+} ein__way;
+
+static ein__way ein__way_to(ein_ctx *ctx, const ein__val *order) {
+    ein__way way = {NULL, NULL};
+    uint32_t *made = NULL, n = (uint32_t)arrlen(ctx->value);
+    for (uint32_t i = 0; i < n; i++) {
+        arrput(way.last, 0);
+        arrput(way.before, 0);
+        arrput(made, 0);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(order); i++)
+        for (ein__val v = order[i]; v.i && !made[v.i]; v = ctx->value[v.i].was)
+            made[v.i] = order[i].i;
+    for (uint32_t i = 0; i < n; i++) {
+        const ein__expr *read = ein__copy_of(ctx, (ein__val){i});
+        uint32_t from = read ? made[read->val] : 0;
+        if (!from || !ein__namesake(ctx, (ein__val){i}).i) continue;
+        way.before[i] = way.last[from];
+        way.last[from] = i;
+    }
+    arrfree(made);
+    return way;
+}
+
+// Proves the cuts of a plan; `outputs`: its outputs are some.
+static void ein__prove_cuts(ein__prover *z, bool outputs) {
+    ein_ctx *ctx = z->ctx;
+    int nroot = (int)arrlen(ctx->graph.output);
+    ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
+    ein__way way = ein__way_to(ctx, order);
+    ein__prover_grow(z);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        bool output = false;
+        for (int k = 0; k < nroot; k++) output |= ctx->plan.root[k].i == order[i].i;
+        if (!output || outputs) ein__prove_cut(z, order[i]);
+        for (uint32_t c = way.last[order[i].i]; c; c = way.before[c]) {
+            ein__val own = ein__namesake(ctx, (ein__val){c});
+            if (z->fresh[own.i] || own.i == order[i].i) continue;
+            ein__val v = ein__copy_on_the_way(z, (ein__val){c}, order[i]);
+            if (v.i) ein__prove_cut(z, v);
+        }
+    }
+    arrfree(way.last);
+    arrfree(way.before);
+    arrfree(order);
 }
 
 // Bodies evaluated while a program is emitted: some seconds, whatever the sizes are.
@@ -178,19 +245,17 @@ static void ein__prove_cut(ein__prover *z, ein__val planned) {
 // By id of a planned value that is a model's tensor: the model's value, where a proof tells that
 // they are equal, else 0; an stb_ds array.
 EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
-    int nroot = (int)arrlen(ctx->graph.output);
     ein__prover z = {.ctx = ctx, .samples = 1};
-    ein__val *order = ein__live(ctx, ctx->plan.root, nroot);
-    ein__prover_grow(&z);
     ctx->proof_steps = EIN__EMIT_PROOFS;
-    for (ptrdiff_t i = 0; i < arrlen(order); i++) ein__prove_cut(&z, order[i]);
+    ein__prove_cuts(&z, true);
     ctx->proof_steps = 0;
+    for (ptrdiff_t i = 0; i < arrlen(z.own); i++)
+        if (z.own[i] && ctx->tensor_value[ctx->value[z.own[i]].tensor].i != z.own[i]) z.own[i] = 0;
     // What a plan takes over as it is is the model's own.
     for (ptrdiff_t i = 0; i < arrlen(ctx->graph.tensor); i++) {
         uint32_t own = ctx->tensor_value[i].i;
         if (!z.own[own]) z.own[own] = own;
     }
-    arrfree(order);
     uint32_t *list = z.own;
     z.own = NULL;
     ein__prover_free(&z);

@@ -792,6 +792,7 @@ static bool ein__run_pass_for(ein_ctx *ctx, ein__val *root, int nroot,
         ein__val now = old.kind == EIN__V_SCOPE ? rewrite(&z, v) : v;
         if (!now.i) break;
         z.now[v.i] = now;
+        if (now.i >= z.nold && !ctx->value[now.i].was.i) ctx->value[now.i].was = v;
         while (arrlen(z.uses) < arrlen(ctx->value)) arrput(z.uses, 0);
         if (now.i != v.i) z.uses[now.i] += z.uses[v.i];
         if (old.kind != EIN__V_SCOPE) continue;
