@@ -275,12 +275,16 @@ static int name_algorithm(probe *h, const cublasLtMatmulAlgo_t *a, char *to, siz
     };
     size_t used = (size_t)snprintf(to, room, "lt:");
     for (size_t i = 0; i < 9; i++) {
+        // The last two are of 16 bits, and the library wants the very size.
         unsigned value = 0;
+        unsigned short half = 0;
         size_t written;
+        void *to_fill = i < 7 ? (void *)&value : &half;
         if (i < sizeof what / sizeof *what)
-            CUBLAS_CALL(
-                h, "algorithm",
-                cublasLtMatmulAlgoConfigGetAttribute(a, what[i], &value, sizeof value, &written));
+            CUBLAS_CALL(h, "algorithm",
+                        cublasLtMatmulAlgoConfigGetAttribute(
+                            a, what[i], to_fill, i < 7 ? sizeof value : sizeof half, &written));
+        value += half;
         if (used < room) used += (size_t)snprintf(to + used, room - used, i ? ".%u" : "%u", value);
     }
     return 0;
@@ -297,7 +301,10 @@ static int measure_matmul(probe *h, int i, outcome *o) {
     for (int k = 0; k < offers; k++) {
         figure f;
         if (p[k].state != CUBLAS_STATUS_SUCCESS) continue;
-        CALL(name_algorithm(h, &p[k].algo, o->algorithm[o->n], sizeof o->algorithm[0]));
+        if (name_algorithm(h, &p[k].algo, o->algorithm[o->n], sizeof o->algorithm[0])) {
+            CALL(refused(h, i, "unnamed"));
+            continue;
+        }
         c->algorithm = p[k].algo;
         c->workspace = p[k].workspaceSize;
         if (!measure(h, i, hopeless(o), &f)) keep(o, &f);

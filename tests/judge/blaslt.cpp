@@ -71,7 +71,7 @@ const algorithm *of(const cublasLtMatmulAlgo_t *a) {
 
 template <class T>
 cublasStatus_t set(T *field, const void *value, size_t bytes) {
-    if (!value || bytes < sizeof(T)) {
+    if (!value || bytes != sizeof(T)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     memcpy(field, value, sizeof(T));
@@ -278,7 +278,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
                  {&o->stages, 4},    {&o->inner, 2},   {&o->cluster, 2}};
     size_t at = (size_t)attribute;
     if (!algo || !o->known || at >= sizeof field / sizeof *field || !value ||
-        bytes < field[at].bytes) {
+        bytes != field[at].bytes) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     memcpy(value, field[at].from, field[at].bytes);

@@ -388,8 +388,11 @@ static void light_algorithms() {
         for (int k = 1; k < 9; k++) {
             unsigned value = 0;
             cublasLtMatmulAlgoConfigAttributes_t what = (cublasLtMatmulAlgoConfigAttributes_t)k;
-            bad |= cublasLtMatmulAlgoConfigGetAttribute(&found[i].algo, what, &value, sizeof value,
-                                                        &written);
+            size_t bytes = k < CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ? 4 : 2;
+            bad |=
+                cublasLtMatmulAlgoConfigGetAttribute(&found[i].algo, what, &value, bytes, &written);
+            bad |= !cublasLtMatmulAlgoConfigGetAttribute(&found[i].algo, what, &value, bytes ^ 6,
+                                                         &written);
             bad |= cublasLtMatmulAlgoConfigSetAttribute(&algo, what, &value, written);
         }
         bad |= cublasLtMatmulAlgoCheck(light, d.desc, d.layouts[0], d.layouts[1], d.layouts[2],
