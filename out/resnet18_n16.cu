@@ -2628,6 +2628,15 @@ static cudnnStatus_t conv_fused(resnet18_n16 *m, const conv_call *c, const void 
         workspace, c->workspace, z ? &one : &zero, c->y, z ? z : y, c->bias, bias, c->act, c->y, y);
 }
 
+// From cuDNN 9 on the last digits say why a call is not supported.
+static bool conv_refused(cudnnStatus_t e) {
+#if CUDNN_MAJOR >= 9
+    return (int)e / 1000 * 1000 == (int)CUDNN_STATUS_NOT_SUPPORTED;
+#else
+    return e == CUDNN_STATUS_NOT_SUPPORTED;
+#endif
+}
+
 // Algorithms are offered for a convolution alone. Where the library refuses one of a fused call,
 // the one that fused calls always have takes its place.
 static bool conv_fall_back(resnet18_n16 *m, conv_call *c, const conv_size *s) {
@@ -2652,7 +2661,7 @@ static int conv_run(resnet18_n16 *m, int k, const float *x, const float *w, cons
     conv_call *c = &m->conv[k];
     if (s->fused) {
         cudnnStatus_t e = conv_fused(m, c, x, w, bias, z, y, workspace);
-        if (e == CUDNN_STATUS_NOT_SUPPORTED && conv_fall_back(m, c, s))
+        if (conv_refused(e) && conv_fall_back(m, c, s))
             e = conv_fused(m, c, x, w, bias, z, y, workspace);
         CUDNN_CALL(m, s->name, e);
     } else {

@@ -660,7 +660,7 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
     status = status ? status : check_algorithm<forward_algorithms>(p, algo);
     status = status ? status : check_fused(*yd, zd, bias_d, activation, algo);
     if (!status && refuses_fused() && algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) {
-        status = CUDNN_STATUS_NOT_SUPPORTED;
+        status = CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
     }
     if (status) {
         return status;
