@@ -90,13 +90,22 @@ find_peers() {
     who=${peers:-$who}
 }
 
-# Sets `ours` and `base`, and `key`: what a contest is made of.
+# Sets `ours` and `base`, the program without derivation, both planned with measured costs where
+# there are some (base is empty where it is the same program), and `key`: what a contest is made of.
 contest_of() { # MODEL N PRECISION
-    ours=$(program_of "$1" "$2" "$3")
-    base=${ours}_base
-    [ ! -f "$kit/${ours}_costs_test.cu" ] || ours=${ours}_costs
+    local plain source
+    plain=$(program_of "$1" "$2" "$3")
+    ours=$plain
+    base=$plain
+    [ ! -f "$kit/${plain}_costs_test.cu" ] || ours=${plain}_costs
+    [ ! -f "$kit/${plain}_base_test.cu" ] || base=${plain}_base
+    [ ! -f "$kit/${plain}_base_costs_test.cu" ] || base=${plain}_base_costs
+    source_of "$ours"
+    source=$REPLY
+    source_of "$base"
+    ! same_code "$source" "$REPLY" || base=
     key=
-    if is_built "$base"; then
+    if [ -n "$base" ] && is_built "$base"; then
         key_of "$base"
         key=" $REPLY"
     fi
@@ -112,7 +121,7 @@ contest() { # MODEL N PRECISION
     may_begin || return 1
     mkdir -p "$(dirname "$work/peers/$id")"
     log=$work/peers/$id.log
-    ! is_built "$base" || more=(--base "$work/build/$base")
+    [ -z "$base" ] || ! is_built "$base" || more=(--base "$work/build/$base")
     source_of "$ours"
     ! grep -q 'F(4x4' "$REPLY" || more+=(--winograd)
     more+=(--note "$(sed -n -E 's|^// by +||p' "$REPLY")")
@@ -147,6 +156,7 @@ rows_of_contest() { # ID CODE CLOCKS LOG
         record contests "$id" "$as" "$id"$'\tbefore\t'"$3"$'\n'"$id"$'\tafter\t'"$(clocks)"
         echo "peers $id: $(grep -c -P '\tok\t' "$work/peers/$id.row") measurements," \
             "$(grep -c -P '\tfailed\t' "$work/peers/$id.row") failed"
+        gather      # the next one takes minutes
     elif [ "$as" = "$key" ]; then
         complain peers "$id: $(status_of $code): $(last_words "$4")"
     fi

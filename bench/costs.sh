@@ -200,14 +200,22 @@ emit_costs() { # ITEM SOURCE MODEL OPTION...
     rm -f "$before"
 }
 
+# A program with measured costs, and the one without derivation: a fair pair.
+emit_pair() { # ITEM SOURCE MODEL OPTION...
+    local item=$1 source=$2
+    emit_costs "${item}_costs" "$source" "${@:3}"
+    [ ! -f "$kit/${item}_base.cu" ] || source=$kit/${item}_base.cu
+    emit_costs "${item}_base_costs" "$source" "${@:3}" --baseline
+}
+
 emit_costs_of() { # MODEL
     local model=$1 n math
     for math in '' $(maths); do
         source_of "$model$math"
-        emit_costs "$model${math}_costs" "$REPLY" "$model" \
+        emit_pair "$model$math" "$REPLY" "$model" \
             ${math:+--math ${math#_} --prefix "${model##*/}$math"}
         for n in $(batches "$model"); do
-            emit_costs "${model}_n$n${math}_costs" "$kit/${model}_n$n$math.cu" "$model" \
+            emit_pair "${model}_n$n$math" "$kit/${model}_n$n$math.cu" "$model" \
                 --dim N="$n" --prefix "${model##*/}_n$n$math" ${math:+--math ${math#_}}
         done
     done

@@ -24,7 +24,7 @@
 # A program is MODEL, MODEL_small, MODEL_base (without derivation, where that makes a difference),
 # MODEL_n1 or MODEL_n16 (batch 1 and 16, where the model's own batch is another). _tf32 or _fp16
 # behind it is its arithmetic, FP32 without; then _costs says that it was planned with measured
-# costs, where that makes a difference. What matters most comes first: see `steps`. Finished items
+# costs, where that makes a difference, and is compared with what has them too. What matters most comes first: see `steps`. Finished items
 # are kept in build/gpu-run/, measured costs too, and not done again until their sources or the GPU
 # change, and after each step all that is finished is written to $OUT: a run that was stopped, or
 # killed, continues where it was, whatever became of $OUT. To measure costs again, --fresh and an
@@ -247,14 +247,16 @@ items() {
     local math model
     if [ $scope != all ]; then
         for model in $(models); do
-            items_of "$model" '' _base _costs
+            items_of "$model" '' _base _costs _base_costs
         done
         return
     fi
-    items_of "$(models)" _small '' _base _costs _n1 _n16 _n1_costs _n16_costs _n1_base _n16_base
+    items_of "$(models)" _small '' _base _costs _n1 _n16 _n1_costs _n16_costs _n1_base _n16_base \
+        _base_costs _n1_base_costs _n16_base_costs
     for math in $(maths); do
         items_of "$(models)" $math _n1$math _n16$math ${math}_costs _n1${math}_costs \
-            _n16${math}_costs ${math}_base _n1${math}_base _n16${math}_base
+            _n16${math}_costs ${math}_base _n1${math}_base _n16${math}_base ${math}_base_costs \
+            _n1${math}_base_costs _n16${math}_base_costs
     done
 }
 
