@@ -61,7 +61,7 @@ build/onnx:
 # A program without shared libraries, and the test programs that it emits.
 gpu-kit: build/einnet
 	mkdir -p build/gpu
-	$(CC) $(OPT) $(LDFLAGS) -static -o build/gpu/einnet $(PROGRAM) build/onnx/onnx.pb-c.o \
+	$(CC) $(OPT) $(LDFLAGS) -static -s -o build/gpu/einnet $(PROGRAM) build/onnx/onnx.pb-c.o \
 	    -lprotobuf-c -lm
 	bash bench/gpu.sh --phase emit
 

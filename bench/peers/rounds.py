@@ -37,8 +37,10 @@ import tensors  # noqa: E402
 COLUMNS = ["model", "batch", "precision", "system", "variant", "status", "round", "turn",
            "median_us", "p95_us", "cold_median_us", "latency_median_us", "kernels", "error",
            "setup_s", "bytes", "versions", "note"]
-# Relative L2 error against float64. Four points a tile of a basis change cost a digit.
-TOLERANCE = {"fp32": 1e-5, "tf32": 2e-3, "fp16": 1e-2}
+# Relative L2 error against float64. Four points a tile of a basis change cost a digit. TF32 that is
+# rounded to nearest reaches 3e-3 in deep networks; units that drop the low bits, as some calls have
+# it, lose a fixed share a layer. The report says how far each system was off.
+TOLERANCE = {"fp32": 1e-5, "tf32": 2e-2, "fp16": 1e-2}
 WINOGRAD = 1e-4
 MEASURE_LIMIT = 300     # seconds of one measurement
 

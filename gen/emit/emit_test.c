@@ -238,10 +238,11 @@ static void ein__ttables(ein__tester *z, ein__buf *out) {
     ein__put_stored(z->ctx, out, z->stored, z->name, type);
 }
 
-// Relative L2 error that an output may have.
+// Relative L2 error that an output may have. TF32 rounded to nearest reaches 3e-3 in deep networks;
+// what a library drops instead of rounding is up to the same share of each layer.
 static const char *ein__ttolerance(const ein_ctx *ctx) {
     if (ein__thalf(ctx) || ctx->desc.math == EIN_MATH_FP16) return "1e-2";
-    return ctx->desc.math == EIN_MATH_TF32 ? "2e-3" : "1e-5";
+    return ctx->desc.math == EIN_MATH_TF32 ? "2e-2" : "1e-5";
 }
 
 static void ein__tbase(ein__tester *z, ein__buf *out, bool conv, bool gemm) {

@@ -42,7 +42,7 @@ has tf32.cu '^//.* cuBLAS gemm tf32 '
 has tf32.cu '^//.* cuDNN conv tf32 '
 has_not tf32.cu '^//.* (cuBLAS sgemm|cuDNN conv [0-9])'
 has_not tf32.cu 'basis change|__half|, CUDA_R_16F|ALLOW_CONVERSION'
-has tf32_test.cu 'TOLERANCE = 2e-3'
+has tf32_test.cu 'TOLERANCE = 2e-2'
 emit kept models/gcn.ein --math tf32 --keep-fp32 g1,g2.l1 --keep-fp32 y
 has kept.cu '^// in FP32 .* g1\.'
 check 'products in g1 keep FP32' grep -q -E '^//.* g1\.[a-z].* cuBLAS sgemm ' "$work/kept.cu"
