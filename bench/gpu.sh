@@ -24,11 +24,11 @@
 # A program is MODEL, MODEL_small, MODEL_base (without derivation, where that makes a difference),
 # MODEL_n1 or MODEL_n16 (batch 1 and 16, where the model's own batch is another). _tf32 or _fp16
 # behind it is its arithmetic, FP32 without; then _costs says that it was planned with measured
-# costs, where that makes a difference, and is compared with what has them too. What matters most comes first: see `steps`. Finished items
-# are kept in build/gpu-run/, measured costs too, and not done again until their sources or the GPU
-# change, and after each step all that is finished is written to $OUT: a run that was stopped, or
-# killed, continues where it was, whatever became of $OUT. To measure costs again, --fresh and an
-# $OUT without the table.
+# costs, where that makes a difference, and is compared with what has them too. What matters most
+# comes first: see `steps`. Finished items are kept in build/gpu-run/, measured costs too, and not
+# done again until their sources or the GPU change, and after each step all that is finished is
+# written to $OUT: a run that was stopped, or killed, continues where it was, whatever became of
+# $OUT. To measure costs again, --fresh and an $OUT without the table.
 #
 # Exit codes: 0 all is well, 1 something failed (the rest was still done), 2 usage, 75 the budget is
 # used up (run it again; each run finishes something), 77 no GPU or no nvcc.
