@@ -845,6 +845,7 @@ typedef enum {
     EIN__RULE_TIGHTEN,
     EIN__RULE_RELAX,
     EIN__RULE_NEST,
+    EIN__RULE_FACTORS,
     EIN__RULE_INLINE,
     EIN__RULE_SCALE,
     EIN__RULE_HOIST,
@@ -13378,19 +13379,23 @@ static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
     return ein__ex_read(ctx, p, pad, e->ix, (int)e->nix);
 }
 
-// A value like `v` with another body; `v` itself when the body is the same.
-static ein__val ein__with_body(ein__pass *z, ein__val v, ein__ex body) {
-    ein_ctx *ctx = z->ctx;
+// A value like `v` with another definition over the same box.
+static ein__val ein__with_scope(ein_ctx *ctx, ein__val v, const ein__scope *s) {
     const ein__value old = ctx->value[v.i];
-    ein__scope s = *ein__scope_of(ctx, v);
-    if (s.body.i == body.i) return v;
-    s.body = body;
-    ein__sc sc = ein__sc_make(ctx, &s);
+    ein__sc sc = ein__sc_make(ctx, s);
     if (!sc.i) return (ein__val){0};
     ein__val w =
         ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
     ctx->value[w.i].why = old.why;
     return w;
+}
+
+// A value like `v` with another body; `v` itself when the body is the same.
+static ein__val ein__with_body(ein__pass *z, ein__val v, ein__ex body) {
+    ein__scope s = *ein__scope_of(z->ctx, v);
+    if (s.body.i == body.i) return v;
+    s.body = body;
+    return ein__with_scope(z->ctx, v, &s);
 }
 
 // The body of `s` with its reads of what has become of their values; nothing is inlined.
@@ -13429,20 +13434,27 @@ static int ein__operand_count(ein_ctx *ctx, ein__ex ex) {
     return n;
 }
 
-// New weight-only value with the iterators that `ex` uses as its dimensions; gives the read of it.
-static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const char *suffix) {
+// New value with the iterators that `ex` uses as its dimensions, but for those in `sums`, over
+// which it is summed; gives the read of it.
+static ein__ex ein__hoist_sum(ein__pass *z, const ein__scope *s, ein__ex ex, uint32_t sums,
+                              const char *suffix) {
     ein_ctx *ctx = z->ctx;
     uint32_t used = ein__ex_uses(ctx, ex);
-    ein__scope t = {.reduce = EIN__R_NONE};
+    ein__scope t = {.reduce = sums ? EIN__R_SUM : EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
     ein__shape shape = {0};
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         map[i] = ein__ix_const(ctx, 0);
-        if (!(used >> i & 1)) continue;
+        if (!((used & ~sums) >> i & 1)) continue;
         if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
         map[i] = ein__ix_iter(ctx, t.nt, s->n[i]);
         back[t.nt] = ein__ix_iter(ctx, i, s->n[i]);
         shape.d[shape.rank++] = t.n[t.nt++] = s->n[i];
+    }
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        if (!(sums >> i & 1)) continue;
+        map[i] = ein__ix_iter(ctx, t.nt + t.ns, s->n[i]);
+        t.n[t.nt + t.ns++] = s->n[i];
     }
     t.body = ein__ex_subst(ctx, ex, map, (int)(s->nt + s->ns));
     if (!t.body.i) return t.body;
@@ -13456,6 +13468,10 @@ static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const c
                          self.tensor, sc, &shape, EIN__F32, self.node);
     if (!twin.i) z->by_scope[sc.i] = v;
     return ein__ex_read(ctx, v, 0, back, (int)t.nt);
+}
+
+static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const char *suffix) {
+    return ein__hoist_sum(z, s, ex, 0, suffix);
 }
 
 // Multiplies `*product` by the constants of a product. False: rounding would make it another
@@ -13613,8 +13629,20 @@ static bool ein__scales_exactly(const ein_ctx *ctx, ein__ex term, double c) {
     return ein__scales_exactly(ctx, e->kid[1 - at], k * c);
 }
 
+// Elements of all values that `ex` reads.
+static int64_t ein__elements_read(ein_ctx *ctx, ein__ex ex) {
+    ein__ex *reads = NULL;
+    int64_t n = 0;
+    ein__ex_reads(ctx, ex, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        n += ein__elements(&ctx->value[ein__ex_get(ctx, reads[i])->val].shape);
+    arrfree(reads);
+    return n;
+}
+
 // Contraction `v` with what `term`, in its iterators, does to it done to its weight factor. None
-// when no weight-only factor carries all of these iterators.
+// when no weight-only factor carries all of these iterators, or one that is read through a window,
+// of which each place would be an element of its own.
 static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex term) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
@@ -13631,6 +13659,8 @@ static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex term) {
         if (!scaled.i) return (ein__val){0};
         if (!ein__ex_weight_only(ctx, scaled)) return (ein__val){0};
         if (ein__ex_uses(ctx, scaled) & ~ein__ex_uses(ctx, w)) continue;
+        int64_t mine = ein__extent_of(s, ein__ex_uses(ctx, scaled));
+        if (mine > 4096 && mine / 2 > ein__elements_read(ctx, w)) continue;
         z->self = v;
         scaled = ein__hoist(z, s, scaled, "scaled");
         if (!scaled.i) return (ein__val){0};
@@ -14462,6 +14492,223 @@ EIN__FN bool ein__open_borders(ein_ctx *ctx, ein__val *root, int nroot) {
 // The last pass before steps are selected: another one would take copies for superfluous.
 EIN__FN bool ein__prepare_maps(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__run_pass(ctx, root, nroot, ein__rebuild_map_order);
+}
+/* ---- factors.c ---- */
+// Rule `factors`: a sum of products of which a factor is computed where it is multiplied, as
+// relu(x[m,k]) * w[k,n] or x[m,k] * u[k] * w[k,n], with that factor as a value of its own: then the
+// sum is a product that library calls and tiles know. An element of the value is made once instead
+// of once for every element of the other factor's. Of three factors and more two are summed first
+// where they are such a product: sum(i,j) x[b,i] W[o,i,j] y[b,j] is
+// sum(i) x[b,i] sum(j) W[o,i,j] y[b,j].
+
+enum { EIN__FACTORS = 8, EIN__FACTOR_REUSE = 8 };  // of a product; readings of an element, at least
+
+typedef struct ein__computed {
+    ein__ex ex, den;  // the factor; what it is one over, or none
+    uint32_t uses;
+    bool weight_only;
+} ein__computed;
+
+// Whether `ex` is a function of what it reads alone, and reads something.
+static bool ein__reads_alone(ein_ctx *ctx, ein__ex ex, bool *reads) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_IDX || e->op == EIN__X_WHEN) return false;
+    if (e->op == EIN__X_READ) {
+        *reads = true;
+        return !ein__is_table(ctx, (ein__val){e->val}) && ein__is_real(ctx, (ein__val){e->val});
+    }
+    for (uint32_t i = 0; i < e->nkid; i++)
+        if (!ein__reads_alone(ctx, e->kid[i], reads)) return false;
+    return true;
+}
+
+// The factors of a product, constants in `alpha`. False: too many, or what is none. Divisors are
+// factors as they are: one over a product that is 0 is no product of inverses.
+static bool ein__list_factors(ein_ctx *ctx, ein__ex ex, bool below, ein__computed *list, int *n,
+                              double *alpha) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    double c;
+    bool reads = false, constant = ein__ex_is_const(ctx, ex, &c);
+    if (constant && !below && fma(*alpha, c, -(*alpha * c)) == 0) {
+        *alpha *= c;
+        return true;
+    }
+    if (!below && e->op == EIN__X_UNARY && e->fn == EIN__NEG) {
+        *alpha = -*alpha;
+        return ein__list_factors(ctx, e->kid[0], below, list, n, alpha);
+    }
+    if (!below && e->op == EIN__X_BINARY && (e->fn == EIN__DIV || e->fn == EIN__MUL))
+        return ein__list_factors(ctx, e->kid[0], false, list, n, alpha) &&
+               ein__list_factors(ctx, e->kid[1], e->fn == EIN__DIV, list, n, alpha);
+    if (*n == EIN__FACTORS || !ein__reads_alone(ctx, ex, &reads) || !(reads || constant))
+        return false;
+    ein__computed f = {ex, {0}, ein__ex_uses(ctx, ex), ein__ex_weight_only(ctx, ex)};
+    if (below) f.ex = ein__ex_binary(ctx, EIN__DIV, ein__ex_const(ctx, 1), ex);
+    if (below) f.den = ex;
+    list[(*n)++] = f;
+    return f.ex.i != 0;
+}
+
+static ein__computed ein__join_two(ein_ctx *ctx, const ein__computed *a, const ein__computed *b) {
+    const ein__computed *top = a->den.i ? b : a, *other = a->den.i ? a : b;
+    ein__fn fn = other->den.i ? EIN__DIV : EIN__MUL;
+    ein__ex ex = ein__ex_binary(ctx, fn, top->ex, other->den.i ? other->den : other->ex);
+    return (ein__computed){ex, {0}, a->uses | b->uses, a->weight_only && b->weight_only};
+}
+
+// Joins factors until none has only iterators of another: with weights if it is made of weights,
+// and with the smaller one.
+static void ein__join_factors(ein_ctx *ctx, const ein__scope *s, ein__computed *list, int *n) {
+    for (int i = 0; i < *n; i++) {
+        int best = -1;
+        for (int k = 0; k < *n; k++) {
+            if (k == i || list[i].uses & ~list[k].uses) continue;
+            bool alike = list[k].weight_only == list[i].weight_only, better = best < 0;
+            if (!better && alike != (list[best].weight_only == list[i].weight_only)) better = alike;
+            else if (!better)
+                better = ein__extent_of(s, list[k].uses) < ein__extent_of(s, list[best].uses);
+            if (better) best = k;
+        }
+        if (best < 0) continue;
+        list[best] = ein__join_two(ctx, &list[best], &list[i]);
+        list[i] = list[--*n];
+        i = -1;
+    }
+}
+
+static ein__ex ein__read_at(ein_ctx *ctx, void *user, ein__ex read) {
+    const ein__ix *at = (const ein__ix *)user;
+    const ein__expr *e = ein__ex_get(ctx, read);
+    return at ? ein__ex_read(ctx, (ein__val){e->val}, 0, at, (int)e->nix)
+              : ein__ex_const(ctx, ein__f64_of(e->bits));
+}
+
+// Factor `ex`, all of whose reads are at one place of equal boxes, as the read of a value over that
+// box; what they read outside gives 0. None where it is no such thing.
+static ein__ex ein__factor_in_box(ein__pass *z, const ein__scope *s, ein__ex ex) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex *reads = NULL;
+    ein__ix at[EIN__MAX_RANK];
+    double outside;
+    ein__ex_reads(ctx, ex, &reads);
+    const ein__expr first = *ein__ex_get(ctx, reads[0]);
+    const ein__shape shape = ctx->value[first.val].shape;
+    bool same = true;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        same = same && ein__same_shape(&ctx->value[e->val].shape, &shape) &&
+               !memcmp(e->ix, first.ix, first.nix * sizeof *e->ix);
+    }
+    arrfree(reads);
+    if (!same || ein__elements(&shape) / 2 > ein__extent_of(s, ein__ex_uses(ctx, ex)))
+        return (ein__ex){0};
+    ein__ex pad = ein__ex_replace_reads(ctx, ex, ein__read_at, NULL);
+    bool zero = pad.i && ein__ex_is_const(ctx, pad, &outside) && outside == 0;
+    if (!zero && !ein__inside(ctx, &first)) return (ein__ex){0};
+    for (int k = 0; k < shape.rank; k++) at[k] = ein__ix_iter(ctx, (uint32_t)k, shape.d[k]);
+    ein__ex body = ein__ex_replace_reads(ctx, ex, ein__read_at, at);
+    ein__val v = ein__new_map(z, ein__namef(ctx, "%s.factor", ctx->value[z->self.i].name), EIN__F32,
+                              shape.rank, shape.d, body);
+    return v.i ? ein__ex_read(ctx, v, 0, first.ix, shape.rank) : (ein__ex){0};
+}
+
+// The factor as a read: its own, of a value over a box, or of one over its iterators where that has
+// not many times the elements that it is made of.
+static ein__ex ein__factor_read(ein__pass *z, const ein__scope *s, const ein__computed *f) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex ex = f->ex;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    int64_t mine = ein__extent_of(s, f->uses);
+    int dims = 0;
+    if (e->op == EIN__X_READ && !e->bits) return ex;
+    ein__ex read = ein__factor_in_box(z, s, ex);
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) dims += f->uses >> i & 1;
+    if (read.i || dims > EIN__MAX_RANK || mine / 2 > ein__elements_read(ctx, ex)) return read;
+    return ein__hoist(z, s, ex, "factor");
+}
+
+// How often an element of factor `of` is read, at least: places of a result with iterators `kept`
+// that it has no part in.
+static bool ein__factor_reused(const ein__scope *s, const ein__computed *of, uint32_t kept) {
+    return ein__extent_of(s, kept & ~of->uses) >= EIN__FACTOR_REUSE;
+}
+
+// Multiplications of the sum when factors a and b are summed first over what no other factor uses,
+// `sums`; INT64_MAX where that is no product which is worth it.
+static int64_t ein__pair_cost(const ein__scope *s, const ein__computed *list, int n, int a, int b,
+                              uint32_t *sums) {
+    uint32_t uses = list[a].uses | list[b].uses, others = 0;
+    for (int k = 0; k < n; k++)
+        if (k != a && k != b) others |= list[k].uses;
+    *sums = uses & ~others & ~((1u << s->nt) - 1);
+    if (!*sums || !ein__factor_reused(s, &list[a], uses & ~*sums) ||
+        !ein__factor_reused(s, &list[b], uses & ~*sums))
+        return INT64_MAX;
+    int64_t inner = ein__extent_of(s, uses), outer = ein__extent_of(s, ~*sums);
+    return inner > INT64_MAX - outer ? INT64_MAX : inner + outer;
+}
+
+// Sums two factors where that leaves no more to multiply, or little; they are one factor then, and
+// the iterators that are summed have one place in `s`. False: there are no such two, or an error.
+static bool ein__sum_pair(ein__pass *z, ein__scope *s, ein__computed *list, int *n) {
+    ein_ctx *ctx = z->ctx;
+    int64_t all = ein__extent_of(s, ~0u), least = all > INT64_MAX / 2 ? all : all + all / 4;
+    int best[2] = {0, 0};
+    uint32_t sums = 0, found;
+    for (int a = 0; a < *n; a++)
+        for (int b = a + 1; b < *n; b++) {
+            int64_t cost = ein__pair_cost(s, list, *n, a, b, &found);
+            if (cost >= least) continue;
+            least = cost;
+            sums = found;
+            best[0] = a;
+            best[1] = b;
+        }
+    if (!sums) return false;
+    ein__ex x = ein__factor_read(z, s, &list[best[0]]);
+    ein__ex y = ein__factor_read(z, s, &list[best[1]]);
+    if (!x.i || !y.i) return false;
+    ein__ex read = ein__hoist_sum(z, s, ein__ex_binary(ctx, EIN__MUL, x, y), sums, "inner");
+    if (!read.i) return false;
+    list[best[0]] =
+        (ein__computed){read, {0}, ein__ex_uses(ctx, read), ein__ex_weight_only(ctx, read)};
+    list[best[1]] = list[--*n];
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
+        if (sums >> i & 1) s->n[i] = 1;
+    return true;
+}
+
+static ein__val ein__rebuild_factors(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__computed f[EIN__FACTORS];
+    int n = 0;
+    double alpha = 1;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v)), read[2];
+    v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    if (!v.i) return v;
+    ein__scope s = *ein__scope_of(ctx, v);
+    if (s.reduce != EIN__R_SUM || !s.ns || !ein__is_real(ctx, v)) return v;
+    if (ein__is_contraction(ctx, &s) || !ein__list_factors(ctx, s.body, false, f, &n, &alpha))
+        return v;
+    z->self = v;
+    ein__join_factors(ctx, &s, f, &n);
+    bool summed = false;
+    while (n > 2 && ein__sum_pair(z, &s, f, &n)) {
+        summed = true;
+        if (n > 2) ein__join_factors(ctx, &s, f, &n);
+    }
+    uint32_t kept = (1u << s.nt) - 1;
+    bool often =
+        n == 2 && ein__factor_reused(&s, &f[0], kept) && ein__factor_reused(&s, &f[1], kept);
+    if (ctx->status || n != 2 || !(summed || often)) return ctx->status ? (ein__val){0} : v;
+    for (int k = 0; k < 2; k++) {
+        read[k] = ein__factor_read(z, &s, &f[k]);
+        if (!read[k].i) return ctx->status ? (ein__val){0} : v;
+    }
+    s.body = ein__ex_binary(ctx, EIN__MUL, read[0], read[1]);
+    if (s.body.i && alpha != 1)
+        s.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), s.body);
+    return s.body.i ? ein__with_scope(ctx, v, &s) : (ein__val){0};
 }
 // what calls and kernels cost
 /* ---- cost.c ---- */
@@ -16460,12 +16707,11 @@ static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
 
 // The iterator of a reduction's terms along which threads run that share one output: along that its
 // largest operand has adjacent, with others over which it goes on, or, with few outputs and none of
-// them adjacent either, that with the shortest steps. -1: threads run along outputs, as they do
-// with more than `most` of them.
-static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, int64_t most) {
+// them adjacent either, that with the shortest steps. -1: threads run along outputs.
+static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s) {
     int64_t outputs = ein__results_of(ctx, s), least = INT64_MAX;
     bool few = outputs <= EIN__BLOCK_OUTPUTS && ein__terms_of(s) >= EIN__BLOCK_TERMS;
-    const ein__expr *e = outputs > most ? NULL : ein__largest_read(ctx, s);
+    const ein__expr *e = ein__largest_read(ctx, s);
     int along = -1;
     if (!e) return -1;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++)
@@ -16479,11 +16725,6 @@ static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, int64_t most) {
         along = (int)t;
     }
     return along;
-}
-
-// With how many outputs threads stop to share one. Rows are a warp's however many there are.
-static int64_t ein__shared_outputs(const ein__kernel *k) {
-    return k->kind == EIN__K_PLACE ? INT64_MAX : EIN__SHARED_OUTPUTS;
 }
 
 // Whether the kernel is a reduction by any of the ways to share its terms.
@@ -16500,7 +16741,7 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
     if (k->kind == EIN__K_PRODUCT) return -1;  // tiles are read along whatever lies together
     for (uint32_t i = 0; i < last->nt; i++)
         if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
-    int along = ein__shares(k) ? ein__terms_lane(ctx, k->s[0], ein__shared_outputs(k)) : -1;
+    int along = ein__shares(k) ? ein__terms_lane(ctx, k->s[0]) : -1;
     *terms = along >= 0;
     return *terms ? along : lane;
 }
@@ -24351,6 +24592,9 @@ static const ein__rule ein__rules[] = {
     // x ++ y ++ z is (x ++ y) ++ z where there is x ++ y: ein__rebuild_nested, where that is
     // cheaper
     [EIN__RULE_NEST] = {"nest", "concatenations that begin alike", EIN__ON_PROGRAM, .apply = NULL},
+    // sum(y) f(x[E(y)]) w is sum(y) x'[E(y)] w, x'[i] = f(x[i])
+    [EIN__RULE_FACTORS] = {"factors", "factors of a product computed apart", EIN__ON_PROGRAM,
+                           .rewrite = ein__rebuild_factors},
     // f(W[E(x)]), W[i] = g(i), is f(g(E(x))): ein__rule_inline
     [EIN__RULE_INLINE] = {"inline", "traversal merging", EIN__ON_PROGRAM,
                           .rewrite = ein__rebuild_inline},
@@ -40313,11 +40557,11 @@ typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_CO
 
 // Who works on one output. The read with the most elements decides: where neighbouring terms are
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
-// take outputs and the terms are split over the rows of a block. With many outputs a thread has
-// some of its own, unless `rows` says that neighbouring terms are lanes' even then.
-static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r, bool rows) {
+// take outputs and the terms are split over the rows of a block, but for many outputs, of which a
+// thread has some of its own.
+static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
     bool many = r->outputs > EIN__SHARED_OUTPUTS;
-    if ((many && !rows) || r->count < 32) return EIN__SHARE_NONE;
+    if (r->count < 32) return EIN__SHARE_NONE;
     int64_t most = 0, terms = 0, outputs = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
         const ein__krow *row = &r->scan.near[k];
@@ -40422,7 +40666,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
 static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
     ein__kred r = ein__kred_make(g, step, NULL);
-    ein__kshare how = g->part ? EIN__SHARE_NONE : ein__kshare_of(g, &r, false);
+    ein__kshare how = g->part ? EIN__SHARE_NONE : ein__kshare_of(g, &r);
     bool ok = r.count <= INT32_MAX || g->wide;
     if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
     else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);
@@ -40624,7 +40868,7 @@ static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
 static bool ein__kplaces_kernel(ein__kgen *g, const ein__step *step, const char *hint,
                                 ein__buf *out, ein__launch *l) {
     ein__kplaces z = ein__kplaces_make(g, step);
-    ein__kshare how = ein__kshare_of(g, &z.r, true);
+    ein__kshare how = ein__kshare_of(g, &z.r);
     bool ok = (z.r.count <= INT32_MAX || g->wide) && ein__kplaces_fit(g, &z);
     if (ok && how == EIN__SHARE_NONE) ok = ein__kplace_thread(g, &z, step, hint, out, l);
     else if (ok) ok = ein__kplace_shared(g, &z, how, step, hint, out, l);

@@ -45,6 +45,7 @@
 #include "prepare/fold.c"
 #include "prepare/nest.c"
 #include "prepare/prepare.c"
+#include "prepare/factors.c"
 // what calls and kernels cost
 #include "cost/cost.c"
 #include "cost/engine.c"

@@ -508,6 +508,7 @@ typedef enum {
     EIN__RULE_TIGHTEN,
     EIN__RULE_RELAX,
     EIN__RULE_NEST,
+    EIN__RULE_FACTORS,
     EIN__RULE_INLINE,
     EIN__RULE_SCALE,
     EIN__RULE_HOIST,

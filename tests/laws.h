@@ -225,6 +225,41 @@ static sides law_hoist(ein_ctx *ctx, ein__val unused) {
     return law_pass(ctx, random_map_value(ctx, &m, n, 3), EIN__RULE_HOIST);
 }
 
+// A function of an input over iterators `uses` of a box, read at them or moved by one.
+static ein__ex random_factor(ein_ctx *ctx, const int64_t *n, uint32_t uses) {
+    static const ein__fn fn[] = {EIN__RELU, EIN__SQUARE, EIN__EXP, EIN__NEG};
+    ein__ix ix[EIN__MAX_RANK];
+    ein__shape shape = {0};
+    for (uint32_t k = 0; k < 8; k++) {
+        if (!(uses >> k & 1)) continue;
+        ix[shape.rank] = ein__ix_addc(ctx, ein__ix_iter(ctx, k, n[k]), -(random_in(0, 3) == 0));
+        shape.d[shape.rank++] = n[k];
+    }
+    ein__ex x = ein__ex_const(ctx, (double)random_in(1, 3));
+    for (int64_t i = random_in(1, 2); i > 0; i--) {
+        ein__val v = new_input(ctx, "x", shape.rank, shape.d, EIN__F32);
+        if (random_in(0, 1)) ctx->value[v.i].weight_only = true;
+        ein__ex read = ein__ex_read(ctx, v, 0, ix, shape.rank);
+        x = ein__ex_binary(ctx, random_in(0, 1) ? EIN__ADD : EIN__MUL, x, read);
+    }
+    return random_in(0, 1) ? ein__ex_unary(ctx, fn[random_in(0, 3)], x) : x;
+}
+
+// Products of rows and columns with factors that are computed, and forms of two vectors.
+static sides law_factors(ein_ctx *ctx, ein__val unused) {
+    int64_t n[4] = {random_in(8, 10), random_in(8, 10), random_in(2, 5), random_in(2, 5)};
+    bool form = random_in(0, 1);
+    uint32_t uses[4] = {form ? 5 : 13, form ? 14 : 14, form ? 9 : (uint32_t)random_in(1, 15), 8};
+    int64_t factors = form ? 3 : random_in(2, 4);
+    ein__ex body = ein__ex_const(ctx, (double)random_in(1, 2));
+    (void)unused;
+    for (int64_t i = 0; i < factors && body.i; i++) {
+        ein__ex f = random_factor(ctx, n, uses[i]);
+        if (f.i) body = ein__ex_binary(ctx, random_in(0, 3) ? EIN__MUL : EIN__DIV, body, f);
+    }
+    return law_pass(ctx, new_scope(ctx, "y", EIN__R_SUM, 2, 2, n, body), EIN__RULE_FACTORS);
+}
+
 // A weight over some of the iterators of `s`.
 static ein__ex weight_read(ein_ctx *ctx, const ein__scope *s) {
     ein__ix ix[EIN__MAX_RANK];
@@ -698,5 +733,6 @@ static const law laws[] = {
     {EIN__RULE_MATCH, law_match},           {EIN__RULE_FUSE, law_fuse},
     {EIN__RULE_ONLINE, law_online},         {EIN__RULE_NORM, law_norm},
     {EIN__RULE_KERNEL, law_kernel},         {EIN__RULE_NEST, law_nest},
+    {EIN__RULE_FACTORS, law_factors},
 };
 enum { NLAWS = sizeof laws / sizeof *laws };

@@ -258,12 +258,11 @@ static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
 
 // The iterator of a reduction's terms along which threads run that share one output: along that its
 // largest operand has adjacent, with others over which it goes on, or, with few outputs and none of
-// them adjacent either, that with the shortest steps. -1: threads run along outputs, as they do
-// with more than `most` of them.
-static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, int64_t most) {
+// them adjacent either, that with the shortest steps. -1: threads run along outputs.
+static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s) {
     int64_t outputs = ein__results_of(ctx, s), least = INT64_MAX;
     bool few = outputs <= EIN__BLOCK_OUTPUTS && ein__terms_of(s) >= EIN__BLOCK_TERMS;
-    const ein__expr *e = outputs > most ? NULL : ein__largest_read(ctx, s);
+    const ein__expr *e = ein__largest_read(ctx, s);
     int along = -1;
     if (!e) return -1;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++)
@@ -277,11 +276,6 @@ static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, int64_t most) {
         along = (int)t;
     }
     return along;
-}
-
-// With how many outputs threads stop to share one. Rows are a warp's however many there are.
-static int64_t ein__shared_outputs(const ein__kernel *k) {
-    return k->kind == EIN__K_PLACE ? INT64_MAX : EIN__SHARED_OUTPUTS;
 }
 
 // Whether the kernel is a reduction by any of the ways to share its terms.
@@ -298,7 +292,7 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
     if (k->kind == EIN__K_PRODUCT) return -1;  // tiles are read along whatever lies together
     for (uint32_t i = 0; i < last->nt; i++)
         if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
-    int along = ein__shares(k) ? ein__terms_lane(ctx, k->s[0], ein__shared_outputs(k)) : -1;
+    int along = ein__shares(k) ? ein__terms_lane(ctx, k->s[0]) : -1;
     *terms = along >= 0;
     return *terms ? along : lane;
 }

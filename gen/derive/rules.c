@@ -73,6 +73,9 @@ static const ein__rule ein__rules[] = {
     // x ++ y ++ z is (x ++ y) ++ z where there is x ++ y: ein__rebuild_nested, where that is
     // cheaper
     [EIN__RULE_NEST] = {"nest", "concatenations that begin alike", EIN__ON_PROGRAM, .apply = NULL},
+    // sum(y) f(x[E(y)]) w is sum(y) x'[E(y)] w, x'[i] = f(x[i])
+    [EIN__RULE_FACTORS] = {"factors", "factors of a product computed apart", EIN__ON_PROGRAM,
+                           .rewrite = ein__rebuild_factors},
     // f(W[E(x)]), W[i] = g(i), is f(g(E(x))): ein__rule_inline
     [EIN__RULE_INLINE] = {"inline", "traversal merging", EIN__ON_PROGRAM,
                           .rewrite = ein__rebuild_inline},

@@ -307,11 +307,11 @@ typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_CO
 
 // Who works on one output. The read with the most elements decides: where neighbouring terms are
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
-// take outputs and the terms are split over the rows of a block. With many outputs a thread has
-// some of its own, unless `rows` says that neighbouring terms are lanes' even then.
-static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r, bool rows) {
+// take outputs and the terms are split over the rows of a block, but for many outputs, of which a
+// thread has some of its own.
+static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
     bool many = r->outputs > EIN__SHARED_OUTPUTS;
-    if ((many && !rows) || r->count < 32) return EIN__SHARE_NONE;
+    if (r->count < 32) return EIN__SHARE_NONE;
     int64_t most = 0, terms = 0, outputs = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
         const ein__krow *row = &r->scan.near[k];
@@ -416,7 +416,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
 static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
     ein__kred r = ein__kred_make(g, step, NULL);
-    ein__kshare how = g->part ? EIN__SHARE_NONE : ein__kshare_of(g, &r, false);
+    ein__kshare how = g->part ? EIN__SHARE_NONE : ein__kshare_of(g, &r);
     bool ok = r.count <= INT32_MAX || g->wide;
     if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
     else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);

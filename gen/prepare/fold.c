@@ -339,19 +339,23 @@ static ein__ex ein__rebuild_read(ein_ctx *ctx, void *user, ein__ex ex) {
     return ein__ex_read(ctx, p, pad, e->ix, (int)e->nix);
 }
 
-// A value like `v` with another body; `v` itself when the body is the same.
-static ein__val ein__with_body(ein__pass *z, ein__val v, ein__ex body) {
-    ein_ctx *ctx = z->ctx;
+// A value like `v` with another definition over the same box.
+static ein__val ein__with_scope(ein_ctx *ctx, ein__val v, const ein__scope *s) {
     const ein__value old = ctx->value[v.i];
-    ein__scope s = *ein__scope_of(ctx, v);
-    if (s.body.i == body.i) return v;
-    s.body = body;
-    ein__sc sc = ein__sc_make(ctx, &s);
+    ein__sc sc = ein__sc_make(ctx, s);
     if (!sc.i) return (ein__val){0};
     ein__val w =
         ein__val_new(ctx, old.name, EIN__V_SCOPE, old.tensor, sc, &old.shape, old.dtype, old.node);
     ctx->value[w.i].why = old.why;
     return w;
+}
+
+// A value like `v` with another body; `v` itself when the body is the same.
+static ein__val ein__with_body(ein__pass *z, ein__val v, ein__ex body) {
+    ein__scope s = *ein__scope_of(z->ctx, v);
+    if (s.body.i == body.i) return v;
+    s.body = body;
+    return ein__with_scope(z->ctx, v, &s);
 }
 
 // The body of `s` with its reads of what has become of their values; nothing is inlined.
@@ -390,20 +394,27 @@ static int ein__operand_count(ein_ctx *ctx, ein__ex ex) {
     return n;
 }
 
-// New weight-only value with the iterators that `ex` uses as its dimensions; gives the read of it.
-static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const char *suffix) {
+// New value with the iterators that `ex` uses as its dimensions, but for those in `sums`, over
+// which it is summed; gives the read of it.
+static ein__ex ein__hoist_sum(ein__pass *z, const ein__scope *s, ein__ex ex, uint32_t sums,
+                              const char *suffix) {
     ein_ctx *ctx = z->ctx;
     uint32_t used = ein__ex_uses(ctx, ex);
-    ein__scope t = {.reduce = EIN__R_NONE};
+    ein__scope t = {.reduce = sums ? EIN__R_SUM : EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
     ein__shape shape = {0};
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         map[i] = ein__ix_const(ctx, 0);
-        if (!(used >> i & 1)) continue;
+        if (!((used & ~sums) >> i & 1)) continue;
         if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
         map[i] = ein__ix_iter(ctx, t.nt, s->n[i]);
         back[t.nt] = ein__ix_iter(ctx, i, s->n[i]);
         shape.d[shape.rank++] = t.n[t.nt++] = s->n[i];
+    }
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        if (!(sums >> i & 1)) continue;
+        map[i] = ein__ix_iter(ctx, t.nt + t.ns, s->n[i]);
+        t.n[t.nt + t.ns++] = s->n[i];
     }
     t.body = ein__ex_subst(ctx, ex, map, (int)(s->nt + s->ns));
     if (!t.body.i) return t.body;
@@ -417,6 +428,10 @@ static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const c
                          self.tensor, sc, &shape, EIN__F32, self.node);
     if (!twin.i) z->by_scope[sc.i] = v;
     return ein__ex_read(ctx, v, 0, back, (int)t.nt);
+}
+
+static ein__ex ein__hoist(ein__pass *z, const ein__scope *s, ein__ex ex, const char *suffix) {
+    return ein__hoist_sum(z, s, ex, 0, suffix);
 }
 
 // Multiplies `*product` by the constants of a product. False: rounding would make it another
@@ -574,8 +589,20 @@ static bool ein__scales_exactly(const ein_ctx *ctx, ein__ex term, double c) {
     return ein__scales_exactly(ctx, e->kid[1 - at], k * c);
 }
 
+// Elements of all values that `ex` reads.
+static int64_t ein__elements_read(ein_ctx *ctx, ein__ex ex) {
+    ein__ex *reads = NULL;
+    int64_t n = 0;
+    ein__ex_reads(ctx, ex, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        n += ein__elements(&ctx->value[ein__ex_get(ctx, reads[i])->val].shape);
+    arrfree(reads);
+    return n;
+}
+
 // Contraction `v` with what `term`, in its iterators, does to it done to its weight factor. None
-// when no weight-only factor carries all of these iterators.
+// when no weight-only factor carries all of these iterators, or one that is read through a window,
+// of which each place would be an element of its own.
 static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex term) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
@@ -592,6 +619,8 @@ static ein__val ein__scale_contraction(ein__pass *z, ein__val v, ein__ex term) {
         if (!scaled.i) return (ein__val){0};
         if (!ein__ex_weight_only(ctx, scaled)) return (ein__val){0};
         if (ein__ex_uses(ctx, scaled) & ~ein__ex_uses(ctx, w)) continue;
+        int64_t mine = ein__extent_of(s, ein__ex_uses(ctx, scaled));
+        if (mine > 4096 && mine / 2 > ein__elements_read(ctx, w)) continue;
         z->self = v;
         scaled = ein__hoist(z, s, scaled, "scaled");
         if (!scaled.i) return (ein__val){0};

@@ -1,0 +1,216 @@
+// Rule `factors`: a sum of products of which a factor is computed where it is multiplied, as
+// relu(x[m,k]) * w[k,n] or x[m,k] * u[k] * w[k,n], with that factor as a value of its own: then the
+// sum is a product that library calls and tiles know. An element of the value is made once instead
+// of once for every element of the other factor's. Of three factors and more two are summed first
+// where they are such a product: sum(i,j) x[b,i] W[o,i,j] y[b,j] is
+// sum(i) x[b,i] sum(j) W[o,i,j] y[b,j].
+
+enum { EIN__FACTORS = 8, EIN__FACTOR_REUSE = 8 };  // of a product; readings of an element, at least
+
+typedef struct ein__computed {
+    ein__ex ex, den;  // the factor; what it is one over, or none
+    uint32_t uses;
+    bool weight_only;
+} ein__computed;
+
+// Whether `ex` is a function of what it reads alone, and reads something.
+static bool ein__reads_alone(ein_ctx *ctx, ein__ex ex, bool *reads) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_IDX || e->op == EIN__X_WHEN) return false;
+    if (e->op == EIN__X_READ) {
+        *reads = true;
+        return !ein__is_table(ctx, (ein__val){e->val}) && ein__is_real(ctx, (ein__val){e->val});
+    }
+    for (uint32_t i = 0; i < e->nkid; i++)
+        if (!ein__reads_alone(ctx, e->kid[i], reads)) return false;
+    return true;
+}
+
+// The factors of a product, constants in `alpha`. False: too many, or what is none. Divisors are
+// factors as they are: one over a product that is 0 is no product of inverses.
+static bool ein__list_factors(ein_ctx *ctx, ein__ex ex, bool below, ein__computed *list, int *n,
+                              double *alpha) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    double c;
+    bool reads = false, constant = ein__ex_is_const(ctx, ex, &c);
+    if (constant && !below && fma(*alpha, c, -(*alpha * c)) == 0) {
+        *alpha *= c;
+        return true;
+    }
+    if (!below && e->op == EIN__X_UNARY && e->fn == EIN__NEG) {
+        *alpha = -*alpha;
+        return ein__list_factors(ctx, e->kid[0], below, list, n, alpha);
+    }
+    if (!below && e->op == EIN__X_BINARY && (e->fn == EIN__DIV || e->fn == EIN__MUL))
+        return ein__list_factors(ctx, e->kid[0], false, list, n, alpha) &&
+               ein__list_factors(ctx, e->kid[1], e->fn == EIN__DIV, list, n, alpha);
+    if (*n == EIN__FACTORS || !ein__reads_alone(ctx, ex, &reads) || !(reads || constant))
+        return false;
+    ein__computed f = {ex, {0}, ein__ex_uses(ctx, ex), ein__ex_weight_only(ctx, ex)};
+    if (below) f.ex = ein__ex_binary(ctx, EIN__DIV, ein__ex_const(ctx, 1), ex);
+    if (below) f.den = ex;
+    list[(*n)++] = f;
+    return f.ex.i != 0;
+}
+
+static ein__computed ein__join_two(ein_ctx *ctx, const ein__computed *a, const ein__computed *b) {
+    const ein__computed *top = a->den.i ? b : a, *other = a->den.i ? a : b;
+    ein__fn fn = other->den.i ? EIN__DIV : EIN__MUL;
+    ein__ex ex = ein__ex_binary(ctx, fn, top->ex, other->den.i ? other->den : other->ex);
+    return (ein__computed){ex, {0}, a->uses | b->uses, a->weight_only && b->weight_only};
+}
+
+// Joins factors until none has only iterators of another: with weights if it is made of weights,
+// and with the smaller one.
+static void ein__join_factors(ein_ctx *ctx, const ein__scope *s, ein__computed *list, int *n) {
+    for (int i = 0; i < *n; i++) {
+        int best = -1;
+        for (int k = 0; k < *n; k++) {
+            if (k == i || list[i].uses & ~list[k].uses) continue;
+            bool alike = list[k].weight_only == list[i].weight_only, better = best < 0;
+            if (!better && alike != (list[best].weight_only == list[i].weight_only)) better = alike;
+            else if (!better)
+                better = ein__extent_of(s, list[k].uses) < ein__extent_of(s, list[best].uses);
+            if (better) best = k;
+        }
+        if (best < 0) continue;
+        list[best] = ein__join_two(ctx, &list[best], &list[i]);
+        list[i] = list[--*n];
+        i = -1;
+    }
+}
+
+static ein__ex ein__read_at(ein_ctx *ctx, void *user, ein__ex read) {
+    const ein__ix *at = (const ein__ix *)user;
+    const ein__expr *e = ein__ex_get(ctx, read);
+    return at ? ein__ex_read(ctx, (ein__val){e->val}, 0, at, (int)e->nix)
+              : ein__ex_const(ctx, ein__f64_of(e->bits));
+}
+
+// Factor `ex`, all of whose reads are at one place of equal boxes, as the read of a value over that
+// box; what they read outside gives 0. None where it is no such thing.
+static ein__ex ein__factor_in_box(ein__pass *z, const ein__scope *s, ein__ex ex) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex *reads = NULL;
+    ein__ix at[EIN__MAX_RANK];
+    double outside;
+    ein__ex_reads(ctx, ex, &reads);
+    const ein__expr first = *ein__ex_get(ctx, reads[0]);
+    const ein__shape shape = ctx->value[first.val].shape;
+    bool same = true;
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        same = same && ein__same_shape(&ctx->value[e->val].shape, &shape) &&
+               !memcmp(e->ix, first.ix, first.nix * sizeof *e->ix);
+    }
+    arrfree(reads);
+    if (!same || ein__elements(&shape) / 2 > ein__extent_of(s, ein__ex_uses(ctx, ex)))
+        return (ein__ex){0};
+    ein__ex pad = ein__ex_replace_reads(ctx, ex, ein__read_at, NULL);
+    bool zero = pad.i && ein__ex_is_const(ctx, pad, &outside) && outside == 0;
+    if (!zero && !ein__inside(ctx, &first)) return (ein__ex){0};
+    for (int k = 0; k < shape.rank; k++) at[k] = ein__ix_iter(ctx, (uint32_t)k, shape.d[k]);
+    ein__ex body = ein__ex_replace_reads(ctx, ex, ein__read_at, at);
+    ein__val v = ein__new_map(z, ein__namef(ctx, "%s.factor", ctx->value[z->self.i].name), EIN__F32,
+                              shape.rank, shape.d, body);
+    return v.i ? ein__ex_read(ctx, v, 0, first.ix, shape.rank) : (ein__ex){0};
+}
+
+// The factor as a read: its own, of a value over a box, or of one over its iterators where that has
+// not many times the elements that it is made of.
+static ein__ex ein__factor_read(ein__pass *z, const ein__scope *s, const ein__computed *f) {
+    ein_ctx *ctx = z->ctx;
+    ein__ex ex = f->ex;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    int64_t mine = ein__extent_of(s, f->uses);
+    int dims = 0;
+    if (e->op == EIN__X_READ && !e->bits) return ex;
+    ein__ex read = ein__factor_in_box(z, s, ex);
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) dims += f->uses >> i & 1;
+    if (read.i || dims > EIN__MAX_RANK || mine / 2 > ein__elements_read(ctx, ex)) return read;
+    return ein__hoist(z, s, ex, "factor");
+}
+
+// How often an element of factor `of` is read, at least: places of a result with iterators `kept`
+// that it has no part in.
+static bool ein__factor_reused(const ein__scope *s, const ein__computed *of, uint32_t kept) {
+    return ein__extent_of(s, kept & ~of->uses) >= EIN__FACTOR_REUSE;
+}
+
+// Multiplications of the sum when factors a and b are summed first over what no other factor uses,
+// `sums`; INT64_MAX where that is no product which is worth it.
+static int64_t ein__pair_cost(const ein__scope *s, const ein__computed *list, int n, int a, int b,
+                              uint32_t *sums) {
+    uint32_t uses = list[a].uses | list[b].uses, others = 0;
+    for (int k = 0; k < n; k++)
+        if (k != a && k != b) others |= list[k].uses;
+    *sums = uses & ~others & ~((1u << s->nt) - 1);
+    if (!*sums || !ein__factor_reused(s, &list[a], uses & ~*sums) ||
+        !ein__factor_reused(s, &list[b], uses & ~*sums))
+        return INT64_MAX;
+    int64_t inner = ein__extent_of(s, uses), outer = ein__extent_of(s, ~*sums);
+    return inner > INT64_MAX - outer ? INT64_MAX : inner + outer;
+}
+
+// Sums two factors where that leaves no more to multiply, or little; they are one factor then, and
+// the iterators that are summed have one place in `s`. False: there are no such two, or an error.
+static bool ein__sum_pair(ein__pass *z, ein__scope *s, ein__computed *list, int *n) {
+    ein_ctx *ctx = z->ctx;
+    int64_t all = ein__extent_of(s, ~0u), least = all > INT64_MAX / 2 ? all : all + all / 4;
+    int best[2] = {0, 0};
+    uint32_t sums = 0, found;
+    for (int a = 0; a < *n; a++)
+        for (int b = a + 1; b < *n; b++) {
+            int64_t cost = ein__pair_cost(s, list, *n, a, b, &found);
+            if (cost >= least) continue;
+            least = cost;
+            sums = found;
+            best[0] = a;
+            best[1] = b;
+        }
+    if (!sums) return false;
+    ein__ex x = ein__factor_read(z, s, &list[best[0]]);
+    ein__ex y = ein__factor_read(z, s, &list[best[1]]);
+    if (!x.i || !y.i) return false;
+    ein__ex read = ein__hoist_sum(z, s, ein__ex_binary(ctx, EIN__MUL, x, y), sums, "inner");
+    if (!read.i) return false;
+    list[best[0]] =
+        (ein__computed){read, {0}, ein__ex_uses(ctx, read), ein__ex_weight_only(ctx, read)};
+    list[best[1]] = list[--*n];
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
+        if (sums >> i & 1) s->n[i] = 1;
+    return true;
+}
+
+static ein__val ein__rebuild_factors(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__computed f[EIN__FACTORS];
+    int n = 0;
+    double alpha = 1;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v)), read[2];
+    v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    if (!v.i) return v;
+    ein__scope s = *ein__scope_of(ctx, v);
+    if (s.reduce != EIN__R_SUM || !s.ns || !ein__is_real(ctx, v)) return v;
+    if (ein__is_contraction(ctx, &s) || !ein__list_factors(ctx, s.body, false, f, &n, &alpha))
+        return v;
+    z->self = v;
+    ein__join_factors(ctx, &s, f, &n);
+    bool summed = false;
+    while (n > 2 && ein__sum_pair(z, &s, f, &n)) {
+        summed = true;
+        if (n > 2) ein__join_factors(ctx, &s, f, &n);
+    }
+    uint32_t kept = (1u << s.nt) - 1;
+    bool often =
+        n == 2 && ein__factor_reused(&s, &f[0], kept) && ein__factor_reused(&s, &f[1], kept);
+    if (ctx->status || n != 2 || !(summed || often)) return ctx->status ? (ein__val){0} : v;
+    for (int k = 0; k < 2; k++) {
+        read[k] = ein__factor_read(z, &s, &f[k]);
+        if (!read[k].i) return ctx->status ? (ein__val){0} : v;
+    }
+    s.body = ein__ex_binary(ctx, EIN__MUL, read[0], read[1]);
+    if (s.body.i && alpha != 1)
+        s.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), s.body);
+    return s.body.i ? ein__with_scope(ctx, v, &s) : (ein__val){0};
+}
