@@ -423,6 +423,7 @@ typedef struct ein__ast {
     double num;
     int64_t inum;
     bool integral, quoted;
+    bool floored;  // a value: integers were divided on the way, and a rest was left
     int nkid;
     struct ein__ast **kid;
 } ein__ast;
@@ -3705,6 +3706,9 @@ EIN__FN bool ein__op_flag(ein__op *o, const char *name, bool *v) {
     return true;
 }
 
+// What is said of a real number that is `floored`.
+#define EIN__FLOORED "a quotient of integers, which is rounded down: write 1.0/2 for 0.5"
+
 // A number; infinite ones are written `inf` and `-inf`.
 EIN__FN bool ein__op_number(ein__op *o, const char *name, double *v) {
     const ein__attr *a = ein__op_attr(o, name);
@@ -3712,6 +3716,8 @@ EIN__FN bool ein__op_number(ein__op *o, const char *name, double *v) {
     if (!a) *v = *s == '-' ? -ein__read_f64(s + 1, &end) : ein__read_f64(s, &end);
     else if (!ein__op_ast_f64(a->value, v) || *v != *v)
         return ein__op_fail(o, name, "%s must be a number", name);
+    else if (a->value->floored)
+        return ein__op_fail(o, name, "%s is %s", name, EIN__FLOORED);
     return true;
 }
 
@@ -6286,8 +6292,12 @@ static ein__ast *ein__env_binary(ein_ctx *ctx, const ein__ast *a, const ein__ast
                        (long long)r->inum);
             return NULL;
         }
-        if (ein__env_int_op(a->kind, l->inum, r->inum, &v))
-            return ein__env_int_node(ctx, a->pos, v);
+        if (ein__env_int_op(a->kind, l->inum, r->inum, &v)) {
+            ein__ast *node = ein__env_int_node(ctx, a->pos, v);
+            node->floored = l->floored || r->floored ||
+                            (a->kind == EIN__A_DIV && ein__floormod(l->inum, r->inum));
+            return node;
+        }
         ein__error(ctx, EIN_BAD_INPUT, a->pos, "the value does not fit 64 bits");
         return NULL;
     }
@@ -6301,7 +6311,9 @@ static ein__ast *ein__env_binary(ein_ctx *ctx, const ein__ast *a, const ein__ast
     } else if (!isfinite(v)) {
         ein__error(ctx, EIN_BAD_INPUT, a->pos, "the value is not a finite number");
     } else {
-        return ein__env_real_node(ctx, a->pos, v);
+        ein__ast *node = ein__env_real_node(ctx, a->pos, v);
+        node->floored = l->floored || r->floored;
+        return node;
     }
     return NULL;
 }
@@ -6310,7 +6322,11 @@ static ein__ast *ein__env_binary(ein_ctx *ctx, const ein__ast *a, const ein__ast
 static ein__ast *ein__env_negate(ein_ctx *ctx, const ein__ast *a, const ein__ast *kid) {
     int64_t v;
     if (!kid->integral) return ein__env_real_node(ctx, a->pos, -kid->num);
-    if (!ein__mul_overflows(kid->inum, -1, &v)) return ein__env_int_node(ctx, a->pos, v);
+    if (!ein__mul_overflows(kid->inum, -1, &v)) {
+        ein__ast *node = ein__env_int_node(ctx, a->pos, v);
+        node->floored = kid->floored;
+        return node;
+    }
     ein__error(ctx, EIN_BAD_INPUT, a->pos, "the value does not fit 64 bits");
     return NULL;
 }
@@ -6931,6 +6947,11 @@ static bool ein__source_number(ein__expander *x, const ein__stmt *s, const char 
         if (a->kind != EIN__A_NUM || (integral && !a->integral) || !(fabs(a->num) <= 3.4e38)) {
             ein__error(x->ctx, EIN_BAD_INPUT, s->attr[k].value->pos, "%s is %s", name,
                        integral ? "an integer" : "a finite number");
+            return false;
+        }
+        if (a->floored && !integral) {
+            ein__error(x->ctx, EIN_BAD_INPUT, s->attr[k].value->pos, "%s is %s", name,
+                       EIN__FLOORED);
             return false;
         }
         *v = a->num;

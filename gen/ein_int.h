@@ -86,6 +86,7 @@ typedef struct ein__ast {
     double num;
     int64_t inum;
     bool integral, quoted;
+    bool floored;  // a value: integers were divided on the way, and a rest was left
     int nkid;
     struct ein__ast **kid;
 } ein__ast;

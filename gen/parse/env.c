@@ -84,8 +84,12 @@ static ein__ast *ein__env_binary(ein_ctx *ctx, const ein__ast *a, const ein__ast
                        (long long)r->inum);
             return NULL;
         }
-        if (ein__env_int_op(a->kind, l->inum, r->inum, &v))
-            return ein__env_int_node(ctx, a->pos, v);
+        if (ein__env_int_op(a->kind, l->inum, r->inum, &v)) {
+            ein__ast *node = ein__env_int_node(ctx, a->pos, v);
+            node->floored = l->floored || r->floored ||
+                            (a->kind == EIN__A_DIV && ein__floormod(l->inum, r->inum));
+            return node;
+        }
         ein__error(ctx, EIN_BAD_INPUT, a->pos, "the value does not fit 64 bits");
         return NULL;
     }
@@ -99,7 +103,9 @@ static ein__ast *ein__env_binary(ein_ctx *ctx, const ein__ast *a, const ein__ast
     } else if (!isfinite(v)) {
         ein__error(ctx, EIN_BAD_INPUT, a->pos, "the value is not a finite number");
     } else {
-        return ein__env_real_node(ctx, a->pos, v);
+        ein__ast *node = ein__env_real_node(ctx, a->pos, v);
+        node->floored = l->floored || r->floored;
+        return node;
     }
     return NULL;
 }
@@ -108,7 +114,11 @@ static ein__ast *ein__env_binary(ein_ctx *ctx, const ein__ast *a, const ein__ast
 static ein__ast *ein__env_negate(ein_ctx *ctx, const ein__ast *a, const ein__ast *kid) {
     int64_t v;
     if (!kid->integral) return ein__env_real_node(ctx, a->pos, -kid->num);
-    if (!ein__mul_overflows(kid->inum, -1, &v)) return ein__env_int_node(ctx, a->pos, v);
+    if (!ein__mul_overflows(kid->inum, -1, &v)) {
+        ein__ast *node = ein__env_int_node(ctx, a->pos, v);
+        node->floored = kid->floored;
+        return node;
+    }
     ein__error(ctx, EIN_BAD_INPUT, a->pos, "the value does not fit 64 bits");
     return NULL;
 }

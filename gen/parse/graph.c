@@ -13,6 +13,11 @@ static bool ein__source_number(ein__expander *x, const ein__stmt *s, const char 
                        integral ? "an integer" : "a finite number");
             return false;
         }
+        if (a->floored && !integral) {
+            ein__error(x->ctx, EIN_BAD_INPUT, s->attr[k].value->pos, "%s is %s", name,
+                       EIN__FLOORED);
+            return false;
+        }
         *v = a->num;
         *i = a->inum;
     }

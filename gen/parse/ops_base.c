@@ -261,6 +261,9 @@ EIN__FN bool ein__op_flag(ein__op *o, const char *name, bool *v) {
     return true;
 }
 
+// What is said of a real number that is `floored`.
+#define EIN__FLOORED "a quotient of integers, which is rounded down: write 1.0/2 for 0.5"
+
 // A number; infinite ones are written `inf` and `-inf`.
 EIN__FN bool ein__op_number(ein__op *o, const char *name, double *v) {
     const ein__attr *a = ein__op_attr(o, name);
@@ -268,6 +271,8 @@ EIN__FN bool ein__op_number(ein__op *o, const char *name, double *v) {
     if (!a) *v = *s == '-' ? -ein__read_f64(s + 1, &end) : ein__read_f64(s, &end);
     else if (!ein__op_ast_f64(a->value, v) || *v != *v)
         return ein__op_fail(o, name, "%s must be a number", name);
+    else if (a->value->floored)
+        return ein__op_fail(o, name, "%s is %s", name, EIN__FLOORED);
     return true;
 }
 
