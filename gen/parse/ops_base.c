@@ -271,8 +271,7 @@ EIN__FN bool ein__op_number(ein__op *o, const char *name, double *v) {
     if (!a) *v = *s == '-' ? -ein__read_f64(s + 1, &end) : ein__read_f64(s, &end);
     else if (!ein__op_ast_f64(a->value, v) || *v != *v)
         return ein__op_fail(o, name, "%s must be a number", name);
-    else if (a->value->floored)
-        return ein__op_fail(o, name, "%s is %s", name, EIN__FLOORED);
+    else if (a->value->floored) return ein__op_fail(o, name, "%s is %s", name, EIN__FLOORED);
     return true;
 }
 
