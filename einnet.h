@@ -3716,8 +3716,7 @@ EIN__FN bool ein__op_number(ein__op *o, const char *name, double *v) {
     if (!a) *v = *s == '-' ? -ein__read_f64(s + 1, &end) : ein__read_f64(s, &end);
     else if (!ein__op_ast_f64(a->value, v) || *v != *v)
         return ein__op_fail(o, name, "%s must be a number", name);
-    else if (a->value->floored)
-        return ein__op_fail(o, name, "%s is %s", name, EIN__FLOORED);
+    else if (a->value->floored) return ein__op_fail(o, name, "%s is %s", name, EIN__FLOORED);
     return true;
 }
 
@@ -38336,17 +38335,18 @@ static void ein__tmpl_expand(ein__buf *out, const char *line, const ein__key *ke
     }
     ein__buf text = {0};
     ein__put(&text, "");
+    const char *plain = line;
     for (const char *s = line; *s; s++) {
         n = *s == '$' ? ein__tmpl_name(s + 1) : 0;
-        if (!n) {
-            ein__put_n(&text, s, 1);
-            continue;
-        }
+        if (!n) continue;
         int k = ein__tmpl_find(keys, nkey, s + 1, n);
         EIN_ASSERT(k >= 0 && keys[k].text);
+        ein__put_n(&text, plain, (size_t)(s - plain));
         ein__put(&text, keys[k].text);
         s += n;
+        plain = s + 1;
     }
+    ein__put(&text, plain);
     ein__tmpl_line(out, text.s, text.n);
     ein__buf_free(&text);
 }

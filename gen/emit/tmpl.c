@@ -116,17 +116,18 @@ static void ein__tmpl_expand(ein__buf *out, const char *line, const ein__key *ke
     }
     ein__buf text = {0};
     ein__put(&text, "");
+    const char *plain = line;
     for (const char *s = line; *s; s++) {
         n = *s == '$' ? ein__tmpl_name(s + 1) : 0;
-        if (!n) {
-            ein__put_n(&text, s, 1);
-            continue;
-        }
+        if (!n) continue;
         int k = ein__tmpl_find(keys, nkey, s + 1, n);
         EIN_ASSERT(k >= 0 && keys[k].text);
+        ein__put_n(&text, plain, (size_t)(s - plain));
         ein__put(&text, keys[k].text);
         s += n;
+        plain = s + 1;
     }
+    ein__put(&text, plain);
     ein__tmpl_line(out, text.s, text.n);
     ein__buf_free(&text);
 }
