@@ -311,7 +311,7 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     bool statistic = ein__ex_reads_reduction(ctx, s->body);
     int most = statistic ? EIN__STATISTIC_BODY : EIN__SMALL_BODY;
     bool small = ein__ex_size(ctx, s->body) <= most && its * EIN__SMALL_SHARE <= mine;
-    if (small || (z->uses[old.i] == 1 && its * 2 > mine)) return true;
+    if (small || (z->uses[old.i] == 1 && !z->joins && its * 2 > mine)) return true;
     if (z->uses[old.i] == 1 && ein__is_moved(z, p, read)) return true;
     return its == mine && ein__is_centred(z, p);
 }
