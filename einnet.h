@@ -16522,6 +16522,7 @@ enum {
     EIN__ROW_THREADS = 32,   // of a row; of a longer one those of a block
     EIN__BLOCK_THREADS = 256,
     EIN__SHARED_OUTPUTS = 16384,  // with more, every thread has some of its own
+    EIN__SHORT_ROW = 8,           // or lanes of a warp have one whose terms are as many, in a row
     EIN__BLOCK_OUTPUTS = 528,     // of reductions with a block for each, which have so many terms
     EIN__BLOCK_TERMS = 2048,      // ... at least
     EIN__COLUMN_OUTPUTS = 32,     // neighbouring outputs of a block whose threads lie along them
@@ -16728,15 +16729,18 @@ static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
 // The iterator of a reduction's terms along which threads run that share one output: along that its
 // largest operand has adjacent, with others over which it goes on, or, with few outputs and none of
 // them adjacent either, that with the shortest steps. -1: threads run along outputs.
-static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s) {
-    int64_t outputs = ein__results_of(ctx, s), least = INT64_MAX;
-    bool few = outputs <= EIN__BLOCK_OUTPUTS && ein__terms_of(s) >= EIN__BLOCK_TERMS;
+static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, bool places) {
+    int64_t outputs = ein__results_of(ctx, s), terms = ein__terms_of(s), least = INT64_MAX;
+    bool few = outputs <= EIN__BLOCK_OUTPUTS && terms >= EIN__BLOCK_TERMS;
+    bool small = outputs > EIN__SHARED_OUTPUTS && terms >= EIN__SHORT_ROW && !places;
     const ein__expr *e = ein__largest_read(ctx, s);
     int along = -1;
     if (!e) return -1;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++)
         if (s->n[t] > 1 && ein__read_step(ctx, e, t) == 1) along = (int)t;
-    if (along >= 0 && ein__run_of(ctx, s, e, s->nt, s->nt + s->ns) < 32) along = -1;
+    if (along >= 0 &&
+        ein__run_of(ctx, s, e, s->nt, s->nt + s->ns) < (small ? ein__least(terms, 32) : 32))
+        along = -1;
     if (along >= 0 || !few || ein__run_of(ctx, s, e, 0, s->nt) >= EIN__COLUMN_THREADS) return along;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++) {
         int64_t step = s->n[t] > 1 ? ein__read_step(ctx, e, t) : 0;
@@ -16761,7 +16765,7 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
     if (k->kind == EIN__K_PRODUCT) return -1;  // tiles are read along whatever lies together
     for (uint32_t i = 0; i < last->nt; i++)
         if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
-    int along = ein__shares(k) ? ein__terms_lane(ctx, k->s[0]) : -1;
+    int along = ein__shares(k) ? ein__terms_lane(ctx, k->s[0], k->kind == EIN__K_PLACE) : -1;
     *terms = along >= 0;
     return *terms ? along : lane;
 }
@@ -35329,21 +35333,37 @@ static const char *const ein__tmpl_reduce_warp[] = {
     "//@key store     the store",
     "//@key T         what is added up in",
     "//@key whole     acc combined over the threads",
-    "//@key warp      the warp's number: each is for one output",
+    "//@key warp      the number of the lanes that share an output",
+    "//@key lanes     how many these are",
+    "//@key part      whether they are a part of a warp; those without an output repeat the last one",
+    "//@key other     acc of the lane at distance d",
+    "//@key stores    whether this lane stores their output",
+    "//@key join      acc combined with other",
     "static __global__ void __launch_bounds__($block) $name($params) {",
-    "    const unsigned lane = threadIdx.x % 32u;",
+    "    const unsigned lane = threadIdx.x % $lanes;",
     "    const $number id = $warp;",
     "    await_previous();",
+    "    //@if part",
+    "    //@else",
     "    if (id >= $outputs) return;",
+    "    //@end",
     "    $index;",
     "    $before;",
     "    $T acc = $identity;",
     "#pragma unroll 4",
-    "    for ($number k = lane; k < $count; k += 32u) {",
+    "    for ($number k = lane; k < $count; k += $lanes) {",
     "        $terms;",
     "    }",
+    "    //@if part",
+    "#pragma unroll",
+    "    for (unsigned d = $lanes / 2u; d > 0u; d /= 2u) {",
+    "        const $T other = $other;",
+    "        $join;",
+    "    }",
+    "    //@else",
     "    acc = $whole;",
-    "    if (lane == 0u) {",
+    "    //@end",
+    "    if ($stores) {",
     "        $after;",
     "        $store;",
     "    }",
@@ -40579,10 +40599,10 @@ typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_CO
 // Who works on one output. The read with the most elements decides: where neighbouring terms are
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
 // take outputs and the terms are split over the rows of a block, but for many outputs, of which a
-// thread has some of its own.
-static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
+// thread has some of its own. Rows of many outputs need `least` terms at least.
+static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r, int64_t least) {
     bool many = r->outputs > EIN__SHARED_OUTPUTS;
-    if (r->count < 32) return EIN__SHARE_NONE;
+    if (r->count < (many ? least : 32)) return EIN__SHARE_NONE;
     int64_t most = 0, terms = 0, outputs = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
         const ein__krow *row = &r->scan.near[k];
@@ -40595,7 +40615,7 @@ static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
         }
         if (size > most) most = size, terms = t, outputs = o;
     }
-    if (many && terms < 32) return EIN__SHARE_NONE;
+    if (many && terms < ein__least(r->count, 32)) return EIN__SHARE_NONE;
     if (terms < 32 && outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
     bool few = r->outputs <= EIN__BLOCK_OUTPUTS && r->count >= EIN__BLOCK_TERMS;
     return few ? EIN__SHARE_BLOCK : EIN__SHARE_WARP;
@@ -40610,6 +40630,31 @@ static bool ein__kreduce_vector(ein__kgen *g, const ein__kred *r, ein__kshare ho
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) unit |= r->scan.near[k].k[slot] == 1;
     if (unit) g->vec_slot = slot;
     return unit;
+}
+
+// What the lanes that share an output do together, a warp or a part of one: seven keys.
+static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int warps,
+                               ein__key *keys) {
+    ein_ctx *c = g->ctx;
+    int each = warps * 32 / lanes;
+    bool part = lanes < 32, spare = part && r->outputs % each;
+    const char *id = ein__kgrid_id(g, each, ein__namef(c, "threadIdx.x / %du", lanes));
+    const char *outputs = ein__knumber(g, r->outputs), *stores = "lane == 0u", *at = id;
+    const char *other = "__shfl_xor_sync(0xffffffffu, acc, d)";
+    if (spare) stores = ein__namef(c, "lane == 0u && %s < %s", id, outputs);
+    if (spare) at = ein__namef(c, "min(%s, %s - 1)", id, outputs);
+    if (r->pair)
+        other =
+            "make_float2(__shfl_xor_sync(0xffffffffu, acc.x, d), "
+            "__shfl_xor_sync(0xffffffffu, acc.y, d))";
+    keys[0] = (ein__key){"warp", at};
+    keys[1] = (ein__key){"block", ein__namef(c, "%d", 32 * warps)};
+    keys[2] = (ein__key){"lanes", ein__namef(c, "%du", lanes)};
+    keys[3] = (ein__key){"part", part ? "1" : ""};
+    keys[4] = (ein__key){"stores", stores};
+    keys[5] = (ein__key){"other", other};
+    keys[6] = (ein__key){"join", r->pair ? ein__kcombine_pair(g, "other")
+                                         : ein__kcombine(g, r->reduce, "acc", "other")};
 }
 
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
@@ -40627,7 +40672,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (g->too_wide || g->scattered) return false;
     bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
-    int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1;
+    int lanes = !warp || r->count >= 32 ? 32 : r->count >= 16 ? 16 : 8;
+    int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps * 32 / lanes : 1;
     int64_t groups = (r->outputs + each - 1) / each;
     if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
     if (parts > 1) ein__kneed(g, EIN__NEED_LAST);
@@ -40642,7 +40688,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
                *x = column ? "threadIdx.y" : "threadIdx.x";
     bool several = parts > 1;
     int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
-    ein__key keys[] = {
+    ein__key keys[20] = {
         {0},
         {0},
         {"number", ein__kunsigned(g)},
@@ -40671,13 +40717,10 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
                                               : ein__kcombine(g, r->reduce, "acc", other)};
         ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 18, out, l);
     } else {
-        keys[12].text = ein__kwhole(g, r->reduce, warp, r->pair);
-        if (warp) {
-            keys[13] = (ein__key){"warp", ein__kwarp_id(g, warps)};
-            keys[14] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};
-        }
+        if (lanes == 32) keys[12].text = ein__kwhole(g, r->reduce, warp, r->pair);
+        if (warp) ein__kreduce_lanes(g, r, lanes, warps, keys + 13);
         ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
-                     warp ? 15 : 17, out, l);
+                     warp ? 20 : 17, out, l);
     }
     ein__buf_free(&terms);
     return true;
@@ -40687,7 +40730,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
 static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
     ein__kred r = ein__kred_make(g, step, NULL);
-    ein__kshare how = g->part ? EIN__SHARE_NONE : ein__kshare_of(g, &r);
+    ein__kshare how = g->part ? EIN__SHARE_NONE : ein__kshare_of(g, &r, EIN__SHORT_ROW);
     bool ok = r.count <= INT32_MAX || g->wide;
     if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
     else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);
@@ -40889,7 +40932,7 @@ static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
 static bool ein__kplaces_kernel(ein__kgen *g, const ein__step *step, const char *hint,
                                 ein__buf *out, ein__launch *l) {
     ein__kplaces z = ein__kplaces_make(g, step);
-    ein__kshare how = ein__kshare_of(g, &z.r);
+    ein__kshare how = ein__kshare_of(g, &z.r, 32);
     bool ok = (z.r.count <= INT32_MAX || g->wide) && ein__kplaces_fit(g, &z);
     if (ok && how == EIN__SHARE_NONE) ok = ein__kplace_thread(g, &z, step, hint, out, l);
     else if (ok) ok = ein__kplace_shared(g, &z, how, step, hint, out, l);

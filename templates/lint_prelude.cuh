@@ -113,6 +113,11 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $join acc += part[j][threadIdx.x]
 #define $add acc += other
 #ifdef LINT_reduce_warp
+#undef $join
+#define $join acc += other
+#define $lanes 8u
+#define $stores lane == 0u
+#define $other __shfl_xor_sync(0xffffffffu, acc, d)
 #undef $whole
 #define $whole __shfl_xor_sync(0xffffffffu, acc, 1)
 #endif

@@ -12,21 +12,37 @@
 //@key store     the store
 //@key T         what is added up in
 //@key whole     acc combined over the threads
-//@key warp      the warp's number: each is for one output
+//@key warp      the number of the lanes that share an output
+//@key lanes     how many these are
+//@key part      whether they are a part of a warp; those without an output repeat the last one
+//@key other     acc of the lane at distance d
+//@key stores    whether this lane stores their output
+//@key join      acc combined with other
 static __global__ void __launch_bounds__($block) $name($params) {
-    const unsigned lane = threadIdx.x % 32u;
+    const unsigned lane = threadIdx.x % $lanes;
     const $number id = $warp;
     await_previous();
+    //@if part
+    //@else
     if (id >= $outputs) return;
+    //@end
     $index;
     $before;
     $T acc = $identity;
 #pragma unroll 4
-    for ($number k = lane; k < $count; k += 32u) {
+    for ($number k = lane; k < $count; k += $lanes) {
         $terms;
     }
+    //@if part
+#pragma unroll
+    for (unsigned d = $lanes / 2u; d > 0u; d /= 2u) {
+        const $T other = $other;
+        $join;
+    }
+    //@else
     acc = $whole;
-    if (lane == 0u) {
+    //@end
+    if ($stores) {
         $after;
         $store;
     }

@@ -53,6 +53,7 @@ enum {
     EIN__ROW_THREADS = 32,   // of a row; of a longer one those of a block
     EIN__BLOCK_THREADS = 256,
     EIN__SHARED_OUTPUTS = 16384,  // with more, every thread has some of its own
+    EIN__SHORT_ROW = 8,           // or lanes of a warp have one whose terms are as many, in a row
     EIN__BLOCK_OUTPUTS = 528,     // of reductions with a block for each, which have so many terms
     EIN__BLOCK_TERMS = 2048,      // ... at least
     EIN__COLUMN_OUTPUTS = 32,     // neighbouring outputs of a block whose threads lie along them
@@ -259,15 +260,18 @@ static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
 // The iterator of a reduction's terms along which threads run that share one output: along that its
 // largest operand has adjacent, with others over which it goes on, or, with few outputs and none of
 // them adjacent either, that with the shortest steps. -1: threads run along outputs.
-static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s) {
-    int64_t outputs = ein__results_of(ctx, s), least = INT64_MAX;
-    bool few = outputs <= EIN__BLOCK_OUTPUTS && ein__terms_of(s) >= EIN__BLOCK_TERMS;
+static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, bool places) {
+    int64_t outputs = ein__results_of(ctx, s), terms = ein__terms_of(s), least = INT64_MAX;
+    bool few = outputs <= EIN__BLOCK_OUTPUTS && terms >= EIN__BLOCK_TERMS;
+    bool small = outputs > EIN__SHARED_OUTPUTS && terms >= EIN__SHORT_ROW && !places;
     const ein__expr *e = ein__largest_read(ctx, s);
     int along = -1;
     if (!e) return -1;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++)
         if (s->n[t] > 1 && ein__read_step(ctx, e, t) == 1) along = (int)t;
-    if (along >= 0 && ein__run_of(ctx, s, e, s->nt, s->nt + s->ns) < 32) along = -1;
+    if (along >= 0 &&
+        ein__run_of(ctx, s, e, s->nt, s->nt + s->ns) < (small ? ein__least(terms, 32) : 32))
+        along = -1;
     if (along >= 0 || !few || ein__run_of(ctx, s, e, 0, s->nt) >= EIN__COLUMN_THREADS) return along;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++) {
         int64_t step = s->n[t] > 1 ? ein__read_step(ctx, e, t) : 0;
@@ -292,7 +296,7 @@ static int ein__kernel_lane(ein_ctx *ctx, const ein__kernel *k, bool *terms) {
     if (k->kind == EIN__K_PRODUCT) return -1;  // tiles are read along whatever lies together
     for (uint32_t i = 0; i < last->nt; i++)
         if (last->n[i] > 1 && (!k->out || k->out[i] == 1)) lane = (int)i;
-    int along = ein__shares(k) ? ein__terms_lane(ctx, k->s[0]) : -1;
+    int along = ein__shares(k) ? ein__terms_lane(ctx, k->s[0], k->kind == EIN__K_PLACE) : -1;
     *terms = along >= 0;
     return *terms ? along : lane;
 }

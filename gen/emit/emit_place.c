@@ -192,7 +192,7 @@ static bool ein__kplace_shared(ein__kgen *g, ein__kplaces *z, ein__kshare how,
 static bool ein__kplaces_kernel(ein__kgen *g, const ein__step *step, const char *hint,
                                 ein__buf *out, ein__launch *l) {
     ein__kplaces z = ein__kplaces_make(g, step);
-    ein__kshare how = ein__kshare_of(g, &z.r);
+    ein__kshare how = ein__kshare_of(g, &z.r, 32);
     bool ok = (z.r.count <= INT32_MAX || g->wide) && ein__kplaces_fit(g, &z);
     if (ok && how == EIN__SHARE_NONE) ok = ein__kplace_thread(g, &z, step, hint, out, l);
     else if (ok) ok = ein__kplace_shared(g, &z, how, step, hint, out, l);

@@ -308,10 +308,10 @@ typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_CO
 // Who works on one output. The read with the most elements decides: where neighbouring terms are
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
 // take outputs and the terms are split over the rows of a block, but for many outputs, of which a
-// thread has some of its own.
-static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
+// thread has some of its own. Rows of many outputs need `least` terms at least.
+static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r, int64_t least) {
     bool many = r->outputs > EIN__SHARED_OUTPUTS;
-    if (r->count < 32) return EIN__SHARE_NONE;
+    if (r->count < (many ? least : 32)) return EIN__SHARE_NONE;
     int64_t most = 0, terms = 0, outputs = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
         const ein__krow *row = &r->scan.near[k];
@@ -324,7 +324,7 @@ static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r) {
         }
         if (size > most) most = size, terms = t, outputs = o;
     }
-    if (many && terms < 32) return EIN__SHARE_NONE;
+    if (many && terms < ein__least(r->count, 32)) return EIN__SHARE_NONE;
     if (terms < 32 && outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
     bool few = r->outputs <= EIN__BLOCK_OUTPUTS && r->count >= EIN__BLOCK_TERMS;
     return few ? EIN__SHARE_BLOCK : EIN__SHARE_WARP;
@@ -339,6 +339,31 @@ static bool ein__kreduce_vector(ein__kgen *g, const ein__kred *r, ein__kshare ho
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) unit |= r->scan.near[k].k[slot] == 1;
     if (unit) g->vec_slot = slot;
     return unit;
+}
+
+// What the lanes that share an output do together, a warp or a part of one: seven keys.
+static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int warps,
+                               ein__key *keys) {
+    ein_ctx *c = g->ctx;
+    int each = warps * 32 / lanes;
+    bool part = lanes < 32, spare = part && r->outputs % each;
+    const char *id = ein__kgrid_id(g, each, ein__namef(c, "threadIdx.x / %du", lanes));
+    const char *outputs = ein__knumber(g, r->outputs), *stores = "lane == 0u", *at = id;
+    const char *other = "__shfl_xor_sync(0xffffffffu, acc, d)";
+    if (spare) stores = ein__namef(c, "lane == 0u && %s < %s", id, outputs);
+    if (spare) at = ein__namef(c, "min(%s, %s - 1)", id, outputs);
+    if (r->pair)
+        other =
+            "make_float2(__shfl_xor_sync(0xffffffffu, acc.x, d), "
+            "__shfl_xor_sync(0xffffffffu, acc.y, d))";
+    keys[0] = (ein__key){"warp", at};
+    keys[1] = (ein__key){"block", ein__namef(c, "%d", 32 * warps)};
+    keys[2] = (ein__key){"lanes", ein__namef(c, "%du", lanes)};
+    keys[3] = (ein__key){"part", part ? "1" : ""};
+    keys[4] = (ein__key){"stores", stores};
+    keys[5] = (ein__key){"other", other};
+    keys[6] = (ein__key){"join", r->pair ? ein__kcombine_pair(g, "other")
+                                         : ein__kcombine(g, r->reduce, "acc", "other")};
 }
 
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
@@ -356,7 +381,8 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (g->too_wide || g->scattered) return false;
     bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
-    int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps : 1;
+    int lanes = !warp || r->count >= 32 ? 32 : r->count >= 16 ? 16 : 8;
+    int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps * 32 / lanes : 1;
     int64_t groups = (r->outputs + each - 1) / each;
     if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
     if (parts > 1) ein__kneed(g, EIN__NEED_LAST);
@@ -371,7 +397,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
                *x = column ? "threadIdx.y" : "threadIdx.x";
     bool several = parts > 1;
     int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
-    ein__key keys[] = {
+    ein__key keys[20] = {
         {0},
         {0},
         {"number", ein__kunsigned(g)},
@@ -400,13 +426,10 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
                                               : ein__kcombine(g, r->reduce, "acc", other)};
         ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 18, out, l);
     } else {
-        keys[12].text = ein__kwhole(g, r->reduce, warp, r->pair);
-        if (warp) {
-            keys[13] = (ein__key){"warp", ein__kwarp_id(g, warps)};
-            keys[14] = (ein__key){"block", ein__namef(g->ctx, "%d", 32 * warps)};
-        }
+        if (lanes == 32) keys[12].text = ein__kwhole(g, r->reduce, warp, r->pair);
+        if (warp) ein__kreduce_lanes(g, r, lanes, warps, keys + 13);
         ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
-                     warp ? 15 : 17, out, l);
+                     warp ? 20 : 17, out, l);
     }
     ein__buf_free(&terms);
     return true;
@@ -416,7 +439,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
 static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
     ein__kred r = ein__kred_make(g, step, NULL);
-    ein__kshare how = g->part ? EIN__SHARE_NONE : ein__kshare_of(g, &r);
+    ein__kshare how = g->part ? EIN__SHARE_NONE : ein__kshare_of(g, &r, EIN__SHORT_ROW);
     bool ok = r.count <= INT32_MAX || g->wide;
     if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
     else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);

@@ -56,11 +56,23 @@ static void pairs(ein_ctx *ctx) {
     one_pair(ctx, 0, EIN__SHARED_OUTPUTS + 4, 33, false, EIN__F32);
 }
 
+// Rows of many outputs, which are shorter than a warp: lanes on both sides of its parts, outputs
+// that fill no warp.
+static void short_rows(ein_ctx *ctx) {
+    static const int64_t terms[] = {7, 8, 15, 16, 31};
+    static const ein__red how[] = {EIN__R_SUM, EIN__R_MAX, EIN__R_MIN, EIN__R_PROD, EIN__R_SUM};
+    static const ein__dtype type[] = {EIN__F32, EIN__F32, EIN__F16, EIN__I64, EIN__F32};
+    for (int k = 0; k < COUNT(terms); k++)
+        one_share(ctx, 0, how[k], EIN__SHARED_OUTPUTS + 1 + k, terms[k], true, type[k]);
+    one_pair(ctx, 0, EIN__SHARED_OUTPUTS + 3, 13, true, EIN__F32);
+}
+
 static void shares(ein_ctx *ctx) {
     static const int64_t outputs[] = {1, 3, 8, 31, 32, 33, 65};
     static const int64_t terms[] = {32, 33, 257, 1024, 2049, 4100};
     static const int parts[] = {2, 3, 16, 32, 64};
     int turn = 0;
+    short_rows(ctx);
     for (int o = 0; o < COUNT(outputs); o++)
         for (int t = o % 2; t < COUNT(terms); t += 2, turn++) {
             int64_t most = ein__gpu_of(ctx)->sms * EIN__SHARE_RESIDENT;
