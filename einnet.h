@@ -658,6 +658,7 @@ typedef struct ein__value {
     ein__shape shape;  // equals the scope's traversal extents
     ein__dtype dtype;
     bool weight_only;  // no input is needed: computed once, at load
+    bool made;         // stands in for what is no input (search.c)
     int node;          // graph node it came from, -1: none
     const char *why;   // the rules that led to this definition; NULL: it is the model's own
     ein__val was;      // what a pass over the program made it of, or none
@@ -836,6 +837,7 @@ typedef enum {
     EIN__RULE_ORDER,
     EIN__RULE_DIGITS,
     EIN__RULE_POINT,
+    EIN__RULE_PHASES,
     EIN__RULE_TAPS,
     EIN__RULE_PARTS,
     EIN__RULE_BORDER,
@@ -926,6 +928,10 @@ struct ein_ctx {
     bool typed;           // values have the types they are stored in (storage.c)
     int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes
     bool channels_last;   // convolutions may take their tensors in NHWC
+    struct ein__turned {  // values priced as if their dimensions lay in another order
+        ein__val v;
+        int64_t stride[EIN__MAX_RANK];
+    } turned[2];
     bool rereading;  // derivation takes what reads a result in another order to read its source
     bool rereads;    // there are such definitions
     bool nesting;    // concatenations begin with others (nest.c)
@@ -11825,7 +11831,8 @@ static bool ein__alike(const ein_ctx *ctx, ein__val a, ein__val b) {
 // Bytes of an element of `v` in memory, or what they most likely will be.
 static int64_t ein__element_size(const ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];
-    bool half = p->dtype == EIN__F32 && p->kind == EIN__V_SCOPE && ein__is_untyped(ctx);
+    bool made = p->kind != EIN__V_INPUT || p->made;
+    bool half = p->dtype == EIN__F32 && made && ein__is_untyped(ctx);
     return half ? 2 : ein__dtype_size(p->dtype);
 }
 /* ---- basis.c ---- */
@@ -12030,8 +12037,11 @@ EIN__FN void ein__dense_strides(const ein__shape *s, int64_t *stride) {
 // Strides of value `v`: the planned ones, or dense ones while nothing is planned.
 static void ein__strides_of(ein_ctx *ctx, ein__val v, int64_t *stride) {
     const ein__layout *l = ctx->plan.layout;
-    if ((ptrdiff_t)v.i < arrlen(l) && l[v.i].buffer >= 0)
-        memcpy(stride, l[v.i].stride, sizeof l->stride);
+    const int64_t *known = NULL;
+    if ((ptrdiff_t)v.i < arrlen(l) && l[v.i].buffer >= 0) known = l[v.i].stride;
+    for (int k = 0; k < 2 && v.i; k++)
+        if (ctx->turned[k].v.i == v.i) known = ctx->turned[k].stride;
+    if (known) memcpy(stride, known, sizeof l->stride);
     else ein__dense_strides(&ctx->value[v.i].shape, stride);
 }
 
@@ -15746,8 +15756,13 @@ EIN__FN bool ein__product_shift(const ein_ctx *ctx, ein__ex ex, uint32_t terms, 
 
 // What tensor cores' tiles may do with the factors as they are in memory.
 static void ein__tensor_held(const ein_ctx *ctx, const ein__expr *const *read, ein__tiled *p) {
-    ein__dtype t = ctx->value[read[0]->val].dtype;
-    p->held = ctx->value[read[1]->val].dtype == t ? t : EIN__NDTYPE;
+    ein__dtype t[2];
+    for (int k = 0; k < 2; k++) {
+        ein__val v = {read[k]->val};
+        t[k] = ctx->value[v.i].dtype;
+        if (t[k] == EIN__F32 && ein__element_size(ctx, v) == 2) t[k] = EIN__F16;
+    }
+    p->held = t[0] == t[1] ? t[0] : EIN__NDTYPE;
     p->floats = p->held == EIN__F32 && ctx->typed && ein__gpu_of(ctx)->tf32 > 0;
 }
 
@@ -19199,6 +19214,8 @@ static int64_t ein__cost_split(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
     if (!ein__match_tiles(ctx, s, out, &b.p)) return INT64_MAX;
     (void)ein__product_tile_of(ctx, &b.p, &whole);
     if (whole < 2 * node) return INT64_MAX;
+    uint32_t inner = 0;
+    bool tap = ein__product_inner(ctx, s, &b.p, &inner);
     ein__kernel k = {.kind = EIN__K_PRODUCT, .n = 1, .s = {s}, .size = 4, .out = out};
     b.result = ein__times(ein__outputs_of(s), 4);
     for (int64_t parts = 2; parts <= EIN__SPLIT_PARTS; parts++) {
@@ -19209,6 +19226,9 @@ static int64_t ein__cost_split(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
         int64_t math;
         p.extent[2] = ein__times(p.extent[2], parts);
         p.depth /= parts;
+        // Fewer terms of a tap lie together.
+        for (int side = 0; side < 2 && tap && slot == inner; side++)
+            if (p.load[side].steps > 1) p.load[side].steps /= parts;
         (void)ein__product_tile_of(ctx, &p, &math);
         if (math >= whole) continue;
         if (!known) ein__kernel_traffic(ctx, &k, &b.traffic, &terms);
@@ -23580,7 +23600,13 @@ static void ein__rule_digits(ein__deriver *z, int from) {
 //        = Z[p(E), u(E)],  Z[p,u] = sum(c,R) a[c, u + k*R] w[c, q*R + p]:
 //
 // a transposed convolution is one convolution of stride 1 with q times the channels per axis, and a
-// pixel shuffle.
+// pixel shuffle. Z has places that no x comes to, since u of one phase reaches further than that of
+// another. Over E itself, counted from its least value L, there are none: E = L + q*a + b, and p is
+// a function of b,
+//
+//   V[x] = Z[b(E), a(E)],  Z[b,a] = sum(c,R) a[c, u(a,b) + k*R] w[c, q*R + p(b)],
+//
+// a product whose window begins elsewhere in each phase; no library has it.
 
 // Growth of the result, percent: a halo of 1 around a result of 2 x 2 is 225.
 enum { EIN__POINT_GROWTH = 250 };
@@ -23592,14 +23618,18 @@ typedef struct ein__point {
     int64_t k, q;             // coefficient of r, denominator
     int64_t step, phases;     // r = q*R + step*p + first, p in 0:phases
     int64_t first, taps;      // R in 0:taps
+    int64_t turn;             // p is E * turn modulo the phases
     uint32_t outer;           // slots of E
-    ein__ix phase, at;        // p and u in the old iterators
-    int64_t lo, n;            // range of u
+    ein__ix e;                // (E + k*first) / step in the old iterators
+    bool own;                 // E by digits, not u and p
+    int64_t lo, n;            // range of u, or of E's upper digit
+    ein__ix phase, at;        // p and u in the new iterators
     uint32_t p_slot, u_slot;  // in the new scope
 } ein__point;
 
 typedef struct ein__points {
     const ein__scope *s;
+    bool own;
     const ein__expr *x, *w;
     uint32_t in_x, in_w;          // slots that the operands use
     uint32_t outer;               // slots of all E
@@ -23658,13 +23688,27 @@ static bool ein__point_parts(ein_ctx *ctx, ein__points *z, uint32_t dim, ein__ix
     return e->i != 0;
 }
 
-// p and u as functions of E; r's digits.
+// p as a function of `e`, which is E without what it has in common with q.
+static ein__ix ein__point_phase(ein_ctx *ctx, const ein__point *p, ein__ix e) {
+    return ein__ix_mod(ctx, ein__ix_scale(ctx, e, p->turn), p->phases);
+}
+
+// u as a function of `e`. For k = -1 and 1 it is e / q rounded down or up: one form, not a form of
+// p.
+static ein__ix ein__point_place(ein_ctx *ctx, const ein__point *p, ein__ix e) {
+    if (p->phases == 1) return e;
+    if (p->k == 1) e = ein__ix_addc(ctx, e, p->phases - 1);
+    else if (p->k != -1)
+        e = ein__ix_add(ctx, e, ein__ix_scale(ctx, ein__point_phase(ctx, p, e), p->k));
+    return ein__ix_floordiv(ctx, e, p->phases);
+}
+
+// r's digits.
 static bool ein__point_digits(ein_ctx *ctx, const ein__points *z, ein__point *p, ein__ix e) {
-    p->phase = ein__ix_const(ctx, 0);
     if (p->sum < 0) {
-        p->at = ein__ix_div(ctx, e, p->q);
+        p->e = ein__ix_div(ctx, e, p->q);
         p->phases = 1;
-        return p->at.i != 0;
+        return p->e.i != 0;
     }
     // Modulo the factor that E shares with q, r is a constant; what is left of q has phases.
     int64_t c = ein__floormod(ein__ix_get(ctx, e)->c, p->step);
@@ -23675,21 +23719,26 @@ static bool ein__point_digits(ein_ctx *ctx, const ein__points *z, ein__point *p,
     if (p->first >= extent || p->k < -EIN__INDEX_LIMIT / p->q || p->k > EIN__INDEX_LIMIT / p->q)
         return false;
     p->taps = (extent - p->first + p->q - 1) / p->q;
-    e = ein__ix_div(ctx, ein__ix_addc(ctx, e, p->k * p->first), p->step);
-    p->phase =
-        ein__ix_mod(ctx, ein__ix_scale(ctx, e, ein__floormod(-inverse, p->phases)), p->phases);
-    // For k = -1 and 1, u is E / q rounded down or up: one form, not a form of p.
-    if (p->k == 1) e = ein__ix_addc(ctx, e, p->phases - 1);
-    else if (p->k != -1) e = ein__ix_add(ctx, e, ein__ix_scale(ctx, p->phase, p->k));
-    p->at = ein__ix_floordiv(ctx, e, p->phases);
-    return p->phase.i && p->at.i;
+    p->turn = ein__floormod(-inverse, p->phases);
+    p->e = ein__ix_div(ctx, ein__ix_addc(ctx, e, p->k * p->first), p->step);
+    return ein__point_phase(ctx, p, p->e).i && ein__point_place(ctx, p, p->e).i;
+}
+
+// The range of E's upper digit.
+static bool ein__point_own(ein_ctx *ctx, ein__point *p) {
+    const ein__index *e = ein__ix_get(ctx, p->e);
+    p->own = true;
+    p->lo = e->lo;
+    p->n = ein__ceil(e->hi - e->lo + 1, p->phases);
+    return p->n > 0;
 }
 
 // The range of u: where some read is inside; enlarged until both ends are padded alike, since
 // library calls take one padding for both. False: no read is inside.
 static bool ein__point_range(ein_ctx *ctx, ein__points *z, uint32_t dim) {
     ein__point *p = &z->p[dim];
-    const ein__index *f = ein__ix_get(ctx, z->x->ix[dim]), *u = ein__ix_get(ctx, p->at);
+    const ein__index *f = ein__ix_get(ctx, z->x->ix[dim]);
+    const ein__index *u = ein__ix_get(ctx, ein__point_place(ctx, p, p->e));
     int64_t low = 0, high = 0, extent = ctx->value[z->x->val].shape.d[dim];
     for (uint32_t i = 0; i < f->n; i++) {
         uint32_t slot = ein__atom_get(ctx, f->t[i].atom)->slot;
@@ -23707,6 +23756,7 @@ static bool ein__point_range(ein_ctx *ctx, ein__points *z, uint32_t dim) {
     return p->n > 0;
 }
 
+// Digits of all subscripts with a denominator. False: there is none, or of one nothing is found.
 static bool ein__find_points(ein_ctx *ctx, ein__points *z) {
     bool any = false;
     uint32_t sums = 0;
@@ -23715,13 +23765,13 @@ static bool ein__find_points(ein_ctx *ctx, ein__points *z) {
         ein__ix e;
         *p = (ein__point){0};
         if (ein__ix_get(ctx, z->x->ix[k])->q == 1) continue;
-        if (!ein__point_parts(ctx, z, k, &e) || !ein__point_digits(ctx, z, p, e) ||
-            !ein__point_range(ctx, z, k))
-            return false;
+        if (!ein__point_parts(ctx, z, k, &e) || !ein__point_digits(ctx, z, p, e)) return false;
+        bool own = z->own && p->outer && p->phases > 1;
+        if (!(own ? ein__point_own(ctx, p) : ein__point_range(ctx, z, k))) return false;
         if (p->sum >= 0 && (sums >> p->sum & 1)) return false;
         if (p->sum >= 0) sums |= 1u << p->sum;
         z->outer |= p->outer;
-        any = true;
+        any |= own || !z->own;
     }
     return any;
 }
@@ -23753,8 +23803,40 @@ static uint32_t ein__point_batch_end(ein_ctx *ctx, const ein__points *z) {
     return k;
 }
 
+// Slots of the phases: of those that stand beside digits of E, or of those that are channels.
+static bool ein__point_phases(ein_ctx *ctx, ein__points *z, bool own) {
+    for (uint32_t k = 0; k < z->x->nix; k++) {
+        ein__point *p = &z->p[k];
+        if (!p->active || p->phases == 1 || p->own != own) continue;
+        ein__ix back = own ? ein__ix_mod(ctx, ein__ix_addc(ctx, p->e, -p->lo), p->phases)
+                           : ein__point_phase(ctx, p, p->e);
+        if (!ein__point_slot(z, p->phases, back, &p->p_slot)) return false;
+    }
+    return true;
+}
+
+// The slot of u, or of E's upper digit, and with it p and u in the new iterators.
+static bool ein__point_window(ein_ctx *ctx, ein__points *z, ein__point *p) {
+    ein__ix phase = ein__ix_const(ctx, 0), back;
+    if (p->phases > 1) phase = ein__ix_iter(ctx, p->p_slot, p->phases);
+    p->phase = phase;
+    p->at = p->e;
+    if (!p->outer) return true;
+    if (p->own) back = ein__ix_floordiv(ctx, ein__ix_addc(ctx, p->e, -p->lo), p->phases);
+    else back = ein__ix_addc(ctx, ein__point_place(ctx, p, p->e), -p->lo);
+    if (!ein__point_slot(z, p->n, back, &p->u_slot)) return false;
+    p->at = ein__ix_addc(ctx, ein__ix_iter(ctx, p->u_slot, p->n), p->lo);
+    if (!p->own) return true;
+    ein__ix e = ein__ix_scale(ctx, ein__ix_iter(ctx, p->u_slot, p->n), p->phases);
+    e = ein__ix_addc(ctx, ein__ix_add(ctx, e, phase), p->lo);
+    p->phase = ein__point_phase(ctx, p, e);
+    p->at = ein__point_place(ctx, p, e);
+    return p->phase.i && p->at.i;
+}
+
 // Traversal of the new scope in the order a convolution has: batch, groups, channels and then the
-// phases, which are channels, and windows. Dimensions of extent 1 have no iterator.
+// phases, which are channels, and windows; phases of a product's own are groups. Dimensions of
+// extent 1 have no iterator.
 static bool ein__point_traversal(ein_ctx *ctx, ein__points *z) {
     uint32_t nt = z->s->nt, placed = z->outer, first = ein__point_batch_end(ctx, z), only_x;
     only_x = z->in_x & ~z->in_w & ((1u << nt) - 1);
@@ -23767,12 +23849,9 @@ static bool ein__point_traversal(ein_ctx *ctx, ein__points *z) {
             if (!ein__point_keep(ctx, z, i)) return false;
             placed |= 1u << i;
         }
+        if (group == 0 && !ein__point_phases(ctx, z, true)) return false;
     }
-    for (uint32_t k = 0; k < z->x->nix; k++) {
-        ein__point *p = &z->p[k];
-        if (p->active && p->phases > 1 && !ein__point_slot(z, p->phases, p->phase, &p->p_slot))
-            return false;
-    }
+    if (!ein__point_phases(ctx, z, false)) return false;
     for (uint32_t k = 0; k < z->x->nix; k++) {
         ein__point *p = &z->p[k];
         uint32_t rest = ein__ix_uses(ctx, z->x->ix[k]) & only_x & ~placed;
@@ -23781,9 +23860,7 @@ static bool ein__point_traversal(ein_ctx *ctx, ein__points *z) {
             if (!ein__point_keep(ctx, z, i)) return false;
             placed |= 1u << i;
         }
-        if (p->active && p->outer &&
-            !ein__point_slot(z, p->n, ein__ix_addc(ctx, p->at, -p->lo), &p->u_slot))
-            return false;
+        if (p->active && !ein__point_window(ctx, z, p)) return false;
     }
     return true;
 }
@@ -23811,9 +23888,7 @@ static bool ein__point_sums(ein_ctx *ctx, ein__points *z) {
         if (backwards) it = ein__ix_addc(ctx, ein__ix_scale(ctx, it, -1), n - 1);
         if (p) {
             it = ein__ix_addc(ctx, ein__ix_scale(ctx, it, p->q), p->first);
-            if (p->phases > 1)
-                it = ein__ix_add(
-                    ctx, it, ein__ix_scale(ctx, ein__ix_iter(ctx, p->p_slot, p->phases), p->step));
+            it = ein__ix_add(ctx, it, ein__ix_scale(ctx, p->phase, p->step));
         }
         z->map[i] = it;
     }
@@ -23832,7 +23907,7 @@ static ein__ex ein__point_data(ein_ctx *ctx, const ein__points *z) {
             ix[k] = ein__ix_subst(ctx, z->x->ix[k], z->map, (int)(z->s->nt + z->s->ns));
             continue;
         }
-        ix[k] = p->outer ? ein__ix_addc(ctx, ein__ix_iter(ctx, p->u_slot, p->n), p->lo) : p->at;
+        ix[k] = p->at;
         for (uint32_t i = 0; i < f->n; i++) {
             uint32_t slot = ein__atom_get(ctx, f->t[i].atom)->slot;
             ein__ix term;
@@ -23840,10 +23915,7 @@ static ein__ex ein__point_data(ein_ctx *ctx, const ein__points *z) {
             if ((int)slot == p->sum) {
                 // r without its low digit, over q
                 term = ein__ix_addc(ctx, z->map[slot], -p->first);
-                if (p->phases > 1)
-                    term = ein__ix_sub(
-                        ctx, term,
-                        ein__ix_scale(ctx, ein__ix_iter(ctx, p->p_slot, p->phases), p->step));
+                term = ein__ix_sub(ctx, term, ein__ix_scale(ctx, p->phase, p->step));
                 term = ein__ix_scale(ctx, ein__ix_div(ctx, term, p->q), p->k);
             } else {
                 term = ein__ix_scale(ctx, z->map[slot], f->t[i].k / p->q);
@@ -23891,7 +23963,8 @@ static ein__ex ein__point_relay(ein__deriver *d, const ein__points *z, ein__ex w
     }
     t.body = ein__ex_subst(ctx, w, map, (int)(z->t.nt + z->t.ns));
     if (!t.body.i) return t.body;
-    ein__val v = ein__class_of(d, &t, "taps", from, "one-point rule", EIN__INNER);
+    ein__val v = ein__class_of(d, &t, "taps", from,
+                               z->own ? "one-point rule by phases" : "one-point rule", EIN__INNER);
     return v.i ? ein__ex_read(ctx, v, 0, back, (int)t.nt) : (ein__ex){0};
 }
 
@@ -23901,6 +23974,7 @@ static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double a
     ein__ex x, w;
     for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) z->map[i] = ein__ix_const(ctx, 0);
     if (!ein__point_traversal(ctx, z) || !ein__point_sums(ctx, z)) return;
+    const char *why = z->own ? "one-point rule by phases" : "one-point rule";
     int64_t volume = ein__extent_of(&z->t, (1u << z->t.nt) - 1),
             had = ein__extent_of(z->s, (1u << z->s->nt) - 1);
     if (ein__muldiv(volume, 100, 1) > ein__muldiv(had, EIN__POINT_GROWTH, 1)) return;
@@ -23910,15 +23984,15 @@ static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double a
     w = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), w);
     if (w.i) w = ein__point_relay(d, z, w, from);
     z->t.body = ein__ex_binary(ctx, EIN__MUL, x, w);
-    ein__val v = z->t.body.i ? ein__class_of(d, &z->t, "phases", from, "one-point rule", EIN__WHOLE)
-                             : (ein__val){0};
+    ein__val v =
+        z->t.body.i ? ein__class_of(d, &z->t, "phases", from, why, EIN__WHOLE) : (ein__val){0};
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = z->s->nt};
     memcpy(copy.n, z->s->n, z->s->nt * sizeof *copy.n);
     copy.body = v.i ? ein__ex_read(ctx, v, 0, z->back, (int)z->t.nt) : (ein__ex){0};
-    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, "one-point rule", old.inner);
+    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, why, old.inner);
 }
 
-static void ein__rule_point(ein__deriver *d, int from) {
+static void ein__point_both(ein__deriver *d, int from, bool own) {
     ein_ctx *ctx = d->ctx;
     const ein__def old = d->def[from];
     const ein__scope *s = ein__sc_get(ctx, old.sc);
@@ -23926,14 +24000,18 @@ static void ein__rule_point(ein__deriver *d, int from) {
     double alpha;
     if (old.inner || old.depth || !ein__two_factors(ctx, s, read, &alpha)) return;
     for (int k = 0; k < 2; k++) {
-        ein__points z = {.s = s, .x = read[k], .w = read[1 - k]};
-        for (uint32_t i = 0; i < z.x->nix; i++) z.in_x |= ein__ix_uses(ctx, z.x->ix[i]);
-        for (uint32_t i = 0; i < z.w->nix; i++) z.in_w |= ein__ix_uses(ctx, z.w->ix[i]);
+        ein__points z = {.s = s, .own = own, .x = read[k], .w = read[1 - k]};
+        z.in_x = ein__read_slots(ctx, z.x);
+        z.in_w = ein__read_slots(ctx, z.w);
         ein__attempt attempt = ein__try(ctx);
         if (ein__find_points(ctx, &z)) ein__point_apply(d, from, &z, alpha);
         if (!ein__tried(ctx, attempt)) return;
     }
 }
+
+static void ein__rule_point(ein__deriver *d, int from) { ein__point_both(d, from, false); }
+
+static void ein__rule_phases(ein__deriver *d, int from) { ein__point_both(d, from, true); }
 /* ---- rule_basis.c ---- */
 // Basis change: a window sum of few taps is a product of polynomials, which interpolation computes
 // with fewer multiplications: Toom and Cook's construction, known as Winograd's minimal filtering
@@ -24586,6 +24664,9 @@ static const ein__rule ein__rules[] = {
     // a[(E + k*r)/q], r = q*R + p: p is a function of E, and a[u + k*R] has no denominator
     [EIN__RULE_POINT] = {"point", "one-point rule", EIN__BY_SEARCH, ein__rule_point, .quota = 20,
                          .towards = EIN__TO_CONV},
+    // the same, E = L + q*a + b: p is a function of b
+    [EIN__RULE_PHASES] = {"phases", "one-point rule by phases", EIN__BY_SEARCH, ein__rule_phases,
+                          .quota = 20, .towards = EIN__TO_NONE},
     // r = d*R + p: sum(r) is sum(R) of an inner sum over p
     [EIN__RULE_TAPS] = {"taps", "summation splitting by digits", EIN__BY_SEARCH, ein__rule_taps,
                         .quota = 100, .towards = EIN__TO_CONV},
@@ -24698,6 +24779,7 @@ EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
 #define EIN__NO_WAY (INT64_MAX / 8)
 
 static int64_t ein__class_cost(ein__deriver *z, ein__val v);
+static int ein__best_def(const ein__deriver *z, ein__val v);
 
 // A copy whose addresses are those of its source under another shape costs nothing.
 static bool ein__is_view_copy(ein_ctx *ctx, const ein__scope *s) {
@@ -24716,6 +24798,78 @@ static bool ein__is_reread(ein__deriver *z, const ein__scope *s) {
            ein__class_at(z, (ein__val){e->val}) >= 0;
 }
 
+// The order of dimensions in which those that `last` tells come behind the others.
+static void ein__order_last(uint32_t last, int rank, int *order) {
+    int n = 0;
+    for (int side = 0; side < 2; side++)
+        for (int k = 0; k < rank; k++)
+            if ((int)(last >> k & 1) == side) order[n++] = k;
+}
+
+// Prices operand `k` from now on as if the dimensions that use `slots` alone lay innermost. Gives
+// the slots of these; 0: there are none.
+static uint32_t ein__turn_operand(ein_ctx *ctx, const ein__expr *read, uint32_t slots, int k) {
+    struct ein__turned *t = &ctx->turned[k];
+    const ein__shape *shape = &ctx->value[read->val].shape;
+    uint32_t last = 0, found = 0;
+    int order[EIN__MAX_RANK];
+    for (uint32_t i = 0; i < read->nix; i++) {
+        uint32_t uses = ein__ix_uses(ctx, read->ix[i]);
+        if (!uses || (uses & ~slots)) continue;
+        last |= 1u << i;
+        found |= uses;
+    }
+    ein__order_last(last, shape->rank, order);
+    t->v = (ein__val){read->val};
+    ein__order_strides(shape->d, shape->rank, order, t->stride);
+    return found;
+}
+
+// What product `s` costs as a kernel of our own when the channels of its data, its filter and its
+// result lie side by side, as layouts can have them: in the data what is summed and no window, in
+// the result what the filter alone has. INT64_MAX: it has no filter, or no channels.
+static int64_t ein__cost_turned(ein_ctx *ctx, const ein__scope *s, ein__val map, ein__ex read) {
+    const ein__expr *factor[2];
+    int64_t out[EIN__MAX_RANK], ps = INT64_MAX;
+    int order[EIN__MAX_RANK];
+    double alpha;
+    if (!ein__two_factors(ctx, s, factor, &alpha)) return ps;
+    bool second = ctx->value[factor[0]->val].weight_only;
+    const ein__expr *x = factor[second], *w = factor[!second];
+    if (ctx->value[x->val].weight_only || !ctx->value[w->val].weight_only) return ps;
+    uint32_t outer = (1u << s->nt) - 1;
+    uint32_t filters = ein__read_slots(ctx, w) & ~ein__read_slots(ctx, x) & outer;
+    uint32_t channels = ein__turn_operand(ctx, x, ~outer, 0);
+    if (channels && filters && ein__turn_operand(ctx, w, channels, 1)) {
+        ein__kernel k = ein__scope_kernel(ctx, EIN__K_PRODUCT, s, map, read, out);
+        ein__order_last(filters, (int)s->nt, order);
+        ein__order_strides(k.s[k.n - 1]->n, (int)s->nt, order, out);
+        ps = ein__cost_kernel(ctx, &k);
+    }
+    memset(ctx->turned, 0, sizeof ctx->turned);
+    return ps;
+}
+
+// Whether copy `s` is all of what a kernel of our own makes, which may as well store it in that
+// order, and fuses a map behind the copy.
+static bool ein__is_stored_so(ein__deriver *z, const ein__scope *s) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    ein__val v = {e->val}, none = {0};
+    ein__ix map[EIN__MAX_ITERS];
+    ein__split split;
+    int64_t ps;
+    if (ein__elements(&ctx->value[v.i].shape) != ein__outputs_of(s) || !ein__inside(ctx, e) ||
+        !ein__invert_read(ctx, e, s, ctx->value[v.i].shape.d, map))
+        return false;
+    (void)ein__class_cost(z, v);
+    int best = ein__best_def(z, v);
+    const ein__scope *by = best < 0 ? NULL : ein__sc_get(ctx, z->def[best].sc);
+    if (!by || !by->ns) return false;
+    return !ein__is_contraction(ctx, by) ||
+           !ein__is_call(ein__choose_parts(ctx, by, none, (ein__ex){0}, true, &ps, &split));
+}
+
 // Cost of the step that computes a definition, without what it reads. The problem itself carries
 // the cost of the map behind it, unless that map is fused.
 static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
@@ -24723,11 +24877,12 @@ static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
     const ein__scope *s = ein__sc_get(ctx, d->sc);
     bool last = d->cls.i == z->problem.i && z->map.i;
     ein__val map = last ? z->map : (ein__val){0};
+    if (ein__is_reread(z, s) && ein__is_stored_so(z, s)) return 0;
     if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s))
         return last ? ein__kernel_cost(ctx, map) : 0;
     if (ein__is_reread(z, s)) {
         ctx->rereads = true;
-        if (ctx->rereading) return 0;
+        if (ctx->rereading) return last ? ein__kernel_cost(ctx, map) : 0;
     }
     if (d->step_ps && !last) return d->step_ps - 1;
     int64_t ps;
@@ -24735,7 +24890,9 @@ static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
         // What is made on the way has no order of its own: layouts give it the one that suits.
         bool free = d->cls.i != z->problem.i;
         ein__split split;
-        ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
+        ein__skind2 kind = ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
+        if (kind == EIN__K_PRODUCT && ctx->channels_last)
+            ps = ein__least(ps, ein__cost_turned(ctx, s, map, z->map_read));
     } else {
         ps = ein__cost_scope(ctx, s->ns ? ein__kernel_kind(ctx, s) : EIN__K_MAP, s, map,
                              z->map_read);
@@ -25130,19 +25287,21 @@ EIN__FN void ein__search_free(ein__search *z) {
 static ein__val ein__stand_in(ein_ctx *ctx, ein__val v, const ein__val *taken, int ntaken) {
     ein__search *z = ein__search_of(ctx);
     const ein__value like = ctx->value[v.i];
+    bool made = like.kind != EIN__V_INPUT || like.made;
     for (ptrdiff_t i = 0; i < arrlen(z->stand_in); i++) {
         const ein__value *p = &ctx->value[z->stand_in[i].i];
         bool fits = p->dtype == like.dtype && p->weight_only == like.weight_only &&
-                    p->shape.rank == like.shape.rank;
+                    p->made == made && p->shape.rank == like.shape.rank;
         for (int k = 0; fits && k < like.shape.rank; k++) fits = p->shape.d[k] == like.shape.d[k];
         for (int k = 0; fits && k < ntaken; k++) fits = taken[k].i != z->stand_in[i].i;
         if (fits) return z->stand_in[i];
     }
-    ein__val made =
+    ein__val to =
         ein__val_new(ctx, "operand", EIN__V_INPUT, -1, (ein__sc){0}, &like.shape, like.dtype, -1);
-    ctx->value[made.i].weight_only = like.weight_only;
-    arrput(z->stand_in, made);
-    return made;
+    ctx->value[to.i].weight_only = like.weight_only;
+    ctx->value[to.i].made = made;
+    arrput(z->stand_in, to);
+    return to;
 }
 
 // A problem's own operands and what stands in for them.

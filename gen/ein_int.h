@@ -321,6 +321,7 @@ typedef struct ein__value {
     ein__shape shape;  // equals the scope's traversal extents
     ein__dtype dtype;
     bool weight_only;  // no input is needed: computed once, at load
+    bool made;         // stands in for what is no input (search.c)
     int node;          // graph node it came from, -1: none
     const char *why;   // the rules that led to this definition; NULL: it is the model's own
     ein__val was;      // what a pass over the program made it of, or none
@@ -499,6 +500,7 @@ typedef enum {
     EIN__RULE_ORDER,
     EIN__RULE_DIGITS,
     EIN__RULE_POINT,
+    EIN__RULE_PHASES,
     EIN__RULE_TAPS,
     EIN__RULE_PARTS,
     EIN__RULE_BORDER,
@@ -589,6 +591,10 @@ struct ein_ctx {
     bool typed;           // values have the types they are stored in (storage.c)
     int64_t proof_steps;  // that proofs may take together (evalp.c), 0: each as it likes
     bool channels_last;   // convolutions may take their tensors in NHWC
+    struct ein__turned {  // values priced as if their dimensions lay in another order
+        ein__val v;
+        int64_t stride[EIN__MAX_RANK];
+    } turned[2];
     bool rereading;  // derivation takes what reads a result in another order to read its source
     bool rereads;    // there are such definitions
     bool nesting;    // concatenations begin with others (nest.c)

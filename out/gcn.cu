@@ -8,7 +8,7 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 162 MB
-// plan      131 steps, 616.1 us estimated; 777.5 us without derivation
+// plan      131 steps, 616.1 us estimated; 778.0 us without derivation
 // libraries cuDNN (415 MB) 26 steps, without it up to 3.5 us more
 //           cuBLAS (596 MB) 32 steps, without it up to 13.9 us more
 // by        basis change 21, merging 77, summation splitting 14

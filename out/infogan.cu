@@ -7,18 +7,16 @@
 // inputs    z: f32[1,228,1,1]
 // outputs   y: f32[1,3,32,32]
 // weights   5 tensors, blob of 11 MB
-// memory    arena 1312 kB (workspace 1024 kB of it), constants 11 MB, peak in create 13 MB
-// plan      8 steps, 17.5 us estimated; 18.1 us without derivation
-// libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
-// by        summation splitting 6
+// memory    arena 32 MB (workspace 32 MB of it), constants 11 MB, peak in create 53 MB
+// plan      6 steps, 14.6 us estimated; 21.8 us without derivation
+// libraries cuBLAS (596 MB) 1 step, without it up to 1.6 us more
+// by        one-point rule by phases 3, summation splitting 2
 //     2.4 us est. r1               k_reduce_83d2a1fd
-//     3.1 us est. c2.part          k_reduce_8880cec8
-//     1.3 us est. r2               k_reduce_bf26eca6
-//     2.3 us est. c3.part          k_reduce_68bac2d4
-//     1.5 us est. r3               k_reduce_09a3b2e8
-//     2.8 us est. c4.part          cuBLAS sgemm 1024 x 64 x 128
-//     1.5 us est. r4               k_reduce_16a8294b
-//     2.6 us est. y                k_reduce_cacdb708
+//     3.7 us est. r2.split         k_reduce_01c960de
+//     2.1 us est. c3.part          cuBLAS sgemm 4 x 16 x 256, batch 512
+//     1.3 us est. r3.split         k_reduce_e89f870a
+//     3.3 us est. r4.split         k_product_aea18b14, in 8 parts
+//     1.6 us est. y.split          k_reduce_36a1154d
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -29,7 +27,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define INFOGAN_ARENA_BYTES 1343488ull
+#define INFOGAN_ARENA_BYTES 33718272ull
 #define INFOGAN_WEIGHT_BYTES 11608320ull
 
 #ifdef __cplusplus
@@ -97,22 +95,25 @@ const infogan_info *infogan_describe(void);
 #define v_y OUT(float, 0)
 #define v_z IN(float, 0)
 #define v_k1 CONST(0)
-#define v_k2 CONST(1634304)
-#define v_k3 CONST(8974336)
-#define v_k4 INIT(0)
-#define v_k5 CONST(11071488)
-#define v_r1 ARENA(32768)
-#define v_c2_part ARENA(0)
-#define v_r2 ARENA(131072)
-#define v_c3_part ARENA(0)
-#define v_r3 ARENA(1310720)
-#define v_c4_part_filter CONST(11083776)
-#define v_c4_part ARENA(1048576)
-#define v_r4 ARENA(0)
-#define CONST_BYTES 11608064ull
-#define INIT_BYTES 524288ull
-#define WORKSPACE_BYTES 1048576
+#define v_k2 INIT(0)
+#define v_k3 INIT(7340032)
+#define v_k4 INIT(9437184)
+#define v_k5 INIT(9961472)
+#define v_r4 ARENA(33554432)
+#define v_r3 ARENA(33685504)
+#define v_r2 ARENA(33685504)
+#define v_r1 ARENA(0)
+#define v_c2_taps CONST(1634304)
+#define v_c3_taps CONST(8974336)
+#define v_c3_part ARENA(33554432)
+#define v_c4_phases_lines CONST(11071488)
+#define v_c5_taps CONST(11595776)
+#define v_workspace ARENA_OF(char, 0)
+#define CONST_BYTES 11608320ull
+#define INIT_BYTES 9973760ull
+#define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
+#define v_arrived CONST_OF(unsigned, 11608064)
 
 // ---- kernels ------------------------------------------------------------------------------------
 // A kernel may be launched before the one before it is over (programmatic dependent launch). Here
@@ -127,6 +128,392 @@ static __device__ __forceinline__ void await_previous() {
 
 // Unlike fmax, it leaves a NaN as it is.
 static __device__ __forceinline__ float relu(float v) { return v < 0.f ? 0.f : v; }
+
+// How the threads of a product's tile load its factors (emit_factor.c): a load gives values, or
+// says where they lie.
+
+// What a load finds in memory: V at `from`, or zeros where it is not `inside`.
+template <typename V>
+struct fetched {
+    const V *from;
+    bool inside;
+    __device__ __forceinline__ V value() const { return inside ? *from : V(); }
+};
+template <typename V, typename T>
+static __device__ __forceinline__ fetched<V> fetch(const T *from, bool inside = true) {
+    return {reinterpret_cast<const V *>(from), inside};
+}
+
+template <typename V>
+static __device__ __forceinline__ const V *moved(const V *from, size_t bytes) {
+    return reinterpret_cast<const V *>(reinterpret_cast<const char *>(from) + bytes);
+}
+
+template <typename T>
+const T &some();  // of which only the type is asked
+
+// Loads that lie BYTES further on for each term; a thread's in one step as those, or (APART 0) the
+// load says where.
+template <unsigned BYTES, unsigned APART, typename L>
+struct moving_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const -> decltype(load(e)) {
+        const auto v = load(e);
+        return {moved(v.from, size_t(k0) * BYTES), v.inside};
+    }
+};
+template <unsigned BYTES, unsigned APART, typename L>
+static __device__ __forceinline__ moving_load<BYTES, APART, L> moving(L load) {
+    return {load};
+}
+
+// Loads that lie BYTES further on for each of INNER terms, which are whole steps, and elsewhere
+// behind them; a thread's in one step lie APART bytes from each other.
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct turning_load {
+    L load;
+    __device__ __forceinline__ auto operator()(unsigned e, unsigned k0) const
+        -> decltype(load(e, k0)) {
+        return load(e, k0);
+    }
+};
+template <unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+static __device__ __forceinline__ turning_load<BYTES, APART, INNER, L> turning(L load) {
+    return {load};
+}
+
+// The thread's load number i of the step from term k0 on.
+template <typename L>
+static __device__ __forceinline__ auto nth_load(const L &load, unsigned i, unsigned k0)
+    -> decltype(load(0u, 0u)) {
+    return load(threadIdx.x + 256u * i, k0);
+}
+
+// A load's elements.
+template <typename V>
+static __device__ __forceinline__ V value_of(const V &v) {
+    return v;
+}
+template <typename V>
+static __device__ __forceinline__ V value_of(const fetched<V> &v) {
+    return v.value();
+}
+
+// What a load gives as it is stored: what it found, or what is made of that. Computed at once it
+// would be waited for.
+template <typename L, typename V>
+static __device__ __forceinline__ V made(const L &, unsigned, unsigned, const V &v) {
+    return v;
+}
+
+// Where a thread's N loads of a step of KC terms find their elements: the load says it each time;
+// one that moves says it once, and what lies outside stays so.
+template <int N, int KC, typename V, typename L>
+struct load_places {
+    __device__ __forceinline__ void begin(const L &, unsigned) {}
+    __device__ __forceinline__ auto get(const L &load, unsigned i, unsigned k0) const
+        -> decltype(nth_load(load, i, k0)) {
+        return nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const L &load, unsigned i, unsigned k0) const {
+        v = value_of(get(load, i, k0));
+    }
+    // To the step from term k0 on.
+    __device__ __forceinline__ void move(const L &, unsigned) {}
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, typename L>
+struct load_places<N, KC, V, moving_load<BYTES, APART, L> > {
+    typedef moving_load<BYTES, APART, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ fetched<V> get(const load_type &, unsigned i, unsigned) const {
+        if (!APART) return at[i];
+        return {moved(at[0].from, size_t(i) * APART), at[i].inside};
+    }
+    // Into what is zero at first.
+    __device__ __forceinline__ void take(V &v, const load_type &load, unsigned i, unsigned) const {
+        const fetched<V> found = get(load, i, 0u);
+        if (found.inside) v = *found.from;
+    }
+    __device__ __forceinline__ void move(const load_type &, unsigned) {
+#pragma unroll
+        for (unsigned i = 0; i < (APART ? 1u : N); i++)
+            at[i].from = moved(at[i].from, size_t(KC) * BYTES);
+    }
+};
+template <int N, int KC, typename V, unsigned BYTES, unsigned APART, unsigned INNER, typename L>
+struct load_places<N, KC, V, turning_load<BYTES, APART, INNER, L> > {
+    typedef turning_load<BYTES, APART, INNER, L> load_type;
+    fetched<V> at[N];
+    __device__ __forceinline__ void begin(const load_type &load, unsigned k0) {
+#pragma unroll
+        for (unsigned i = 0; i < N; i++) at[i] = nth_load(load, i, k0);
+    }
+    __device__ __forceinline__ void take(V &v, const load_type &, unsigned i, unsigned) const {
+        v = fetched<V>{moved(at[0].from, size_t(i) * APART), at[i].inside}.value();
+    }
+    __device__ __forceinline__ void move(const load_type &load, unsigned k0) {
+        if (k0 % INNER == 0u) begin(load, k0);
+        else at[0].from = moved(at[0].from, size_t(KC) * BYTES);
+    }
+};
+
+// Makes a number known before a loop, where the compiler would make it anew in every turn.
+static __device__ __forceinline__ unsigned kept(unsigned v) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
+// Where a thread's elements lie of a factor of B lines, rows of which are terms: numbers of their
+// line are exchanged by some of the bits in MASK. What is known before the loop of term and line
+// and what is known as it is compiled have no bit in common, so only these bits need a number each.
+template <int B, unsigned MASK>
+struct word_places {
+    unsigned at[MASK / 4 + 1];
+
+    __device__ __forceinline__ word_places(unsigned term, unsigned line) {
+#pragma unroll
+        for (unsigned i = 0; i <= MASK / 4; i++) at[i] = kept(term * (B + 4) + (line ^ i * 4u));
+    }
+    __device__ __forceinline__ unsigned operator()(unsigned term, unsigned line) const {
+        return at[(line & MASK) / 4u] + (line & ~MASK) + term * (B + 4);
+    }
+};
+
+// BM rows by BN columns of a product, KC terms a step; 256 threads in PARTS groups that share the
+// terms. A thread has RM rows, and RN columns of which V lie together.
+template <int BM, int BN, int KC, int PARTS, int RM, int RN, int V>
+struct product_tile {
+    static const int SIZE = KC * (BM + BN + 8);  // of a step
+    static const int SUMS = PARTS > 1 ? 256 * RM * 4 : 0;
+    __align__(16) float words[2 * SIZE > SUMS ? 2 * SIZE : SUMS];
+
+    static const unsigned ACROSS = BN / RN;  // threads along a row
+
+    static __device__ unsigned part() { return threadIdx.x / (256 / PARTS); }
+    // Neighbouring threads lie below each other in pairs: of two neighbours, and of two that are
+    // two apart, either the rows or the columns agree. Shared memory then answers a warp that reads
+    // four words a thread in two cycles, not four.
+    static __device__ unsigned down() {
+        return threadIdx.x / (2u * ACROSS) % (BM / RM / 2) * 2u + threadIdx.x % 2u;
+    }
+    static __device__ unsigned across() { return threadIdx.x / 2u % ACROSS; }
+    static __device__ unsigned top() { return down() * RM; }
+    // Row i and column j of those that a thread stores, RM / PARTS by RN.
+    static __device__ unsigned row(int i) { return top() + part() * (RM / PARTS) + i; }
+    static __device__ unsigned column(int j) { return across() * V + j % V + j / V * (ACROSS * V); }
+    // Where column n of the tile lies, so that each four of a thread's lie together.
+    static __device__ unsigned place(unsigned n) {
+        const unsigned j = n / (ACROSS * V) * V + n % V;
+        return V == 4 ? n : j / 4u * (ACROSS * 4u) + n / V % ACROSS * 4u + j % 4u;
+    }
+
+    // What lines of term k are exchanged by, so that terms of a few lines go to different banks.
+    static const unsigned TURN = KC > 16 ? 4 : 8, MASK = KC > 16 ? 12 : KC == 16 ? 8 : 0;
+    static __device__ unsigned turned(unsigned k) { return k / 8u * TURN & MASK; }
+
+    __device__ float *factor(int turn, int b) { return words + turn * SIZE + b * (KC * (BM + 4)); }
+
+    // A factor's way to shared memory, B lines: what a load gives waits in registers until the step
+    // before is multiplied. Element e of a step is term e % KC of line e / KC, or (not ALONG) line
+    // e % SIDE of term e / SIDE of the first SIDE lines, a power of two; the next ones follow.
+    // Lines are rows or (COLUMNS) columns.
+    template <int B, bool ALONG, bool COLUMNS, typename T, typename L>
+    struct feed {
+        typedef decltype(value_of(nth_load(some<L>(), 0u, 0u))) found;
+        static const unsigned W = sizeof(T) / 4, N = B * KC / 256 / W, SIDE = B & -B;
+        L load_from;
+        load_places<N, KC, found, L> from;
+        word_places<B, MASK> place;
+        found v[N];
+
+        static __device__ unsigned term(unsigned e) { return ALONG ? e % KC : e / SIDE % KC; }
+        static __device__ unsigned line(unsigned e) {
+            const unsigned n = ALONG ? e / KC : e % SIDE + e / (SIDE * KC) * SIDE;
+            return (COLUMNS ? product_tile::place(n) : n) ^ turned(term(e));
+        }
+
+        __device__ __forceinline__ explicit feed(L l)
+            : load_from(l), from(), place(term(threadIdx.x * W), line(threadIdx.x * W)), v() {}
+        __device__ __forceinline__ void load(unsigned k0) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) from.take(v[i], load_from, i, k0);
+        }
+        __device__ __forceinline__ void begin(unsigned k0) {
+            from.begin(load_from, k0);
+            load(k0);
+        }
+        // The loads of the next step, if any.
+        __device__ __forceinline__ void next(unsigned k0, bool more) {
+            if (!more) return;
+            from.move(load_from, k0);
+            load(k0);
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float value) const {
+            to[place(term(e), line(e))] = value;
+        }
+        __device__ __forceinline__ void put(float *to, unsigned e, float4 value) const {
+            if (!ALONG && (V == 4 || !COLUMNS)) {
+                *reinterpret_cast<float4 *>(to + place(term(e), line(e))) = value;
+                return;
+            }
+            const float w[4] = {value.x, value.y, value.z, value.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++) put(to, e + k, w[k]);
+        }
+        // The loads of the step from term k0 on.
+        __device__ __forceinline__ void store(float *to, unsigned k0) {
+#pragma unroll
+            for (unsigned i = 0; i < N; i++) {
+                const T w = made(load_from, threadIdx.x + 256u * i, k0, v[i]);
+                put(to, 256u * W * i, w);
+            }
+        }
+    };
+
+    static __device__ __forceinline__ void four(float *v, const float *from) {
+        const float4 w = *reinterpret_cast<const float4 *>(from);
+        v[0] = w.x, v[1] = w.y, v[2] = w.z, v[3] = w.w;
+    }
+
+    // acc += the product of what was put at `turn`, over the thread's part of the terms.
+    __device__ __forceinline__ void step(int turn, const word_places<BM, MASK> &at_a,
+                                         const word_places<BN, MASK> &at_b, float (&acc)[RM][RN]) {
+        const float *a = factor(turn, 0), *b = factor(turn, 1);
+#pragma unroll
+        for (unsigned k = 0; k < KC / PARTS; k++) {
+            float x[RM], y[RN];
+#pragma unroll
+            for (unsigned i = 0; i < RM; i += 4) four(x + i, a + at_a(k, i ^ turned(k)));
+#pragma unroll
+            for (unsigned j = 0; j < RN; j += 4) four(y + j, b + at_b(k, j * ACROSS ^ turned(k)));
+#pragma unroll
+            for (int i = 0; i < RM * RN; i++) acc[i / RN][i % RN] += x[i / RN] * y[i % RN];
+        }
+    }
+
+    // Adds up the groups' sums in order, four columns of each thread at a time; a thread keeps the
+    // rows that it stores.
+    __device__ __forceinline__ void sum(float (&acc)[RM][RN]) {
+        const unsigned pitch = ACROSS * 4u, own = top() * pitch + across() * 4u;
+#pragma unroll
+        for (int j = 0; j < RN; j += 4) {
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM; i++)
+                *reinterpret_cast<float4 *>(words + own + (part() * BM + i) * pitch) =
+                    make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < RM / PARTS; i++) {
+                float v[4] = {};
+#pragma unroll
+                for (int p = 0; p < PARTS; p++) {
+                    float w[4];
+                    four(w, words + across() * 4u + (p * BM + row(i)) * pitch);
+#pragma unroll
+                    for (int k = 0; k < 4; k++) v[k] += w[k];
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++) acc[i][j + k] = v[k];
+            }
+        }
+    }
+
+    // The terms from `from` until `until`; load_a(e, k0) gives element (or four) e of the step from
+    // term k0 on, or where it lies. While a step is multiplied, the next one's are on their way.
+    // What the kernel before cannot have written, the first (EARLY 1) or the second factor (2), is
+    // before that one is over.
+    template <bool ALONG_A, bool ALONG_B, int EARLY, typename A, typename B>
+    __device__ __forceinline__ void multiply(unsigned from, unsigned until, A load_a, B load_b,
+                                             float (&acc)[RM][RN]) {
+        feed<BM, ALONG_A, false, decltype(made(load_a, 0u, from, value_of(load_a(0u, from)))), A> a(
+            load_a);
+        feed<BN, ALONG_B, true, decltype(made(load_b, 0u, from, value_of(load_b(0u, from)))), B> b(
+            load_b);
+        const unsigned own = part() * (KC / PARTS);
+        const word_places<BM, MASK> at_a(own, top() ^ turned(own));
+        const word_places<BN, MASK> at_b(own, across() * 4u ^ turned(own));
+        if (EARLY == 1) a.begin(from);
+        if (EARLY == 2) b.begin(from);
+        await_previous();
+        // Where the compiler knows that there are few steps it makes one of them, and spills.
+        until = kept(until);
+        if (EARLY != 1) a.begin(from);
+        if (EARLY != 2) b.begin(from);
+        for (unsigned k0 = from; k0 < until;) {
+            // Where a step lies is then part of the instructions.
+#pragma unroll
+            for (int turn = 0; turn < 2; turn++) {
+                a.store(factor(turn, 0), k0);
+                b.store(factor(turn, 1), k0);
+                k0 += KC;
+                const bool more = k0 < until;
+                // Begun before the barrier, where no compiler puts them behind the step.
+                a.next(k0, more);
+                b.next(k0, more);
+                __syncthreads();
+                step(turn, at_a, at_b, acc);
+                if (!more) break;
+            }
+        }
+        if (PARTS > 1) sum(acc);
+    }
+};
+
+// Whether this block is the last of n to arrive. What the others wrote before they arrived it may
+// read (by __ldcg) then, and the counter is 0 again.
+static __device__ __forceinline__ bool arrives_last(unsigned *arrived, unsigned n) {
+    int last = 0;
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y == 0u) {
+        __threadfence();
+        last = atomicInc(arrived, n - 1u) == n - 1u;
+        __threadfence();
+    }
+    return __syncthreads_or(last) != 0;
+}
+
+// PARTS blocks share the terms of a tile. Each leaves its sums, ROWS by RN a thread, in `parts`.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void leave_part(const float (&acc)[RM][RN], float4 *parts) {
+    const unsigned n = ROWS * RN / 4;
+    float4 *const sums = parts + blockIdx.x * (n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4];
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) v[k] = acc[(4 * e + k) / RN][(4 * e + k) % RN];
+        sums[e * 256u] = make_float4(v[0], v[1], v[2], v[3]);
+    }
+}
+
+// The last to arrive adds them up in order, whichever it is itself.
+template <int PARTS, int ROWS, int RM, int RN>
+static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const float4 *parts) {
+    const unsigned part = blockIdx.x % PARTS, n = ROWS * RN / 4;
+    const float4 *const sums = parts + blockIdx.x / PARTS * (PARTS * n * 256u) + threadIdx.x;
+#pragma unroll
+    for (unsigned e = 0; e < n; e++) {
+        float v[4] = {};
+#pragma unroll
+        for (unsigned p = 0; p < PARTS; p++) {
+            float4 other = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (p != part) other = __ldcg(&sums[(p * n + e) * 256u]);
+            const float w[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+            for (unsigned k = 0; k < 4u; k++)
+                v[k] += p == part ? acc[(4 * e + k) / RN][(4 * e + k) % RN] : w[k];
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4u; k++) acc[(4 * e + k) / RN][(4 * e + k) % RN] = v[k];
+    }
+}
 
 static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
 #pragma unroll
@@ -185,226 +572,147 @@ static __global__ void __launch_bounds__(32) k_reduce_83d2a1fd(const float *p0,
     }
 }
 
-// by summation splitting (r0,r1 inside), variable substitution
-// c2.part[i0,i1,i2,i3] = sum(r0,r1_) r1[0,r0,(i2-r1_+1)/2,i3] * k2[r0,i0,r1_,i1] * [(i2-r1_+1)%2
-//     == 0] where i2 in 0:4, pad r1 0
-// p0: k2, p1: r1
-// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
-// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
-// warp.
-static __global__ void __launch_bounds__(256) k_reduce_8880cec8(const float *__restrict__ p0,
-    const float *p1, float *__restrict__ y) {
-    __shared__ float part[8][128];
-    const unsigned lane = threadIdx.x % 4u;
-    const unsigned id = blockIdx.x;
-    await_previous();
-    const unsigned n0 = id % 64u * 16u;
-    float acc[8][4] = {};
-    {
-        const int i1 = (int)((n0 + lane * 4u) % 4u);
-        const int i0 = (int)((n0 + lane * 4u) / 4u);
-#pragma unroll 2
-        for (unsigned k = threadIdx.x / 4u; k < 1792u; k += 64u) {
-            const int r1 = (int)(k % 4u);
-            const int r0 = (int)(k / 4u);
-            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 4096 + i0 * 16 + r1 * 4
-                + i1);
-#pragma unroll
-            for (int i = 0; i < 8; i++) {
-                const int i3 = (int)(i % 2u);
-                const int i2 = (int)(i / 2u);
-                const int t0 = i2 - r1 + 1;
-                const float x = (unsigned)t0 < 4u && t0 % 2 == 0 ? p1[r0 * 4 + (t0 / 2) * 2 + i3]
-                    : 0.f;
-                acc[i][0] += w.x * x;
-                acc[i][1] += w.y * x;
-                acc[i][2] += w.z * x;
-                acc[i][3] += w.w * x;
-            }
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < 32; e++) {
-        float v = acc[e / 4][e % 4];
-#pragma unroll
-        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
-        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (unsigned e = threadIdx.x; e < 128; e += 256) {
-        const int i3 = (int)((e / 16u) % 2u);
-        const int i2 = (int)((e / 16u) / 2u);
-        const unsigned n = n0 + e % 16u;
-        const int i1 = (int)(n % 4u);
-        const int i0 = (int)(n / 4u);
-        float v = part[0][e];
-#pragma unroll
-        for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i0 * 32 + i1 * 8 + i2 * 2 + i3] = v;
-    }
-}
-
-// by summation splitting
-// c2[0,i1,i2,i3] = sum(r0) c2.part[i1,r0,i2,(i3-r0+1)/2] * [(i3-r0+1)%2 == 0] where i3 in 0:4, pad
-//     c2.part 0
-// r2[0,i1,i2,i3] = relu(c2[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_bf26eca6(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+// by one-point rule by phases
+// c2.phases[i0,i1,i2,i3,i4] = sum(r0,r1_,r2) r1[0,r0,i0+i3+r1_-1,i1+i4+r2-1] *
+//     c2.taps[i0,i1,i2,r0,r1_,r2] where i3 in 0:2, i4 in 0:2, pad r1 0
+// r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
+// p0: r1, p1: c2.taps
+static __global__ void __launch_bounds__(128) k_reduce_01c960de(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
     await_previous();
     if (id >= 4096u) return;
-    const int i3 = (int)(id % 4u);
-    const int i2 = (int)(id / 4u % 4u);
-    const int i1 = (int)(id / 16u);
+    const int i1 = (int)(id % 2u);
+    const int i4 = (int)(id / 2u % 2u);
+    const int i0 = (int)(id / 4u % 2u);
+    const int i3 = (int)(id / 8u % 2u);
+    const int i2 = (int)(id / 16u);
     float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i3 - r0 + 1;
-        const float v0 = (unsigned)t0 < 4u && t0 % 2 == 0 ? p0[i1 * 32 + r0 * 8 + i2 * 2 + (t0 / 2)]
-            : 0.f;
-        acc += v0;
+#pragma unroll 4
+    for (unsigned k = lane; k < 1792u; k += 32u) {
+        const int r2 = (int)(k % 2u);
+        const int r1 = (int)(k / 2u % 2u);
+        const int r0 = (int)(k / 4u);
+        const int t0 = i0 + i3 + r1 - 1;
+        const int t1 = i1 + i4 + r2 - 1;
+        const float v0 = (unsigned)t0 < 2u && (unsigned)t1 < 2u ? p0[r0 * 4 + t0 * 2 + t1] : 0.f;
+        const float v1 = p1[i0 * 917504 + i1 * 458752 + i2 * 1792 + r0 * 4 + r1 * 2 + r2];
+        acc += v0 * v1;
     }
-    y[i1 * 16 + i2 * 4 + i3] = relu(acc);
-}
-
-// by summation splitting (r0 inside), variable substitution
-// c3.part[i0,i1,i2,i3,i4] = sum(r0) r2[0,r0,i3,i4] * k3[r0,i0,i1,i2]
-// p0: k3, p1: r2
-// A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
-// terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
-// warp.
-static __global__ void __launch_bounds__(256) k_reduce_68bac2d4(const float *__restrict__ p0,
-    const float *p1, float *__restrict__ y) {
-    __shared__ float part[8][256];
-    const unsigned lane = threadIdx.x % 4u;
-    const unsigned id = blockIdx.x;
-    await_previous();
-    const unsigned n0 = id % 128u * 16u;
-    float acc[16][4] = {};
-    {
-        const int i2 = (int)(n0 + lane * 4u);
-#pragma unroll 2
-        for (unsigned k = threadIdx.x / 4u; k < 256u; k += 64u) {
-            const int r0 = (int)k;
-            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 2048 + i2);
-#pragma unroll
-            for (int i = 0; i < 16; i += 4) {
-                const int i4 = (int)i;
-                const float4 four = *reinterpret_cast<const float4 *>(p1 + r0 * 16 + i4);
-                const float x[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-                for (int l = 0; l < 4; l++) {
-                    acc[i + l][0] += w.x * x[l];
-                    acc[i + l][1] += w.y * x[l];
-                    acc[i + l][2] += w.z * x[l];
-                    acc[i + l][3] += w.w * x[l];
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < 64; e++) {
-        float v = acc[e / 4][e % 4];
-#pragma unroll
-        for (int d = 4; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
-        if (threadIdx.x % 32u < 4u) part[threadIdx.x / 32u][e / 4 * 16 + (int)lane * 4 + e % 4] = v;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (unsigned e = threadIdx.x; e < 256; e += 256) {
-        const int i4 = (int)(e / 16u);
-        const unsigned n = n0 + e % 16u;
-        const int i2 = (int)n;
-        float v = part[0][e];
-#pragma unroll
-        for (int j = 1; j < 8; j++) v += part[j][e];
-        y[i2 * 16 + i4] = v;
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i2 * 16 + i3 * 8 + i0 * 4 + i4 * 2 + i1] = relu(acc);
     }
 }
 
-// by summation splitting
-// c3[0,i1,i2,i3] = sum(r0,r1) c3.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i2 in 0:8, i3 in 0:8, pad c3.part 0
-// r3[0,i1,i2,i3] = relu(c3[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_09a3b2e8(const float *p0,
+// by one-point rule by phases; summation splitting
+// c3.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c3.part[i0,i1,i2,r0,r1,i0+i3+r0-1,i1+i4+r1-1] where i3 in
+//     0:4, i4 in 0:4, pad c3.part 0
+// r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
+static __global__ void __launch_bounds__(64) k_reduce_e89f870a(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8192u) return;
-    const int i3 = (int)(id % 8u);
-    const int i2 = (int)(id / 8u % 8u);
-    const int i1 = (int)(id / 64u);
+    const int i1 = (int)(id % 2u);
+    const int i4 = (int)(id / 2u % 4u);
+    const int i0 = (int)(id / 8u % 2u);
+    const int i3 = (int)(id / 16u % 4u);
+    const int i2 = (int)(id / 64u);
     float acc = 0.f;
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i2 - r0 + 1;
+    for (int r0 = 0; r0 < 2; r0++) {
+        const int t0 = i0 + i3 + r0 - 1;
 #pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            const int t1 = i3 - r1 + 1;
-            const float v0 = (unsigned)t0 < 8u && t0 % 2 == 0 && (unsigned)t1 < 8u && t1 % 2 == 0
-                ? p0[i1 * 256 + r0 * 64 + r1 * 16 + (t0 / 2) * 4 + (t1 / 2)] : 0.f;
+        for (int r1 = 0; r1 < 2; r1++) {
+            const int t1 = i1 + i4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 4u && (unsigned)t1 < 4u ? p0[i0 * 16384 + i1 * 8192
+                + i2 * 64 + r0 * 32 + r1 * 16 + t0 * 4 + t1] : 0.f;
             acc += v0;
         }
     }
-    y[i1 * 64 + i2 * 8 + i3] = relu(acc);
+    y[i2 * 64 + i3 * 16 + i0 * 8 + i4 * 2 + i1] = relu(acc);
 }
 
-// by summation splitting
-// c4[0,i1,i2,i3] = sum(r0,r1) c4.part[i1,r0,r1,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
-//     [(i3-r1+1)%2 == 0] where i2 in 0:16, i3 in 0:16, pad c4.part 0
-// r4[0,i1,i2,i3] = relu(c4[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_16a8294b(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 16384u) return;
-    const int i3 = (int)(id % 16u);
-    const int i2 = (int)(id / 16u % 16u);
-    const int i1 = (int)(id / 256u);
-    float acc = 0.f;
+// by one-point rule by phases
+// c4.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) r3[0,r0,i0+i3+r1-1,i1+i4+r2-1] *
+//     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:8, i4 in 0:8, pad r3 0
+// r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
+// p0: r3, p1: c4.phases.lines
+static __global__ void __launch_bounds__(256, 1) k_product_aea18b14(const float *p0,
+    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id / 8u % 4u * 16u;
+    const int i1 = (int)(id / 32u % 2u);
+    const int i0 = (int)(id / 64u % 2u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const unsigned m = m0 + e % 16u;
+        const int i4 = (int)(m % 8u);
+        const int i3 = (int)(m / 8u);
+        const int r2 = (int)(k0 / 128u % 2u);
+        const int r1 = (int)(k0 / 128u / 2u);
+        const int r0 = (int)(k0 % 128u + e / 16u);
+        const int t0 = i0 + i3 + r1 - 1;
+        const int t1 = i1 + i4 + r2 - 1;
+        return fetch<float>(p0 + r0 * 64 + t0 * 8 + t1, (unsigned)t0 < 8u && (unsigned)t1 < 8u);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(p1 + i0 * 65536 + i1 * 32768 + i2 * 512 + r0);
+    };
+    float acc[4][4] = {};
+    const unsigned part = blockIdx.x % 8, from = part * 64u;
+    tile.multiply<false, true, 2>(from, min(from + 64u, 512u), turning<256, 4096, 128>(a), moving<4,
+        32768>(b), acc);
+    leave_part<8, 1>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 8, 8)) return;
+    add_parts<8, 1>(acc, parts);
 #pragma unroll
-    for (int r0 = 0; r0 < 4; r0++) {
-        const int t0 = i2 - r0 + 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 4; r1++) {
-            const int t1 = i3 - r1 + 1;
-            const float v0 = (unsigned)t0 < 16u && t0 % 2 == 0 && (unsigned)t1 < 16u && t1 % 2 == 0
-                ? p0[i1 * 1024 + r0 * 256 + r1 * 64 + (t0 / 2) * 8 + (t1 / 2)] : 0.f;
-            acc += v0;
-        }
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const unsigned m = m0 + tile.row(i);
+        const int i4 = (int)(m % 8u);
+        const int i3 = (int)(m / 8u);
+        const int i2 = (int)(n0 + tile.column(j));
+        y[i2 * 256 + i3 * 32 + i0 * 16 + i4 * 2 + i1] = relu(acc[i][j]);
     }
-    y[i1 * 256 + i2 * 16 + i3] = relu(acc);
 }
 
-// c5[0,i1,i2,i3] = sum(r0,r1,r2) r4[0,r0,(i2-r1+1)/2,(i3-r2+1)/2] * k5[r0,i1,r1,r2] * [(i2-r1+1)%2
-//     == 0] * [(i3-r2+1)%2 == 0] where i2 in 0:32, i3 in 0:32, pad r4 0
-// y[0,i1,i2,i3] = tanh(c5[0,i1,i2,i3])
-// p0: r4, p1: k5
-static __global__ void __launch_bounds__(32) k_reduce_cacdb708(const float *p0,
+// by one-point rule by phases
+// c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) r4[0,r0,i0+i3+r1-1,i1+i4+r2-1] *
+//     c5.taps[i0,i1,i2,r0,r1,r2] where i3 in 0:16, i4 in 0:16, pad r4 0
+// y.split[i0,i1,i2,i3,i4] = tanh(c5.phases[i0,i1,i2,i3,i4])
+// p0: r4, p1: c5.taps
+static __global__ void __launch_bounds__(32) k_reduce_36a1154d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
     await_previous();
     if (id >= 3072u) return;
-    const int i3 = (int)(id % 32u);
-    const int i2 = (int)(id / 32u % 32u);
-    const int i1 = (int)(id / 1024u);
+    const int i1 = (int)(id % 2u);
+    const int i4 = (int)(id / 2u % 16u);
+    const int i0 = (int)(id / 32u % 2u);
+    const int i3 = (int)(id / 64u % 16u);
+    const int i2 = (int)(id / 1024u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = lane; k < 1024u; k += 32u) {
-        const int r2 = (int)(k % 4u);
-        const int r1 = (int)(k / 4u % 4u);
-        const int r0 = (int)(k / 16u);
-        const int t0 = i2 - r1 + 1;
-        const int t1 = i3 - r2 + 1;
-        const float v0 = (unsigned)t0 < 32u && t0 % 2 == 0 && (unsigned)t1 < 32u && t1 % 2 == 0
-            ? p0[r0 * 256 + (t0 / 2) * 16 + (t1 / 2)] : 0.f;
-        acc += v0 * p1[r0 * 48 + i1 * 16 + r1 * 4 + r2];
+    for (unsigned k = lane; k < 256u; k += 32u) {
+        const int r2 = (int)(k % 2u);
+        const int r1 = (int)(k / 2u % 2u);
+        const int r0 = (int)(k / 4u);
+        const int t0 = i0 + i3 + r1 - 1;
+        const int t1 = i1 + i4 + r2 - 1;
+        const float v0 = (unsigned)t0 < 16u && (unsigned)t1 < 16u ? p0[r0 * 256 + t0 * 16 + t1]
+            : 0.f;
+        const float v1 = v0 * p1[i0 * 1536 + i1 * 768 + i2 * 256 + r0 * 4 + r1 * 2 + r2];
+        acc += v1;
     }
     acc = warp_sum(acc);
     if (lane == 0u) {
-        y[i1 * 1024 + i2 * 32 + i3] = tanhf(acc);
+        y[i2 * 1024 + i3 * 64 + i0 * 32 + i4 * 2 + i1] = tanhf(acc);
     }
 }
 
@@ -494,7 +802,7 @@ static int gemm_run(infogan *h, const gemm_size *g, const float *a, const float 
     return 0;
 }
 
-static const gemm_size gemm_c4_part = {"c4.part", 0, 0, 1, 1024, 64, 128, 128, 64, 64, 0, 0, 0,
+static const gemm_size gemm_c3_part = {"c3.part", 1, 0, 512, 4, 16, 256, 4, 16, 16, 1024, 0, 64,
     1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
@@ -548,9 +856,24 @@ static int launch(infogan *m, int when, void (*kernel)(P...), const char *name, 
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(infogan *m, cudaStream_t stream) {
-    // c4.part.filter[i0,i1,i2,i3] = k4[i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.part.filter", 512, 256, stream, v_k4,
-        v_c4_part_filter, relay{2, 0, {128, 1024}, {1024, 1}, {1, 128}}));
+    // by one-point rule by phases
+    // c2.taps[i0,i1,i2,i3,i4,i5] = k2[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2, i4 in
+    //     0:2, i5 in 0:2
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c2.taps", 7168, 256, stream, v_k2, v_c2_taps,
+        relay{6, 15, {2, 2, 256, 448, 2, 2}, {-4, -1, 16, 4096, -8, -2}, {917504, 458752, 1792, 4,
+        2, 1}}));
+    // as c2.taps
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.taps", 2048, 256, stream, v_k3, v_c3_taps,
+        relay{6, 15, {2, 2, 128, 256, 2, 2}, {-4, -1, 16, 2048, -8, -2}, {262144, 131072, 1024, 4,
+        2, 1}}));
+    // c4.phases.lines[i0,i1,i2,i3,i4,i5] = k4[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2, i1 in
+    //     0:2, i3 in 0:2, i4 in 0:2
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.phases.lines", 512, 256, stream, v_k4,
+        v_c4_phases_lines, relay{6, 15, {2, 2, 64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {65536,
+        32768, 512, 256, 128, 1}}));
+    // as c2.taps
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c5.taps", 12, 256, stream, v_k5, v_c5_taps, relay{6,
+        15, {2, 2, 3, 64, 2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}));
     return 0;
 }
 
@@ -597,6 +920,7 @@ static int check_device(infogan *m) {
 static int upload(infogan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k1,
@@ -666,15 +990,18 @@ int infogan_create(infogan **out, const void *weights, size_t bytes, const infog
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(infogan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_reduce_83d2a1fd, "r1", 1792, 32, stream, v_z, v_k1, v_r1));
-    CALL(launch(m, EARLY, k_reduce_8880cec8, "c2.part", 64, 256, stream, v_k2, v_r1, v_c2_part));
-    CALL(launch(m, EARLY, k_reduce_bf26eca6, "r2", 64, 64, stream, v_c2_part, v_r2));
-    CALL(launch(m, EARLY, k_reduce_68bac2d4, "c3.part", 128, 256, stream, v_k3, v_r2, v_c3_part));
-    CALL(launch(m, EARLY, k_reduce_09a3b2e8, "r3", 128, 64, stream, v_c3_part, v_r3));
-    // by summation splitting (r0 inside), variable substitution
-    // c4.part[i0,i1,i2,i3,i4] = sum(r0) r3[0,r0,i3,i4] * c4.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_c4_part, v_c4_part_filter, v_r3, v_c4_part));
-    CALL(launch(m, ORDERED, k_reduce_16a8294b, "r4", 256, 64, stream, v_c4_part, v_r4));
-    CALL(launch(m, EARLY, k_reduce_cacdb708, "y", 3072, 32, stream, v_r4, v_k5, v_y));
+    // r2.split stored as [i2,i3,i0,i4,i1]
+    CALL(launch(m, EARLY, k_reduce_01c960de, "r2.split", 1024, 128, stream, v_r1, v_c2_taps, v_r2));
+    // by one-point rule by phases; summation splitting (r0 inside), variable substitution
+    // c3.part[i0,i1,i2,i3,i4,i5,i6] = sum(r0) r2[0,r0,i5,i6] * c3.taps[i0,i1,i2,r0,i3,i4]
+    CALL(gemm_run(m, &gemm_c3_part, v_c3_taps, v_r2, v_c3_part));
+    // r3.split stored as [i2,i3,i0,i4,i1]
+    CALL(launch(m, ORDERED, k_reduce_e89f870a, "r3.split", 128, 64, stream, v_c3_part, v_r3));
+    // r4.split stored as [i2,i3,i0,i4,i1]
+    CALL(launch(m, EARLY, k_product_aea18b14, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
+        v_r4, (float4 *)v_workspace, v_arrived + 0));
+    // y.split stored as [i2,i3,i0,i4,i1]
+    CALL(launch(m, EARLY, k_reduce_36a1154d, "y.split", 3072, 32, stream, v_r4, v_c5_taps, v_y));
     return 0;
 }
 
@@ -800,6 +1127,6 @@ static const infogan_tensor info_weights[] = {
 static const infogan_info info = {
     "infogan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     INFOGAN_ARENA_BYTES, INFOGAN_WEIGHT_BYTES,
-    11608064ull, 13475840ull, 0x274286081a8138a1ull};
+    11608320ull, 55300352ull, 0x274286081a8138a1ull};
 
 const infogan_info *infogan_describe(void) { return &info; }

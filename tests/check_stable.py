@@ -80,6 +80,17 @@ def changed(a, b):
                 yield place[i], b[i]
 
 
+def helpers(a, b):
+    """Lines of b's paragraphs about types that a has not: what only a changed layer's kernels need
+    comes with them."""
+    types = [set(re.findall(r"struct (\w+)", "\n".join(lines))) for lines in (a, b)]
+    new = types[1] - types[0]
+    for block in "\n".join(b).split("\n\n"):
+        if "__global__" not in block and new & set(re.findall(r"\w+", block)):
+            yield from block.split("\n")
+    yield ""
+
+
 def memory(lines):
     """Names of what lies in memory, from the block of sizes and offsets."""
     found = (re.match(r"#define v_(\w+) ", line) for line in lines)
@@ -128,7 +139,7 @@ def check_changes(checks, folder):
 
 def main():
     text = open(MODEL).read()
-    wider = text.replace("2*C,4,4]", "144,4,4]").replace("[2*C,C,4,4]", "[144,C,4,4]")
+    wider = text.replace("2*C,4,4]", "4*C,4,4]").replace("[2*C,C,4,4]", "[4*C,C,4,4]")
     checks, elsewhere = Checks(), []
     with tempfile.TemporaryDirectory() as folder:
         other = os.path.join(folder, "other.ein")
@@ -136,16 +147,18 @@ def main():
         checks.check("the model has such a layer", wider != text)
         base, now = emit(MODEL), emit(other)
         lines = list(changed(base, now))
-        layer = re.compile(r"c3|c4|r3|k3|k4|144|9216|manifest|0x[0-9a-f]{16}ull|cudaMalloc")
+        layer = re.compile(r"c3|c4|r3|k3|k4|65536|262144|^// by |manifest|0x[0-9a-f]{16}ull|cudaMalloc")
+        helper = set(helpers(base, now))
         kernels = {re.search(r"k_\w+", l).group(0) for (t, _), l in lines
                    if t == "kernels" and "__global__" in l}
         for (title, owner), line in lines:
             mine = layer.search(line) or any(k in line for k in kernels)
             mine = mine or (title == "kernels" and layer.search(owner))
+            mine = mine or (title == "kernels" and line in helper)
             if title not in FREE and not mine:
                 elsewhere.append("%s: %s" % (title, line))
         checks.none("a changed layer changes only what is its own", elsewhere[:10])
-        checks.check("few lines", 0 < len(lines) <= 120, "%d changed" % len(lines))
+        checks.check("few lines", 0 < len(lines) <= 150, "%d changed" % len(lines))
         copy = os.path.join(folder, "renamed.ein")
         shutil.copy(MODEL, copy)
         checks.check("the file's name is not in the output", emit(copy) == base)

@@ -216,8 +216,13 @@ EIN__FN bool ein__product_shift(const ein_ctx *ctx, ein__ex ex, uint32_t terms, 
 
 // What tensor cores' tiles may do with the factors as they are in memory.
 static void ein__tensor_held(const ein_ctx *ctx, const ein__expr *const *read, ein__tiled *p) {
-    ein__dtype t = ctx->value[read[0]->val].dtype;
-    p->held = ctx->value[read[1]->val].dtype == t ? t : EIN__NDTYPE;
+    ein__dtype t[2];
+    for (int k = 0; k < 2; k++) {
+        ein__val v = {read[k]->val};
+        t[k] = ctx->value[v.i].dtype;
+        if (t[k] == EIN__F32 && ein__element_size(ctx, v) == 2) t[k] = EIN__F16;
+    }
+    p->held = t[0] == t[1] ? t[0] : EIN__NDTYPE;
     p->floats = p->held == EIN__F32 && ctx->typed && ein__gpu_of(ctx)->tf32 > 0;
 }
 

@@ -3,6 +3,7 @@
 #define EIN__NO_WAY (INT64_MAX / 8)
 
 static int64_t ein__class_cost(ein__deriver *z, ein__val v);
+static int ein__best_def(const ein__deriver *z, ein__val v);
 
 // A copy whose addresses are those of its source under another shape costs nothing.
 static bool ein__is_view_copy(ein_ctx *ctx, const ein__scope *s) {
@@ -21,6 +22,78 @@ static bool ein__is_reread(ein__deriver *z, const ein__scope *s) {
            ein__class_at(z, (ein__val){e->val}) >= 0;
 }
 
+// The order of dimensions in which those that `last` tells come behind the others.
+static void ein__order_last(uint32_t last, int rank, int *order) {
+    int n = 0;
+    for (int side = 0; side < 2; side++)
+        for (int k = 0; k < rank; k++)
+            if ((int)(last >> k & 1) == side) order[n++] = k;
+}
+
+// Prices operand `k` from now on as if the dimensions that use `slots` alone lay innermost. Gives
+// the slots of these; 0: there are none.
+static uint32_t ein__turn_operand(ein_ctx *ctx, const ein__expr *read, uint32_t slots, int k) {
+    struct ein__turned *t = &ctx->turned[k];
+    const ein__shape *shape = &ctx->value[read->val].shape;
+    uint32_t last = 0, found = 0;
+    int order[EIN__MAX_RANK];
+    for (uint32_t i = 0; i < read->nix; i++) {
+        uint32_t uses = ein__ix_uses(ctx, read->ix[i]);
+        if (!uses || (uses & ~slots)) continue;
+        last |= 1u << i;
+        found |= uses;
+    }
+    ein__order_last(last, shape->rank, order);
+    t->v = (ein__val){read->val};
+    ein__order_strides(shape->d, shape->rank, order, t->stride);
+    return found;
+}
+
+// What product `s` costs as a kernel of our own when the channels of its data, its filter and its
+// result lie side by side, as layouts can have them: in the data what is summed and no window, in
+// the result what the filter alone has. INT64_MAX: it has no filter, or no channels.
+static int64_t ein__cost_turned(ein_ctx *ctx, const ein__scope *s, ein__val map, ein__ex read) {
+    const ein__expr *factor[2];
+    int64_t out[EIN__MAX_RANK], ps = INT64_MAX;
+    int order[EIN__MAX_RANK];
+    double alpha;
+    if (!ein__two_factors(ctx, s, factor, &alpha)) return ps;
+    bool second = ctx->value[factor[0]->val].weight_only;
+    const ein__expr *x = factor[second], *w = factor[!second];
+    if (ctx->value[x->val].weight_only || !ctx->value[w->val].weight_only) return ps;
+    uint32_t outer = (1u << s->nt) - 1;
+    uint32_t filters = ein__read_slots(ctx, w) & ~ein__read_slots(ctx, x) & outer;
+    uint32_t channels = ein__turn_operand(ctx, x, ~outer, 0);
+    if (channels && filters && ein__turn_operand(ctx, w, channels, 1)) {
+        ein__kernel k = ein__scope_kernel(ctx, EIN__K_PRODUCT, s, map, read, out);
+        ein__order_last(filters, (int)s->nt, order);
+        ein__order_strides(k.s[k.n - 1]->n, (int)s->nt, order, out);
+        ps = ein__cost_kernel(ctx, &k);
+    }
+    memset(ctx->turned, 0, sizeof ctx->turned);
+    return ps;
+}
+
+// Whether copy `s` is all of what a kernel of our own makes, which may as well store it in that
+// order, and fuses a map behind the copy.
+static bool ein__is_stored_so(ein__deriver *z, const ein__scope *s) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    ein__val v = {e->val}, none = {0};
+    ein__ix map[EIN__MAX_ITERS];
+    ein__split split;
+    int64_t ps;
+    if (ein__elements(&ctx->value[v.i].shape) != ein__outputs_of(s) || !ein__inside(ctx, e) ||
+        !ein__invert_read(ctx, e, s, ctx->value[v.i].shape.d, map))
+        return false;
+    (void)ein__class_cost(z, v);
+    int best = ein__best_def(z, v);
+    const ein__scope *by = best < 0 ? NULL : ein__sc_get(ctx, z->def[best].sc);
+    if (!by || !by->ns) return false;
+    return !ein__is_contraction(ctx, by) ||
+           !ein__is_call(ein__choose_parts(ctx, by, none, (ein__ex){0}, true, &ps, &split));
+}
+
 // Cost of the step that computes a definition, without what it reads. The problem itself carries
 // the cost of the map behind it, unless that map is fused.
 static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
@@ -28,11 +101,12 @@ static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
     const ein__scope *s = ein__sc_get(ctx, d->sc);
     bool last = d->cls.i == z->problem.i && z->map.i;
     ein__val map = last ? z->map : (ein__val){0};
+    if (ein__is_reread(z, s) && ein__is_stored_so(z, s)) return 0;
     if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s))
         return last ? ein__kernel_cost(ctx, map) : 0;
     if (ein__is_reread(z, s)) {
         ctx->rereads = true;
-        if (ctx->rereading) return 0;
+        if (ctx->rereading) return last ? ein__kernel_cost(ctx, map) : 0;
     }
     if (d->step_ps && !last) return d->step_ps - 1;
     int64_t ps;
@@ -40,7 +114,9 @@ static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
         // What is made on the way has no order of its own: layouts give it the one that suits.
         bool free = d->cls.i != z->problem.i;
         ein__split split;
-        ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
+        ein__skind2 kind = ein__choose_parts(ctx, s, map, z->map_read, free, &ps, &split);
+        if (kind == EIN__K_PRODUCT && ctx->channels_last)
+            ps = ein__least(ps, ein__cost_turned(ctx, s, map, z->map_read));
     } else {
         ps = ein__cost_scope(ctx, s->ns ? ein__kernel_kind(ctx, s) : EIN__K_MAP, s, map,
                              z->map_read);

@@ -6,7 +6,13 @@
 //        = Z[p(E), u(E)],  Z[p,u] = sum(c,R) a[c, u + k*R] w[c, q*R + p]:
 //
 // a transposed convolution is one convolution of stride 1 with q times the channels per axis, and a
-// pixel shuffle.
+// pixel shuffle. Z has places that no x comes to, since u of one phase reaches further than that of
+// another. Over E itself, counted from its least value L, there are none: E = L + q*a + b, and p is
+// a function of b,
+//
+//   V[x] = Z[b(E), a(E)],  Z[b,a] = sum(c,R) a[c, u(a,b) + k*R] w[c, q*R + p(b)],
+//
+// a product whose window begins elsewhere in each phase; no library has it.
 
 // Growth of the result, percent: a halo of 1 around a result of 2 x 2 is 225.
 enum { EIN__POINT_GROWTH = 250 };
@@ -18,14 +24,18 @@ typedef struct ein__point {
     int64_t k, q;             // coefficient of r, denominator
     int64_t step, phases;     // r = q*R + step*p + first, p in 0:phases
     int64_t first, taps;      // R in 0:taps
+    int64_t turn;             // p is E * turn modulo the phases
     uint32_t outer;           // slots of E
-    ein__ix phase, at;        // p and u in the old iterators
-    int64_t lo, n;            // range of u
+    ein__ix e;                // (E + k*first) / step in the old iterators
+    bool own;                 // E by digits, not u and p
+    int64_t lo, n;            // range of u, or of E's upper digit
+    ein__ix phase, at;        // p and u in the new iterators
     uint32_t p_slot, u_slot;  // in the new scope
 } ein__point;
 
 typedef struct ein__points {
     const ein__scope *s;
+    bool own;
     const ein__expr *x, *w;
     uint32_t in_x, in_w;          // slots that the operands use
     uint32_t outer;               // slots of all E
@@ -84,13 +94,27 @@ static bool ein__point_parts(ein_ctx *ctx, ein__points *z, uint32_t dim, ein__ix
     return e->i != 0;
 }
 
-// p and u as functions of E; r's digits.
+// p as a function of `e`, which is E without what it has in common with q.
+static ein__ix ein__point_phase(ein_ctx *ctx, const ein__point *p, ein__ix e) {
+    return ein__ix_mod(ctx, ein__ix_scale(ctx, e, p->turn), p->phases);
+}
+
+// u as a function of `e`. For k = -1 and 1 it is e / q rounded down or up: one form, not a form of
+// p.
+static ein__ix ein__point_place(ein_ctx *ctx, const ein__point *p, ein__ix e) {
+    if (p->phases == 1) return e;
+    if (p->k == 1) e = ein__ix_addc(ctx, e, p->phases - 1);
+    else if (p->k != -1)
+        e = ein__ix_add(ctx, e, ein__ix_scale(ctx, ein__point_phase(ctx, p, e), p->k));
+    return ein__ix_floordiv(ctx, e, p->phases);
+}
+
+// r's digits.
 static bool ein__point_digits(ein_ctx *ctx, const ein__points *z, ein__point *p, ein__ix e) {
-    p->phase = ein__ix_const(ctx, 0);
     if (p->sum < 0) {
-        p->at = ein__ix_div(ctx, e, p->q);
+        p->e = ein__ix_div(ctx, e, p->q);
         p->phases = 1;
-        return p->at.i != 0;
+        return p->e.i != 0;
     }
     // Modulo the factor that E shares with q, r is a constant; what is left of q has phases.
     int64_t c = ein__floormod(ein__ix_get(ctx, e)->c, p->step);
@@ -101,21 +125,26 @@ static bool ein__point_digits(ein_ctx *ctx, const ein__points *z, ein__point *p,
     if (p->first >= extent || p->k < -EIN__INDEX_LIMIT / p->q || p->k > EIN__INDEX_LIMIT / p->q)
         return false;
     p->taps = (extent - p->first + p->q - 1) / p->q;
-    e = ein__ix_div(ctx, ein__ix_addc(ctx, e, p->k * p->first), p->step);
-    p->phase =
-        ein__ix_mod(ctx, ein__ix_scale(ctx, e, ein__floormod(-inverse, p->phases)), p->phases);
-    // For k = -1 and 1, u is E / q rounded down or up: one form, not a form of p.
-    if (p->k == 1) e = ein__ix_addc(ctx, e, p->phases - 1);
-    else if (p->k != -1) e = ein__ix_add(ctx, e, ein__ix_scale(ctx, p->phase, p->k));
-    p->at = ein__ix_floordiv(ctx, e, p->phases);
-    return p->phase.i && p->at.i;
+    p->turn = ein__floormod(-inverse, p->phases);
+    p->e = ein__ix_div(ctx, ein__ix_addc(ctx, e, p->k * p->first), p->step);
+    return ein__point_phase(ctx, p, p->e).i && ein__point_place(ctx, p, p->e).i;
+}
+
+// The range of E's upper digit.
+static bool ein__point_own(ein_ctx *ctx, ein__point *p) {
+    const ein__index *e = ein__ix_get(ctx, p->e);
+    p->own = true;
+    p->lo = e->lo;
+    p->n = ein__ceil(e->hi - e->lo + 1, p->phases);
+    return p->n > 0;
 }
 
 // The range of u: where some read is inside; enlarged until both ends are padded alike, since
 // library calls take one padding for both. False: no read is inside.
 static bool ein__point_range(ein_ctx *ctx, ein__points *z, uint32_t dim) {
     ein__point *p = &z->p[dim];
-    const ein__index *f = ein__ix_get(ctx, z->x->ix[dim]), *u = ein__ix_get(ctx, p->at);
+    const ein__index *f = ein__ix_get(ctx, z->x->ix[dim]);
+    const ein__index *u = ein__ix_get(ctx, ein__point_place(ctx, p, p->e));
     int64_t low = 0, high = 0, extent = ctx->value[z->x->val].shape.d[dim];
     for (uint32_t i = 0; i < f->n; i++) {
         uint32_t slot = ein__atom_get(ctx, f->t[i].atom)->slot;
@@ -133,6 +162,7 @@ static bool ein__point_range(ein_ctx *ctx, ein__points *z, uint32_t dim) {
     return p->n > 0;
 }
 
+// Digits of all subscripts with a denominator. False: there is none, or of one nothing is found.
 static bool ein__find_points(ein_ctx *ctx, ein__points *z) {
     bool any = false;
     uint32_t sums = 0;
@@ -141,13 +171,13 @@ static bool ein__find_points(ein_ctx *ctx, ein__points *z) {
         ein__ix e;
         *p = (ein__point){0};
         if (ein__ix_get(ctx, z->x->ix[k])->q == 1) continue;
-        if (!ein__point_parts(ctx, z, k, &e) || !ein__point_digits(ctx, z, p, e) ||
-            !ein__point_range(ctx, z, k))
-            return false;
+        if (!ein__point_parts(ctx, z, k, &e) || !ein__point_digits(ctx, z, p, e)) return false;
+        bool own = z->own && p->outer && p->phases > 1;
+        if (!(own ? ein__point_own(ctx, p) : ein__point_range(ctx, z, k))) return false;
         if (p->sum >= 0 && (sums >> p->sum & 1)) return false;
         if (p->sum >= 0) sums |= 1u << p->sum;
         z->outer |= p->outer;
-        any = true;
+        any |= own || !z->own;
     }
     return any;
 }
@@ -179,8 +209,40 @@ static uint32_t ein__point_batch_end(ein_ctx *ctx, const ein__points *z) {
     return k;
 }
 
+// Slots of the phases: of those that stand beside digits of E, or of those that are channels.
+static bool ein__point_phases(ein_ctx *ctx, ein__points *z, bool own) {
+    for (uint32_t k = 0; k < z->x->nix; k++) {
+        ein__point *p = &z->p[k];
+        if (!p->active || p->phases == 1 || p->own != own) continue;
+        ein__ix back = own ? ein__ix_mod(ctx, ein__ix_addc(ctx, p->e, -p->lo), p->phases)
+                           : ein__point_phase(ctx, p, p->e);
+        if (!ein__point_slot(z, p->phases, back, &p->p_slot)) return false;
+    }
+    return true;
+}
+
+// The slot of u, or of E's upper digit, and with it p and u in the new iterators.
+static bool ein__point_window(ein_ctx *ctx, ein__points *z, ein__point *p) {
+    ein__ix phase = ein__ix_const(ctx, 0), back;
+    if (p->phases > 1) phase = ein__ix_iter(ctx, p->p_slot, p->phases);
+    p->phase = phase;
+    p->at = p->e;
+    if (!p->outer) return true;
+    if (p->own) back = ein__ix_floordiv(ctx, ein__ix_addc(ctx, p->e, -p->lo), p->phases);
+    else back = ein__ix_addc(ctx, ein__point_place(ctx, p, p->e), -p->lo);
+    if (!ein__point_slot(z, p->n, back, &p->u_slot)) return false;
+    p->at = ein__ix_addc(ctx, ein__ix_iter(ctx, p->u_slot, p->n), p->lo);
+    if (!p->own) return true;
+    ein__ix e = ein__ix_scale(ctx, ein__ix_iter(ctx, p->u_slot, p->n), p->phases);
+    e = ein__ix_addc(ctx, ein__ix_add(ctx, e, phase), p->lo);
+    p->phase = ein__point_phase(ctx, p, e);
+    p->at = ein__point_place(ctx, p, e);
+    return p->phase.i && p->at.i;
+}
+
 // Traversal of the new scope in the order a convolution has: batch, groups, channels and then the
-// phases, which are channels, and windows. Dimensions of extent 1 have no iterator.
+// phases, which are channels, and windows; phases of a product's own are groups. Dimensions of
+// extent 1 have no iterator.
 static bool ein__point_traversal(ein_ctx *ctx, ein__points *z) {
     uint32_t nt = z->s->nt, placed = z->outer, first = ein__point_batch_end(ctx, z), only_x;
     only_x = z->in_x & ~z->in_w & ((1u << nt) - 1);
@@ -193,12 +255,9 @@ static bool ein__point_traversal(ein_ctx *ctx, ein__points *z) {
             if (!ein__point_keep(ctx, z, i)) return false;
             placed |= 1u << i;
         }
+        if (group == 0 && !ein__point_phases(ctx, z, true)) return false;
     }
-    for (uint32_t k = 0; k < z->x->nix; k++) {
-        ein__point *p = &z->p[k];
-        if (p->active && p->phases > 1 && !ein__point_slot(z, p->phases, p->phase, &p->p_slot))
-            return false;
-    }
+    if (!ein__point_phases(ctx, z, false)) return false;
     for (uint32_t k = 0; k < z->x->nix; k++) {
         ein__point *p = &z->p[k];
         uint32_t rest = ein__ix_uses(ctx, z->x->ix[k]) & only_x & ~placed;
@@ -207,9 +266,7 @@ static bool ein__point_traversal(ein_ctx *ctx, ein__points *z) {
             if (!ein__point_keep(ctx, z, i)) return false;
             placed |= 1u << i;
         }
-        if (p->active && p->outer &&
-            !ein__point_slot(z, p->n, ein__ix_addc(ctx, p->at, -p->lo), &p->u_slot))
-            return false;
+        if (p->active && !ein__point_window(ctx, z, p)) return false;
     }
     return true;
 }
@@ -237,9 +294,7 @@ static bool ein__point_sums(ein_ctx *ctx, ein__points *z) {
         if (backwards) it = ein__ix_addc(ctx, ein__ix_scale(ctx, it, -1), n - 1);
         if (p) {
             it = ein__ix_addc(ctx, ein__ix_scale(ctx, it, p->q), p->first);
-            if (p->phases > 1)
-                it = ein__ix_add(
-                    ctx, it, ein__ix_scale(ctx, ein__ix_iter(ctx, p->p_slot, p->phases), p->step));
+            it = ein__ix_add(ctx, it, ein__ix_scale(ctx, p->phase, p->step));
         }
         z->map[i] = it;
     }
@@ -258,7 +313,7 @@ static ein__ex ein__point_data(ein_ctx *ctx, const ein__points *z) {
             ix[k] = ein__ix_subst(ctx, z->x->ix[k], z->map, (int)(z->s->nt + z->s->ns));
             continue;
         }
-        ix[k] = p->outer ? ein__ix_addc(ctx, ein__ix_iter(ctx, p->u_slot, p->n), p->lo) : p->at;
+        ix[k] = p->at;
         for (uint32_t i = 0; i < f->n; i++) {
             uint32_t slot = ein__atom_get(ctx, f->t[i].atom)->slot;
             ein__ix term;
@@ -266,10 +321,7 @@ static ein__ex ein__point_data(ein_ctx *ctx, const ein__points *z) {
             if ((int)slot == p->sum) {
                 // r without its low digit, over q
                 term = ein__ix_addc(ctx, z->map[slot], -p->first);
-                if (p->phases > 1)
-                    term = ein__ix_sub(
-                        ctx, term,
-                        ein__ix_scale(ctx, ein__ix_iter(ctx, p->p_slot, p->phases), p->step));
+                term = ein__ix_sub(ctx, term, ein__ix_scale(ctx, p->phase, p->step));
                 term = ein__ix_scale(ctx, ein__ix_div(ctx, term, p->q), p->k);
             } else {
                 term = ein__ix_scale(ctx, z->map[slot], f->t[i].k / p->q);
@@ -317,7 +369,8 @@ static ein__ex ein__point_relay(ein__deriver *d, const ein__points *z, ein__ex w
     }
     t.body = ein__ex_subst(ctx, w, map, (int)(z->t.nt + z->t.ns));
     if (!t.body.i) return t.body;
-    ein__val v = ein__class_of(d, &t, "taps", from, "one-point rule", EIN__INNER);
+    ein__val v = ein__class_of(d, &t, "taps", from,
+                               z->own ? "one-point rule by phases" : "one-point rule", EIN__INNER);
     return v.i ? ein__ex_read(ctx, v, 0, back, (int)t.nt) : (ein__ex){0};
 }
 
@@ -327,6 +380,7 @@ static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double a
     ein__ex x, w;
     for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) z->map[i] = ein__ix_const(ctx, 0);
     if (!ein__point_traversal(ctx, z) || !ein__point_sums(ctx, z)) return;
+    const char *why = z->own ? "one-point rule by phases" : "one-point rule";
     int64_t volume = ein__extent_of(&z->t, (1u << z->t.nt) - 1),
             had = ein__extent_of(z->s, (1u << z->s->nt) - 1);
     if (ein__muldiv(volume, 100, 1) > ein__muldiv(had, EIN__POINT_GROWTH, 1)) return;
@@ -336,15 +390,15 @@ static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double a
     w = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), w);
     if (w.i) w = ein__point_relay(d, z, w, from);
     z->t.body = ein__ex_binary(ctx, EIN__MUL, x, w);
-    ein__val v = z->t.body.i ? ein__class_of(d, &z->t, "phases", from, "one-point rule", EIN__WHOLE)
-                             : (ein__val){0};
+    ein__val v =
+        z->t.body.i ? ein__class_of(d, &z->t, "phases", from, why, EIN__WHOLE) : (ein__val){0};
     ein__scope copy = {.reduce = EIN__R_NONE, .nt = z->s->nt};
     memcpy(copy.n, z->s->n, z->s->nt * sizeof *copy.n);
     copy.body = v.i ? ein__ex_read(ctx, v, 0, z->back, (int)z->t.nt) : (ein__ex){0};
-    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, "one-point rule", old.inner);
+    if (copy.body.i) ein__add_def(d, old.cls, &copy, from, why, old.inner);
 }
 
-static void ein__rule_point(ein__deriver *d, int from) {
+static void ein__point_both(ein__deriver *d, int from, bool own) {
     ein_ctx *ctx = d->ctx;
     const ein__def old = d->def[from];
     const ein__scope *s = ein__sc_get(ctx, old.sc);
@@ -352,11 +406,15 @@ static void ein__rule_point(ein__deriver *d, int from) {
     double alpha;
     if (old.inner || old.depth || !ein__two_factors(ctx, s, read, &alpha)) return;
     for (int k = 0; k < 2; k++) {
-        ein__points z = {.s = s, .x = read[k], .w = read[1 - k]};
-        for (uint32_t i = 0; i < z.x->nix; i++) z.in_x |= ein__ix_uses(ctx, z.x->ix[i]);
-        for (uint32_t i = 0; i < z.w->nix; i++) z.in_w |= ein__ix_uses(ctx, z.w->ix[i]);
+        ein__points z = {.s = s, .own = own, .x = read[k], .w = read[1 - k]};
+        z.in_x = ein__read_slots(ctx, z.x);
+        z.in_w = ein__read_slots(ctx, z.w);
         ein__attempt attempt = ein__try(ctx);
         if (ein__find_points(ctx, &z)) ein__point_apply(d, from, &z, alpha);
         if (!ein__tried(ctx, attempt)) return;
     }
 }
+
+static void ein__rule_point(ein__deriver *d, int from) { ein__point_both(d, from, false); }
+
+static void ein__rule_phases(ein__deriver *d, int from) { ein__point_both(d, from, true); }

@@ -43,6 +43,9 @@ static const ein__rule ein__rules[] = {
     // a[(E + k*r)/q], r = q*R + p: p is a function of E, and a[u + k*R] has no denominator
     [EIN__RULE_POINT] = {"point", "one-point rule", EIN__BY_SEARCH, ein__rule_point, .quota = 20,
                          .towards = EIN__TO_CONV},
+    // the same, E = L + q*a + b: p is a function of b
+    [EIN__RULE_PHASES] = {"phases", "one-point rule by phases", EIN__BY_SEARCH, ein__rule_phases,
+                          .quota = 20, .towards = EIN__TO_NONE},
     // r = d*R + p: sum(r) is sum(R) of an inner sum over p
     [EIN__RULE_TAPS] = {"taps", "summation splitting by digits", EIN__BY_SEARCH, ein__rule_taps,
                         .quota = 100, .towards = EIN__TO_CONV},

@@ -60,19 +60,21 @@ EIN__FN void ein__search_free(ein__search *z) {
 static ein__val ein__stand_in(ein_ctx *ctx, ein__val v, const ein__val *taken, int ntaken) {
     ein__search *z = ein__search_of(ctx);
     const ein__value like = ctx->value[v.i];
+    bool made = like.kind != EIN__V_INPUT || like.made;
     for (ptrdiff_t i = 0; i < arrlen(z->stand_in); i++) {
         const ein__value *p = &ctx->value[z->stand_in[i].i];
         bool fits = p->dtype == like.dtype && p->weight_only == like.weight_only &&
-                    p->shape.rank == like.shape.rank;
+                    p->made == made && p->shape.rank == like.shape.rank;
         for (int k = 0; fits && k < like.shape.rank; k++) fits = p->shape.d[k] == like.shape.d[k];
         for (int k = 0; fits && k < ntaken; k++) fits = taken[k].i != z->stand_in[i].i;
         if (fits) return z->stand_in[i];
     }
-    ein__val made =
+    ein__val to =
         ein__val_new(ctx, "operand", EIN__V_INPUT, -1, (ein__sc){0}, &like.shape, like.dtype, -1);
-    ctx->value[made.i].weight_only = like.weight_only;
-    arrput(z->stand_in, made);
-    return made;
+    ctx->value[to.i].weight_only = like.weight_only;
+    ctx->value[to.i].made = made;
+    arrput(z->stand_in, to);
+    return to;
 }
 
 // A problem's own operands and what stands in for them.

@@ -19,8 +19,11 @@ EIN__FN void ein__dense_strides(const ein__shape *s, int64_t *stride) {
 // Strides of value `v`: the planned ones, or dense ones while nothing is planned.
 static void ein__strides_of(ein_ctx *ctx, ein__val v, int64_t *stride) {
     const ein__layout *l = ctx->plan.layout;
-    if ((ptrdiff_t)v.i < arrlen(l) && l[v.i].buffer >= 0)
-        memcpy(stride, l[v.i].stride, sizeof l->stride);
+    const int64_t *known = NULL;
+    if ((ptrdiff_t)v.i < arrlen(l) && l[v.i].buffer >= 0) known = l[v.i].stride;
+    for (int k = 0; k < 2 && v.i; k++)
+        if (ctx->turned[k].v.i == v.i) known = ctx->turned[k].stride;
+    if (known) memcpy(stride, known, sizeof l->stride);
     else ein__dense_strides(&ctx->value[v.i].shape, stride);
 }
 

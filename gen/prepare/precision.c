@@ -66,6 +66,7 @@ static bool ein__alike(const ein_ctx *ctx, ein__val a, ein__val b) {
 // Bytes of an element of `v` in memory, or what they most likely will be.
 static int64_t ein__element_size(const ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];
-    bool half = p->dtype == EIN__F32 && p->kind == EIN__V_SCOPE && ein__is_untyped(ctx);
+    bool made = p->kind != EIN__V_INPUT || p->made;
+    bool half = p->dtype == EIN__F32 && made && ein__is_untyped(ctx);
     return half ? 2 : ein__dtype_size(p->dtype);
 }

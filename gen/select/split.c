@@ -57,6 +57,8 @@ static int64_t ein__cost_split(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
     if (!ein__match_tiles(ctx, s, out, &b.p)) return INT64_MAX;
     (void)ein__product_tile_of(ctx, &b.p, &whole);
     if (whole < 2 * node) return INT64_MAX;
+    uint32_t inner = 0;
+    bool tap = ein__product_inner(ctx, s, &b.p, &inner);
     ein__kernel k = {.kind = EIN__K_PRODUCT, .n = 1, .s = {s}, .size = 4, .out = out};
     b.result = ein__times(ein__outputs_of(s), 4);
     for (int64_t parts = 2; parts <= EIN__SPLIT_PARTS; parts++) {
@@ -67,6 +69,9 @@ static int64_t ein__cost_split(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
         int64_t math;
         p.extent[2] = ein__times(p.extent[2], parts);
         p.depth /= parts;
+        // Fewer terms of a tap lie together.
+        for (int side = 0; side < 2 && tap && slot == inner; side++)
+            if (p.load[side].steps > 1) p.load[side].steps /= parts;
         (void)ein__product_tile_of(ctx, &p, &math);
         if (math >= whole) continue;
         if (!known) ein__kernel_traffic(ctx, &k, &b.traffic, &terms);
