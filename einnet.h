@@ -13353,6 +13353,21 @@ static bool ein__is_moved(const ein__pass *z, ein__val p, const ein__expr *read)
     return !behind && !statistic;
 }
 
+// Whether the reader takes `p`, there `old`, at several places for each of its elements, as a
+// resize does, and a reduction's kernel computes `p`, which is then for nothing.
+static bool ein__is_resampled(const ein__pass *z, ein__val old, ein__val p) {
+    int large, places = 0;
+    bool statistic, behind;
+    ein__ex *reads = NULL;
+    ein__ex_reads(z->ctx, ein__scope_of(z->ctx, z->self)->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        places += ein__ex_get(z->ctx, reads[i])->val == old.i;
+    arrfree(reads);
+    if (places < 2) return false;
+    ein__operands_of(z, p, &large, &statistic, &behind);
+    return behind;
+}
+
 // Whether the reader may compute `p` itself instead of reading it from memory.
 static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
@@ -13380,7 +13395,8 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     // What finishes a statistic, such as a deviation, may be longer.
     bool statistic = ein__ex_reads_reduction(ctx, s->body);
     int most = statistic ? EIN__STATISTIC_BODY : EIN__SMALL_BODY;
-    bool small = ein__ex_size(ctx, s->body) <= most && its * EIN__SMALL_SHARE <= mine;
+    bool small = ein__ex_size(ctx, s->body) <= most && its * EIN__SMALL_SHARE <= mine &&
+                 !ein__is_resampled(z, old, p);
     if (small || (z->uses[old.i] == 1 && !z->joins && its * 2 > mine)) return true;
     if (z->uses[old.i] == 1 && ein__is_moved(z, p, read)) return true;
     return its == mine && ein__is_centred(z, p);

@@ -8,8 +8,8 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 162 MB
-// plan      131 steps, 616.1 us estimated; 778.0 us without derivation
-// libraries cuDNN (415 MB) 26 steps, without it up to 3.5 us more
+// plan      131 steps, 613.2 us estimated; 775.1 us without derivation
+// libraries cuDNN (415 MB) 27 steps, without it up to 3.5 us more
 //           cuBLAS (596 MB) 32 steps, without it up to 13.9 us more
 // by        basis change 21, merging 77, summation splitting 14
 //     9.9 us est. stem             k_product_d00fda93
@@ -134,10 +134,10 @@
 //     1.6 us est. f2               k_reduce_de93ed34
 //     3.5 us est. s1               k_product_ce39544a
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
-//     3.4 us est. f1.b.sum         cuDNN conv 3x3, 21 to 21
-//     4.0 us est. f0.a             k_product_9df8d45b
-//     3.4 us est. f0.b.sum         cuDNN conv 3x3, 21 to 21
-//     6.0 us est. u0               k_map_5555e745
+//     3.4 us est. f1               cuDNN conv 3x3, 21 to 21 + residual + bias
+//     3.4 us est. f0.a             cuDNN conv 3x3, 21 to 21 + bias + relu
+//     3.4 us est. f0               cuDNN conv 3x3, 21 to 21 + residual + bias
+//     3.7 us est. u0               k_map_83561ba5
 //    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
 //     4.2 us est. e0.a             k_reduce_65345eb8
 //    11.6 us est. e0.b.sum.part    cuDNN conv 3x1, 21 to 63
@@ -376,13 +376,13 @@ const gcn_info *gcn_describe(void);
 #define v_f0_a_c_k CONST(4377088)
 #define v_f0_a_c_b CONST(4393216)
 #define v_f0_b_k CONST(4393472)
-#define v_f0_b_b INIT(51848192)
-#define v_e0_a_c_k INIT(51848448)
-#define v_e0_a_c_b CONST(4409600)
-#define v_e0_b_k INIT(51864576)
-#define v_e0_b_b CONST(4409856)
-#define v_y_k CONST(4410112)
-#define v_y_b CONST(4411904)
+#define v_f0_b_b CONST(4409600)
+#define v_e0_a_c_k INIT(51848192)
+#define v_e0_a_c_b CONST(4409856)
+#define v_e0_b_k INIT(51864320)
+#define v_e0_b_b CONST(4410112)
+#define v_y_k CONST(4410368)
+#define v_y_b CONST(4412160)
 #define v_g4_l1_joined ARENA(0)
 #define v_l4_t1_4_joined ARENA(34307072)
 #define v_l4_t1_3_joined ARENA(33905664)
@@ -402,73 +402,73 @@ const gcn_info *gcn_describe(void);
 #define v_g1_l1_joined ARENA(44166656)
 #define v_l1_b_joined ARENA(37167104)
 #define v_stem ARENA(0)
-#define v_l1_b_c_sum_filter CONST(4412160)
+#define v_l1_b_c_sum_filter CONST(4412416)
 #define v_l1_a ARENA(35360768)
 #define v_l1_b_c_sum_data ARENA(33554432)
 #define v_l1_b_c_sum_product ARENA(35360768)
-#define v_l1_c_sum_weights CONST(5001984)
-#define v_l1_const CONST(5133056)
+#define v_l1_c_sum_weights CONST(5002240)
+#define v_l1_const CONST(5133312)
 #define v_l1 ARENA(33554432)
-#define v_l1_0_b_c_sum_filter CONST(5134080)
+#define v_l1_0_b_c_sum_filter CONST(5134336)
 #define v_l1_0_a ARENA(0)
 #define v_l1_0_b_c_sum_data ARENA(36765696)
 #define v_l1_0_b_c_sum_product ARENA(38572032)
 #define v_l1_0_b ARENA(0)
 #define v_l1_0 ARENA(36765696)
-#define v_l1_1_b_c_sum_filter CONST(5723904)
+#define v_l1_1_b_c_sum_filter CONST(5724160)
 #define v_l1_1_a ARENA(0)
 #define v_l1_1_b_c_sum_data ARENA(33554432)
 #define v_l1_1_b_c_sum_product ARENA(39976960)
 #define v_l1_1_b ARENA(0)
 #define v_l1_1 ARENA(40955392)
-#define v_l2_a_c_sum_weights CONST(6313728)
+#define v_l2_a_c_sum_weights CONST(6313984)
 #define v_l2_a_c_sum_merged ARENA(33554432)
-#define v_g1_l2_sum_weights CONST(6917888)
+#define v_g1_l2_sum_weights CONST(6918144)
 #define v_g1_l2_sum_merged ARENA(33554432)
-#define v_g1_s_const CONST(6956800)
+#define v_g1_s_const CONST(6957056)
 #define v_g1_s ARENA(44166656)
 #define v_g1_a ARENA(44430080)
 #define v_l2_b_c_sum_part ARENA(0)
 #define v_l2_b ARENA(44693504)
 #define v_l2_c_sum ARENA(33554432)
-#define v_l2_const CONST(6957056)
+#define v_l2_const CONST(6957312)
 #define v_l2 ARENA(35160064)
-#define v_l2_0_b_c_sum_filter CONST(6959104)
+#define v_l2_0_b_c_sum_filter CONST(6959360)
 #define v_l2_0_a ARENA(34457600)
 #define v_l2_0_b_c_sum_data ARENA(33554432)
 #define v_l2_0_b_c_sum_product ARENA(36765696)
 #define v_l2_0_b ARENA(37668864)
 #define v_l2_0 ARENA(33554432)
-#define v_l2_1_b_c_sum_filter CONST(9318400)
+#define v_l2_1_b_c_sum_filter CONST(9318656)
 #define v_l2_1_a ARENA(36063232)
 #define v_l2_1_b_c_sum_data ARENA(35160064)
 #define v_l2_1_b_c_sum_product ARENA(36063232)
 #define v_l2_1_b ARENA(36966400)
 #define v_l2_1 ARENA(35160064)
-#define v_l2_2_b_c_sum_filter CONST(11677696)
+#define v_l2_2_b_c_sum_filter CONST(11677952)
 #define v_l2_2_a ARENA(34457600)
 #define v_l2_2_b_c_sum_data ARENA(33554432)
 #define v_l2_2_b_c_sum_product ARENA(36765696)
 #define v_l2_2_b ARENA(33554432)
-#define v_g2_l1_sum_weights CONST(14036992)
+#define v_g2_l1_sum_weights CONST(14037248)
 #define v_g2_l1_sum_merged ARENA(0)
-#define v_g2_l2_sum_weights CONST(15853568)
+#define v_g2_l2_sum_weights CONST(15853824)
 #define v_g2_l2_sum_merged ARENA(40243712)
-#define v_g2_s_const CONST(15892480)
+#define v_g2_s_const CONST(15892736)
 #define v_g2_s ARENA(42225920)
 #define v_g2_a_c_sum_part ARENA(33554432)
 #define v_g2_a ARENA(36704768)
 #define v_g2_b_sum_part ARENA(35321600)
-#define v_l3_l1_c_sum_filter CONST(15892736)
+#define v_l3_l1_c_sum_filter CONST(15892992)
 #define v_l3_l1_c_sum_data ARENA(33554432)
 #define v_l3_l1_c_sum_product ARENA(0)
-#define v_l3_l2_c_sum_weights CONST(16937216)
+#define v_l3_l2_c_sum_weights CONST(16937472)
 #define v_l3_l2_c_sum_merged ARENA(0)
-#define v_l3_d_0_const CONST(17226240)
+#define v_l3_d_0_const CONST(17226496)
 #define v_l3_d_0 ARENA(34937600)
-#define v_l3_c1_0_sum_weights CONST(17230336)
+#define v_l3_c1_0_sum_weights CONST(17230592)
 #define v_l3_c1_0_sum_merged ARENA(35740416)
-#define v_l3_c2_0_sum_weights CONST(20711936)
+#define v_l3_c2_0_sum_weights CONST(20712192)
 #define v_l3_c2_0_sum_merged ARENA(33554432)
 #define v_l3_u_0 ARENA(34357248)
 #define v_l3_d_1 ARENA(33554432)
@@ -487,21 +487,21 @@ const gcn_info *gcn_describe(void);
 #define v_l3_c1_4_sum_merged ARENA(33554432)
 #define v_l3_c2_4_sum_merged ARENA(33554432)
 #define v_l3_u_4 ARENA(34221056)
-#define v_g3_l1_sum_weights CONST(21000960)
+#define v_g3_l1_sum_weights CONST(21001216)
 #define v_g3_l1_sum_merged ARENA(33554432)
 #define v_g3_l1 ARENA(0)
 #define v_g3_r1 ARENA(16640)
 #define v_g3_r2_sum ARENA(33280)
-#define v_g3_s_const CONST(30233344)
+#define v_g3_s_const CONST(30233600)
 #define v_g3_s ARENA(34959360)
 #define v_g3_a ARENA(34976000)
-#define v_l4_l2_c_sum_weights CONST(30233600)
+#define v_l4_l2_c_sum_weights CONST(30233856)
 #define v_l4_l2_c_sum_merged ARENA(33554432)
-#define v_l4_d_0_const CONST(31151104)
+#define v_l4_d_0_const CONST(31151360)
 #define v_l4_d_0 ARENA(33554432)
-#define v_l4_c1_0_sum_weights CONST(31159296)
+#define v_l4_c1_0_sum_weights CONST(31159552)
 #define v_l4_c1_0_sum_merged ARENA(33955840)
-#define v_l4_c2_0_sum_weights CONST(45839360)
+#define v_l4_c2_0_sum_weights CONST(45839616)
 #define v_l4_c2_0_sum_merged ARENA(33955840)
 #define v_l4_u_0 ARENA(34357248)
 #define v_l4_d_1 ARENA(33955840)
@@ -521,10 +521,10 @@ const gcn_info *gcn_describe(void);
 #define v_l4_c2_4_sum_merged ARENA(33955840)
 #define v_l4_u_4 ARENA(34357248)
 #define v_l4 ARENA(33955840)
-#define v_g4_l1_sum_weights CONST(46756864)
+#define v_g4_l1_sum_weights CONST(46757120)
 #define v_g4_l1_sum_merged ARENA(33554432)
-#define v_g4_l2_sum_weights CONST(50541568)
-#define v_g4_s_const CONST(50968576)
+#define v_g4_l2_sum_weights CONST(50541824)
+#define v_g4_s_const CONST(50968832)
 #define v_g4_s ARENA(8448)
 #define v_g4_a ARENA(0)
 #define v_g4 ARENA(16640)
@@ -538,10 +538,9 @@ const gcn_info *gcn_describe(void);
 #define v_f2 ARENA(1449216)
 #define v_s1 ARENA(33554432)
 #define v_f1_a ARENA(33817856)
-#define v_f1_b_sum ARENA(34081280)
-#define v_f0_a ARENA(33817856)
-#define v_f0_b_sum ARENA(34344704)
-#define v_u0_const CONST(50968832)
+#define v_f1 ARENA(34081280)
+#define v_f0_a ARENA(33554432)
+#define v_f0 ARENA(33817856)
 #define v_u0 ARENA(46198784)
 #define v_e0_a_c_sum_part_filter CONST(50969088)
 #define v_e0_a_c_sum_part ARENA(33554432)
@@ -554,7 +553,7 @@ const gcn_info *gcn_describe(void);
 #define v_l4_f_sum_weights CONST(54036480)
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 63473920ull
-#define INIT_BYTES 51880704ull
+#define INIT_BYTES 51880448ull
 #define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
 #define v_arrived CONST_OF(unsigned, 63473664)
@@ -599,8 +598,9 @@ static const conv_size conv_sizes[] = {
     {"l4.d.4", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"l4", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"f1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
-    {"f1.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
-    {"f0.b.sum", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 0, 0},
+    {"f1", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
+    {"f0.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
+    {"f0", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
     {"e0.a.c.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
         0},
     {"e0.b.sum.part", 0, 1, 21, 63, 1, {224, 224}, {224, 224}, {3, 1}, {1, 0}, {1, 1}, {1, 1}, 0,
@@ -629,8 +629,9 @@ enum {
     CONV_l4_d_4,
     CONV_l4,
     CONV_f1_a,
-    CONV_f1_b_sum,
-    CONV_f0_b_sum,
+    CONV_f1,
+    CONV_f0_a,
+    CONV_f0,
     CONV_e0_a_c_sum_part,
     CONV_e0_b_sum_part,
     CONV_y,
@@ -3604,88 +3605,15 @@ static __global__ void __launch_bounds__(256, 1) k_product_ce39544a(const float 
     }
 }
 
-// f1[0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1]
-// f0.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1[0,r0,i2+r1-1,i3+r2-1] * f0.a.c.k[i1,r0,r1,r2] where i2
-//     in 0:56, i3 in 0:56, pad f1 0
-// f0.a[0,i1,i2,i3] = relu(f0.a.c.sum[0,i1,i2,i3] + f0.a.c.b[i1])
-// p0: f0.a.c.k, p1: f1.b.b, p2: s1, p3: f1.b.sum, p4: f0.a.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_9df8d45b(const float *p0,
-    const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
-    __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
-    const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 98u * 32u, m0 = 0u;
-    const auto a = [&](unsigned e, unsigned k0) {
-        const int i1 = (int)(m0 + e / 32u);
-        const int r2 = (int)(k0 + e % 32u);
-        return fetch<float>(p0 + i1 * 189 + r2, i1 < 21 && r2 < 189);
-    };
-    struct found_b {
-        float v0;
-        float v1;
-        float v2;
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 32u;
-        const int i3 = (int)(n % 56u);
-        const int i2 = (int)(n / 56u);
-        const unsigned k = k0 + e / 32u;
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        const int t0 = i2 + r1 - 1;
-        const int t1 = i3 + r2 - 1;
-        found_b f;
-        f.v0 = k < 189u ? p1[r0] : 0.f;
-        f.v1 = (unsigned)t0 < 56u && (unsigned)t1 < 56u && k < 189u ? p2[r0 * 3136 + t0 * 56 + t1]
-            : 0.f;
-        f.v2 = (unsigned)t0 < 56u && (unsigned)t1 < 56u && k < 189u ? p3[r0 * 3136 + t0 * 56 + t1]
-            : 0.f;
-        return f;
-    };
-    const auto make_b = [&](unsigned e, unsigned k0, const found_b &f) {
-        const unsigned n = n0 + e % 32u;
-        const int i3 = (int)(n % 56u);
-        const int i2 = (int)(n / 56u);
-        const unsigned k = k0 + e / 32u;
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int t2 = i3 + r2 - 1;
-        const int t3 = i2 + r1 - 1;
-        const float v3 = (unsigned)t2 < 56u ? ((unsigned)t3 < 56u ? f.v1 + f.v2 + f.v0 : 0.f) : 0.f;
-        return k < 189u ? v3 : 0.f;
-    };
-    float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), computed(b, make_b), acc);
-#pragma unroll
-    for (int e = 0; e < 1 * 4; e += 4) {
-        const int i = e / 4, j = e % 4;
-        const int i1 = (int)(m0 + tile.row(i));
-        const int i3 = (int)(n0 + tile.column(j));
-        if (i1 < 21) {
-            const float v4 = p4[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v4),
-                relu(acc[i][j + 1] + v4), relu(acc[i][j + 2] + v4), relu(acc[i][j + 3] + v4));
-        }
-    }
-}
-
-// u0[0,i1,i2,i3] = ((s1[0,i1,(55*i2)/223,(55*i3)/223] + f1.b.sum[0,i1,(55*i2)/223,(55*i3)/223] +
-//     f0.b.sum[0,i1,(55*i2)/223,(55*i3)/223] + u0.const[i1]) * (1 - idx((55*i3)%223) / 223) +
-//     idx((55*i3)%223) / 223 * (s1[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1] +
-//     f1.b.sum[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1] +
-//     f0.b.sum[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1] + u0.const[i1])) * (1 -
+// u0[0,i1,i2,i3] = (f0[0,i1,(55*i2)/223,(55*i3)/223] * (1 - idx((55*i3)%223) / 223) +
+//     idx((55*i3)%223) / 223 * f0[0,i1,(55*i2)/223,(55*i3)/223-(55*i3+223)/12488+1]) * (1 -
 //     idx((55*i2)%223) / 223) + idx((55*i2)%223) / 223 *
-//     ((s1[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223] +
-//     f1.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223] +
-//     f0.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223] + u0.const[i1]) * (1 -
-//     idx((55*i3)%223) / 223) + idx((55*i3)%223) / 223 *
-//     (s1[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1] +
-//     f1.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1] +
-//     f0.b.sum[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1] +
-//     u0.const[i1])) where i2 in 0:224, i3 in 0:224
-// p0: s1, p1: f1.b.sum, p2: f0.b.sum, p3: u0.const
-static __global__ void __launch_bounds__(256) k_map_5555e745(const float *p0, const float *p1,
-    const float *p2, const float *__restrict__ p3, float *__restrict__ y) {
+//     (f0[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223] * (1 - idx((55*i3)%223) / 223) +
+//     idx((55*i3)%223) / 223 *
+//     f0[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1]) where i2 in 0:224,
+//     i3 in 0:224
+static __global__ void __launch_bounds__(256) k_map_83561ba5(const float *p0,
+    float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 263424u) return;
@@ -3694,71 +3622,42 @@ static __global__ void __launch_bounds__(256) k_map_5555e745(const float *p0, co
     const int i1 = (int)(id / 12544u);
     const int t0 = (i2 * 55) / 223;
     const int t1 = (i3 * 55) / 223;
-    const int t2 = (i2 * 55 + 223) / 12488;
-    const float v0 = p0[i1 * 3136 + t0 * 56 - t2 * 56 + t1 + 57] + p1[i1 * 3136 + t0 * 56 - t2 * 56
-        + t1 + 57];
-    const float v1 = p3[i1];
-    const int t3 = (i3 * 55) % 223;
-    const float v2 = (float)t3 / 223.f;
-    const float v3 = p0[i1 * 3136 + t0 * 56 - t2 * 56 + t1 + 56] + p1[i1 * 3136 + t0 * 56 - t2 * 56
-        + t1 + 56];
-    const float v4 = 1.f - v2;
-    const float v5 = (v0 + p2[i1 * 3136 + t0 * 56 - t2 * 56 + t1 + 57] + v1) * v2 + (p2[i1 * 3136
-        + t0 * 56 - t2 * 56 + t1 + 56] + v3 + v1) * v4;
-    const int t4 = (i2 * 55) % 223;
-    const float v6 = (float)t4;
-    const float v7 = v6 / 223.f;
-    const float v8 = p0[i1 * 3136 + t0 * 56 + t1 + 1] + p1[i1 * 3136 + t0 * 56 + t1 + 1];
-    const float v9 = p2[i1 * 3136 + t0 * 56 + t1] + (p0[i1 * 3136 + t0 * 56 + t1] + p1[i1 * 3136
-        + t0 * 56 + t1]);
-    const float v10 = (p2[i1 * 3136 + t0 * 56 + t1 + 1] + v8 + v1) * v2 + (v9 + v1) * v4;
-    const float v11 = 1.f - v7;
+    const int t2 = (i3 * 55) % 223;
+    const float v0 = (float)t2 / 223.f;
+    const float v1 = 1.f - v0;
+    const float v2 = p0[i1 * 3136 + t0 * 56 + t1] * v1 + p0[i1 * 3136 + t0 * 56 + t1 + 1] * v0;
+    const int t3 = (i2 * 55) % 223;
+    const float v3 = (float)t3;
+    const float v4 = v3 / 223.f;
+    const float v5 = 1.f - v4;
+    const int t4 = (i2 * 55 + 223) / 12488;
+    const float v6 = p0[i1 * 3136 + t0 * 56 - t4 * 56 + t1 + 56] * v1 + p0[i1 * 3136
+        + t0 * 56 - t4 * 56 + t1 + 57] * v0;
     const int t5 = (i3 * 55 + 55) / 223;
-    const float v12 = p0[i1 * 3136 + t0 * 56 - t2 * 56 + t5 + 57] + p1[i1 * 3136 + t0 * 56 - t2 * 56
-        + t5 + 57];
     const int t6 = (i3 * 55 + 55) % 223;
-    const float v13 = (float)t6 / 223.f;
-    const float v14 = (v12 + p2[i1 * 3136 + t0 * 56 - t2 * 56 + t5 + 57] + v1) * v13;
-    const float v15 = p0[i1 * 3136 + t0 * 56 - t2 * 56 + t5 + 56] + p1[i1 * 3136 + t0 * 56 - t2 * 56
-        + t5 + 56];
-    const float v16 = 1.f - v13;
-    const float v17 = (p2[i1 * 3136 + t0 * 56 - t2 * 56 + t5 + 56] + v15 + v1) * v16;
-    const float v18 = p0[i1 * 3136 + t0 * 56 + t5 + 1] + p1[i1 * 3136 + t0 * 56 + t5 + 1];
-    const float v19 = p2[i1 * 3136 + t0 * 56 + t5] + (p0[i1 * 3136 + t0 * 56 + t5] + p1[i1 * 3136
-        + t0 * 56 + t5]);
-    const float v20 = (p2[i1 * 3136 + t0 * 56 + t5 + 1] + v18 + v1) * v13 + (v19 + v1) * v16;
+    const float v7 = (float)t6 / 223.f;
+    const float v8 = 1.f - v7;
+    const float v9 = p0[i1 * 3136 + t0 * 56 + t5] * v8 + p0[i1 * 3136 + t0 * 56 + t5 + 1] * v7;
+    const float v10 = p0[i1 * 3136 + t0 * 56 - t4 * 56 + t5 + 56] * v8 + p0[i1 * 3136
+        + t0 * 56 - t4 * 56 + t5 + 57] * v7;
     const int t7 = (i3 * 55 + 110) / 223;
-    const float v21 = p0[i1 * 3136 + t0 * 56 - t2 * 56 + t7 + 57] + p1[i1 * 3136 + t0 * 56 - t2 * 56
-        + t7 + 57];
     const int t8 = (i3 * 55 + 110) % 223;
-    const float v22 = (float)t8 / 223.f;
-    const float v23 = (v21 + p2[i1 * 3136 + t0 * 56 - t2 * 56 + t7 + 57] + v1) * v22;
-    const float v24 = p0[i1 * 3136 + t0 * 56 - t2 * 56 + t7 + 56] + p1[i1 * 3136 + t0 * 56 - t2 * 56
-        + t7 + 56];
-    const float v25 = 1.f - v22;
-    const float v26 = (p2[i1 * 3136 + t0 * 56 - t2 * 56 + t7 + 56] + v24 + v1) * v25;
-    const float v27 = p0[i1 * 3136 + t0 * 56 + t7 + 1] + p1[i1 * 3136 + t0 * 56 + t7 + 1];
-    const float v28 = p2[i1 * 3136 + t0 * 56 + t7] + (p0[i1 * 3136 + t0 * 56 + t7] + p1[i1 * 3136
-        + t0 * 56 + t7]);
-    const float v29 = (p2[i1 * 3136 + t0 * 56 + t7 + 1] + v27 + v1) * v22 + (v28 + v1) * v25;
-    const int t9 = (i3 * 55 + 388) / 12488;
-    const int t10 = (i3 * 55 + 165) / 223;
-    const float v30 = p0[i1 * 3136 + t0 * 56 - t2 * 56 + t10 - t9 + 57] + p1[i1 * 3136
-        + t0 * 56 - t2 * 56 + t10 - t9 + 57];
-    const int t11 = (i3 * 55 + 165) % 223;
-    const float v31 = (float)t11 / 223.f;
-    const float v32 = (v30 + p2[i1 * 3136 + t0 * 56 - t2 * 56 + t10 - t9 + 57] + v1) * v31;
-    const float v33 = p0[i1 * 3136 + t0 * 56 - t2 * 56 + t10 + 56] + p1[i1 * 3136
-        + t0 * 56 - t2 * 56 + t10 + 56];
-    const float v34 = 1.f - v31;
-    const float v35 = (p2[i1 * 3136 + t0 * 56 - t2 * 56 + t10 + 56] + v33 + v1) * v34;
-    const float v36 = p0[i1 * 3136 + t0 * 56 + t10 - t9 + 1] + p1[i1 * 3136 + t0 * 56 + t10 - t9
-        + 1];
-    const float v37 = p0[i1 * 3136 + t0 * 56 + t10] + p1[i1 * 3136 + t0 * 56 + t10];
-    const float v38 = (p2[i1 * 3136 + t0 * 56 + t10 - t9 + 1] + v36 + v1) * v31 + (p2[i1 * 3136
-        + t0 * 56 + t10] + v37 + v1) * v34;
-    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(v5 * v7 + v10 * v11,
-        (v14 + v17) * v7 + v20 * v11, (v23 + v26) * v7 + v29 * v11, (v32 + v35) * v7 + v38 * v11);
+    const float v11 = (float)t8 / 223.f;
+    const float v12 = 1.f - v11;
+    const float v13 = p0[i1 * 3136 + t0 * 56 + t7] * v12 + p0[i1 * 3136 + t0 * 56 + t7 + 1] * v11;
+    const float v14 = p0[i1 * 3136 + t0 * 56 - t4 * 56 + t7 + 56] * v12 + p0[i1 * 3136
+        + t0 * 56 - t4 * 56 + t7 + 57] * v11;
+    const int t9 = (i3 * 55 + 165) / 223;
+    const int t10 = (i3 * 55 + 165) % 223;
+    const float v15 = (float)t10 / 223.f;
+    const float v16 = 1.f - v15;
+    const int t11 = (i3 * 55 + 388) / 12488;
+    const float v17 = p0[i1 * 3136 + t0 * 56 + t9] * v16 + p0[i1 * 3136 + t0 * 56 - t11 + t9
+        + 1] * v15;
+    const float v18 = p0[i1 * 3136 + t0 * 56 - t4 * 56 + t9 + 56] * v16 + p0[i1 * 3136
+        + t0 * 56 - t4 * 56 - t11 + t9 + 57] * v15;
+    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(v2 * v5 + v6 * v4,
+        v9 * v5 + v10 * v4, v13 * v5 + v14 * v4, v17 * v5 + v18 * v4);
 }
 
 // by summation splitting
@@ -3835,7 +3734,7 @@ struct gcn {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[26];
+    conv_call conv[27];
     cublasHandle_t cublas;
 };
 
@@ -4236,8 +4135,6 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
         v_g4_r2_k, v_g4_l2_sum_weights));
     CALL(launch(m, ORDERED, k_map_eb09c0db, "g4.s.const", 1, 64, stream, v_g4_l2_b, v_g4_r2_b,
         v_g4_s_const));
-    CALL(launch(m, ORDERED, k_map_eb09c0db, "u0.const", 1, 64, stream, v_f0_b_b, v_f1_b_b,
-        v_u0_const));
     // e0.a.c.sum.part.filter[i0,i1,i2,i3] = e0.a.c.k[i0,i2,i3,i1]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "e0.a.c.sum.part.filter", 16, 256, stream, v_e0_a_c_k,
         v_e0_a_c_sum_part_filter, relay{3, 0, {21, 3, 63}, {189, 1, 3}, {189, 63, 1}}));
@@ -4483,7 +4380,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(gcn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 26; i++) {
+    for (int i = 0; i < 27; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -4854,13 +4751,13 @@ static int steps_from_l4_d_2(gcn *m, const void *const *in, void *const *out, cu
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
     // f1.b.sum[0,i1,i2,i3] = sum(r0,r1,r2) f1.a[0,r0,i2+r1-1,i3+r2-1] * f1.b.k[i1,r0,r1,r2] where
     //     i2 in 0:56, i3 in 0:56, pad f1.a 0
-    CALL(conv_run(m, CONV_f1_b_sum, v_f1_a, v_f1_b_k, NULL, NULL, v_f1_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_product_9df8d45b, "f0.a", 98, 256, stream, v_f0_a_c_k, v_f1_b_b, v_s1,
-        v_f1_b_sum, v_f0_a_c_b, v_f0_a));
-    // as f1.b.sum
-    CALL(conv_run(m, CONV_f0_b_sum, v_f0_a, v_f0_b_k, NULL, NULL, v_f0_b_sum, v_workspace));
-    CALL(launch(m, ORDERED, k_map_5555e745, "u0", 1029, 256, stream, v_s1, v_f1_b_sum, v_f0_b_sum,
-        v_u0_const, v_u0));
+    // f1[0,i1,i2,i3] = s1[0,i1,i2,i3] + f1.b.sum[0,i1,i2,i3] + f1.b.b[i1]
+    CALL(conv_run(m, CONV_f1, v_f1_a, v_f1_b_k, v_f1_b_b, v_s1, v_f1, v_workspace));
+    // as g1.a
+    CALL(conv_run(m, CONV_f0_a, v_f1, v_f0_a_c_k, v_f0_a_c_b, NULL, v_f0_a, v_workspace));
+    // as f1
+    CALL(conv_run(m, CONV_f0, v_f0_a, v_f0_b_k, v_f0_b_b, v_f1, v_f0, v_workspace));
+    CALL(launch(m, ORDERED, k_map_83561ba5, "u0", 1029, 256, stream, v_f0, v_u0));
     // by summation splitting (r0,r1 inside), variable substitution
     // e0.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) u0[0,r0,i2+r1-1,i3] *
     //     e0.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:224, pad u0 0
@@ -4981,7 +4878,7 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 26; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 27; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -5168,6 +5065,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    63473920ull, 169982976ull, 0xe4a54419c106ca07ull};
+    63473920ull, 169982720ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }
