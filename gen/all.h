@@ -46,6 +46,7 @@
 #include "prepare/nest.c"
 #include "prepare/prepare.c"
 #include "prepare/factors.c"
+#include "prepare/turn.c"
 // what calls and kernels cost
 #include "cost/cost.c"
 #include "cost/engine.c"

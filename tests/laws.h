@@ -305,6 +305,38 @@ static sides law_scale(ein_ctx *ctx, ein__val v) {
     return law_pass(ctx, map_of(ctx, "m", &box, random_linear(ctx, &box, x)), EIN__RULE_SCALE);
 }
 
+// A factor over the iterators in `uses`, in any order.
+static ein__ex factor_read(ein_ctx *ctx, const int64_t *n, const int *slot, int rank) {
+    int order[EIN__MAX_RANK];
+    ein__ix ix[EIN__MAX_RANK];
+    ein__shape shape = {.rank = rank};
+    for (int k = 0; k < rank; k++) order[k] = slot[k];
+    shuffle(order, rank);
+    for (int k = 0; k < rank; k++) {
+        shape.d[k] = n[order[k]];
+        ix[k] = ein__ix_iter(ctx, (uint32_t)order[k], n[order[k]]);
+    }
+    ein__val x = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
+    return ein__ex_read(ctx, x, 0, ix, rank);
+}
+
+// Products in batches, which a map reads in any order of their dimensions, beside other operands.
+static sides law_turn(ein_ctx *ctx, ein__val unused) {
+    static const int in_a[] = {0, 1, 3}, in_b[] = {0, 2, 3};
+    int64_t n[4];
+    ein__scope box;
+    ein__ix ix[EIN__MAX_RANK];
+    (void)unused;
+    for (int k = 0; k < 4; k++) n[k] = random_in(1, 5);
+    ein__ex a = factor_read(ctx, n, in_a, 3), b = factor_read(ctx, n, in_b, 3);
+    ein__val v = new_scope(ctx, "v", EIN__R_SUM, 3, 1, n, ein__ex_binary(ctx, EIN__MUL, a, b));
+    if (!v.i) return NO_SIDES;
+    turned(ctx, ein__scope_of(ctx, v), true, &box, ix);
+    ein__ex x = ein__ex_read(ctx, v, 0, ix, 3);
+    ein__ex other = ein__ex_binary(ctx, EIN__ADD, weight_read(ctx, &box), x);
+    return law_pass(ctx, map_of(ctx, "m", &box, random_linear(ctx, &box, other)), EIN__RULE_TURN);
+}
+
 static ein__val as_it_is(ein__pass *z, ein__val before) {
     (void)z;
     return before;
@@ -733,6 +765,6 @@ static const law laws[] = {
     {EIN__RULE_MATCH, law_match},           {EIN__RULE_FUSE, law_fuse},
     {EIN__RULE_ONLINE, law_online},         {EIN__RULE_NORM, law_norm},
     {EIN__RULE_KERNEL, law_kernel},         {EIN__RULE_NEST, law_nest},
-    {EIN__RULE_FACTORS, law_factors},
+    {EIN__RULE_FACTORS, law_factors},       {EIN__RULE_TURN, law_turn},
 };
 enum { NLAWS = sizeof laws / sizeof *laws };

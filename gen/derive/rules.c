@@ -85,6 +85,9 @@ static const ein__rule ein__rules[] = {
     // alpha[f] * sum(y) x[y] w[f,y] is sum(y) x[y] (alpha[f] * w[f,y])
     [EIN__RULE_SCALE] = {"scale", "factors folded into weights", EIN__ON_PROGRAM,
                          .rewrite = ein__rebuild_scales},
+    // f(x, V[x']), x' a permutation of x, is f(x, V'[x]), V'[x] = V[x']
+    [EIN__RULE_TURN] = {"turn", "products in the order of what reads them", EIN__ON_PROGRAM,
+                        .rewrite = ein__rebuild_turned},
     // f(x, w(x)) is f(x, c[x]), c[x] = w(x) of weights alone, made at load
     [EIN__RULE_HOIST] = {"hoist", "parts of weights alone computed at load", EIN__ON_PROGRAM,
                          .rewrite = ein__rebuild_hoist},
