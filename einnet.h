@@ -10367,6 +10367,15 @@ static int64_t ein__value_bytes(const ein_ctx *ctx, ein__val v) {
     return ein__elements(&ein__val_get(ctx, v)->shape) * (int64_t)sizeof(double);
 }
 
+// Integers beyond the 8 or 32 bits of their type, as memory has them.
+static void ein__cut_integers(ein__dtype type, double *x, int64_t n) {
+    double size = exp2(type == EIN__I8 ? 8 : 32);
+    if (type != EIN__I8 && type != EIN__I32) return;
+    for (int64_t i = 0; i < n; i++)
+        if (!(x[i] >= -size / 2 && x[i] < size / 2) && x[i] - x[i] == 0)
+            x[i] -= size * floor(x[i] / size + 0.5);
+}
+
 static bool ein__compute_value(ein__evaluator *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     int64_t bytes = ein__value_bytes(ctx, v);
@@ -10387,6 +10396,7 @@ static bool ein__compute_value(ein__evaluator *z, ein__val v) {
                  .reg_of = z->reg_of};
     bool ok = ein__ev_scope(&p, out);
     ein__ev_free(&p);
+    if (ok) ein__cut_integers(ein__val_get(ctx, v)->dtype, out, bytes / (int64_t)sizeof *out);
     if (!ok) ein__error(ctx, EIN_RESOURCES, (ein__pos){0, 0}, "out of memory");
     ein__ex *reads = ein__reads_of_value(ctx, v);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
@@ -12858,6 +12868,95 @@ static bool ein__in_place(ein_ctx *ctx, const ein__val *order, ein__val v) {
         if (ein__place_of(ctx, order[i], &p) && p.best.i == v.i) return true;
     return false;
 }
+/* ---- integers.c ---- */
+// What integers an expression may come to, and whether its type holds them.
+
+typedef struct ein__numbers {
+    double lo, hi;
+} ein__numbers;
+
+// What numbers a type holds; false: those of no integers.
+static bool ein__type_numbers(ein__dtype type, ein__numbers *r) {
+    if (type <= EIN__BF16) return false;
+    double bits = type == EIN__I8 ? 7 : type == EIN__I32 ? 31 : 63;
+    *r = (ein__numbers){-exp2(bits), exp2(bits) - 1};
+    if (type == EIN__BOOL) *r = (ein__numbers){0, 1};
+    return true;
+}
+
+static ein__numbers ein__both_numbers(ein__numbers a, ein__numbers b) {
+    return (ein__numbers){fmin(a.lo, b.lo), fmax(a.hi, b.hi)};
+}
+
+static ein__numbers ein__times_numbers(ein__numbers a, double b) {
+    return (ein__numbers){fmin(a.lo * b, a.hi * b), fmax(a.lo * b, a.hi * b)};
+}
+
+static bool ein__binary_numbers(ein__fn fn, ein__numbers a, ein__numbers b, ein__numbers *r) {
+    if (fn == EIN__ADD) *r = (ein__numbers){a.lo + b.lo, a.hi + b.hi};
+    else if (fn == EIN__SUB) *r = (ein__numbers){a.lo - b.hi, a.hi - b.lo};
+    else if (fn == EIN__MIN) *r = (ein__numbers){fmin(a.lo, b.lo), fmin(a.hi, b.hi)};
+    else if (fn == EIN__MAX) *r = (ein__numbers){fmax(a.lo, b.lo), fmax(a.hi, b.hi)};
+    else if (fn == EIN__MUL)
+        *r = ein__both_numbers(ein__times_numbers(a, b.lo), ein__times_numbers(a, b.hi));
+    else return false;
+    return true;
+}
+
+static bool ein__unary_numbers(ein__fn fn, ein__numbers a, ein__numbers *r) {
+    double most = fmax(fabs(a.lo), fabs(a.hi));
+    if (fn == EIN__NEG) *r = (ein__numbers){-a.hi, -a.lo};
+    else if (fn == EIN__RELU) *r = (ein__numbers){fmax(a.lo, 0), fmax(a.hi, 0)};
+    else if (fn == EIN__ABS) *r = (ein__numbers){0, most};
+    else if (fn == EIN__SQUARE) *r = (ein__numbers){0, most * most};
+    else return false;
+    return true;
+}
+
+// Between what numbers an expression of integers lies, as its operands' types have it; false: it is
+// one of other numbers.
+static bool ein__int_numbers(const ein_ctx *ctx, ein__ex ex, ein__numbers *r) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__numbers a[2] = {{0, 0}, {0, 0}};
+    uint32_t first = e->op == EIN__X_SELECT ? 2 : 0;
+    for (uint32_t k = 0; k < 2 && first + k < e->nkid; k++)
+        if (!ein__int_numbers(ctx, e->kid[first + k], &a[k])) return false;
+    switch ((ein__xop)e->op) {
+    case EIN__X_CONST:
+        memcpy(&r->lo, &e->bits, sizeof r->lo);
+        r->hi = r->lo;
+        return r->lo == floor(r->lo);
+    case EIN__X_IDX: {
+        const ein__index *f = ein__ix_get(ctx, e->ix[0]);
+        *r = (ein__numbers){(double)f->lo, (double)f->hi};
+        return f->q == 1;
+    }
+    case EIN__X_READ: return ein__type_numbers(ctx->value[e->val].dtype, r);
+    case EIN__X_WHEN: *r = ein__both_numbers(a[0], (ein__numbers){0, 0}); return true;
+    case EIN__X_SELECT: *r = ein__both_numbers(a[0], a[1]); return true;
+    case EIN__X_UNARY: return ein__unary_numbers((ein__fn)e->fn, a[0], r);
+    case EIN__X_BINARY: return ein__binary_numbers((ein__fn)e->fn, a[0], a[1], r);
+    }
+    return false;
+}
+
+// Whether map `v` has a type that cuts off what its expression may come to: a cast to fewer bits, a
+// product of integers. Memory does that, so what reads `v` is not to compute it itself. Of 64 bits
+// nothing is cut off, and what a float loses as a half is no part of the model.
+static bool ein__narrows(const ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    ein__numbers r, type;
+    if ((p->dtype != EIN__I8 && p->dtype != EIN__I32) || p->kind != EIN__V_SCOPE) return false;
+    return ein__type_numbers(p->dtype, &type) &&
+           ein__int_numbers(ctx, ein__sc_get(ctx, p->scope)->body, &r) &&
+           (r.lo < type.lo || r.hi > type.hi);
+}
+
+// Whether f32 has each number that an expression of integers may come to.
+static bool ein__fits_float(const ein_ctx *ctx, ein__ex ex) {
+    ein__numbers r;
+    return ein__int_numbers(ctx, ex, &r) && r.lo >= -16777216 && r.hi <= 16777216;
+}
 /* ---- copies.c ---- */
 // Maps that compute nothing: copies, and those that lay other values side by side. Where what they
 // copy is stored is mostly theirs to choose, and then they cost nothing.
@@ -12872,11 +12971,11 @@ static bool ein__is_map(ein_ctx *ctx, ein__val v) {
     return s && s->reduce == EIN__R_NONE;
 }
 
-// A map whose body is one read.
+// A map whose body is one read, of which its type has all.
 static const ein__expr *ein__copy_of(ein_ctx *ctx, ein__val v) {
     if (!ein__is_map(ctx, v)) return NULL;
     const ein__expr *e = ein__ex_get(ctx, ein__scope_of(ctx, v)->body);
-    return e->op == EIN__X_READ ? e : NULL;
+    return e->op == EIN__X_READ && !ein__narrows(ctx, v) ? e : NULL;
 }
 
 // Whether the read goes through all of its value in the order of the map's elements: at the map's
@@ -12899,7 +12998,7 @@ static bool ein__reads_whole(ein_ctx *ctx, const ein__expr *x, const ein__scope 
 static const ein__expr *ein__multiple_of(ein_ctx *ctx, ein__val v, double *factor) {
     const ein__expr *e = ein__copy_of(ctx, v);
     *factor = 1;
-    if (e || !ein__is_map(ctx, v)) return e;
+    if (e || !ein__is_map(ctx, v) || ein__narrows(ctx, v)) return e;
     e = ein__ex_get(ctx, ein__scope_of(ctx, v)->body);
     if (e->op == EIN__X_UNARY && e->fn == EIN__NEG) {
         *factor = -1;
@@ -13400,7 +13499,7 @@ static bool ein__is_resampled(const ein__pass *z, ein__val old, ein__val p) {
 static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
     const ein__value *value = &ctx->value[p.i], *self = &ctx->value[z->self.i];
-    if (z->nothing || !ein__is_map(ctx, p)) return false;
+    if (z->nothing || !ein__is_map(ctx, p) || ein__narrows(ctx, p)) return false;
     if (!ein__rule_on(ctx, EIN__RULE_INLINE)) return false;
     if (value->weight_only && !self->weight_only) return false;
     const ein__scope *s = ein__scope_of(ctx, p);
@@ -38773,7 +38872,14 @@ typedef struct ein__kform {
     ein__term t[EIN__KLIN];
 } ein__kform;
 
-typedef enum { EIN__N_ATOM, EIN__N_IX, EIN__N_AT, EIN__N_EX, EIN__N_VECTOR } ein__kkind;
+typedef enum {
+    EIN__N_ATOM,
+    EIN__N_IX,
+    EIN__N_AT,
+    EIN__N_EX,
+    EIN__N_INTEGER,
+    EIN__N_VECTOR
+} ein__kkind;
 typedef struct ein__kname {
     ein__kkind kind;
     uint32_t id;
@@ -39756,17 +39862,23 @@ static const char *ein__kfill(ein__kgen *g, const char *v) {
 }
 
 static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane);
+static bool ein__kinteger(ein__kgen *g, ein__ex ex);
+
+// The names of an expression as an integer and as a float are different ones.
+static ein__kkind ein__kex_kind(const ein__kgen *g) {
+    return g->num == EIN__NUM_INT ? EIN__N_INTEGER : EIN__N_EX;
+}
 
 static ein__ktext ein__kname_value(ein__kgen *g, ein__ex ex, int lane, ein__ktext t) {
     if (t.prec == EIN__NAMED) return t;
     ein__kterm named = {1, t, 0, 1, 0};
-    return ein__kdeclare(g, EIN__N_EX, ex.i, lane, ein__knum_type(g), named).text;
+    return ein__kdeclare(g, ein__kex_kind(g), ex.i, lane, ein__knum_type(g), named).text;
 }
 
 // A value whose text may be repeated.
 static ein__ktext ein__kvalue_named(ein__kgen *g, ein__ex ex, int lane) {
     ein__ktext t = ein__kvalue(g, ex, lane);
-    const ein__kname *known = ein__kfind(g, EIN__N_EX, ex.i, lane);
+    const ein__kname *known = ein__kfind(g, ein__kex_kind(g), ex.i, lane);
     return known ? known->t.text : ein__kname_value(g, ex, lane, t);
 }
 
@@ -39958,13 +40070,48 @@ static bool ein__kcounts(ein__kgen *g, const ein__expr *x, int lane, ein__ktext 
     return n > 0;
 }
 
+// Integer expression `ex` as an integer, in a kernel that computes in floats.
+static ein__ktext ein__kvalue_integer(ein__kgen *g, ein__ex ex, int lane) {
+    ein__knum num = g->num;
+    g->num = EIN__NUM_INT;
+    ein__ktext t = ein__kvalue(g, ex, lane);
+    g->num = num;
+    return t;
+}
+
+// Whether arithmetic `x` on integers comes to more than a float has digits for, so that it must not
+// be rounded before its end.
+static bool ein__kexact(ein__kgen *g, ein__ex ex, const ein__expr *x) {
+    bool sum =
+        x->op == EIN__X_BINARY && (x->fn == EIN__ADD || x->fn == EIN__SUB || x->fn == EIN__MUL);
+    bool square = x->op == EIN__X_UNARY && x->fn == EIN__SQUARE;
+    return (sum || square) && g->num != EIN__NUM_INT && ein__kinteger(g, ex) &&
+           !ein__fits_float(g->ctx, ex);
+}
+
+// Whether a comparison must see integers as they are. Rounded to floats they compare with a small
+// one as before.
+static bool ein__kcompares(ein__kgen *g, const ein__expr *x) {
+    int wide = 0;
+    bool sum = false;
+    for (int i = 0; i < 2; i++) {
+        if (g->num == EIN__NUM_INT || !ein__kinteger(g, x->kid[i])) return false;
+        if (ein__fits_float(g->ctx, x->kid[i])) continue;
+        wide++;
+        sum |= ein__ex_get(g->ctx, x->kid[i])->op != EIN__X_READ;
+    }
+    return wide > 1 || sum;
+}
+
 static ein__ktext ein__kselect(ein__kgen *g, const ein__expr *x, int lane) {
     static const char *const cmp[] = {"==", "!=", "<", "<=", ">", ">="};
     ein__ktext v[4];
     int level = 0;
     bool counts = ein__kcounts(g, x, lane, v);
+    bool integer = !counts && ein__kcompares(g, x);
     for (int i = 0; i < 4; i++) {
-        if (i > 1 || !counts) v[i] = ein__kvalue(g, x->kid[i], lane);
+        if (i < 2 && integer) v[i] = ein__kvalue_integer(g, x->kid[i], lane);
+        else if (i > 1 || !counts) v[i] = ein__kvalue(g, x->kid[i], lane);
         level = ein__kmax(level, v[i].level);
     }
     EIN_ASSERT(x->fn >= EIN__EQ && x->fn <= EIN__GE);
@@ -39999,10 +40146,16 @@ static ein__ktext ein__kidx(ein__kgen *g, const ein__expr *x, int lane) {
 static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane) {
     bool shared = g->vec > 1 && g->vec_slot >= 0 && !(ein__kmask(g, ex) & 1u << g->vec_slot);
     if (shared) lane = 0;
-    const ein__kname *known = ein__kfind(g, EIN__N_EX, ex.i, lane);
+    const ein__kname *known = ein__kfind(g, ein__kex_kind(g), ex.i, lane);
     if (known) return known->t.text;
     const ein__expr *x = ein__ex_get(g->ctx, ex);
     ein__ktext t = {0};
+    if (ein__kexact(g, ex, x)) {
+        t = ein__kvalue_integer(g, ex, lane);
+        t.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), ein__kparen(g, t, EIN__PRIMARY));
+        t.prec = EIN__PREFIX;
+        return t;
+    }
     switch ((ein__xop)x->op) {
     case EIN__X_CONST: return ein__kliteral(g, ein__kbits(x));
     case EIN__X_IDX: t = ein__kidx(g, x, lane); break;
@@ -40016,8 +40169,6 @@ static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane) {
         return ein__kname_value(g, ex, lane, t);
     return t;
 }
-
-static bool ein__kinteger(ein__kgen *g, ein__ex ex);
 
 static bool ein__kinteger_of(ein__kgen *g, const ein__expr *x) {
     switch ((ein__xop)x->op) {

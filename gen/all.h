@@ -40,6 +40,7 @@
 #include "prepare/basis.c"
 #include "prepare/match.c"
 #include "prepare/place.c"
+#include "prepare/integers.c"
 #include "prepare/copies.c"
 #include "prepare/invert.c"
 #include "prepare/fold.c"

@@ -101,6 +101,7 @@ parts=(
     'merge    -    python3 tests/check_merge.py'
     'norms    -    python3 tests/check_norms.py'
     'places   -    python3 tests/check_places.py'
+    "integers cuda $python tests/check_integers.py"
     'recurs   -    python3 tests/check_recurrent.py'
     'chain    cuda python3 tests/check_chain.py'
     'names    -    python3 tests/check_names.py'

@@ -117,17 +117,23 @@ static const char *ein__kfill(ein__kgen *g, const char *v) {
 }
 
 static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane);
+static bool ein__kinteger(ein__kgen *g, ein__ex ex);
+
+// The names of an expression as an integer and as a float are different ones.
+static ein__kkind ein__kex_kind(const ein__kgen *g) {
+    return g->num == EIN__NUM_INT ? EIN__N_INTEGER : EIN__N_EX;
+}
 
 static ein__ktext ein__kname_value(ein__kgen *g, ein__ex ex, int lane, ein__ktext t) {
     if (t.prec == EIN__NAMED) return t;
     ein__kterm named = {1, t, 0, 1, 0};
-    return ein__kdeclare(g, EIN__N_EX, ex.i, lane, ein__knum_type(g), named).text;
+    return ein__kdeclare(g, ein__kex_kind(g), ex.i, lane, ein__knum_type(g), named).text;
 }
 
 // A value whose text may be repeated.
 static ein__ktext ein__kvalue_named(ein__kgen *g, ein__ex ex, int lane) {
     ein__ktext t = ein__kvalue(g, ex, lane);
-    const ein__kname *known = ein__kfind(g, EIN__N_EX, ex.i, lane);
+    const ein__kname *known = ein__kfind(g, ein__kex_kind(g), ex.i, lane);
     return known ? known->t.text : ein__kname_value(g, ex, lane, t);
 }
 
@@ -319,13 +325,48 @@ static bool ein__kcounts(ein__kgen *g, const ein__expr *x, int lane, ein__ktext 
     return n > 0;
 }
 
+// Integer expression `ex` as an integer, in a kernel that computes in floats.
+static ein__ktext ein__kvalue_integer(ein__kgen *g, ein__ex ex, int lane) {
+    ein__knum num = g->num;
+    g->num = EIN__NUM_INT;
+    ein__ktext t = ein__kvalue(g, ex, lane);
+    g->num = num;
+    return t;
+}
+
+// Whether arithmetic `x` on integers comes to more than a float has digits for, so that it must not
+// be rounded before its end.
+static bool ein__kexact(ein__kgen *g, ein__ex ex, const ein__expr *x) {
+    bool sum =
+        x->op == EIN__X_BINARY && (x->fn == EIN__ADD || x->fn == EIN__SUB || x->fn == EIN__MUL);
+    bool square = x->op == EIN__X_UNARY && x->fn == EIN__SQUARE;
+    return (sum || square) && g->num != EIN__NUM_INT && ein__kinteger(g, ex) &&
+           !ein__fits_float(g->ctx, ex);
+}
+
+// Whether a comparison must see integers as they are. Rounded to floats they compare with a small
+// one as before.
+static bool ein__kcompares(ein__kgen *g, const ein__expr *x) {
+    int wide = 0;
+    bool sum = false;
+    for (int i = 0; i < 2; i++) {
+        if (g->num == EIN__NUM_INT || !ein__kinteger(g, x->kid[i])) return false;
+        if (ein__fits_float(g->ctx, x->kid[i])) continue;
+        wide++;
+        sum |= ein__ex_get(g->ctx, x->kid[i])->op != EIN__X_READ;
+    }
+    return wide > 1 || sum;
+}
+
 static ein__ktext ein__kselect(ein__kgen *g, const ein__expr *x, int lane) {
     static const char *const cmp[] = {"==", "!=", "<", "<=", ">", ">="};
     ein__ktext v[4];
     int level = 0;
     bool counts = ein__kcounts(g, x, lane, v);
+    bool integer = !counts && ein__kcompares(g, x);
     for (int i = 0; i < 4; i++) {
-        if (i > 1 || !counts) v[i] = ein__kvalue(g, x->kid[i], lane);
+        if (i < 2 && integer) v[i] = ein__kvalue_integer(g, x->kid[i], lane);
+        else if (i > 1 || !counts) v[i] = ein__kvalue(g, x->kid[i], lane);
         level = ein__kmax(level, v[i].level);
     }
     EIN_ASSERT(x->fn >= EIN__EQ && x->fn <= EIN__GE);
@@ -360,10 +401,16 @@ static ein__ktext ein__kidx(ein__kgen *g, const ein__expr *x, int lane) {
 static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane) {
     bool shared = g->vec > 1 && g->vec_slot >= 0 && !(ein__kmask(g, ex) & 1u << g->vec_slot);
     if (shared) lane = 0;
-    const ein__kname *known = ein__kfind(g, EIN__N_EX, ex.i, lane);
+    const ein__kname *known = ein__kfind(g, ein__kex_kind(g), ex.i, lane);
     if (known) return known->t.text;
     const ein__expr *x = ein__ex_get(g->ctx, ex);
     ein__ktext t = {0};
+    if (ein__kexact(g, ex, x)) {
+        t = ein__kvalue_integer(g, ex, lane);
+        t.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), ein__kparen(g, t, EIN__PRIMARY));
+        t.prec = EIN__PREFIX;
+        return t;
+    }
     switch ((ein__xop)x->op) {
     case EIN__X_CONST: return ein__kliteral(g, ein__kbits(x));
     case EIN__X_IDX: t = ein__kidx(g, x, lane); break;
@@ -377,8 +424,6 @@ static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane) {
         return ein__kname_value(g, ex, lane, t);
     return t;
 }
-
-static bool ein__kinteger(ein__kgen *g, ein__ex ex);
 
 static bool ein__kinteger_of(ein__kgen *g, const ein__expr *x) {
     switch ((ein__xop)x->op) {

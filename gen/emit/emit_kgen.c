@@ -49,7 +49,14 @@ typedef struct ein__kform {
     ein__term t[EIN__KLIN];
 } ein__kform;
 
-typedef enum { EIN__N_ATOM, EIN__N_IX, EIN__N_AT, EIN__N_EX, EIN__N_VECTOR } ein__kkind;
+typedef enum {
+    EIN__N_ATOM,
+    EIN__N_IX,
+    EIN__N_AT,
+    EIN__N_EX,
+    EIN__N_INTEGER,
+    EIN__N_VECTOR
+} ein__kkind;
 typedef struct ein__kname {
     ein__kkind kind;
     uint32_t id;

@@ -678,6 +678,15 @@ static int64_t ein__value_bytes(const ein_ctx *ctx, ein__val v) {
     return ein__elements(&ein__val_get(ctx, v)->shape) * (int64_t)sizeof(double);
 }
 
+// Integers beyond the 8 or 32 bits of their type, as memory has them.
+static void ein__cut_integers(ein__dtype type, double *x, int64_t n) {
+    double size = exp2(type == EIN__I8 ? 8 : 32);
+    if (type != EIN__I8 && type != EIN__I32) return;
+    for (int64_t i = 0; i < n; i++)
+        if (!(x[i] >= -size / 2 && x[i] < size / 2) && x[i] - x[i] == 0)
+            x[i] -= size * floor(x[i] / size + 0.5);
+}
+
 static bool ein__compute_value(ein__evaluator *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     int64_t bytes = ein__value_bytes(ctx, v);
@@ -698,6 +707,7 @@ static bool ein__compute_value(ein__evaluator *z, ein__val v) {
                  .reg_of = z->reg_of};
     bool ok = ein__ev_scope(&p, out);
     ein__ev_free(&p);
+    if (ok) ein__cut_integers(ein__val_get(ctx, v)->dtype, out, bytes / (int64_t)sizeof *out);
     if (!ok) ein__error(ctx, EIN_RESOURCES, (ein__pos){0, 0}, "out of memory");
     ein__ex *reads = ein__reads_of_value(ctx, v);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {

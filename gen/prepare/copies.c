@@ -11,11 +11,11 @@ static bool ein__is_map(ein_ctx *ctx, ein__val v) {
     return s && s->reduce == EIN__R_NONE;
 }
 
-// A map whose body is one read.
+// A map whose body is one read, of which its type has all.
 static const ein__expr *ein__copy_of(ein_ctx *ctx, ein__val v) {
     if (!ein__is_map(ctx, v)) return NULL;
     const ein__expr *e = ein__ex_get(ctx, ein__scope_of(ctx, v)->body);
-    return e->op == EIN__X_READ ? e : NULL;
+    return e->op == EIN__X_READ && !ein__narrows(ctx, v) ? e : NULL;
 }
 
 // Whether the read goes through all of its value in the order of the map's elements: at the map's
@@ -38,7 +38,7 @@ static bool ein__reads_whole(ein_ctx *ctx, const ein__expr *x, const ein__scope 
 static const ein__expr *ein__multiple_of(ein_ctx *ctx, ein__val v, double *factor) {
     const ein__expr *e = ein__copy_of(ctx, v);
     *factor = 1;
-    if (e || !ein__is_map(ctx, v)) return e;
+    if (e || !ein__is_map(ctx, v) || ein__narrows(ctx, v)) return e;
     e = ein__ex_get(ctx, ein__scope_of(ctx, v)->body);
     if (e->op == EIN__X_UNARY && e->fn == EIN__NEG) {
         *factor = -1;

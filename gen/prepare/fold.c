@@ -302,7 +302,7 @@ static bool ein__is_resampled(const ein__pass *z, ein__val old, ein__val p) {
 static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
     const ein__value *value = &ctx->value[p.i], *self = &ctx->value[z->self.i];
-    if (z->nothing || !ein__is_map(ctx, p)) return false;
+    if (z->nothing || !ein__is_map(ctx, p) || ein__narrows(ctx, p)) return false;
     if (!ein__rule_on(ctx, EIN__RULE_INLINE)) return false;
     if (value->weight_only && !self->weight_only) return false;
     const ein__scope *s = ein__scope_of(ctx, p);
