@@ -17243,6 +17243,28 @@ static int64_t ein__row_chain(const ein__kernel *k, const ein__scope *s) {
     return ein__times(ein__least(ein__ceil(n, EIN__ROW_THREADS), turns), EIN__LOOP_TURN_PS);
 }
 
+// What the loads of reduction `s` take where neighbouring threads, along `lane`, read elements that
+// lie apart: a load of a warp then takes a turn of the cache for every line, however often the line
+// has been read. Threads have four outputs.
+static int64_t ein__lines_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
+    enum { LINE = 128, LINES = 2, WARP = 32, OUTPUTS = 4 };  // LINES of a cycle: assumed
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t lines = 0;
+    ein__ex *reads = NULL;
+    if (lane < 0 || lane >= (int)s->nt) return 0;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
+        int64_t bytes = ein__times(step, ein__element_size(ctx, (ein__val){e->val}));
+        if (step > 1) lines += ein__least(ein__ceil(bytes * OUTPUTS * WARP, LINE), WARP);
+    }
+    arrfree(reads);
+    // An SM's FP32 units make two operations each of a cycle's 128.
+    int64_t cycles = ein__muldiv(ein__extent_of(s, ~0u), lines, WARP * LINES);
+    return ein__muldiv(cycles, 256 * 1000, g->fp32);
+}
+
 // A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results.
 // Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
@@ -17288,6 +17310,10 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     }
     if (flop > ein__times(elements, threshold))
         w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
+    if (kind == EIN__E_LOOPS && !terms) {
+        int lane = ein__kernel_lane(ctx, k, &terms);
+        w.math_ps = ein__most(w.math_ps, ein__lines_ps(ctx, k->s[0], lane));
+    }
     return w;
 }
 
@@ -19482,29 +19508,18 @@ static int64_t ein__cost_split(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
     return best;
 }
 
-// The factor of a product that is known at load, its elements in the order in which the kernel
-// counts them: batch, lines, terms with the innermost one last. Its own read when they cannot be,
-// or when neighbours lie together already: the innermost terms or, unless a step must stay within a
-// `tap`, any terms or lines.
-static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__tiled *p, int side,
-                                uint32_t inner, bool tap) {
+// What `read` reads for the iterators of `s`, its elements in the order of these: those in turn[0]
+// outermost. The read as it is where that is no order, or takes much more memory.
+static ein__ex ein__relaid_read(ein__pass *z, const ein__scope *s, const ein__expr *read,
+                                const uint32_t *turn, int turns) {
     ein_ctx *ctx = z->ctx;
-    const ein__expr *read = p->read[side];
     ein__ex as_is = ein__ex_of(ctx, read);
-    uint32_t used = ein__read_slots(ctx, read), sums = ~((1u << s->nt) - 1);
-    uint32_t turn[4] = {p->group[2], p->group[side], sums & ~(1u << inner), 1u << inner};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    int64_t extent[EIN__MAX_RANK], volume = 1, stride[EIN__MAX_RANK];
+    int64_t extent[EIN__MAX_RANK], volume = 1;
+    uint32_t used = ein__read_slots(ctx, read);
     int n = 0;
-    ein__factor f;
-    ein__strides_of(ctx, (ein__val){read->val}, stride);
-    if (!ctx->value[read->val].weight_only || !(used >> inner & 1)) return as_is;
-    bool together = ein__address(ctx, read, stride, &f) && f.coef[inner] == 1;
-    for (uint32_t i = 0; i < s->nt + s->ns && !tap; i++)
-        together |= ((p->group[side] | sums) >> i & 1) && f.coef[i] == 1 && s->n[i] > 1;
-    if (together) return as_is;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_const(ctx, 0);
-    for (int t = 0; t < 4; t++)
+    for (int t = 0; t < turns; t++)
         for (uint32_t i = 0; i < s->nt + s->ns; i++) {
             if (!(turn[t] & used & 1u << i) || s->n[i] == 1) continue;
             if (n == EIN__MAX_RANK) return as_is;
@@ -19518,6 +19533,28 @@ static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__ti
     const char *name = ein__namef(ctx, "%s.lines", ctx->value[z->self.i].name);
     ein__val v = ein__new_map(z, name, ctx->value[read->val].dtype, n, extent, body);
     return v.i ? ein__ex_read(ctx, v, 0, back, n) : as_is;
+}
+
+// The factor of a product that is known at load, its elements in the order in which the kernel
+// counts them: batch, lines, terms with the innermost one last. Its own read when they cannot be,
+// or when neighbours lie together already: the innermost terms or, unless a step must stay within a
+// `tap`, any terms or lines.
+static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__tiled *p, int side,
+                                uint32_t inner, bool tap) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read = p->read[side];
+    ein__ex as_is = ein__ex_of(ctx, read);
+    uint32_t used = ein__read_slots(ctx, read), sums = ~((1u << s->nt) - 1);
+    uint32_t turn[4] = {p->group[2], p->group[side], sums & ~(1u << inner), 1u << inner};
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    ein__strides_of(ctx, (ein__val){read->val}, stride);
+    if (!ctx->value[read->val].weight_only || !(used >> inner & 1)) return as_is;
+    bool together = ein__address(ctx, read, stride, &f) && f.coef[inner] == 1;
+    for (uint32_t i = 0; i < s->nt + s->ns && !tap; i++)
+        together |= ((p->group[side] | sums) >> i & 1) && f.coef[i] == 1 && s->n[i] > 1;
+    if (together) return as_is;
+    return ein__relaid_read(z, s, read, turn, 4);
 }
 
 // Product `v` with what is known at load re-laid for its kernel.
@@ -19540,6 +19577,30 @@ static ein__val ein__relay_product(ein__pass *z, ein__val v) {
     ein__ex body = ein__ex_binary(ctx, EIN__MUL, a, b);
     if (body.i && p.alpha != 1)
         body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, p.alpha), body);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
+// Reduction `v` with a filter whose elements lie side by side for neighbouring threads, as those of
+// the data do: of a window that every channel has by itself, channels last.
+static ein__val ein__relay_window(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__expr *read[2];
+    double alpha;
+    uint32_t lane = s->nt;
+    while (lane > 0 && s->n[lane - 1] == 1) lane--;
+    if (!lane-- || !ein__two_factors(ctx, s, read, &alpha)) return v;
+    bool second = !ctx->value[read[0]->val].weight_only;
+    const ein__expr *w = read[second], *x = read[!second];
+    uint32_t turn[2] = {~(1u << lane), 1u << lane};
+    if (!ctx->value[w->val].weight_only || ctx->value[x->val].weight_only ||
+        ein__read_step(ctx, w, lane) <= 1 || ein__read_step(ctx, x, lane) != 1)
+        return v;
+    z->self = v;
+    ein__ex relaid = ein__relaid_read(z, s, w, turn, 2);
+    if (!relaid.i || relaid.i == ein__ex_of(ctx, w).i) return v;
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, ein__ex_of(ctx, x), relaid);
+    if (body.i && alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 
@@ -30325,7 +30386,9 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
     ein__split split;
     int64_t ps;
     ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, 0, &read);
-    if (ein__choose_parts(ctx, s, map, read, true, &ps, &split) != EIN__K_PRODUCT) return v;
+    ein__skind2 kind = ein__choose_parts(ctx, s, map, read, true, &ps, &split);
+    if (kind == EIN__K_REDUCE) return ein__relay_window(z, v);
+    if (kind != EIN__K_PRODUCT) return v;
     if (split.parts > 1 && ctx->taking && ein__norm_ahead(ctx, v)) {
         ctx->parted = true;
         if (ctx->whole) split.parts = 1;

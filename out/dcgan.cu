@@ -8,7 +8,7 @@
 // outputs   y: f32[1,3,64,64]
 // weights   5 tensors, blob of 14 MB
 // memory    arena 32 MB (workspace 32 MB of it), constants 14 MB, peak in create 56 MB
-// plan      9 steps, 21.5 us estimated; 27.3 us without derivation
+// plan      9 steps, 22.1 us estimated; 27.3 us without derivation
 // libraries cuBLAS (596 MB) 1 step, without it up to 1.8 us more
 // by        summation splitting 6, one-point rule by phases 1
 //     2.1 us est. c1.part          k_reduce_0411ed34
@@ -16,10 +16,10 @@
 //     4.6 us est. c2.part          cuBLAS sgemm 4 x 16 x 512, batch 1024
 //     1.4 us est. r2.split         k_reduce_fdf030ef
 //     3.1 us est. c3.phases.parts  k_product_081bb0c4
-//     1.7 us est. r3.split         k_reduce_a1c123ef
-//     3.1 us est. c4.phases.parts  k_product_b650f981
-//     1.7 us est. r4.split         k_reduce_cc6a3d88
-//     2.4 us est. y.split          k_reduce_4c1b16c8
+//     2.3 us est. r3.split         k_reduce_a1c123ef
+//     3.1 us est. c4.phases.parts  k_product_f4e9ab2b
+//     1.7 us est. r4.split         k_reduce_09bf1a55
+//     2.4 us est. y.split          k_reduce_997efb15
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -102,7 +102,6 @@ const dcgan_info *dcgan_describe(void);
 #define v_k3 INIT(8388608)
 #define v_k4 INIT(10485760)
 #define v_k5 INIT(11010048)
-#define v_r4 ARENA(2097152)
 #define v_r3 ARENA(2097152)
 #define v_r2 ARENA(2097152)
 #define v_c1_part ARENA(0)
@@ -111,9 +110,10 @@ const dcgan_info *dcgan_describe(void);
 #define v_c2_part ARENA(33554432)
 #define v_c3_phases_lines CONST(11665408)
 #define v_c3_phases_parts ARENA(0)
-#define v_c4_phases_lines CONST(13762560)
+#define v_c5_taps CONST(13762560)
+#define v_r4 ARENA(2097152)
 #define v_c4_phases_parts ARENA(0)
-#define v_c5_taps CONST(14286848)
+#define v_c4_phases_lines CONST(13774848)
 #define CONST_BYTES 14299136ull
 #define INIT_BYTES 11022336ull
 #define WORKSPACE_BYTES 33554432
@@ -619,62 +619,66 @@ static __global__ void __launch_bounds__(64) k_reduce_a1c123ef(const float *p0,
 // c4.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) r3[0,16*i0+r0,i1+i4+r1-1,i2+i5+r2-1] *
 //     c4.phases.lines[i1,i2,i3,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:16, i5 in 0:16, r0 in
 //     0:16, pad r3 0
-// p0: c4.phases.lines, p1: r3
-static __global__ void __launch_bounds__(256, 1) k_product_b650f981(const float *p0,
+// p0: r3, p1: c4.phases.lines
+static __global__ void __launch_bounds__(256, 1) k_product_f4e9ab2b(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = id % 4u * 64u, m0 = 0u;
+    const unsigned n0 = 0u, m0 = id % 4u * 64u;
     const int i2 = (int)(id / 4u % 2u);
     const int i1 = (int)(id / 8u % 2u);
     const int i0 = (int)(id / 16u % 8u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(m0 + e / 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(p0 + i1 * 65536 + i2 * 32768 + i3 * 512 + r2 * 128 + i0 * 16 + r0);
-    };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const unsigned n = n0 + e % 64u;
-        const int i5 = (int)(n % 16u);
-        const int i4 = (int)(n / 16u);
+        const unsigned m = m0 + e % 64u;
+        const int i5 = (int)(m % 16u);
+        const int i4 = (int)(m / 16u);
         const int r2 = (int)(k0 / 16u % 2u);
         const int r1 = (int)(k0 / 16u / 2u);
         const int r0 = (int)(k0 % 16u + e / 64u);
         const int t0 = i1 + i4 + r1 - 1;
         const int t1 = i2 + i5 + r2 - 1;
-        return fetch<float>(p1 + i0 * 4096 + r0 * 256 + t0 * 16 + t1,
+        return fetch<float>(p0 + i0 * 4096 + r0 * 256 + t0 * 16 + t1,
             (unsigned)t0 < 16u && (unsigned)t1 < 16u);
     };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e / 16u);
+        return fetch<float4>(p1 + r2 * 32768 + i0 * 4096 + r0 * 256 + i1 * 128 + i2 * 64 + i3);
+    };
     float acc[4][4] = {};
-    tile.multiply<true, false, 1>(0u, 64u, spaced<131072>(a), spaced<4096>(b), acc);
+    tile.multiply<false, false, 2>(0u, 64u, spaced<4096>(a), spaced<16384>(b), acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
-        const int i3 = (int)(m0 + tile.row(i));
-        const int i5 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(y + i0 * 65536 + i1 * 32768 + i2 * 16384 + i3 * 256
-            + i5) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const unsigned m = m0 + tile.row(i);
+        const int i5 = (int)(m % 16u);
+        const int i4 = (int)(m / 16u);
+        const int i3 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(y + i0 * 65536 + i4 * 4096 + i1 * 2048 + i5 * 128 + i2 * 64
+            + i3) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
 }
 
 // c4.phases[i0,i1,i2,i3,i4] = sum(r0) c4.phases.parts[r0,i0,i1,i2,i3,i4]
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(128) k_reduce_cc6a3d88(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_09bf1a55(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
-    if (id >= 65536u) return;
-    const int i1 = (int)(id % 2u);
-    const int i4 = (int)(id / 2u % 16u);
-    const int i0 = (int)(id / 32u % 2u);
-    const int i3 = (int)(id / 64u);
-    float acc = 0.f;
+    if (id >= 16384u) return;
+    const int i2 = (int)id * 4;
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 8; r0++) {
-        acc += p0[r0 * 65536 + i0 * 32768 + i1 * 16384 + i3 * 16 + i4];
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0 * 65536 + i2);
+        acc0 += v0.x;
+        acc1 += v0.y;
+        acc2 += v0.z;
+        acc3 += v0.w;
     }
-    y[i3 * 64 + i0 * 32 + i4 * 2 + i1] = relu(acc);
+    *reinterpret_cast<float4 *>(y + i2) = make_float4(relu(acc0), relu(acc1), relu(acc2),
+        relu(acc3));
 }
 
 // by one-point rule by phases
@@ -682,7 +686,7 @@ static __global__ void __launch_bounds__(128) k_reduce_cc6a3d88(const float *p0,
 //     c5.taps[i0,i1,i2,r0,r1,r2] where i3 in 0:32, i4 in 0:32, pad r4 0
 // y.split[i0,i1,i2,i3,i4] = tanh(c5.phases[i0,i1,i2,i3,i4])
 // p0: r4, p1: c5.taps
-static __global__ void __launch_bounds__(128) k_reduce_4c1b16c8(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_997efb15(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
@@ -696,12 +700,12 @@ static __global__ void __launch_bounds__(128) k_reduce_4c1b16c8(const float *p0,
     float acc = 0.f;
 #pragma unroll 4
     for (unsigned k = lane; k < 256u; k += 32u) {
-        const int r2 = (int)(k % 2u);
-        const int r1 = (int)(k / 2u % 2u);
-        const int r0 = (int)(k / 4u);
+        const int r0 = (int)(k % 64u);
+        const int r2 = (int)(k / 64u % 2u);
+        const int r1 = (int)(k / 128u);
         const int t0 = i0 + i3 + r1 - 1;
         const int t1 = i1 + i4 + r2 - 1;
-        const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[r0 * 1024 + t0 * 32 + t1]
+        const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[t0 * 2048 + t1 * 64 + r0]
             : 0.f;
         const float v1 = v0 * p1[i0 * 1536 + i1 * 768 + i2 * 256 + r0 * 4 + r1 * 2 + r2];
         acc += v1;
@@ -864,9 +868,10 @@ static int prepare_weights(dcgan *m, cudaStream_t stream) {
         v_c3_phases_lines, relay{6, 15, {2, 2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {262144,
         131072, 1024, 512, 256, 1}}));
     // as c3.phases.lines
+    // c4.phases.lines stored as [i3,i4,i5,i0,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.phases.lines", 512, 256, stream, v_k4,
-        v_c4_phases_lines, relay{6, 15, {2, 2, 64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {65536,
-        32768, 512, 256, 128, 1}}));
+        v_c4_phases_lines, relay{6, 15, {2, 2, 64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {128, 64,
+        1, 65536, 32768, 256}}));
     // as c2.taps
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c5.taps", 12, 256, stream, v_k5, v_c5_taps, relay{6,
         15, {2, 2, 3, 64, 2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}));
@@ -995,13 +1000,13 @@ static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t
         v_c3_phases_lines, v_r2, v_c3_phases_parts));
     // r3.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, EARLY, k_reduce_a1c123ef, "r3.split", 512, 64, stream, v_c3_phases_parts, v_r3));
-    CALL(launch(m, EARLY, k_product_b650f981, "c4.phases.parts", 128, 256, stream,
-        v_c4_phases_lines, v_r3, v_c4_phases_parts));
-    // r4.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, EARLY, k_reduce_cc6a3d88, "r4.split", 512, 128, stream, v_c4_phases_parts,
-        v_r4));
+    // c4.phases.parts stored as [i0,i4,i1,i5,i2,i3]
+    CALL(launch(m, EARLY, k_product_f4e9ab2b, "c4.phases.parts", 128, 256, stream, v_r3,
+        v_c4_phases_lines, v_c4_phases_parts));
+    // r4.split stored as [i3,i0,i4,i1,i2]
+    CALL(launch(m, EARLY, k_reduce_09bf1a55, "r4.split", 256, 64, stream, v_c4_phases_parts, v_r4));
     // y.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, EARLY, k_reduce_4c1b16c8, "y.split", 3072, 128, stream, v_r4, v_c5_taps, v_y));
+    CALL(launch(m, EARLY, k_reduce_997efb15, "y.split", 3072, 128, stream, v_r4, v_c5_taps, v_y));
     return 0;
 }
 

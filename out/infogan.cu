@@ -14,9 +14,9 @@
 //     2.4 us est. r1               k_reduce_83d2a1fd
 //     3.7 us est. r2.split         k_reduce_01c960de
 //     2.1 us est. c3.part          cuBLAS sgemm 4 x 16 x 256, batch 512
-//     1.3 us est. r3.split         k_reduce_e89f870a
-//     3.3 us est. r4.split         k_product_aea18b14, in 8 parts
-//     1.6 us est. y.split          k_reduce_36a1154d
+//     1.4 us est. r3.split         k_reduce_e89f870a
+//     3.3 us est. r4.split         k_product_5fe02dfd, in 8 parts
+//     1.6 us est. y.split          k_reduce_d3a44828
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -99,15 +99,15 @@ const infogan_info *infogan_describe(void);
 #define v_k3 INIT(7340032)
 #define v_k4 INIT(9437184)
 #define v_k5 INIT(9961472)
-#define v_r4 ARENA(33554432)
 #define v_r3 ARENA(33685504)
 #define v_r2 ARENA(33685504)
 #define v_r1 ARENA(0)
 #define v_c2_taps CONST(1634304)
 #define v_c3_taps CONST(8974336)
 #define v_c3_part ARENA(33554432)
-#define v_c4_phases_lines CONST(11071488)
-#define v_c5_taps CONST(11595776)
+#define v_c5_taps CONST(11071488)
+#define v_r4 ARENA(33554432)
+#define v_c4_phases_lines CONST(11083776)
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 11608320ull
 #define INIT_BYTES 9973760ull
@@ -640,9 +640,9 @@ static __global__ void __launch_bounds__(64) k_reduce_e89f870a(const float *p0,
 //     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:8, i4 in 0:8, pad r3 0
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
 // p0: r3, p1: c4.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_aea18b14(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_5fe02dfd(const float *p0,
     const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived) {
-    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
     const unsigned n0 = 0u, m0 = id / 8u % 4u * 16u;
     const int i1 = (int)(id / 32u % 2u);
@@ -659,25 +659,27 @@ static __global__ void __launch_bounds__(256, 1) k_product_aea18b14(const float 
         return fetch<float>(p0 + r0 * 64 + t0 * 8 + t1, (unsigned)t0 < 8u && (unsigned)t1 < 8u);
     };
     const auto b = [&](unsigned e) {
-        const int i2 = (int)(n0 + e / 16u);
-        const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(p1 + i0 * 65536 + i1 * 32768 + i2 * 512 + r0);
+        const int i2 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(p1 + r0 * 256 + i0 * 128 + i1 * 64 + i2);
     };
     float acc[4][4] = {};
     const unsigned part = blockIdx.x % 8, from = part * 64u;
-    tile.multiply<false, true, 2>(from, min(from + 64u, 512u), turning<256, 4096, 128>(a), moving<4,
-        32768>(b), acc);
+    tile.multiply<false, false, 2>(from, min(from + 64u, 512u), turning<256, 4096, 128>(a),
+        moving<1024, 16384>(b), acc);
     leave_part<8, 1>(acc, parts);
     if (!arrives_last(arrived + blockIdx.x / 8, 8)) return;
     add_parts<8, 1>(acc, parts);
 #pragma unroll
-    for (int e = 0; e < 1 * 4; e += 1) {
+    for (int e = 0; e < 1 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
         const unsigned m = m0 + tile.row(i);
         const int i4 = (int)(m % 8u);
         const int i3 = (int)(m / 8u);
         const int i2 = (int)(n0 + tile.column(j));
-        y[i2 * 256 + i3 * 32 + i0 * 16 + i4 * 2 + i1] = relu(acc[i][j]);
+        *reinterpret_cast<float4 *>(y + i3 * 2048 + i0 * 1024 + i4 * 128 + i1 * 64
+            + i2) = make_float4(relu(acc[i][j]), relu(acc[i][j + 1]), relu(acc[i][j + 2]),
+            relu(acc[i][j + 3]));
     }
 }
 
@@ -686,7 +688,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_aea18b14(const float 
 //     c5.taps[i0,i1,i2,r0,r1,r2] where i3 in 0:16, i4 in 0:16, pad r4 0
 // y.split[i0,i1,i2,i3,i4] = tanh(c5.phases[i0,i1,i2,i3,i4])
 // p0: r4, p1: c5.taps
-static __global__ void __launch_bounds__(32) k_reduce_36a1154d(const float *p0,
+static __global__ void __launch_bounds__(32) k_reduce_d3a44828(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
@@ -700,12 +702,12 @@ static __global__ void __launch_bounds__(32) k_reduce_36a1154d(const float *p0,
     float acc = 0.f;
 #pragma unroll 4
     for (unsigned k = lane; k < 256u; k += 32u) {
-        const int r2 = (int)(k % 2u);
-        const int r1 = (int)(k / 2u % 2u);
-        const int r0 = (int)(k / 4u);
+        const int r0 = (int)(k % 64u);
+        const int r2 = (int)(k / 64u % 2u);
+        const int r1 = (int)(k / 128u);
         const int t0 = i0 + i3 + r1 - 1;
         const int t1 = i1 + i4 + r2 - 1;
-        const float v0 = (unsigned)t0 < 16u && (unsigned)t1 < 16u ? p0[r0 * 256 + t0 * 16 + t1]
+        const float v0 = (unsigned)t0 < 16u && (unsigned)t1 < 16u ? p0[t0 * 1024 + t1 * 64 + r0]
             : 0.f;
         const float v1 = v0 * p1[i0 * 1536 + i1 * 768 + i2 * 256 + r0 * 4 + r1 * 2 + r2];
         acc += v1;
@@ -868,9 +870,10 @@ static int prepare_weights(infogan *m, cudaStream_t stream) {
         2, 1}}));
     // c4.phases.lines[i0,i1,i2,i3,i4,i5] = k4[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2, i1 in
     //     0:2, i3 in 0:2, i4 in 0:2
+    // c4.phases.lines stored as [i3,i4,i5,i0,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.phases.lines", 512, 256, stream, v_k4,
-        v_c4_phases_lines, relay{6, 15, {2, 2, 64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {65536,
-        32768, 512, 256, 128, 1}}));
+        v_c4_phases_lines, relay{6, 15, {2, 2, 64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {128, 64,
+        1, 65536, 32768, 256}}));
     // as c2.taps
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c5.taps", 12, 256, stream, v_k5, v_c5_taps, relay{6,
         15, {2, 2, 3, 64, 2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}));
@@ -997,11 +1000,11 @@ static int steps(infogan *m, const void *const *in, void *const *out, cudaStream
     CALL(gemm_run(m, &gemm_c3_part, v_c3_taps, v_r2, v_c3_part));
     // r3.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, ORDERED, k_reduce_e89f870a, "r3.split", 128, 64, stream, v_c3_part, v_r3));
-    // r4.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, EARLY, k_product_aea18b14, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
+    // r4.split stored as [i3,i0,i4,i1,i2]
+    CALL(launch(m, EARLY, k_product_5fe02dfd, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
         v_r4, (float4 *)v_workspace, v_arrived + 0));
     // y.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, EARLY, k_reduce_36a1154d, "y.split", 3072, 32, stream, v_r4, v_c5_taps, v_y));
+    CALL(launch(m, EARLY, k_reduce_d3a44828, "y.split", 3072, 32, stream, v_r4, v_c5_taps, v_y));
     return 0;
 }
 

@@ -521,6 +521,28 @@ static int64_t ein__row_chain(const ein__kernel *k, const ein__scope *s) {
     return ein__times(ein__least(ein__ceil(n, EIN__ROW_THREADS), turns), EIN__LOOP_TURN_PS);
 }
 
+// What the loads of reduction `s` take where neighbouring threads, along `lane`, read elements that
+// lie apart: a load of a warp then takes a turn of the cache for every line, however often the line
+// has been read. Threads have four outputs.
+static int64_t ein__lines_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
+    enum { LINE = 128, LINES = 2, WARP = 32, OUTPUTS = 4 };  // LINES of a cycle: assumed
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t lines = 0;
+    ein__ex *reads = NULL;
+    if (lane < 0 || lane >= (int)s->nt) return 0;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
+        int64_t bytes = ein__times(step, ein__element_size(ctx, (ein__val){e->val}));
+        if (step > 1) lines += ein__least(ein__ceil(bytes * OUTPUTS * WARP, LINE), WARP);
+    }
+    arrfree(reads);
+    // An SM's FP32 units make two operations each of a cycle's 128.
+    int64_t cycles = ein__muldiv(ein__extent_of(s, ~0u), lines, WARP * LINES);
+    return ein__muldiv(cycles, 256 * 1000, g->fp32);
+}
+
 // A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results.
 // Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
@@ -566,6 +588,10 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     }
     if (flop > ein__times(elements, threshold))
         w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
+    if (kind == EIN__E_LOOPS && !terms) {
+        int lane = ein__kernel_lane(ctx, k, &terms);
+        w.math_ps = ein__most(w.math_ps, ein__lines_ps(ctx, k->s[0], lane));
+    }
     return w;
 }
 

@@ -418,7 +418,9 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
     ein__split split;
     int64_t ps;
     ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, 0, &read);
-    if (ein__choose_parts(ctx, s, map, read, true, &ps, &split) != EIN__K_PRODUCT) return v;
+    ein__skind2 kind = ein__choose_parts(ctx, s, map, read, true, &ps, &split);
+    if (kind == EIN__K_REDUCE) return ein__relay_window(z, v);
+    if (kind != EIN__K_PRODUCT) return v;
     if (split.parts > 1 && ctx->taking && ein__norm_ahead(ctx, v)) {
         ctx->parted = true;
         if (ctx->whole) split.parts = 1;

@@ -87,29 +87,18 @@ static int64_t ein__cost_split(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
     return best;
 }
 
-// The factor of a product that is known at load, its elements in the order in which the kernel
-// counts them: batch, lines, terms with the innermost one last. Its own read when they cannot be,
-// or when neighbours lie together already: the innermost terms or, unless a step must stay within a
-// `tap`, any terms or lines.
-static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__tiled *p, int side,
-                                uint32_t inner, bool tap) {
+// What `read` reads for the iterators of `s`, its elements in the order of these: those in turn[0]
+// outermost. The read as it is where that is no order, or takes much more memory.
+static ein__ex ein__relaid_read(ein__pass *z, const ein__scope *s, const ein__expr *read,
+                                const uint32_t *turn, int turns) {
     ein_ctx *ctx = z->ctx;
-    const ein__expr *read = p->read[side];
     ein__ex as_is = ein__ex_of(ctx, read);
-    uint32_t used = ein__read_slots(ctx, read), sums = ~((1u << s->nt) - 1);
-    uint32_t turn[4] = {p->group[2], p->group[side], sums & ~(1u << inner), 1u << inner};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    int64_t extent[EIN__MAX_RANK], volume = 1, stride[EIN__MAX_RANK];
+    int64_t extent[EIN__MAX_RANK], volume = 1;
+    uint32_t used = ein__read_slots(ctx, read);
     int n = 0;
-    ein__factor f;
-    ein__strides_of(ctx, (ein__val){read->val}, stride);
-    if (!ctx->value[read->val].weight_only || !(used >> inner & 1)) return as_is;
-    bool together = ein__address(ctx, read, stride, &f) && f.coef[inner] == 1;
-    for (uint32_t i = 0; i < s->nt + s->ns && !tap; i++)
-        together |= ((p->group[side] | sums) >> i & 1) && f.coef[i] == 1 && s->n[i] > 1;
-    if (together) return as_is;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) map[i] = ein__ix_const(ctx, 0);
-    for (int t = 0; t < 4; t++)
+    for (int t = 0; t < turns; t++)
         for (uint32_t i = 0; i < s->nt + s->ns; i++) {
             if (!(turn[t] & used & 1u << i) || s->n[i] == 1) continue;
             if (n == EIN__MAX_RANK) return as_is;
@@ -123,6 +112,28 @@ static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__ti
     const char *name = ein__namef(ctx, "%s.lines", ctx->value[z->self.i].name);
     ein__val v = ein__new_map(z, name, ctx->value[read->val].dtype, n, extent, body);
     return v.i ? ein__ex_read(ctx, v, 0, back, n) : as_is;
+}
+
+// The factor of a product that is known at load, its elements in the order in which the kernel
+// counts them: batch, lines, terms with the innermost one last. Its own read when they cannot be,
+// or when neighbours lie together already: the innermost terms or, unless a step must stay within a
+// `tap`, any terms or lines.
+static ein__ex ein__relay_terms(ein__pass *z, const ein__scope *s, const ein__tiled *p, int side,
+                                uint32_t inner, bool tap) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read = p->read[side];
+    ein__ex as_is = ein__ex_of(ctx, read);
+    uint32_t used = ein__read_slots(ctx, read), sums = ~((1u << s->nt) - 1);
+    uint32_t turn[4] = {p->group[2], p->group[side], sums & ~(1u << inner), 1u << inner};
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    ein__strides_of(ctx, (ein__val){read->val}, stride);
+    if (!ctx->value[read->val].weight_only || !(used >> inner & 1)) return as_is;
+    bool together = ein__address(ctx, read, stride, &f) && f.coef[inner] == 1;
+    for (uint32_t i = 0; i < s->nt + s->ns && !tap; i++)
+        together |= ((p->group[side] | sums) >> i & 1) && f.coef[i] == 1 && s->n[i] > 1;
+    if (together) return as_is;
+    return ein__relaid_read(z, s, read, turn, 4);
 }
 
 // Product `v` with what is known at load re-laid for its kernel.
@@ -145,6 +156,30 @@ static ein__val ein__relay_product(ein__pass *z, ein__val v) {
     ein__ex body = ein__ex_binary(ctx, EIN__MUL, a, b);
     if (body.i && p.alpha != 1)
         body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, p.alpha), body);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
+// Reduction `v` with a filter whose elements lie side by side for neighbouring threads, as those of
+// the data do: of a window that every channel has by itself, channels last.
+static ein__val ein__relay_window(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__expr *read[2];
+    double alpha;
+    uint32_t lane = s->nt;
+    while (lane > 0 && s->n[lane - 1] == 1) lane--;
+    if (!lane-- || !ein__two_factors(ctx, s, read, &alpha)) return v;
+    bool second = !ctx->value[read[0]->val].weight_only;
+    const ein__expr *w = read[second], *x = read[!second];
+    uint32_t turn[2] = {~(1u << lane), 1u << lane};
+    if (!ctx->value[w->val].weight_only || ctx->value[x->val].weight_only ||
+        ein__read_step(ctx, w, lane) <= 1 || ein__read_step(ctx, x, lane) != 1)
+        return v;
+    z->self = v;
+    ein__ex relaid = ein__relaid_read(z, s, w, turn, 2);
+    if (!relaid.i || relaid.i == ein__ex_of(ctx, w).i) return v;
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, ein__ex_of(ctx, x), relaid);
+    if (body.i && alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 

@@ -11,7 +11,7 @@
 // plan      1 step, 1.6 us estimated; 2.6 us without derivation
 // libraries none
 // by        one-point rule by phases 1
-//     1.6 us est. y.phases         k_reduce_3b389cdc
+//     1.6 us est. y.phases         k_reduce_12203704
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -133,7 +133,7 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // y.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) a[0,r0,i0+i3+r1-1,i1+i4+r2-1] *
 //     y.taps[i0,i1,i2,r0,r1,r2] where i3 in 0:16, i4 in 0:16, pad a 0
 // p0: a, p1: y.taps
-static __global__ void __launch_bounds__(32) k_reduce_3b389cdc(const float *p0,
+static __global__ void __launch_bounds__(32) k_reduce_12203704(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
@@ -154,8 +154,7 @@ static __global__ void __launch_bounds__(32) k_reduce_3b389cdc(const float *p0,
         const int t1 = i1 + i4 + r2 - 1;
         const float v0 = (unsigned)t0 < 16u && (unsigned)t1 < 16u ? p0[r0 * 256 + t0 * 16 + t1]
             : 0.f;
-        const float v1 = v0 * p1[i0 * 1536 + i1 * 768 + i2 * 256 + r0 * 4 + r1 * 2 + r2];
-        acc += v1;
+        acc += v0 * p1[r0 * 48 + r1 * 24 + r2 * 12 + i2 * 4 + i0 * 2 + i1];
     }
     acc = warp_sum(acc);
     if (lane == 0u) {
@@ -226,8 +225,9 @@ static int prepare_weights(up2 *m, cudaStream_t stream) {
     // by one-point rule by phases
     // y.taps[i0,i1,i2,i3,i4,i5] = k[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2, i4 in
     //     0:2, i5 in 0:2
+    // y.taps stored as [i3,i4,i5,i2,i0,i1]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "y.taps", 12, 256, stream, v_k, v_y_taps, relay{6, 15,
-        {2, 2, 3, 64, 2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}));
+        {2, 2, 3, 64, 2, 2}, {-4, -1, 16, 48, -8, -2}, {2, 1, 4, 48, 24, 12}}));
     return 0;
 }
 
@@ -329,7 +329,7 @@ int up2_create(up2 **out, const void *weights, size_t bytes, const up2_options *
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(up2 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // y.phases stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, ORDERED, k_reduce_3b389cdc, "y.phases", 3072, 32, stream, v_a, v_y_taps, v_y));
+    CALL(launch(m, ORDERED, k_reduce_12203704, "y.phases", 3072, 32, stream, v_a, v_y_taps, v_y));
     return 0;
 }
 
