@@ -825,6 +825,7 @@ typedef struct ein__plan {
     int64_t branched_ps;      // estimate with branches side by side
     ein__merging merging;
     bool rereading;  // derived with ein_ctx.rereading
+    bool unsplit;    // ... and ein_ctx.unsplit
     bool nesting;    // ... ein_ctx.nesting
 } ein__plan;
 
@@ -935,6 +936,7 @@ struct ein_ctx {
     } turned[2];
     bool rereading;  // derivation takes what reads a result in another order to read its source
     bool rereads;    // there are such definitions
+    bool unsplit;    // derivation takes no sum apart
     bool nesting;    // concatenations begin with others (nest.c)
     bool nests;      // there are such
     ein_stats stats;
@@ -21974,6 +21976,7 @@ typedef struct ein__def {
     int depth;
     const char *rule;                        // name of the rule and what it was applied to
     int inner;                               // ein__place_of_class
+    int by;                                  // ein__rule_id of that, -1 for a class's first
     uint8_t known, distance[EIN__NTARGETS];  // bits of the distances that are known
     int64_t step_ps;  // cost of its step where no map is fused, and 1 ps; 0: not known
 } ein__def;
@@ -22038,7 +22041,7 @@ static bool ein__add_def(ein__deriver *z, ein__val cls, const ein__scope *s, int
 #ifdef EIN_CHECK_STEPS
     ein__check_step(z, cls, sc, rule);
 #endif
-    ein__def d = {.cls = cls, .sc = sc, .from = from, .rule = rule, .inner = inner};
+    ein__def d = {.cls = cls, .sc = sc, .from = from, .rule = rule, .inner = inner, .by = -1};
     if (from >= 0) d.depth = z->def[from].depth + 1;
     arrput(z->def, d);
     return true;
@@ -25216,6 +25219,11 @@ static int64_t ein__def_cost(ein__deriver *z, ein__def *d, int64_t bound) {
     return total;
 }
 
+// Whether a plan may have the definition: one without splits has none that a split made.
+static bool ein__may_choose(const ein__deriver *z, const ein__def *d) {
+    return !z->ctx->unsplit || d->by != EIN__RULE_SPLIT;
+}
+
 // Least cost over a class's definitions; values that are no class of this problem cost nothing.
 static int64_t ein__class_cost(ein__deriver *z, ein__val v) {
     ptrdiff_t at = ein__class_at(z, v);
@@ -25230,7 +25238,7 @@ static int64_t ein__class_cost(ein__deriver *z, ein__val v) {
     z->cost[at] = -1;
     int best = -1;
     for (ptrdiff_t i = 0; i < arrlen(z->def); i++) {
-        if (z->def[i].cls.i != v.i) continue;
+        if (z->def[i].cls.i != v.i || !ein__may_choose(z, &z->def[i])) continue;
         int64_t c = ein__def_cost(z, &z->def[i], least);
         if (best < 0 || c < least) {
             least = c;
@@ -25258,7 +25266,7 @@ static int ein__ranked_def(ein__deriver *z, ein__val v, int rank) {
         int next = -1;
         int64_t least = EIN__NO_WAY;
         for (ptrdiff_t i = 0; i < arrlen(z->def); i++) {
-            if (z->def[i].cls.i != v.i) continue;
+            if (z->def[i].cls.i != v.i || !ein__may_choose(z, &z->def[i])) continue;
             int64_t c = ein__def_cost(z, &z->def[i], EIN__NO_WAY);
             bool later = c > after || (c == after && (int)i > best);
             if (!later || c >= least) continue;
@@ -25380,6 +25388,7 @@ static void ein__apply_rule(ein__deriver *z, int def, int r) {
     ein__rules[r].apply(z, def);
     ein__tried(z->ctx, attempt);
     z->added[r] += (int)(arrlen(z->def) - before);
+    for (ptrdiff_t i = before; i < arrlen(z->def); i++) z->def[i].by = r;
 }
 
 static int ein__depth_limit(const ein_ctx *ctx) {
@@ -28183,6 +28192,7 @@ typedef struct ein__call_value {
 // A convolution call that may have either order.
 typedef struct ein__conv_call {
     int n, tie;  // calls with values in common have the same number
+    bool loops;  // it is a kernel's loops over each channel's window
     ein__call_value value[EIN__CALL_VALUES];
 } ein__conv_call;
 
@@ -28239,11 +28249,12 @@ static ein__val ein__own_product(const ein__relayout *r, ein__val v) {
 static bool ein__conv_call_of(const ein__relayout *r, ein__val v, ein__conv_call *c) {
     ein_ctx *ctx = r->z->ctx;
     ein__val product = r->z->product[v.i];
-    bool own = r->z->sel->kind[v.i] == EIN__K_PRODUCT;
+    bool loops = r->z->sel->kind[v.i] == EIN__K_REDUCE;
+    bool own = loops || r->z->sel->kind[v.i] == EIN__K_PRODUCT;
     int64_t out[EIN__MAX_RANK];
     int slot[EIN__MAX_ITERS], result[EIN__MAX_ITERS], n = 0;
     ein__conv_form f;
-    *c = (ein__conv_call){.n = 0};
+    *c = (ein__conv_call){.loops = loops};
     if (!ein__is_stored(r->z, v) || r->z->sel->kind[v.i] == EIN__K_GEMM) return false;
     if (own) product = ein__own_product(r, v);
     if (!product.i) return false;
@@ -28256,6 +28267,13 @@ static bool ein__conv_call_of(const ein__relayout *r, ein__val v, ein__conv_call
     c->value[c->n++] = data;
     int filter = ein__conv_filter_order(&f, slot);
     if (!own) c->value[c->n++] = ein__in_slot_order(ctx, f.w, slot, filter);
+    if (loops && ein__is_free(r, (ein__val){f.w->val})) {
+        // Threads lie along the channels: the filter's come last as well.
+        int all = 0;
+        for (uint32_t t = s->nt; t < s->nt + s->ns; t++) slot[all++] = (int)t;
+        for (uint32_t t = 0; t < s->nt; t++) slot[all++] = (int)t;
+        c->value[c->n++] = ein__in_slot_order(ctx, f.w, slot, all);
+    }
     int count = ein__conv_result_order(&f, slot);
     ein__call_value stored = {.v = v, .last = {.wanted = true}};
     for (uint32_t t = 0; t < s->nt; t++) {
@@ -28289,18 +28307,26 @@ static void ein__find_conv_calls(ein__flipper *z) {
         z->call[i].tie = ein__group_find(z->tie, (int)z->call[i].value[0].v.i);
 }
 
-// Gives the values of the calls with number `tie` (-1: of all) channels last, or takes it away.
-// Gives what the steps cost more.
-static int64_t ein__flip_calls(ein__flipper *z, int tie, bool last, ein__val **touched) {
+// Gives the values of a call channels last, or takes it away. Gives what the steps cost more.
+static int64_t ein__flip_call(ein__flipper *z, const ein__conv_call *c, bool last,
+                              ein__val **touched) {
     ein__relayout *r = z->r;
     int64_t delta = 0;
+    for (int k = 0; k < c->n; k++) {
+        const ein__call_value *p = &c->value[k];
+        const ein__seat declared = {.ordered = false};
+        if (r->z->choice[p->v.i].wanted == last) continue;
+        delta += ein__change(r, p->v, last ? &p->last : &declared, touched);
+    }
+    return delta;
+}
+
+// The same for all calls with number `tie` (-1: for all).
+static int64_t ein__flip_calls(ein__flipper *z, int tie, bool last, ein__val **touched) {
+    int64_t delta = 0;
     for (ptrdiff_t i = 0; i < arrlen(z->call); i++)
-        for (int k = 0; k < z->call[i].n && (tie < 0 || z->call[i].tie == tie); k++) {
-            const ein__call_value *p = &z->call[i].value[k];
-            const ein__seat declared = {.ordered = false};
-            if (r->z->choice[p->v.i].wanted == last) continue;
-            delta += ein__change(r, p->v, last ? &p->last : &declared, touched);
-        }
+        if (tie < 0 || z->call[i].tie == tie)
+            delta += ein__flip_call(z, &z->call[i], last, touched);
     return delta;
 }
 
@@ -28341,6 +28367,24 @@ static void ein__flip_ties(ein__flipper *z) {
     }
 }
 
+// Flips kernels of windows one by one where that is cheaper: for the loops of one channel's window
+// the best order is another one at some sizes, and copies on both sides may be none.
+static void ein__flip_alone(ein__flipper *z) {
+    ein__relayout *r = z->r;
+    for (ptrdiff_t i = 0; i < arrlen(z->call); i++) {
+        const ein__conv_call *c = &z->call[i];
+        ptrdiff_t mark = arrlen(r->log);
+        ein__val *touched = NULL;
+        int64_t before = ein__steps_cost(r);
+        if (!c->loops) continue;
+        r->trials = 0;
+        ein__flip_call(z, c, !r->z->choice[c->value[0].v.i].wanted, &touched);
+        for (ptrdiff_t k = 0; k < arrlen(touched); k++) ein__improve_value(r, touched[k]);
+        arrfree(touched);
+        if (ein__steps_cost(r) >= before) ein__undo(r, mark);
+    }
+}
+
 // From all calls with channels last and from none, the cheaper.
 static void ein__choose_conv_orders(ein__relayout *r) {
     ein__flipper z = {.r = r};
@@ -28352,10 +28396,12 @@ static void ein__choose_conv_orders(ein__relayout *r) {
         ein__flip_calls(&z, -1, true, &touched);
         ein__sweep_layouts(r);
         ein__flip_ties(&z);
+        ein__flip_alone(&z);
         arrfree(touched);
         if (ein__steps_cost(r) >= before) {
             ein__undo(r, mark);
             ein__flip_ties(&z);
+            ein__flip_alone(&z);
         }
     }
     arrfree(z.call);
@@ -30343,15 +30389,16 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     *p = (ein__plan){0};
 }
 
-// A plan that rereads must be cheaper by a share of that one's cost: what it changes is all over
-// the program, and a changed layer should not change the others for a trifle.
-enum { EIN__REREADING_GAIN = 64 };
+// A plan that rereads, or has no splits, must be cheaper by a share of that one's cost: what it
+// changes is all over the program, and a changed layer should not change the others for a trifle.
+enum { EIN__REREADING_GAIN = 64, EIN__UNSPLIT_GAIN = 50 };
 
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
     int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
     if (ctx->rereading) than -= than / EIN__REREADING_GAIN;
+    if (ctx->unsplit) than -= than / EIN__UNSPLIT_GAIN;
     return ps <= best->baseline_ps && ps < than;
 }
 
@@ -30541,6 +30588,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
+    ctx->plan.unsplit = ctx->unsplit;
     ctx->plan.nesting = ctx->nesting;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
@@ -30580,6 +30628,30 @@ static bool ein__try_rereading(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
+// Whether the plan has a sum that was taken apart.
+static bool ein__plan_splits(const ein_ctx *ctx) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        for (int k = 0; k < ctx->plan.step[i].nval; k++) {
+            const char *why = ctx->value[ctx->plan.step[i].val[k].i].why;
+            if (why && strstr(why, ein__rules[EIN__RULE_SPLIT].what)) return true;
+        }
+    return false;
+}
+
+// The same derived without splits: a product and the sum behind it are priced with their tensors in
+// declared order, which layouts may take from one and give to the other.
+static bool ein__try_unsplit(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(derived, root, (size_t)nroot * sizeof *root);
+    ctx->unsplit = true;
+    ein__forget_choices(ctx);
+    bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
+    if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
+    ctx->unsplit = false;
+    ein__forget_choices(ctx);
+    return ok;
+}
+
 // Plans the program derived, and derived after merging, from the folded one under `root`.
 static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
@@ -30587,7 +30659,8 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
     if (ctx->desc.form) return ok;
     ok = ok && ein__try_merged(ctx, root, nroot);
-    return ok && ctx->rereads ? ein__try_rereading(ctx, root, nroot) : ok;
+    if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
+    return ok && ein__plan_splits(ctx) ? ein__try_unsplit(ctx, root, nroot) : ok;
 }
 
 // Plans the program under `root` as it stands (the baseline), derived, and derived after merging,
@@ -30639,7 +30712,7 @@ static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     ctx->typed = ctx->nests = false;
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
     if (ctx->nesting && !ctx->nests) return true;
-    ctx->channels_last = ctx->rereading = ctx->rereads = false;
+    ctx->channels_last = ctx->rereading = ctx->rereads = ctx->unsplit = false;
     if (ctx->nesting) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
@@ -30713,6 +30786,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;
+    ctx->unsplit = ctx->plan.unsplit;
     ctx->nesting = ctx->plan.nesting;
     // Kernels to be measured are emitted at once.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;
@@ -48095,6 +48169,7 @@ static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
     ctx->quiet = false;
     ctx->plan = chosen;
     ctx->rereading = chosen.rereading;
+    ctx->unsplit = chosen.unsplit;
     ctx->nesting = chosen.nesting;
     ein__forget_costs(ctx);
     return ok;
@@ -49735,14 +49810,24 @@ static void ein__number_classes(ein__deriver *z) {
 }
 
 // Explores the problem and lists its candidates, cheapest first, in the order found where costs are
-// equal. A candidate's id is its place in this list.
-static ein__candidate *ein__candidates_of(ein__deriver *z) {
+// equal. A candidate's id is its place in this list. `*chosen`: the definition that the plan has,
+// which is not the cheapest one where the plan is cheaper as a whole without splits.
+static ein__candidate *ein__candidates_of(ein__deriver *z, int *chosen) {
     ein__candidate *list = NULL;
+    bool unsplit = z->ctx->unsplit;
     ein__explore(z);
     ein__number_classes(z);
     if (!z->ctx->status) ein__class_cost(z, z->problem);
+    *chosen = ein__best_def(z, z->problem);
+    if (unsplit && !z->ctx->status) {
+        z->ctx->unsplit = false;
+        arrsetlen(z->cost, 0);
+        arrsetlen(z->best, 0);
+        ein__class_cost(z, z->problem);
+    }
     for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++)
         if (z->def[i].cls.i == z->problem.i) ein__add_candidates(z, (int)i, &list);
+    z->ctx->unsplit = unsplit;
     return list;
 }
 
@@ -49768,7 +49853,10 @@ static void ein__put_candidate(ein__explainer *x, const ein__candidate *c, int i
         ein__put(x->out, "]}");
         return;
     }
-    ein__putf(x->out, "  candidate %d%s%s%s:", id, role.chosen ? ", chosen" : "",
+    ein__putf(x->out, "  candidate %d%s%s%s:", id,
+              !role.chosen ? ""
+              : id         ? ", chosen (the plan is cheaper without splits)"
+                           : ", chosen",
               role.runner_up ? ", runner-up" : "", role.given ? ", as given" : "");
     ein__put_us(x->out, c->ps);
     ein__put(x->out, "\n");
@@ -49785,12 +49873,13 @@ typedef struct ein__contraction {
 static void ein__explain_value(ein_ctx *ctx, const ein__contraction *c, bool all, bool json,
                                ein__buf *out) {
     ein__deriver z = ein__deriver_of(ctx, c->v, c->map, c->read);
-    ein__candidate *list = ein__candidates_of(&z);
+    int chosen;
+    ein__candidate *list = ein__candidates_of(&z, &chosen);
     int64_t *so_far = ctx->status ? NULL : ein__costs_so_far(&z);
     ein__explainer x = {.ctx = ctx, .z = &z, .out = out, .json = json, .so_far = so_far};
     bool second = false;
     for (ptrdiff_t i = 0; i < arrlen(list) && !ctx->status; i++) {
-        ein__role role = {.chosen = list[i].def == ein__best_def(&z, c->v) && !list[i].other.i,
+        ein__role role = {.chosen = list[i].def == chosen && !list[i].other.i,
                           .given = list[i].def == 0 && !list[i].other.i};
         role.runner_up = !role.chosen && !second;
         second |= role.runner_up;
@@ -49910,7 +49999,8 @@ EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int s
                    (long long)arrlen(of), of ? ctx->value[of[0].v.i].name : "");
     if (!ctx->status) {
         ein__deriver z = ein__deriver_of(ctx, of[0].v, of[0].map, of[0].read);
-        ein__candidate *list = ein__candidates_of(&z);
+        int chosen;
+        ein__candidate *list = ein__candidates_of(&z, &chosen);
         for (uint32_t i = 0; i < z.first; i++) arrput(fresh, i != z.problem.i ? i : 0);
         if (!ctx->status && id >= (int)arrlen(list))
             ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "no candidate %d: '%s' has 0 to %lld",

@@ -488,6 +488,7 @@ typedef struct ein__plan {
     int64_t branched_ps;      // estimate with branches side by side
     ein__merging merging;
     bool rereading;  // derived with ein_ctx.rereading
+    bool unsplit;    // ... and ein_ctx.unsplit
     bool nesting;    // ... ein_ctx.nesting
 } ein__plan;
 
@@ -598,6 +599,7 @@ struct ein_ctx {
     } turned[2];
     bool rereading;  // derivation takes what reads a result in another order to read its source
     bool rereads;    // there are such definitions
+    bool unsplit;    // derivation takes no sum apart
     bool nesting;    // concatenations begin with others (nest.c)
     bool nests;      // there are such
     ein_stats stats;

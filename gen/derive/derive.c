@@ -37,6 +37,7 @@ typedef struct ein__def {
     int depth;
     const char *rule;                        // name of the rule and what it was applied to
     int inner;                               // ein__place_of_class
+    int by;                                  // ein__rule_id of that, -1 for a class's first
     uint8_t known, distance[EIN__NTARGETS];  // bits of the distances that are known
     int64_t step_ps;  // cost of its step where no map is fused, and 1 ps; 0: not known
 } ein__def;
@@ -101,7 +102,7 @@ static bool ein__add_def(ein__deriver *z, ein__val cls, const ein__scope *s, int
 #ifdef EIN_CHECK_STEPS
     ein__check_step(z, cls, sc, rule);
 #endif
-    ein__def d = {.cls = cls, .sc = sc, .from = from, .rule = rule, .inner = inner};
+    ein__def d = {.cls = cls, .sc = sc, .from = from, .rule = rule, .inner = inner, .by = -1};
     if (from >= 0) d.depth = z->def[from].depth + 1;
     arrput(z->def, d);
     return true;

@@ -29,6 +29,7 @@ static void ein__apply_rule(ein__deriver *z, int def, int r) {
     ein__rules[r].apply(z, def);
     ein__tried(z->ctx, attempt);
     z->added[r] += (int)(arrlen(z->def) - before);
+    for (ptrdiff_t i = before; i < arrlen(z->def); i++) z->def[i].by = r;
 }
 
 static int ein__depth_limit(const ein_ctx *ctx) {

@@ -138,6 +138,11 @@ static int64_t ein__def_cost(ein__deriver *z, ein__def *d, int64_t bound) {
     return total;
 }
 
+// Whether a plan may have the definition: one without splits has none that a split made.
+static bool ein__may_choose(const ein__deriver *z, const ein__def *d) {
+    return !z->ctx->unsplit || d->by != EIN__RULE_SPLIT;
+}
+
 // Least cost over a class's definitions; values that are no class of this problem cost nothing.
 static int64_t ein__class_cost(ein__deriver *z, ein__val v) {
     ptrdiff_t at = ein__class_at(z, v);
@@ -152,7 +157,7 @@ static int64_t ein__class_cost(ein__deriver *z, ein__val v) {
     z->cost[at] = -1;
     int best = -1;
     for (ptrdiff_t i = 0; i < arrlen(z->def); i++) {
-        if (z->def[i].cls.i != v.i) continue;
+        if (z->def[i].cls.i != v.i || !ein__may_choose(z, &z->def[i])) continue;
         int64_t c = ein__def_cost(z, &z->def[i], least);
         if (best < 0 || c < least) {
             least = c;
@@ -180,7 +185,7 @@ static int ein__ranked_def(ein__deriver *z, ein__val v, int rank) {
         int next = -1;
         int64_t least = EIN__NO_WAY;
         for (ptrdiff_t i = 0; i < arrlen(z->def); i++) {
-            if (z->def[i].cls.i != v.i) continue;
+            if (z->def[i].cls.i != v.i || !ein__may_choose(z, &z->def[i])) continue;
             int64_t c = ein__def_cost(z, &z->def[i], EIN__NO_WAY);
             bool later = c > after || (c == after && (int)i > best);
             if (!later || c >= least) continue;

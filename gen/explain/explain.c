@@ -76,14 +76,24 @@ static void ein__number_classes(ein__deriver *z) {
 }
 
 // Explores the problem and lists its candidates, cheapest first, in the order found where costs are
-// equal. A candidate's id is its place in this list.
-static ein__candidate *ein__candidates_of(ein__deriver *z) {
+// equal. A candidate's id is its place in this list. `*chosen`: the definition that the plan has,
+// which is not the cheapest one where the plan is cheaper as a whole without splits.
+static ein__candidate *ein__candidates_of(ein__deriver *z, int *chosen) {
     ein__candidate *list = NULL;
+    bool unsplit = z->ctx->unsplit;
     ein__explore(z);
     ein__number_classes(z);
     if (!z->ctx->status) ein__class_cost(z, z->problem);
+    *chosen = ein__best_def(z, z->problem);
+    if (unsplit && !z->ctx->status) {
+        z->ctx->unsplit = false;
+        arrsetlen(z->cost, 0);
+        arrsetlen(z->best, 0);
+        ein__class_cost(z, z->problem);
+    }
     for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++)
         if (z->def[i].cls.i == z->problem.i) ein__add_candidates(z, (int)i, &list);
+    z->ctx->unsplit = unsplit;
     return list;
 }
 
@@ -109,7 +119,10 @@ static void ein__put_candidate(ein__explainer *x, const ein__candidate *c, int i
         ein__put(x->out, "]}");
         return;
     }
-    ein__putf(x->out, "  candidate %d%s%s%s:", id, role.chosen ? ", chosen" : "",
+    ein__putf(x->out, "  candidate %d%s%s%s:", id,
+              !role.chosen ? ""
+              : id         ? ", chosen (the plan is cheaper without splits)"
+                           : ", chosen",
               role.runner_up ? ", runner-up" : "", role.given ? ", as given" : "");
     ein__put_us(x->out, c->ps);
     ein__put(x->out, "\n");
@@ -126,12 +139,13 @@ typedef struct ein__contraction {
 static void ein__explain_value(ein_ctx *ctx, const ein__contraction *c, bool all, bool json,
                                ein__buf *out) {
     ein__deriver z = ein__deriver_of(ctx, c->v, c->map, c->read);
-    ein__candidate *list = ein__candidates_of(&z);
+    int chosen;
+    ein__candidate *list = ein__candidates_of(&z, &chosen);
     int64_t *so_far = ctx->status ? NULL : ein__costs_so_far(&z);
     ein__explainer x = {.ctx = ctx, .z = &z, .out = out, .json = json, .so_far = so_far};
     bool second = false;
     for (ptrdiff_t i = 0; i < arrlen(list) && !ctx->status; i++) {
-        ein__role role = {.chosen = list[i].def == ein__best_def(&z, c->v) && !list[i].other.i,
+        ein__role role = {.chosen = list[i].def == chosen && !list[i].other.i,
                           .given = list[i].def == 0 && !list[i].other.i};
         role.runner_up = !role.chosen && !second;
         second |= role.runner_up;
@@ -251,7 +265,8 @@ EIN__FN bool ein__verify_candidate(ein_ctx *ctx, const char *name, int id, int s
                    (long long)arrlen(of), of ? ctx->value[of[0].v.i].name : "");
     if (!ctx->status) {
         ein__deriver z = ein__deriver_of(ctx, of[0].v, of[0].map, of[0].read);
-        ein__candidate *list = ein__candidates_of(&z);
+        int chosen;
+        ein__candidate *list = ein__candidates_of(&z, &chosen);
         for (uint32_t i = 0; i < z.first; i++) arrput(fresh, i != z.problem.i ? i : 0);
         if (!ctx->status && id >= (int)arrlen(list))
             ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "no candidate %d: '%s' has 0 to %lld",

@@ -375,15 +375,16 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     *p = (ein__plan){0};
 }
 
-// A plan that rereads must be cheaper by a share of that one's cost: what it changes is all over
-// the program, and a changed layer should not change the others for a trifle.
-enum { EIN__REREADING_GAIN = 64 };
+// A plan that rereads, or has no splits, must be cheaper by a share of that one's cost: what it
+// changes is all over the program, and a changed layer should not change the others for a trifle.
+enum { EIN__REREADING_GAIN = 64, EIN__UNSPLIT_GAIN = 50 };
 
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
     int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
     if (ctx->rereading) than -= than / EIN__REREADING_GAIN;
+    if (ctx->unsplit) than -= than / EIN__UNSPLIT_GAIN;
     return ps <= best->baseline_ps && ps < than;
 }
 
@@ -573,6 +574,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
+    ctx->plan.unsplit = ctx->unsplit;
     ctx->plan.nesting = ctx->nesting;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
@@ -612,6 +614,30 @@ static bool ein__try_rereading(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
+// Whether the plan has a sum that was taken apart.
+static bool ein__plan_splits(const ein_ctx *ctx) {
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
+        for (int k = 0; k < ctx->plan.step[i].nval; k++) {
+            const char *why = ctx->value[ctx->plan.step[i].val[k].i].why;
+            if (why && strstr(why, ein__rules[EIN__RULE_SPLIT].what)) return true;
+        }
+    return false;
+}
+
+// The same derived without splits: a product and the sum behind it are priced with their tensors in
+// declared order, which layouts may take from one and give to the other.
+static bool ein__try_unsplit(ein_ctx *ctx, const ein__val *root, int nroot) {
+    ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(derived, root, (size_t)nroot * sizeof *root);
+    ctx->unsplit = true;
+    ein__forget_choices(ctx);
+    bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
+    if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
+    ctx->unsplit = false;
+    ein__forget_choices(ctx);
+    return ok;
+}
+
 // Plans the program derived, and derived after merging, from the folded one under `root`.
 static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
@@ -619,7 +645,8 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
     if (ctx->desc.form) return ok;
     ok = ok && ein__try_merged(ctx, root, nroot);
-    return ok && ctx->rereads ? ein__try_rereading(ctx, root, nroot) : ok;
+    if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
+    return ok && ein__plan_splits(ctx) ? ein__try_unsplit(ctx, root, nroot) : ok;
 }
 
 // Plans the program under `root` as it stands (the baseline), derived, and derived after merging,
@@ -671,7 +698,7 @@ static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     ctx->typed = ctx->nests = false;
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
     if (ctx->nesting && !ctx->nests) return true;
-    ctx->channels_last = ctx->rereading = ctx->rereads = false;
+    ctx->channels_last = ctx->rereading = ctx->rereads = ctx->unsplit = false;
     if (ctx->nesting) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
@@ -745,6 +772,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;
+    ctx->unsplit = ctx->plan.unsplit;
     ctx->nesting = ctx->plan.nesting;
     // Kernels to be measured are emitted at once.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;

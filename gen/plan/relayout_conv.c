@@ -13,6 +13,7 @@ typedef struct ein__call_value {
 // A convolution call that may have either order.
 typedef struct ein__conv_call {
     int n, tie;  // calls with values in common have the same number
+    bool loops;  // it is a kernel's loops over each channel's window
     ein__call_value value[EIN__CALL_VALUES];
 } ein__conv_call;
 
@@ -69,11 +70,12 @@ static ein__val ein__own_product(const ein__relayout *r, ein__val v) {
 static bool ein__conv_call_of(const ein__relayout *r, ein__val v, ein__conv_call *c) {
     ein_ctx *ctx = r->z->ctx;
     ein__val product = r->z->product[v.i];
-    bool own = r->z->sel->kind[v.i] == EIN__K_PRODUCT;
+    bool loops = r->z->sel->kind[v.i] == EIN__K_REDUCE;
+    bool own = loops || r->z->sel->kind[v.i] == EIN__K_PRODUCT;
     int64_t out[EIN__MAX_RANK];
     int slot[EIN__MAX_ITERS], result[EIN__MAX_ITERS], n = 0;
     ein__conv_form f;
-    *c = (ein__conv_call){.n = 0};
+    *c = (ein__conv_call){.loops = loops};
     if (!ein__is_stored(r->z, v) || r->z->sel->kind[v.i] == EIN__K_GEMM) return false;
     if (own) product = ein__own_product(r, v);
     if (!product.i) return false;
@@ -86,6 +88,13 @@ static bool ein__conv_call_of(const ein__relayout *r, ein__val v, ein__conv_call
     c->value[c->n++] = data;
     int filter = ein__conv_filter_order(&f, slot);
     if (!own) c->value[c->n++] = ein__in_slot_order(ctx, f.w, slot, filter);
+    if (loops && ein__is_free(r, (ein__val){f.w->val})) {
+        // Threads lie along the channels: the filter's come last as well.
+        int all = 0;
+        for (uint32_t t = s->nt; t < s->nt + s->ns; t++) slot[all++] = (int)t;
+        for (uint32_t t = 0; t < s->nt; t++) slot[all++] = (int)t;
+        c->value[c->n++] = ein__in_slot_order(ctx, f.w, slot, all);
+    }
     int count = ein__conv_result_order(&f, slot);
     ein__call_value stored = {.v = v, .last = {.wanted = true}};
     for (uint32_t t = 0; t < s->nt; t++) {
@@ -119,18 +128,26 @@ static void ein__find_conv_calls(ein__flipper *z) {
         z->call[i].tie = ein__group_find(z->tie, (int)z->call[i].value[0].v.i);
 }
 
-// Gives the values of the calls with number `tie` (-1: of all) channels last, or takes it away.
-// Gives what the steps cost more.
-static int64_t ein__flip_calls(ein__flipper *z, int tie, bool last, ein__val **touched) {
+// Gives the values of a call channels last, or takes it away. Gives what the steps cost more.
+static int64_t ein__flip_call(ein__flipper *z, const ein__conv_call *c, bool last,
+                              ein__val **touched) {
     ein__relayout *r = z->r;
     int64_t delta = 0;
+    for (int k = 0; k < c->n; k++) {
+        const ein__call_value *p = &c->value[k];
+        const ein__seat declared = {.ordered = false};
+        if (r->z->choice[p->v.i].wanted == last) continue;
+        delta += ein__change(r, p->v, last ? &p->last : &declared, touched);
+    }
+    return delta;
+}
+
+// The same for all calls with number `tie` (-1: for all).
+static int64_t ein__flip_calls(ein__flipper *z, int tie, bool last, ein__val **touched) {
+    int64_t delta = 0;
     for (ptrdiff_t i = 0; i < arrlen(z->call); i++)
-        for (int k = 0; k < z->call[i].n && (tie < 0 || z->call[i].tie == tie); k++) {
-            const ein__call_value *p = &z->call[i].value[k];
-            const ein__seat declared = {.ordered = false};
-            if (r->z->choice[p->v.i].wanted == last) continue;
-            delta += ein__change(r, p->v, last ? &p->last : &declared, touched);
-        }
+        if (tie < 0 || z->call[i].tie == tie)
+            delta += ein__flip_call(z, &z->call[i], last, touched);
     return delta;
 }
 
@@ -171,6 +188,24 @@ static void ein__flip_ties(ein__flipper *z) {
     }
 }
 
+// Flips kernels of windows one by one where that is cheaper: for the loops of one channel's window
+// the best order is another one at some sizes, and copies on both sides may be none.
+static void ein__flip_alone(ein__flipper *z) {
+    ein__relayout *r = z->r;
+    for (ptrdiff_t i = 0; i < arrlen(z->call); i++) {
+        const ein__conv_call *c = &z->call[i];
+        ptrdiff_t mark = arrlen(r->log);
+        ein__val *touched = NULL;
+        int64_t before = ein__steps_cost(r);
+        if (!c->loops) continue;
+        r->trials = 0;
+        ein__flip_call(z, c, !r->z->choice[c->value[0].v.i].wanted, &touched);
+        for (ptrdiff_t k = 0; k < arrlen(touched); k++) ein__improve_value(r, touched[k]);
+        arrfree(touched);
+        if (ein__steps_cost(r) >= before) ein__undo(r, mark);
+    }
+}
+
 // From all calls with channels last and from none, the cheaper.
 static void ein__choose_conv_orders(ein__relayout *r) {
     ein__flipper z = {.r = r};
@@ -182,10 +217,12 @@ static void ein__choose_conv_orders(ein__relayout *r) {
         ein__flip_calls(&z, -1, true, &touched);
         ein__sweep_layouts(r);
         ein__flip_ties(&z);
+        ein__flip_alone(&z);
         arrfree(touched);
         if (ein__steps_cost(r) >= before) {
             ein__undo(r, mark);
             ein__flip_ties(&z);
+            ein__flip_alone(&z);
         }
     }
     arrfree(z.call);

@@ -204,6 +204,6 @@ plan_fault() {
 }
 
 plan_fault 'factors that round' factors prepare/fold.c 's/bool exact = fma(.*;/bool exact = true;/'
-plan_fault 'a map in the wrong order' deep prepare/prepare.c \
-    's/s, p->n, map)) return v;/& ein__ix h = map[2]; map[2] = map[3]; map[3] = h;/'
+plan_fault 'a product in the wrong order' deep prepare/turn.c \
+    's/map\[k\] = read->ix\[k\];/map[k] = read->ix[k == 1 || k == 2 ? 3 - k : k];/'
 finish
