@@ -187,9 +187,13 @@ static bool ein__commutes(ein__fn fn) {
 
 // x + 0 and x * 1 are x for every x, infinities and NaN included (but -0 + 0, which is 0); x * 0 is
 // not 0 for all x and stays.
+static ein__ex ein__ex_joined(ein_ctx *ctx, ein__ex x, ein__ex y);
+
 EIN__FN ein__ex ein__ex_binary(ein_ctx *ctx, ein__fn fn, ein__ex x, ein__ex y) {
     double a = 0, b = 0, r;
     if (!x.i || !y.i) return (ein__ex){0};
+    ein__ex joined = fn == EIN__ADD ? ein__ex_joined(ctx, x, y) : (ein__ex){0};
+    if (joined.i) return joined;
     bool ca = ein__ex_is_const(ctx, x, &a), cb = ein__ex_is_const(ctx, y, &b);
     if (ca && cb && ein__fold_binary(fn, a, b, &r)) return ein__ex_const(ctx, r);
     if (fn == EIN__ADD && cb && b == 0) return x;
@@ -375,6 +379,61 @@ EIN__FN ein__ex ein__ex_when(ein_ctx *ctx, ein__ix ix, int64_t n, bool negate, e
                    .kid = {body},
                    .ix = {ix}};
     return ein__ex_intern(ctx, &e);
+}
+
+// An expression at two ranges of places that lie side by side, as the sum of both, is that at all
+// of them: what was cut and put together again.
+static ein__ex ein__join_guards(ein_ctx *ctx, const ein__expr *x, const ein__expr *y) {
+    int64_t shift;
+    if (x->op != EIN__X_WHEN || y->op != EIN__X_WHEN || x->negate || y->negate ||
+        x->kid[0].i != y->kid[0].i || !ein__same_lattice(ctx, x->ix[0], y->ix[0], &shift))
+        return (ein__ex){0};
+    if (shift == x->n) return ein__ex_when(ctx, x->ix[0], x->n + y->n, false, x->kid[0]);
+    if (shift == -y->n) return ein__ex_when(ctx, y->ix[0], x->n + y->n, false, x->kid[0]);
+    return (ein__ex){0};
+}
+
+// x[E] + x[E - M], M the extent and E in 0:2*M, is x[E % M]: one of both is outside, which reads 0.
+// So is what a roll does, the end of a tensor put in front of its beginning.
+static ein__ex ein__join_reads(ein_ctx *ctx, const ein__expr *x, const ein__expr *y) {
+    ein__ix ix[EIN__MAX_RANK];
+    const ein__shape *shape = &ctx->value[x->val].shape;
+    int at = -1;
+    if (x->op != EIN__X_READ || y->op != EIN__X_READ || x->val != y->val || x->bits || y->bits)
+        return (ein__ex){0};
+    for (uint32_t k = 0; k < x->nix; k++) {
+        ix[k] = x->ix[k];
+        if (x->ix[k].i == y->ix[k].i) continue;
+        if (at >= 0) return (ein__ex){0};
+        at = (int)k;
+    }
+    int64_t shift, n = at < 0 ? 0 : shape->d[at];
+    if (at < 0 || !ein__same_lattice(ctx, x->ix[at], y->ix[at], &shift) ||
+        (shift != n && shift != -n))
+        return (ein__ex){0};
+    ix[at] = shift > 0 ? x->ix[at] : y->ix[at];
+    const ein__index *f = ein__ix_get(ctx, ix[at]);
+    if (f->q != 1 || f->lo < 0 || f->hi >= 2 * n || ein__ix_has_gather(ctx, ix[at]))
+        return (ein__ex){0};
+    ix[at] = ein__ix_mod(ctx, ix[at], n);
+    return ix[at].i ? ein__ex_read(ctx, (ein__val){x->val}, 0, ix, (int)x->nix) : (ein__ex){0};
+}
+
+// x + y as one expression at one place, also where one of both is a sum that the other goes into;
+// none where they are not of that kind.
+static ein__ex ein__ex_joined(ein_ctx *ctx, ein__ex x, ein__ex y) {
+    const ein__expr *a = ein__ex_get(ctx, x), *b = ein__ex_get(ctx, y);
+    ein__ex joined = ein__join_guards(ctx, a, b);
+    if (!joined.i) joined = ein__join_reads(ctx, a, b);
+    bool sum = a->op == EIN__X_BINARY && a->fn == EIN__ADD;
+    if (!joined.i && !sum && b->op == EIN__X_BINARY && b->fn == EIN__ADD)
+        return ein__ex_joined(ctx, y, x);
+    if (joined.i || !sum) return joined;
+    for (int k = 0; k < 2 && !joined.i; k++) {
+        ein__ex one = ein__ex_joined(ctx, a->kid[k], y);
+        if (one.i) joined = ein__ex_binary(ctx, EIN__ADD, a->kid[1 - k], one);
+    }
+    return joined;
 }
 
 // ------------------------------------------------------------------------------------ traversal

@@ -81,6 +81,24 @@ static ein__val ein__longest_start(const ein__pass *z, ein__val v, const ein__pi
     return found;
 }
 
+// A concatenation of which pieces are neighbours in another tensor reads these as one, so that it
+// may still be stored piece by piece.
+static ein__val ein__rebuild_pieces(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    ein__pieces was, is;
+    z->self = v;
+    if (ein__is_concat(ctx, v, &was)) {
+        z->copies_only = true;
+        ein__ex seen = ein__ex_replace_reads(ctx, s->body, ein__rebuild_read, z);
+        z->copies_only = false;
+        ein__val joined = seen.i ? ein__with_body(z, v, seen) : (ein__val){0};
+        if (!joined.i || (ein__is_concat(ctx, joined, &is) && is.n < was.n)) return joined;
+    }
+    ein__ex body = ein__body_now(z, s);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
 static ein__val ein__rebuild_nested(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__pieces p;
