@@ -55,9 +55,11 @@
 // an equation too, `half[] = 0.5`, and a constant of the program; a weight is not.
 //   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`.
 // What is declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters,
-// inputs and own names, and calls blocks above it. `repeat i in 0:4 { ... }` unrolls; names get the
-// round's number (`w.0`); a name assigned inside and defined before is carried from round to round,
-// and means the last round's value afterwards.
+// inputs and own names, and calls blocks above it. A block that makes its result by a call,
+// `y = c(x)`, shares the names with it: what both call k is `l1.k` of the outer and `l1.y.k` of the
+// inner one; a name that only one of them has stays short. `repeat i in 0:4 { ... }` unrolls; names
+// get the round's number (`w.0`); a name assigned inside and defined before is carried from round
+// to round, and means the last round's value afterwards.
 //   A seeded source without `seed` takes the FNV-1a hash of its tensor's full name, modulo 2^31.
 // Unknown names, operators and attributes are errors that name the nearest known one.
 //
@@ -6519,6 +6521,12 @@ static bool ein__env_dims(ein__env *env) {
 // name assigned in a round and visible before the repeat is carried: the next round and what
 // follows the repeat see the new tensor. Every other name of a round ends with it. A name with dots
 // may also be the full name, inside the block at hand, of a tensor made before.
+//
+// Where a block makes its result by calling another one, both own names behind the same result: in
+// `z = outer(x)`, with `y = inner(t)` for outer's result y, a `w` of either is `z.w`. The name is
+// outer's then, and inner's is spelled out, `z.y.w`: behind every result, as written, that the
+// blocks around it were called for. Which tensors are spelled out is settled when all are known, so
+// that it does not depend on what is defined first; names that one tensor alone has stay short.
 
 // Tensor of a name whose statement was wrong: its uses stay silent.
 enum { EIN__POISON = -1, EIN__MAX_OUTPUTS = 1000, EIN__MAX_BLOBS = 1000, EIN__MAX_SIZE = 2 << 20 };
@@ -6528,11 +6536,20 @@ typedef struct ein__binding {
     int stamp;
 } ein__binding;
 
+// The full names that a tensor may have.
+typedef struct ein__label {
+    const char *brief;    // behind the result that its block was called for
+    const char *spelled;  // behind all the results that the blocks around it were called for
+    int calls;            // of blocks around the statement that it has its name from
+} ein__label;
+
 // One call of a block, or the model itself.
 typedef struct ein__frame {
-    const char *prefix;      // full name of the first result called for; NULL for the model
+    const char *prefix;      // brief name of the first result called for; NULL for the model
+    const char *path;        // that result spelled out, and so are those around it
+    int calls;               // of blocks, this one too
     const ein__stmt *block;  // NULL for the model
-    const char **left;       // full names of its results
+    ein__label *left;        // names of its results
     const char *rounds;      // ".0.1", or ""
     int stamp;               // of the round at hand: one assignment a round and name
     struct {
@@ -6542,13 +6559,30 @@ typedef struct ein__frame {
     const char **fresh;  // stb_ds array: names that end with a round at hand
 } ein__frame;
 
+typedef struct ein__claim {
+    ein__label label;
+    bool seeded;   // its seed is the hash of its name
+    bool spelled;  // it does not get its brief name
+} ein__claim;
+
+typedef struct ein__owner {
+    int tensor;   // that gets the name
+    bool shared;  // others would have it too
+} ein__owner;
+
 typedef struct ein__expander {
     ein_ctx *ctx;
     ein__env env;
     struct {
         char *key;
+        ein__owner value;
+    } * brief;  // sh map: tensor by brief name
+    struct {
+        char *key;
         int value;
-    } * full;  // sh map: tensor by full name
+    } * spelled;        // sh map: tensor by the name spelled out
+    ein__claim *claim;  // stb_ds array: of each tensor
+    bool shared;        // a brief name has several claims
     struct {
         char *key;
         int value;
@@ -6565,16 +6599,22 @@ typedef struct ein__expander {
 
 // ------------------------------------------------------------------------------------- names
 
-static const char *ein__full_name(ein__expander *x, const ein__frame *f, const char *name) {
-    const char *base = name;
-    bool result = false;
-    for (int i = 0; f->block && i < f->block->nresult; i++)
-        if (f->block->result[i].name == name) {
-            base = f->left[i];
-            result = true;
-        }
-    if (f->prefix && !result) return ein__namef(x->ctx, "%s.%s%s", f->prefix, name, f->rounds);
-    return *f->rounds ? ein__namef(x->ctx, "%s%s", base, f->rounds) : base;
+static const char *ein__behind(ein__expander *x, const char *owner, const char *name,
+                               const char *rounds) {
+    if (owner) return ein__namef(x->ctx, "%s.%s%s", owner, name, rounds);
+    return *rounds ? ein__namef(x->ctx, "%s%s", name, rounds) : name;
+}
+
+static ein__label ein__label_of(ein__expander *x, const ein__frame *f, const char *name) {
+    ein__label label = {.calls = f->calls};
+    for (int i = 0; f->block && i < f->block->nresult; i++) {
+        if (f->block->result[i].name != name) continue;
+        if (!*f->rounds) return f->left[i];
+        label.brief = ein__behind(x, NULL, f->left[i].brief, f->rounds);
+    }
+    if (!label.brief) label.brief = ein__behind(x, f->prefix, name, f->rounds);
+    label.spelled = ein__behind(x, f->path, name, f->rounds);
+    return label;
 }
 
 static void ein__bind(ein__frame *f, const char *name, int tensor) {
@@ -6588,12 +6628,30 @@ static void ein__poison(ein__frame *f, const ein__ident *name, int n) {
         if (shgeti(f->name, name[i].name) < 0) ein__bind(f, name[i].name, EIN__POISON);
 }
 
+static int64_t ein__seed_of(const char *name) {
+    return (int64_t)(ein__fnv(EIN__FNV_START, name, strlen(name)) % 2147483648u);
+}
+
+static bool ein__second(ein__expander *x, const char *full, ein__pos pos, int first) {
+    ein__error(x->ctx, EIN_BAD_INPUT, pos,
+               "a second tensor with the full name '%s': the "
+               "first is defined in line %u",
+               full, (unsigned)x->ctx->graph.tensor[first].pos.line);
+    return false;
+}
+
+static bool ein__long_name(ein__expander *x, ein__ident name) {
+    ein__error(x->ctx, EIN_RESOURCES, name.pos, "the full name of '%s' is longer than %d bytes",
+               name.name, EIN__MAX_NAME);
+    return false;
+}
+
 // Whether `name` may be assigned here; the message says where it was before.
 static bool ein__assignable(ein__expander *x, ein__frame *f, ein__ident name) {
     ein__binding *b = NULL;
     ptrdiff_t at = shgeti(f->name, name.name);
     if (at >= 0) b = &f->name[at].value;
-    const char *full = ein__full_name(x, f, name.name);
+    ein__label label = ein__label_of(x, f, name.name);
     const ein__tensor *tensor = x->ctx->graph.tensor;
     if (b && b->stamp == f->stamp) {
         if (b->tensor != EIN__POISON)
@@ -6603,31 +6661,78 @@ static bool ein__assignable(ein__expander *x, ein__frame *f, ein__ident name) {
                        name.name, (unsigned)tensor[b->tensor].pos.line);
         return false;
     }
-    at = shgeti(x->full, full);
-    if (at >= 0) {
-        ein__error(x->ctx, EIN_BAD_INPUT, name.pos,
-                   "a second tensor with the full name '%s': the "
-                   "first is defined in line %u",
-                   full, (unsigned)tensor[x->full[at].value].pos.line);
-        return false;
-    }
-    if (strlen(full) <= EIN__MAX_NAME) return true;
-    ein__error(x->ctx, EIN_RESOURCES, name.pos, "the full name of '%s' is longer than %d bytes",
-               name.name, EIN__MAX_NAME);
-    return false;
+    at = shgeti(x->spelled, label.spelled);
+    int first = at < 0 ? -1 : x->spelled[at].value;
+    // Spelled out they would still be one.
+    if (at >= 0 && x->claim[first].label.brief == label.brief)
+        return ein__second(x, label.brief, name.pos, first);
+    if (strlen(label.brief) <= EIN__MAX_NAME) return true;
+    return ein__long_name(x, name);
 }
 
 static int ein__add_tensor(ein__expander *x, ein__frame *f, ein__ident name, ein__tensor t) {
     int id = (int)arrlen(x->ctx->graph.tensor);
-    t.name = ein__full_name(x, f, name.name);
+    ein__claim claim = {.label = ein__label_of(x, f, name.name)};
+    const ein__label *label = &claim.label;
+    t.name = label->brief;
     t.pos = name.pos;
     arrput(x->ctx->graph.tensor, t);
-    shput(x->full, t.name, id);
+    arrput(x->claim, claim);
+    ptrdiff_t at = shgeti(x->brief, label->brief);
+    ein__owner owner = {id, at >= 0};
+    if (at >= 0) {
+        // The name is that of the tensor which has no other one, else of the outermost.
+        const ein__label *other = &x->claim[x->brief[at].value.tensor].label;
+        bool yields = other->brief != other->spelled &&
+                      (label->brief == label->spelled || label->calls < other->calls);
+        if (!yields) owner.tensor = x->brief[at].value.tensor;
+        x->shared = true;
+    }
+    shput(x->brief, label->brief, owner);
+    shput(x->spelled, label->spelled, id);
     ein__bind(f, name.name, id);
     return id;
 }
 
-// Tensor that `name` means, or EIN__POISON; EIN__POISON - 1 after a message.
+// Gives tensors whose brief name is another's, or is one that another is spelled, the name spelled
+// out; false after a message.
+static bool ein__settle_names(ein__expander *x) {
+    ein__tensor *tensor = x->ctx->graph.tensor;
+    ptrdiff_t n = x->shared ? arrlen(tensor) : 0;
+    bool again = n > 0, ok = true;
+    for (ptrdiff_t i = 0; i < n; i++)
+        x->claim[i].spelled = shget(x->brief, x->claim[i].label.brief).tensor != i;
+    while (again) {
+        again = false;
+        for (ptrdiff_t i = 0; i < n; i++) {
+            ptrdiff_t at = x->claim[i].spelled ? shgeti(x->brief, x->claim[i].label.spelled) : -1;
+            if (at < 0) continue;
+            ein__claim *other = &x->claim[x->brief[at].value.tensor];
+            if (other->spelled || other->label.brief == other->label.spelled) continue;
+            other->spelled = again = true;
+        }
+    }
+    struct {
+        char *key;
+        int value;
+    } *named = NULL;
+    for (ptrdiff_t i = 0; ok && i < n; i++) {
+        ein__tensor *t = &tensor[i];
+        if (x->claim[i].spelled) t->name = x->claim[i].label.spelled;
+        if (x->claim[i].seeded) t->seed = ein__seed_of(t->name);
+        ptrdiff_t at = shgeti(named, t->name);
+        if (at >= 0) {
+            ok = ein__second(x, t->name, t->pos, named[at].value);
+        } else if (strlen(t->name) > EIN__MAX_NAME) {
+            ok = ein__long_name(x, (ein__ident){t->name, t->pos});
+        } else {
+            shput(named, t->name, (int)i);
+        }
+    }
+    shfree(named);
+    return ok;
+}
+
 // The line of the model's own statements from this one on that defines `name`, or 0.
 static uint32_t ein__defined_below(const ein__expander *x, const ein__frame *f, const char *name) {
     const struct ein__tree *tree = x->ctx->tree;
@@ -6641,14 +6746,26 @@ static uint32_t ein__defined_below(const ein__expander *x, const ein__frame *f, 
     return 0;
 }
 
+// Tensor whose full name inside the block at hand is `name`, or EIN__POISON - 1.
+static int ein__look_up_full(ein__expander *x, const ein__frame *f, const char *name) {
+    ptrdiff_t at = shgeti(x->brief, ein__behind(x, f->prefix, name, ""));
+    ptrdiff_t spelled = -1;
+    if (!f->path || strlen(f->path) <= EIN__MAX_NAME)
+        spelled = shgeti(x->spelled, ein__behind(x, f->path, name, ""));
+    bool sure = at >= 0 && !x->brief[at].value.shared;
+    if (spelled >= 0) {
+        int tensor = x->spelled[spelled].value;
+        if (!sure || shget(x->brief, x->claim[tensor].label.brief).shared) return tensor;
+    }
+    return sure ? x->brief[at].value.tensor : EIN__POISON - 1;
+}
+
+// Tensor that `name` means, or EIN__POISON; EIN__POISON - 1 after a message.
 static int ein__look_up(ein__expander *x, ein__frame *f, const char *name, ein__pos pos) {
     ptrdiff_t at = shgeti(f->name, name);
     if (at >= 0) return f->name[at].value.tensor;
-    if (strchr(name, '.')) {
-        const char *full = f->prefix ? ein__namef(x->ctx, "%s.%s", f->prefix, name) : name;
-        at = shgeti(x->full, full);
-        if (at >= 0) return x->full[at].value;
-    }
+    int tensor = strchr(name, '.') ? ein__look_up_full(x, f, name) : EIN__POISON - 1;
+    if (tensor >= 0) return tensor;
     const char *best = NULL;
     int distance = 3;
     for (ptrdiff_t i = 0; i < shlen(f->name); i++)
@@ -7045,7 +7162,7 @@ static bool ein__source(ein__expander *x, const ein__stmt *s, ein__tensor *t) {
         ein__suggest(s->call.name, seeded[i].name, &best, &distance);
         if (strcmp(s->call.name, seeded[i].name)) continue;
         t->source = seeded[i].kind;
-        t->seed = (int64_t)(ein__fnv(EIN__FNV_START, t->name, strlen(t->name)) % 2147483648u);
+        t->seed = ein__seed_of(t->name);
         if (!ein__source_attrs_known(x, s, seeded[i].known) ||
             !ein__source_number(x, s, "seed", true, &unused, &t->seed))
             return false;
@@ -7072,13 +7189,16 @@ static bool ein__expand_tensor(ein__expander *x, ein__frame *f, const ein__stmt 
     ein__tensor t = {.kind = input ? EIN__T_INPUT : EIN__T_WEIGHT,
                      .dtype = s->type[0]->dtype,
                      .node = -1,
-                     .name = ein__full_name(x, f, s->name[0].name)};
+                     .name = ein__label_of(x, f, s->name[0].name).brief};
+    bool seeded = s->call.name && !s->text;
     if (!ein__assignable(x, f, s->name[0])) return false;
     if (!ein__env_type(&x->env, s->type[0], &t.shape) || !ein__source(x, s, &t)) {
         ein__poison(f, s->name, 1);
         return false;
     }
     int id = ein__add_tensor(x, f, s->name[0], t);
+    for (int i = 0; i < s->nattr; i++) seeded = seeded && strcmp(s->attr[i].name, "seed") != 0;
+    x->claim[id].seeded = seeded;
     if (input) {
         arrput(g->input, id);
     } else {
@@ -7250,15 +7370,19 @@ static bool ein__call_inputs(ein__expander *x, ein__frame *f, const ein__stmt *s
 static bool ein__call_block(ein__expander *x, ein__frame *f, const ein__stmt *s, int at) {
     ein_ctx *ctx = x->ctx;
     const ein__stmt *block = ctx->tree->stmt[at];
-    ein__frame inner = {.block = block, .rounds = "", .stamp = ++x->stamps};
+    ein__frame inner = {.block = block, .rounds = "", .stamp = ++x->stamps, .calls = f->calls + 1};
     bool poisoned = false;
     if (!ein__results_assignable(x, f, s)) {
         ein__poison(f, s->name, s->nname);
         return false;
     }
-    inner.left = EIN__NEW(&ctx->arena, const char *, block->nresult + s->nname);
-    for (int i = 0; i < s->nname; i++) inner.left[i] = ein__full_name(x, f, s->name[i].name);
-    inner.prefix = inner.left[0];
+    inner.left = EIN__NEW(&ctx->arena, ein__label, block->nresult + s->nname);
+    for (int i = 0; i < s->nname; i++) inner.left[i] = ein__label_of(x, f, s->name[i].name);
+    inner.prefix = inner.left[0].brief;
+    // What is too long for a name already grows no further.
+    inner.path = f->path && strlen(f->path) > EIN__MAX_NAME
+                     ? f->path
+                     : ein__behind(x, f->path, s->name[0].name, f->rounds);
     ptrdiff_t base = x->env.base, locals = arrlen(x->env.local);
     int current = x->current;
     bool ok = ein__call_inputs(x, f, s, block, &inner, &poisoned) &&
@@ -7529,7 +7653,7 @@ EIN__FN bool ein__expand(ein_ctx *ctx) {
         go = ctx->nerror <= EIN__MAX_ERRORS && (ok || s->kind != EIN__ST_REPEAT) &&
              x.steps <= EIN__MAX_NODES;
     }
-    if (go) ein__expand_outputs(&x, &f);
+    if (go && (ctx->status || ein__settle_names(&x))) ein__expand_outputs(&x, &f);
     if (!ctx->graph.model) ctx->graph.model = ein__model_name(ctx);
     if (!ctx->status) {
         ein__buf text = {0};
@@ -7539,7 +7663,9 @@ EIN__FN bool ein__expand(ein_ctx *ctx) {
     }
     shfree(f.name);
     arrfree(f.fresh);
-    shfree(x.full);
+    shfree(x.brief);
+    shfree(x.spelled);
+    arrfree(x.claim);
     shfree(x.block);
     shfree(x.declared);
     ein__env_free(&x.env);

@@ -51,9 +51,11 @@
 // an equation too, `half[] = 0.5`, and a constant of the program; a weight is not.
 //   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`.
 // What is declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters,
-// inputs and own names, and calls blocks above it. `repeat i in 0:4 { ... }` unrolls; names get the
-// round's number (`w.0`); a name assigned inside and defined before is carried from round to round,
-// and means the last round's value afterwards.
+// inputs and own names, and calls blocks above it. A block that makes its result by a call,
+// `y = c(x)`, shares the names with it: what both call k is `l1.k` of the outer and `l1.y.k` of the
+// inner one; a name that only one of them has stays short. `repeat i in 0:4 { ... }` unrolls; names
+// get the round's number (`w.0`); a name assigned inside and defined before is carried from round
+// to round, and means the last round's value afterwards.
 //   A seeded source without `seed` takes the FNV-1a hash of its tensor's full name, modulo 2^31.
 // Unknown names, operators and attributes are errors that name the nearest known one.
 //

@@ -101,7 +101,7 @@ static bool ein__source(ein__expander *x, const ein__stmt *s, ein__tensor *t) {
         ein__suggest(s->call.name, seeded[i].name, &best, &distance);
         if (strcmp(s->call.name, seeded[i].name)) continue;
         t->source = seeded[i].kind;
-        t->seed = (int64_t)(ein__fnv(EIN__FNV_START, t->name, strlen(t->name)) % 2147483648u);
+        t->seed = ein__seed_of(t->name);
         if (!ein__source_attrs_known(x, s, seeded[i].known) ||
             !ein__source_number(x, s, "seed", true, &unused, &t->seed))
             return false;
@@ -128,13 +128,16 @@ static bool ein__expand_tensor(ein__expander *x, ein__frame *f, const ein__stmt 
     ein__tensor t = {.kind = input ? EIN__T_INPUT : EIN__T_WEIGHT,
                      .dtype = s->type[0]->dtype,
                      .node = -1,
-                     .name = ein__full_name(x, f, s->name[0].name)};
+                     .name = ein__label_of(x, f, s->name[0].name).brief};
+    bool seeded = s->call.name && !s->text;
     if (!ein__assignable(x, f, s->name[0])) return false;
     if (!ein__env_type(&x->env, s->type[0], &t.shape) || !ein__source(x, s, &t)) {
         ein__poison(f, s->name, 1);
         return false;
     }
     int id = ein__add_tensor(x, f, s->name[0], t);
+    for (int i = 0; i < s->nattr; i++) seeded = seeded && strcmp(s->attr[i].name, "seed") != 0;
+    x->claim[id].seeded = seeded;
     if (input) {
         arrput(g->input, id);
     } else {
@@ -306,15 +309,19 @@ static bool ein__call_inputs(ein__expander *x, ein__frame *f, const ein__stmt *s
 static bool ein__call_block(ein__expander *x, ein__frame *f, const ein__stmt *s, int at) {
     ein_ctx *ctx = x->ctx;
     const ein__stmt *block = ctx->tree->stmt[at];
-    ein__frame inner = {.block = block, .rounds = "", .stamp = ++x->stamps};
+    ein__frame inner = {.block = block, .rounds = "", .stamp = ++x->stamps, .calls = f->calls + 1};
     bool poisoned = false;
     if (!ein__results_assignable(x, f, s)) {
         ein__poison(f, s->name, s->nname);
         return false;
     }
-    inner.left = EIN__NEW(&ctx->arena, const char *, block->nresult + s->nname);
-    for (int i = 0; i < s->nname; i++) inner.left[i] = ein__full_name(x, f, s->name[i].name);
-    inner.prefix = inner.left[0];
+    inner.left = EIN__NEW(&ctx->arena, ein__label, block->nresult + s->nname);
+    for (int i = 0; i < s->nname; i++) inner.left[i] = ein__label_of(x, f, s->name[i].name);
+    inner.prefix = inner.left[0].brief;
+    // What is too long for a name already grows no further.
+    inner.path = f->path && strlen(f->path) > EIN__MAX_NAME
+                     ? f->path
+                     : ein__behind(x, f->path, s->name[0].name, f->rounds);
     ptrdiff_t base = x->env.base, locals = arrlen(x->env.local);
     int current = x->current;
     bool ok = ein__call_inputs(x, f, s, block, &inner, &poisoned) &&
@@ -585,7 +592,7 @@ EIN__FN bool ein__expand(ein_ctx *ctx) {
         go = ctx->nerror <= EIN__MAX_ERRORS && (ok || s->kind != EIN__ST_REPEAT) &&
              x.steps <= EIN__MAX_NODES;
     }
-    if (go) ein__expand_outputs(&x, &f);
+    if (go && (ctx->status || ein__settle_names(&x))) ein__expand_outputs(&x, &f);
     if (!ctx->graph.model) ctx->graph.model = ein__model_name(ctx);
     if (!ctx->status) {
         ein__buf text = {0};
@@ -595,7 +602,9 @@ EIN__FN bool ein__expand(ein_ctx *ctx) {
     }
     shfree(f.name);
     arrfree(f.fresh);
-    shfree(x.full);
+    shfree(x.brief);
+    shfree(x.spelled);
+    arrfree(x.claim);
     shfree(x.block);
     shfree(x.declared);
     ein__env_free(&x.env);

@@ -6,6 +6,7 @@ every attribute is a number, string or list, and every constant in a subscript i
 
 import os
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from syntax import MAX_DEPTH, EinError, parse
 
@@ -110,24 +111,58 @@ def fold_value(v, env):
 class Frame:
     """Where a statement stands: constants, visible tensors, and how new names are made."""
 
-    def __init__(self, prefix, results, env):
-        self.prefix = prefix
-        self.results = results      # a block's result -> full name on the call's left side
+    def __init__(self, name, results, env):
+        self.name = name            # Name of the first result called for; None for the model
+        self.results = results      # a block's result -> Name on the call's left side
         self.env = env              # dims, parameters, loop variables
         self.names = {}             # local name -> full name of the tensor
         self.bound_at = {}          # local name -> rounds when it was bound
         self.rounds = ()
 
-    def full(self, name):
+    def own(self, name):
+        """The Name of `name`, a tensor made here."""
+        rounds = "".join(".%d" % i for i in self.rounds)
+        if name in self.results and not rounds:
+            return self.results[name]
+        brief = self.name.brief + "." + name if self.name else name
         if name in self.results:
-            base = self.results[name]
-        else:
-            base = self.prefix + "." + name if self.prefix else name
-        return base + "".join(".%d" % i for i in self.rounds)
+            brief = self.results[name].brief
+        return Name(brief + rounds, (self.name.path if self.name else ()) + (name + rounds,))
+
+    def called(self, name):
+        """The Name that the tensors of a block stand behind which is called for result `name`."""
+        rounds = "".join(".%d" % i for i in self.rounds)
+        return Name(self.own(name).brief, (self.name.path if self.name else ()) + (name + rounds,))
+
+
+class Name(NamedTuple):
+    """`brief` stands behind one result, the parts of `path` are all results around a tensor."""
+    brief: str
+    path: tuple
+
+
+def settle(names):
+    """Name -> full name: the brief one, but where that is another's, or one that another is
+    spelled, the path."""
+    full, rivals = {}, {}
+    for name in names:
+        rivals.setdefault(name.brief, []).append(name)
+    for brief, group in rivals.items():
+        keeper = min(group, key=lambda n: (".".join(n.path) != brief, len(n.path)))
+        full.update((n, brief if n is keeper else ".".join(n.path)) for n in group)
+    again = True
+    while again:
+        spelled = {f for n, f in full.items() if f != n.brief}
+        moved = {n for n, f in full.items() if f in spelled and f == n.brief}
+        again = any(full[n] != ".".join(n.path) for n in moved)
+        full.update((n, ".".join(n.path)) for n in moved)
+    return full
 
 
 class Expander:
-    def __init__(self, path, small, overrides):
+    """Runs twice: without `settled`, which maps Names to full names, tensors have their paths."""
+
+    def __init__(self, path, small, overrides, settled=None):
         self.program = Program(path=path)
         self.blocks = {}
         self.small = small
@@ -136,6 +171,8 @@ class Expander:
         self.declared = {}      # full name of a tensor -> type given by `output`
         self.depth = 0
         self.count = 0
+        self.settled = settled
+        self.named = {}         # Name -> key in program.tensors
 
     # ---- dims
 
@@ -171,7 +208,7 @@ class Expander:
     def run(self, statements):
         env = self.dims(statements)
         self.program.dims = dict(env)
-        frame = Frame("", {}, env)
+        frame = Frame(None, {}, env)
         self.body(statements, frame)
         if not self.outputs:
             raise EinError("the model has no output")
@@ -192,7 +229,7 @@ class Expander:
             getattr(self, "on_" + s.kind)(s, frame)
 
     def top_only(self, s, frame):
-        if frame.prefix or frame.rounds or frame.results:
+        if frame.name or frame.rounds or frame.results:
             raise EinError("'%s' must stand outside blocks and repeats" % s.kind, s.pos)
 
     def on_model(self, s, frame):
@@ -277,7 +314,12 @@ class Expander:
 
         `existing` is the tensor of a block call's result, which the block has defined already.
         """
-        full = existing or frame.full(name)
+        own = frame.own(name)
+        full = existing or (self.settled[own] if self.settled else own)
+        if not existing:
+            if own in self.named:
+                raise EinError("'%s' is assigned twice" % own.brief, pos)
+            self.named[own] = full
         if not existing and full in self.program.tensors:
             raise EinError("'%s' is assigned twice" % full, pos)
         if name in frame.names and frame.bound_at.get(name) == frame.rounds:
@@ -289,9 +331,15 @@ class Expander:
     def look_up(self, frame, name, pos):
         if name in frame.names:
             return frame.names[name]
-        full = frame.prefix + "." + name if frame.prefix else name
-        if "." in name and full in self.program.tensors:
-            return full
+        behind = frame.name or Name("", ())
+        brief = ".".join([behind.brief] * bool(frame.name) + [name])
+        path = ".".join(behind.path + (name,))
+        if "." in name:
+            spelled = [n for n in self.named if ".".join(n.path) == path]
+            rivals = [n for n in self.named if n.brief == brief]
+            shared = len([n for n in self.named if spelled and n.brief == spelled[0].brief]) > 1
+            for n in (spelled if shared else []) + rivals[:len(rivals) == 1] + spelled:
+                return self.named[n]
         raise EinError("unknown tensor '%s'" % name, pos)
 
     def on_operator(self, s, frame):
@@ -325,8 +373,8 @@ class Expander:
                 raise EinError("block '%s' needs %s" % (d["op"], name), s.pos)
         for name, (_, pos) in given.items():
             raise EinError("block '%s' has no parameter '%s'" % (d["op"], name), pos)
-        lefts = [frame.full(n) for n, _ in d["results"]]
-        inner = Frame(lefts[0], dict(zip(block["results"], lefts)), env)
+        lefts = [frame.own(n) for n, _ in d["results"]]
+        inner = Frame(frame.called(d["results"][0][0]), dict(zip(block["results"], lefts)), env)
         for name, (arg, pos) in zip(block["inputs"], d["args"]):
             if arg is not None:
                 inner.names[name] = self.look_up(frame, arg, pos)
@@ -503,6 +551,8 @@ def load(path, small=False, overrides=None):
 def loads(text, path="model.ein", small=False, overrides=None):
     try:
         expander = Expander(path, small, overrides)
+        expander.run(parse(text))
+        expander = Expander(path, small, overrides, settle(expander.named))
         program = expander.run(parse(text))
         if not program.name:
             program.name = os.path.splitext(os.path.basename(path))[0]

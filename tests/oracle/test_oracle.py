@@ -287,6 +287,43 @@ output l1.a, "odd name"
 
 
 @test
+def names_that_blocks_share():
+    program = ein.loads("""ein 1
+model m
+block third(x) -> q {
+weight w: f32[2] = randn()
+weight v: f32[2] = randn()
+t = Mul(x, w)
+q = Mul(t, v)
+}
+block second(x) -> r {
+r = third(x)
+weight w: f32[2] = randn()
+repeat i in 0:2 {
+r = Mul(r, w)
+}
+}
+block first(x) -> y {
+y = second(x)
+weight w: f32[2] = randn(seed=3)
+repeat i in 0:2 {
+y = third(y)
+}
+}
+input x: f32[2]
+z = first(x)
+output z, z.u
+z.u = Mul(z.w, z.y.r.w)
+""")
+    check(program.weights == ["z.y.r.w", "z.v", "z.y.w", "z.w", "z.0.w", "z.0.v", "z.1.w",
+                              "z.1.v"], program.weights)
+    check(program.tensors["z.w"].source == ("randn", {"seed": 3}))
+    check([n.outputs[0] for n in program.nodes] ==
+          ["z.t", "z", "z.y.r.0", "z.y.r.1", "z.0.t", "z.0", "z.1.t", "z.1", "z.u"])
+    check(program.nodes[-1].inputs == ["z.w", "z.y.r.w"])
+
+
+@test
 def repeat_carries():
     program = ein.loads("""ein 1
 model m
