@@ -20,7 +20,8 @@
 //     if (ein_get_status(ctx)) fputs(ein_error(ctx), stderr);
 //     ein_close(ctx);
 // Errors are sticky: after the first one every call returns it at once and does nothing, so calls
-// may be written in a row and tested once.
+// may be written in a row and tested once. Of no context (ein_open had no memory) every status is
+// EIN_RESOURCES.
 //
 // WHAT IT DOES
 //     text -parse-> graph -lower-> expressions -derive, plan-> steps -emit-> .cu .h
@@ -283,12 +284,14 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc);  // NULL: all defaults; NULL ba
 EIN_DEF void ein_close(ein_ctx *ctx);
 // Gives a dim another value than the model's own; before ein_add_model.
 EIN_DEF ein_status ein_set_dim(ein_ctx *ctx, const char *name, int64_t value);
-// `name` is used in messages only. The text is copied.
+// `name` is used in messages only, and to call a model that says none; NULL: "model", "costs". The
+// text is copied. Costs are added before anything is planned or derived.
 EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *text, size_t length);
 EIN_DEF ein_status ein_add_costs(ein_ctx *ctx, const char *name, const char *text, size_t length);
 // Adds the EIN_CALLS of another context, so that one EIN_PROBE serves several models.
 EIN_DEF ein_status ein_add_calls(ein_ctx *ctx, const char *text, size_t length);
-// In the other modes, `node` (a tensor that the model computes, or a block: all in it) keeps FP32.
+// In the other modes, `node` (a tensor that the model computes, or a block: all in it) keeps FP32;
+// before anything is planned or derived.
 EIN_DEF ein_status ein_keep_fp32(ein_ctx *ctx, const char *node);
 EIN_DEF ein_status ein_plan(ein_ctx *ctx);
 EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer);
@@ -305,7 +308,8 @@ EIN_DEF uint64_t ein_manifest_hash(const ein_ctx *ctx);
 EIN_DEF ein_status ein_eval(ein_ctx *ctx, const void *const *inputs, const void *const *weights,
                             double *const *outputs);
 // Proves the plan: every output as planned against the model's own equations, modulo 2^61-1, at
-// this many random places (Schwartz-Zippel; functions without field meaning are uninterpreted).
+// this many random places, 1 or more (Schwartz-Zippel; functions without field meaning are
+// uninterpreted).
 EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples);
 // Proves one candidate that EIN_EXPLAIN lists for contraction `value` (NULL: the model has only
 // one), in the same way, for all values of what the contraction reads. An id is the candidate's
@@ -50334,6 +50338,36 @@ static char *ein__copy_text(ein_ctx *ctx, const char *s, size_t n) {
     return copy;
 }
 
+static ein_status ein__misused(ein_ctx *ctx, const char *why) {
+    return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "%s", why);
+}
+
+// What would index a table or mean nothing: a message for each field.
+static void ein__check_desc(ein_ctx *ctx) {
+    const ein_desc *d = &ctx->desc;
+    const struct {
+        const char *name;
+        int value, lo, hi;
+    } field[] = {{"depth", d->depth, 0, INT32_MAX},
+                 {"states", d->states, 0, INT32_MAX},
+                 {"branches", d->branches, 0, EIN__BRANCHES},
+                 {"intensity", d->intensity, 0, INT32_MAX},
+                 {"libs", (int)d->libs, EIN_LIBS_ALL, EIN_LIBS_NONE},
+                 {"math", (int)d->math, EIN_MATH_FP32, EIN_MATH_FP16},
+                 {"form", d->form, 0, INT32_MAX},
+                 {"part", d->part, d->parts > 1, d->parts > 0 ? d->parts : 1},
+                 {"parts", d->parts, 0, INT32_MAX},
+                 {"kernels", d->kernels, -1, INT32_MAX}};
+    for (size_t i = 0; i < sizeof field / sizeof *field; i++)
+        if (field[i].value < field[i].lo || field[i].value > field[i].hi)
+            ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "ein_desc.%s is %d: out of range",
+                       field[i].name, field[i].value);
+    const char *how = d->prefer;
+    if (how && strcmp(how, "first") && strcmp(how, "last") && strcmp(how, "fastest"))
+        ein__error(ctx, EIN_USAGE, (ein__pos){0, 0},
+                   "ein_desc.prefer is first, last or fastest, not '%s'", how);
+}
+
 EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     ein_ctx *ctx = EIN_REALLOC(NULL, sizeof *ctx);
     if (!ctx) return NULL;
@@ -50347,6 +50381,7 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc) {
     ein__put(&ctx->errors, "");
     if (ctx->desc.gpu && !ein__gpu_find(ctx->desc.gpu))
         ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown GPU '%s'", ctx->desc.gpu);
+    ein__check_desc(ctx);
     ctx->rule_mask = ein__rules_named(ctx, ctx->desc.rules);
     if (ctx->desc.math == EIN_MATH_TF32 && !ein__gpu_of(ctx)->tf32)
         ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "%s has no TF32: plan for FP32 or FP16",
@@ -50385,8 +50420,18 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     EIN_FREE(ctx);
 }
 
+// The status of no context is that of having had no memory for one.
+EIN_DEF ein_status ein_get_status(const ein_ctx *ctx) { return ctx ? ctx->status : EIN_RESOURCES; }
+
+EIN_DEF const char *ein_error(const ein_ctx *ctx) {
+    if (!ctx) return "einnet: out of memory\n";
+    return ctx->errors.s ? ctx->errors.s : "";
+}
+
 EIN_DEF ein_status ein_set_dim(ein_ctx *ctx, const char *name, int64_t value) {
-    if (ctx->status) return ctx->status;
+    if (ein_get_status(ctx)) return ein_get_status(ctx);
+    if (!name) return ein__misused(ctx, "ein_set_dim: the name is NULL");
+    if (ctx->text) return ein__misused(ctx, "dims are set before the model is added");
     if (value < 1)
         return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "dim '%s' must be at least 1", name);
     for (ptrdiff_t i = 0; i < arrlen(ctx->dim_override); i++)
@@ -50401,28 +50446,37 @@ EIN_DEF ein_status ein_set_dim(ein_ctx *ctx, const char *name, int64_t value) {
 }
 
 EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *text, size_t length) {
-    if (ctx->status) return ctx->status;
-    if (ctx->text) return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "a context holds one model");
-    ctx->file = ein__name(ctx, name);
+    if (ein_get_status(ctx)) return ein_get_status(ctx);
+    if (!text) return ein__misused(ctx, "ein_add_model: the text is NULL");
+    if (ctx->text) return ein__misused(ctx, "a context holds one model");
+    ctx->file = ein__name(ctx, name ? name : "model");
     ctx->text = ein__copy_text(ctx, text, length);
     ctx->length = length;
     if (ein__parse(ctx)) ein__expand(ctx);
     return ctx->status;
 }
 
+// Whether something was planned or derived, which does not change any more.
+static bool ein__is_settled(const ein_ctx *ctx) { return ctx->plan.step || ctx->search; }
+
 EIN_DEF ein_status ein_add_costs(ein_ctx *ctx, const char *name, const char *text, size_t length) {
-    if (!ctx->status) ein__add_costs(ctx, name, text, length);
+    if (ein_get_status(ctx)) return ein_get_status(ctx);
+    if (!text) return ein__misused(ctx, "ein_add_costs: the text is NULL");
+    if (ein__is_settled(ctx))
+        return ein__misused(ctx, "costs are added before anything is planned");
+    ein__add_costs(ctx, name ? name : "costs", text, length);
     return ctx->status;
 }
 
 EIN_DEF ein_status ein_add_calls(ein_ctx *ctx, const char *text, size_t length) {
-    if (!ctx->status) ein__add_calls(ctx, text, length);
+    if (ein_get_status(ctx)) return ein_get_status(ctx);
+    if (!text) return ein__misused(ctx, "ein_add_calls: the text is NULL");
+    ein__add_calls(ctx, text, length);
     return ctx->status;
 }
 
 static bool ein__need_model(ein_ctx *ctx) {
-    if (!ctx->status && !ctx->text)
-        ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "no model was added");
+    if (!ctx->status && !ctx->text) ein__misused(ctx, "no model was added");
     return !ctx->status;
 }
 
@@ -50433,9 +50487,13 @@ static bool ein__need_values(ein_ctx *ctx) {
 
 EIN_DEF ein_status ein_keep_fp32(ein_ctx *ctx, const char *node) {
     const char *best = NULL;
-    size_t n = strlen(node);
     int distance = 3, found = 0;
+    if (ein_get_status(ctx)) return ein_get_status(ctx);
+    if (!node) return ein__misused(ctx, "ein_keep_fp32: the name is NULL");
+    if (ein__is_settled(ctx))
+        return ein__misused(ctx, "what keeps FP32 is named before anything is planned");
     if (!ein__need_model(ctx)) return ctx->status;
+    size_t n = strlen(node);
     while (arrlen(ctx->keep_fp32) < arrlen(ctx->graph.tensor)) arrput(ctx->keep_fp32, false);
     for (ptrdiff_t i = 0; i < arrlen(ctx->graph.tensor); i++) {
         const ein__tensor *t = &ctx->graph.tensor[i];
@@ -50452,6 +50510,7 @@ EIN_DEF ein_status ein_keep_fp32(ein_ctx *ctx, const char *node) {
 }
 
 EIN_DEF ein_status ein_plan(ein_ctx *ctx) {
+    if (ein_get_status(ctx)) return ein_get_status(ctx);
     if (ein__need_values(ctx) && !ctx->plan.step) ein__make_plan(ctx);
     // What is emitted has its types; what is derived (explain.c) has not.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;
@@ -50474,6 +50533,8 @@ static void ein__emit_equations(ein_ctx *ctx, ein__buf *out) {
 
 EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
     ein__buf out = {0};
+    if (ein_get_status(ctx)) return ein_get_status(ctx);
+    if (!writer.func) return ein__misused(ctx, "ein_emit: the writer has no function");
     ein__put(&out, "");
     bool ready = what == EIN_FORMAT || what == EIN_GRAPH_JSON ? ein__need_model(ctx)
                  : what == EIN_COSTS || what == EIN_ESTIMATES ? !ctx->status
@@ -50497,7 +50558,7 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
             ein__explain(ctx, ctx->desc.explain, ctx->desc.explain_all, what == EIN_EXPLAIN_JSON,
                          &out);
             break;
-        default: ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "unknown output"); break;
+        default: ein__misused(ctx, "unknown output"); break;
         }
     if (!ctx->status && !writer.func(writer.user, out.s, out.n))
         ein__error(ctx, EIN_RESOURCES, (ein__pos){0, 0}, "the output could not be written");
@@ -50507,6 +50568,8 @@ EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer) {
 
 EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples) {
     const char *name = "";
+    if (ein_get_status(ctx)) return ein_get_status(ctx);
+    if (samples < 1) return ein__misused(ctx, "a proof needs at least one sample");
     if (ein_plan(ctx)) return ctx->status;
     if (!ein__verify(ctx, samples, &name) && !ctx->status)
         ein__error(ctx, EIN_DIFFERS, (ein__pos){0, 0},
@@ -50515,12 +50578,13 @@ EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples) {
 }
 
 EIN_DEF ein_status ein_verify_candidate(ein_ctx *ctx, const char *value, int id, int samples) {
+    if (ein_get_status(ctx)) return ein_get_status(ctx);
+    if (samples < 1) return ein__misused(ctx, "a proof needs at least one sample");
     if (!ein__need_values(ctx)) return ctx->status;
     // Its number is one of those in the plan's arithmetic.
     if (ctx->asked != EIN_MATH_FP32 && ein_plan(ctx)) return ctx->status;
     ctx->typed = false;
-    if (id < 0)
-        return ein__error(ctx, EIN_USAGE, (ein__pos){0, 0}, "ids of candidates begin with 0");
+    if (id < 0) return ein__misused(ctx, "ids of candidates begin with 0");
     bool equal = id < EIN__MERGE_ID ? ein__verify_candidate(ctx, value, id, samples)
                                     : ein__verify_merge(ctx, value, id, samples);
     if (!equal && !ctx->status)
@@ -50546,9 +50610,9 @@ static void ein__describe_tensor(const ein_ctx *ctx, int tensor, const char *nam
 }
 
 EIN_DEF bool ein_describe(const ein_ctx *ctx, char kind, int index, ein_tensor_info *info) {
-    const ein__graph *g = &ctx->graph;
     memset(info, 0, sizeof *info);
-    if (index < 0) return false;
+    if (!ctx || index < 0) return false;
+    const ein__graph *g = &ctx->graph;
     if (kind == 'i' && index < (int)arrlen(g->input))
         ein__describe_tensor(ctx, g->input[index], NULL, info);
     else if (kind == 'w' && index < (int)arrlen(g->weight))
@@ -50565,7 +50629,7 @@ EIN_DEF bool ein_describe(const ein_ctx *ctx, char kind, int index, ein_tensor_i
 }
 
 EIN_DEF bool ein_shape(const ein_ctx *ctx, const char *tensor, int *rank, int64_t dims[10]) {
-    for (ptrdiff_t i = 0; i < arrlen(ctx->graph.tensor); i++) {
+    for (ptrdiff_t i = 0; ctx && tensor && i < arrlen(ctx->graph.tensor); i++) {
         const ein__tensor *t = &ctx->graph.tensor[i];
         if (strcmp(t->name, tensor)) continue;
         *rank = t->shape.rank;
@@ -50575,9 +50639,11 @@ EIN_DEF bool ein_shape(const ein_ctx *ctx, const char *tensor, int *rank, int64_
     return false;
 }
 
-EIN_DEF uint64_t ein_manifest_hash(const ein_ctx *ctx) { return ein__manifest(ctx); }
+EIN_DEF uint64_t ein_manifest_hash(const ein_ctx *ctx) { return ctx ? ein__manifest(ctx) : 0; }
 
-EIN_DEF void ein_get_stats(const ein_ctx *ctx, ein_stats *stats) { *stats = ctx->stats; }
+EIN_DEF void ein_get_stats(const ein_ctx *ctx, ein_stats *stats) {
+    *stats = ctx ? ctx->stats : (ein_stats){0};
+}
 
 EIN_DEF const char *ein_rule_name(int index) {
     return index >= 0 && index < EIN__NRULES ? ein__rules[index].name : NULL;
@@ -50599,10 +50665,6 @@ EIN_DEF const char *ein_stop_name(ein_stop stop) {
     static const char *const names[] = {"saturated", "quota", "depth", "states", "cancelled"};
     return stop >= EIN_STOP_SATURATED && stop <= EIN_STOP_CANCELLED ? names[stop] : NULL;
 }
-
-EIN_DEF ein_status ein_get_status(const ein_ctx *ctx) { return ctx->status; }
-
-EIN_DEF const char *ein_error(const ein_ctx *ctx) { return ctx->errors.s ? ctx->errors.s : ""; }
 
 EIN_DEF const char *ein_gpu_name(int index) {
     const ein__gpu *g = ein__gpu_at(index);
@@ -50698,6 +50760,8 @@ static double ein__load(const void *data, ein__dtype type, int64_t i) {
 }
 
 EIN_DEF ein_status ein_fill(const ein_ctx *ctx, char kind, int index, void *data) {
+    if (ein_get_status(ctx)) return ein_get_status(ctx);
+    if (!data) return EIN_USAGE;
     const ein__graph *g = &ctx->graph;
     if (kind == 'w' && index >= 0 && index < (int)arrlen(g->weight)) {
         const ein__tensor *t = &g->tensor[g->weight[index]];
@@ -50735,8 +50799,21 @@ static bool ein__load_tensors(ein_ctx *ctx, const int *list, const void *const *
     return true;
 }
 
+// Whether one of the `n` arrays that the caller gives is missing.
+static bool ein__lacks_array(const void *const *array, ptrdiff_t n) {
+    if (n && !array) return true;
+    for (ptrdiff_t i = 0; i < n; i++)
+        if (!array[i]) return true;
+    return false;
+}
+
 EIN_DEF ein_status ein_eval(ein_ctx *ctx, const void *const *inputs, const void *const *weights,
                             double *const *outputs) {
+    if (ein_get_status(ctx)) return ein_get_status(ctx);
+    if (ein__lacks_array(inputs, arrlen(ctx->graph.input)) ||
+        ein__lacks_array(weights, arrlen(ctx->graph.weight)) ||
+        ein__lacks_array((const void *const *)outputs, arrlen(ctx->graph.output)))
+        return ein__misused(ctx, "ein_eval: an array of values is NULL");
     if (!ein__need_values(ctx)) return ctx->status;
     size_t n = (size_t)arrlen(ctx->value), nout = (size_t)arrlen(ctx->graph.output);
     double **data = EIN_REALLOC(NULL, n * sizeof *data);

@@ -16,7 +16,8 @@
 //     if (ein_get_status(ctx)) fputs(ein_error(ctx), stderr);
 //     ein_close(ctx);
 // Errors are sticky: after the first one every call returns it at once and does nothing, so calls
-// may be written in a row and tested once.
+// may be written in a row and tested once. Of no context (ein_open had no memory) every status is
+// EIN_RESOURCES.
 //
 // WHAT IT DOES
 //     text -parse-> graph -lower-> expressions -derive, plan-> steps -emit-> .cu .h
@@ -279,12 +280,14 @@ EIN_DEF ein_ctx *ein_open(const ein_desc *desc);  // NULL: all defaults; NULL ba
 EIN_DEF void ein_close(ein_ctx *ctx);
 // Gives a dim another value than the model's own; before ein_add_model.
 EIN_DEF ein_status ein_set_dim(ein_ctx *ctx, const char *name, int64_t value);
-// `name` is used in messages only. The text is copied.
+// `name` is used in messages only, and to call a model that says none; NULL: "model", "costs". The
+// text is copied. Costs are added before anything is planned or derived.
 EIN_DEF ein_status ein_add_model(ein_ctx *ctx, const char *name, const char *text, size_t length);
 EIN_DEF ein_status ein_add_costs(ein_ctx *ctx, const char *name, const char *text, size_t length);
 // Adds the EIN_CALLS of another context, so that one EIN_PROBE serves several models.
 EIN_DEF ein_status ein_add_calls(ein_ctx *ctx, const char *text, size_t length);
-// In the other modes, `node` (a tensor that the model computes, or a block: all in it) keeps FP32.
+// In the other modes, `node` (a tensor that the model computes, or a block: all in it) keeps FP32;
+// before anything is planned or derived.
 EIN_DEF ein_status ein_keep_fp32(ein_ctx *ctx, const char *node);
 EIN_DEF ein_status ein_plan(ein_ctx *ctx);
 EIN_DEF ein_status ein_emit(ein_ctx *ctx, ein_output what, ein_writer writer);
@@ -301,7 +304,8 @@ EIN_DEF uint64_t ein_manifest_hash(const ein_ctx *ctx);
 EIN_DEF ein_status ein_eval(ein_ctx *ctx, const void *const *inputs, const void *const *weights,
                             double *const *outputs);
 // Proves the plan: every output as planned against the model's own equations, modulo 2^61-1, at
-// this many random places (Schwartz-Zippel; functions without field meaning are uninterpreted).
+// this many random places, 1 or more (Schwartz-Zippel; functions without field meaning are
+// uninterpreted).
 EIN_DEF ein_status ein_verify(ein_ctx *ctx, int samples);
 // Proves one candidate that EIN_EXPLAIN lists for contraction `value` (NULL: the model has only
 // one), in the same way, for all values of what the contraction reads. An id is the candidate's

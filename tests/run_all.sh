@@ -93,6 +93,7 @@ parts=(
     "faults16 cuda EMIT='--math fp16 --libs none' tests/run_faults.sh tests/unseen/norm_copied.ein"
     'program  cuda sh tests/frame/test_program.sh'
     'cost     -    sh tests/frame/test_cost.sh'
+    'api      -    sh tests/frame/test_api.sh'
     'order    -    sh tests/frame/test_search.sh'
     'explain  -    python3 tests/check_explain.py'
     'basis    -    python3 tests/check_basis.py'

@@ -1,0 +1,214 @@
+// The rules of the API: what breaks one is EIN_USAGE with a message, whatever else was called, and
+// calls in a row stay harmless without a context. Ends with `N passed, N failed`.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int allocations_left = -1;
+
+static void *limited_realloc(void *p, size_t n) {
+    if (!allocations_left) return NULL;
+    return realloc(p, n);
+}
+
+#define EIN_REALLOC(p, n) limited_realloc(p, n)
+#define EIN_FREE(p) free(p)
+#define EINNET_IMPLEMENTATION
+#include "all.h"
+
+static int passed, failed;
+
+static void check(bool good, const char *what) {
+    passed += good;
+    failed += !good;
+    if (!good) printf("FAIL %s\n", what);
+}
+
+// The context's first error is of status `status` and its messages hold `text`. Closes it.
+static void ends(ein_ctx *ctx, ein_status status, const char *text, const char *what) {
+    bool good = ein_get_status(ctx) == status && strstr(ein_error(ctx), text);
+    check(good, what);
+    if (!good) printf("    status %d: %s\n", (int)ein_get_status(ctx), ein_error(ctx));
+    ein_close(ctx);
+}
+
+static const char model[] =
+    "ein 1\ndim N = 4\ninput x: f32[N,N]\nweight w: f32[N,N] = randn(seed=1)\noutput y\n"
+    "t = MatMul(x, w)\ny = Relu(t)\n";
+static const char row[] = "h200\tgemm f32 fma b=1 m=4 n=4 k=4 lda=4 ldb=4 ldc=4\t1000\t\t\n";
+
+static ein_ctx *with_model(const ein_desc *desc) {
+    ein_ctx *ctx = ein_open(desc);
+    ein_add_model(ctx, "m", model, sizeof model - 1);
+    return ctx;
+}
+
+static ein_ctx *with_plan(void) {
+    ein_ctx *ctx = with_model(NULL);
+    check(!ein_plan(ctx), "the model is planned");
+    return ctx;
+}
+
+static bool count(void *user, const char *text, size_t length) {
+    (void)text;
+    *(size_t *)user += length;
+    return true;
+}
+
+// ---------------------------------------------------------------------------------- descriptions
+
+static void check_desc(void) {
+    static const struct {
+        ein_desc desc;
+        const char *name;
+    } wrong[] = {
+        {{.math = (ein_math)9}, "ein_desc.math"}, {{.math = (ein_math)-1}, "ein_desc.math"},
+        {{.libs = (ein_libs)3}, "ein_desc.libs"}, {{.depth = -1}, "ein_desc.depth"},
+        {{.states = -5}, "ein_desc.states"},      {{.branches = 5}, "ein_desc.branches"},
+        {{.branches = -1}, "ein_desc.branches"},  {{.intensity = -1}, "ein_desc.intensity"},
+        {{.form = -1}, "ein_desc.form"},          {{.part = 3, .parts = 2}, "ein_desc.part"},
+        {{.parts = 3}, "ein_desc.part is 0"},     {{.parts = -1}, "ein_desc.parts"},
+        {{.kernels = -2}, "ein_desc.kernels"},    {{.prefer = "newest"}, "ein_desc.prefer is"},
+        {{.gpu = "h20"}, "unknown GPU"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        ein_ctx *ctx = with_model(&wrong[i].desc);
+        ein_plan(ctx);
+        ends(ctx, EIN_USAGE, wrong[i].name, wrong[i].name);
+    }
+    ein_desc most = {.math = EIN_MATH_FP16,
+                     .libs = EIN_LIBS_NONE,
+                     .branches = 4,
+                     .prefer = "last",
+                     .part = 2,
+                     .parts = 2,
+                     .kernels = -1};
+    ein_ctx *ctx = with_model(&most);
+    ein_plan(ctx);
+    ends(ctx, EIN_OK, "", "the last value of every field");
+}
+
+// ---------------------------------------------------------------------------------- orders
+
+static void check_orders(void) {
+    ein_ctx *ctx = with_model(NULL);
+    ein_set_dim(ctx, "N", 8);
+    ends(ctx, EIN_USAGE, "before the model", "a dim after the model");
+    ctx = with_plan();
+    ein_add_costs(ctx, "table", row, sizeof row - 1);
+    ends(ctx, EIN_USAGE, "before anything is planned", "costs after the plan");
+    ctx = with_plan();
+    ein_keep_fp32(ctx, "t");
+    ends(ctx, EIN_USAGE, "before anything is planned", "what keeps FP32 after the plan");
+    ctx = with_model(NULL);
+    size_t n = 0;
+    check(!ein_emit(ctx, EIN_EXPLAIN, (ein_writer){count, &n}) && n, "a derivation");
+    ein_add_costs(ctx, "table", row, sizeof row - 1);
+    ends(ctx, EIN_USAGE, "before anything is planned", "costs after a derivation");
+    ctx = with_model(NULL);
+    n = 0;
+    ein_emit(ctx, EIN_EQUATIONS, (ein_writer){count, &n});
+    ein_keep_fp32(ctx, "t");
+    ein_add_costs(ctx, NULL, row, sizeof row - 1);
+    ein_plan(ctx);
+    ends(ctx, EIN_OK, "", "both after the equations");
+    ctx = ein_open(NULL);
+    ein_plan(ctx);
+    ends(ctx, EIN_USAGE, "no model", "a plan without a model");
+    for (int samples = -1; samples < 2; samples++) {
+        ctx = with_model(NULL);
+        ein_verify(ctx, samples);
+        ends(ctx, samples < 1 ? EIN_USAGE : EIN_OK, samples < 1 ? "sample" : "", "a proof");
+        ctx = with_model(NULL);
+        ein_verify_candidate(ctx, NULL, 0, samples);
+        ends(ctx, samples < 1 ? EIN_USAGE : EIN_OK, samples < 1 ? "sample" : "", "a candidate's");
+    }
+}
+
+// ---------------------------------------------------------------------------------- NULL
+
+static void check_null(void) {
+    ein_ctx *ctx = ein_open(NULL);
+    ein_add_model(ctx, NULL, "ein 2\n", 6);
+    ends(ctx, EIN_BAD_INPUT, "model:1:5:", "a model without a name");
+    ctx = ein_open(NULL);
+    ein_add_model(ctx, "m", NULL, 10);
+    ends(ctx, EIN_USAGE, "text is NULL", "a model without text");
+    ctx = ein_open(NULL);
+    ein_set_dim(ctx, NULL, 3);
+    ends(ctx, EIN_USAGE, "name is NULL", "a dim without a name");
+    ctx = ein_open(NULL);
+    ein_add_costs(ctx, NULL, NULL, 0);
+    ends(ctx, EIN_USAGE, "text is NULL", "costs without text");
+    ctx = ein_open(NULL);
+    ein_add_costs(ctx, NULL, "h200\n", 5);
+    ends(ctx, EIN_BAD_INPUT, "costs:1:", "costs without a name");
+    ctx = ein_open(NULL);
+    ein_add_calls(ctx, NULL, 1);
+    ends(ctx, EIN_USAGE, "text is NULL", "calls without text");
+    ctx = with_model(NULL);
+    ein_keep_fp32(ctx, NULL);
+    ends(ctx, EIN_USAGE, "name is NULL", "keeping FP32 without a name");
+    ctx = with_model(NULL);
+    ein_emit(ctx, EIN_CUDA, (ein_writer){NULL, NULL});
+    ends(ctx, EIN_USAGE, "no function", "a writer without a function");
+    ctx = with_model(NULL);
+    ein_eval(ctx, NULL, NULL, NULL);
+    ends(ctx, EIN_USAGE, "is NULL", "evaluation without arrays");
+    float x[16] = {0}, w[16];
+    double y[16];
+    const void *in[] = {x}, *weights[] = {NULL};
+    double *out[] = {y};
+    ctx = with_model(NULL);
+    ein_eval(ctx, in, weights, out);
+    ends(ctx, EIN_USAGE, "is NULL", "evaluation without a weight");
+    weights[0] = w;
+    ctx = with_model(NULL);
+    check(ein_fill(ctx, 'w', 0, NULL) == EIN_USAGE && !ein_fill(ctx, 'w', 0, w), "values");
+    check(!ein_shape(ctx, NULL, NULL, NULL), "the shape of nothing");
+    ein_eval(ctx, in, weights, out);
+    ends(ctx, EIN_OK, "", "evaluation");
+    check(y[0] == 0 && y[15] == 0, "its values");
+}
+
+// Calls in a row on the NULL of an ein_open without memory.
+static void check_no_context(void) {
+    size_t n = 0;
+    int rank;
+    int64_t dims[10];
+    double y;
+    ein_tensor_info info = {.rank = 3};
+    ein_stats stats = {.problems = 3};
+    allocations_left = 0;
+    ein_ctx *ctx = ein_open(NULL);
+    allocations_left = -1;
+    check(!ctx, "no memory, no context");
+    ein_status status[] = {ein_set_dim(ctx, "N", 2),
+                           ein_add_model(ctx, "m", model, sizeof model - 1),
+                           ein_add_costs(ctx, "t", row, sizeof row - 1),
+                           ein_add_calls(ctx, "", 0),
+                           ein_keep_fp32(ctx, "t"),
+                           ein_plan(ctx),
+                           ein_emit(ctx, EIN_CUDA, (ein_writer){count, &n}),
+                           ein_fill(ctx, 'i', 0, &y),
+                           ein_eval(ctx, NULL, NULL, NULL),
+                           ein_verify(ctx, 4),
+                           ein_verify_candidate(ctx, NULL, 0, 4),
+                           ein_get_status(ctx)};
+    for (size_t i = 0; i < sizeof status / sizeof *status; i++)
+        check(status[i] == EIN_RESOURCES, "the status of no memory");
+    check(!n && strstr(ein_error(ctx), "out of memory"), "no output, a message");
+    check(!ein_describe(ctx, 'i', 0, &info) && !info.rank, "no tensor");
+    check(!ein_shape(ctx, "x", &rank, dims) && !ein_manifest_hash(ctx), "no shape, no manifest");
+    ein_get_stats(ctx, &stats);
+    check(!stats.problems, "no statistics");
+    ein_close(ctx);
+}
+
+int main(void) {
+    check_desc();
+    check_orders();
+    check_null();
+    check_no_context();
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed || !passed;
+}
