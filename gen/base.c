@@ -1,5 +1,8 @@
 // Memory, text, interning and messages.
 
+#if defined(EIN_REALLOC) != defined(EIN_FREE)
+#error "EIN_REALLOC and EIN_FREE go together: what one of them allocates, the other one frees"
+#endif
 #ifndef EIN_REALLOC
 #define EIN_REALLOC(p, n) realloc(p, n)
 #define EIN_FREE(p) free(p)

@@ -5,8 +5,9 @@
 //     #define EINNET_IMPLEMENTATION
 //     #include "einnet.h"
 // in exactly one C11 file, and include "einnet.h" without the define wherever the API is used (C or
-// C++). The one dependency is stb_ds.h (Debian: libstb-dev), needed by the implementing file only;
-// define EIN_NO_STB_DS_IMPLEMENTATION there when the program has its bodies already.
+// C++). The one dependency beside the C library (link with -lm) is stb_ds.h (Debian: libstb-dev),
+// needed by the implementing file only, as <stb/stb_ds.h>; define EIN_NO_STB_DS_IMPLEMENTATION
+// there when the program has its bodies already.
 //
 // TL;DR
 //     ein_ctx *ctx = ein_open(NULL);
@@ -112,7 +113,8 @@
 // 5e-7, and an infinite or NaN input may reach neighbouring outputs; rules "-basis" leaves it out.
 //
 // OPTIONS
-// EIN_REALLOC(p, n) and EIN_FREE(p), both or neither (stb_ds has its own hooks);
+// EIN_REALLOC(p, n) and EIN_FREE(p), both or neither, else it does not compile (stb_ds has its own
+// hooks);
 // EIN_OUT_OF_MEMORY() must not return; EIN_ASSERT(x) sees broken invariants only. EIN_STATIC makes
 // the functions static.
 //

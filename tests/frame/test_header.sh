@@ -50,6 +50,13 @@ if g++ -I. -c -x c++ "$work/body.c" -o "$work/no.o" 2> "$work/said"; then
 else
     check 'the implementation as C++ is refused in words' grep -q 'is C11' "$work/said"
 fi
+for one in 'EIN_REALLOC(p, n)=realloc(p, n)' 'EIN_FREE(p)=free(p)'; do
+    if gcc -std=c11 -I. "-D$one" -fsyntax-only "$work/body.c" 2> "$work/said"; then
+        fail "$one alone is refused"
+    else
+        check "$one alone is refused in words" grep -q 'go together' "$work/said"
+    fi
+done
 
 nm -g --defined-only "$work/body.o" | awk '{ print $3 }' | grep -v -E '^(ein|stbds)_' > "$found"
 empty 'exported symbols'
