@@ -118,6 +118,13 @@
 // EIN_OUT_OF_MEMORY() must not return; EIN_ASSERT(x) sees broken invariants only. EIN_STATIC makes
 // the functions static.
 //
+// THREADS
+// One thread at a time uses a context. Contexts have nothing of ours in common, but stb_ds has one
+// seed for all hash tables, the program's own too, which it reads and writes without a lock
+// whenever it makes a table. No output depends on the seed, yet by the letter of C two threads that
+// use two contexts at once race for it, and sanitizers say so: hold a lock around the calls, or
+// give each thread a process.
+//
 // ERRORS
 // `file:line:column: message`, the source line and a caret; several in one text. Statuses are the
 // exit codes of the command line.

@@ -124,6 +124,38 @@ static void check_orders(void) {
     }
 }
 
+// ---------------------------------------------------------------------------------- hash seeds
+
+static bool append(void *user, const char *text, size_t length) {
+    ein__put_n(user, text, length);
+    return true;
+}
+
+// The one thing that contexts share, stb_ds's seed, decides nothing: not what is printed, nor what
+// two contexts whose calls alternate print.
+static void check_seeds(void) {
+    static const ein_output what[] = {EIN_CUDA, EIN_EXPLAIN, EIN_CALLS, EIN_GRAPH_JSON};
+    enum { OUTPUTS = sizeof what / sizeof *what };
+    ein__buf first[OUTPUTS] = {{0}};
+    for (size_t seed = 1; seed <= 3; seed++) {
+        ein_ctx *pair[2] = {NULL};
+        for (int i = 0; i < 2; i++) {
+            stbds_rand_seed(seed * 0x9E3779B97F4A7C15u + (size_t)i);
+            pair[i] = with_model(&(ein_desc){.probe = true});
+        }
+        for (int k = 0; k < OUTPUTS; k++)
+            for (int i = 0; i < 2; i++) {
+                ein__buf text = {0};
+                bool ok = !ein_emit(pair[i], what[k], (ein_writer){append, &text});
+                if (!first[k].s) ein__put(&first[k], text.s);
+                check(ok && !strcmp(first[k].s, text.s), "the same text from any seed");
+                ein__buf_free(&text);
+            }
+        for (int i = 0; i < 2; i++) ein_close(pair[i]);
+    }
+    for (int k = 0; k < OUTPUTS; k++) ein__buf_free(&first[k]);
+}
+
 // ---------------------------------------------------------------------------------- NULL
 
 static void check_null(void) {
@@ -207,6 +239,7 @@ static void check_no_context(void) {
 int main(void) {
     check_desc();
     check_orders();
+    check_seeds();
     check_null();
     check_no_context();
     printf("%d passed, %d failed\n", passed, failed);
