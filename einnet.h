@@ -77,23 +77,25 @@
 // Two rows for one key, algorithm and version that differ are an error, but for ein_desc.prefer.
 // EIN_COSTS prints all rows as one table (`einnet costs`).
 // Keys are what the emitted file's steps would be measured under: `gemm f32 fma b=1 m=49 ...`,
-// `conv f32 fma nchw n=1 ...` (`f32 tf32` and `f16 tensor` in the other modes, `nhwc`), `kernel
-// k_map_1a2b3c4d`. A measured row wins over the estimate, which takes shares of the device's peak
-// rates by kind of call. ein_desc.intensity: a kernel with more operations an element (default 4)
-// is priced by its arithmetic as well as by its memory traffic.
+// `conv f32 fma nchw n=1 ...` (`f32 tf32` and `f16 tensor` in the other modes, `nhwc`), and of
+// generated kernels a kind and 16 hexadecimal digits, a hash of all that decides the kernel's text:
+// `kernel map 1a2b3c4d5e6f7081`, `kernel product 0123456789abcdef algo=64x64x16` with its tile. A
+// measured row wins over the estimate, which takes shares of the device's peak rates by kind of
+// call. ein_desc.intensity: a kernel with more operations an element (default 4) is priced by its
+// arithmetic as well as by its memory traffic.
 //
-//   EIN_PROBE prints a CUDA program that measures the library calls which planning asked for and no
-// table has: `einnet probe MODEL.ein... --costs TABLE -o probe.cu`, then nvcc, then `./probe >>
-// TABLE`. It replays each call from a graph, on random data, operands in the L2 cache where they
-// fit, with every deterministic algorithm of cuDNN that the mode allows, up to 24 engines of its
-// graph API as its heuristics set them (the four fastest have rows), and up to eight algorithms of
-// cublasLt, a row each; the time is the median of several batches, the spread that between the
-// quartiles. `--have TABLE` skips calls that are there, `--deadline SECONDS` ends it with exit code
-// 75, `--device NAME` names the device, `--list` only lists. EIN_ESTIMATES prints what was measured
-// beside the estimates
-// (`einnet costs --estimates`); bench/fit.py fits their constants. With measured costs the search
-// may ask for calls that it did not need before: measure again until a probe has none. Generated
-// kernels are not measured.
+//   EIN_PROBE prints a CUDA program that measures the library calls which planning asked for, and
+// kernels of the plans that it compared, where no table has them: `einnet probe MODEL.ein...
+// --costs TABLE -o probe.cu`, then nvcc, then `./probe >> TABLE`. It replays each call from a
+// graph, on random data, operands in the L2 cache where they fit, with every deterministic
+// algorithm of cuDNN that the mode allows, up to 24 engines of its graph API as its heuristics set
+// them (the four fastest have rows), and up to eight algorithms of cublasLt, a row each; the time
+// is the median of several batches, the spread that between the quartiles. `--have TABLE` skips
+// calls that are there, `--deadline SECONDS` ends it with exit code 75, `--device NAME` names the
+// device, `--list` only lists. EIN_ESTIMATES prints what was measured beside the estimates (`einnet
+// costs --estimates`); bench/fit.py fits their constants. With measured costs the search may ask
+// for calls and kernels that it did not need before: measure again until a probe has none. A kernel
+// whose text has changed since has lost its rows.
 //
 // THE EMITTED FILE
 // Sections: summary (tensors, memory, the plan with its costs), includes, interface, sizes and

@@ -43,6 +43,12 @@ refuse 'a kernel by its name' 1:6 'h200\tkernel k_map_12345678\t1\t0\tc\n'
 refuse 'an ID that is too short' 1:6 'h200\tkernel map 0123456789abcde\t1\t0\tc\n'
 refuse 'one that is too long' 1:6 "h200\tkernel map ${id}0\t1\t0\tc\n"
 refuse 'one in capitals' 1:6 'h200\tkernel map 0123456789ABCDEF\t1\t0\tc\n'
+# Keys of kernels that the manual shows are keys.
+tr '\n' ' ' < gen/ein.h | sed 's|  *// *| |g' | grep -o '`kernel [^`]*`' | tr -d '`' > "$work/keys"
+[ "$(wc -l < "$work/keys")" -ge 2 ] && pass || fail 'the manual shows keys' "$work/keys"
+sed 's/.*/h200\t&\t1\t0\tc/' "$work/keys" > "$work/table"
+check 'keys of the manual' $einnet costs "$work/table"
+refuse 'no KIND' 1:6 "h200\tkernel $id\t1\t0\tc\n"
 grep -q "'kernel KIND ID', ID 16 hexadecimal digits" "$work/log" && pass || fail 'it says why'
 for kind in map transpose reduce place row band basis attention stitch siblings chain; do
     printf 'h200\tkernel %s %s\t1\t0\tc\n' $kind $id
