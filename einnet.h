@@ -110,13 +110,14 @@
 // value may exceed 65504. Basis changes are FP32's alone, and with
 // EIN_MATH_FP16 softmax is no part of a kernel that multiplies. Expect relative L2 errors below
 // 2e-3 (2e-2 where a library drops bits of TF32 instead of rounding) and 1e-2: the test program of
-// a plan with ein_desc.inspect tells where they arise
-// (--errors).
-//   max and min reductions and pooling skip NaN (fmaxf); relu keeps it.
-//   Products
-// with padding are not evaluated, so infinite weights there give 0. A basis change (Winograd) mixes
-// the elements of a tile: F(4,3) rounds to a relative L2 error of 2e-6 at 512 channels, F(2,3) to
-// 5e-7, and an infinite or NaN input may reach neighbouring outputs; rules "-basis" leaves it out.
+// a plan with ein_desc.inspect tells where they arise (--errors).
+//   max and min skip NaN (fmaxf, fminf), where ONNX's runtimes keep it: the functions, so Max, Min,
+// Clip and HardSigmoid give their bound, reductions and pooling what else there is; relu keeps it.
+// ReduceLogSumExp subtracts the row's maximum, as Softmax does: where that is infinite, it is NaN.
+//   Products with padding are not evaluated, so infinite weights there give 0. A basis change
+// (Winograd) mixes the elements of a tile: F(4,3) rounds to a relative L2 error of 2e-6 at 512
+// channels, F(2,3) to 5e-7, and an infinite or NaN input may reach neighbouring outputs; rules
+// "-basis" leaves it out.
 //
 // OPTIONS
 // EIN_REALLOC(p, n) and EIN_FREE(p), both or neither, else it does not compile (stb_ds has its own

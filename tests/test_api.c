@@ -202,6 +202,27 @@ static void check_null(void) {
     check(y[0] == 0 && y[15] == 0, "its values");
 }
 
+// What the manual says of NaN and of rows whose maximum is infinite.
+static void check_special(void) {
+    static const char text[] =
+        "ein 1\ninput x: f32[3,2]\noutput c, a, i, h, r, m, l\none[] = 1\n"
+        "c = Clip(x; min=-1, max=2)\na = Max(x, one)\ni = Min(x, one)\nh = HardSigmoid(x)\n"
+        "r = Relu(x)\nm = ReduceMax(x; axes=[1], keepdims=0)\n"
+        "l = ReduceLogSumExp(x; axes=[1], keepdims=0)\n";
+    const float x[6] = {NAN, -4, -INFINITY, -INFINITY, INFINITY, 0};
+    const void *in[] = {x};
+    double y[7][6] = {{0}};
+    double *out[] = {y[0], y[1], y[2], y[3], y[4], y[5], y[6]};
+    ein_ctx *ctx = ein_open(NULL);
+    ein_add_model(ctx, "special", text, sizeof text - 1);
+    ein_eval(ctx, in, NULL, out);
+    ends(ctx, EIN_OK, "", "special values");
+    check(y[0][0] == -1 && y[1][0] == 1 && y[2][0] == 1 && y[3][0] == 1, "functions skip NaN");
+    check(isnan(y[4][0]) && y[4][1] == 0, "relu keeps it");
+    check(y[5][0] == -4 && y[5][1] == (double)-INFINITY, "reductions skip it");
+    check(isnan(y[6][0]) && isnan(y[6][1]) && isnan(y[6][2]), "a maximum that is infinite");
+}
+
 // Calls in a row on the NULL of an ein_open without memory.
 static void check_no_context(void) {
     size_t n = 0;
@@ -241,6 +262,7 @@ int main(void) {
     check_orders();
     check_seeds();
     check_null();
+    check_special();
     check_no_context();
     printf("%d passed, %d failed\n", passed, failed);
     return failed || !passed;
