@@ -73,6 +73,9 @@ bool cli_file_write(const char *path, const void *data, size_t size, cli_error *
 
 // True when both paths name one file, be it there already or not; "-" names none.
 bool cli_same_file(const char *a, const char *b);
+// Whether writing `path` would lose what is read from `from`, which may be "-". Devices and pipes
+// hold nothing.
+bool cli_overwrites(const char *path, const char *from);
 // SIGINT, SIGTERM and SIGHUP remove the temporaries and then end the program as they would anyway;
 // SIGPIPE and SIGXFSZ become write errors. Called once, early in main.
 void cli_catch_signals(void);

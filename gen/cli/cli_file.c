@@ -296,6 +296,14 @@ bool cli_same_file(const char *a, const char *b) {
     return x.st_dev == y.st_dev && x.st_ino == y.st_ino && !strcmp(name, other);
 }
 
+bool cli_overwrites(const char *path, const char *from) {
+    struct stat info;
+    if (!strcmp(path, "-") || (!stat(path, &info) && !S_ISREG(info.st_mode))) {
+        return false;
+    }
+    return cli_same_file(path, strcmp(from, "-") != 0 ? from : "/dev/stdin");
+}
+
 // ---- writing ----
 
 static void free_sink(cli_sink *sink) {

@@ -106,7 +106,8 @@ int cmd_render(ein_ctx *ctx, ein_output what, cmd_text *text);
 void cmd_text_free(cmd_text *text);
 // Prints the library's messages; the exit code for them.
 int cmd_failed(const ein_ctx *ctx);
-// Refuses an output that is the model itself or equal to another output. CLI_OK or an exit code.
+// Refuses an output that is the model itself, a file that an option has the command read, or equal
+// to another output. CLI_OK or an exit code.
 int cmd_check_output(const cmd_args *args, const char *path, const char *const *others, int count);
 
 // A context without a model that holds the tables of costs among the operands.
@@ -146,6 +147,9 @@ void cmd_weights_close(cmd_weights *weights);
 // Values of one weight, dense and row-major; valid until the next call. NULL after a message, with
 // the exit code in `*code`.
 const void *cmd_weights_get(cmd_weights *weights, int index, int *code);
+
+// Refuses an output that is the file of one of the model's blobs. CLI_OK or an exit code.
+int cmd_check_blobs(const cmd_args *args, const ein_ctx *ctx, const char *path);
 
 int cmd_pack(const cmd_args *args);
 

@@ -143,9 +143,24 @@ static int write_results(const ein_ctx *ctx, const char *directory, const values
     return CLI_OK;
 }
 
+static int check_results(const cmd_args *args, const ein_ctx *ctx) {
+    ein_tensor_info info;
+    int code = CLI_OK;
+    for (int i = 0; !code && ein_describe(ctx, 'o', i, &info); i++) {
+        char *path = result_path(cmd_get(args, "out"), info.name);
+        code = cmd_check_output(args, path, NULL, 0);
+        code = code ? code : cmd_check_blobs(args, ctx, path);
+        free(path);
+    }
+    return code;
+}
+
 static int evaluate(const cmd_args *args, ein_ctx *ctx, values *inputs, values *weights,
                     values *outputs) {
-    int code = read_inputs(args, ctx, inputs);
+    int code = check_results(args, ctx);
+    if (!code) {
+        code = read_inputs(args, ctx, inputs);
+    }
     if (!code) {
         code = read_weights(args, ctx, weights);
     }

@@ -232,6 +232,20 @@ static int set_choice(const cmd_args *args, ein_desc *desc) {
     return CLI_OK;
 }
 
+// Refuses outputs that are files of the model's blobs, whether this command reads those or not.
+static int check_outputs(const cmd_args *args, const ein_ctx *ctx) {
+    static const char *const options[] = {"output", "header", "test"};
+    int code = CLI_OK;
+    if (!strcmp(args->command->name, "check")) {  // it reads them
+        return CLI_OK;
+    }
+    for (size_t i = 0; !code && i < sizeof options / sizeof *options; i++) {
+        const char *path = cmd_get(args, options[i]);
+        code = path ? cmd_check_blobs(args, ctx, path) : CLI_OK;
+    }
+    return code;
+}
+
 ein_ctx *cmd_open(const cmd_args *args, int *code) {
     ein_desc desc = {
         .gpu = cmd_get(args, "gpu"),
@@ -266,6 +280,9 @@ ein_ctx *cmd_open(const cmd_args *args, int *code) {
     }
     if (!*code) {
         *code = keep_nodes(args, ctx);
+    }
+    if (!*code) {
+        *code = check_outputs(args, ctx);
     }
     if (!*code) {
         return ctx;
@@ -365,10 +382,37 @@ int cmd_write_text(const char *path, const cmd_text *text) {
     return good ? CLI_OK : cmd_report(&error);
 }
 
+// The option whose file `path` is, of those whose files are read; NULL: it is none.
+static const char *read_by(const cmd_args *args, const char *path) {
+    static const struct {
+        const char *option;
+        bool named;  // NAME=FILE
+    } readers[] = {
+        {"costs", false}, {"weights", false}, {"weight", true}, {"blob", true}, {"in", true}};
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+        const char *given;
+        int at = 0;
+        while ((given = cmd_next(args, readers[i].option, &at))) {
+            const char *equals = readers[i].named ? strchr(given, '=') : NULL;
+            if (cli_overwrites(path, equals ? equals + 1 : given)) {
+                return readers[i].option;
+            }
+        }
+    }
+    return NULL;
+}
+
 int cmd_check_output(const cmd_args *args, const char *path, const char *const *others, int count) {
     char shown[200];
-    if (strcmp(path, "-") && cli_same_file(path, args->operand[0])) {
-        return cmd_usage(args, "'%s' is the model itself", cli_escape(shown, sizeof shown, path));
+    const char *option;
+    if (cli_overwrites(path, args->operand[0])) {
+        bool table = !strcmp(args->command->name, "costs");
+        return cmd_usage(args, "'%s' is %s", cli_escape(shown, sizeof shown, path),
+                         table ? "one of the tables that are read" : "the model itself");
+    }
+    if ((option = read_by(args, path))) {
+        return cmd_usage(args, "'%s' is read by --%s", cli_escape(shown, sizeof shown, path),
+                         option);
     }
     for (int i = 0; i < count && strcmp(path, "/dev/null") != 0; i++) {
         if (others[i] && (!strcmp(path, others[i]) || cli_same_file(path, others[i]))) {

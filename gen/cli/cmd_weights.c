@@ -91,20 +91,43 @@ static const char *blob_override(const cmd_args *args, const char *name) {
     return NULL;
 }
 
+// Path of a blob's file: `given` or, where that is NULL, `path` from the model's directory on.
+static char *blob_path(const cmd_args *args, const char *given, const char *path) {
+    const char *model = args->operand[0], *slash = strrchr(model, '/');
+    int directory = slash && !given ? (int)(slash - model) + 1 : 0;
+    const char *rest = given ? given : path;
+    size_t size = (size_t)directory + strlen(rest) + 1;
+    char *whole = cli_alloc(size);
+    snprintf(whole, size, "%.*s%s", directory, model, rest);
+    return whole;
+}
+
+int cmd_check_blobs(const cmd_args *args, const ein_ctx *ctx, const char *path) {
+    ein_tensor_info info;
+    char shown[200], name[120];
+    for (int i = 0; ein_describe(ctx, 'b', i, &info); i++) {
+        char *file = blob_path(args, NULL, info.key);
+        bool same = cli_overwrites(path, file);
+        free(file);
+        if (same) {
+            return cmd_usage(args, "'%s' is the file of the model's blob '%s'",
+                             cli_escape(shown, sizeof shown, path),
+                             cli_escape(name, sizeof name, info.name));
+        }
+    }
+    return CLI_OK;
+}
+
 static int open_blob(cmd_weights *w, blob *b, const char *path) {
     cli_error error;
-    const char *given = blob_override(w->args, b->name), *model = w->args->operand[0];
-    const char *slash = strrchr(model, '/');
-    int directory = slash ? (int)(slash - model) + 1 : 0;
+    const char *given = blob_override(w->args, b->name);
     char shown[300];
     if (!given && !inside(path)) {
         fprintf(stderr, "einnet: blob %s: the path '%s' leaves the model's directory; use --blob\n",
                 b->name, cli_escape(shown, sizeof shown, path));
         return CLI_BAD_INPUT;
     }
-    size_t size = (given ? strlen(given) : (size_t)directory + strlen(path)) + 1;
-    b->path = cli_alloc(size);
-    snprintf(b->path, size, "%.*s%s", given ? 0 : directory, model, given ? given : path);
+    b->path = blob_path(w->args, given, path);
     b->open = cli_safetensors_open(b->path, &b->file, &error);
     return b->open ? CLI_OK : cmd_report(&error);
 }

@@ -50,7 +50,7 @@ static int add_given(ox *o, const char *text) {
     if (!equals || !equals[1]) {
         return usage("--const needs NAME=FILE.npy, not ", text);
     }
-    ox_given given = {.name = ox_format(o, "%.*s", (int)(equals - text), text)};
+    ox_given given = {.name = ox_format(o, "%.*s", (int)(equals - text), text), .path = equals + 1};
     for (ptrdiff_t i = 0; i < arrlen(o->givens); i++) {
         if (!strcmp(o->givens[i].name, given.name)) {
             return usage("--const is given twice for ", given.name);
@@ -184,6 +184,22 @@ static void name_blob(ox *o, const options *p) {
     }
 }
 
+// Whether an output would take the place of a file that is read.
+static bool overwrites(const options *p, const char *from) {
+    return cli_overwrites(p->out, from) || cli_overwrites(p->weights, from);
+}
+
+// The data files of the model are known once it is read.
+static int check_data(const ox *o, const options *p) {
+    for (ptrdiff_t i = 0; i < arrlen(o->maps); i++) {
+        if (overwrites(p, o->maps[i].path)) {
+            return usage("this file holds data of the model and cannot be an output: ",
+                         o->maps[i].path);
+        }
+    }
+    return CLI_OK;
+}
+
 static int settle_names(ox *o, options *p) {
     if (!p->out) {
         p->out = "-";
@@ -198,10 +214,16 @@ static int settle_names(ox *o, options *p) {
         }
         p->weights = ox_format(o, "%.*s.safetensors", size, stem);
     }
-    bool same = !strcmp(p->out, p->weights) || cli_same_file(p->out, p->weights) ||
-                cli_same_file(p->model, p->out) || cli_same_file(p->model, p->weights);
+    bool same =
+        !strcmp(p->out, p->weights) || cli_same_file(p->out, p->weights) || overwrites(p, p->model);
     if (same && strcmp(p->out, "/dev/null")) {
         return usage("model, output and weights must be different files", NULL);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(o->givens); i++) {
+        if (overwrites(p, o->givens[i].path)) {
+            return usage("this file is read by --const and cannot be an output: ",
+                         o->givens[i].path);
+        }
     }
     if (p->name && !is_identifier(p->name)) {
         return usage("--name needs a C identifier, not ", p->name);
@@ -321,6 +343,7 @@ static int run(ox *o, int argc, char **argv) {
     bool good = ox_convert(o, file.data, file.size);
     cli_file_release(&file);
     code = good ? check_pins(o) : CLI_OK;
+    code = good && !code ? check_data(o, &p) : code;
     if (!good || code) {
         int reported = report(o);
         return code ? code : reported;

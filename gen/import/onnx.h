@@ -186,6 +186,7 @@ typedef struct {
 
 typedef struct {
     char *name;
+    const char *path;
     cli_tensor tensor;
     bool used;
 } ox_given;

@@ -345,7 +345,67 @@ expect 2 'output over a link to the model' "$einnet" emit m.ein -o link.ein
 expect 2 'output over a symbolic link to the model' "$einnet" emit m.ein -o symbolic.ein
 expect 2 'pack over the model' "$einnet" pack m.ein -o m.ein
 expect 2 'graph over the model' "$einnet" graph m.ein --json -o m.ein
+expect 2 'output over the model on standard input' sh -c "'$einnet' emit - -o m.ein < m.ein"
+says 'is the model itself'
 check 'the model is as it was' cmp m.ein keep.ein
+
+# Neither over what else the command reads: tables, values and the model's blobs.
+"$einnet" costs /dev/null -o table.tsv
+cp table.tsv keep.tsv
+ln table.tsv linked.tsv
+for command in 'emit -o' 'emit --header' 'emit --test' 'probe -o' 'explain -o'; do
+    expect 2 "$command over a table" "$einnet" ${command% *} m.ein --costs table.tsv \
+        ${command#* } ./table.tsv
+    says "'./table.tsv' is read by --costs"
+    expect 2 "$command over a link to a table" "$einnet" ${command% *} m.ein --costs table.tsv \
+        ${command#* } linked.tsv
+done
+for option in '' --estimates; do
+    expect 2 "costs $option over a table" "$einnet" costs /dev/null table.tsv $option -o linked.tsv
+    says 'is one of the tables that are read'
+done
+check 'the table is as it was' cmp table.tsv keep.tsv
+mkdir values data
+printf 'ein 1\nmodel q\nblob B = "b.safetensors"\ninput x: f32[2]\nweight w: f32[2] = B "k"
+weight v: f32[2] = zeros()\noutput x.npy\nx.npy = Add(x, w)\n' > data/q.ein
+sed 's/x\.npy/y/g' data/q.ein > data/y.ein
+safetensors F32 k > data/b.safetensors
+ln data/b.safetensors data/hard
+ln -s b.safetensors data/soft
+"$einnet" eval data/y.ein --small --out values && cp data/b.safetensors keep.safetensors
+python3 - << 'END'
+import struct
+head = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }"
+head += " " * (117 - len(head)) + "\n"
+for name in "values/y.npy", "values/v.npy":
+    with open(name, "wb") as f:
+        f.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + bytes(8))
+END
+cp values/y.npy keep.npy
+for path in data/b.safetensors data/../data/b.safetensors data/hard data/soft; do
+    for command in 'emit -o' 'emit --header' 'pack -o' 'fmt -o' 'graph -o' 'equations -o'; do
+        expect 2 "$command over a blob, $path" "$einnet" ${command% *} data/y.ein \
+            ${command#* } $path
+        says "is the file of the model's blob 'B'"
+    done
+done
+check 'the blob is as it was' cmp data/b.safetensors keep.safetensors
+cp data/b.safetensors other.safetensors
+expect 2 'pack over --blob' "$einnet" pack data/y.ein --blob B=other.safetensors \
+    -o ./other.safetensors
+says 'is read by --blob'
+expect 2 'pack over --weight' "$einnet" pack data/y.ein --weight v=values/v.npy -o values/v.npy
+says 'is read by --weight'
+expect 2 'eval over an input' "$einnet" eval data/y.ein --in x=values/y.npy --out ./values
+says "'./values/y.npy' is read by --in"
+expect 2 'eval over a weight' "$einnet" eval data/y.ein --weight w=values/y.npy --out values
+expect 2 'eval over packed weights' "$einnet" eval data/y.ein --weights values/y.npy --out values
+sed 's/b\.safetensors/values\/y.npy/' data/y.ein > inside.ein
+expect 2 'eval over a blob' "$einnet" eval inside.ein --out values
+check 'the values are as they were' cmp values/y.npy keep.npy
+expect 0 'eval of what another eval may write over' "$einnet" eval data/y.ein \
+    --in x=values/y.npy --out other
+expect 0 'a device is read and written' "$einnet" emit m.ein --costs /dev/null -o /dev/null
 expect 2 'two outputs in one file' "$einnet" emit m.ein -o two.cu --header two.cu
 expect 2 'two outputs in one new file by two paths' "$einnet" emit m.ein -o new.cu \
     --header ./directory/../new.cu

@@ -849,6 +849,15 @@ each("external_data", lambda: Case(lying(external(location="d.bin", offset="16",
                                    files={"d.bin": DATA.tobytes()}, text="weight w"))
 each("external_data_in_folder", lambda: Case(lying(external(location="./sub/d.bin")),
                                              files={"sub/d.bin": DATA.tobytes()}))
+# An output may not take the place of a data file or of a --const's values.
+for path in "./d.bin", "sub/../d.bin", "link.bin":
+    each("external_overwritten_" + path, lambda path=path: Case(
+        lying(external(location="d.bin", offset="16", length="24")), 2, "holds data of the model",
+        args=["--weights", path],
+        files={"d.bin": DATA.tobytes(), "sub/e.bin": b"", "link.bin": ("link", "d.bin")}))
+each("const_overwritten", lambda: Case(lying(lambda w: None), 2, "is read by --const",
+                                       args=["--const", "x=x.npy", "--weights", "./x.npy"],
+                                       files={"x.npy": DATA}))
 TRAPS = {
     "up": ("../d.bin", {}, "not inside"), "absolute": ("/etc/passwd", {}, "not inside"),
     "inner_up": ("sub/../../d.bin", {}, "not inside"), "empty": ("", {}, "not inside"),
