@@ -1347,31 +1347,43 @@ EIN__FN bool ein__tried(ein_ctx *ctx, ein__attempt a) {
     return false;
 }
 
-// Edit distance, capped: names further apart than `cap` are not worth suggesting.
-static int ein__distance(const char *a, const char *b, int cap) {
-    int row[64];
-    int na = (int)strlen(a), nb = (int)strlen(b);
+EIN__FN char ein__small_letter(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
+
+// Edit distance, capped: names further apart than `cap` are not worth suggesting. Two neighbours
+// that changed places are one edit; a letter's case is none.
+EIN__FN int ein__distance(const char *a, const char *b, int cap) {
+    int rows[3][64], na = (int)strlen(a), nb = (int)strlen(b);
     if (na > 62 || nb > 62 || abs(na - nb) > cap) return cap + 1;
-    for (int j = 0; j <= nb; j++) row[j] = j;
+    for (int j = 0; j <= nb; j++) rows[0][j] = j;
     for (int i = 1; i <= na; i++) {
-        int diagonal = row[0];
+        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
+        char x = ein__small_letter(a[i - 1]), y = 0;
         row[0] = i;
         for (int j = 1; j <= nb; j++) {
-            int up = row[j], best = diagonal + (a[i - 1] != b[j - 1]);
-            if (up + 1 < best) best = up + 1;
+            char z = ein__small_letter(b[j - 1]);
+            int best = above[j - 1] + (x != z);
+            if (above[j] + 1 < best) best = above[j] + 1;
             if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            diagonal = up;
+            bool swapped = i > 1 && j > 1 && x == y && ein__small_letter(a[i - 2]) == z;
+            if (swapped && before[j - 2] + 1 < best) best = before[j - 2] + 1;
             row[j] = best;
+            y = z;
         }
     }
-    return row[nb];
+    return rows[na % 3][nb];
+}
+
+// Edits that a slip of the pen may have made in `name`: in a short one, two make any other one.
+EIN__FN int ein__edits(const char *name) {
+    size_t n = strlen(name);
+    return n > 4 ? 2 : n > 1 ? 1 : 0;
 }
 
 // Keeps in `*best` whichever of it and `candidate` is closer to `name`; `*distance` starts at 3.
 EIN__FN void ein__suggest(const char *name, const char *candidate, const char **best,
                           int *distance) {
     int d = ein__distance(name, candidate, *distance);
-    if (d < *distance && (size_t)d < strlen(name)) {
+    if (d < *distance && d <= ein__edits(name)) {
         *distance = d;
         *best = candidate;
     }
@@ -1884,6 +1896,122 @@ static void ein__lex_close(ein__lexer *z) {
     arrfree(z->lead);
     arrfree(z->pending);
 }
+/* ---- foreign.c ---- */
+// What other frameworks call the operators and functions that there are, and names that
+// are near to one of ours in letters alone: a hint at that one would mislead.
+
+// Names as ein__fold_name leaves them, with a space around each, and the one that is meant; "":
+// none.
+typedef struct ein__foreign {
+    const char *names, *meant;
+} ein__foreign;
+
+static const ein__foreign ein__foreign_op[] = {
+    {" linear dense fullyconnected addmm ", "Gemm"},
+    {" bmm mm dot batchmatmul ", "MatMul"},
+    {" deconv convtransposed transposedconv conv2dtranspose ", "ConvTranspose"},
+    {" depthwiseconv ", "Conv"},
+    {" permute swapaxes moveaxis ", "Transpose"},
+    {" view unflatten ", "Reshape"},
+    {" cat concatenate ", "Concat"},
+    {" chunk ", "Split"},
+    {" embedding embeddinglookup take indexselect ", "Gather"},
+    {" takealongaxis takealongdim ", "GatherElements"},
+    {" upsample interpolate ", "Resize"},
+    {" dropout contiguous detach clone copy ", "Identity"},
+    {" adaptiveavgpool globalavgpool globalavgpooling ", "GlobalAveragePool"},
+    {" adaptivemaxpool globalmaxpooling ", "GlobalMaxPool"},
+    {" avgpool avgpooling averagepooling ", "AveragePool"},
+    {" maxpooling ", "MaxPool"},
+    {" mean ", "ReduceMean"},
+    {" prod ", "ReduceProd"},
+    {" amax ", "ReduceMax"},
+    {" amin ", "ReduceMin"},
+    {" logsumexp ", "ReduceLogSumExp"},
+    {" clamp hardtanh relu6 ", "Clip"},
+    {" repeat ", "Tile"},
+    {" expanddims ", "Unsqueeze"},
+    {" broadcastto ", "Expand"},
+    {" zeropad constantpad reflectionpad replicationpad ", "Pad"},
+    {" pixelshuffle ", "DepthToSpace"},
+    {" pixelunshuffle ", "SpaceToDepth"},
+    {" maskedfill ", "Where"},
+    {" triu tril ", "Trilu"},
+    {" astype ", "Cast"},
+    {" expit logistic ", "Sigmoid"},
+    {" subtract ", "Sub"},
+    {" multiply ", "Mul"},
+    {" divide truediv ", "Div"},
+    {" power ", "Pow"},
+    {" negative ", "Neg"},
+    {" absolute ", "Abs"},
+    {" maximum ", "Max"},
+    {" minimum ", "Min"},
+    {" ceiling ", "Ceil"},
+    {" sgn ", "Sign"},
+    {" eq ", "Equal"},
+    {" lt ", "Less"},
+    {" le lessequal ", "LessOrEqual"},
+    {" gt ", "Greater"},
+    {" ge greaterequal ", "GreaterOrEqual"},
+    {" logicalnot ", "Not"},
+    {" logicaland ", "And"},
+    {" logicalor ", "Or"},
+    {" logicalxor ", "Xor"},
+    {" silu swish ", "y[i] = x[i] * sigmoid(x[i])"},
+    {" rsqrt ", "y[i] = rsqrt(x[i])"},
+    {" square sqr ", "y[i] = square(x[i])"},
+    {" addbmm addcdiv addcmul addn all any atan2 castlike cbrt clipbyvalue cot coth cross csc csch "
+     "cumprod dft erfc erfinv exp2 expm1 flip gathernd glu isinf ldexp log10 log1p log2 logit "
+     "logsigmoid "
+     "lppool maxout maxunpool mod nand ne nor reduceall reduceany reducestd reducevar rrelu sec "
+     "sech shape sinc size softmin sort xnor ",
+     ""},
+};
+
+static const ein__foreign ein__foreign_function[] = {
+    {" gelu ", "0.5 * x[i] * (1 + erf(0.7071067811865476 * x[i]))"},
+    {" silu swish ", "x[i] * sigmoid(x[i])"},
+    {" tan ", "sin(x[i]) / cos(x[i])"},
+    {" ln ", "log(x[i])"},
+    {" acos acosh asin asinh atan2 atanh celu cosh cot elu erfc exp2 expm1 fmod isinf log10 "
+     "log1p log2 mean mod rem selu sinc sinh ",
+     ""},
+};
+
+#define EIN__FOREIGN(table) table, sizeof table / sizeof *table
+
+enum { EIN__FOLDED = 40 };
+
+// `name` in small letters and without `_`.
+static void ein__fold_name(char folded[EIN__FOLDED], const char *name) {
+    size_t n = 0;
+    for (; *name && n < EIN__FOLDED - 1; name++)
+        if (*name != '_') folded[n++] = ein__small_letter(*name);
+    folded[n] = 0;
+}
+
+// The same without the number of dimensions that may stand behind it, as in MaxPool2d.
+static void ein__fold_op_name(char folded[EIN__FOLDED], const char *name) {
+    ein__fold_name(folded, name);
+    size_t n = strlen(folded);
+    if (n > 4 && folded[n - 1] == 'd' && folded[n - 2] >= '1' && folded[n - 2] <= '3')
+        folded[n - 2] = 0;
+}
+
+static bool ein__among(const char *names, const char *folded) {
+    size_t n = strlen(folded);
+    for (const char *s = names; n && !strchr(folded, ' ') && (s = strstr(s, folded)); s++)
+        if (s[-1] == ' ' && s[n] == ' ') return true;
+    return false;
+}
+
+// What a foreign name, folded, means here; "": nothing that there is; NULL: it is not known.
+static const char *ein__foreign_meant(const ein__foreign *table, size_t rows, const char *folded) {
+    for (size_t i = 0; i < rows; i++)
+        if (ein__among(table[i].names, folded)) return table[i].meant;
+    return NULL;
+}
 /* ---- syntax.c ---- */
 // The syntax tree, and the parser's first half: expressions and equations, by recursive descent
 // over the tokens of one statement. Parse functions report what is wrong and return NULL or false.
@@ -2291,7 +2419,14 @@ static bool ein__is_reduction(const char *name) {
 }
 
 static void ein__unknown_function(ein__parser *p, const ein__token *t) {
-    const char *best = NULL;
+    char name[EIN__FOLDED];
+    ein__fold_name(name, t->text);
+    const char *best = NULL, *meant = ein__foreign_meant(EIN__FOREIGN(ein__foreign_function), name);
+    if (meant) {
+        ein__error(p->ctx, EIN_BAD_INPUT, t->pos, "unknown function '%s'%s%s", t->text,
+                   *meant ? "; write " : "", meant);
+        return;
+    }
     int distance = 3;
     ein__suggest(t->text, "idx", &best, &distance);
     for (size_t i = 0; i < sizeof ein__reduction / sizeof *ein__reduction; i++)
@@ -5919,18 +6054,43 @@ static bool ein__op_check_operands(ein__op *o) {
     return true;
 }
 
+// The operator that `name`, folded, stands for by its letters: the only one it is nearest to, or
+// begins. NULL: none.
+static const char *ein__op_nearest(const char *name) {
+    const char *best = NULL, *begun = NULL;
+    int least = ein__edits(name) + 1, begins = 0;
+    for (int i = 0; i < EIN__NOPS; i++) {
+        char known[EIN__FOLDED];
+        ein__fold_name(known, ein__op_table[i].name);
+        int d = ein__distance(name, known, least);
+        if (d < least) best = ein__op_table[i].name;
+        else if (d == least) best = NULL;
+        least = d < least ? d : least;
+        if (strlen(name) < 4 || strncmp(known, name, strlen(name))) continue;
+        begun = ein__op_table[i].name;
+        begins++;
+    }
+    return best ? best : begins == 1 ? begun : NULL;
+}
+
+static void ein__op_unknown(ein_ctx *ctx, const ein__node *node) {
+    char name[EIN__FOLDED];
+    ein__fold_op_name(name, node->op);
+    const char *meant = ein__foreign_meant(EIN__FOREIGN(ein__foreign_op), name);
+    if (!meant) meant = ein__op_nearest(name);
+    const char *hint = "; an equation may say what it computes";
+    if (meant && strchr(meant, '=')) hint = ein__namef(ctx, "; write %s", meant);
+    else if (meant && *meant) hint = ein__hint(ctx, meant);
+    ein__error(ctx, EIN_UNSUPPORTED, node->pos, "unknown operator '%s'%s", node->op, hint);
+}
+
 // Checks a use of an operator, fills shape and type per result; with `text`, puts the equations.
 static bool ein__op_make(ein_ctx *ctx, const ein__node *node, ein__buf *text, ein__shape *shape,
                          ein__dtype *dtype) {
     ein__op o = {.ctx = ctx, .node = node, .text = text, .shape = shape, .dtype = dtype};
     o.row = ein__op_row_of(node->op);
     if (!o.row) {
-        const char *best = NULL;
-        int distance = 3;
-        for (int i = 0; i < EIN__NOPS; i++)
-            ein__suggest(node->op, ein__op_table[i].name, &best, &distance);
-        ein__error(ctx, EIN_UNSUPPORTED, node->pos, "unknown operator '%s'%s", node->op,
-                   best ? ein__hint(ctx, best) : "; an equation may say what it computes");
+        ein__op_unknown(ctx, node);
         return false;
     }
     if (!ein__op_check_operands(&o) || !ein__op_check_attrs(&o)) return false;

@@ -13,6 +13,7 @@
 #include "base.c"
 // text to graph
 #include "parse/lex.c"
+#include "parse/foreign.c"
 #include "parse/syntax.c"
 #include "parse/parse.c"
 #include "parse/format.c"

@@ -383,31 +383,43 @@ EIN__FN bool ein__tried(ein_ctx *ctx, ein__attempt a) {
     return false;
 }
 
-// Edit distance, capped: names further apart than `cap` are not worth suggesting.
-static int ein__distance(const char *a, const char *b, int cap) {
-    int row[64];
-    int na = (int)strlen(a), nb = (int)strlen(b);
+EIN__FN char ein__small_letter(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
+
+// Edit distance, capped: names further apart than `cap` are not worth suggesting. Two neighbours
+// that changed places are one edit; a letter's case is none.
+EIN__FN int ein__distance(const char *a, const char *b, int cap) {
+    int rows[3][64], na = (int)strlen(a), nb = (int)strlen(b);
     if (na > 62 || nb > 62 || abs(na - nb) > cap) return cap + 1;
-    for (int j = 0; j <= nb; j++) row[j] = j;
+    for (int j = 0; j <= nb; j++) rows[0][j] = j;
     for (int i = 1; i <= na; i++) {
-        int diagonal = row[0];
+        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
+        char x = ein__small_letter(a[i - 1]), y = 0;
         row[0] = i;
         for (int j = 1; j <= nb; j++) {
-            int up = row[j], best = diagonal + (a[i - 1] != b[j - 1]);
-            if (up + 1 < best) best = up + 1;
+            char z = ein__small_letter(b[j - 1]);
+            int best = above[j - 1] + (x != z);
+            if (above[j] + 1 < best) best = above[j] + 1;
             if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
-            diagonal = up;
+            bool swapped = i > 1 && j > 1 && x == y && ein__small_letter(a[i - 2]) == z;
+            if (swapped && before[j - 2] + 1 < best) best = before[j - 2] + 1;
             row[j] = best;
+            y = z;
         }
     }
-    return row[nb];
+    return rows[na % 3][nb];
+}
+
+// Edits that a slip of the pen may have made in `name`: in a short one, two make any other one.
+EIN__FN int ein__edits(const char *name) {
+    size_t n = strlen(name);
+    return n > 4 ? 2 : n > 1 ? 1 : 0;
 }
 
 // Keeps in `*best` whichever of it and `candidate` is closer to `name`; `*distance` starts at 3.
 EIN__FN void ein__suggest(const char *name, const char *candidate, const char **best,
                           int *distance) {
     int d = ein__distance(name, candidate, *distance);
-    if (d < *distance && (size_t)d < strlen(name)) {
+    if (d < *distance && d <= ein__edits(name)) {
         *distance = d;
         *best = candidate;
     }

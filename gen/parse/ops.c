@@ -206,18 +206,43 @@ static bool ein__op_check_operands(ein__op *o) {
     return true;
 }
 
+// The operator that `name`, folded, stands for by its letters: the only one it is nearest to, or
+// begins. NULL: none.
+static const char *ein__op_nearest(const char *name) {
+    const char *best = NULL, *begun = NULL;
+    int least = ein__edits(name) + 1, begins = 0;
+    for (int i = 0; i < EIN__NOPS; i++) {
+        char known[EIN__FOLDED];
+        ein__fold_name(known, ein__op_table[i].name);
+        int d = ein__distance(name, known, least);
+        if (d < least) best = ein__op_table[i].name;
+        else if (d == least) best = NULL;
+        least = d < least ? d : least;
+        if (strlen(name) < 4 || strncmp(known, name, strlen(name))) continue;
+        begun = ein__op_table[i].name;
+        begins++;
+    }
+    return best ? best : begins == 1 ? begun : NULL;
+}
+
+static void ein__op_unknown(ein_ctx *ctx, const ein__node *node) {
+    char name[EIN__FOLDED];
+    ein__fold_op_name(name, node->op);
+    const char *meant = ein__foreign_meant(EIN__FOREIGN(ein__foreign_op), name);
+    if (!meant) meant = ein__op_nearest(name);
+    const char *hint = "; an equation may say what it computes";
+    if (meant && strchr(meant, '=')) hint = ein__namef(ctx, "; write %s", meant);
+    else if (meant && *meant) hint = ein__hint(ctx, meant);
+    ein__error(ctx, EIN_UNSUPPORTED, node->pos, "unknown operator '%s'%s", node->op, hint);
+}
+
 // Checks a use of an operator, fills shape and type per result; with `text`, puts the equations.
 static bool ein__op_make(ein_ctx *ctx, const ein__node *node, ein__buf *text, ein__shape *shape,
                          ein__dtype *dtype) {
     ein__op o = {.ctx = ctx, .node = node, .text = text, .shape = shape, .dtype = dtype};
     o.row = ein__op_row_of(node->op);
     if (!o.row) {
-        const char *best = NULL;
-        int distance = 3;
-        for (int i = 0; i < EIN__NOPS; i++)
-            ein__suggest(node->op, ein__op_table[i].name, &best, &distance);
-        ein__error(ctx, EIN_UNSUPPORTED, node->pos, "unknown operator '%s'%s", node->op,
-                   best ? ein__hint(ctx, best) : "; an equation may say what it computes");
+        ein__op_unknown(ctx, node);
         return false;
     }
     if (!ein__op_check_operands(&o) || !ein__op_check_attrs(&o)) return false;

@@ -404,7 +404,14 @@ static bool ein__is_reduction(const char *name) {
 }
 
 static void ein__unknown_function(ein__parser *p, const ein__token *t) {
-    const char *best = NULL;
+    char name[EIN__FOLDED];
+    ein__fold_name(name, t->text);
+    const char *best = NULL, *meant = ein__foreign_meant(EIN__FOREIGN(ein__foreign_function), name);
+    if (meant) {
+        ein__error(p->ctx, EIN_BAD_INPUT, t->pos, "unknown function '%s'%s%s", t->text,
+                   *meant ? "; write " : "", meant);
+        return;
+    }
     int distance = 3;
     ein__suggest(t->text, "idx", &best, &distance);
     for (size_t i = 0; i < sizeof ein__reduction / sizeof *ein__reduction; i++)

@@ -46,6 +46,15 @@ for model in *.ein; do
     esac
 done
 
+# What a foreign name of an operator leads to is there.
+cd "$top/gen/parse" || exit 1
+sed -n '/ein__foreign_op/,/^};/s/.*", "\([A-Z][A-Za-z]*\)"},$/\1/p' foreign.c > "$work/meant"
+[ "$(wc -l < "$work/meant")" -gt 40 ] && pass || fail 'operators of foreign names' "$work/meant"
+while read -r name; do
+    grep -q "^    {\"$name\", " ops.c || echo "$name"
+done < "$work/meant" > "$found"
+empty 'foreign names lead to operators that there are'
+
 # Every model's canonical form is the same after another round, and means the same graph. Models with
 # an operator that is not supported are left to other tests.
 cd "$top" || exit 1
