@@ -1897,7 +1897,7 @@ static void ein__lex_close(ein__lexer *z) {
     arrfree(z->pending);
 }
 /* ---- foreign.c ---- */
-// What other frameworks call the operators and functions that there are, and names that
+// What other frameworks call the operators, attributes and functions that there are, and names that
 // are near to one of ours in letters alone: a hint at that one would mislead.
 
 // Names as ein__fold_name leaves them, with a space around each, and the one that is meant; "":
@@ -1977,6 +1977,27 @@ static const ein__foreign ein__foreign_function[] = {
     {" acos acosh asin asinh atan2 atanh celu cosh cot elu erfc exp2 expm1 fmod isinf log10 "
      "log1p log2 mean mod rem selu sinc sinh ",
      ""},
+};
+
+// Of several rows with one name, the first whose attribute the operator has is meant.
+static const ein__foreign ein__foreign_attr[] = {
+    {" dim ", "axis"},
+    {" dim dims axis ", "axes"},
+    {" dims axes order ", "perm"},
+    {" axes ", "axis"},
+    {" padding pad ", "pads"},
+    {" stride ", "strides"},
+    {" kernel kernelsize ksize ", "kernel_shape"},
+    {" dilation ", "dilations"},
+    {" groups numgroups ", "group"},
+    {" groups group ", "num_groups"},
+    {" keepdim ", "keepdims"},
+    {" eps ", "epsilon"},
+    {" negativeslope slope ", "alpha"},
+    {" size outputsize ", "sizes"},
+    {" scalefactor ", "scales"},
+    {" dtype ", "to"},
+    {" outpads outputpads ", "output_padding"},
 };
 
 #define EIN__FOREIGN(table) table, sizeof table / sizeof *table
@@ -2695,11 +2716,16 @@ static bool ein__parse_end(ein__parser *p, const char *what) {
     return false;
 }
 
+static const char ein__operand_wanted[] = "a tensor's name or '_'";
+
 // A list of names from one on; `close` is reported as missing when something else follows.
 static bool ein__parse_names(ein__parser *p, const char *what, int *n, ein__ident **names) {
     ein__ident name, *list = NULL;
     bool ok;
     do {
+        bool number = ein__peek(p, ein__is_op(p, 0, "-"))->kind == EIN__TOK_NUMBER;
+        if (what == ein__operand_wanted && number)
+            what = "a tensor's name or '_' (a constant needs an equation: y[i] = x[i] + 1)";
         ok = ein__parse_name(p, what, &name);
         if (ok) arrput(list, name);
         if (ok && arrlen(list) > EIN__MAX_ARGS) {
@@ -2867,7 +2893,7 @@ static bool ein__parse_operator(ein__parser *p, ein__stmt *s) {
         return ein__expected(p, "'(' behind the operator (a copy is Identity(..))");
     if (!ein__is_op(p, 0, ")") && !ein__is_op(p, 0, ";")) {
         int first = p->at;
-        if (!ein__parse_names(p, "a tensor's name or '_'", &s->narg, &s->arg)) return false;
+        if (!ein__parse_names(p, ein__operand_wanted, &s->narg, &s->arg)) return false;
         for (int i = 0; i < s->narg; i++) {
             const ein__token *t = &p->lex.tok[first + 2 * i];
             if (t->kind == EIN__TOK_NAME && !strcmp(t->text, "_")) s->arg[i].name = NULL;
@@ -2877,6 +2903,10 @@ static bool ein__parse_operator(ein__parser *p, ein__stmt *s) {
         return false;
     if (s->narg && !s->nattr && ein__is_op(p, 0, "="))
         return ein__expected(p, "',', ';' or ')' (attributes stand behind a ';')");
+    if (s->narg && !s->nattr && ein__is_op(p, 0, "("))
+        return ein__expected(p,
+                             "',', ';' or ')' (calls do not nest: give the inner one a "
+                             "name in a line of its own)");
     return ein__accept(p, ")") || ein__expected(p, s->nattr ? "',' or ')'" : "',', ';' or ')'");
 }
 
@@ -3975,6 +4005,34 @@ EIN__FN bool ein__op_axes(ein__op *o, const char *name, int rank, int at[EIN__MA
     return true;
 }
 
+static bool ein__op_has_attr(const ein__op *o, const char *name) {
+    const char *s = o->row->attr, *token;
+    size_t n, length = strlen(name);
+    while (ein__op_token(&s, &token, &n))
+        if (strcspn(token, "=?! ") == length && !strncmp(token, name, length)) return true;
+    return false;
+}
+
+// What to give instead of attribute `name`: what another framework's name means, the name that is
+// `best` by its letters, or one of all that there are.
+static const char *ein__op_attr_hint(ein__op *o, const char *name, const char *best) {
+    char folded[EIN__FOLDED];
+    ein__fold_name(folded, name);
+    for (size_t i = 0; i < sizeof ein__foreign_attr / sizeof *ein__foreign_attr; i++) {
+        const ein__foreign *row = &ein__foreign_attr[i];
+        if (ein__among(row->names, folded) && ein__op_has_attr(o, row->meant))
+            return ein__hint(o->ctx, row->meant);
+    }
+    if (best) return ein__hint(o->ctx, best);
+    const char *s = o->row->attr, *token, *list = "";
+    size_t n;
+    while (ein__op_token(&s, &token, &n))
+        if (token[n - 1] != '!')
+            list = ein__namef(o->ctx, "%s%s%.*s", list, *list ? ", " : "",
+                              (int)strcspn(token, "=?! "), token);
+    return *list ? ein__namef(o->ctx, "; it has %s", list) : "; it takes none";
+}
+
 // Names are known, given once, present where required, and fixed ones have their value.
 static bool ein__op_check_attrs(ein__op *o) {
     for (int i = 0; i < o->node->nattr; i++) {
@@ -3993,9 +4051,9 @@ static bool ein__op_check_attrs(ein__op *o) {
                  v != strtoll(token + length + 1, NULL, 10)))
                 return ein__op_refuse(o, name, "only %.*s is supported", (int)n - 1, token);
         }
-        if (!known && best)
-            return ein__op_fail(o, name, "unknown attribute '%s'; did you mean '%s'?", name, best);
-        if (!known) return ein__op_fail(o, name, "unknown attribute '%s'", name);
+        if (!known)
+            return ein__op_fail(o, name, "unknown attribute '%s'%s", name,
+                                ein__op_attr_hint(o, name, best));
         if (ein__op_attr(o, name) != &o->node->attr[i]) {
             ein__error(o->ctx, EIN_BAD_INPUT, o->node->attr[i].pos,
                        "%s: attribute '%s' given twice", o->row->name, name);

@@ -1,4 +1,4 @@
-// What other frameworks call the operators and functions that there are, and names that
+// What other frameworks call the operators, attributes and functions that there are, and names that
 // are near to one of ours in letters alone: a hint at that one would mislead.
 
 // Names as ein__fold_name leaves them, with a space around each, and the one that is meant; "":
@@ -78,6 +78,27 @@ static const ein__foreign ein__foreign_function[] = {
     {" acos acosh asin asinh atan2 atanh celu cosh cot elu erfc exp2 expm1 fmod isinf log10 "
      "log1p log2 mean mod rem selu sinc sinh ",
      ""},
+};
+
+// Of several rows with one name, the first whose attribute the operator has is meant.
+static const ein__foreign ein__foreign_attr[] = {
+    {" dim ", "axis"},
+    {" dim dims axis ", "axes"},
+    {" dims axes order ", "perm"},
+    {" axes ", "axis"},
+    {" padding pad ", "pads"},
+    {" stride ", "strides"},
+    {" kernel kernelsize ksize ", "kernel_shape"},
+    {" dilation ", "dilations"},
+    {" groups numgroups ", "group"},
+    {" groups group ", "num_groups"},
+    {" keepdim ", "keepdims"},
+    {" eps ", "epsilon"},
+    {" negativeslope slope ", "alpha"},
+    {" size outputsize ", "sizes"},
+    {" scalefactor ", "scales"},
+    {" dtype ", "to"},
+    {" outpads outputpads ", "output_padding"},
 };
 
 #define EIN__FOREIGN(table) table, sizeof table / sizeof *table

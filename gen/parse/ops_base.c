@@ -365,6 +365,34 @@ EIN__FN bool ein__op_axes(ein__op *o, const char *name, int rank, int at[EIN__MA
     return true;
 }
 
+static bool ein__op_has_attr(const ein__op *o, const char *name) {
+    const char *s = o->row->attr, *token;
+    size_t n, length = strlen(name);
+    while (ein__op_token(&s, &token, &n))
+        if (strcspn(token, "=?! ") == length && !strncmp(token, name, length)) return true;
+    return false;
+}
+
+// What to give instead of attribute `name`: what another framework's name means, the name that is
+// `best` by its letters, or one of all that there are.
+static const char *ein__op_attr_hint(ein__op *o, const char *name, const char *best) {
+    char folded[EIN__FOLDED];
+    ein__fold_name(folded, name);
+    for (size_t i = 0; i < sizeof ein__foreign_attr / sizeof *ein__foreign_attr; i++) {
+        const ein__foreign *row = &ein__foreign_attr[i];
+        if (ein__among(row->names, folded) && ein__op_has_attr(o, row->meant))
+            return ein__hint(o->ctx, row->meant);
+    }
+    if (best) return ein__hint(o->ctx, best);
+    const char *s = o->row->attr, *token, *list = "";
+    size_t n;
+    while (ein__op_token(&s, &token, &n))
+        if (token[n - 1] != '!')
+            list = ein__namef(o->ctx, "%s%s%.*s", list, *list ? ", " : "",
+                              (int)strcspn(token, "=?! "), token);
+    return *list ? ein__namef(o->ctx, "; it has %s", list) : "; it takes none";
+}
+
 // Names are known, given once, present where required, and fixed ones have their value.
 static bool ein__op_check_attrs(ein__op *o) {
     for (int i = 0; i < o->node->nattr; i++) {
@@ -383,9 +411,9 @@ static bool ein__op_check_attrs(ein__op *o) {
                  v != strtoll(token + length + 1, NULL, 10)))
                 return ein__op_refuse(o, name, "only %.*s is supported", (int)n - 1, token);
         }
-        if (!known && best)
-            return ein__op_fail(o, name, "unknown attribute '%s'; did you mean '%s'?", name, best);
-        if (!known) return ein__op_fail(o, name, "unknown attribute '%s'", name);
+        if (!known)
+            return ein__op_fail(o, name, "unknown attribute '%s'%s", name,
+                                ein__op_attr_hint(o, name, best));
         if (ein__op_attr(o, name) != &o->node->attr[i]) {
             ein__error(o->ctx, EIN_BAD_INPUT, o->node->attr[i].pos,
                        "%s: attribute '%s' given twice", o->row->name, name);

@@ -11,11 +11,16 @@ static bool ein__parse_end(ein__parser *p, const char *what) {
     return false;
 }
 
+static const char ein__operand_wanted[] = "a tensor's name or '_'";
+
 // A list of names from one on; `close` is reported as missing when something else follows.
 static bool ein__parse_names(ein__parser *p, const char *what, int *n, ein__ident **names) {
     ein__ident name, *list = NULL;
     bool ok;
     do {
+        bool number = ein__peek(p, ein__is_op(p, 0, "-"))->kind == EIN__TOK_NUMBER;
+        if (what == ein__operand_wanted && number)
+            what = "a tensor's name or '_' (a constant needs an equation: y[i] = x[i] + 1)";
         ok = ein__parse_name(p, what, &name);
         if (ok) arrput(list, name);
         if (ok && arrlen(list) > EIN__MAX_ARGS) {
@@ -183,7 +188,7 @@ static bool ein__parse_operator(ein__parser *p, ein__stmt *s) {
         return ein__expected(p, "'(' behind the operator (a copy is Identity(..))");
     if (!ein__is_op(p, 0, ")") && !ein__is_op(p, 0, ";")) {
         int first = p->at;
-        if (!ein__parse_names(p, "a tensor's name or '_'", &s->narg, &s->arg)) return false;
+        if (!ein__parse_names(p, ein__operand_wanted, &s->narg, &s->arg)) return false;
         for (int i = 0; i < s->narg; i++) {
             const ein__token *t = &p->lex.tok[first + 2 * i];
             if (t->kind == EIN__TOK_NAME && !strcmp(t->text, "_")) s->arg[i].name = NULL;
@@ -193,6 +198,10 @@ static bool ein__parse_operator(ein__parser *p, ein__stmt *s) {
         return false;
     if (s->narg && !s->nattr && ein__is_op(p, 0, "="))
         return ein__expected(p, "',', ';' or ')' (attributes stand behind a ';')");
+    if (s->narg && !s->nattr && ein__is_op(p, 0, "("))
+        return ein__expected(p,
+                             "',', ';' or ')' (calls do not nest: give the inner one a "
+                             "name in a line of its own)");
     return ein__accept(p, ")") || ein__expected(p, s->nattr ? "',' or ')'" : "',', ';' or ')'");
 }
 
