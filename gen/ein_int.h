@@ -551,6 +551,7 @@ struct ein_ctx {
         int64_t n;
         uint32_t slot, ix;
     } known_iter[EIN__KNOWN_ITERS];  // iterators asked for before, as forms
+    ein__pos subscript;              // being lowered, for messages; no line: none is
     ein__value *value;               // stb_ds array; [0] unused
     ein__val *tensor_value;          // by graph tensor: the value as lowered
     ein__plan plan;

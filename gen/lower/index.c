@@ -18,7 +18,7 @@ EIN__FN const ein__atom *ein__atom_get(const ein_ctx *ctx, uint32_t atom) {
 }
 
 static ein__ix ein__ix_overflow(ein_ctx *ctx) {
-    ein__error(ctx, EIN_RESOURCES, (ein__pos){0, 0},
+    ein__error(ctx, EIN_RESOURCES, ctx->subscript,
                "a subscript has too many terms or too large numbers");
     return (ein__ix){0};
 }

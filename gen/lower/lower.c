@@ -94,6 +94,12 @@ static ein__ix ein__lower_index(ein__lowerer *l, const ein__ast *a) {
     return (ein__ix){0};
 }
 
+// A whole subscript: what becomes of it while it is put into its place may meet limits too.
+static ein__ix ein__lower_subscript(ein__lowerer *l, const ein__ast *a) {
+    l->ctx->subscript = ein__lower_pos(l, a->pos);
+    return ein__lower_index(l, a);
+}
+
 // ------------------------------------------------------------------------------------ guards
 
 // A condition on indices as "`ix` is an integer in [0, n)", or its negation.
@@ -120,20 +126,21 @@ static ein__cond ein__lower_cond(ein__lowerer *l, const ein__ast *cmp) {
     const ein__ast *a = cmp->kid[0], *b = cmp->kid[1];
     const char *op = cmp->name;
     bool ne = !strcmp(op, "!="), eq = !strcmp(op, "==");
-    ein__ix x, y = ein__lower_index(l, b);
+    ein__ix x, y = ein__lower_subscript(l, b);
     int64_t q, c;
     if (!y.i) return ein__cond_const(false);
     if ((eq || ne) && a->kind == EIN__A_MOD && ein__ix_is_const(ctx, y, &c)) {
-        x = ein__lower_index(l, a->kid[0]);
-        ein__ix m = ein__lower_index(l, a->kid[1]);
-        if (x.i && m.i && ein__ix_is_const(ctx, m, &q) && q > 0) {
+        x = ein__lower_subscript(l, a->kid[0]);
+        ein__ix m = x.i ? ein__lower_subscript(l, a->kid[1]) : x;
+        if (!m.i) return ein__cond_const(false);
+        if (ein__ix_is_const(ctx, m, &q) && q > 0) {
             ein__cond r = ein__cond_lattice(ctx, x, q, c);
             if (r.constant) r.value ^= ne;
             else r.negate = ne;
             return r;
         }
     }
-    x = ein__lower_index(l, a);
+    x = ein__lower_subscript(l, a);
     if (!x.i) return ein__cond_const(false);
     if (eq || ne) return (ein__cond){ein__ix_sub(ctx, x, y), 1, ne, false, false};
     bool less = op[0] == '<', strict = !op[1];
@@ -259,6 +266,23 @@ static ein__ex ein__lower_number(ein_ctx *ctx, ein__ex ex) {
     return formula.i ? formula : ex;
 }
 
+// Subscript i of the read `a` leaves lo..hi. One that is a number may be meant as other languages
+// mean it.
+static void ein__lower_outside(ein__lowerer *l, const ein__ast *a, int i, const ein__index *f,
+                               int64_t lo, int64_t hi) {
+    ein__pos pos = ein__lower_pos(l, a->kid[i]->pos);
+    if (f->hi < 0 && lo == 0 && !f->n) {
+        ein__error(l->ctx, EIN_BAD_INPUT, pos,
+                   "%s axis %d: %lld is outside 0..%lld, and subscripts do not count from the end: "
+                   "the last one is %lld; \"pad %s 0\" would make it read a 0",
+                   a->name, i, (long long)f->lo, (long long)hi, (long long)hi, a->name);
+        return;
+    }
+    ein__error(l->ctx, EIN_BAD_INPUT, pos,
+               "%s axis %d: index spans %lld..%lld outside %lld..%lld; add \"pad %s 0\"", a->name,
+               i, (long long)f->lo, (long long)f->hi, (long long)lo, (long long)hi, a->name);
+}
+
 static ein__ex ein__lower_read(ein__lowerer *l, const ein__ast *a) {
     ein_ctx *ctx = l->ctx;
     const ein__operand *t = ein__operand_find(l->operand, a->name);
@@ -266,16 +290,13 @@ static ein__ex ein__lower_read(ein__lowerer *l, const ein__ast *a) {
     ein__ix ix[EIN__MAX_RANK];
     EIN_ASSERT(t && a->nkid == t->shape.rank);
     for (int i = 0; i < a->nkid; i++) {
-        ix[i] = ein__lower_index(l, a->kid[i]);
+        ix[i] = ein__lower_subscript(l, a->kid[i]);
         if (!ix[i].i) return (ein__ex){0};
         const ein__index *f = ein__ix_get(ctx, ix[i]);
         int64_t lo = t->lo[i], hi = lo + t->shape.d[i] - 1;
         bool gather = a->kid[i]->kind == EIN__A_GATHER;
         if (!pad && !gather && (f->lo < lo || f->hi > hi)) {
-            ein__error(ctx, EIN_BAD_INPUT, ein__lower_pos(l, a->kid[i]->pos),
-                       "%s axis %d: index spans %lld..%lld outside %lld..%lld; add \"pad %s 0\"",
-                       a->name, i, (long long)f->lo, (long long)f->hi, (long long)lo, (long long)hi,
-                       a->name);
+            ein__lower_outside(l, a, i, f, lo, hi);
             return (ein__ex){0};
         }
         ix[i] = ein__ix_addc(ctx, ix[i], -lo);
@@ -501,7 +522,7 @@ static ein__ex ein__lower_expr(ein__lowerer *l, const ein__ast *a) {
     case EIN__A_CALL: return ein__lower_call(l, a);
     case EIN__A_READ: return ein__lower_read(l, a);
     case EIN__A_IDX: {
-        ein__ix x = ein__lower_index(l, a->kid[0]);
+        ein__ix x = ein__lower_subscript(l, a->kid[0]);
         return x.i ? ein__ex_idx(ctx, x) : (ein__ex){0};
     }
     case EIN__A_NAME:
@@ -662,6 +683,7 @@ EIN__FN bool ein__lower(ein_ctx *ctx) {
     for (ptrdiff_t i = 0; i < arrlen(g->node); i++) {
         bool ok = g->node[i].op ? ein__lower_operator(ctx, (int)i)
                                 : ein__lower_user_equation(ctx, (int)i);
+        ctx->subscript = (ein__pos){0, 0};
         if (!ok) return false;
     }
     return !ctx->status;

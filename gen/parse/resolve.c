@@ -149,10 +149,16 @@ static bool ein__resolve_where(ein__resolver *z) {
     for (int k = 0; k < z->eq->nrange; k++) {
         const ein__range *w = &z->eq->range[k];
         int64_t lo, hi;
-        if (!ein__const_index(w->lo, &lo) || !ein__const_index(w->hi, &hi) || hi <= lo ||
-            lo < -EIN__MAX_ELEMENTS || hi > EIN__MAX_ELEMENTS) {
+        if (!ein__const_index(w->lo, &lo) || !ein__const_index(w->hi, &hi) || hi <= lo) {
             ein__error(z->ctx, EIN_BAD_INPUT, w->pos,
                        "range of index '%s' is empty or not a number", w->name);
+            return false;
+        }
+        if (lo < -EIN__MAX_ELEMENTS || hi > EIN__MAX_ELEMENTS) {
+            ein__error(z->ctx, EIN_BAD_INPUT, w->pos,
+                       "range %lld:%lld of index '%s' leaves %lld:%lld", (long long)lo,
+                       (long long)hi, w->name, -(long long)EIN__MAX_ELEMENTS,
+                       (long long)EIN__MAX_ELEMENTS);
             return false;
         }
         bool found = false;
