@@ -229,11 +229,18 @@ static void print_overview(FILE *out) {
 }
 
 static int unknown_command(const char *name) {
-    char shown[120], hint[120];
+    static const char *const switches[] = {"help", "version"};
+    char shown[120], hint[120], dashed[20];
     const char *best = NULL;
     int distance = 3;
     for (int i = 0; i < COMMANDS; i++) {
         cmd_nearest(name, commands[i].name, &best, &distance);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!strcmp(name + strspn(name, "-"), switches[i])) {
+            snprintf(dashed, sizeof dashed, "--%s", switches[i]);
+            best = dashed;
+        }
     }
     fprintf(stderr, "einnet: unknown command '%s'%s\ntry 'einnet --help'\n",
             cli_escape(shown, sizeof shown, name), cmd_hint(hint, sizeof hint, best));

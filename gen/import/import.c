@@ -321,8 +321,11 @@ static int check_pins(ox *o) {
             for (ptrdiff_t k = 0; k < arrlen(o->dims); k++) {
                 ox_put(&names, " %s", o->dims[k].name);
             }
-            fprintf(stderr, "einnet import: --dim %s: the model has no such dimension; it has%s\n",
-                    cli_escape(shown, sizeof shown, o->pins[i].name), ox_take(o, &names));
+            bool none = !arrlen(o->dims);
+            fprintf(stderr, "einnet import: --dim %s: the model has no such dimension%s%s\n",
+                    cli_escape(shown, sizeof shown, o->pins[i].name),
+                    none ? ": all its sizes are numbers" : "; it has",
+                    none ? "" : ox_take(o, &names));
             return CLI_USAGE;
         }
     }

@@ -54,6 +54,10 @@ expect 0 'help' "$einnet" --help
 expect 2 'no command' "$einnet"
 expect 2 'unknown command' "$einnet" emti
 says "did you mean 'emit'"
+for word in help version; do
+    expect 2 "$word as a command" "$einnet" $word
+    says "unknown command '$word'; did you mean '--$word'?"
+done
 expect 2 'unknown command, far from all' "$einnet" zzzzzzzz
 expect 2 'a command with control bytes' "$einnet" "$(printf 'a\033[2Jb')"
 if grep -q "$(printf '\033')" err; then fail 'control bytes come back escaped'; else pass; fi

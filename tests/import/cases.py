@@ -644,6 +644,9 @@ each("dim_missing", lambda: Case(model([node("Relu", "x")], {"x": ["N", "H", Non
                                  "give --dim H=N --dim x_2=N"))
 each("dim_unknown", lambda: Case(model([node("Relu", "x")], {"x": ["N", 3]}), 2, "it has N",
                                  args=["--dim", "M=3"]))
+each("dim_of_none", lambda: Case(model([node("Relu", "x")], {"x": [2, 3]}), 2,
+                                 "no such dimension: all its sizes are numbers",
+                                 args=["--dim", "M=3"]))
 each("dim_anonymous", lambda: Case(model([node("Relu", "x")], {"x": ["?", "?"]}),
                                    args=["--dim", "x_1=5"], text="f32[x_0,x_1]"))
 each("dim_that_is_a_tensor_too", lambda: Case(
@@ -731,7 +734,7 @@ def all_unsupported_are_listed():
                  "random numbers",
                  "unsupported operator 'Seluu'", "node \"three\"", "(and 1 more node)",
                  "unsupported operator 'Reluu' (domain '', opset 17); nearest is 'Relu'",
-                 "unsupported operator 'Gelu' (domain 'com.microsoft', opset 1)"],
+                 "unsupported operator 'Gelu' (domain 'com.microsoft', opset 1): only ONNX's own"],
                 not_text=['"four"', "Traceback"])
 
 
