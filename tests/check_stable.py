@@ -147,7 +147,8 @@ def main():
         checks.check("the model has such a layer", wider != text)
         base, now = emit(MODEL), emit(other)
         lines = list(changed(base, now))
-        layer = re.compile(r"c3|c4|r3|k3|k4|65536|262144|^// by |manifest|0x[0-9a-f]{16}ull|cudaMalloc")
+        layer = re.compile(r"c3|c4|r3|k3|k4|65536|262144|^// by |manifest|0x[0-9a-f]{16}ull|"
+                           r"cudaMalloc")
         helper = set(helpers(base, now))
         kernels = {re.search(r"k_\w+", l).group(0) for (t, _), l in lines
                    if t == "kernels" and "__global__" in l}
