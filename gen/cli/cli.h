@@ -47,7 +47,7 @@ CLI_NORETURN void cli_out_of_memory(void);
 
 // ---- files (cli_file.c) ----
 
-// The bytes of a whole file: mapped where the file is regular, else read.
+// The bytes of a whole file: mapped where the file is regular and large, else read.
 typedef struct {
     const uint8_t *data;
     size_t size;
@@ -77,7 +77,8 @@ bool cli_same_file(const char *a, const char *b);
 // hold nothing.
 bool cli_overwrites(const char *path, const char *from);
 // SIGINT, SIGTERM and SIGHUP remove the temporaries and then end the program as they would anyway;
-// SIGPIPE and SIGXFSZ become write errors. Called once, early in main.
+// SIGPIPE and SIGXFSZ become write errors. A mapped file that becomes shorter ends the program with
+// exit code 5, temporaries removed. Called once, early in main.
 void cli_catch_signals(void);
 
 // ---- tensors (cli_tensor.c) ----

@@ -99,6 +99,16 @@ void *cli_realloc(void *memory, size_t size) {
     return grown;
 }
 
+// A mapped file lost its end, or its disk fails. Both calls are safe in a handler.
+static void on_bus_error(int number) {
+    static const char text[] = "einnet: a file became shorter while it was read\n";
+    (void)number;
+    remove_temporaries();
+    ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)written;
+    _exit(CLI_IO);
+}
+
 static char *copy_string(const char *text) {
     size_t size = strlen(text) + 1;
     return memcpy(cli_alloc(size), text, size);
@@ -123,6 +133,8 @@ void cli_catch_signals(void) {
             sigaction(numbers[i], &action, NULL);
         }
     }
+    action.sa_handler = on_bus_error;
+    sigaction(SIGBUS, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 }
@@ -142,6 +154,9 @@ static bool too_big(cli_error *error, const char *path, size_t limit) {
 
 // A FIFO whose other end is not open yet is given two seconds for that, in steps of 20 ms.
 enum { FIFO_TRIES = 100 };
+// Regular files up to this size are read, larger ones mapped: a mapped file that another program
+// makes shorter takes its bytes away. No text is larger than this.
+static const size_t READ_LIMIT = (size_t)64 << 20;
 // What a character device gives at most: one that never ends must not fill the memory.
 static const size_t DEVICE_LIMIT = (size_t)1 << 26;
 
@@ -216,12 +231,13 @@ static bool read_open_file(int fd, const char *path, size_t limit, cli_bytes *by
     if ((uintmax_t)info.st_size > limit) {
         return too_big(error, path, limit);
     }
-    void *map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    size_t size = (size_t)info.st_size;
+    void *map = size > READ_LIMIT ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
     if (map == MAP_FAILED) {
         return read_stream(fd, path, limit, 0, bytes, error);
     }
     bytes->data = map;
-    bytes->size = (size_t)info.st_size;
+    bytes->size = size;
     bytes->mapped = true;
     return true;
 }

@@ -482,4 +482,38 @@ for signal in INT TERM HUP; do
     [ $? -gt 128 ] && cmp -s old.weights m.weights && pass || fail "SIG$signal while packing" err
 done
 left 'after signals'
+
+# Files that become shorter while they are read. A text was read before anything is printed.
+awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%0100d\n", i }' > shrinking
+timeout 20 "$einnet" check m.ein shrinking > pipe 2> err &
+pid=$!
+exec 3< pipe
+read -r first <&3
+: > shrinking
+cat <&3 > rest
+exec 3<&-
+wait $pid
+[ $? = 1 ] && grep -q '^-0*3999$' rest && pass || fail 'a text that becomes shorter' err
+# Values that are mapped: the second pass of pack waits for the pipe while its temporary is there.
+printf 'ein 1\nmodel q\nblob B = "large.safetensors"\ninput x: f32[2]\nweight v: f32[2]
+weight w: f32[20000000] = B "k"\noutput y\ny[i] = x[i] * v[i] + w[i] where i in 0:2\n' > shrinks.ein
+header='{"k":{"dtype":"F32","shape":[20000000],"data_offsets":[0,80000000]}}'
+printf "\\$(printf %o ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header" > large.safetensors
+truncate -s $((8 + ${#header} + 80000000)) large.safetensors
+cp m.weights old.weights
+timeout 20 "$einnet" pack shrinks.ein --weight v=pipe -o old.weights 2> err &
+pid=$!
+timeout 10 sh -c "cat values/v.npy > pipe"
+tries=0
+until ls old.weights.* > /dev/null 2>&1 || [ $tries = 100 ]; do
+    sleep 0.02
+    tries=$((tries + 1))
+done
+: > large.safetensors
+timeout 10 sh -c "cat values/v.npy > pipe"
+wait $pid
+[ $? = 5 ] && grep -q 'became shorter' err && pass || fail 'a blob that becomes shorter' err
+check 'the old weights stay' cmp old.weights m.weights
+rm large.safetensors
+left 'after files that became shorter'
 finish
