@@ -130,7 +130,8 @@ static int set_math(const cmd_args *args, ein_desc *desc) {
     const char *mode = cmd_get(args, "math"), *best = NULL;
     int distance = 3;
     if (!mode) {
-        return CLI_OK;
+        return cmd_get(args, "only-math") ? cmd_usage(args, "--only-math goes with --math")
+                                          : CLI_OK;
     }
     for (int i = 0; i < 3; i++) {
         if (!strcmp(mode, modes[i])) {

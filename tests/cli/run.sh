@@ -90,6 +90,9 @@ expect 2 'two models' "$einnet" emit m.ein m.ein -o a.cu
 expect 2 'no output' "$einnet" emit m.ein
 expect 2 'unknown GPU' "$einnet" emit m.ein -o - --gpu h20
 says "did you mean 'h200'"
+expect 2 'only which arithmetic' "$einnet" emit m.ein -o - --only-math
+says '--only-math goes with --math'
+expect 0 'only this arithmetic' "$einnet" emit m.ein -o - --only-math --math fp32
 expect 2 'unknown library' "$einnet" emit m.ein -o - --libs cudnn
 says 'must be all, cublas or none'
 expect 2 'no depth' "$einnet" emit m.ein -o - --depth 0
