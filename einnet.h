@@ -842,9 +842,9 @@ typedef struct ein__plan {
     int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
     int64_t branched_ps;      // estimate with branches side by side
     ein__merging merging;
-    bool rereading;  // derived with ein_ctx.rereading
-    bool unsplit;    // ... and ein_ctx.unsplit
-    bool nesting;    // ... ein_ctx.nesting
+    bool rereading;    // derived with ein_ctx.rereading
+    uint32_t without;  // ... and ein_ctx.without
+    bool nesting;      // ... ein_ctx.nesting
 } ein__plan;
 
 // ------------------------------------------------------------------------------------- rules.c
@@ -953,11 +953,11 @@ struct ein_ctx {
         ein__val v;
         int64_t stride[EIN__MAX_RANK];
     } turned[2];
-    bool rereading;  // derivation takes what reads a result in another order to read its source
-    bool rereads;    // there are such definitions
-    bool unsplit;    // derivation takes no sum apart
-    bool nesting;    // concatenations begin with others (nest.c)
-    bool nests;      // there are such
+    bool rereading;    // derivation takes what reads a result in another order to read its source
+    bool rereads;      // there are such definitions
+    uint32_t without;  // bits of rules of search by which nothing may be chosen
+    bool nesting;      // concatenations begin with others (nest.c)
+    bool nests;        // there are such
     ein_stats stats;
 };
 
@@ -25690,9 +25690,9 @@ static int64_t ein__def_cost(ein__deriver *z, ein__def *d, int64_t bound) {
     return total;
 }
 
-// Whether a plan may have the definition: one without splits has none that a split made.
+// Whether a plan may have the definition: none that a rule made which the plan is to do without.
 static bool ein__may_choose(const ein__deriver *z, const ein__def *d) {
-    return !z->ctx->unsplit || d->by != EIN__RULE_SPLIT;
+    return d->by < 0 || !(z->ctx->without >> d->by & 1);
 }
 
 // Least cost over a class's definitions; values that are no class of this problem cost nothing.
@@ -30860,16 +30860,17 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     *p = (ein__plan){0};
 }
 
-// A plan that rereads, or has no splits, must be cheaper by a share of that one's cost: what it
-// changes is all over the program, and a changed layer should not change the others for a trifle.
-enum { EIN__REREADING_GAIN = 64, EIN__UNSPLIT_GAIN = 50 };
+// A plan that rereads, or does without a rule, must be cheaper by a share of that one's cost: what
+// it changes is all over the program, and a changed layer should not change the others for a
+// trifle.
+enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
     int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
     if (ctx->rereading) than -= than / EIN__REREADING_GAIN;
-    if (ctx->unsplit) than -= than / EIN__UNSPLIT_GAIN;
+    if (ctx->without) than -= than / EIN__WITHOUT_GAIN;
     return ps <= best->baseline_ps && ps < than;
 }
 
@@ -31059,7 +31060,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
-    ctx->plan.unsplit = ctx->unsplit;
+    ctx->plan.without = ctx->without;
     ctx->plan.nesting = ctx->nesting;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
@@ -31099,39 +31100,42 @@ static bool ein__try_rereading(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
-// Whether the plan has a sum that was taken apart.
-static bool ein__plan_splits(const ein_ctx *ctx) {
+// Whether a step of the plan was derived by rule `r`.
+static bool ein__plan_uses(const ein_ctx *ctx, ein__rule_id r) {
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
         for (int k = 0; k < ctx->plan.step[i].nval; k++) {
             const char *why = ctx->value[ctx->plan.step[i].val[k].i].why;
-            if (why && strstr(why, ein__rules[EIN__RULE_SPLIT].what)) return true;
+            if (why && strstr(why, ein__rules[r].what)) return true;
         }
     return false;
 }
 
-// The same derived without splits: a product and the sum behind it are priced with their tensors in
-// declared order, which layouts may take from one and give to the other.
-static bool ein__try_unsplit(ein_ctx *ctx, const ein__val *root, int nroot) {
+// The same derived without rule `r`: its forms are priced with their tensors in the orders that
+// suit them, which layouts may give to others.
+static bool ein__try_without(ein_ctx *ctx, const ein__val *root, int nroot, ein__rule_id r) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
-    ctx->unsplit = true;
+    ctx->without = 1u << r;
     ein__forget_choices(ctx);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
     if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
-    ctx->unsplit = false;
+    ctx->without = 0;
     ein__forget_choices(ctx);
     return ok;
 }
 
 // Plans the program derived, and derived after merging, from the folded one under `root`.
 static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
+    static const ein__rule_id rules[] = {EIN__RULE_SPLIT, EIN__RULE_PHASES};
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
     if (ctx->desc.form) return ok;
     ok = ok && ein__try_merged(ctx, root, nroot);
     if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
-    return ok && ein__plan_splits(ctx) ? ein__try_unsplit(ctx, root, nroot) : ok;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules && ok; i++)
+        if (ein__plan_uses(ctx, rules[i])) ok = ein__try_without(ctx, root, nroot, rules[i]);
+    return ok;
 }
 
 // Plans the program under `root` as it stands (the baseline), derived, and derived after merging,
@@ -31183,7 +31187,8 @@ static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     ctx->typed = ctx->nests = false;
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
     if (ctx->nesting && !ctx->nests) return true;
-    ctx->channels_last = ctx->rereading = ctx->rereads = ctx->unsplit = false;
+    ctx->channels_last = ctx->rereading = ctx->rereads = false;
+    ctx->without = 0;
     if (ctx->nesting) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
@@ -31257,7 +31262,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;
-    ctx->unsplit = ctx->plan.unsplit;
+    ctx->without = ctx->plan.without;
     ctx->nesting = ctx->plan.nesting;
     // Kernels to be measured are emitted at once.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;
@@ -48640,7 +48645,7 @@ static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
     ctx->quiet = false;
     ctx->plan = chosen;
     ctx->rereading = chosen.rereading;
-    ctx->unsplit = chosen.unsplit;
+    ctx->without = chosen.without;
     ctx->nesting = chosen.nesting;
     ein__forget_costs(ctx);
     return ok;
@@ -50282,23 +50287,23 @@ static void ein__number_classes(ein__deriver *z) {
 
 // Explores the problem and lists its candidates, cheapest first, in the order found where costs are
 // equal. A candidate's id is its place in this list. `*chosen`: the definition that the plan has,
-// which is not the cheapest one where the plan is cheaper as a whole without splits.
+// which is not the cheapest one where the plan is cheaper as a whole without a rule.
 static ein__candidate *ein__candidates_of(ein__deriver *z, int *chosen) {
     ein__candidate *list = NULL;
-    bool unsplit = z->ctx->unsplit;
+    uint32_t without = z->ctx->without;
     ein__explore(z);
     ein__number_classes(z);
     if (!z->ctx->status) ein__class_cost(z, z->problem);
     *chosen = ein__best_def(z, z->problem);
-    if (unsplit && !z->ctx->status) {
-        z->ctx->unsplit = false;
+    if (without && !z->ctx->status) {
+        z->ctx->without = 0;
         arrsetlen(z->cost, 0);
         arrsetlen(z->best, 0);
         ein__class_cost(z, z->problem);
     }
     for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++)
         if (z->def[i].cls.i == z->problem.i) ein__add_candidates(z, (int)i, &list);
-    z->ctx->unsplit = unsplit;
+    z->ctx->without = without;
     return list;
 }
 
@@ -50326,7 +50331,7 @@ static void ein__put_candidate(ein__explainer *x, const ein__candidate *c, int i
     }
     ein__putf(x->out, "  candidate %d%s%s%s:", id,
               !role.chosen ? ""
-              : id         ? ", chosen (the plan is cheaper without splits)"
+              : id         ? ", chosen (the plan as a whole is cheaper so)"
                            : ", chosen",
               role.runner_up ? ", runner-up" : "", role.given ? ", as given" : "");
     ein__put_us(x->out, c->ps);

@@ -487,9 +487,9 @@ typedef struct ein__plan {
     int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
     int64_t branched_ps;      // estimate with branches side by side
     ein__merging merging;
-    bool rereading;  // derived with ein_ctx.rereading
-    bool unsplit;    // ... and ein_ctx.unsplit
-    bool nesting;    // ... ein_ctx.nesting
+    bool rereading;    // derived with ein_ctx.rereading
+    uint32_t without;  // ... and ein_ctx.without
+    bool nesting;      // ... ein_ctx.nesting
 } ein__plan;
 
 // ------------------------------------------------------------------------------------- rules.c
@@ -598,11 +598,11 @@ struct ein_ctx {
         ein__val v;
         int64_t stride[EIN__MAX_RANK];
     } turned[2];
-    bool rereading;  // derivation takes what reads a result in another order to read its source
-    bool rereads;    // there are such definitions
-    bool unsplit;    // derivation takes no sum apart
-    bool nesting;    // concatenations begin with others (nest.c)
-    bool nests;      // there are such
+    bool rereading;    // derivation takes what reads a result in another order to read its source
+    bool rereads;      // there are such definitions
+    uint32_t without;  // bits of rules of search by which nothing may be chosen
+    bool nesting;      // concatenations begin with others (nest.c)
+    bool nests;        // there are such
     ein_stats stats;
 };
 

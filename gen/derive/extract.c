@@ -138,9 +138,9 @@ static int64_t ein__def_cost(ein__deriver *z, ein__def *d, int64_t bound) {
     return total;
 }
 
-// Whether a plan may have the definition: one without splits has none that a split made.
+// Whether a plan may have the definition: none that a rule made which the plan is to do without.
 static bool ein__may_choose(const ein__deriver *z, const ein__def *d) {
-    return !z->ctx->unsplit || d->by != EIN__RULE_SPLIT;
+    return d->by < 0 || !(z->ctx->without >> d->by & 1);
 }
 
 // Least cost over a class's definitions; values that are no class of this problem cost nothing.

@@ -30,7 +30,7 @@ static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
     ctx->quiet = false;
     ctx->plan = chosen;
     ctx->rereading = chosen.rereading;
-    ctx->unsplit = chosen.unsplit;
+    ctx->without = chosen.without;
     ctx->nesting = chosen.nesting;
     ein__forget_costs(ctx);
     return ok;

@@ -77,23 +77,23 @@ static void ein__number_classes(ein__deriver *z) {
 
 // Explores the problem and lists its candidates, cheapest first, in the order found where costs are
 // equal. A candidate's id is its place in this list. `*chosen`: the definition that the plan has,
-// which is not the cheapest one where the plan is cheaper as a whole without splits.
+// which is not the cheapest one where the plan is cheaper as a whole without a rule.
 static ein__candidate *ein__candidates_of(ein__deriver *z, int *chosen) {
     ein__candidate *list = NULL;
-    bool unsplit = z->ctx->unsplit;
+    uint32_t without = z->ctx->without;
     ein__explore(z);
     ein__number_classes(z);
     if (!z->ctx->status) ein__class_cost(z, z->problem);
     *chosen = ein__best_def(z, z->problem);
-    if (unsplit && !z->ctx->status) {
-        z->ctx->unsplit = false;
+    if (without && !z->ctx->status) {
+        z->ctx->without = 0;
         arrsetlen(z->cost, 0);
         arrsetlen(z->best, 0);
         ein__class_cost(z, z->problem);
     }
     for (ptrdiff_t i = 0; i < arrlen(z->def) && !z->ctx->status; i++)
         if (z->def[i].cls.i == z->problem.i) ein__add_candidates(z, (int)i, &list);
-    z->ctx->unsplit = unsplit;
+    z->ctx->without = without;
     return list;
 }
 
@@ -121,7 +121,7 @@ static void ein__put_candidate(ein__explainer *x, const ein__candidate *c, int i
     }
     ein__putf(x->out, "  candidate %d%s%s%s:", id,
               !role.chosen ? ""
-              : id         ? ", chosen (the plan is cheaper without splits)"
+              : id         ? ", chosen (the plan as a whole is cheaper so)"
                            : ", chosen",
               role.runner_up ? ", runner-up" : "", role.given ? ", as given" : "");
     ein__put_us(x->out, c->ps);

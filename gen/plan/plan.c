@@ -375,16 +375,17 @@ static void ein__pass_plan(ein_ctx *ctx, ein__plan *p) {
     *p = (ein__plan){0};
 }
 
-// A plan that rereads, or has no splits, must be cheaper by a share of that one's cost: what it
-// changes is all over the program, and a changed layer should not change the others for a trifle.
-enum { EIN__REREADING_GAIN = 64, EIN__UNSPLIT_GAIN = 50 };
+// A plan that rereads, or does without a rule, must be cheaper by a share of that one's cost: what
+// it changes is all over the program, and a changed layer should not change the others for a
+// trifle.
+enum { EIN__REREADING_GAIN = 64, EIN__WITHOUT_GAIN = 50 };
 
 // Whether `ctx->plan` is to be taken instead of `best`: never one that costs more than the
 // baseline.
 static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
     int64_t ps = ein__plan_cost(&ctx->plan), than = ein__plan_cost(best);
     if (ctx->rereading) than -= than / EIN__REREADING_GAIN;
-    if (ctx->unsplit) than -= than / EIN__UNSPLIT_GAIN;
+    if (ctx->without) than -= than / EIN__WITHOUT_GAIN;
     return ps <= best->baseline_ps && ps < than;
 }
 
@@ -574,7 +575,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
-    ctx->plan.unsplit = ctx->unsplit;
+    ctx->plan.without = ctx->without;
     ctx->plan.nesting = ctx->nesting;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
@@ -614,39 +615,42 @@ static bool ein__try_rereading(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
-// Whether the plan has a sum that was taken apart.
-static bool ein__plan_splits(const ein_ctx *ctx) {
+// Whether a step of the plan was derived by rule `r`.
+static bool ein__plan_uses(const ein_ctx *ctx, ein__rule_id r) {
     for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step); i++)
         for (int k = 0; k < ctx->plan.step[i].nval; k++) {
             const char *why = ctx->value[ctx->plan.step[i].val[k].i].why;
-            if (why && strstr(why, ein__rules[EIN__RULE_SPLIT].what)) return true;
+            if (why && strstr(why, ein__rules[r].what)) return true;
         }
     return false;
 }
 
-// The same derived without splits: a product and the sum behind it are priced with their tensors in
-// declared order, which layouts may take from one and give to the other.
-static bool ein__try_unsplit(ein_ctx *ctx, const ein__val *root, int nroot) {
+// The same derived without rule `r`: its forms are priced with their tensors in the orders that
+// suit them, which layouts may give to others.
+static bool ein__try_without(ein_ctx *ctx, const ein__val *root, int nroot, ein__rule_id r) {
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
-    ctx->unsplit = true;
+    ctx->without = 1u << r;
     ein__forget_choices(ctx);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
     if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
-    ctx->unsplit = false;
+    ctx->without = 0;
     ein__forget_choices(ctx);
     return ok;
 }
 
 // Plans the program derived, and derived after merging, from the folded one under `root`.
 static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
+    static const ein__rule_id rules[] = {EIN__RULE_SPLIT, EIN__RULE_PHASES};
     ein__val *derived = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     memcpy(derived, root, (size_t)nroot * sizeof *root);
     bool ok = ein__try_plan(ctx, derived, nroot, EIN__UNMERGED);
     if (ctx->desc.form) return ok;
     ok = ok && ein__try_merged(ctx, root, nroot);
     if (ok && ctx->rereads) ok = ein__try_rereading(ctx, root, nroot);
-    return ok && ein__plan_splits(ctx) ? ein__try_unsplit(ctx, root, nroot) : ok;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules && ok; i++)
+        if (ein__plan_uses(ctx, rules[i])) ok = ein__try_without(ctx, root, nroot, rules[i]);
+    return ok;
 }
 
 // Plans the program under `root` as it stands (the baseline), derived, and derived after merging,
@@ -698,7 +702,8 @@ static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     ctx->typed = ctx->nests = false;
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
     if (ctx->nesting && !ctx->nests) return true;
-    ctx->channels_last = ctx->rereading = ctx->rereads = ctx->unsplit = false;
+    ctx->channels_last = ctx->rereading = ctx->rereads = false;
+    ctx->without = 0;
     if (ctx->nesting) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
@@ -772,7 +777,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;
-    ctx->unsplit = ctx->plan.unsplit;
+    ctx->without = ctx->plan.without;
     ctx->nesting = ctx->plan.nesting;
     // Kernels to be measured are emitted at once.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;
