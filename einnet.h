@@ -9192,11 +9192,13 @@ EIN__FN ein__ex ein__ex_when(ein_ctx *ctx, ein__ix ix, int64_t n, bool negate, e
 }
 
 // An expression at two ranges of places that lie side by side, as the sum of both, is that at all
-// of them: what was cut and put together again.
+// of them: what was cut and put together again. Constants stay as they are, since a matrix is exact
+// modulo a prime as long as nothing in it is divided beforehand.
 static ein__ex ein__join_guards(ein_ctx *ctx, const ein__expr *x, const ein__expr *y) {
     int64_t shift;
     if (x->op != EIN__X_WHEN || y->op != EIN__X_WHEN || x->negate || y->negate ||
-        x->kid[0].i != y->kid[0].i || !ein__same_lattice(ctx, x->ix[0], y->ix[0], &shift))
+        x->kid[0].i != y->kid[0].i || !ein__ex_get(ctx, x->kid[0])->reads ||
+        !ein__same_lattice(ctx, x->ix[0], y->ix[0], &shift))
         return (ein__ex){0};
     if (shift == x->n) return ein__ex_when(ctx, x->ix[0], x->n + y->n, false, x->kid[0]);
     if (shift == -y->n) return ein__ex_when(ctx, y->ix[0], x->n + y->n, false, x->kid[0]);
