@@ -49,6 +49,7 @@
 #include "prepare/prepare.c"
 #include "prepare/factors.c"
 #include "prepare/turn.c"
+#include "prepare/rounds.c"
 // what calls and kernels cost
 #include "cost/cost.c"
 #include "cost/engine.c"

@@ -516,6 +516,7 @@ typedef enum {
     EIN__RULE_INLINE,
     EIN__RULE_SCALE,
     EIN__RULE_TURN,
+    EIN__RULE_ROUNDS,
     EIN__RULE_HOIST,
     EIN__RULE_PREFIX,
     EIN__RULE_MERGE,

@@ -337,6 +337,31 @@ static sides law_turn(ein_ctx *ctx, ein__val unused) {
     return law_pass(ctx, map_of(ctx, "m", &box, random_linear(ctx, &box, other)), EIN__RULE_TURN);
 }
 
+// Products with one weight at some places of a tensor, in a sum of a map's, beside one that is
+// alone.
+static sides law_rounds(ein_ctx *ctx, ein__val unused) {
+    static const int in_w[] = {1, 2};
+    int64_t n[3] = {random_in(1, 4), random_in(1, 5), random_in(1, 5)}, places = random_in(2, 6);
+    ein__shape shape = {.rank = 3, .d = {places, n[0], n[2]}};
+    ein__val x = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
+    ein__ex w[2] = {factor_read(ctx, n, in_w, 2), factor_read(ctx, n, in_w, 2)}, sum = {0};
+    ein__ix at[2] = {ein__ix_iter(ctx, 0, n[0]), ein__ix_iter(ctx, 1, n[1])};
+    (void)unused;
+    for (int k = 0; k < 2; k++)
+        ctx->value[ein__ex_get(ctx, w[k])->val].weight_only = n[1] * n[2] > 1;
+    for (int64_t i = random_in(2, 4); i > 0; i--) {
+        ein__ix ix[3] = {ein__ix_const(ctx, random_in(0, places - 1)), at[0],
+                         ein__ix_iter(ctx, 2, n[2])};
+        ein__ex product = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, x, 0, ix, 3),
+                                         w[random_in(0, 3) ? 0 : 1]);
+        ein__val v = new_scope(ctx, "v", EIN__R_SUM, 2, 1, n, product);
+        if (!v.i) return NO_SIDES;
+        ein__ex read = ein__ex_unary(ctx, EIN__SQUARE, ein__ex_read(ctx, v, 0, at, 2));
+        sum = sum.i ? ein__ex_binary(ctx, EIN__ADD, sum, read) : read;
+    }
+    return law_pass(ctx, new_scope(ctx, "m", EIN__R_NONE, 2, 0, n, sum), EIN__RULE_ROUNDS);
+}
+
 static ein__val as_it_is(ein__pass *z, ein__val before) {
     (void)z;
     return before;
@@ -766,5 +791,6 @@ static const law laws[] = {
     {EIN__RULE_ONLINE, law_online},         {EIN__RULE_NORM, law_norm},
     {EIN__RULE_KERNEL, law_kernel},         {EIN__RULE_NEST, law_nest},
     {EIN__RULE_FACTORS, law_factors},       {EIN__RULE_TURN, law_turn},
+    {EIN__RULE_ROUNDS, law_rounds},
 };
 enum { NLAWS = sizeof laws / sizeof *laws };
