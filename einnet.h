@@ -9232,17 +9232,17 @@ static ein__ex ein__join_reads(ein_ctx *ctx, const ein__expr *x, const ein__expr
     return ix[at].i ? ein__ex_read(ctx, (ein__val){x->val}, 0, ix, (int)x->nix) : (ein__ex){0};
 }
 
-// x + y as one expression at one place, also where one of both is a sum that the other goes into;
-// none where they are not of that kind.
+static bool ein__adds(const ein__expr *e) { return e->op == EIN__X_BINARY && e->fn == EIN__ADD; }
+
+// x + y as one expression at one place, where one of both is a piece and the other one too, or a
+// sum with a piece that it goes with; none where they are not of that kind.
 static ein__ex ein__ex_joined(ein_ctx *ctx, ein__ex x, ein__ex y) {
     const ein__expr *a = ein__ex_get(ctx, x), *b = ein__ex_get(ctx, y);
+    if (ein__adds(b) && !ein__adds(a)) return ein__ex_joined(ctx, y, x);
+    if (b->op != EIN__X_WHEN && b->op != EIN__X_READ) return (ein__ex){0};
     ein__ex joined = ein__join_guards(ctx, a, b);
     if (!joined.i) joined = ein__join_reads(ctx, a, b);
-    bool sum = a->op == EIN__X_BINARY && a->fn == EIN__ADD;
-    if (!joined.i && !sum && b->op == EIN__X_BINARY && b->fn == EIN__ADD)
-        return ein__ex_joined(ctx, y, x);
-    if (joined.i || !sum) return joined;
-    for (int k = 0; k < 2 && !joined.i; k++) {
+    for (int k = 0; k < 2 && ein__adds(a) && !joined.i; k++) {
         ein__ex one = ein__ex_joined(ctx, a->kid[k], y);
         if (one.i) joined = ein__ex_binary(ctx, EIN__ADD, a->kid[1 - k], one);
     }
@@ -25777,7 +25777,8 @@ static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
     const ein__scope *s = ein__sc_get(ctx, d->sc);
     bool last = d->cls.i == z->problem.i && z->map.i;
     ein__val map = last ? z->map : (ein__val){0};
-    if (ein__is_reread(z, s) && ein__is_stored_so(z, s)) return 0;
+    bool fuses = !last || ein__rule_on(ctx, EIN__RULE_FUSE);
+    if (fuses && ein__is_reread(z, s) && ein__is_stored_so(z, s)) return 0;
     if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s))
         return last ? ein__kernel_cost(ctx, map) : 0;
     if (ein__is_reread(z, s)) {
@@ -28942,6 +28943,14 @@ static void ein__sweep_layouts(ein__relayout *r) {
     }
 }
 
+// Lets the neighbours of what was flipped, the values `touched`, make the best of it; takes the
+// flip back unless the steps then cost less than `before`.
+static void ein__settle_flip(ein__relayout *r, ein__val *touched, int64_t before, ptrdiff_t mark) {
+    for (ptrdiff_t k = 0; k < arrlen(touched); k++) ein__improve_value(r, touched[k]);
+    arrfree(touched);
+    if (ein__steps_cost(r) >= before) ein__undo(r, mark);
+}
+
 // Flips the calls of every tie in turn where that is cheaper, with what their neighbours make of
 // it.
 static void ein__flip_ties(ein__flipper *z) {
@@ -28956,9 +28965,7 @@ static void ein__flip_ties(ein__flipper *z) {
         if (!first) continue;
         r->trials = 0;
         ein__flip_calls(z, c->tie, !r->z->choice[c->value[0].v.i].wanted, &touched);
-        for (ptrdiff_t k = 0; k < arrlen(touched); k++) ein__improve_value(r, touched[k]);
-        arrfree(touched);
-        if (ein__steps_cost(r) >= before) ein__undo(r, mark);
+        ein__settle_flip(r, touched, before, mark);
     }
 }
 
@@ -28974,9 +28981,7 @@ static void ein__flip_alone(ein__flipper *z) {
         if (!c->loops) continue;
         r->trials = 0;
         ein__flip_call(z, c, !r->z->choice[c->value[0].v.i].wanted, &touched);
-        for (ptrdiff_t k = 0; k < arrlen(touched); k++) ein__improve_value(r, touched[k]);
-        arrfree(touched);
-        if (ein__steps_cost(r) >= before) ein__undo(r, mark);
+        ein__settle_flip(r, touched, before, mark);
     }
 }
 

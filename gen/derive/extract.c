@@ -101,7 +101,8 @@ static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
     const ein__scope *s = ein__sc_get(ctx, d->sc);
     bool last = d->cls.i == z->problem.i && z->map.i;
     ein__val map = last ? z->map : (ein__val){0};
-    if (ein__is_reread(z, s) && ein__is_stored_so(z, s)) return 0;
+    bool fuses = !last || ein__rule_on(ctx, EIN__RULE_FUSE);
+    if (fuses && ein__is_reread(z, s) && ein__is_stored_so(z, s)) return 0;
     if (ctx->value[d->cls.i].weight_only || ein__is_view_copy(ctx, s))
         return last ? ein__kernel_cost(ctx, map) : 0;
     if (ein__is_reread(z, s)) {

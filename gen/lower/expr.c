@@ -421,17 +421,17 @@ static ein__ex ein__join_reads(ein_ctx *ctx, const ein__expr *x, const ein__expr
     return ix[at].i ? ein__ex_read(ctx, (ein__val){x->val}, 0, ix, (int)x->nix) : (ein__ex){0};
 }
 
-// x + y as one expression at one place, also where one of both is a sum that the other goes into;
-// none where they are not of that kind.
+static bool ein__adds(const ein__expr *e) { return e->op == EIN__X_BINARY && e->fn == EIN__ADD; }
+
+// x + y as one expression at one place, where one of both is a piece and the other one too, or a
+// sum with a piece that it goes with; none where they are not of that kind.
 static ein__ex ein__ex_joined(ein_ctx *ctx, ein__ex x, ein__ex y) {
     const ein__expr *a = ein__ex_get(ctx, x), *b = ein__ex_get(ctx, y);
+    if (ein__adds(b) && !ein__adds(a)) return ein__ex_joined(ctx, y, x);
+    if (b->op != EIN__X_WHEN && b->op != EIN__X_READ) return (ein__ex){0};
     ein__ex joined = ein__join_guards(ctx, a, b);
     if (!joined.i) joined = ein__join_reads(ctx, a, b);
-    bool sum = a->op == EIN__X_BINARY && a->fn == EIN__ADD;
-    if (!joined.i && !sum && b->op == EIN__X_BINARY && b->fn == EIN__ADD)
-        return ein__ex_joined(ctx, y, x);
-    if (joined.i || !sum) return joined;
-    for (int k = 0; k < 2 && !joined.i; k++) {
+    for (int k = 0; k < 2 && ein__adds(a) && !joined.i; k++) {
         ein__ex one = ein__ex_joined(ctx, a->kid[k], y);
         if (one.i) joined = ein__ex_binary(ctx, EIN__ADD, a->kid[1 - k], one);
     }

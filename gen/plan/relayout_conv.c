@@ -168,6 +168,14 @@ static void ein__sweep_layouts(ein__relayout *r) {
     }
 }
 
+// Lets the neighbours of what was flipped, the values `touched`, make the best of it; takes the
+// flip back unless the steps then cost less than `before`.
+static void ein__settle_flip(ein__relayout *r, ein__val *touched, int64_t before, ptrdiff_t mark) {
+    for (ptrdiff_t k = 0; k < arrlen(touched); k++) ein__improve_value(r, touched[k]);
+    arrfree(touched);
+    if (ein__steps_cost(r) >= before) ein__undo(r, mark);
+}
+
 // Flips the calls of every tie in turn where that is cheaper, with what their neighbours make of
 // it.
 static void ein__flip_ties(ein__flipper *z) {
@@ -182,9 +190,7 @@ static void ein__flip_ties(ein__flipper *z) {
         if (!first) continue;
         r->trials = 0;
         ein__flip_calls(z, c->tie, !r->z->choice[c->value[0].v.i].wanted, &touched);
-        for (ptrdiff_t k = 0; k < arrlen(touched); k++) ein__improve_value(r, touched[k]);
-        arrfree(touched);
-        if (ein__steps_cost(r) >= before) ein__undo(r, mark);
+        ein__settle_flip(r, touched, before, mark);
     }
 }
 
@@ -200,9 +206,7 @@ static void ein__flip_alone(ein__flipper *z) {
         if (!c->loops) continue;
         r->trials = 0;
         ein__flip_call(z, c, !r->z->choice[c->value[0].v.i].wanted, &touched);
-        for (ptrdiff_t k = 0; k < arrlen(touched); k++) ein__improve_value(r, touched[k]);
-        arrfree(touched);
-        if (ein__steps_cost(r) >= before) ein__undo(r, mark);
+        ein__settle_flip(r, touched, before, mark);
     }
 }
 
