@@ -24835,6 +24835,11 @@ static bool ein__point_filter(ein_ctx *ctx, const ein__points *z, ein__ex *filte
     return w.i != 0;
 }
 
+// The rule's name, which tells of both forms apart.
+static const char *ein__point_why(const ein__points *z) {
+    return z->own ? "one-point rule by phases" : "one-point rule";
+}
+
 // The filter written out, its dimensions in the order a convolution's has.
 static ein__ex ein__point_relay(ein__deriver *d, const ein__points *z, ein__ex w, int from) {
     ein_ctx *ctx = d->ctx;
@@ -24855,8 +24860,7 @@ static ein__ex ein__point_relay(ein__deriver *d, const ein__points *z, ein__ex w
     }
     t.body = ein__ex_subst(ctx, w, map, (int)(z->t.nt + z->t.ns));
     if (!t.body.i) return t.body;
-    ein__val v = ein__class_of(d, &t, "taps", from,
-                               z->own ? "one-point rule by phases" : "one-point rule", EIN__INNER);
+    ein__val v = ein__class_of(d, &t, "taps", from, ein__point_why(z), EIN__INNER);
     return v.i ? ein__ex_read(ctx, v, 0, back, (int)t.nt) : (ein__ex){0};
 }
 
@@ -24866,7 +24870,7 @@ static void ein__point_apply(ein__deriver *d, int from, ein__points *z, double a
     ein__ex x, w;
     for (uint32_t i = 0; i < z->s->nt + z->s->ns; i++) z->map[i] = ein__ix_const(ctx, 0);
     if (!ein__point_traversal(ctx, z) || !ein__point_sums(ctx, z)) return;
-    const char *why = z->own ? "one-point rule by phases" : "one-point rule";
+    const char *why = ein__point_why(z);
     int64_t volume = ein__extent_of(&z->t, (1u << z->t.nt) - 1),
             had = ein__extent_of(z->s, (1u << z->s->nt) - 1);
     if (ein__muldiv(volume, 100, 1) > ein__muldiv(had, EIN__POINT_GROWTH, 1)) return;

@@ -110,6 +110,13 @@ int cmd_failed(const ein_ctx *ctx);
 // to another output. CLI_OK or an exit code.
 int cmd_check_output(const cmd_args *args, const char *path, const char *const *others, int count);
 
+// Path of a blob's file: `given` or, where that is NULL, `path` from the model's directory on. The
+// caller frees it.
+char *cmd_blob_path(const cmd_args *args, const char *given, const char *path);
+
+// Refuses an output that is the file of one of the model's blobs. CLI_OK or an exit code.
+int cmd_check_blobs(const cmd_args *args, const ein_ctx *ctx, const char *path);
+
 // A context without a model that holds the tables of costs among the operands.
 ein_ctx *cmd_open_tables(const cmd_args *args, int *code);
 // Writes a text to a file, "-" being standard output. CLI_OK, or the exit code after a message.
@@ -147,9 +154,6 @@ void cmd_weights_close(cmd_weights *weights);
 // Values of one weight, dense and row-major; valid until the next call. NULL after a message, with
 // the exit code in `*code`.
 const void *cmd_weights_get(cmd_weights *weights, int index, int *code);
-
-// Refuses an output that is the file of one of the model's blobs. CLI_OK or an exit code.
-int cmd_check_blobs(const cmd_args *args, const ein_ctx *ctx, const char *path);
 
 int cmd_pack(const cmd_args *args);
 

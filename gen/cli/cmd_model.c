@@ -233,6 +233,32 @@ static int set_choice(const cmd_args *args, ein_desc *desc) {
     return CLI_OK;
 }
 
+char *cmd_blob_path(const cmd_args *args, const char *given, const char *path) {
+    const char *model = args->operand[0], *slash = strrchr(model, '/');
+    int directory = slash && !given ? (int)(slash - model) + 1 : 0;
+    const char *rest = given ? given : path;
+    size_t size = (size_t)directory + strlen(rest) + 1;
+    char *whole = cli_alloc(size);
+    snprintf(whole, size, "%.*s%s", directory, model, rest);
+    return whole;
+}
+
+int cmd_check_blobs(const cmd_args *args, const ein_ctx *ctx, const char *path) {
+    ein_tensor_info info;
+    char shown[200], name[120];
+    for (int i = 0; ein_describe(ctx, 'b', i, &info); i++) {
+        char *file = cmd_blob_path(args, NULL, info.key);
+        bool same = cli_overwrites(path, file);
+        free(file);
+        if (same) {
+            return cmd_usage(args, "'%s' is the file of the model's blob '%s'",
+                             cli_escape(shown, sizeof shown, path),
+                             cli_escape(name, sizeof name, info.name));
+        }
+    }
+    return CLI_OK;
+}
+
 // Refuses outputs that are files of the model's blobs, whether this command reads those or not.
 static int check_outputs(const cmd_args *args, const ein_ctx *ctx) {
     static const char *const options[] = {"output", "header", "test"};

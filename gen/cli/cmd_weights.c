@@ -91,33 +91,6 @@ static const char *blob_override(const cmd_args *args, const char *name) {
     return NULL;
 }
 
-// Path of a blob's file: `given` or, where that is NULL, `path` from the model's directory on.
-static char *blob_path(const cmd_args *args, const char *given, const char *path) {
-    const char *model = args->operand[0], *slash = strrchr(model, '/');
-    int directory = slash && !given ? (int)(slash - model) + 1 : 0;
-    const char *rest = given ? given : path;
-    size_t size = (size_t)directory + strlen(rest) + 1;
-    char *whole = cli_alloc(size);
-    snprintf(whole, size, "%.*s%s", directory, model, rest);
-    return whole;
-}
-
-int cmd_check_blobs(const cmd_args *args, const ein_ctx *ctx, const char *path) {
-    ein_tensor_info info;
-    char shown[200], name[120];
-    for (int i = 0; ein_describe(ctx, 'b', i, &info); i++) {
-        char *file = blob_path(args, NULL, info.key);
-        bool same = cli_overwrites(path, file);
-        free(file);
-        if (same) {
-            return cmd_usage(args, "'%s' is the file of the model's blob '%s'",
-                             cli_escape(shown, sizeof shown, path),
-                             cli_escape(name, sizeof name, info.name));
-        }
-    }
-    return CLI_OK;
-}
-
 static int open_blob(cmd_weights *w, blob *b, const char *path) {
     cli_error error;
     const char *given = blob_override(w->args, b->name);
@@ -127,7 +100,7 @@ static int open_blob(cmd_weights *w, blob *b, const char *path) {
                 b->name, cli_escape(shown, sizeof shown, path));
         return CLI_BAD_INPUT;
     }
-    b->path = blob_path(w->args, given, path);
+    b->path = cmd_blob_path(w->args, given, path);
     b->open = cli_safetensors_open(b->path, &b->file, &error);
     return b->open ? CLI_OK : cmd_report(&error);
 }
