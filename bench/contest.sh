@@ -124,7 +124,7 @@ contest() { # MODEL N PRECISION
     [ -z "$base" ] || ! is_built "$base" || more=(--base "$work/build/$base")
     source_of "$ours"
     ! grep -q 'F(4x4' "$REPLY" || more+=(--winograd)
-    more+=(--note "$(sed -n -E 's|^// by +||p' "$REPLY")")
+    more+=(--note "$(sed -n -E '/^\/\/ by +/{s|||p;q}' "$REPLY")")
     before=$(clocks)
     seconds=$(limit $contest_limit)
     part=$((seconds > 60 ? seconds - 30 : seconds / 2))
