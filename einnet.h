@@ -845,6 +845,7 @@ typedef struct ein__plan {
     bool rereading;    // derived with ein_ctx.rereading
     uint32_t without;  // ... and ein_ctx.without
     bool nesting;      // ... ein_ctx.nesting
+    bool distributed;  // ... ein_ctx.distributed
 } ein__plan;
 
 // ------------------------------------------------------------------------------------- rules.c
@@ -874,6 +875,8 @@ typedef enum {
     EIN__RULE_ROUNDS,
     EIN__RULE_HOIST,
     EIN__RULE_PREFIX,
+    EIN__RULE_DISTRIBUTE,
+    EIN__RULE_COLLECT,
     EIN__RULE_MERGE,
     EIN__RULE_MATCH,
     EIN__RULE_FUSE,
@@ -958,6 +961,7 @@ struct ein_ctx {
     bool rereads;      // there are such definitions
     uint32_t without;  // bits of rules of search by which nothing may be chosen
     bool nesting;      // concatenations begin with others (nest.c)
+    bool distributed;  // products of sums are sums of products (rule_distribute.c)
     bool nests;        // there are such
     ein_stats stats;
 };
@@ -25614,6 +25618,12 @@ static const ein__rule ein__rules[] = {
     // sum(r) [r <= i] F[r] is a sum inside i's block and one of the blocks before it:
     // ein__block_prefixes
     [EIN__RULE_PREFIX] = {"prefix", "running sums in blocks", EIN__ON_PROGRAM, .apply = NULL},
+    // sum(y) P (X + F) is sum(y) P X + sum(y) P F: ein__distribute
+    [EIN__RULE_DISTRIBUTE] = {"distribute", "distribution over a sum", EIN__ON_PROGRAM,
+                              .apply = NULL},
+    // sum(k) W U + sum(k) W V is sum(k) W (U + V): ein__distribute
+    [EIN__RULE_COLLECT] = {"collect", "products with one weight collected", EIN__ON_PROGRAM,
+                           .apply = NULL},
     // contractions that share an operand, or are alike, are windows on one: ein__merge_program
     [EIN__RULE_MERGE] = {"merge", "expression merging", EIN__ON_PROGRAM, .apply = NULL},
     // a contraction is the call whose groups and strides its iterators have: ein__choose
@@ -25675,6 +25685,424 @@ EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
     for (int r = 0; r < EIN__NRULES && ok; r++)
         if (ein__rules[r].rewrite && ein__rule_on(ctx, (ein__rule_id)r))
             ok = ein__run_pass(ctx, root, nroot, ein__rules[r].rewrite);
+    return ok;
+}
+/* ---- rule_distribute.c ---- */
+// Sums and products trade places where that multiplies less.
+//
+// `distribute`: a product of a sum, when products of its terms are at hand or have few terms
+// themselves, as where one weight meets a tensor that grows from step to step, X = X' + F + w with
+// weights w:
+//     sum(y) P X = sum(y) P X' + sum(y) P F + sum(y) P w,
+// the first at hand, the last made at load, and with F[i] = sum(k) W[i,k] U[i,k]
+//     sum(y) P[y] sum(k) W[y,k] U[k] = sum(k) (sum(y) P[y] W[y,k]) U[k], its weight made at load.
+// Outside the box of X all of these are 0: U must be where F is.
+//
+// `collect`: sum(k) W U + sum(k) W V = sum(k) W (U + V).
+
+enum { EIN__TERMS = 16 };  // of a sum
+
+typedef struct ein__addend {
+    ein__ex ex;
+    double scale;
+} ein__addend;
+
+typedef struct ein__addition {
+    ein__addend t[EIN__TERMS];
+    int n;
+} ein__addition;
+
+// A contraction that was looked at, and what it has become.
+typedef struct ein__distributed {
+    uint32_t scope;
+    ein__val v;
+} ein__distributed;
+
+static bool ein__list_addends(ein_ctx *ctx, ein__ex ex, double scale, ein__addition *a) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    double c;
+    if (e->op == EIN__X_BINARY && (e->fn == EIN__ADD || e->fn == EIN__SUB))
+        return ein__list_addends(ctx, e->kid[0], scale, a) &&
+               ein__list_addends(ctx, e->kid[1], e->fn == EIN__SUB ? -scale : scale, a);
+    if (e->op == EIN__X_UNARY && e->fn == EIN__NEG)
+        return ein__list_addends(ctx, e->kid[0], -scale, a);
+    for (int k = 0; k < 2 && e->op == EIN__X_BINARY && e->fn == EIN__MUL; k++)
+        if (ein__ex_is_const(ctx, e->kid[k], &c) && fma(scale, c, -(scale * c)) == 0)
+            return ein__list_addends(ctx, e->kid[1 - k], scale * c, a);
+    if (a->n == EIN__TERMS) return false;
+    a->t[a->n++] = (ein__addend){ex, scale};
+    return true;
+}
+
+// `sum` + `scale` * `ex`; `sum` may be none.
+static ein__ex ein__add_scaled(ein_ctx *ctx, ein__ex sum, double scale, ein__ex ex) {
+    if (!ex.i) return ex;
+    bool less = sum.i && scale == -1;
+    if (scale != 1 && !less) ex = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, scale), ex);
+    return sum.i ? ein__ex_binary(ctx, less ? EIN__SUB : EIN__ADD, sum, ex) : ex;
+}
+
+// The value that term `ex` of map `m` is, where it stands; none for another term.
+static ein__val ein__term_in_place(ein_ctx *ctx, ein__ex ex, const ein__scope *m) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    bool is = e->op == EIN__X_READ && ein__reads_in_place(ctx, e, m);
+    return is && ctx->value[e->val].dtype == EIN__F32 ? (ein__val){e->val} : (ein__val){0};
+}
+
+// The factors of a product of weights and data, `*w` and `*x`.
+static bool ein__weighs(ein_ctx *ctx, const ein__scope *s, const ein__expr **w, const ein__expr **x,
+                        double *alpha) {
+    const ein__expr *read[2];
+    if (!s || !ein__two_factors(ctx, s, read, alpha)) return false;
+    int k = ctx->value[read[1]->val].weight_only;
+    *w = read[k];
+    *x = read[1 - k];
+    return ctx->value[(*w)->val].weight_only && !ctx->value[(*x)->val].weight_only;
+}
+
+typedef struct ein__swap {
+    uint32_t from;
+    ein__val to;
+} ein__swap;
+
+static ein__ex ein__swap_read(ein_ctx *ctx, void *user, ein__ex read) {
+    const ein__swap *swap = (const ein__swap *)user;
+    const ein__expr *e = ein__ex_get(ctx, read);
+    return e->val == swap->from ? ein__ex_read(ctx, swap->to, 0, e->ix, (int)e->nix) : read;
+}
+
+// Product `s` with `to`, of the same box, for what it reads as `from`.
+static ein__scope ein__product_of_other(ein_ctx *ctx, const ein__scope *s, ein__val from,
+                                        ein__val to) {
+    ein__scope t = *s;
+    ein__swap swap = {from.i, to};
+    t.body = ein__ex_replace_reads(ctx, s->body, ein__swap_read, &swap);
+    return t;
+}
+
+// A value of the pass by its scope, like `like` but for a suffix of the name.
+static ein__val ein__pass_value(ein__pass *z, ein__val like, const char *suffix,
+                                const ein__scope *s) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[like.i];
+    ein__shape shape = {.rank = (int)s->nt};
+    ein__sc sc = s->body.i && s->nt <= EIN__MAX_RANK ? ein__sc_make(ctx, s) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    memcpy(shape.d, s->n, s->nt * sizeof *s->n);
+    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
+    if (!z->by_scope[sc.i].i)
+        z->by_scope[sc.i] = ein__val_new(ctx, ein__namef(ctx, "%s.%s", old.name, suffix),
+                                         EIN__V_SCOPE, old.tensor, sc, &shape, EIN__F32, old.node);
+    return z->by_scope[sc.i];
+}
+
+// ------------------------------------------------------------------------------- products of sums
+
+// Product `s`, P X, whose X is F, a product W U, in one scope: the slots of `s` and of F's sum in
+// `outer` and `inner`; the last ones, so many, neither the result nor U needs.
+typedef struct ein__composed {
+    ein__scope all;
+    uint32_t elided;
+    ein__ix outer[EIN__MAX_ITERS], inner[EIN__MAX_ITERS];
+} ein__composed;
+
+// Whether F is 0 where `x`, a read of its box, leaves it: there U, read at the same places of as
+// long a dimension, is.
+static bool ein__zero_outside(ein_ctx *ctx, const ein__expr *x, const ein__scope *f,
+                              const ein__expr *u) {
+    for (uint32_t d = 0; d < x->nix; d++) {
+        const ein__index *at = ein__ix_get(ctx, x->ix[d]);
+        bool covered = at->q == 1 && at->lo >= 0 && at->hi < f->n[d];
+        for (uint32_t k = 0; k < u->nix && !covered; k++)
+            covered = u->ix[k].i == ein__ix_iter(ctx, d, f->n[d]).i &&
+                      ctx->value[u->val].shape.d[k] == f->n[d];
+        if (!covered) return false;
+    }
+    return true;
+}
+
+// Slots of `s` that U needs, read through `x`.
+static uint32_t ein__slots_through(ein_ctx *ctx, const ein__expr *u, const ein__expr *x,
+                                   uint32_t nt) {
+    uint32_t dims = 0, slots = 0;
+    for (uint32_t k = 0; k < u->nix; k++) dims |= ein__ix_uses(ctx, u->ix[k]);
+    for (uint32_t d = 0; d < nt; d++)
+        if (dims >> d & 1) slots |= ein__ix_uses(ctx, x->ix[d]);
+    return slots;
+}
+
+static bool ein__place_slot(ein_ctx *ctx, ein__composed *c, ein__ix *map, int64_t n) {
+    uint32_t at = c->all.nt + c->all.ns;
+    if (at == EIN__MAX_ITERS) return false;
+    c->all.n[at] = n;
+    c->all.ns++;
+    *map = ein__ix_iter(ctx, at, n);
+    return true;
+}
+
+// Lays out the slots: the result's, then sums as the dimensions of P have them, F's in place of
+// those that are elided, so that the weight lies as P did.
+static bool ein__compose_slots(ein_ctx *ctx, const ein__scope *s, const ein__expr *p,
+                               const ein__scope *f, uint32_t needed, ein__composed *c) {
+    uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1), placed = 0;
+    uint32_t elided = sums & ~needed;
+    bool ok = true, inner = false;
+    *c = (ein__composed){.all = {.reduce = EIN__R_SUM, .nt = s->nt}};
+    for (uint32_t i = 0; i < s->nt; i++) {
+        c->all.n[i] = s->n[i];
+        c->outer[i] = ein__ix_iter(ctx, i, s->n[i]);
+    }
+    for (uint32_t d = 0; d <= p->nix && ok; d++) {
+        uint32_t uses = d < p->nix ? ein__ix_uses(ctx, p->ix[d]) & sums : sums;
+        for (uint32_t i = s->nt; i < s->nt + s->ns && ok; i++) {
+            if (!(uses & ~placed & ~elided & 1u << i)) continue;
+            placed |= 1u << i;
+            ok = ein__place_slot(ctx, c, &c->outer[i], s->n[i]);
+        }
+        for (uint32_t k = 0; !inner && (uses & elided) && k < f->ns && ok; k++)
+            ok = ein__place_slot(ctx, c, &c->inner[f->nt + k], f->n[f->nt + k]);
+        inner |= (uses & elided) != 0;
+    }
+    for (uint32_t i = s->nt; i < s->nt + s->ns && ok; i++) {
+        if (!(elided >> i & 1)) continue;
+        ok = ein__place_slot(ctx, c, &c->outer[i], s->n[i]);
+        c->elided++;
+    }
+    return ok && inner;
+}
+
+// P (W U) as (P W) U: the scope of the product over U. False: it cannot be had.
+static bool ein__rule_compose(ein__pass *z, ein__val v, ein__val of, ein__scope *result) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v), *f = ein__scope_of(ctx, of);
+    const ein__expr *p, *x, *w, *u;
+    double alpha, beta;
+    ein__composed c;
+    if (!ein__weighs(ctx, s, &p, &x, &alpha) || !ein__weighs(ctx, f, &w, &u, &beta)) return false;
+    if (x->nix != f->nt || !ein__zero_outside(ctx, x, f, u)) return false;
+    if (!ein__compose_slots(ctx, s, p, f, ein__slots_through(ctx, u, x, f->nt), &c)) return false;
+    int n = (int)(s->nt + s->ns), nf = (int)(f->nt + f->ns);
+    for (uint32_t d = 0; d < f->nt; d++) c.inner[d] = ein__ix_subst(ctx, x->ix[d], c.outer, n);
+    ein__ex weight =
+        ein__ex_binary(ctx, EIN__MUL, ein__ex_subst(ctx, ein__ex_of(ctx, p), c.outer, n),
+                       ein__ex_subst(ctx, ein__ex_of(ctx, w), c.inner, nf));
+    ein__ex data = ein__ex_subst(ctx, ein__ex_of(ctx, u), c.inner, nf);
+    if (!weight.i || !data.i) return false;
+    z->self = v;
+    uint32_t slots = 1u << (c.all.nt + c.all.ns);
+    weight = ein__hoist_sum(z, &c.all, weight, slots - (slots >> c.elided), "weight");
+    c.all.ns -= c.elided;
+    c.all.body = weight.i ? ein__ex_binary(ctx, EIN__MUL, weight, data) : weight;
+    c.all.body = ein__add_scaled(ctx, (ein__ex){0}, alpha * beta, c.all.body);
+    *result = c.all;
+    return c.all.body.i != 0;
+}
+
+static int64_t ein__contraction_ps(ein_ctx *ctx, const ein__scope *s) {
+    int64_t ps = EIN__PS_LIMIT;
+    (void)ein__choose(ctx, s, (ein__val){0}, (ein__ex){0}, true, &ps);
+    return ps;
+}
+
+// Product `v` of `x`, a map of terms `sum`, as a sum of products; none when none of them is at hand
+// or they are no cheaper.
+static ein__ex ein__distribute_over(ein__pass *z, ein__val v, ein__val x,
+                                    const ein__addition *sum) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope s = *ein__scope_of(ctx, v), *m = ein__scope_of(ctx, x);
+    ein__distributed *done = *(ein__distributed **)z->user;
+    ein__ex at_hand = {0}, rest = {0}, weights = {0};
+    ein__ix at[EIN__MAX_RANK];
+    ein__work w = {.bytes = {ein__times(ein__outputs_of(&s), 2 * 4)}};
+    int64_t ps = ein__work_ps(ein__gpu_of(ctx), &w);
+    for (uint32_t i = 0; i < s.nt; i++) at[i] = ein__ix_iter(ctx, i, s.n[i]);
+    for (int k = 0; k < sum->n; k++) {
+        const ein__addend *t = &sum->t[k];
+        ein__val of = ein__term_in_place(ctx, t->ex, m), known = {0};
+        if (ein__ex_weight_only(ctx, t->ex)) {
+            weights = ein__add_scaled(ctx, weights, t->scale, t->ex);
+            continue;
+        }
+        if (!of.i) return (ein__ex){0};
+        ein__scope other = ein__product_of_other(ctx, &s, x, of);
+        ein__sc sc = other.body.i ? ein__sc_make(ctx, &other) : (ein__sc){0};
+        for (ptrdiff_t i = 0; i < arrlen(done); i++)
+            if (done[i].scope == sc.i) known = done[i].v;
+        ein__ex *to = known.i ? &at_hand : &rest;
+        if (!known.i) {
+            if (!ein__rule_compose(z, v, of, &other)) return (ein__ex){0};
+            ps = ein__cost_sum(ps, ein__contraction_ps(ctx, &other));
+            known = ein__pass_value(z, v, "added", &other);
+            if (known.i) ctx->value[known.i].why = ein__rules[EIN__RULE_DISTRIBUTE].what;
+        }
+        if (!known.i) return (ein__ex){0};
+        *to = ein__add_scaled(ctx, *to, t->scale, ein__ex_read(ctx, known, 0, at, (int)s.nt));
+    }
+    if (!at_hand.i || ps >= ein__contraction_ps(ctx, &s)) return (ein__ex){0};
+    if (rest.i) at_hand = ein__ex_binary(ctx, EIN__ADD, rest, at_hand);
+    if (!weights.i || !at_hand.i) return at_hand;
+    z->self = v;
+    const ein__shape *box = &ctx->value[x.i].shape;
+    ein__val w0 = ein__new_map(z, ein__namef(ctx, "%s.constant", ctx->value[v.i].name), EIN__F32,
+                               box->rank, box->d, weights);
+    if (!w0.i) return (ein__ex){0};
+    ein__scope other = ein__product_of_other(ctx, &s, x, w0);
+    w0 = ein__pass_value(z, v, "of_constant", &other);
+    if (!w0.i) return (ein__ex){0};
+    return ein__ex_binary(ctx, EIN__ADD, at_hand, ein__ex_read(ctx, w0, 0, at, (int)s.nt));
+}
+
+// Contraction `v` as a sum of products, or itself.
+static ein__val ein__rule_distribute(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *p, *x;
+    const ein__value old = ctx->value[v.i];
+    double alpha;
+    ein__addition sum = {.n = 0};
+    if (old.weight_only || old.dtype != EIN__F32 || ein__is_kept(ctx, v) ||
+        !ein__weighs(ctx, ein__scope_of(ctx, v), &p, &x, &alpha))
+        return v;
+    ein__val of = {x->val};
+    if (ctx->value[of.i].dtype != EIN__F32 || !ein__is_map(ctx, of) || ein__copy_of(ctx, of) ||
+        !ein__list_addends(ctx, ein__scope_of(ctx, of)->body, 1, &sum) || sum.n < 2)
+        return v;
+    ein__ex body = ein__distribute_over(z, v, of, &sum);
+    if (!body.i) return v;
+    z->self = v;
+    ein__val now = ein__new_map(z, old.name, EIN__F32, old.shape.rank, old.shape.d, body);
+    return now.i ? now : v;
+}
+
+static ein__val ein__rebuild_distributed(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__distributed **done = z->user;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
+    ein__val is = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    if (!is.i) return is;
+    ein__val now = ein__rule_distribute(z, is);
+    const ein__distributed d = {ctx->value[is.i].scope.i, now};
+    if (ein__scope_of(ctx, is)->reduce != EIN__R_NONE) arrput(*done, d);
+    return now;
+}
+
+// ------------------------------------------------------------------------------- sums of products
+
+// Whether both are products of one weight and of tensors of one shape, read alike.
+static bool ein__weighs_alike(ein_ctx *ctx, ein__val a, ein__val b) {
+    const ein__scope *s = ein__scope_of(ctx, a), *t = ein__scope_of(ctx, b);
+    const ein__expr *w, *x, *v, *y;
+    double alpha, beta;
+    if (!ein__weighs(ctx, s, &w, &x, &alpha) || !ein__weighs(ctx, t, &v, &y, &beta)) return false;
+    return alpha == beta && s->nt == t->nt && s->ns == t->ns &&
+           !memcmp(s->n, t->n, (s->nt + s->ns) * sizeof *s->n) && x->val != y->val &&
+           ein__ex_of(ctx, w).i == ein__ex_of(ctx, v).i && x->nix == y->nix &&
+           ein__same_shape(&ctx->value[x->val].shape, &ctx->value[y->val].shape) &&
+           ctx->value[x->val].dtype == EIN__F32 && ctx->value[y->val].dtype == EIN__F32 &&
+           !memcmp(x->ix, y->ix, x->nix * sizeof *x->ix);
+}
+
+// The product that nothing but map `m` reads, as term `t`, and in which sums are many.
+static ein__val ein__only_term(const ein__pass *z, const ein__addend *t, const ein__scope *m) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *w, *x;
+    double alpha;
+    ein__val v = ein__term_in_place(ctx, t->ex, m);
+    const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
+    if (!s || z->uses[v.i] != 1 || !ein__weighs(ctx, s, &w, &x, &alpha)) return (ein__val){0};
+    int64_t reads = ein__elements(&ctx->value[x->val].shape);
+    return ein__extent_of(s, ~0u) / EIN__FACTOR_REUSE >= reads ? v : (ein__val){0};
+}
+
+// The product of the sum of what term `first` of `sum`, value `v`, and those like it multiply;
+// these are taken out of `sum`.
+static ein__val ein__collect_terms(ein__pass *z, const ein__scope *m, ein__addition *sum, int first,
+                                   ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *w, *x, *y;
+    double alpha;
+    ein__ex body = {0};
+    ein__ix at[EIN__MAX_RANK];
+    ein__weighs(ctx, ein__scope_of(ctx, v), &w, &x, &alpha);
+    const ein__val old = {x->val};
+    const ein__shape box = ctx->value[old.i].shape;
+    for (int k = 0; k < box.rank; k++) at[k] = ein__ix_iter(ctx, (uint32_t)k, box.d[k]);
+    int n = first;
+    for (int k = first; k < sum->n; k++) {
+        ein__val u = ein__only_term(z, &sum->t[k], m);
+        if (k != first && (!u.i || !ein__weighs_alike(ctx, v, u))) {
+            sum->t[n++] = sum->t[k];
+            continue;
+        }
+        ein__weighs(ctx, ein__scope_of(ctx, u), &w, &y, &alpha);
+        body = ein__add_scaled(ctx, body, sum->t[k].scale,
+                               ein__ex_read(ctx, (ein__val){y->val}, 0, at, box.rank));
+        if (!body.i) return (ein__val){0};
+    }
+    sum->n = n;
+    z->self = v;
+    const char *name = ein__namef(ctx, "%s.terms", ctx->value[v.i].name);
+    ein__val all = ein__new_map(z, name, EIN__F32, box.rank, box.d, body);
+    if (!all.i) return all;
+    ein__scope s = ein__product_of_other(ctx, ein__scope_of(ctx, v), old, all);
+    all = ein__pass_value(z, v, "collected", &s);
+    if (all.i) ctx->value[all.i].why = ein__rules[EIN__RULE_COLLECT].what;
+    return all;
+}
+
+// Map `v` with products of one weight that it adds up as one product.
+static ein__val ein__rule_collect(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope m = *ein__scope_of(ctx, v);
+    ein__addition sum = {.n = 0};
+    ein__ex body = {0};
+    ein__ix at[EIN__MAX_RANK];
+    bool any = false;
+    if (!ein__is_map(ctx, v) || ctx->value[v.i].weight_only || ctx->value[v.i].dtype != EIN__F32 ||
+        !ein__list_addends(ctx, m.body, 1, &sum))
+        return v;
+    for (uint32_t i = 0; i < m.nt; i++) at[i] = ein__ix_iter(ctx, i, m.n[i]);
+    for (int k = 0; k < sum.n; k++) {
+        ein__val u = ein__only_term(z, &sum.t[k], &m);
+        bool like = false;
+        for (int j = k + 1; j < sum.n && u.i && !like; j++) {
+            ein__val other = ein__only_term(z, &sum.t[j], &m);
+            like = other.i && ein__weighs_alike(ctx, u, other);
+        }
+        if (!like) {
+            body = ein__add_scaled(ctx, body, sum.t[k].scale, sum.t[k].ex);
+            continue;
+        }
+        any = true;
+        u = ein__collect_terms(z, &m, &sum, k--, u);
+        if (!u.i) return v;
+        body = ein__add_scaled(ctx, body, 1, ein__ex_read(ctx, u, 0, at, (int)m.nt));
+    }
+    return any && body.i ? ein__with_body(z, v, body) : v;
+}
+
+static ein__val ein__rebuild_collected(ein__pass *z, ein__val v) {
+    ein__ex body = ein__body_now(z, ein__scope_of(z->ctx, v));
+    ein__val now = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    return now.i ? ein__rule_collect(z, now) : now;
+}
+
+// Products of sums as sums of products, and sums of products as products of sums, in the program
+// under `root` where that is cheaper; `*changed` when there are any. A sum that has one reader left
+// is computed there.
+EIN__FN bool ein__distribute(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
+    size_t bytes = (size_t)nroot * sizeof *root;
+    ein__val *before = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    ein__distributed *done = NULL;
+    bool ok = true;
+    memcpy(before, root, bytes);
+    if (ein__rule_on(ctx, EIN__RULE_DISTRIBUTE))
+        ok = ein__run_pass_for(ctx, root, nroot, ein__rebuild_distributed, &done);
+    arrfree(done);
+    if (ok && memcmp(before, root, bytes))
+        ok = ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+    if (ok && ein__rule_on(ctx, EIN__RULE_COLLECT))
+        ok = ein__run_pass(ctx, root, nroot, ein__rebuild_collected);
+    *changed = ok && memcmp(before, root, bytes);
     return ok;
 }
 /* ---- extract.c ---- */
@@ -31195,6 +31623,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan.rereading = ctx->rereading;
     ctx->plan.without = ctx->without;
     ctx->plan.nesting = ctx->nesting;
+    ctx->plan.distributed = ctx->distributed;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
     else ein__keep_better(ctx, &best, ok);
@@ -31271,10 +31700,23 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
-// Plans the program under `root` as it stands (the baseline), derived, and derived after merging,
-// the last two also with softmax computed online where that is cheaper. The cheapest as a whole is
-// taken, so it never costs more than the baseline under the same table. ein_desc.form: derived with
-// each contraction's so-and-so best definition, whatever that costs.
+// Plans the program under `root` derived, and derived after merging, both also with softmax
+// computed online where that is cheaper.
+static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
+    ctx->taking = true;
+    bool ok = ein__try_plans(ctx, root, nroot);
+    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && !ctx->desc.form;
+    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, root, nroot))
+        ok = ein__try_plans(ctx, root, nroot);
+    ctx->online = ctx->taking = false;
+    arrfree(ctx->kept);
+    return ok;
+}
+
+// Plans the program under `root` as it stands (the baseline), and in ein__try_derived's ways, as it
+// is and with products of sums distributed. The cheapest as a whole is taken, so it never costs
+// more than the baseline under the same table. ein_desc.form: derived with each contraction's
+// so-and-so best definition, whatever that costs.
 static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
     // What a plan has as its root must stay as it is.
     ein__val *plain = EIN__NEW(&ctx->arena, ein__val, nroot + 1),
@@ -31292,14 +31734,12 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
-    if (!ein__block_prefixes(ctx, blocked, nroot)) return false;
-    ctx->taking = true;
-    ok = ein__try_plans(ctx, blocked, nroot);
-    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && !ctx->desc.form;
-    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, blocked, nroot))
-        ok = ein__try_plans(ctx, blocked, nroot);
-    ctx->online = ctx->taking = false;
-    arrfree(ctx->kept);
+    if (!ein__block_prefixes(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot))
+        return false;
+    if (ctx->desc.form || !ein__distribute(ctx, blocked, nroot, &ctx->distributed))
+        return ctx->desc.form != 0;
+    if (ctx->distributed) ok = ein__try_derived(ctx, blocked, nroot);
+    ctx->distributed = false;
     return ok;
 }
 
@@ -31320,7 +31760,7 @@ static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     ctx->typed = ctx->nests = false;
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
     if (ctx->nesting && !ctx->nests) return true;
-    ctx->channels_last = ctx->rereading = ctx->rereads = false;
+    ctx->channels_last = ctx->rereading = ctx->rereads = ctx->distributed = false;
     ctx->without = 0;
     if (ctx->nesting) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
@@ -31406,6 +31846,20 @@ EIN__FN bool ein__make_plan(ein_ctx *ctx) {
     if (!ein__cheapest_plan(ctx)) return false;
     ein__plan_branches(ctx, ctx->desc.branches ? ctx->desc.branches : EIN__BRANCHES);
     ein__plan_memory(ctx);
+    return true;
+}
+
+// The model's folded program, whose contractions are derived, under `root`: with sums distributed
+// where the plan has that. There is a plan then.
+EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    bool changed = false;
+    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
+    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    if (!ein__distribute(ctx, other, nroot, &changed)) return false;
+    if (changed && !ctx->plan.step && !ein__make_plan(ctx)) return false;
+    if (ctx->plan.distributed) memcpy(root, other, (size_t)nroot * sizeof *root);
     return true;
 }
 /* ---- cuts.c ---- */
@@ -50530,8 +50984,7 @@ static ein__contraction *ein__contractions(ein_ctx *ctx, const char *name, ein__
     ein__contraction *list = NULL;
     const char *best = NULL;
     int distance = 3;
-    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return NULL;
+    if (!ein__derived_program(ctx, root, nroot)) return NULL;
     ein__val *order = ein__live(ctx, root, nroot);
     int *uses = ein__count_uses(ctx, order, root, nroot);
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
@@ -50709,8 +51162,7 @@ EIN__FN bool ein__verify_merge(ein_ctx *ctx, const char *name, int id, int sampl
     int nroot = (int)arrlen(ctx->graph.output);
     ptrdiff_t at = id - EIN__MERGE_ID;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
+    if (!ein__derived_program(ctx, root, nroot)) return false;
     ein__merge *found = ein__planned_merges(ctx, root, nroot);
     ein__merge_form *list = ein__merge_forms(ctx, found);
     ptrdiff_t n = arrlen(list);

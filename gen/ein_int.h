@@ -490,6 +490,7 @@ typedef struct ein__plan {
     bool rereading;    // derived with ein_ctx.rereading
     uint32_t without;  // ... and ein_ctx.without
     bool nesting;      // ... ein_ctx.nesting
+    bool distributed;  // ... ein_ctx.distributed
 } ein__plan;
 
 // ------------------------------------------------------------------------------------- rules.c
@@ -519,6 +520,8 @@ typedef enum {
     EIN__RULE_ROUNDS,
     EIN__RULE_HOIST,
     EIN__RULE_PREFIX,
+    EIN__RULE_DISTRIBUTE,
+    EIN__RULE_COLLECT,
     EIN__RULE_MERGE,
     EIN__RULE_MATCH,
     EIN__RULE_FUSE,
@@ -603,6 +606,7 @@ struct ein_ctx {
     bool rereads;      // there are such definitions
     uint32_t without;  // bits of rules of search by which nothing may be chosen
     bool nesting;      // concatenations begin with others (nest.c)
+    bool distributed;  // products of sums are sums of products (rule_distribute.c)
     bool nests;        // there are such
     ein_stats stats;
 };

@@ -7,11 +7,12 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
-// memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 162 MB
-// plan      131 steps, 613.2 us estimated; 775.1 us without derivation
-// libraries cuDNN (415 MB) 27 steps, without it up to 3.5 us more
-//           cuBLAS (596 MB) 32 steps, without it up to 13.9 us more
-// by        basis change 21, merging 77, summation splitting 14
+// memory    arena 52 MB (workspace 32 MB of it), constants 62 MB, peak in create 166 MB
+// plan      133 steps, 509.7 us estimated; 775.1 us without derivation
+// libraries cuDNN (415 MB) 17 steps, without it up to 3.1 us more
+//           cuBLAS (596 MB) 32 steps, without it up to 8.8 us more
+// by        basis change 21, merging 61, summation splitting 14, products with one weight
+//     collected 2
 //     9.9 us est. stem             k_product_d00fda93
 //     2.0 us est. p                k_reduce_0d108d3d
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
@@ -58,34 +59,36 @@
 //     2.0 us est. g2.s             k_stitch_b2968f3c
 //     8.8 us est. l3.l1.c.sum.product k_product_e3f06698
 //     1.9 us est. g2.a.c.sum.part  k_siblings_dcb8aa01
+//     1.5 us est. g2.a             k_reduce_434052ae
+//     1.6 us est. g2.b.sum.part    k_reduce_0d977150
 //     5.3 us est. l3.l2.c.sum.merged k_product_c9c51161
 //     2.2 us est. l3.m             k_stitch_66f3cb92
 //    10.5 us est. l3.d.0           k_product_d5288c95
 //    15.0 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.8 us est. g2.a             k_siblings_7f55ab90
+//     1.8 us est. l3.t1.0          k_stitch_b7e359cc
+//     1.8 us est. l3.t3.0          k_stitch_06b232ed
 //     2.9 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.8 us est. l3.u.0           k_stitch_32f25219
-//     2.8 us est. l3.d.1           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    15.0 us est. l3.c1.1.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.8 us est. g2.b.sum.part    k_siblings_35c5e1c1
+//     2.8 us est. l3.c1.1.sum.added.merged cuBLAS sgemm 850 x 196 x 85
+//     1.8 us est. l3.t1.1          k_stitch_a192e8fd
+//     1.8 us est. l3.t3.1          k_stitch_a2431288
 //     2.9 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.8 us est. l3.u.1           k_stitch_32f25219
-//     2.8 us est. l3.d.2           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    15.0 us est. l3.c1.2.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.5 us est. l3.t1.2          k_siblings_d55b3df6
+//     2.8 us est. l3.c1.2.sum.added.merged cuBLAS sgemm 850 x 196 x 85
+//     1.8 us est. l3.t1.2          k_stitch_a192e8fd
+//     1.8 us est. l3.t3.2          k_stitch_a2431288
 //     2.9 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.8 us est. l3.u.2           k_stitch_32f25219
-//     2.8 us est. l3.d.3           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    15.0 us est. l3.c1.3.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.5 us est. l3.t1.3          k_siblings_d55b3df6
+//     2.8 us est. l3.c1.3.sum.added.merged cuBLAS sgemm 850 x 196 x 85
+//     1.8 us est. l3.t1.3          k_stitch_a192e8fd
+//     1.8 us est. l3.t3.3          k_stitch_a2431288
 //     2.9 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.8 us est. l3.u.3           k_stitch_32f25219
-//     2.8 us est. l3.d.4           cuDNN conv 1x1, 85 to 1024 + residual + bias
-//    15.0 us est. l3.c1.4.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.5 us est. l3.t1.4          k_siblings_d55b3df6
+//     2.8 us est. l3.c1.4.sum.added.merged cuBLAS sgemm 850 x 196 x 85
+//     1.6 us est. l3.t1.4          k_siblings_e768bf12
 //     2.9 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. l3.u.4           k_stitch_32f25219
-//     2.8 us est. l3               cuDNN conv 1x1, 85 to 1024 + residual + bias
+//     1.9 us est. l3.f.4.sum.terms k_stitch_ec27ee05
+//     2.9 us est. l3               k_product_6a64b4f9
 //    31.7 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
 //     1.9 us est. g3.l1            k_siblings_4d2de466
 //     1.6 us est. g3.r2.sum        k_reduce_b7bed0a7
@@ -95,30 +98,30 @@
 //     2.0 us est. l4.m             k_stitch_b703a3fb
 //    10.8 us est. l4.d.0           k_product_8e7d4310, in 4 parts
 //    15.6 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.5 us est. l4.t1.0          k_siblings_ec35a1c7
+//     1.8 us est. l4.t1.0          k_stitch_c21200ba
+//     1.8 us est. l4.t3.0          k_stitch_2294a253
 //     2.8 us est. l4.c2.0.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.0           k_stitch_17492ba1
-//     2.8 us est. l4.d.1           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    15.6 us est. l4.c1.1.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.5 us est. l4.t1.1          k_siblings_ec35a1c7
+//     2.8 us est. l4.c1.1.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
+//     1.8 us est. l4.t1.1          k_stitch_4dd86e41
+//     1.8 us est. l4.t3.1          k_stitch_57c40ef8
 //     2.8 us est. l4.c2.1.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.1           k_stitch_17492ba1
-//     2.8 us est. l4.d.2           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    15.6 us est. l4.c1.2.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.5 us est. l4.t1.2          k_siblings_ec35a1c7
+//     2.8 us est. l4.c1.2.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
+//     1.8 us est. l4.t1.2          k_stitch_4dd86e41
+//     1.8 us est. l4.t3.2          k_stitch_57c40ef8
 //     2.8 us est. l4.c2.2.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.2           k_stitch_17492ba1
-//     2.8 us est. l4.d.3           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    15.6 us est. l4.c1.3.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.5 us est. l4.t1.3          k_siblings_ec35a1c7
+//     2.8 us est. l4.c1.3.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
+//     1.8 us est. l4.t1.3          k_stitch_4dd86e41
+//     1.8 us est. l4.t3.3          k_stitch_57c40ef8
 //     2.8 us est. l4.c2.3.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.3           k_stitch_17492ba1
-//     2.8 us est. l4.d.4           cuDNN conv 1x1, 128 to 2048 + residual + bias
-//    15.6 us est. l4.c1.4.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.5 us est. l4.t1.4          k_siblings_ec35a1c7
+//     2.8 us est. l4.c1.4.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
+//     1.5 us est. l4.t1.4          k_siblings_fca7150e
 //     2.8 us est. l4.c2.4.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
-//     1.8 us est. l4.u.4           k_stitch_17492ba1
-//     2.8 us est. l4               cuDNN conv 1x1, 128 to 2048 + residual + bias
+//     1.8 us est. l4.f.4.sum.terms k_stitch_f02cd2e7
+//     2.6 us est. l4               k_product_745b49ba
 //     7.0 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
 //     1.6 us est. g4.l1            k_siblings_5514a17a
 //     3.0 us est. g4.s             k_reduce_61918a31
@@ -385,17 +388,17 @@ const gcn_info *gcn_describe(void);
 #define v_y_b CONST(4412160)
 #define v_g4_l1_joined ARENA(0)
 #define v_l4_t1_4_joined ARENA(34307072)
-#define v_l4_t1_3_joined ARENA(33905664)
+#define v_l4_t1_3_joined ARENA(34307072)
 #define v_l4_t1_2_joined ARENA(34307072)
-#define v_l4_t1_1_joined ARENA(33905664)
+#define v_l4_t1_1_joined ARENA(34307072)
 #define v_l4_t1_0_joined ARENA(34307072)
 #define v_l4_m_joined ARENA(36704768)
 #define v_l4_l1_joined ARENA(37607936)
-#define v_l3_t1_4_joined ARENA(34221056)
+#define v_l3_t1_4_joined ARENA(35023872)
 #define v_l3_t1_3_joined ARENA(35023872)
-#define v_l3_t1_2_joined ARENA(34221056)
+#define v_l3_t1_2_joined ARENA(35023872)
 #define v_l3_t1_1_joined ARENA(35023872)
-#define v_l3_t1_0_joined ARENA(36407040)
+#define v_l3_t1_0_joined ARENA(35023872)
 #define v_l3_m_joined ARENA(38371328)
 #define v_l3_l1_joined ARENA(41692672)
 #define v_g2_l1_joined ARENA(42225920)
@@ -456,75 +459,95 @@ const gcn_info *gcn_describe(void);
 #define v_g2_l2_sum_merged ARENA(40243712)
 #define v_g2_s_const CONST(15892736)
 #define v_g2_s ARENA(42225920)
-#define v_g2_a_c_sum_part ARENA(33554432)
-#define v_g2_a ARENA(36704768)
+#define v_g2_a_c_sum_part ARENA(0)
+#define v_g2_a ARENA(1383168)
 #define v_g2_b_sum_part ARENA(35321600)
 #define v_l3_l1_c_sum_filter CONST(15892992)
 #define v_l3_l1_c_sum_data ARENA(33554432)
-#define v_l3_l1_c_sum_product ARENA(0)
+#define v_l3_l1_c_sum_product ARENA(1383168)
 #define v_l3_l2_c_sum_weights CONST(16937472)
 #define v_l3_l2_c_sum_merged ARENA(0)
 #define v_l3_d_0_const CONST(17226496)
-#define v_l3_d_0 ARENA(34937600)
+#define v_l3_d_0 ARENA(33554432)
 #define v_l3_c1_0_sum_weights CONST(17230592)
-#define v_l3_c1_0_sum_merged ARENA(35740416)
+#define v_l3_c1_0_sum_merged ARENA(34357248)
+#define v_l3_c1_0_sum ARENA(35157248)
+#define v_l3_c3_0_sum ARENA(35224064)
 #define v_l3_c2_0_sum_weights CONST(20712192)
-#define v_l3_c2_0_sum_merged ARENA(33554432)
-#define v_l3_u_0 ARENA(34357248)
-#define v_l3_d_1 ARENA(33554432)
-#define v_l3_c1_1_sum_merged ARENA(34357248)
+#define v_l3_c2_0_sum_merged ARENA(34357248)
+#define v_l3_u_0 ARENA(36704768)
+#define v_l3_c1_1_sum_constant INIT(51880448)
+#define v_l3_c1_1_sum_of_constant CONST(21001216)
+#define v_l3_c1_1_sum_weight INIT(52683264)
+#define v_l3_c3_1_sum_weight INIT(52827904)
+#define v_l3_c1_1_sum_added_weights CONST(21068032)
+#define v_l3_c1_1_sum_added_merged ARENA(34357248)
+#define v_l3_c1_1_sum ARENA(36771584)
+#define v_l3_c3_1_sum_of_constant CONST(21357056)
+#define v_l3_c3_1_sum ARENA(35157248)
 #define v_l3_c2_1_sum_merged ARENA(34357248)
-#define v_l3_u_1 ARENA(35160064)
-#define v_l3_d_2 ARENA(34357248)
-#define v_l3_c1_2_sum_merged ARENA(33554432)
-#define v_l3_c2_2_sum_merged ARENA(33554432)
-#define v_l3_u_2 ARENA(35160064)
-#define v_l3_d_3 ARENA(33554432)
-#define v_l3_c1_3_sum_merged ARENA(34357248)
+#define v_l3_u_1 ARENA(35224064)
+#define v_l3_c1_2_sum_added_merged ARENA(34357248)
+#define v_l3_c1_2_sum ARENA(36838400)
+#define v_l3_c3_2_sum ARENA(36771584)
+#define v_l3_c2_2_sum_merged ARENA(34357248)
+#define v_l3_u_2 ARENA(35157248)
+#define v_l3_c1_3_sum_added_merged ARENA(34357248)
+#define v_l3_c1_3_sum ARENA(36905216)
+#define v_l3_c3_3_sum ARENA(36838400)
 #define v_l3_c2_3_sum_merged ARENA(34357248)
-#define v_l3_u_3 ARENA(35160064)
-#define v_l3_d_4 ARENA(34357248)
-#define v_l3_c1_4_sum_merged ARENA(33554432)
-#define v_l3_c2_4_sum_merged ARENA(33554432)
-#define v_l3_u_4 ARENA(34221056)
-#define v_g3_l1_sum_weights CONST(21001216)
+#define v_l3_u_3 ARENA(36771584)
+#define v_l3_c1_4_sum_added_merged ARENA(34357248)
+#define v_l3_c2_4_sum_merged ARENA(34357248)
+#define v_l3_f_4_sum_terms ARENA(0)
+#define v_g3_l1_sum_weights CONST(21423872)
 #define v_g3_l1_sum_merged ARENA(33554432)
 #define v_g3_l1 ARENA(0)
 #define v_g3_r1 ARENA(16640)
 #define v_g3_r2_sum ARENA(33280)
-#define v_g3_s_const CONST(30233600)
+#define v_g3_s_const CONST(30656256)
 #define v_g3_s ARENA(34959360)
 #define v_g3_a ARENA(34976000)
-#define v_l4_l2_c_sum_weights CONST(30233856)
+#define v_l4_l2_c_sum_weights CONST(30656512)
 #define v_l4_l2_c_sum_merged ARENA(33554432)
-#define v_l4_d_0_const CONST(31151360)
+#define v_l4_d_0_const CONST(31574016)
 #define v_l4_d_0 ARENA(33554432)
-#define v_l4_c1_0_sum_weights CONST(31159552)
+#define v_l4_c1_0_sum_weights CONST(31582208)
 #define v_l4_c1_0_sum_merged ARENA(33955840)
-#define v_l4_c2_0_sum_weights CONST(45839616)
+#define v_l4_c1_0_sum ARENA(34357248)
+#define v_l4_c3_0_sum ARENA(34382336)
+#define v_l4_c2_0_sum_weights CONST(46262272)
 #define v_l4_c2_0_sum_merged ARENA(33955840)
-#define v_l4_u_0 ARENA(34357248)
-#define v_l4_d_1 ARENA(33955840)
-#define v_l4_c1_1_sum_merged ARENA(33554432)
-#define v_l4_c2_1_sum_merged ARENA(33554432)
-#define v_l4_u_1 ARENA(34357248)
-#define v_l4_d_2 ARENA(33554432)
-#define v_l4_c1_2_sum_merged ARENA(33955840)
+#define v_l4_u_0 ARENA(34407424)
+#define v_l4_c1_1_sum_constant INIT(52972544)
+#define v_l4_c1_1_sum_of_constant CONST(47179776)
+#define v_l4_c1_1_sum_weight INIT(53373952)
+#define v_l4_c3_1_sum_weight INIT(53832704)
+#define v_l4_c1_1_sum_added_weights CONST(47204864)
+#define v_l4_c1_1_sum_added_merged ARENA(33955840)
+#define v_l4_c1_1_sum ARENA(34432512)
+#define v_l4_c3_1_sum_of_constant CONST(48122368)
+#define v_l4_c3_1_sum ARENA(34357248)
+#define v_l4_c2_1_sum_merged ARENA(33955840)
+#define v_l4_u_1 ARENA(34382336)
+#define v_l4_c1_2_sum_added_merged ARENA(33955840)
+#define v_l4_c1_2_sum ARENA(34457600)
+#define v_l4_c3_2_sum ARENA(34432512)
 #define v_l4_c2_2_sum_merged ARENA(33955840)
 #define v_l4_u_2 ARENA(34357248)
-#define v_l4_d_3 ARENA(33955840)
-#define v_l4_c1_3_sum_merged ARENA(33554432)
-#define v_l4_c2_3_sum_merged ARENA(33554432)
-#define v_l4_u_3 ARENA(34357248)
-#define v_l4_d_4 ARENA(33554432)
-#define v_l4_c1_4_sum_merged ARENA(33955840)
+#define v_l4_c1_3_sum_added_merged ARENA(33955840)
+#define v_l4_c1_3_sum ARENA(34482688)
+#define v_l4_c3_3_sum ARENA(34457600)
+#define v_l4_c2_3_sum_merged ARENA(33955840)
+#define v_l4_u_3 ARENA(34432512)
+#define v_l4_c1_4_sum_added_merged ARENA(33955840)
 #define v_l4_c2_4_sum_merged ARENA(33955840)
-#define v_l4_u_4 ARENA(34357248)
+#define v_l4_f_4_sum_terms ARENA(0)
 #define v_l4 ARENA(33955840)
-#define v_g4_l1_sum_weights CONST(46757120)
+#define v_g4_l1_sum_weights CONST(48147456)
 #define v_g4_l1_sum_merged ARENA(33554432)
-#define v_g4_l2_sum_weights CONST(50541824)
-#define v_g4_s_const CONST(50968832)
+#define v_g4_l2_sum_weights CONST(51932160)
+#define v_g4_s_const CONST(52359168)
 #define v_g4_s ARENA(8448)
 #define v_g4_a ARENA(0)
 #define v_g4 ARENA(16640)
@@ -542,21 +565,21 @@ const gcn_info *gcn_describe(void);
 #define v_f0_a ARENA(33554432)
 #define v_f0 ARENA(33817856)
 #define v_u0 ARENA(46198784)
-#define v_e0_a_c_sum_part_filter CONST(50969088)
+#define v_e0_a_c_sum_part_filter CONST(52359424)
 #define v_e0_a_c_sum_part ARENA(33554432)
 #define v_e0_a ARENA(50413568)
-#define v_e0_b_sum_part_filter CONST(50985216)
+#define v_e0_b_sum_part_filter CONST(52375552)
 #define v_e0_b_sum_part ARENA(33554432)
 #define v_e0 ARENA(50413568)
-#define v_l2_b_c_sum_part_lines CONST(51001344)
-#define v_l3_f_sum_weights CONST(51591168)
-#define v_l4_f_sum_weights CONST(54036480)
+#define v_l2_b_c_sum_part_lines CONST(52391680)
+#define v_l3_f_sum_weights CONST(52981504)
+#define v_l4_f_sum_weights CONST(55426816)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 63473920ull
-#define INIT_BYTES 51880448ull
+#define CONST_BYTES 64864256ull
+#define INIT_BYTES 54291456ull
 #define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
-#define v_arrived CONST_OF(unsigned, 63473664)
+#define v_arrived CONST_OF(unsigned, 64864000)
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
@@ -587,16 +610,6 @@ static const conv_size conv_sizes[] = {
     {"l2.1", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.2.a", 0, 1, 512, 128, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
     {"l2.2", 0, 1, 128, 512, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 1},
-    {"l3.d.1", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l3.d.2", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l3.d.3", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l3.d.4", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l3", 0, 1, 85, 1024, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.d.1", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.d.2", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.d.3", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4.d.4", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
-    {"l4", 0, 1, 128, 2048, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"f1.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
     {"f1", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 0},
     {"f0.a", 0, 1, 21, 21, 1, {56, 56}, {56, 56}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1, 1},
@@ -618,16 +631,6 @@ enum {
     CONV_l2_1,
     CONV_l2_2_a,
     CONV_l2_2,
-    CONV_l3_d_1,
-    CONV_l3_d_2,
-    CONV_l3_d_3,
-    CONV_l3_d_4,
-    CONV_l3,
-    CONV_l4_d_1,
-    CONV_l4_d_2,
-    CONV_l4_d_3,
-    CONV_l4_d_4,
-    CONV_l4,
     CONV_f1_a,
     CONV_f1,
     CONV_f0_a,
@@ -1405,6 +1408,90 @@ static __global__ void __launch_bounds__(256) k_map_3b852027(const float *__rest
     y[i0 * 1024 + i1] = v0 + v1;
 }
 
+// l3.c1.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l3.c1.1.sum.constant[0,r0,i2+r1-2,i3] *
+//     l3.k1[i1,r0,r1,0] where i2 in 0:14, pad l3.c1.1.sum.constant 0
+// p0: l3.c1.1.sum.constant, p1: l3.k1
+static __global__ void __launch_bounds__(64) k_reduce_1f6350c0(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 16660u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 1024; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 5; r1++) {
+            const int t0 = i2 + r1 - 2;
+            const float v0 = ((unsigned)t0 < 14u ? p0[r0 * 196 + t0 * 14 + i3] : 0.f) * p1[i1 * 5120
+                + r0 * 5 + r1];
+            acc += v0;
+        }
+    }
+    y[i1 * 196 + i2 * 14 + i3] = acc;
+}
+
+// l3.c1.1.sum.weight[i0,i1,i2] = sum(r0) l3.c1.1.sum.weight.filter[i1,r0] * l3.k1[i0,r0,i2,0]
+// p0: l3.k1, p1: l3.c1.1.sum.weight.filter
+static __global__ void __launch_bounds__(128) k_reduce_a218e241(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous();
+    if (id >= 36125u) return;
+    const int i2 = (int)(id % 5u);
+    const int i1 = (int)(id / 5u % 85u);
+    const int i0 = (int)(id / 425u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 1024; r0++) {
+        acc += p0[i0 * 5120 + r0 * 5 + i2] * p1[r0 * 85 + i1];
+    }
+    y[i0 * 425 + i1 * 5 + i2] = acc;
+}
+
+// by merging: laid side by side
+// l3.c1.1.sum.added.weights[i0,i1] = l3.c3.1.sum.weight[i0/5-85,i1,i0%5] * [i0 >= 425] +
+//     l3.c1.1.sum.weight[i0/5,i1,i0%5] * [i0 <= 424] where i0 in 0:850, pad l3.c1.1.sum.weight 0,
+//     pad l3.c3.1.sum.weight 0
+// p0: l3.c3.1.sum.weight, p1: l3.c1.1.sum.weight
+static __global__ void __launch_bounds__(256) k_map_b2b2439b(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 72250u) return;
+    const int i1 = (int)(id % 85u);
+    const int i0 = (int)(id / 85u);
+    const int t0 = i0 / 5;
+    const int t1 = i0 % 5;
+    const float v0 = i0 >= 425 ? (t0 >= 85 ? p0[t0 * 425 + i1 * 5 + t1 - 36125] : 0.f) : 0.f;
+    const float v1 = i0 < 425 ? (t0 < 85 ? p1[t0 * 425 + i1 * 5 + t1] : 0.f) : 0.f;
+    y[i0 * 85 + i1] = v0 + v1;
+}
+
+// l3.c3.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l3.c1.1.sum.constant[0,r0,i2,i3+r1-2] *
+//     l3.k3[i1,r0,0,r1] where i3 in 0:14, pad l3.c1.1.sum.constant 0
+// p0: l3.c1.1.sum.constant, p1: l3.k3
+static __global__ void __launch_bounds__(64) k_reduce_c56c9a13(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 16660u) return;
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 1024; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 5; r1++) {
+            const int t0 = i3 + r1 - 2;
+            const float v0 = ((unsigned)t0 < 14u ? p0[r0 * 196 + i2 * 14 + t0] : 0.f) * p1[i1 * 5120
+                + r0 * 5 + r1];
+            acc += v0;
+        }
+    }
+    y[i1 * 196 + i2 * 14 + i3] = acc;
+}
+
 // by merging: laid side by side
 // g3.l1.sum.weights[i0,i1] = g3.r1.k[i0/11-21,i1,0,i0%11] * [i0 <= 461] * [i0 >= 231] +
 //     g3.l1.k[i0/11,i1,i0%11,0] * [i0 <= 230] + l4.l1.c.k[i0/7-66,i1,i0%7,0] * [i0 <= 1357] * [i0
@@ -1500,6 +1587,98 @@ static __global__ void __launch_bounds__(256) k_map_23d5bed6(const float *__rest
     const float v0 = i0 < 896 ? (t0 < 128 ? p0[t0 * 14336 + i1 * 7 + t1] : 0.f) : 0.f;
     const float v1 = i0 >= 896 ? (t0 >= 128 ? p1[t0 * 14336 + i1 * 7 + t1 - 1835008] : 0.f) : 0.f;
     y[i0 * 2048 + i1] = v0 + v1;
+}
+
+// l4.c1.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l4.c1.1.sum.constant[0,r0,i2+r1-3,i3] *
+//     l4.k1[i1,r0,r1,0] where i2 in 0:7, pad l4.c1.1.sum.constant 0
+// p0: l4.c1.1.sum.constant, p1: l4.k1
+static __global__ void __launch_bounds__(128) k_reduce_fd9b931c(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
+    await_previous();
+    if (id >= 6272u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 14336u; k += 32u) {
+        const int r1 = (int)(k % 7u);
+        const int r0 = (int)(k / 7u);
+        const int t0 = i2 + r1 - 3;
+        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + t0 * 7 + i3] : 0.f) * p1[i1 * 14336
+            + r0 * 7 + r1];
+        acc += v0;
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1 * 49 + i2 * 7 + i3] = acc;
+    }
+}
+
+// l4.c1.1.sum.weight[i0,i1,i2] = sum(r0) l4.c1.1.sum.weight.filter[i1,r0] * l4.k1[i0,r0,i2,0]
+// p0: l4.k1, p1: l4.c1.1.sum.weight.filter
+static __global__ void __launch_bounds__(256) k_reduce_8594535c(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 114688u) return;
+    const int i2 = (int)(id % 7u);
+    const int i1 = (int)(id / 7u % 128u);
+    const int i0 = (int)(id / 896u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 2048; r0++) {
+        acc += p0[i0 * 14336 + r0 * 7 + i2] * p1[r0 * 128 + i1];
+    }
+    y[i0 * 896 + i1 * 7 + i2] = acc;
+}
+
+// by merging: laid side by side
+// l4.c1.1.sum.added.weights[i0,i1] = l4.c3.1.sum.weight[i0/7-128,i1,i0%7] * [i0 >= 896] +
+//     l4.c1.1.sum.weight[i0/7,i1,i0%7] * [i0 <= 895] where i0 in 0:1792, pad l4.c1.1.sum.weight 0,
+//     pad l4.c3.1.sum.weight 0
+// p0: l4.c3.1.sum.weight, p1: l4.c1.1.sum.weight
+static __global__ void __launch_bounds__(256) k_map_12f59ede(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 229376u) return;
+    const int i1 = (int)(id % 128u);
+    const int i0 = (int)(id / 128u);
+    const int t0 = i0 / 7;
+    const int t1 = i0 % 7;
+    const float v0 = i0 >= 896 ? (t0 >= 128 ? p0[t0 * 896 + i1 * 7 + t1 - 114688] : 0.f) : 0.f;
+    const float v1 = i0 < 896 ? (t0 < 128 ? p1[t0 * 896 + i1 * 7 + t1] : 0.f) : 0.f;
+    y[i0 * 128 + i1] = v0 + v1;
+}
+
+// l4.c3.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l4.c1.1.sum.constant[0,r0,i2,i3+r1-3] *
+//     l4.k3[i1,r0,0,r1] where i3 in 0:7, pad l4.c1.1.sum.constant 0
+// p0: l4.c1.1.sum.constant, p1: l4.k3
+static __global__ void __launch_bounds__(128) k_reduce_ae81c1d5(const float *__restrict__ p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
+    await_previous();
+    if (id >= 6272u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 14336u; k += 32u) {
+        const int r1 = (int)(k % 7u);
+        const int r0 = (int)(k / 7u);
+        const int t0 = i3 + r1 - 3;
+        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + i2 * 7 + t0] : 0.f) * p1[i1 * 14336
+            + r0 * 7 + r1];
+        acc += v0;
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1 * 49 + i2 * 7 + i3] = acc;
+    }
 }
 
 // by merging: laid side by side
@@ -2457,6 +2636,69 @@ static __global__ void __launch_bounds__(256) k_siblings_dcb8aa01(const float *p
     if (id < 33320u) part_basis_51c5366f(p2, p3, y1, id);
 }
 
+// by summation splitting
+// g2.a.c.sum[0,i1,i2,i3] = sum(r0) g2.a.c.sum.part[r0,i1,i2,i3]
+// g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
+// p0: g2.a.c.sum.part, p1: g2.a.c.b
+static __global__ void __launch_bounds__(64) k_reduce_434052ae(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id >= 16464u) return;
+    const int i3 = (int)(id % 784u);
+    const int i1 = (int)(id / 784u);
+    float acc = 0.f;
+    for (int r0 = 0; r0 < 21; r0++) {
+        acc += p0[r0 * 16464 + i1 * 784 + i3];
+    }
+    y[i1 * 784 + i3] = relu(acc + p1[i1]);
+}
+
+// by summation splitting (r1,r2 inside), variable substitution
+// g2.b.sum.part[i0,i1,i2,i3] = sum(r0,r1) g2.a[0,i0,i2+r0-1,i3+r1-1] *
+//     g2.b.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad g2.a 0
+// p0: g2.a, p1: g2.b.sum.part.filter
+static __global__ void __launch_bounds__(256) k_reduce_0d977150(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 256u + threadIdx.x;
+    await_previous();
+    if (id >= 86436u) return;
+    const int i3 = (int)(id % 7u) * 4;
+    const int i2 = (int)(id / 7u % 28u);
+    const int i1 = (int)(id / 196u % 21u);
+    const int i0 = (int)(id / 4116u);
+    float x[3][12];
+#pragma unroll
+    for (int j = 0; j < 3; j++) {
+        const int t0 = i2 + j - 1;
+#pragma unroll
+        for (int k = 0; k < 12; k += 4) {
+            const int t1 = i3 + k - 4;
+            const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
+                ? *reinterpret_cast<const float4 *>(p0 + i0 * 784 + t0 * 28 + t1) : make_float4(0.f,
+                0.f, 0.f, 0.f);
+            x[j][k] = v.x;
+            x[j][k + 1] = v.y;
+            x[j][k + 2] = v.z;
+            x[j][k + 3] = v.w;
+        }
+    }
+    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const float v0 = p1[i1 * 189 + i0 * 9 + r0 * 3 + r1];
+            acc0 += x[r0][r1 + 3] * v0;
+            acc1 += x[r0][r1 + 4] * v0;
+            acc2 += x[r0][r1 + 5] * v0;
+            acc3 += x[r0][r1 + 6] * v0;
+        }
+    }
+    *reinterpret_cast<float4 *>(y + i0 * 16464 + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1,
+        acc2, acc3);
+}
+
 // by merging: batched
 // l3.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.l1.joined[i0,r0,i3,i4] *
 //     l3.l2.c.sum.weights[i0,i1,i2,r0]
@@ -2596,28 +2838,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_d5288c95(const float 
     }
 }
 
-// by summation splitting
-// g2.a.c.sum[0,i1,i2,i3] = sum(r0) g2.a.c.sum.part[r0,i1,i2,i3]
-// g2.a[0,i1,i2,i3] = relu(g2.a.c.sum[0,i1,i2,i3] + g2.a.c.b[i1])
-// p0: g2.a.c.sum.part, p1: g2.a.c.b
-static __device__ __forceinline__ void part_reduce_52d15df2(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 784u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-    for (int r0 = 0; r0 < 21; r0++) {
-        acc += p0[r0 * 16464 + i1 * 784 + i3];
-    }
-    y[i1 * 784 + i3] = relu(acc + p1[i1]);
-}
-
 // by merging: shared input
 // l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85, i2 in
 //     0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
-// l3.t1.0[0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1])
-// p0: l3.c1.0.sum.merged, p1: l3.b1
-static __device__ __forceinline__ void part_reduce_0b9b6ff7(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+static __device__ __forceinline__ void part_reduce_601b37c8(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2628,16 +2853,44 @@ static __device__ __forceinline__ void part_reduce_0b9b6ff7(const float *p0,
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
         acc += v0;
     }
-    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
+    y[i2 * 14 + i3] = acc;
+}
+
+// l3.t1.0[0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1])
+// p0: l3.c1.0.sum, p1: l3.b1
+static __device__ __forceinline__ void part_map_7689c8f6(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 49u) * 4;
+    const int i1 = (int)(id / 49u);
+    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3);
+    const float v1 = p1[i1];
+    *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(relu(v0.x + v1), relu(v0.y + v1),
+        relu(v0.z + v1), relu(v0.w + v1));
+}
+
+// l3.c1.0.sum by slices in shared memory and, as a whole, to `also`, then l3.t1.0
+// p0: l3.c1.0.sum.merged, p1: l3.b1
+static __global__ void __launch_bounds__(224) k_stitch_b7e359cc(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, float *__restrict__ also) {
+    __shared__ __align__(16) float slices[196];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        part_reduce_601b37c8(p0, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
+        reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
+            reinterpret_cast<const uint4 *>(own)[k];
+    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
+        part_map_7689c8f6(own, p1, y, slice * 49u + k);
 }
 
 // by merging: shared input
 // l3.c3.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0+425,i2,i3+r0-2] where i1 in 0:85,
 //     i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
-// l3.t3.0[0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1])
-// p0: l3.c1.0.sum.merged, p1: l3.b3
-static __device__ __forceinline__ void part_reduce_c97083f1(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+static __device__ __forceinline__ void part_reduce_690c4aff(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
@@ -2648,28 +2901,25 @@ static __device__ __forceinline__ void part_reduce_c97083f1(const float *p0,
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
         acc += v0;
     }
-    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
+    y[i2 * 14 + i3] = acc;
 }
 
-// side by side: g2.a, l3.t1.0, l3.t3.0
-// p0: g2.a.c.sum.part, p1: g2.a.c.b, p2: l3.c1.0.sum.merged, p3: l3.b1, p4: l3.b3
-static __global__ void __launch_bounds__(128) k_siblings_7f55ab90(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
-    float *__restrict__ y2) {
-    unsigned id = blockIdx.x * 128u + threadIdx.x;
+// l3.c3.0.sum by slices in shared memory and, as a whole, to `also`, then l3.t3.0
+// p0: l3.c1.0.sum.merged, p1: l3.b3
+static __global__ void __launch_bounds__(224) k_stitch_06b232ed(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, float *__restrict__ also) {
+    __shared__ __align__(16) float slices[196];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
     await_previous();
-    if (id < 16512u) {
-        if (id < 16464u) part_reduce_52d15df2(p0, p1, y, id);
-        return;
-    }
-    id -= 16512u;
-    if (id < 16768u) {
-        if (id < 16660u) part_reduce_0b9b6ff7(p2, p3, y1, id);
-        return;
-    }
-    id -= 16768u;
-    if (id < 16660u) part_reduce_c97083f1(p2, p4, y2, id);
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        part_reduce_690c4aff(p0, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
+        reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
+            reinterpret_cast<const uint4 *>(own)[k];
+    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
+        part_map_7689c8f6(own, p1, y, slice * 49u + k);
 }
 
 // by merging: batched
@@ -2727,40 +2977,230 @@ static __global__ void __launch_bounds__(224) k_stitch_32f25219(const float *p0,
         part_reduce_b9037521(p0, p1, own, p2, y, slice * 196u + k);
 }
 
-// side by side: g2.b.sum.part, l3.t1.1, l3.t3.1
-// p0: g2.a, p1: g2.b.sum.part.filter, p2: l3.c1.1.sum.merged, p3: l3.b1, p4: l3.b3
-static __global__ void __launch_bounds__(256) k_siblings_35c5e1c1(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
-    float *__restrict__ y2) {
-    unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id < 86528u) {
-        if (id < 86436u) part_reduce_f47b088b(p0, p1, y, id);
-        return;
+// by merging: shared input
+// l3.c1.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0,i2+r0-2,i3] where i1 in
+//     0:85, i2 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
+// l3.c1.1.sum[0,i1,i2,i3] = l3.c1.1.sum.added[0,i1,i2,i3] + l3.c1.0.sum[0,i1,i2,i3] +
+//     l3.c1.1.sum.of_constant[0,i1,i2,i3]
+// p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum
+static __device__ __forceinline__ void part_reduce_1e303f17(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i2 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
+        acc += v0;
     }
-    id -= 86528u;
-    if (id < 16896u) {
-        if (id < 16660u) part_reduce_0b9b6ff7(p2, p3, y1, id);
-        return;
-    }
-    id -= 16896u;
-    if (id < 16660u) part_reduce_c97083f1(p2, p4, y2, id);
+    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
+    y[i2 * 14 + i3] = v1;
 }
 
-// side by side: l3.t1.2, l3.t3.2
-// p0: l3.c1.2.sum.merged, p1: l3.b1, p2: l3.b3
-static __global__ void __launch_bounds__(64) k_siblings_d55b3df6(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    float *__restrict__ y1) {
+// l3.c1.1.sum by slices in shared memory and, as a whole, to `also`, then l3.t1.1
+// p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum, p3: l3.b1
+static __global__ void __launch_bounds__(224) k_stitch_a192e8fd(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, float *__restrict__ also) {
+    __shared__ __align__(16) float slices[196];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        part_reduce_1e303f17(p0, p1, p2, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
+        reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
+            reinterpret_cast<const uint4 *>(own)[k];
+    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
+        part_map_7689c8f6(own, p3, y, slice * 49u + k);
+}
+
+// by merging: shared input
+// l3.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0+425,i2,i3+r0-2] where
+//     i1 in 0:85, i3 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
+// l3.c3.1.sum[0,i1,i2,i3] = l3.c3.1.sum.added[0,i1,i2,i3] + l3.c3.0.sum[0,i1,i2,i3] +
+//     l3.c3.1.sum.of_constant[0,i1,i2,i3]
+// p0: l3.c1.1.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.0.sum
+static __device__ __forceinline__ void part_reduce_5710f93e(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
+    y[i2 * 14 + i3] = v1;
+}
+
+// l3.c3.1.sum by slices in shared memory and, as a whole, to `also`, then l3.t3.1
+// p0: l3.c1.1.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.0.sum, p3: l3.b3
+static __global__ void __launch_bounds__(224) k_stitch_a2431288(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, float *__restrict__ also) {
+    __shared__ __align__(16) float slices[196];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        part_reduce_5710f93e(p0, p1, p2, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
+        reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
+            reinterpret_cast<const uint4 *>(own)[k];
+    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
+        part_map_7689c8f6(own, p3, y, slice * 49u + k);
+}
+
+// by merging: shared input
+// l3.c1.4.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.4.sum.added.merged[5*i1+r0,i2+r0-2,i3] where i1 in
+//     0:85, i2 in 0:14, r0 in 0:5, pad l3.c1.4.sum.added.merged 0
+// l3.t1.4[0,i1,i2,i3] = relu(l3.c1.4.sum.added[0,i1,i2,i3] + l3.c1.3.sum[0,i1,i2,i3] +
+//     l3.c1.1.sum.of_constant[0,i1,i2,i3] + l3.b1[i1])
+// p0: l3.c1.4.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.3.sum, p3: l3.b1
+static __device__ __forceinline__ void part_reduce_10214169(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i2 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
+    y[i1 * 196 + i2 * 14 + i3] = relu(v1 + p3[i1]);
+}
+
+// by merging: shared input
+// l3.c3.4.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.4.sum.added.merged[5*i1+r0+425,i2,i3+r0-2] where
+//     i1 in 0:85, i3 in 0:14, r0 in 0:5, pad l3.c1.4.sum.added.merged 0
+// l3.t3.4[0,i1,i2,i3] = relu(l3.c3.4.sum.added[0,i1,i2,i3] + l3.c3.3.sum[0,i1,i2,i3] +
+//     l3.c3.1.sum.of_constant[0,i1,i2,i3] + l3.b3[i1])
+// p0: l3.c1.4.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.3.sum, p3: l3.b3
+static __device__ __forceinline__ void part_reduce_f18b357c(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
+    y[i1 * 196 + i2 * 14 + i3] = relu(v1 + p3[i1]);
+}
+
+// side by side: l3.t1.4, l3.t3.4
+// p0: l3.c1.4.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.3.sum, p3: l3.b1, p4:
+//     l3.c3.1.sum.of_constant, p5: l3.c3.3.sum, p6: l3.b3
+static __global__ void __launch_bounds__(64) k_siblings_e768bf12(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
+    float *__restrict__ y, float *__restrict__ y1) {
     unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id < 16704u) {
-        if (id < 16660u) part_reduce_0b9b6ff7(p0, p1, y, id);
+        if (id < 16660u) part_reduce_10214169(p0, p1, p2, p3, y, id);
         return;
     }
     id -= 16704u;
-    if (id < 16660u) part_reduce_c97083f1(p0, p2, y1, id);
+    if (id < 16660u) part_reduce_f18b357c(p0, p4, p5, p6, y1, id);
+}
+
+// by merging: batched
+// l3.c2.4.sum[0,i1,i2,i3] = sum(r0) l3.c2.4.sum.merged[0,i1,r0,i2,i3+r0-2] where i3 in 0:14, pad
+//     l3.c2.4.sum.merged 0
+// l3.f.4.sum.terms[0,i1,i2,i3] = relu(l3.c2.4.sum[0,i1,i2,i3] + l3.b2[i1]) +
+//     relu(l3.c4.4.sum[0,i1,i2,i3] + l3.b4[i1]) + l3.u.3[0,i1,i2,i3] + l3.u.2[0,i1,i2,i3] +
+//     l3.u.1[0,i1,i2,i3] + l3.u.0[0,i1,i2,i3]
+// p0: l3.c2.4.sum.merged, p1: l3.u.0, p2: l3.u.1, p3: l3.u.2, p4: l3.b2, p5: l3.c4.4.sum, p6:
+//     l3.b4, p7: l3.u.3
+static __device__ __forceinline__ void part_reduce_6aa36b1d(const float *p0, const float *p1,
+    const float *p2, const float *p3, const float *__restrict__ p4, const float *p5,
+    const float *__restrict__ p6, const float *p7, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0] : 0.f;
+        acc += v0;
+    }
+    const float v1 = relu(acc + p4[i1]) + relu(p5[i2 * 14 + i3] + p6[i1]) + p7[i1 * 196 + i2 * 14
+        + i3];
+    const float v2 = p2[i1 * 196 + i2 * 14 + i3] + (p3[i1 * 196 + i2 * 14 + i3] + v1);
+    y[i1 * 196 + i2 * 14 + i3] = p1[i1 * 196 + i2 * 14 + i3] + v2;
+}
+
+// l3.c4.4.sum by slices in shared memory, then l3.f.4.sum.terms
+// p0: l3.c2.4.sum.merged, p1: l3.u.0, p2: l3.u.1, p3: l3.u.2, p4: l3.b2, p5: l3.b4, p6: l3.u.3
+static __global__ void __launch_bounds__(224) k_stitch_ec27ee05(const float *p0, const float *p1,
+    const float *p2, const float *p3, const float *__restrict__ p4, const float *__restrict__ p5,
+    const float *p6, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[196];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        part_reduce_cf1fff66(p0, own, slice * 196u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        part_reduce_6aa36b1d(p0, p1, p2, p3, p4, own, p5, p6, y, slice * 196u + k);
+}
+
+// by products with one weight collected
+// l3.f.4.sum.collected[0,i1,i2,i3] = sum(r0) l3.f.4.sum.terms[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
+// l3[0,i1,i2,i3] = l3.f.4.sum.collected[0,i1,i2,i3] + l3.b5[i1] + l3.b5[i1] + l3.b5[i1] +
+//     l3.b5[i1] + l3.b5[i1] + l3.d.0[0,i1,i2,i3]
+// p0: l3.k5, p1: l3.f.4.sum.terms, p2: l3.b5, p3: l3.d.0
+static __global__ void __launch_bounds__(256, 1) k_product_6a64b4f9(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+    __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id % 4u * 64u, m0 = id / 4u % 32u * 32u;
+    const auto a = [&](unsigned e, unsigned k0) {
+        const int i1 = (int)(m0 + e / 32u);
+        const int r0 = (int)(k0 + e % 32u);
+        return fetch<float>(p0 + i1 * 85 + r0, r0 < 85);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const int i3 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(k0 + e / 16u);
+        return fetch<float4>(p1 + r0 * 196 + i3, i3 < 196 && r0 < 85);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<12544>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 2 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 196) {
+            const float v0 = p2[i1];
+            const float4 v1 = *reinterpret_cast<const float4 *>(p3 + i1 * 196 + i3);
+            *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(acc[i][j] + v0 + v0 + v0
+                + v0 + v0 + v1.x, acc[i][j + 1] + v0 + v0 + v0 + v0 + v0 + v1.y,
+                acc[i][j + 2] + v0 + v0 + v0 + v0 + v0 + v1.z,
+                acc[i][j + 3] + v0 + v0 + v0 + v0 + v0 + v1.w);
+        }
+    }
 }
 
 // by merging: shared input
@@ -3074,10 +3514,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_8e7d4310(const float 
 // by merging: shared input
 // l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128, i2
 //     in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
-// l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
-// p0: l4.c1.0.sum.merged, p1: l4.b1
-static __device__ __forceinline__ void part_reduce_50f4c749(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+static __device__ __forceinline__ void part_reduce_00c6bd2d(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
@@ -3088,16 +3526,41 @@ static __device__ __forceinline__ void part_reduce_50f4c749(const float *p0,
         const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
         acc += v0;
     }
-    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
+    y[i2 * 7 + i3] = acc;
+}
+
+// l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
+// p0: l4.c1.0.sum, p1: l4.b1
+static __device__ __forceinline__ void part_map_f3875496(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 49u);
+    const int i1 = (int)(id / 49u);
+    y[i1 * 49 + i3] = relu(p0[i3] + p1[i1]);
+}
+
+// l4.c1.0.sum by slices in shared memory and, as a whole, to `also`, then l4.t1.0
+// p0: l4.c1.0.sum.merged, p1: l4.b1
+static __global__ void __launch_bounds__(64) k_stitch_c21200ba(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, float *__restrict__ also) {
+    __shared__ __align__(16) float slices[52];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        part_reduce_00c6bd2d(p0, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        reinterpret_cast<float *>(also)[slice * 49u + k] =
+            reinterpret_cast<const float *>(own)[k];
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        part_map_f3875496(own, p1, y, slice * 49u + k);
 }
 
 // by merging: shared input
 // l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
 //     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
-// l4.t3.0[0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1])
-// p0: l4.c1.0.sum.merged, p1: l4.b3
-static __device__ __forceinline__ void part_reduce_9976e07b(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+static __device__ __forceinline__ void part_reduce_9689eecf(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
@@ -3108,22 +3571,25 @@ static __device__ __forceinline__ void part_reduce_9976e07b(const float *p0,
         const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
         acc += v0;
     }
-    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
+    y[i2 * 7 + i3] = acc;
 }
 
-// side by side: l4.t1.0, l4.t3.0
-// p0: l4.c1.0.sum.merged, p1: l4.b1, p2: l4.b3
-static __global__ void __launch_bounds__(64) k_siblings_ec35a1c7(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
-    float *__restrict__ y1) {
-    unsigned id = blockIdx.x * 64u + threadIdx.x;
+// l4.c3.0.sum by slices in shared memory and, as a whole, to `also`, then l4.t3.0
+// p0: l4.c1.0.sum.merged, p1: l4.b3
+static __global__ void __launch_bounds__(64) k_stitch_2294a253(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, float *__restrict__ also) {
+    __shared__ __align__(16) float slices[52];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
     await_previous();
-    if (id < 6272u) {
-        part_reduce_50f4c749(p0, p1, y, id);
-        return;
-    }
-    id -= 6272u;
-    part_reduce_9976e07b(p0, p2, y1, id);
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        part_reduce_9689eecf(p0, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        reinterpret_cast<float *>(also)[slice * 49u + k] =
+            reinterpret_cast<const float *>(own)[k];
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        part_map_f3875496(own, p1, y, slice * 49u + k);
 }
 
 // by merging: batched
@@ -3179,6 +3645,229 @@ static __global__ void __launch_bounds__(64) k_stitch_17492ba1(const float *p0,
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
         part_reduce_2f97f08a(p0, p1, own, p2, y, slice * 49u + k);
+}
+
+// by merging: shared input
+// l4.c1.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0,i2+r0-3,i3] where i1 in
+//     0:128, i2 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
+// l4.c1.1.sum[0,i1,i2,i3] = l4.c1.1.sum.added[0,i1,i2,i3] + l4.c1.0.sum[0,i1,i2,i3] +
+//     l4.c1.1.sum.of_constant[0,i1,i2,i3]
+// p0: l4.c1.1.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.0.sum
+static __device__ __forceinline__ void part_reduce_613acbce(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
+    y[i2 * 7 + i3] = v1;
+}
+
+// l4.c1.1.sum by slices in shared memory and, as a whole, to `also`, then l4.t1.1
+// p0: l4.c1.1.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.0.sum, p3: l4.b1
+static __global__ void __launch_bounds__(64) k_stitch_4dd86e41(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, float *__restrict__ also) {
+    __shared__ __align__(16) float slices[52];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        part_reduce_613acbce(p0, p1, p2, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        reinterpret_cast<float *>(also)[slice * 49u + k] =
+            reinterpret_cast<const float *>(own)[k];
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        part_map_f3875496(own, p3, y, slice * 49u + k);
+}
+
+// by merging: shared input
+// l4.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0+896,i2,i3+r0-3] where
+//     i1 in 0:128, i3 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
+// l4.c3.1.sum[0,i1,i2,i3] = l4.c3.1.sum.added[0,i1,i2,i3] + l4.c3.0.sum[0,i1,i2,i3] +
+//     l4.c3.1.sum.of_constant[0,i1,i2,i3]
+// p0: l4.c1.1.sum.added.merged, p1: l4.c3.1.sum.of_constant, p2: l4.c3.0.sum
+static __device__ __forceinline__ void part_reduce_33a0e9f3(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
+    y[i2 * 7 + i3] = v1;
+}
+
+// l4.c3.1.sum by slices in shared memory and, as a whole, to `also`, then l4.t3.1
+// p0: l4.c1.1.sum.added.merged, p1: l4.c3.1.sum.of_constant, p2: l4.c3.0.sum, p3: l4.b3
+static __global__ void __launch_bounds__(64) k_stitch_57c40ef8(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, float *__restrict__ also) {
+    __shared__ __align__(16) float slices[52];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        part_reduce_33a0e9f3(p0, p1, p2, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        reinterpret_cast<float *>(also)[slice * 49u + k] =
+            reinterpret_cast<const float *>(own)[k];
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        part_map_f3875496(own, p3, y, slice * 49u + k);
+}
+
+// by merging: shared input
+// l4.c1.4.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.4.sum.added.merged[7*i1+r0,i2+r0-3,i3] where i1 in
+//     0:128, i2 in 0:7, r0 in 0:7, pad l4.c1.4.sum.added.merged 0
+// l4.t1.4[0,i1,i2,i3] = relu(l4.c1.4.sum.added[0,i1,i2,i3] + l4.c1.3.sum[0,i1,i2,i3] +
+//     l4.c1.1.sum.of_constant[0,i1,i2,i3] + l4.b1[i1])
+// p0: l4.c1.4.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.3.sum, p3: l4.b1
+static __device__ __forceinline__ void part_reduce_42332a5b(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
+    y[i1 * 49 + i2 * 7 + i3] = relu(v1 + p3[i1]);
+}
+
+// by merging: shared input
+// l4.c3.4.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.4.sum.added.merged[7*i1+r0+896,i2,i3+r0-3] where
+//     i1 in 0:128, i3 in 0:7, r0 in 0:7, pad l4.c1.4.sum.added.merged 0
+// l4.t3.4[0,i1,i2,i3] = relu(l4.c3.4.sum.added[0,i1,i2,i3] + l4.c3.3.sum[0,i1,i2,i3] +
+//     l4.c3.1.sum.of_constant[0,i1,i2,i3] + l4.b3[i1])
+// p0: l4.c1.4.sum.added.merged, p1: l4.c3.1.sum.of_constant, p2: l4.c3.3.sum, p3: l4.b3
+static __device__ __forceinline__ void part_reduce_e9ccb370(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
+    y[i1 * 49 + i2 * 7 + i3] = relu(v1 + p3[i1]);
+}
+
+// side by side: l4.t1.4, l4.t3.4
+// p0: l4.c1.4.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.3.sum, p3: l4.b1, p4:
+//     l4.c3.1.sum.of_constant, p5: l4.c3.3.sum, p6: l4.b3
+static __global__ void __launch_bounds__(64) k_siblings_fca7150e(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
+    float *__restrict__ y, float *__restrict__ y1) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id < 6272u) {
+        part_reduce_42332a5b(p0, p1, p2, p3, y, id);
+        return;
+    }
+    id -= 6272u;
+    part_reduce_e9ccb370(p0, p4, p5, p6, y1, id);
+}
+
+// by merging: batched
+// l4.c2.4.sum[0,i1,i2,i3] = sum(r0) l4.c2.4.sum.merged[0,i1,r0,i2,i3+r0-3] where i3 in 0:7, pad
+//     l4.c2.4.sum.merged 0
+// l4.f.4.sum.terms[0,i1,i2,i3] = relu(l4.c2.4.sum[0,i1,i2,i3] + l4.b2[i1]) +
+//     relu(l4.c4.4.sum[0,i1,i2,i3] + l4.b4[i1]) + l4.u.3[0,i1,i2,i3] + l4.u.2[0,i1,i2,i3] +
+//     l4.u.1[0,i1,i2,i3] + l4.u.0[0,i1,i2,i3]
+// p0: l4.c2.4.sum.merged, p1: l4.u.0, p2: l4.u.2, p3: l4.u.3, p4: l4.b2, p5: l4.c4.4.sum, p6:
+//     l4.b4, p7: l4.u.1
+static __device__ __forceinline__ void part_reduce_bf3aee93(const float *p0, const float *p1,
+    const float *p2, const float *p3, const float *__restrict__ p4, const float *p5,
+    const float *__restrict__ p6, const float *p7, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p3[i1 * 49 + i2 * 7 + i3] + (relu(acc + p4[i1]) + relu(p5[i2 * 7 + i3]
+        + p6[i1]));
+    const float v2 = p1[i1 * 49 + i2 * 7 + i3] + (p2[i1 * 49 + i2 * 7 + i3] + v1 + p7[i1 * 49
+        + i2 * 7 + i3]);
+    y[i1 * 49 + i2 * 7 + i3] = v2;
+}
+
+// l4.c4.4.sum by slices in shared memory, then l4.f.4.sum.terms
+// p0: l4.c2.4.sum.merged, p1: l4.u.0, p2: l4.u.2, p3: l4.u.3, p4: l4.b2, p5: l4.b4, p6: l4.u.1
+static __global__ void __launch_bounds__(64) k_stitch_f02cd2e7(const float *p0, const float *p1,
+    const float *p2, const float *p3, const float *__restrict__ p4, const float *__restrict__ p5,
+    const float *p6, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[52];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        part_reduce_886ff992(p0, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        part_reduce_bf3aee93(p0, p1, p2, p3, p4, own, p5, p6, y, slice * 49u + k);
+}
+
+// by products with one weight collected
+// l4.f.4.sum.collected[0,i1,i2,i3] = sum(r0) l4.f.4.sum.terms[0,r0,i2,i3] * l4.k5[i1,r0,0,0]
+// l4[0,i1,i2,i3] = l4.f.4.sum.collected[0,i1,i2,i3] + l4.b5[i1] + l4.b5[i1] + l4.b5[i1] +
+//     l4.b5[i1] + l4.b5[i1] + l4.d.0[0,i1,i2,i3]
+// p0: l4.k5, p1: l4.f.4.sum.terms, p2: l4.d.0, p3: l4.b5
+static __global__ void __launch_bounds__(256, 1) k_product_745b49ba(const float *p0,
+    const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = 0u, m0 = id % 128u * 16u;
+    const auto a = [&](unsigned e) {
+        const int i1 = (int)(m0 + e / 16u);
+        const int r0 = (int)(e % 16u * 4u);
+        return fetch<float4>(p0 + i1 * 128 + r0);
+    };
+    const auto b = [&](unsigned e) {
+        const int i3 = (int)(n0 + e % 64u);
+        const int r0 = (int)(e / 64u);
+        return fetch<float>(p1 + r0 * 49 + i3, i3 < 49);
+    };
+    float acc[4][4] = {};
+    tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), acc);
+#pragma unroll
+    for (int e = 0; e < 1 * 4; e += 1) {
+        const int i = e / 4, j = e % 4;
+        const int i1 = (int)(m0 + tile.row(i));
+        const int i3 = (int)(n0 + tile.column(j));
+        if (i3 < 49) {
+            const float v0 = p3[i1];
+            y[i1 * 49 + i3] = p2[i1 * 49 + i3] + (acc[i][j] + v0 + v0 + v0 + v0 + v0);
+        }
+    }
 }
 
 // by merging: shared input
@@ -3457,69 +4146,6 @@ static __global__ void __launch_bounds__(64) k_reduce_122f6acc(const float *p0, 
     y[i1 * 784 + i2 * 28 + i3] = v5 + p3[i1];
 }
 
-// by summation splitting (r1,r2 inside), variable substitution
-// f2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) s2[0,i0,i2+r0-1,i3+r1-1] *
-//     f2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad s2 0
-// p0: s2, p1: f2.a.c.sum.part.filter
-static __global__ void __launch_bounds__(256) k_reduce_0d977150(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id >= 86436u) return;
-    const int i3 = (int)(id % 7u) * 4;
-    const int i2 = (int)(id / 7u % 28u);
-    const int i1 = (int)(id / 196u % 21u);
-    const int i0 = (int)(id / 4116u);
-    float x[3][12];
-#pragma unroll
-    for (int j = 0; j < 3; j++) {
-        const int t0 = i2 + j - 1;
-#pragma unroll
-        for (int k = 0; k < 12; k += 4) {
-            const int t1 = i3 + k - 4;
-            const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
-                ? *reinterpret_cast<const float4 *>(p0 + i0 * 784 + t0 * 28 + t1) : make_float4(0.f,
-                0.f, 0.f, 0.f);
-            x[j][k] = v.x;
-            x[j][k + 1] = v.y;
-            x[j][k + 2] = v.z;
-            x[j][k + 3] = v.w;
-        }
-    }
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 3; r0++) {
-#pragma unroll
-        for (int r1 = 0; r1 < 3; r1++) {
-            const float v0 = p1[i1 * 189 + i0 * 9 + r0 * 3 + r1];
-            acc0 += x[r0][r1 + 3] * v0;
-            acc1 += x[r0][r1 + 4] * v0;
-            acc2 += x[r0][r1 + 5] * v0;
-            acc3 += x[r0][r1 + 6] * v0;
-        }
-    }
-    *reinterpret_cast<float4 *>(y + i0 * 16464 + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1,
-        acc2, acc3);
-}
-
-// by summation splitting
-// f2.a.c.sum[0,i1,i2,i3] = sum(r0) f2.a.c.sum.part[r0,i1,i2,i3]
-// f2.a[0,i1,i2,i3] = relu(f2.a.c.sum[0,i1,i2,i3] + f2.a.c.b[i1])
-// p0: f2.a.c.sum.part, p1: f2.a.c.b
-static __global__ void __launch_bounds__(64) k_reduce_434052ae(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 16464u) return;
-    const int i3 = (int)(id % 784u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-    for (int r0 = 0; r0 < 21; r0++) {
-        acc += p0[r0 * 16464 + i1 * 784 + i3];
-    }
-    y[i1 * 784 + i3] = relu(acc + p1[i1]);
-}
-
 // by summation splitting
 // f2.b.sum[0,i1,i2,i3] = sum(r0) f2.b.sum.part[r0,i1,i2,i3]
 // f2[0,i1,i2,i3] = s2[0,i1,i2,i3] + f2.b.sum[0,i1,i2,i3] + f2.b.b[i1]
@@ -3734,7 +4360,7 @@ struct gcn {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[27];
+    conv_call conv[17];
     cublasHandle_t cublas;
 };
 
@@ -3972,20 +4598,20 @@ static const gemm_size gemm_l3_c1_0_sum_merged = {"l3.c1.0.sum.merged", 0, 0, 1,
     1024, 196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c2_0_sum_merged = {"l3.c2.0.sum.merged", 0, 0, 2, 425, 196, 85, 85,
     196, 196, 36125, 16660, 83300, 1.f};
-static const gemm_size gemm_l3_c1_1_sum_merged = {"l3.c1.1.sum.merged", 0, 0, 1, 850, 196, 1024,
-    1024, 196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c1_1_sum_added_merged = {"l3.c1.1.sum.added.merged", 0, 0, 1, 850,
+    196, 85, 85, 196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c2_1_sum_merged = {"l3.c2.1.sum.merged", 0, 0, 2, 425, 196, 85, 85,
     196, 196, 36125, 16660, 83300, 1.f};
-static const gemm_size gemm_l3_c1_2_sum_merged = {"l3.c1.2.sum.merged", 0, 0, 1, 850, 196, 1024,
-    1024, 196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c1_2_sum_added_merged = {"l3.c1.2.sum.added.merged", 0, 0, 1, 850,
+    196, 85, 85, 196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c2_2_sum_merged = {"l3.c2.2.sum.merged", 0, 0, 2, 425, 196, 85, 85,
     196, 196, 36125, 16660, 83300, 1.f};
-static const gemm_size gemm_l3_c1_3_sum_merged = {"l3.c1.3.sum.merged", 0, 0, 1, 850, 196, 1024,
-    1024, 196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c1_3_sum_added_merged = {"l3.c1.3.sum.added.merged", 0, 0, 1, 850,
+    196, 85, 85, 196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c2_3_sum_merged = {"l3.c2.3.sum.merged", 0, 0, 2, 425, 196, 85, 85,
     196, 196, 36125, 16660, 83300, 1.f};
-static const gemm_size gemm_l3_c1_4_sum_merged = {"l3.c1.4.sum.merged", 0, 0, 1, 850, 196, 1024,
-    1024, 196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_l3_c1_4_sum_added_merged = {"l3.c1.4.sum.added.merged", 0, 0, 1, 850,
+    196, 85, 85, 196, 196, 0, 0, 0, 1.f};
 static const gemm_size gemm_l3_c2_4_sum_merged = {"l3.c2.4.sum.merged", 0, 0, 2, 425, 196, 85, 85,
     196, 196, 36125, 16660, 83300, 1.f};
 static const gemm_size gemm_g3_l1_sum_merged = {"g3.l1.sum.merged", 0, 0, 1, 2254, 196, 1024, 1024,
@@ -3996,20 +4622,20 @@ static const gemm_size gemm_l4_c1_0_sum_merged = {"l4.c1.0.sum.merged", 0, 0, 1,
     2048, 49, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_c2_0_sum_merged = {"l4.c2.0.sum.merged", 0, 0, 2, 896, 49, 128, 128,
     49, 49, 114688, 6272, 43904, 1.f};
-static const gemm_size gemm_l4_c1_1_sum_merged = {"l4.c1.1.sum.merged", 0, 0, 1, 1792, 49, 2048,
-    2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_1_sum_added_merged = {"l4.c1.1.sum.added.merged", 0, 0, 1, 1792,
+    49, 128, 128, 49, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_c2_1_sum_merged = {"l4.c2.1.sum.merged", 0, 0, 2, 896, 49, 128, 128,
     49, 49, 114688, 6272, 43904, 1.f};
-static const gemm_size gemm_l4_c1_2_sum_merged = {"l4.c1.2.sum.merged", 0, 0, 1, 1792, 49, 2048,
-    2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_2_sum_added_merged = {"l4.c1.2.sum.added.merged", 0, 0, 1, 1792,
+    49, 128, 128, 49, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_c2_2_sum_merged = {"l4.c2.2.sum.merged", 0, 0, 2, 896, 49, 128, 128,
     49, 49, 114688, 6272, 43904, 1.f};
-static const gemm_size gemm_l4_c1_3_sum_merged = {"l4.c1.3.sum.merged", 0, 0, 1, 1792, 49, 2048,
-    2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_3_sum_added_merged = {"l4.c1.3.sum.added.merged", 0, 0, 1, 1792,
+    49, 128, 128, 49, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_c2_3_sum_merged = {"l4.c2.3.sum.merged", 0, 0, 2, 896, 49, 128, 128,
     49, 49, 114688, 6272, 43904, 1.f};
-static const gemm_size gemm_l4_c1_4_sum_merged = {"l4.c1.4.sum.merged", 0, 0, 1, 1792, 49, 2048,
-    2048, 49, 49, 0, 0, 0, 1.f};
+static const gemm_size gemm_l4_c1_4_sum_added_merged = {"l4.c1.4.sum.added.merged", 0, 0, 1, 1792,
+    49, 128, 128, 49, 49, 0, 0, 0, 1.f};
 static const gemm_size gemm_l4_c2_4_sum_merged = {"l4.c2.4.sum.merged", 0, 0, 2, 896, 49, 128, 128,
     49, 49, 114688, 6272, 43904, 1.f};
 static const gemm_size gemm_g4_l1_sum_merged = {"g4.l1.sum.merged", 0, 0, 1, 462, 49, 2048, 2048,
@@ -4066,7 +4692,7 @@ static int launch(gcn *m, int when, void (*kernel)(P...), const char *name, dim3
 }
 
 // ---- create -------------------------------------------------------------------------------------
-static int prepare_weights(gcn *m, cudaStream_t stream) {
+static int prepare_weights_from_l1_b_c_sum_filter(gcn *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.c.sum.filter", 64, 64, stream, v_l1_b_c_k,
         v_l1_b_c_sum_filter));
     CALL(launch(m, ORDERED, k_map_1e2e12eb, "l1.c.sum.weights", 128, 64, stream, v_l1_d_k, v_l1_c_k,
@@ -4114,6 +4740,19 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
         v_l3_k1, v_l3_c1_0_sum_weights));
     CALL(launch(m, ORDERED, k_map_8606cb26, "l3.c2.0.sum.weights", 283, 256, stream, v_l3_k4,
         v_l3_k2, v_l3_c2_0_sum_weights));
+    // l3.c1.1.sum.constant[0,i1,i2,i3] = l3.b5[i1] where i2 in 0:14, i3 in 0:14
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "l3.c1.1.sum.constant", 784, 256, stream, v_l3_b5,
+        v_l3_c1_1_sum_constant, relay{2, 0, {1024, 196}, {1, 0}, {196, 1}}));
+    CALL(launch(m, ORDERED, k_reduce_1f6350c0, "l3.c1.1.sum.of_constant", 261, 64, stream,
+        v_l3_c1_1_sum_constant, v_l3_k1, v_l3_c1_1_sum_of_constant));
+    CALL(launch(m, ORDERED, k_reduce_a218e241, "l3.c1.1.sum.weight", 283, 128, stream, v_l3_k1,
+        v_l3_k5, v_l3_c1_1_sum_weight));
+    CALL(launch(m, ORDERED, k_reduce_a218e241, "l3.c3.1.sum.weight", 283, 128, stream, v_l3_k3,
+        v_l3_k5, v_l3_c3_1_sum_weight));
+    CALL(launch(m, ORDERED, k_map_b2b2439b, "l3.c1.1.sum.added.weights", 283, 256, stream,
+        v_l3_c3_1_sum_weight, v_l3_c1_1_sum_weight, v_l3_c1_1_sum_added_weights));
+    CALL(launch(m, ORDERED, k_reduce_c56c9a13, "l3.c3.1.sum.of_constant", 261, 64, stream,
+        v_l3_c1_1_sum_constant, v_l3_k3, v_l3_c3_1_sum_of_constant));
     CALL(launch(m, ORDERED, k_map_6eabdac6, "g3.l1.sum.weights", 9016, 256, stream, v_l4_l1_c_k,
         v_g3_l1_k, v_g3_r1_k, v_l4_r1_c_k, v_g3_l1_sum_weights));
     CALL(launch(m, ORDERED, k_map_eb09c0db, "g3.s.const", 1, 64, stream, v_g3_l2_b, v_g3_r2_b,
@@ -4127,8 +4766,25 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
         v_l4_d_0_const));
     CALL(launch(m, ORDERED, k_map_23d5bed6, "l4.c1.0.sum.weights", 14336, 256, stream, v_l4_k1,
         v_l4_k3, v_l4_c1_0_sum_weights));
+    return 0;
+}
+
+static int prepare_weights_from_l4_c2_0_sum_weights(gcn *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_07f7446b, "l4.c2.0.sum.weights", 896, 256, stream, v_l4_k4,
         v_l4_k2, v_l4_c2_0_sum_weights));
+    // l4.c1.1.sum.constant[0,i1,i2,i3] = l4.b5[i1] where i2 in 0:7, i3 in 0:7
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "l4.c1.1.sum.constant", 392, 256, stream, v_l4_b5,
+        v_l4_c1_1_sum_constant, relay{2, 0, {2048, 49}, {1, 0}, {49, 1}}));
+    CALL(launch(m, ORDERED, k_reduce_fd9b931c, "l4.c1.1.sum.of_constant", 1568, 128, stream,
+        v_l4_c1_1_sum_constant, v_l4_k1, v_l4_c1_1_sum_of_constant));
+    CALL(launch(m, ORDERED, k_reduce_8594535c, "l4.c1.1.sum.weight", 448, 256, stream, v_l4_k1,
+        v_l4_k5, v_l4_c1_1_sum_weight));
+    CALL(launch(m, ORDERED, k_reduce_8594535c, "l4.c3.1.sum.weight", 448, 256, stream, v_l4_k3,
+        v_l4_k5, v_l4_c3_1_sum_weight));
+    CALL(launch(m, ORDERED, k_map_12f59ede, "l4.c1.1.sum.added.weights", 896, 256, stream,
+        v_l4_c3_1_sum_weight, v_l4_c1_1_sum_weight, v_l4_c1_1_sum_added_weights));
+    CALL(launch(m, ORDERED, k_reduce_ae81c1d5, "l4.c3.1.sum.of_constant", 1568, 128, stream,
+        v_l4_c1_1_sum_constant, v_l4_k3, v_l4_c3_1_sum_of_constant));
     CALL(launch(m, ORDERED, k_map_7fc9a74c, "g4.l1.sum.weights", 3696, 256, stream, v_g4_l1_k,
         v_g4_r1_k, v_g4_l1_sum_weights));
     CALL(launch(m, ORDERED, k_map_e2a4c493, "g4.l2.sum.weights", 417, 256, stream, v_g4_l2_k,
@@ -4141,6 +4797,12 @@ static int prepare_weights(gcn *m, cudaStream_t stream) {
     // as e0.a.c.sum.part.filter
     CALL(launch(m, ORDERED, k_relay_09f53f99, "e0.b.sum.part.filter", 16, 256, stream, v_e0_b_k,
         v_e0_b_sum_part_filter, relay{3, 0, {21, 3, 63}, {189, 1, 3}, {189, 63, 1}}));
+    return 0;
+}
+
+static int prepare_weights(gcn *m, cudaStream_t stream) {
+    CALL(prepare_weights_from_l1_b_c_sum_filter(m, stream));
+    CALL(prepare_weights_from_l4_c2_0_sum_weights(m, stream));
     return 0;
 }
 
@@ -4380,7 +5042,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(gcn *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 27; i++) {
+    for (int i = 0; i < 17; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -4558,6 +5220,17 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_l3_l1_c_sum_filter, v_l3_l1_c_sum_data, v_l3_l1_c_sum_product));
     CALL(launch(m, EARLY, k_siblings_dcb8aa01, "g2.a.c.sum.part", 469, 256, stream, v_g2_s,
         v_g2_a_c_k, v_l3_l1_c_sum_product, v_l3_l1_c_b, v_g2_a_c_sum_part, v_l3_l1_joined));
+    CALL(launch(m, EARLY, k_reduce_434052ae, "g2.a", 258, 64, stream, v_g2_a_c_sum_part, v_g2_a_c_b,
+        v_g2_a));
+    return 0;
+}
+
+static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    CALL(launch(m, EARLY, k_reduce_0d977150, "g2.b.sum.part", 338, 256, stream, v_g2_a, v_g2_b_k,
+        v_g2_b_sum_part));
     CALL(launch(m, EARLY, k_product_c9c51161, "l3.l2.c.sum.merged", 126, 256, stream,
         v_l3_l2_c_sum_weights, v_l3_l1_joined, v_l3_l2_c_sum_merged));
     CALL(launch(m, EARLY, k_stitch_66f3cb92, "l3.m", 85, 224, stream, v_l3_l2_c_sum_merged,
@@ -4567,74 +5240,78 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
         v_l3_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_7f55ab90, "g2.a", 391, 128, stream, v_g2_a_c_sum_part,
-        v_g2_a_c_b, v_l3_c1_0_sum_merged, v_l3_b1, v_l3_b3, v_g2_a, v_l3_t1_0_joined,
-        v_l3_t1_0_joined + 16660));
+    CALL(launch(m, ORDERED, k_stitch_b7e359cc, "l3.t1.0", 85, 224, stream, v_l3_c1_0_sum_merged,
+        v_l3_b1, v_l3_t1_0_joined, v_l3_c1_0_sum));
+    CALL(launch(m, EARLY, k_stitch_06b232ed, "l3.t3.0", 85, 224, stream, v_l3_c1_0_sum_merged,
+        v_l3_b3, v_l3_t1_0_joined + 16660, v_l3_c3_0_sum));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
         v_l3_c2_0_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.0", 85, 224, stream, v_l3_c2_0_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_0));
-    // l3.f.0.sum[0,i1,i2,i3] = sum(r0) l3.u.0[0,r0,i2,i3] * l3.k5[i1,r0,0,0]
-    // l3.d.1[0,i1,i2,i3] = l3.d.0[0,i1,i2,i3] + l3.f.0.sum[0,i1,i2,i3] + l3.b5[i1]
-    CALL(conv_run(m, CONV_l3_d_1, v_l3_u_0, v_l3_k5, v_l3_b5, v_l3_d_0, v_l3_d_1, v_workspace));
     // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l3_c1_1_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_1,
-        v_l3_c1_1_sum_merged));
-    return 0;
-}
-
-static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
-    CALL(launch(m, ORDERED, k_siblings_35c5e1c1, "g2.b.sum.part", 470, 256, stream, v_g2_a,
-        v_g2_b_k, v_l3_c1_1_sum_merged, v_l3_b1, v_l3_b3, v_g2_b_sum_part, v_l3_t1_1_joined,
-        v_l3_t1_1_joined + 16660));
+    CALL(gemm_run(m, &gemm_l3_c1_1_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_0,
+        v_l3_c1_1_sum_added_merged));
+    CALL(launch(m, ORDERED, k_stitch_a192e8fd, "l3.t1.1", 85, 224, stream,
+        v_l3_c1_1_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_0_sum, v_l3_b1,
+        v_l3_t1_1_joined, v_l3_c1_1_sum));
+    CALL(launch(m, EARLY, k_stitch_a2431288, "l3.t3.1", 85, 224, stream, v_l3_c1_1_sum_added_merged,
+        v_l3_c3_1_sum_of_constant, v_l3_c3_0_sum, v_l3_b3, v_l3_t1_1_joined + 16660,
+        v_l3_c3_1_sum));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
         v_l3_c2_1_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.1", 85, 224, stream, v_l3_c2_1_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_1));
-    // as l3.d.1
-    CALL(conv_run(m, CONV_l3_d_2, v_l3_u_1, v_l3_k5, v_l3_b5, v_l3_d_1, v_l3_d_2, v_workspace));
     // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l3_c1_2_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_2,
-        v_l3_c1_2_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_d55b3df6, "l3.t1.2", 522, 64, stream, v_l3_c1_2_sum_merged,
-        v_l3_b1, v_l3_b3, v_l3_t1_2_joined, v_l3_t1_2_joined + 16660));
+    CALL(gemm_run(m, &gemm_l3_c1_2_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_1,
+        v_l3_c1_2_sum_added_merged));
+    CALL(launch(m, ORDERED, k_stitch_a192e8fd, "l3.t1.2", 85, 224, stream,
+        v_l3_c1_2_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_1_sum, v_l3_b1,
+        v_l3_t1_2_joined, v_l3_c1_2_sum));
+    CALL(launch(m, EARLY, k_stitch_a2431288, "l3.t3.2", 85, 224, stream, v_l3_c1_2_sum_added_merged,
+        v_l3_c3_1_sum_of_constant, v_l3_c3_1_sum, v_l3_b3, v_l3_t1_2_joined + 16660,
+        v_l3_c3_2_sum));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_2_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_2_joined,
         v_l3_c2_2_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.2", 85, 224, stream, v_l3_c2_2_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_2));
-    // as l3.d.1
-    CALL(conv_run(m, CONV_l3_d_3, v_l3_u_2, v_l3_k5, v_l3_b5, v_l3_d_2, v_l3_d_3, v_workspace));
     // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l3_c1_3_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_3,
-        v_l3_c1_3_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_d55b3df6, "l3.t1.3", 522, 64, stream, v_l3_c1_3_sum_merged,
-        v_l3_b1, v_l3_b3, v_l3_t1_3_joined, v_l3_t1_3_joined + 16660));
+    CALL(gemm_run(m, &gemm_l3_c1_3_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_2,
+        v_l3_c1_3_sum_added_merged));
+    CALL(launch(m, ORDERED, k_stitch_a192e8fd, "l3.t1.3", 85, 224, stream,
+        v_l3_c1_3_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_2_sum, v_l3_b1,
+        v_l3_t1_3_joined, v_l3_c1_3_sum));
+    CALL(launch(m, EARLY, k_stitch_a2431288, "l3.t3.3", 85, 224, stream, v_l3_c1_3_sum_added_merged,
+        v_l3_c3_1_sum_of_constant, v_l3_c3_2_sum, v_l3_b3, v_l3_t1_3_joined + 16660,
+        v_l3_c3_3_sum));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_3_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_3_joined,
         v_l3_c2_3_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.3", 85, 224, stream, v_l3_c2_3_sum_merged,
         v_l3_b2, v_l3_b4, v_l3_u_3));
-    // as l3.d.1
-    CALL(conv_run(m, CONV_l3_d_4, v_l3_u_3, v_l3_k5, v_l3_b5, v_l3_d_3, v_l3_d_4, v_workspace));
     // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l3_c1_4_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_4,
-        v_l3_c1_4_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_d55b3df6, "l3.t1.4", 522, 64, stream, v_l3_c1_4_sum_merged,
-        v_l3_b1, v_l3_b3, v_l3_t1_4_joined, v_l3_t1_4_joined + 16660));
+    CALL(gemm_run(m, &gemm_l3_c1_4_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_3,
+        v_l3_c1_4_sum_added_merged));
+    CALL(launch(m, ORDERED, k_siblings_e768bf12, "l3.t1.4", 522, 64, stream,
+        v_l3_c1_4_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_3_sum, v_l3_b1,
+        v_l3_c3_1_sum_of_constant, v_l3_c3_3_sum, v_l3_b3, v_l3_t1_4_joined,
+        v_l3_t1_4_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_4_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_4_joined,
         v_l3_c2_4_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_32f25219, "l3.u.4", 85, 224, stream, v_l3_c2_4_sum_merged,
-        v_l3_b2, v_l3_b4, v_l3_u_4));
-    // as l3.d.1
-    CALL(conv_run(m, CONV_l3, v_l3_u_4, v_l3_k5, v_l3_b5, v_l3_d_4, v_l4_m_joined + 25088,
-        v_workspace));
+    CALL(launch(m, ORDERED, k_stitch_ec27ee05, "l3.f.4.sum.terms", 85, 224, stream,
+        v_l3_c2_4_sum_merged, v_l3_u_0, v_l3_u_1, v_l3_u_2, v_l3_b2, v_l3_b4, v_l3_u_3,
+        v_l3_f_4_sum_terms));
+    return 0;
+}
+
+static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    CALL(launch(m, EARLY, k_product_6a64b4f9, "l3", 128, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
+        v_l3_b5, v_l3_d_0, v_l4_m_joined + 25088));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l4_m_joined + 25088,
         v_g3_l1_sum_merged));
@@ -4657,68 +5334,69 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
         v_l4_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_ec35a1c7, "l4.t1.0", 196, 64, stream, v_l4_c1_0_sum_merged,
-        v_l4_b1, v_l4_b3, v_l4_t1_0_joined, v_l4_t1_0_joined + 6272));
+    CALL(launch(m, ORDERED, k_stitch_c21200ba, "l4.t1.0", 128, 64, stream, v_l4_c1_0_sum_merged,
+        v_l4_b1, v_l4_t1_0_joined, v_l4_c1_0_sum));
+    CALL(launch(m, EARLY, k_stitch_2294a253, "l4.t3.0", 128, 64, stream, v_l4_c1_0_sum_merged,
+        v_l4_b3, v_l4_t1_0_joined + 6272, v_l4_c3_0_sum));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_0_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_0_joined,
         v_l4_c2_0_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.0", 128, 64, stream, v_l4_c2_0_sum_merged,
         v_l4_b2, v_l4_b4, v_l4_u_0));
-    // as l3.d.1
-    CALL(conv_run(m, CONV_l4_d_1, v_l4_u_0, v_l4_k5, v_l4_b5, v_l4_d_0, v_l4_d_1, v_workspace));
     // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c1_1_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_1,
-        v_l4_c1_1_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_ec35a1c7, "l4.t1.1", 196, 64, stream, v_l4_c1_1_sum_merged,
-        v_l4_b1, v_l4_b3, v_l4_t1_1_joined, v_l4_t1_1_joined + 6272));
+    CALL(gemm_run(m, &gemm_l4_c1_1_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_0,
+        v_l4_c1_1_sum_added_merged));
+    CALL(launch(m, ORDERED, k_stitch_4dd86e41, "l4.t1.1", 128, 64, stream,
+        v_l4_c1_1_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_0_sum, v_l4_b1,
+        v_l4_t1_1_joined, v_l4_c1_1_sum));
+    CALL(launch(m, EARLY, k_stitch_57c40ef8, "l4.t3.1", 128, 64, stream, v_l4_c1_1_sum_added_merged,
+        v_l4_c3_1_sum_of_constant, v_l4_c3_0_sum, v_l4_b3, v_l4_t1_1_joined + 6272, v_l4_c3_1_sum));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_1_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_1_joined,
         v_l4_c2_1_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.1", 128, 64, stream, v_l4_c2_1_sum_merged,
         v_l4_b2, v_l4_b4, v_l4_u_1));
-    return 0;
-}
-
-static int steps_from_l4_d_2(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    (void)in;
-    // as l3.d.1
-    CALL(conv_run(m, CONV_l4_d_2, v_l4_u_1, v_l4_k5, v_l4_b5, v_l4_d_1, v_l4_d_2, v_workspace));
     // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c1_2_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_2,
-        v_l4_c1_2_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_ec35a1c7, "l4.t1.2", 196, 64, stream, v_l4_c1_2_sum_merged,
-        v_l4_b1, v_l4_b3, v_l4_t1_2_joined, v_l4_t1_2_joined + 6272));
+    CALL(gemm_run(m, &gemm_l4_c1_2_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_1,
+        v_l4_c1_2_sum_added_merged));
+    CALL(launch(m, ORDERED, k_stitch_4dd86e41, "l4.t1.2", 128, 64, stream,
+        v_l4_c1_2_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_1_sum, v_l4_b1,
+        v_l4_t1_2_joined, v_l4_c1_2_sum));
+    CALL(launch(m, EARLY, k_stitch_57c40ef8, "l4.t3.2", 128, 64, stream, v_l4_c1_2_sum_added_merged,
+        v_l4_c3_1_sum_of_constant, v_l4_c3_1_sum, v_l4_b3, v_l4_t1_2_joined + 6272, v_l4_c3_2_sum));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_2_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_2_joined,
         v_l4_c2_2_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.2", 128, 64, stream, v_l4_c2_2_sum_merged,
         v_l4_b2, v_l4_b4, v_l4_u_2));
-    // as l3.d.1
-    CALL(conv_run(m, CONV_l4_d_3, v_l4_u_2, v_l4_k5, v_l4_b5, v_l4_d_2, v_l4_d_3, v_workspace));
     // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c1_3_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_3,
-        v_l4_c1_3_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_ec35a1c7, "l4.t1.3", 196, 64, stream, v_l4_c1_3_sum_merged,
-        v_l4_b1, v_l4_b3, v_l4_t1_3_joined, v_l4_t1_3_joined + 6272));
+    CALL(gemm_run(m, &gemm_l4_c1_3_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_2,
+        v_l4_c1_3_sum_added_merged));
+    CALL(launch(m, ORDERED, k_stitch_4dd86e41, "l4.t1.3", 128, 64, stream,
+        v_l4_c1_3_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_2_sum, v_l4_b1,
+        v_l4_t1_3_joined, v_l4_c1_3_sum));
+    CALL(launch(m, EARLY, k_stitch_57c40ef8, "l4.t3.3", 128, 64, stream, v_l4_c1_3_sum_added_merged,
+        v_l4_c3_1_sum_of_constant, v_l4_c3_2_sum, v_l4_b3, v_l4_t1_3_joined + 6272, v_l4_c3_3_sum));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_3_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_3_joined,
         v_l4_c2_3_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.3", 128, 64, stream, v_l4_c2_3_sum_merged,
         v_l4_b2, v_l4_b4, v_l4_u_3));
-    // as l3.d.1
-    CALL(conv_run(m, CONV_l4_d_4, v_l4_u_3, v_l4_k5, v_l4_b5, v_l4_d_3, v_l4_d_4, v_workspace));
     // as l2.a.c.sum.merged
-    CALL(gemm_run(m, &gemm_l4_c1_4_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_4,
-        v_l4_c1_4_sum_merged));
-    CALL(launch(m, ORDERED, k_siblings_ec35a1c7, "l4.t1.4", 196, 64, stream, v_l4_c1_4_sum_merged,
-        v_l4_b1, v_l4_b3, v_l4_t1_4_joined, v_l4_t1_4_joined + 6272));
+    CALL(gemm_run(m, &gemm_l4_c1_4_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_3,
+        v_l4_c1_4_sum_added_merged));
+    CALL(launch(m, ORDERED, k_siblings_fca7150e, "l4.t1.4", 196, 64, stream,
+        v_l4_c1_4_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_3_sum, v_l4_b1,
+        v_l4_c3_1_sum_of_constant, v_l4_c3_3_sum, v_l4_b3, v_l4_t1_4_joined,
+        v_l4_t1_4_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_4_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_4_joined,
         v_l4_c2_4_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_17492ba1, "l4.u.4", 128, 64, stream, v_l4_c2_4_sum_merged,
-        v_l4_b2, v_l4_b4, v_l4_u_4));
-    // as l3.d.1
-    CALL(conv_run(m, CONV_l4, v_l4_u_4, v_l4_k5, v_l4_b5, v_l4_d_4, v_l4, v_workspace));
+    CALL(launch(m, ORDERED, k_stitch_f02cd2e7, "l4.f.4.sum.terms", 128, 64, stream,
+        v_l4_c2_4_sum_merged, v_l4_u_0, v_l4_u_2, v_l4_u_3, v_l4_b2, v_l4_b4, v_l4_u_1,
+        v_l4_f_4_sum_terms));
+    CALL(launch(m, EARLY, k_product_745b49ba, "l4", 128, 256, stream, v_l4_k5, v_l4_f_4_sum_terms,
+        v_l4_d_0, v_l4_b5, v_l4));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
     CALL(launch(m, ORDERED, k_siblings_5514a17a, "g4.l1", 34, 64, stream, v_g4_l1_sum_merged,
@@ -4727,6 +5405,11 @@ static int steps_from_l4_d_2(gcn *m, const void *const *in, void *const *out, cu
         v_g4_l2_sum_weights, v_g4_s_const, v_g4_s));
     CALL(launch(m, EARLY, k_reduce_ada3246c, "g4.a", 1029, 32, stream, v_g4_s, v_g4_a_c_k,
         v_g4_a_c_b, v_g4_a));
+    return 0;
+}
+
+static int steps_from_g4(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    (void)in;
     CALL(launch(m, EARLY, k_reduce_391601e1, "g4", 1029, 32, stream, v_g4_a, v_g4_b_k, v_g4_s,
         v_g4_b_b, v_g4));
     CALL(launch(m, EARLY, k_reduce_4fac2a8e, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k, v_g4,
@@ -4780,7 +5463,8 @@ static int steps(gcn *m, const void *const *in, void *const *out, cudaStream_t s
     CALL(steps_from_stem(m, in, out, stream));
     CALL(steps_from_l2_0_a(m, in, out, stream));
     CALL(steps_from_g2_b_sum_part(m, in, out, stream));
-    CALL(steps_from_l4_d_2(m, in, out, stream));
+    CALL(steps_from_l3(m, in, out, stream));
+    CALL(steps_from_g4(m, in, out, stream));
     return 0;
 }
 
@@ -4878,7 +5562,7 @@ int gcn_capture(gcn *m, const void *const *in, void *const *out) {
 void gcn_destroy(gcn *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 27; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 17; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
@@ -5065,6 +5749,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    63473920ull, 169982720ull, 0xe4a54419c106ca07ull};
+    64864256ull, 173784064ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

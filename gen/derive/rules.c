@@ -97,6 +97,12 @@ static const ein__rule ein__rules[] = {
     // sum(r) [r <= i] F[r] is a sum inside i's block and one of the blocks before it:
     // ein__block_prefixes
     [EIN__RULE_PREFIX] = {"prefix", "running sums in blocks", EIN__ON_PROGRAM, .apply = NULL},
+    // sum(y) P (X + F) is sum(y) P X + sum(y) P F: ein__distribute
+    [EIN__RULE_DISTRIBUTE] = {"distribute", "distribution over a sum", EIN__ON_PROGRAM,
+                              .apply = NULL},
+    // sum(k) W U + sum(k) W V is sum(k) W (U + V): ein__distribute
+    [EIN__RULE_COLLECT] = {"collect", "products with one weight collected", EIN__ON_PROGRAM,
+                           .apply = NULL},
     // contractions that share an operand, or are alike, are windows on one: ein__merge_program
     [EIN__RULE_MERGE] = {"merge", "expression merging", EIN__ON_PROGRAM, .apply = NULL},
     // a contraction is the call whose groups and strides its iterators have: ein__choose

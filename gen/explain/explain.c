@@ -187,8 +187,7 @@ static ein__contraction *ein__contractions(ein_ctx *ctx, const char *name, ein__
     ein__contraction *list = NULL;
     const char *best = NULL;
     int distance = 3;
-    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return NULL;
+    if (!ein__derived_program(ctx, root, nroot)) return NULL;
     ein__val *order = ein__live(ctx, root, nroot);
     int *uses = ein__count_uses(ctx, order, root, nroot);
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {

@@ -82,8 +82,7 @@ EIN__FN bool ein__verify_merge(ein_ctx *ctx, const char *name, int id, int sampl
     int nroot = (int)arrlen(ctx->graph.output);
     ptrdiff_t at = id - EIN__MERGE_ID;
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
+    if (!ein__derived_program(ctx, root, nroot)) return false;
     ein__merge *found = ein__planned_merges(ctx, root, nroot);
     ein__merge_form *list = ein__merge_forms(ctx, found);
     ptrdiff_t n = arrlen(list);

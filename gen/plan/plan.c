@@ -577,6 +577,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan.rereading = ctx->rereading;
     ctx->plan.without = ctx->without;
     ctx->plan.nesting = ctx->nesting;
+    ctx->plan.distributed = ctx->distributed;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
     else ein__keep_better(ctx, &best, ok);
@@ -653,10 +654,23 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
-// Plans the program under `root` as it stands (the baseline), derived, and derived after merging,
-// the last two also with softmax computed online where that is cheaper. The cheapest as a whole is
-// taken, so it never costs more than the baseline under the same table. ein_desc.form: derived with
-// each contraction's so-and-so best definition, whatever that costs.
+// Plans the program under `root` derived, and derived after merging, both also with softmax
+// computed online where that is cheaper.
+static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
+    ctx->taking = true;
+    bool ok = ein__try_plans(ctx, root, nroot);
+    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && !ctx->desc.form;
+    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, root, nroot))
+        ok = ein__try_plans(ctx, root, nroot);
+    ctx->online = ctx->taking = false;
+    arrfree(ctx->kept);
+    return ok;
+}
+
+// Plans the program under `root` as it stands (the baseline), and in ein__try_derived's ways, as it
+// is and with products of sums distributed. The cheapest as a whole is taken, so it never costs
+// more than the baseline under the same table. ein_desc.form: derived with each contraction's
+// so-and-so best definition, whatever that costs.
 static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
     // What a plan has as its root must stay as it is.
     ein__val *plain = EIN__NEW(&ctx->arena, ein__val, nroot + 1),
@@ -674,14 +688,12 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
-    if (!ein__block_prefixes(ctx, blocked, nroot)) return false;
-    ctx->taking = true;
-    ok = ein__try_plans(ctx, blocked, nroot);
-    ctx->online = ein__rule_on(ctx, EIN__RULE_ONLINE) && !ctx->desc.form;
-    if (ok && !ctx->desc.form && ein__keep_attentions(ctx, blocked, nroot))
-        ok = ein__try_plans(ctx, blocked, nroot);
-    ctx->online = ctx->taking = false;
-    arrfree(ctx->kept);
+    if (!ein__block_prefixes(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot))
+        return false;
+    if (ctx->desc.form || !ein__distribute(ctx, blocked, nroot, &ctx->distributed))
+        return ctx->desc.form != 0;
+    if (ctx->distributed) ok = ein__try_derived(ctx, blocked, nroot);
+    ctx->distributed = false;
     return ok;
 }
 
@@ -702,7 +714,7 @@ static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     ctx->typed = ctx->nests = false;
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
     if (ctx->nesting && !ctx->nests) return true;
-    ctx->channels_last = ctx->rereading = ctx->rereads = false;
+    ctx->channels_last = ctx->rereading = ctx->rereads = ctx->distributed = false;
     ctx->without = 0;
     if (ctx->nesting) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
@@ -788,5 +800,19 @@ EIN__FN bool ein__make_plan(ein_ctx *ctx) {
     if (!ein__cheapest_plan(ctx)) return false;
     ein__plan_branches(ctx, ctx->desc.branches ? ctx->desc.branches : EIN__BRANCHES);
     ein__plan_memory(ctx);
+    return true;
+}
+
+// The model's folded program, whose contractions are derived, under `root`: with sums distributed
+// where the plan has that. There is a plan then.
+EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    bool changed = false;
+    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
+    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    if (!ein__distribute(ctx, other, nroot, &changed)) return false;
+    if (changed && !ctx->plan.step && !ein__make_plan(ctx)) return false;
+    if (ctx->plan.distributed) memcpy(root, other, (size_t)nroot * sizeof *root);
     return true;
 }
