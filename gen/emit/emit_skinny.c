@@ -25,10 +25,18 @@ static void ein__kskinny_free(ein__kskinny *z) {
 }
 
 // Splits the traversal order into the groups, and sets the levels: terms 1, the many 2, the few 3.
+// Lines are counted in fours along the vector's slot, which is innermost for that, wherever the
+// result, which the traversal follows, has it.
 static void ein__kskinny_slots(ein__kgen *g, ein__kskinny *z) {
     for (int i = 0; i < z->r.nt; i++)
         for (int k = 0; k < 3; k++)
             if (z->k.p.group[k] >> z->r.t[i] & 1) z->order[k][z->n[k]++] = z->r.t[i];
+    int *many = z->order[z->k.many], last = z->n[z->k.many] - 1;
+    for (int i = 0; i < last && !z->k.terms; i++) {
+        if (many[i] != z->k.slot) continue;
+        many[i] = many[i + 1];
+        many[i + 1] = z->k.slot;
+    }
     for (int i = 0; i < z->n[z->k.few]; i++) g->slot[z->order[z->k.few][i]].level = 3;
     for (int i = 0; i < z->n[z->k.many]; i++)
         g->slot[z->order[z->k.many][i]].level = z->k.terms ? 2 : 1;

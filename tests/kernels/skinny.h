@@ -53,5 +53,6 @@ static void skinny_products(ein_ctx *ctx) {
     for (int64_t p = 31; p <= 32; p++) {
         skinny_grid(ctx, p, 16, 260, NULL);
         skinny_grid(ctx, p, 16, 260, "201");
+        skinny_grid(ctx, p, 16, 260, "210");
     }
 }
