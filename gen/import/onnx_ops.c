@@ -314,8 +314,8 @@ static void convert_pad(ox *o, ox_node *n) {
     double value = ox_float(o, n, "value", 0);
     ox_value *given = ox_opt(o, n, 2);
     const ox_const *c = given ? ox_known(o, given) : NULL;
-    if (constant && given && (!c || c->count != 1 || !isfinite(ox_getf(c, 0)))) {
-        ox_unsupported(o, n, "Pad with a value that is not a known finite number");
+    if (constant && given && (!c || c->count != 1 || isnan(ox_getf(c, 0)))) {
+        ox_unsupported(o, n, "Pad with a value that is not a known number");
     }
     value = c ? ox_getf(c, 0) : value;
     pads = clamp(o, all_pads(o, n, pads));

@@ -288,6 +288,20 @@ for opset in (7, 11, 13, 18):
         return Case(model(nodes, {"x": [3, 4]}, "y", inits, opset), text="value=1.5")
     each(f"pad_opset_{opset}", pads)
 
+
+
+@case
+def pad_by_infinity():
+    """What is in front of pooling without padding of its own."""
+    return Case(model([node("Pad", "x p v", "a"), node("MaxPool", "a", kernel_shape=[3, 3],
+                                                       strides=[2, 2])], {"x": [1, 2, 6, 7]}, "y",
+                      [ints("p", 0, 0, 0, 1, 0, 0, 1, 1), const("v", np.float32(-np.inf))], 13),
+                text="value=-inf")
+
+
+each("pad_by_no_number", lambda: Case(
+    model([node("Pad", "x p v")], {"x": [3]}, "y", [ints("p", 0, 1), const("v", np.float32("nan"))],
+          13), 4, "not a known number"))
 each("pad_reflect", lambda: Case(model([node("Pad", "x", pads=[1, 1], mode="reflect")], {"x": [5]},
                                        opset=7), text="Pad(x; pads=[1,1], mode=reflect)"))
 each("pad_mirror", lambda: Case(model([node("Pad", "x", pads=[1, 1], mode="mirror")], {"x": [5]},

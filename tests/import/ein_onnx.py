@@ -94,7 +94,7 @@ class Reader:
             return float(token) if re.search(r"[.eE]", token) else int(token)
         if token[0] == '"':
             return unquote(token)
-        return self.dims.get(token, token)
+        return math.inf if token == "inf" else self.dims.get(token, token)
 
     def value(self):
         def term():
