@@ -260,7 +260,9 @@ static void convert_hardmax(ox *o, ox_node *n) {
 
 // ---- TopK ----
 
-enum { MAX_TOP = 64 };
+// How many are found round by round, the comparisons that take as long as a round, and the most
+// that are made at once.
+enum { MAX_TOP = 64, ROUND_PAIRS = 1 << 20, MAX_PAIRS = 1 << 30 };
 
 static ox_value *reduced(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *x,
                          int64_t axis) {
@@ -312,7 +314,19 @@ static ox_value *first_place(ox *o, ox_node *n, const top *t, ox_value *v, ox_va
     return reduced(o, n, "ReduceMin", ".place", ox_where(o, n, ".at", is, t->at, t->none), t->axis);
 }
 
-static int64_t take_k(ox *o, ox_node *n, int64_t size) {
+// Whether every pair is compared at once: rounds are kernels one after the other, which take longer
+// than the comparisons of a short axis, and there may be too many of them.
+static bool counts_pairs(const ox_value *x, int64_t size, int64_t count) {
+    double rows = 1;
+    for (int a = 0; a < x->rank; a++) {
+        rows *= (double)x->dims[a];
+    }
+    double pairs = rows * (double)size;
+    double most = count > MAX_TOP ? MAX_PAIRS : (double)count * ROUND_PAIRS;
+    return count > 1 && x->rank < CLI_MAX_RANK && pairs <= most;
+}
+
+static int64_t take_k(ox *o, ox_node *n, const ox_value *x, int64_t size) {
     ox_list k = {0};
     if (n->opset >= 10 && (!ox_int_input(o, n, "K", 1, &k) || k.n != 1)) {
         ox_die(o, n, "TopK without a usable K");
@@ -321,40 +335,86 @@ static int64_t take_k(ox *o, ox_node *n, int64_t size) {
     if (count < 1 || count > size) {
         ox_die(o, n, "TopK of %lld from an axis of size %lld", (long long)count, (long long)size);
     }
-    if (count > MAX_TOP) {
+    if (count > MAX_TOP && !counts_pairs(x, size, count)) {
         ox_unsupported(o, n,
-                       "TopK of %lld: one is found after the other, %d at most; what comes "
-                       "behind it is the caller's",
-                       (long long)count, MAX_TOP);
+                       "TopK of %lld from an axis of size %lld: too much to compare all pairs, and "
+                       "one after the other it finds %d at most; what comes behind it is the "
+                       "caller's",
+                       (long long)count, (long long)size, MAX_TOP);
     }
     return count;
 }
 
+// How many come before each element: what is beyond it, and its equals to the left. Elements lie
+// along `axis` of the result, what they are compared with along the one behind it.
+static ox_value *rank_of(ox *o, ox_node *n, const top *t, ox_value *one, int64_t size) {
+    ox_value *other = ox_with_int(o, n, "Unsqueeze", ".other", t->x, "axes", t->axis);
+    ox_value *left =
+        ox_truth(o, n, "Less", ".left", ox_places(o, n, t->x->rank + 1, t->axis + 1, size), t->at);
+    ox_value *same = ox_truth(o, n, "Equal", ".same", other, one);
+    ox_value *tie = ox_truth(o, n, "And", ".tie", same, left);
+    ox_value *more = ox_truth(o, n, t->largest ? "Greater" : "Less", ".more", other, one);
+    ox_value *is = ox_truth(o, n, "Or", ".before", more, tie);
+    return reduced(o, n, "ReduceSum", ".rank", ox_cast_to(o, n, ".counted", is, CLI_I64),
+                   t->axis + 1);
+}
+
+// All at once: an element goes where the number of those before it says.
+static void top_by_rank(ox *o, ox_node *n, top *t, int64_t size, int64_t count) {
+    int rank = t->x->rank + 1;
+    t->at = ox_places(o, n, rank, t->axis, size);
+    ox_value *one = ox_with_int(o, n, "Unsqueeze", ".one", t->x, "axes", t->axis + 1);
+    ox_value *is = ox_truth(o, n, "Equal", ".is", rank_of(o, n, t, one, size),
+                            ox_places(o, n, rank, t->axis + 1, count));
+    for (int i = 0; i < 2; i++) {
+        if (!ox_wants(n, i)) {
+            continue;
+        }
+        ox_value *all =
+            ox_where(o, n, i ? ".at" : ".found", is, i ? t->at : one, i ? t->none : t->low);
+        ox_begin(o);
+        ox_arg(o, all);
+        ox_set_list(o, "axes", (ox_list){1, &t->axis, NULL});
+        ox_set_int(o, "keepdims", 0);
+        ox_bind(o, n, i,
+                ox_end(o, i || !t->largest ? "ReduceMin" : "ReduceMax", n->out[i], all->dtype));
+    }
+}
+
 // Round by round: the extremum among what comes behind the one before, and the first place that has
 // it.
-static void convert_top_k(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0), *all[2][MAX_TOP];
-    top t = {.x = x, .largest = ox_int(o, n, "largest", 1) != 0};
-    ox_int(o, n, "sorted", 1);  // any order is right where none is asked for
-    ox_need_shape(o, n, x);
-    t.axis = ox_axis(o, n, ox_int(o, n, "axis", -1), x->rank);
-    int64_t size = x->dims[t.axis], count = take_k(o, n, size);
-    t.at = ox_places(o, n, x->rank, t.axis, size);
-    t.none = ox_number(o, n, ".none", CLI_I64, (double)size);
-    if (count > 1) {
-        t.low = beyond(o, n, x, t.largest);
-    }
+static void top_by_rounds(ox *o, ox_node *n, top *t, int64_t size, int64_t count) {
+    ox_value *all[2][MAX_TOP];
+    t->at = ox_places(o, n, t->x->rank, t->axis, size);
     for (int i = 0; i < (int)count; i++) {
         ox_value *u = i ? all[0][i - 1] : NULL, *p = i ? all[1][i - 1] : NULL;
-        ox_value *rest = i ? behind(o, n, &t, u, p) : x;
-        all[0][i] = reduced(o, n, t.largest ? "ReduceMax" : "ReduceMin", ".value", rest, t.axis);
-        all[1][i] = first_place(o, n, &t, all[0][i], u, p);
+        ox_value *rest = i ? behind(o, n, t, u, p) : t->x;
+        all[0][i] = reduced(o, n, t->largest ? "ReduceMax" : "ReduceMin", ".value", rest, t->axis);
+        all[1][i] = first_place(o, n, t, all[0][i], u, p);
     }
     for (int i = 0; i < 2; i++) {
         if (ox_wants(n, i)) {
             ox_bind(o, n, i,
-                    ox_concat(o, n, i ? ".places" : ".values", all[i], (int)count, t.axis));
+                    ox_concat(o, n, i ? ".places" : ".values", all[i], (int)count, t->axis));
         }
+    }
+}
+
+static void convert_top_k(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    top t = {.x = x, .largest = ox_int(o, n, "largest", 1) != 0};
+    ox_int(o, n, "sorted", 1);  // any order is right where none is asked for
+    ox_need_shape(o, n, x);
+    t.axis = ox_axis(o, n, ox_int(o, n, "axis", -1), x->rank);
+    int64_t size = x->dims[t.axis], count = take_k(o, n, x, size);
+    t.none = ox_number(o, n, ".none", CLI_I64, (double)size);
+    if (count > 1) {
+        t.low = beyond(o, n, x, t.largest);
+    }
+    if (counts_pairs(x, size, count)) {
+        top_by_rank(o, n, &t, size, count);
+    } else {
+        top_by_rounds(o, n, &t, size, count);
     }
 }
 

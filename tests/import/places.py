@@ -22,6 +22,14 @@ def top_k_of_ties():
                             [ints("k", 5)]), i=I64), inputs={"x": TIES})
 
 
+@case
+def top_k_in_rounds():
+    """So long an axis that its pairs are too many."""
+    x = np.round(np.random.default_rng(5).normal(size=[2, 3000]) * 100)
+    return Case(typed(model([node("TopK", "x k", "v i")], {"x": [2, 3000]}, "v i", [ints("k", 3)]),
+                      i=I64), inputs={"x": x.astype(np.float32)}, text=".place.2")
+
+
 each("top_k_smallest", lambda: Case(
     typed(model([node("TopK", "x k", "v i", axis=0, largest=0)], {"x": [7, 3]}, "v i",
                 [ints("k", 3)]), i=I64)))
@@ -41,8 +49,11 @@ def top_k_behind_boxes():
 
 
 each("top_k_too_many", lambda: Case(
-    typed(model([node("TopK", "x k", "v i")], {"x": [100]}, "v i", [ints("k", 100)]), i=I64),
-    code=4, text="TopK of 100: one is found after the other, 64 at most"))
+    typed(model([node("TopK", "x k", "v i")], {"x": [50000]}, "v i", [ints("k", 100)]), i=I64),
+    code=4, text="TopK of 100 from an axis of size 50000: too much to compare all pairs"))
+each("top_k_sorts", lambda: Case(
+    typed(model([node("TopK", "x k", "v i", axis=1, largest=0)], {"x": [2, 100, 3]}, "v i",
+                [ints("k", 100)]), i=I64)))
 each("top_k_beyond", lambda: Case(
     typed(model([node("TopK", "x k", "v i")], {"x": [3]}, "v i", [ints("k", 4)]), i=I64), code=3,
     text="TopK of 4 from an axis of size 3"))
