@@ -286,6 +286,10 @@ typedef enum {
     OX_ROUND,
     OX_SQRT,
     OX_RECIPROCAL,
+    OX_EXP,
+    OX_LOG,
+    OX_SIN,
+    OX_COS,
     OX_NOT
 } ox_scalar;
 

@@ -36,7 +36,11 @@ int64_t ox_compute_int(ox *o, ox_node *n, ox_scalar op, int64_t a, int64_t b) {
     case OX_ROUND: return a;
     case OX_POW:
     case OX_SQRT:
-    case OX_RECIPROCAL: break;  // of floats alone
+    case OX_RECIPROCAL:
+    case OX_EXP:
+    case OX_LOG:
+    case OX_SIN:
+    case OX_COS: break;  // of floats alone
     }
     return 0;
 }
@@ -65,6 +69,10 @@ double ox_compute_float(ox_scalar op, double a, double b) {
     case OX_ROUND: return rint(a);
     case OX_SQRT: return sqrt(a);
     case OX_RECIPROCAL: return 1 / a;
+    case OX_EXP: return exp(a);
+    case OX_LOG: return log(a);
+    case OX_SIN: return sin(a);
+    case OX_COS: return cos(a);
     case OX_NOT: return a == 0;
     }
     return 0;

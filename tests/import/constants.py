@@ -67,3 +67,18 @@ def masks_of_bools():
         "tril = Cast(tril.numbers; to=bool)", "= select(idx(i1) <= idx(i0) - 2, 0, select(",
         "all.numbers[i0,i1] = 1 where", "weight odd: bool", "lower = Cast(lower.numbers; to=bool)",
         "number[i0,i1] = select(idx(i1) <= idx(i0), 0, 1)"])
+
+
+@case
+def buckets_of_distances():
+    """A distance's bucket by its logarithm, in the numbers of the model: in exact arithmetic
+    log(2) / 2.7725887 * 8 is a little less than 2."""
+    nodes = [node("Div", "distance eight", "ratio"), node("Log", "ratio", "far"),
+             node("Div", "far span", "part"), node("Mul", "part eight", "place"),
+             node("Cast", "place", "bucket", to=I64), node("Cast", "bucket", "number", to=1),
+             node("Exp", "number", "e"), node("Sin", "e", "s"), node("Cos", "s", "c"),
+             node("Mul", "x number", "z"), node("Add", "z c", "y")]
+    inits = [const("distance", np.float32(16)), const("eight", np.float32(8)),
+             const("span", np.log(np.float32(16)))]
+    return Case(model(nodes, {"x": [2, 3]}, "y", inits),
+                text=["number[] = 2", "c[] = 0.62641"])
