@@ -7318,7 +7318,7 @@ static bool ein__source_number(ein__expander *x, const ein__stmt *s, const char 
         if (strcmp(s->attr[k].name, name)) continue;
         const ein__ast *a = ein__env_value(&x->env, s->attr[k].value, false);
         if (!a) return false;
-        if (a->kind != EIN__A_NUM || (integral && !a->integral) || !(fabs(a->num) <= 3.4e38)) {
+        if (a->kind != EIN__A_NUM || (integral && !a->integral) || !isfinite((float)a->num)) {
             ein__error(x->ctx, EIN_BAD_INPUT, s->attr[k].value->pos, "%s is %s", name,
                        integral ? "an integer" : "a finite number");
             return false;

@@ -76,11 +76,25 @@ const ox_const *ox_from_tensor(ox *o, const cli_tensor *t) {
     return c;
 }
 
+// Sources of the text make finite numbers, and integers that a double has: the rest is data.
+static bool has_source(const ox_const *c) {
+    double value = ox_getf(c, 0);
+    return ox_is_float(c->dtype) ? isfinite((float)value) : fabs(value) <= 4503599627370495;
+}
+
 const ox_const *ox_splat(ox *o, cli_dtype dtype, int rank, const int64_t *dims,
                          const uint8_t *element) {
     int64_t one = 1;
+    size_t size = cli_dtype_size(dtype);
     ox_const *c = ox_make(o, dtype, 1, &one);
-    memcpy((uint8_t *)(uintptr_t)c->data, element, cli_dtype_size(dtype));
+    memcpy((uint8_t *)(uintptr_t)c->data, element, size);
+    if (!has_source(c)) {
+        c = ox_make(o, dtype, rank, dims);
+        for (int64_t i = 0; i < c->count; i++) {
+            memcpy((uint8_t *)(uintptr_t)c->data + (size_t)i * size, element, size);
+        }
+        return c;
+    }
     c->rank = rank;
     memset(c->dims, 0, sizeof c->dims);
     for (int i = 0; i < rank; i++) {

@@ -1,7 +1,7 @@
 """Cases of constants: masks that become expressions, sizes that are computed at import time."""
 import numpy as np
 
-from cases import I64, Case, case, const, model, node
+from cases import I64, Case, case, const, model, node, value
 
 
 @case
@@ -82,3 +82,17 @@ def buckets_of_distances():
              const("span", np.log(np.float32(16)))]
     return Case(model(nodes, {"x": [2, 3]}, "y", inits),
                 text=["number[] = 2", "c[] = 0.62641"])
+
+
+@case
+def filled_with_what_no_source_makes():
+    """Infinities, no number and integers beyond 2^52 are data; the lowest number is not."""
+    low = np.finfo(np.float32).min
+    nodes = [node("ConstantOfShape", "shape", name, value=const("v", np.float32([v])))
+             for name, v in {"low": low, "inf": -np.inf, "nan": np.nan}.items()]
+    nodes += [node("ConstantOfShape", "shape", "most", value=const("v", np.int64([-2**63]))),
+              node("Concat", "x low inf nan", "y", axis=0), node("Concat", "n most", "all", axis=0),
+              node("Cast", "all", "m", to=1)]
+    made = model(nodes, {"x": [4], "n": value("n", [4], I64)}, "y m", [const("shape", np.int64([4]))])
+    return Case(made, text=["low: f32[4] = uniform(seed=0, lo=-3.4028235e38, hi=-3.4028235e38)",
+                            "inf: f32[4] = W", "nan: f32[4] = W", "most: i64[4] = W"])
