@@ -101,9 +101,8 @@ ox_value *ox_places(ox *o, ox_node *n, int rank, int64_t axis, int64_t count) {
     return ox_constant(o, ox_base(o, n), ".places", c);
 }
 
-// An operator takes so many operands at most; more of them go through parts.
-ox_value *ox_concat(ox *o, ox_node *n, const char *suffix, ox_value **parts, int count,
-                    int64_t axis) {
+// An operator takes so many operands at most; more of them go through parts: how many are left.
+int ox_concat_groups(ox *o, ox_node *n, ox_value **parts, int count, int64_t axis) {
     while (count > OX_MAX_ARGS) {
         int groups = 0;
         for (int at = 0; at < count; at += OX_MAX_ARGS) {
@@ -112,6 +111,12 @@ ox_value *ox_concat(ox *o, ox_node *n, const char *suffix, ox_value **parts, int
         }
         count = groups;
     }
+    return count;
+}
+
+ox_value *ox_concat(ox *o, ox_node *n, const char *suffix, ox_value **parts, int count,
+                    int64_t axis) {
+    count = ox_concat_groups(o, n, parts, count, axis);
     if (count == 1) {
         return parts[0];
     }

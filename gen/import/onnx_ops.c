@@ -177,40 +177,81 @@ static void convert_concat(ox *o, ox_node *n) {
         ox_die(o, n, "Concat without axis");
     }
     int64_t axis = ox_int(o, n, "axis", 0);
-    ox_value *last = NULL;
+    ox_value **parts = ox_alloc(o, (size_t)n->n_in * sizeof *parts);
     int count = 0;
-    ox_begin(o);
     for (int i = 0; i < n->n_in; i++) {
         ox_value *v = ox_in(o, n, i);
         if (n->n_in == 1 || !is_empty(o, v)) {
-            ox_arg(o, v);
-            last = v;
-            count++;
+            parts[count++] = v;
         }
     }
+    count = ox_concat_groups(o, n, parts, count, axis);
     if (count == 1) {
-        ox_bind(o, n, 0, last);
+        ox_bind(o, n, 0, parts[0]);
         return;
+    }
+    ox_begin(o);
+    for (int i = 0; i < count; i++) {
+        ox_arg(o, parts[i]);
     }
     ox_set_int(o, "axis", axis);
     ox_end_node(o, n, "Concat");
 }
 
+// A statement gives so many results at most; more of them are cut from parts.
+static void split_groups(ox *o, ox_node *n, ox_value *x, const int64_t *sizes, ox_value **outs,
+                         int count) {
+    int64_t axis = ox_int(o, n, "axis", 0), sums[OX_MAX_ARGS] = {0};
+    int step = 1, groups = count;
+    while (groups > OX_MAX_ARGS) {
+        step *= OX_MAX_ARGS;
+        groups = (count - 1) / step + 1;
+    }
+    ox_value *parts[OX_MAX_ARGS];
+    for (int i = 0; i < groups; i++) {
+        bool one = step == 1 || i * step + 1 == count;
+        parts[i] =
+            one ? outs[i * step] : ox_new_value(o, ox_fresh(o, ox_base(o, n), ".part"), x->dtype);
+        for (int k = i * step; k < count && k < (i + 1) * step; k++) {
+            sums[i] += sizes[k];
+        }
+    }
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_int(o, "axis", axis);
+    ox_set_list(o, "split", (ox_list){groups, sums, NULL});
+    ox_finish(o, "Split", parts, groups);
+    for (int i = 0; step > 1 && i < groups; i++) {
+        int at = i * step, size = count - at < step ? count - at : step;
+        if (size > 1) {
+            split_groups(o, n, parts[i], sizes + at, outs + at, size);
+        }
+    }
+}
+
+// The sizes of the parts into which an axis is cut where none are given.
+static ox_list even_parts(ox *o, ox_node *n, ox_value *x, int count) {
+    ox_need_shape(o, n, x);
+    int64_t dim = x->dims[ox_axis(o, n, ox_int(o, n, "axis", 0), x->rank)];
+    int64_t *sizes = ox_alloc(o, (size_t)count * sizeof *sizes);
+    for (int i = 0; i < count; i++) {
+        int64_t size = (dim + count - 1) / count;
+        sizes[i] = i + 1 < count ? size : dim - size * i;
+    }
+    return (ox_list){count, sizes, NULL};
+}
+
 static void convert_split(ox *o, ox_node *n) {
     ox_value *x = ox_in(o, n, 0);
     ox_list split;
-    ox_begin(o);
-    ox_arg(o, x);
-    ox_set_int(o, "axis", ox_int(o, n, "axis", 0));
     bool given = ox_int_input(o, n, "split", 1, &split) && split.n;
     int64_t parts = ox_int(o, n, "num_outputs", given ? split.n : n->n_out);
-    if (given) {
-        ox_set_list(o, "split", split);
-    } else {
-        ox_set_int(o, "num_outputs", parts);
-    }
     if (parts != n->n_out) {
         ox_die(o, n, "Split into %lld parts with %d outputs", (long long)parts, n->n_out);
+    }
+    if (!given && parts > OX_MAX_ARGS) {
+        split = even_parts(o, n, x, n->n_out);
+        given = true;
     }
     ox_value **outs = ox_alloc(o, (size_t)n->n_out * sizeof *outs);
     for (int i = 0; i < n->n_out; i++) {
@@ -220,7 +261,19 @@ static void convert_split(ox *o, ox_node *n) {
         const char *name = n->out[i] ? n->out[i] : ox_fresh(o, n->op, ".rest");
         outs[i] = ox_new_value(o, name, x->dtype);
     }
-    ox_finish(o, "Split", outs, n->n_out);
+    if (parts > OX_MAX_ARGS) {
+        split_groups(o, n, x, split.v, outs, n->n_out);
+    } else {
+        ox_begin(o);
+        ox_arg(o, x);
+        ox_set_int(o, "axis", ox_int(o, n, "axis", 0));
+        if (given) {
+            ox_set_list(o, "split", split);
+        } else {
+            ox_set_int(o, "num_outputs", parts);
+        }
+        ox_finish(o, "Split", outs, n->n_out);
+    }
     for (int i = 0; i < n->n_out; i++) {
         ox_bind(o, n, i, outs[i]);
     }

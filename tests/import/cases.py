@@ -154,6 +154,20 @@ def many_operands():
 
 
 @case
+def more_operands_than_a_statement_takes():
+    """Rows of a recurrence: 129 parts of an axis, put together again in another order."""
+    parts = [f"p{i}" for i in range(129)]
+    cut = [f"c{i}" for i in range(65)]
+    sizes = [1 + i % 3 for i in range(65)]
+    return Case(model([node("Split", "x", parts, axis=1, num_outputs=129),
+                       node("Concat", parts[::-1], "back", axis=-2),
+                       node("Split", "back sizes", cut, axis=-2),
+                       node("Concat", cut[::-1], "y", axis=1)],
+                      {"x": [2, sum(sizes), 3]}, inits=[ints("sizes", *sizes)], opset=18),
+                text=["split=[64,64,1]", "Concat(y.part, c0; axis=1)"])
+
+
+@case
 def pow_with_integer_exponent():
     return Case(model([node("Pow", "x e", "a"), node("Pow", "a f", "y")], {"x": [4]}, "y",
                       [const("e", np.int64(2)), const("f", np.array([3], np.int32))]),
