@@ -289,22 +289,38 @@ static ox_list clamp(ox *o, ox_list list) {
     return (ox_list){list.n, v, list.sym};
 }
 
-// Slices that end where they begin have no elements, and so are known.
+// Whether a slice ends where it begins, or begins behind its axis, as what is left of a head does
+// when all of it is rotated.
+static bool is_nothing(ox *o, ox_node *n, ox_value *x, const ox_list l[4], int i) {
+    int64_t start = l[0].v[i], end = l[1].v[i];
+    if (start == end || start <= 0 || end < OX_MAX_DIM || (l[3].n && l[3].v[i] < 1)) {
+        return start == end;
+    }
+    ox_need_sym(o, n, x);
+    int64_t axis = ox_axis(o, n, l[2].n ? l[2].v[i] : i, x->rank);
+    return start >= x->dims[axis] && !x->sym[axis];
+}
+
+// Slices without elements are known.
 static bool bind_empty(ox *o, ox_node *n, const ox_list l[4]) {
     ox_value *x = ox_in(o, n, 0);
     int64_t dims[CLI_MAX_RANK];
-    bool empty = false;
-    for (int i = 0; i < l[0].n; i++) {
-        empty = empty || l[0].v[i] == l[1].v[i];
+    bool nothing[CLI_MAX_RANK], any = false;
+    if (ox_is_symbolic(l[0]) || ox_is_symbolic(l[1])) {
+        return false;
     }
-    if (!empty || ox_is_symbolic(l[0]) || ox_is_symbolic(l[1])) {
+    for (int i = 0; i < l[0].n && i < CLI_MAX_RANK; i++) {
+        nothing[i] = is_nothing(o, n, x, l, i);
+        any = any || nothing[i];
+    }
+    if (!any) {
         return false;
     }
     ox_need_shape(o, n, x);
     memcpy(dims, x->dims, sizeof dims);
-    for (int i = 0; i < l[0].n; i++) {
+    for (int i = 0; i < l[0].n && i < CLI_MAX_RANK; i++) {
         int64_t axis = ox_axis(o, n, l[2].n ? l[2].v[i] : i, x->rank);
-        dims[axis] = l[0].v[i] == l[1].v[i] ? 0 : dims[axis];
+        dims[axis] = nothing[i] ? 0 : dims[axis];
     }
     ox_bind_known(o, n, 0, ox_make(o, x->dtype, x->rank, dims));
     return true;

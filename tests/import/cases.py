@@ -168,6 +168,16 @@ def more_operands_than_a_statement_takes():
 
 
 @case
+def slice_behind_the_axis():
+    """What is not rotated of a head that is rotated as a whole, up to the largest integer."""
+    return Case(model([node("Relu", "x", "h"), node("Slice", "h size most last", "rest"),
+                       node("Neg", "h", "turned"), node("Concat", "turned rest", "y", axis=-1)],
+                      {"x": [2, 8]}, inits=[ints("size", 8), ints("most", 2**63 - 1),
+                                            ints("last", -1)]),
+                text=["turned = Neg(h)", "y = Identity(turned)"])
+
+
+@case
 def pow_with_integer_exponent():
     return Case(model([node("Pow", "x e", "a"), node("Pow", "a f", "y")], {"x": [4]}, "y",
                       [const("e", np.int64(2)), const("f", np.array([3], np.int32))]),
