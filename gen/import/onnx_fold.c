@@ -519,6 +519,38 @@ static bool fold_scatter_nd(ox *o, ox_node *n) {
     return bind(o, n, r);
 }
 
+// Updates stand in the places of their own indices, but for one axis, along which they are named.
+// Sizes into which a cache's rows are written are computed so.
+static bool fold_scatter_elements(ox *o, ox_node *n) {
+    const ox_const *c = known(o, n, 0), *index = known(o, n, 1), *u = known(o, n, 2);
+    int64_t strides[CLI_MAX_RANK], own[CLI_MAX_RANK];
+    bool fits = u->rank == c->rank && index->rank == c->rank && u->dtype == c->dtype;
+    for (int a = 0; fits && a < c->rank; a++) {
+        fits = u->dims[a] == index->dims[a] && u->dims[a] <= c->dims[a];
+    }
+    if (!fits || !c->rank || strcmp(ox_string(o, n, "reduction", "none"), "none") ||
+        !is_small(o, c->rank, c->dims)) {
+        return false;
+    }
+    int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", 0), c->rank);
+    dense_strides(c, strides);
+    memcpy(own, strides, sizeof own);
+    own[axis] = 0;
+    ox_const *r = ox_make(o, c->dtype, c->rank, c->dims);
+    for (int64_t i = 0; i < c->count; i++) {
+        copy_element(o, r, i, c, i);
+    }
+    for (int64_t i = 0; i < u->count; i++) {
+        int64_t p = ox_geti(index, i), dim = c->dims[axis];
+        if (p < -dim || p >= dim) {
+            ox_die(o, n, "%s index outside an axis of size %lld", n->op, (long long)dim);
+        }
+        int64_t place = (p < 0 ? p + dim : p) * strides[axis];
+        copy_element(o, r, place + offset_of(i, u->rank, u->dims, own), u, i);
+    }
+    return bind(o, n, r);
+}
+
 // ---- computing ----
 
 // Shape that the inputs broadcast to, and each input's strides in it (0 along broadcast axes).
@@ -766,6 +798,7 @@ static const struct {
     {"Gather", 2, fold_gather, NULL, OX_ADD},
     {"Concat", 1, fold_concat, NULL, OX_ADD},
     {"ScatterND", 3, fold_scatter_nd, NULL, OX_ADD},
+    {"ScatterElements", 3, fold_scatter_elements, NULL, OX_ADD},
     {"Where", 3, fold_where, NULL, OX_ADD},
     {"Expand", 2, fold_expand, NULL, OX_ADD},
     {"Cast", 1, fold_cast, NULL, OX_ADD},

@@ -96,3 +96,19 @@ def filled_with_what_no_source_makes():
     made = model(nodes, {"x": [4], "n": value("n", [4], I64)}, "y m", [const("shape", np.int64([4]))])
     return Case(made, text=["low: f32[4] = uniform(seed=0, lo=-3.4028235e38, hi=-3.4028235e38)",
                             "inf: f32[4] = W", "nan: f32[4] = W", "most: i64[4] = W"])
+
+
+@case
+def sizes_with_one_taken_from_elsewhere():
+    """The shape that positions are expanded to before rows of a cache are written."""
+    nodes = [node("Shape", "x", "wide"), node("Shape", "p", "long"),
+             node("ScatterElements", "wide axis long", "shape", axis=0),
+             node("Reshape", "p ones", "column"), node("Expand", "column shape", "places"),
+             node("ScatterElements", "table at new", "filled", axis=1),
+             node("Mul", "x filled", "z"), node("GatherElements", "z places", "y", axis=1)]
+    inits = [const("axis", np.int64([-1])), const("ones", np.int64([1, -1])),
+             const("table", np.zeros((2, 3), "f")), const("at", np.int64([[2, -3], [1, 2]])),
+             const("new", np.float32([[1, 2], [3, 4]]))]
+    made = model(nodes, {"x": [2, 3], "p": value("p", [4], I64)}, "y", inits)
+    return Case(made, text=["Expand(column; shape=[2,4])", "weight filled: f32[2,3] = W"],
+                inputs={"p": np.int64([2, 0, 1, 2])})
