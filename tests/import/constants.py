@@ -93,7 +93,8 @@ def filled_with_what_no_source_makes():
     nodes += [node("ConstantOfShape", "shape", "most", value=const("v", np.int64([-2**63]))),
               node("Concat", "x low inf nan", "y", axis=0), node("Concat", "n most", "all", axis=0),
               node("Cast", "all", "m", to=1)]
-    made = model(nodes, {"x": [4], "n": value("n", [4], I64)}, "y m", [const("shape", np.int64([4]))])
+    made = model(nodes, {"x": [4], "n": value("n", [4], I64)}, "y m",
+                 [const("shape", np.int64([4]))])
     return Case(made, text=["low: f32[4] = uniform(seed=0, lo=-3.4028235e38, hi=-3.4028235e38)",
                             "inf: f32[4] = W", "nan: f32[4] = W", "most: i64[4] = W"])
 
