@@ -154,29 +154,6 @@ def many_operands():
 
 
 @case
-def more_operands_than_a_statement_takes():
-    """Rows of a recurrence: 129 parts of an axis, put together again in another order."""
-    parts = [f"p{i}" for i in range(129)]
-    cut = [f"c{i}" for i in range(65)]
-    sizes = [1 + i % 3 for i in range(65)]
-    return Case(model([node("Split", "x", parts, axis=1, num_outputs=129),
-                       node("Concat", parts[::-1], "back", axis=-2),
-                       node("Split", "back sizes", cut, axis=-2),
-                       node("Concat", cut[::-1], "y", axis=1)],
-                      {"x": [2, sum(sizes), 3]}, inits=[ints("sizes", *sizes)], opset=18),
-                text=["split=[64,64,1]", "Concat(y.part, c0; axis=1)"])
-
-
-@case
-def slice_behind_the_axis():
-    """What is not rotated of a head that is rotated as a whole, up to the largest integer."""
-    return Case(model([node("Relu", "x", "h"), node("Slice", "h size most last", "rest"),
-                       node("Neg", "h", "turned"), node("Concat", "turned rest", "y", axis=-1)],
-                      {"x": [2, 8]}, inits=[ints("size", 8), ints("most", 2**63 - 1),
-                                            ints("last", -1)]), text="turned = Neg(h)")
-
-
-@case
 def pow_with_integer_exponent():
     return Case(model([node("Pow", "x e", "a"), node("Pow", "a f", "y")], {"x": [4]}, "y",
                       [const("e", np.int64(2)), const("f", np.array([3], np.int32))]),
@@ -310,7 +287,6 @@ for opset in (7, 11, 13, 18):
             inits = [ints("p", 1, 0), const("v", np.float32(1.5)), ints("a", -1)]
         return Case(model(nodes, {"x": [3, 4]}, "y", inits, opset), text="value=1.5")
     each(f"pad_opset_{opset}", pads)
-
 
 
 @case

@@ -59,7 +59,8 @@ def compare(path, ein, dims=None, inputs=None, tolerance=1e-4):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"{name}: {a.dtype}{a.shape}, not {b.dtype}{b.shape}"
         a, b = a.astype(np.float64), b.astype(np.float64)
-        bad = ~(np.abs(a - b) <= tolerance * (1 + np.abs(b))) & ~(np.isnan(a) & np.isnan(b))
+        with np.errstate(invalid="ignore"):     # infinities that are equal
+            bad = ~(np.abs(a - b) <= tolerance * (1 + np.abs(b))) & ~(np.isnan(a) & np.isnan(b))
         bad &= a != b
         if bad.any():
             return f"{name}: {bad.sum()} of {bad.size} differ, by {np.abs(a - b).max()}"
