@@ -822,6 +822,10 @@ typedef struct ein__norm {
     ein__val also;  // the row operation's own result where it is needed elsewhere, or none
 } ein__norm;
 
+// What is derived: the folded program as it is, with tightened operands (rule_tighten.c), with
+// products of sums as sums of products (rule_distribute.c).
+typedef enum { EIN__AS_FOLDED, EIN__TIGHTENED, EIN__DISTRIBUTED, EIN__VARIANTS } ein__variant;
+
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
 
@@ -842,10 +846,10 @@ typedef struct ein__plan {
     int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
     int64_t branched_ps;      // estimate with branches side by side
     ein__merging merging;
-    bool rereading;    // derived with ein_ctx.rereading
-    uint32_t without;  // ... and ein_ctx.without
-    bool nesting;      // ... ein_ctx.nesting
-    bool distributed;  // ... ein_ctx.distributed
+    bool rereading;        // derived with ein_ctx.rereading
+    uint32_t without;      // ... and ein_ctx.without
+    bool nesting;          // ... ein_ctx.nesting
+    ein__variant variant;  // ... ein_ctx.variant
 } ein__plan;
 
 // ------------------------------------------------------------------------------------- rules.c
@@ -961,8 +965,8 @@ struct ein_ctx {
     bool rereads;      // there are such definitions
     uint32_t without;  // bits of rules of search by which nothing may be chosen
     bool nesting;      // concatenations begin with others (nest.c)
-    bool distributed;  // products of sums are sums of products (rule_distribute.c)
-    bool nests;        // there are such
+    ein__variant variant;  // what is derived
+    bool nests;            // there are such
     ein_stats stats;
 };
 
@@ -25687,6 +25691,117 @@ EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
             ok = ein__run_pass(ctx, root, nroot, ein__rules[r].rewrite);
     return ok;
 }
+/* ---- rule_tighten.c ---- */
+// Boundary tightening of operands (EinNet section 4.1): where p[i] is 0 but for a box, the product
+// sum(y) p[E] w reads the value over that box alone, whose padding is 0,
+//     p[i] = 0 <= i - lo < n ? f(i) : 0,   q[j] = f(j + lo),   sum(y) q[E - lo] w:
+// what was laid out with zeros around it is not stored again. Most library calls have no window
+// with unequal borders, so that this is another program, not a better one.
+
+typedef struct ein__nonzero {
+    int64_t lo[EIN__MAX_RANK], hi[EIN__MAX_RANK];
+} ein__nonzero;
+
+// Shrinks the range of the iterator that `ix` is, but for a constant, to where `ix` is in [0, n).
+static void ein__shrink_part(ein_ctx *ctx, ein__ix ix, int64_t n, ein__nonzero *part) {
+    uint32_t slot;
+    int64_t c = ein__ix_get(ctx, ix)->c;
+    if (ein__ix_get(ctx, ix)->q != 1 || !ein__ix_is_iter(ctx, ein__ix_addc(ctx, ix, -c), &slot))
+        return;
+    if (part->lo[slot] < -c) part->lo[slot] = -c;
+    if (part->hi[slot] > n - 1 - c) part->hi[slot] = n - 1 - c;
+}
+
+// Shrinks `part` to where `ex` may be other than 0. A product is 0 where a factor is
+// (ein__ex_when).
+static void ein__shrink_to(ein_ctx *ctx, ein__ex ex, ein__nonzero *part) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_WHEN) {
+        if (!e->negate) ein__shrink_part(ctx, e->ix[0], e->n, part);
+        ein__shrink_to(ctx, e->kid[0], part);
+    }
+    for (int k = 0; k < 2 && e->op == EIN__X_BINARY && e->fn == EIN__MUL; k++)
+        ein__shrink_to(ctx, e->kid[k], part);
+    for (uint32_t k = 0; e->op == EIN__X_READ && !e->bits && k < e->nix; k++)
+        ein__shrink_part(ctx, e->ix[k], ctx->value[e->val].shape.d[k], part);
+}
+
+// The read `e` of map `p`, as one of a map over the box outside of which `p` is 0; none when that
+// is all of it, or nothing.
+static ein__ex ein__tighten_operand(ein__pass *z, const ein__expr *e, ein__val p) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, p);
+    const ein__value old = ctx->value[p.i];
+    ein__nonzero part;
+    ein__ix map[EIN__MAX_RANK], at[EIN__MAX_RANK];
+    int64_t n[EIN__MAX_RANK];
+    bool smaller = false;
+    for (uint32_t k = 0; k < s->nt; k++) {
+        part.lo[k] = 0;
+        part.hi[k] = s->n[k] - 1;
+    }
+    ein__shrink_to(ctx, s->body, &part);
+    for (uint32_t k = 0; k < s->nt; k++) {
+        n[k] = part.hi[k] - part.lo[k] + 1;
+        if (n[k] < 1) return (ein__ex){0};
+        smaller |= n[k] < s->n[k];
+        map[k] = ein__ix_addc(ctx, ein__ix_iter(ctx, k, n[k]), part.lo[k]);
+        at[k] = ein__ix_addc(ctx, e->ix[k], -part.lo[k]);
+    }
+    if (!smaller) return (ein__ex){0};
+    ein__ex body = ein__ex_subst(ctx, s->body, map, (int)s->nt);
+    const ein__expr *inside = body.i ? ein__ex_get(ctx, body) : NULL;
+    ein__scope box = {.nt = s->nt};
+    memcpy(box.n, n, s->nt * sizeof *n);
+    if (inside && inside->op == EIN__X_READ && ein__reads_in_place(ctx, inside, &box) &&
+        ctx->value[inside->val].dtype == old.dtype)
+        return ein__ex_read(ctx, (ein__val){inside->val}, 0, at, (int)s->nt);
+    z->self = p;
+    ein__val q =
+        ein__new_map(z, ein__namef(ctx, "%s.inside", old.name), old.dtype, (int)s->nt, n, body);
+    return q.i ? ein__ex_read(ctx, q, 0, at, (int)s->nt) : (ein__ex){0};
+}
+
+static ein__val ein__rebuild_tightened(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read[2];
+    double alpha;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
+    ein__val is = body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    if (!is.i || ctx->value[is.i].weight_only || ein__is_kept(ctx, v) ||
+        !ein__two_factors(ctx, ein__scope_of(ctx, is), read, &alpha))
+        return is;
+    ein__ex factor[2];
+    bool any = false;
+    for (int k = 0; k < 2; k++) {
+        ein__val p = {read[k]->val};
+        factor[k] = (ein__ex){0};
+        if (ein__is_map(ctx, p) && !ctx->value[p.i].weight_only && z->uses[p.i] == 1)
+            factor[k] = ein__tighten_operand(z, read[k], p);
+        any |= factor[k].i != 0;
+        if (!factor[k].i) factor[k] = ein__ex_of(ctx, read[k]);
+    }
+    if (!any || ctx->status) return is;
+    body = ein__ex_binary(ctx, EIN__MUL, factor[0], factor[1]);
+    body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
+    if (!body.i) return (ein__val){0};
+    is = ein__with_body(z, is, body);
+    if (is.i) ctx->value[is.i].why = ein__rules[EIN__RULE_TIGHTEN].what;
+    return is;
+}
+
+// Operands of products without the zeros around them in the program under `root`; `*changed` when
+// there are any.
+EIN__FN bool ein__tighten_operands(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
+    size_t bytes = (size_t)nroot * sizeof *root;
+    ein__val *before = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    *changed = false;
+    memcpy(before, root, bytes);
+    if (!ein__rule_on(ctx, EIN__RULE_TIGHTEN)) return true;
+    if (!ein__run_pass(ctx, root, nroot, ein__rebuild_tightened)) return false;
+    *changed = memcmp(before, root, bytes) != 0;
+    return !*changed || ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+}
 /* ---- rule_distribute.c ---- */
 // Sums and products trade places where that multiplies less.
 //
@@ -31623,7 +31738,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan.rereading = ctx->rereading;
     ctx->plan.without = ctx->without;
     ctx->plan.nesting = ctx->nesting;
-    ctx->plan.distributed = ctx->distributed;
+    ctx->plan.variant = ctx->variant;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
     else ein__keep_better(ctx, &best, ok);
@@ -31700,6 +31815,18 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
+// The program under `root` as ctx->variant has it; whether that is another one.
+static bool ein__make_variant(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
+    *changed = false;
+    switch (ctx->variant) {
+    case EIN__TIGHTENED: return ein__tighten_operands(ctx, root, nroot, changed);
+    case EIN__DISTRIBUTED: return ein__distribute(ctx, root, nroot, changed);
+    case EIN__AS_FOLDED:
+    case EIN__VARIANTS: break;
+    }
+    return true;
+}
+
 // Plans the program under `root` derived, and derived after merging, both also with softmax
 // computed online where that is cheaper.
 static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
@@ -31714,7 +31841,7 @@ static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
 }
 
 // Plans the program under `root` as it stands (the baseline), and in ein__try_derived's ways, as it
-// is and with products of sums distributed. The cheapest as a whole is taken, so it never costs
+// is and in each other variant. The cheapest as a whole is taken, so it never costs
 // more than the baseline under the same table. ein_desc.form: derived with each contraction's
 // so-and-so best definition, whatever that costs.
 static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
@@ -31736,10 +31863,15 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
     if (!ein__block_prefixes(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot))
         return false;
-    if (ctx->desc.form || !ein__distribute(ctx, blocked, nroot, &ctx->distributed))
-        return ctx->desc.form != 0;
-    if (ctx->distributed) ok = ein__try_derived(ctx, blocked, nroot);
-    ctx->distributed = false;
+    for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && ok && !ctx->desc.form; k++) {
+        bool changed;
+        ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+        memcpy(other, blocked, (size_t)nroot * sizeof *root);
+        ctx->variant = (ein__variant)k;
+        ok = ein__make_variant(ctx, other, nroot, &changed);
+        if (ok && changed) ok = ein__try_derived(ctx, other, nroot);
+        ctx->variant = EIN__AS_FOLDED;
+    }
     return ok;
 }
 
@@ -31760,8 +31892,9 @@ static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     ctx->typed = ctx->nests = false;
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
     if (ctx->nesting && !ctx->nests) return true;
-    ctx->channels_last = ctx->rereading = ctx->rereads = ctx->distributed = false;
+    ctx->channels_last = ctx->rereading = ctx->rereads = false;
     ctx->without = 0;
+    ctx->variant = EIN__AS_FOLDED;
     if (ctx->nesting) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
@@ -31849,18 +31982,21 @@ EIN__FN bool ein__make_plan(ein_ctx *ctx) {
     return true;
 }
 
-// The model's folded program, whose contractions are derived, under `root`: with sums distributed
-// where the plan has that. There is a plan then.
+// The model's folded program, whose contractions are derived, under `root`, in the variant that the
+// plan has. Where there is one, a plan is made.
 EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    bool changed = false;
+    bool any = false;
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    memcpy(other, root, (size_t)nroot * sizeof *root);
-    if (!ein__distribute(ctx, other, nroot, &changed)) return false;
-    if (changed && !ctx->plan.step && !ein__make_plan(ctx)) return false;
-    if (ctx->plan.distributed) memcpy(root, other, (size_t)nroot * sizeof *root);
-    return true;
+    for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && !any && !ctx->plan.step; k++) {
+        memcpy(other, root, (size_t)nroot * sizeof *root);
+        ctx->variant = (ein__variant)k;
+        if (!ein__make_variant(ctx, other, nroot, &any)) return false;
+    }
+    if (any && !ein__make_plan(ctx)) return false;
+    ctx->variant = ctx->plan.variant;
+    return ein__make_variant(ctx, root, nroot, &any);
 }
 /* ---- cuts.c ---- */
 // Tensors that the model and the plan both have: cuts. Once one is proved equal, later proofs take

@@ -93,6 +93,7 @@
 #include "derive/rule_basis.c"
 #include "derive/rule_prefix.c"
 #include "derive/rules.c"
+#include "derive/rule_tighten.c"
 #include "derive/rule_distribute.c"
 #include "derive/extract.c"
 #include "derive/explore.c"

@@ -467,6 +467,10 @@ typedef struct ein__norm {
     ein__val also;  // the row operation's own result where it is needed elsewhere, or none
 } ein__norm;
 
+// What is derived: the folded program as it is, with tightened operands (rule_tighten.c), with
+// products of sums as sums of products (rule_distribute.c).
+typedef enum { EIN__AS_FOLDED, EIN__TIGHTENED, EIN__DISTRIBUTED, EIN__VARIANTS } ein__variant;
+
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
 typedef enum { EIN__UNMERGED, EIN__MERGED, EIN__TOGGLED } ein__merging;
 
@@ -487,10 +491,10 @@ typedef struct ein__plan {
     int join[EIN__BRANCHES];  // by branch, the step to wait for at the end, -1: none
     int64_t branched_ps;      // estimate with branches side by side
     ein__merging merging;
-    bool rereading;    // derived with ein_ctx.rereading
-    uint32_t without;  // ... and ein_ctx.without
-    bool nesting;      // ... ein_ctx.nesting
-    bool distributed;  // ... ein_ctx.distributed
+    bool rereading;        // derived with ein_ctx.rereading
+    uint32_t without;      // ... and ein_ctx.without
+    bool nesting;          // ... ein_ctx.nesting
+    ein__variant variant;  // ... ein_ctx.variant
 } ein__plan;
 
 // ------------------------------------------------------------------------------------- rules.c
@@ -606,8 +610,8 @@ struct ein_ctx {
     bool rereads;      // there are such definitions
     uint32_t without;  // bits of rules of search by which nothing may be chosen
     bool nesting;      // concatenations begin with others (nest.c)
-    bool distributed;  // products of sums are sums of products (rule_distribute.c)
-    bool nests;        // there are such
+    ein__variant variant;  // what is derived
+    bool nests;            // there are such
     ein_stats stats;
 };
 

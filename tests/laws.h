@@ -45,7 +45,45 @@ static sides law_substitute(ein_ctx *ctx, ein__val v) {
     return made && forms ? (sides){v, window_on(ctx, s, &w, alpha)} : NO_SIDES;
 }
 
+// A product of a map that has zeros around what it is made of, by guards and by what is read.
+static sides tightened_operand(ein_ctx *ctx) {
+    int64_t n[3], box[2];
+    ein__shape shape = {.rank = 2}, filter = {.rank = 1};
+    ein__ix at[2], shifted[2];
+    for (int k = 0; k < 2; k++) {
+        shape.d[k] = random_in(1, 5);
+        box[k] = shape.d[k] + random_in(0, 3);
+        at[k] = ein__ix_iter(ctx, (uint32_t)k, box[k]);
+        shifted[k] = ein__ix_addc(ctx, at[k], random_in(-2, 1));
+    }
+    ein__val x = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
+    ein__ex read = ein__ex_read(ctx, x, 0, shifted, 2);
+    ein__ex body = random_in(0, 1) ? ein__ex_binary(ctx, EIN__ADD, read, ein__ex_const(ctx, 2))
+                                   : ein__ex_unary(ctx, EIN__SQUARE, read);
+    if (random_in(0, 1)) body = ein__ex_binary(ctx, EIN__MUL, body, read);
+    if (random_in(0, 1)) body = read;
+    int guarded = (int)random_in(0, 1);
+    body = ein__ex_when(ctx, ein__ix_addc(ctx, at[guarded], random_in(-2, 2)),
+                        random_in(1, box[guarded]), random_in(0, 4) == 0, body);
+    ein__val p = new_scope(ctx, "p", EIN__R_NONE, 2, 0, box, body);
+    n[0] = random_in(1, 5);
+    n[1] = filter.d[0] = random_in(1, 3);
+    n[2] = box[1];
+    ein__val w = ein__val_new(ctx, "w", EIN__V_INPUT, -1, (ein__sc){0}, &filter, EIN__F32, -1);
+    if (!p.i) return NO_SIDES;
+    ein__ix tap = ein__ix_iter(ctx, 1, n[1]), place = ein__ix_iter(ctx, 0, n[0]);
+    at[0] = ein__ix_add(ctx, ein__ix_scale(ctx, place, random_in(1, 2)), tap);
+    at[0] = ein__ix_addc(ctx, at[0], random_in(-2, 1));
+    at[1] = ein__ix_iter(ctx, 2, n[2]);
+    ein__ex product = ein__ex_read(ctx, w, 0, &tap, 1);
+    product = ein__ex_binary(ctx, EIN__MUL, product, ein__ex_read(ctx, p, 0, at, 2));
+    ein__val v = new_scope(ctx, "v", EIN__R_SUM, 1, 2, n, product), root = v;
+    bool ok = v.i && ein__run_pass(ctx, &root, 1, ein__rebuild_tightened);
+    return ok && root.i != v.i ? (sides){v, root} : NO_SIDES;
+}
+
 static sides law_tighten(ein_ctx *ctx, ein__val v) {
+    if (!random_in(0, 3)) return tightened_operand(ctx);
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__expr *read[2];
     ein__places at[EIN__MAX_ITERS], all[EIN__MAX_ITERS];

@@ -577,7 +577,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan.rereading = ctx->rereading;
     ctx->plan.without = ctx->without;
     ctx->plan.nesting = ctx->nesting;
-    ctx->plan.distributed = ctx->distributed;
+    ctx->plan.variant = ctx->variant;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
     else ein__keep_better(ctx, &best, ok);
@@ -654,6 +654,18 @@ static bool ein__try_plans(ein_ctx *ctx, const ein__val *root, int nroot) {
     return ok;
 }
 
+// The program under `root` as ctx->variant has it; whether that is another one.
+static bool ein__make_variant(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
+    *changed = false;
+    switch (ctx->variant) {
+    case EIN__TIGHTENED: return ein__tighten_operands(ctx, root, nroot, changed);
+    case EIN__DISTRIBUTED: return ein__distribute(ctx, root, nroot, changed);
+    case EIN__AS_FOLDED:
+    case EIN__VARIANTS: break;
+    }
+    return true;
+}
+
 // Plans the program under `root` derived, and derived after merging, both also with softmax
 // computed online where that is cheaper.
 static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
@@ -668,7 +680,7 @@ static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
 }
 
 // Plans the program under `root` as it stands (the baseline), and in ein__try_derived's ways, as it
-// is and with products of sums distributed. The cheapest as a whole is taken, so it never costs
+// is and in each other variant. The cheapest as a whole is taken, so it never costs
 // more than the baseline under the same table. ein_desc.form: derived with each contraction's
 // so-and-so best definition, whatever that costs.
 static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
@@ -690,10 +702,15 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
     if (!ein__block_prefixes(ctx, blocked, nroot) || !ein__try_derived(ctx, blocked, nroot))
         return false;
-    if (ctx->desc.form || !ein__distribute(ctx, blocked, nroot, &ctx->distributed))
-        return ctx->desc.form != 0;
-    if (ctx->distributed) ok = ein__try_derived(ctx, blocked, nroot);
-    ctx->distributed = false;
+    for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && ok && !ctx->desc.form; k++) {
+        bool changed;
+        ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+        memcpy(other, blocked, (size_t)nroot * sizeof *root);
+        ctx->variant = (ein__variant)k;
+        ok = ein__make_variant(ctx, other, nroot, &changed);
+        if (ok && changed) ok = ein__try_derived(ctx, other, nroot);
+        ctx->variant = EIN__AS_FOLDED;
+    }
     return ok;
 }
 
@@ -714,8 +731,9 @@ static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     ctx->typed = ctx->nests = false;
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
     if (ctx->nesting && !ctx->nests) return true;
-    ctx->channels_last = ctx->rereading = ctx->rereads = ctx->distributed = false;
+    ctx->channels_last = ctx->rereading = ctx->rereads = false;
     ctx->without = 0;
+    ctx->variant = EIN__AS_FOLDED;
     if (ctx->nesting) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
@@ -803,16 +821,19 @@ EIN__FN bool ein__make_plan(ein_ctx *ctx) {
     return true;
 }
 
-// The model's folded program, whose contractions are derived, under `root`: with sums distributed
-// where the plan has that. There is a plan then.
+// The model's folded program, whose contractions are derived, under `root`, in the variant that the
+// plan has. Where there is one, a plan is made.
 EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    bool changed = false;
+    bool any = false;
     for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
     if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    memcpy(other, root, (size_t)nroot * sizeof *root);
-    if (!ein__distribute(ctx, other, nroot, &changed)) return false;
-    if (changed && !ctx->plan.step && !ein__make_plan(ctx)) return false;
-    if (ctx->plan.distributed) memcpy(root, other, (size_t)nroot * sizeof *root);
-    return true;
+    for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && !any && !ctx->plan.step; k++) {
+        memcpy(other, root, (size_t)nroot * sizeof *root);
+        ctx->variant = (ein__variant)k;
+        if (!ein__make_variant(ctx, other, nroot, &any)) return false;
+    }
+    if (any && !ein__make_plan(ctx)) return false;
+    ctx->variant = ctx->plan.variant;
+    return ein__make_variant(ctx, root, nroot, &any);
 }

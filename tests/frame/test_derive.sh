@@ -97,6 +97,8 @@ fault 'the wrong phase of a denominator' derive/rule_point.c \
     's/ein__floormod(-inverse, p->phases)/ein__floormod(inverse + 1, p->phases)/'
 fault 'a block of taps at the wrong place' derive/rule_taps.c \
     's/ix\[n++\] = ein__ix_addc(ctx, at, -b\[a\]\.lo);/ix[n++] = at;/'
+fault 'an operand that loses its last place' derive/rule_tighten.c \
+    's/part->hi\[slot\] = n - 1 - c;/part->hi[slot] = n - 2 - c;/'
 fault 'weights made into one where a border lies between' derive/rule_distribute.c \
     's/        if (!covered) return false;/        (void)covered;/'
 fault 'a collected product without its sign' derive/rule_distribute.c \
