@@ -965,8 +965,8 @@ struct ein_ctx {
     bool rereads;      // there are such definitions
     uint32_t without;  // bits of rules of search by which nothing may be chosen
     bool nesting;      // concatenations begin with others (nest.c)
+    bool nests;        // there are such
     ein__variant variant;  // what is derived
-    bool nests;            // there are such
     ein_stats stats;
 };
 
@@ -14071,6 +14071,24 @@ static int ein__operand_count(ein_ctx *ctx, ein__ex ex) {
     return n;
 }
 
+// The value of scope `s` and type `type` in the program that the pass makes, one for equal scopes;
+// `like` is what it is made for. None when it cannot be had.
+static ein__val ein__pass_value(ein__pass *z, const char *name, ein__val like, ein__dtype type,
+                                const ein__scope *s) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[like.i];
+    ein__shape shape = {.rank = (int)s->nt};
+    ein__sc sc = s->body.i && s->nt <= EIN__MAX_RANK ? ein__sc_make(ctx, s) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    memcpy(shape.d, s->n, s->nt * sizeof *s->n);
+    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
+    ein__val twin = z->by_scope[sc.i];
+    if (twin.i && ctx->value[twin.i].dtype == type) return twin;
+    ein__val v = ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &shape, type, old.node);
+    if (!twin.i) z->by_scope[sc.i] = v;
+    return v;
+}
+
 // New value with the iterators that `ex` uses as its dimensions, but for those in `sums`, over
 // which it is summed; gives the read of it.
 static ein__ex ein__hoist_sum(ein__pass *z, const ein__scope *s, ein__ex ex, uint32_t sums,
@@ -14079,14 +14097,13 @@ static ein__ex ein__hoist_sum(ein__pass *z, const ein__scope *s, ein__ex ex, uin
     uint32_t used = ein__ex_uses(ctx, ex);
     ein__scope t = {.reduce = sums ? EIN__R_SUM : EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    ein__shape shape = {0};
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         map[i] = ein__ix_const(ctx, 0);
         if (!((used & ~sums) >> i & 1)) continue;
         if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
         map[i] = ein__ix_iter(ctx, t.nt, s->n[i]);
         back[t.nt] = ein__ix_iter(ctx, i, s->n[i]);
-        shape.d[shape.rank++] = t.n[t.nt++] = s->n[i];
+        t.n[t.nt++] = s->n[i];
     }
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
         if (!(sums >> i & 1)) continue;
@@ -14094,16 +14111,9 @@ static ein__ex ein__hoist_sum(ein__pass *z, const ein__scope *s, ein__ex ex, uin
         t.n[t.nt + t.ns++] = s->n[i];
     }
     t.body = ein__ex_subst(ctx, ex, map, (int)(s->nt + s->ns));
-    if (!t.body.i) return t.body;
-    ein__sc sc = ein__sc_make(ctx, &t);
-    if (!sc.i) return (ein__ex){0};
-    const ein__value self = ctx->value[z->self.i];
-    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    ein__val twin = z->by_scope[sc.i], v = twin;
-    if (!v.i || ctx->value[v.i].dtype != EIN__F32)
-        v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, suffix), EIN__V_SCOPE,
-                         self.tensor, sc, &shape, EIN__F32, self.node);
-    if (!twin.i) z->by_scope[sc.i] = v;
+    const char *name = ein__namef(ctx, "%s.%s", ctx->value[z->self.i].name, suffix);
+    ein__val v = ein__pass_value(z, name, z->self, EIN__F32, &t);
+    if (!v.i) return (ein__ex){0};
     return ein__ex_read(ctx, v, 0, back, (int)t.nt);
 }
 
@@ -14657,25 +14667,27 @@ static ein__val ein__rebuild_nested(ein__pass *z, ein__val v) {
 // A map value of type `type` with `n` dimensions; gives it, or none.
 static ein__val ein__new_map(ein__pass *z, const char *name, ein__dtype type, int n,
                              const int64_t *extent, ein__ex body) {
-    ein_ctx *ctx = z->ctx;
-    const ein__value self = ctx->value[z->self.i];
     ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)n, .body = body};
-    ein__shape shape = {.rank = n};
-    if (!body.i) return (ein__val){0};
-    for (int i = 0; i < n; i++) s.n[i] = shape.d[i] = extent[i];
-    ein__sc sc = ein__sc_make(ctx, &s);
-    if (!sc.i) return (ein__val){0};
-    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    ein__val twin = z->by_scope[sc.i];
-    if (twin.i && ctx->value[twin.i].dtype == type) return twin;
-    ein__val v = ein__val_new(ctx, name, EIN__V_SCOPE, self.tensor, sc, &shape, type, self.node);
-    if (!twin.i) z->by_scope[sc.i] = v;
-    return v;
+    memcpy(s.n, extent, (size_t)n * sizeof *extent);
+    return ein__pass_value(z, name, z->self, type, &s);
 }
 
 static ein__val ein__with_product(ein__pass *z, ein__val v, ein__ex x, ein__ex w) {
     if (!x.i || !w.i) return (ein__val){0};
     return ein__with_body(z, v, ein__ex_binary(z->ctx, EIN__MUL, x, w));
+}
+
+// Rewrites the program under `root`; `*changed` when that made another one of it. Maps that have
+// one reader left are then computed there.
+static bool ein__rewrite_program(ein_ctx *ctx, ein__val *root, int nroot,
+                                 ein__val (*rewrite)(ein__pass *, ein__val), void *user,
+                                 bool *changed) {
+    size_t bytes = (size_t)nroot * sizeof *root;
+    ein__val *before = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(before, root, bytes);
+    if (!ein__run_pass_for(ctx, root, nroot, rewrite, user)) return false;
+    *changed = memcmp(before, root, bytes) != 0;
+    return !*changed || ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
 }
 
 // ------------------------------------------------------------------------------------ maps
@@ -15530,14 +15542,12 @@ static ein__val ein__all_rounds(ein__pass *z, ein__val v, const ein__round *r, i
     const ein__value old = ctx->value[v.i];
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__scope t = {.reduce = s->reduce, .nt = s->nt + 1, .ns = s->ns, .n = {n}};
-    ein__shape shape = {.rank = (int)s->nt + 1, .d = {n}};
     ein__ix map[EIN__MAX_ITERS], at[EIN__MAX_RANK];
     ein__ex factor[2];
     if (s->nt + 1 > EIN__MAX_RANK || s->nt + s->ns + 1 > EIN__MAX_ITERS) return (ein__val){0};
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         t.n[i + 1] = s->n[i];
         map[i] = ein__ix_iter(ctx, i + 1, s->n[i]);
-        if (i < s->nt) shape.d[i + 1] = s->n[i];
     }
     for (int k = 0; k < 2; k++) {
         const ein__expr *e = r->read[k];
@@ -15550,13 +15560,7 @@ static ein__val ein__all_rounds(ein__pass *z, ein__val v, const ein__round *r, i
     }
     t.body = ein__ex_binary(ctx, EIN__MUL, factor[0], factor[1]);
     t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, r->alpha), t.body);
-    ein__sc sc = t.body.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
-    if (!sc.i) return (ein__val){0};
-    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    if (!z->by_scope[sc.i].i)
-        z->by_scope[sc.i] = ein__val_new(ctx, ein__namef(ctx, "%s.rounds", old.name), EIN__V_SCOPE,
-                                         old.tensor, sc, &shape, old.dtype, old.node);
-    return z->by_scope[sc.i];
+    return ein__pass_value(z, ein__namef(ctx, "%s.rounds", old.name), v, old.dtype, &t);
 }
 
 static ein__val ein__rebuild_rounds(ein__pass *z, ein__val v) {
@@ -25394,15 +25398,9 @@ static ein__scope ein__prefix_box(ein_ctx *ctx, const ein__scope *s, uint32_t at
 }
 
 static ein__val ein__prefix_value(ein__pass *z, const ein__scope *s, const char *part) {
-    ein_ctx *ctx = z->ctx;
-    const ein__value self = ctx->value[z->self.i];
-    ein__shape shape = {.rank = (int)s->nt};
-    for (uint32_t i = 0; i < s->nt; i++) shape.d[i] = s->n[i];
-    ein__sc sc = s->body.i ? ein__sc_make(ctx, s) : (ein__sc){0};
-    if (!sc.i) return (ein__val){0};
-    ein__val v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, part), EIN__V_SCOPE,
-                              self.tensor, sc, &shape, EIN__F32, self.node);
-    ctx->value[v.i].why = "running sums in blocks";
+    const char *name = ein__namef(z->ctx, "%s.%s", z->ctx->value[z->self.i].name, part);
+    ein__val v = ein__pass_value(z, name, z->self, EIN__F32, s);
+    if (v.i) z->ctx->value[v.i].why = "running sums in blocks";
     return v;
 }
 
@@ -25516,11 +25514,8 @@ static ein__val ein__rebuild_prefix(ein__pass *z, ein__val v) {
 // result.
 EIN__FN bool ein__block_prefixes(ein_ctx *ctx, ein__val *root, int nroot) {
     if (!ein__rule_on(ctx, EIN__RULE_PREFIX)) return true;
-    ein__val *before = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    memcpy(before, root, (size_t)nroot * sizeof *root);
-    if (!ein__run_pass(ctx, root, nroot, ein__rebuild_prefix)) return false;
-    bool same = !memcmp(before, root, (size_t)nroot * sizeof *root);
-    return same || ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+    bool changed;
+    return ein__rewrite_program(ctx, root, nroot, ein__rebuild_prefix, NULL, &changed);
 }
 /* ---- rules.c ---- */
 // The table of rules, one row each (EinNet section 4 and Table 1, OLLIE section 4): name, the
@@ -25768,7 +25763,7 @@ static ein__val ein__rebuild_tightened(ein__pass *z, ein__val v) {
     double alpha;
     ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
     ein__val is = body.i ? ein__with_body(z, v, body) : (ein__val){0};
-    if (!is.i || ctx->value[is.i].weight_only || ein__is_kept(ctx, v) ||
+    if (!is.i || ctx->value[is.i].weight_only ||
         !ein__two_factors(ctx, ein__scope_of(ctx, is), read, &alpha))
         return is;
     ein__ex factor[2];
@@ -25793,14 +25788,9 @@ static ein__val ein__rebuild_tightened(ein__pass *z, ein__val v) {
 // Operands of products without the zeros around them in the program under `root`; `*changed` when
 // there are any.
 EIN__FN bool ein__tighten_operands(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
-    size_t bytes = (size_t)nroot * sizeof *root;
-    ein__val *before = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     *changed = false;
-    memcpy(before, root, bytes);
-    if (!ein__rule_on(ctx, EIN__RULE_TIGHTEN)) return true;
-    if (!ein__run_pass(ctx, root, nroot, ein__rebuild_tightened)) return false;
-    *changed = memcmp(before, root, bytes) != 0;
-    return !*changed || ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+    return !ein__rule_on(ctx, EIN__RULE_TIGHTEN) ||
+           ein__rewrite_program(ctx, root, nroot, ein__rebuild_tightened, NULL, changed);
 }
 /* ---- rule_distribute.c ---- */
 // Sums and products trade places where that multiplies less.
@@ -25895,20 +25885,14 @@ static ein__scope ein__product_of_other(ein_ctx *ctx, const ein__scope *s, ein__
     return t;
 }
 
-// A value of the pass by its scope, like `like` but for a suffix of the name.
-static ein__val ein__pass_value(ein__pass *z, ein__val like, const char *suffix,
-                                const ein__scope *s) {
+// A value like `like` but for a suffix of its name, of scope `s`, made by rule `by`.
+static ein__val ein__rule_value(ein__pass *z, ein__val like, const char *suffix,
+                                const ein__scope *s, ein__rule_id by) {
     ein_ctx *ctx = z->ctx;
-    const ein__value old = ctx->value[like.i];
-    ein__shape shape = {.rank = (int)s->nt};
-    ein__sc sc = s->body.i && s->nt <= EIN__MAX_RANK ? ein__sc_make(ctx, s) : (ein__sc){0};
-    if (!sc.i) return (ein__val){0};
-    memcpy(shape.d, s->n, s->nt * sizeof *s->n);
-    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    if (!z->by_scope[sc.i].i)
-        z->by_scope[sc.i] = ein__val_new(ctx, ein__namef(ctx, "%s.%s", old.name, suffix),
-                                         EIN__V_SCOPE, old.tensor, sc, &shape, EIN__F32, old.node);
-    return z->by_scope[sc.i];
+    const char *name = ein__namef(ctx, "%s.%s", ctx->value[like.i].name, suffix);
+    ein__val v = ein__pass_value(z, name, like, EIN__F32, s);
+    if (v.i) ctx->value[v.i].why = ein__rules[by].what;
+    return v;
 }
 
 // ------------------------------------------------------------------------------- products of sums
@@ -26019,13 +26003,35 @@ static int64_t ein__contraction_ps(ein_ctx *ctx, const ein__scope *s) {
     return ps;
 }
 
-// Product `v` of `x`, a map of terms `sum`, as a sum of products; none when none of them is at hand
-// or they are no cheaper.
+// The product that there is already of term `of` in the place of `x` in `s`; none: there is none.
+static ein__val ein__at_hand(ein__pass *z, const ein__scope *s, ein__val x, ein__val of) {
+    const ein__distributed *done = *(ein__distributed **)z->user;
+    ein__scope other = ein__product_of_other(z->ctx, s, x, of);
+    ein__sc sc = other.body.i ? ein__sc_make(z->ctx, &other) : (ein__sc){0};
+    for (ptrdiff_t i = 0; i < arrlen(done) && sc.i; i++)
+        if (done[i].scope == sc.i) return done[i].v;
+    return (ein__val){0};
+}
+
+// Product `v` of `x` where that is `constant`, of weights alone: made at load.
+static ein__val ein__of_constant(ein__pass *z, ein__val v, ein__val x, ein__ex constant) {
+    ein_ctx *ctx = z->ctx;
+    const ein__shape box = ctx->value[x.i].shape;
+    z->self = v;
+    ein__val w = ein__new_map(z, ein__namef(ctx, "%s.constant", ctx->value[v.i].name), EIN__F32,
+                              box.rank, box.d, constant);
+    if (!w.i) return w;
+    ein__scope s = ein__product_of_other(ctx, ein__scope_of(ctx, v), x, w);
+    return ein__pass_value(z, ein__namef(ctx, "%s.of_constant", ctx->value[v.i].name), v, EIN__F32,
+                           &s);
+}
+
+// Product `v` of `x`, a map of terms `sum`, as a sum of products; none when they are no cheaper or
+// one cannot be had. Reading them takes as long as that of two results.
 static ein__ex ein__distribute_over(ein__pass *z, ein__val v, ein__val x,
                                     const ein__addition *sum) {
     ein_ctx *ctx = z->ctx;
     const ein__scope s = *ein__scope_of(ctx, v), *m = ein__scope_of(ctx, x);
-    ein__distributed *done = *(ein__distributed **)z->user;
     ein__ex at_hand = {0}, rest = {0}, weights = {0};
     ein__ix at[EIN__MAX_RANK];
     ein__work w = {.bytes = {ein__times(ein__outputs_of(&s), 2 * 4)}};
@@ -26033,55 +26039,51 @@ static ein__ex ein__distribute_over(ein__pass *z, ein__val v, ein__val x,
     for (uint32_t i = 0; i < s.nt; i++) at[i] = ein__ix_iter(ctx, i, s.n[i]);
     for (int k = 0; k < sum->n; k++) {
         const ein__addend *t = &sum->t[k];
-        ein__val of = ein__term_in_place(ctx, t->ex, m), known = {0};
         if (ein__ex_weight_only(ctx, t->ex)) {
             weights = ein__add_scaled(ctx, weights, t->scale, t->ex);
             continue;
         }
-        if (!of.i) return (ein__ex){0};
-        ein__scope other = ein__product_of_other(ctx, &s, x, of);
-        ein__sc sc = other.body.i ? ein__sc_make(ctx, &other) : (ein__sc){0};
-        for (ptrdiff_t i = 0; i < arrlen(done); i++)
-            if (done[i].scope == sc.i) known = done[i].v;
-        ein__ex *to = known.i ? &at_hand : &rest;
-        if (!known.i) {
-            if (!ein__rule_compose(z, v, of, &other)) return (ein__ex){0};
+        ein__val of = ein__term_in_place(ctx, t->ex, m);
+        ein__val product = of.i ? ein__at_hand(z, &s, x, of) : of;
+        ein__ex *to = product.i ? &at_hand : &rest;
+        ein__scope other;
+        if (!product.i) {
+            if (!of.i || !ein__rule_compose(z, v, of, &other)) return (ein__ex){0};
             ps = ein__cost_sum(ps, ein__contraction_ps(ctx, &other));
-            known = ein__pass_value(z, v, "added", &other);
-            if (known.i) ctx->value[known.i].why = ein__rules[EIN__RULE_DISTRIBUTE].what;
+            product = ein__rule_value(z, v, "added", &other, EIN__RULE_DISTRIBUTE);
         }
-        if (!known.i) return (ein__ex){0};
-        *to = ein__add_scaled(ctx, *to, t->scale, ein__ex_read(ctx, known, 0, at, (int)s.nt));
+        if (!product.i) return (ein__ex){0};
+        *to = ein__add_scaled(ctx, *to, t->scale, ein__ex_read(ctx, product, 0, at, (int)s.nt));
     }
-    if (!at_hand.i || ps >= ein__contraction_ps(ctx, &s)) return (ein__ex){0};
+    if (ps >= ein__contraction_ps(ctx, &s)) return (ein__ex){0};
     if (rest.i) at_hand = ein__ex_binary(ctx, EIN__ADD, rest, at_hand);
     if (!weights.i || !at_hand.i) return at_hand;
-    z->self = v;
-    const ein__shape *box = &ctx->value[x.i].shape;
-    ein__val w0 = ein__new_map(z, ein__namef(ctx, "%s.constant", ctx->value[v.i].name), EIN__F32,
-                               box->rank, box->d, weights);
-    if (!w0.i) return (ein__ex){0};
-    ein__scope other = ein__product_of_other(ctx, &s, x, w0);
-    w0 = ein__pass_value(z, v, "of_constant", &other);
-    if (!w0.i) return (ein__ex){0};
-    return ein__ex_binary(ctx, EIN__ADD, at_hand, ein__ex_read(ctx, w0, 0, at, (int)s.nt));
+    ein__val made = ein__of_constant(z, v, x, weights);
+    return made.i
+               ? ein__ex_binary(ctx, EIN__ADD, at_hand, ein__ex_read(ctx, made, 0, at, (int)s.nt))
+               : (ein__ex){0};
 }
 
-// Contraction `v` as a sum of products, or itself.
+// Contraction `v` as a sum of products one of which is at hand, or itself.
 static ein__val ein__rule_distribute(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__expr *p, *x;
     const ein__value old = ctx->value[v.i];
     double alpha;
     ein__addition sum = {.n = 0};
-    if (old.weight_only || old.dtype != EIN__F32 || ein__is_kept(ctx, v) ||
+    if (old.weight_only || old.dtype != EIN__F32 ||
         !ein__weighs(ctx, ein__scope_of(ctx, v), &p, &x, &alpha))
         return v;
     ein__val of = {x->val};
     if (ctx->value[of.i].dtype != EIN__F32 || !ein__is_map(ctx, of) || ein__copy_of(ctx, of) ||
         !ein__list_addends(ctx, ein__scope_of(ctx, of)->body, 1, &sum) || sum.n < 2)
         return v;
-    ein__ex body = ein__distribute_over(z, v, of, &sum);
+    bool any = false;
+    for (int k = 0; k < sum.n && !any; k++) {
+        ein__val term = ein__term_in_place(ctx, sum.t[k].ex, ein__scope_of(ctx, of));
+        any = term.i && ein__at_hand(z, ein__scope_of(ctx, v), of, term).i;
+    }
+    ein__ex body = any ? ein__distribute_over(z, v, of, &sum) : (ein__ex){0};
     if (!body.i) return v;
     z->self = v;
     ein__val now = ein__new_map(z, old.name, EIN__F32, old.shape.rank, old.shape.d, body);
@@ -26096,7 +26098,8 @@ static ein__val ein__rebuild_distributed(ein__pass *z, ein__val v) {
     if (!is.i) return is;
     ein__val now = ein__rule_distribute(z, is);
     const ein__distributed d = {ctx->value[is.i].scope.i, now};
-    if (ein__scope_of(ctx, is)->reduce != EIN__R_NONE) arrput(*done, d);
+    if (ein__is_contraction(ctx, ein__scope_of(ctx, is)) && ctx->value[is.i].dtype == EIN__F32)
+        arrput(*done, d);
     return now;
 }
 
@@ -26159,9 +26162,7 @@ static ein__val ein__collect_terms(ein__pass *z, const ein__scope *m, ein__addit
     ein__val all = ein__new_map(z, name, EIN__F32, box.rank, box.d, body);
     if (!all.i) return all;
     ein__scope s = ein__product_of_other(ctx, ein__scope_of(ctx, v), old, all);
-    all = ein__pass_value(z, v, "collected", &s);
-    if (all.i) ctx->value[all.i].why = ein__rules[EIN__RULE_COLLECT].what;
-    return all;
+    return ein__rule_value(z, v, "collected", &s, EIN__RULE_COLLECT);
 }
 
 // Map `v` with products of one weight that it adds up as one product.
@@ -26202,22 +26203,17 @@ static ein__val ein__rebuild_collected(ein__pass *z, ein__val v) {
 }
 
 // Products of sums as sums of products, and sums of products as products of sums, in the program
-// under `root` where that is cheaper; `*changed` when there are any. A sum that has one reader left
-// is computed there.
+// under `root` where that is cheaper; `*changed` when there are any.
 EIN__FN bool ein__distribute(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
-    size_t bytes = (size_t)nroot * sizeof *root;
-    ein__val *before = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     ein__distributed *done = NULL;
-    bool ok = true;
-    memcpy(before, root, bytes);
+    bool ok = true, collected = false;
+    *changed = false;
     if (ein__rule_on(ctx, EIN__RULE_DISTRIBUTE))
-        ok = ein__run_pass_for(ctx, root, nroot, ein__rebuild_distributed, &done);
+        ok = ein__rewrite_program(ctx, root, nroot, ein__rebuild_distributed, &done, changed);
     arrfree(done);
-    if (ok && memcmp(before, root, bytes))
-        ok = ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
     if (ok && ein__rule_on(ctx, EIN__RULE_COLLECT))
-        ok = ein__run_pass(ctx, root, nroot, ein__rebuild_collected);
-    *changed = ok && memcmp(before, root, bytes);
+        ok = ein__rewrite_program(ctx, root, nroot, ein__rebuild_collected, NULL, &collected);
+    *changed |= collected;
     return ok;
 }
 /* ---- extract.c ---- */
@@ -31841,9 +31837,9 @@ static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
 }
 
 // Plans the program under `root` as it stands (the baseline), and in ein__try_derived's ways, as it
-// is and in each other variant. The cheapest as a whole is taken, so it never costs
-// more than the baseline under the same table. ein_desc.form: derived with each contraction's
-// so-and-so best definition, whatever that costs.
+// is and in each other variant. The cheapest as a whole is taken, so it never costs more than the
+// baseline under the same table. ein_desc.form: derived with each contraction's so-and-so best
+// definition, whatever that costs.
 static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
     // What a plan has as its root must stay as it is.
     ein__val *plain = EIN__NEW(&ctx->arena, ein__val, nroot + 1),
@@ -31983,7 +31979,7 @@ EIN__FN bool ein__make_plan(ein_ctx *ctx) {
 }
 
 // The model's folded program, whose contractions are derived, under `root`, in the variant that the
-// plan has. Where there is one, a plan is made.
+// plan has; where there is another variant, a plan is made if there is none.
 EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     bool any = false;

@@ -610,8 +610,8 @@ struct ein_ctx {
     bool rereads;      // there are such definitions
     uint32_t without;  // bits of rules of search by which nothing may be chosen
     bool nesting;      // concatenations begin with others (nest.c)
+    bool nests;        // there are such
     ein__variant variant;  // what is derived
-    bool nests;            // there are such
     ein_stats stats;
 };
 

@@ -90,20 +90,14 @@ static ein__scope ein__product_of_other(ein_ctx *ctx, const ein__scope *s, ein__
     return t;
 }
 
-// A value of the pass by its scope, like `like` but for a suffix of the name.
-static ein__val ein__pass_value(ein__pass *z, ein__val like, const char *suffix,
-                                const ein__scope *s) {
+// A value like `like` but for a suffix of its name, of scope `s`, made by rule `by`.
+static ein__val ein__rule_value(ein__pass *z, ein__val like, const char *suffix,
+                                const ein__scope *s, ein__rule_id by) {
     ein_ctx *ctx = z->ctx;
-    const ein__value old = ctx->value[like.i];
-    ein__shape shape = {.rank = (int)s->nt};
-    ein__sc sc = s->body.i && s->nt <= EIN__MAX_RANK ? ein__sc_make(ctx, s) : (ein__sc){0};
-    if (!sc.i) return (ein__val){0};
-    memcpy(shape.d, s->n, s->nt * sizeof *s->n);
-    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    if (!z->by_scope[sc.i].i)
-        z->by_scope[sc.i] = ein__val_new(ctx, ein__namef(ctx, "%s.%s", old.name, suffix),
-                                         EIN__V_SCOPE, old.tensor, sc, &shape, EIN__F32, old.node);
-    return z->by_scope[sc.i];
+    const char *name = ein__namef(ctx, "%s.%s", ctx->value[like.i].name, suffix);
+    ein__val v = ein__pass_value(z, name, like, EIN__F32, s);
+    if (v.i) ctx->value[v.i].why = ein__rules[by].what;
+    return v;
 }
 
 // ------------------------------------------------------------------------------- products of sums
@@ -214,13 +208,35 @@ static int64_t ein__contraction_ps(ein_ctx *ctx, const ein__scope *s) {
     return ps;
 }
 
-// Product `v` of `x`, a map of terms `sum`, as a sum of products; none when none of them is at hand
-// or they are no cheaper.
+// The product that there is already of term `of` in the place of `x` in `s`; none: there is none.
+static ein__val ein__at_hand(ein__pass *z, const ein__scope *s, ein__val x, ein__val of) {
+    const ein__distributed *done = *(ein__distributed **)z->user;
+    ein__scope other = ein__product_of_other(z->ctx, s, x, of);
+    ein__sc sc = other.body.i ? ein__sc_make(z->ctx, &other) : (ein__sc){0};
+    for (ptrdiff_t i = 0; i < arrlen(done) && sc.i; i++)
+        if (done[i].scope == sc.i) return done[i].v;
+    return (ein__val){0};
+}
+
+// Product `v` of `x` where that is `constant`, of weights alone: made at load.
+static ein__val ein__of_constant(ein__pass *z, ein__val v, ein__val x, ein__ex constant) {
+    ein_ctx *ctx = z->ctx;
+    const ein__shape box = ctx->value[x.i].shape;
+    z->self = v;
+    ein__val w = ein__new_map(z, ein__namef(ctx, "%s.constant", ctx->value[v.i].name), EIN__F32,
+                              box.rank, box.d, constant);
+    if (!w.i) return w;
+    ein__scope s = ein__product_of_other(ctx, ein__scope_of(ctx, v), x, w);
+    return ein__pass_value(z, ein__namef(ctx, "%s.of_constant", ctx->value[v.i].name), v, EIN__F32,
+                           &s);
+}
+
+// Product `v` of `x`, a map of terms `sum`, as a sum of products; none when they are no cheaper or
+// one cannot be had. Reading them takes as long as that of two results.
 static ein__ex ein__distribute_over(ein__pass *z, ein__val v, ein__val x,
                                     const ein__addition *sum) {
     ein_ctx *ctx = z->ctx;
     const ein__scope s = *ein__scope_of(ctx, v), *m = ein__scope_of(ctx, x);
-    ein__distributed *done = *(ein__distributed **)z->user;
     ein__ex at_hand = {0}, rest = {0}, weights = {0};
     ein__ix at[EIN__MAX_RANK];
     ein__work w = {.bytes = {ein__times(ein__outputs_of(&s), 2 * 4)}};
@@ -228,55 +244,51 @@ static ein__ex ein__distribute_over(ein__pass *z, ein__val v, ein__val x,
     for (uint32_t i = 0; i < s.nt; i++) at[i] = ein__ix_iter(ctx, i, s.n[i]);
     for (int k = 0; k < sum->n; k++) {
         const ein__addend *t = &sum->t[k];
-        ein__val of = ein__term_in_place(ctx, t->ex, m), known = {0};
         if (ein__ex_weight_only(ctx, t->ex)) {
             weights = ein__add_scaled(ctx, weights, t->scale, t->ex);
             continue;
         }
-        if (!of.i) return (ein__ex){0};
-        ein__scope other = ein__product_of_other(ctx, &s, x, of);
-        ein__sc sc = other.body.i ? ein__sc_make(ctx, &other) : (ein__sc){0};
-        for (ptrdiff_t i = 0; i < arrlen(done); i++)
-            if (done[i].scope == sc.i) known = done[i].v;
-        ein__ex *to = known.i ? &at_hand : &rest;
-        if (!known.i) {
-            if (!ein__rule_compose(z, v, of, &other)) return (ein__ex){0};
+        ein__val of = ein__term_in_place(ctx, t->ex, m);
+        ein__val product = of.i ? ein__at_hand(z, &s, x, of) : of;
+        ein__ex *to = product.i ? &at_hand : &rest;
+        ein__scope other;
+        if (!product.i) {
+            if (!of.i || !ein__rule_compose(z, v, of, &other)) return (ein__ex){0};
             ps = ein__cost_sum(ps, ein__contraction_ps(ctx, &other));
-            known = ein__pass_value(z, v, "added", &other);
-            if (known.i) ctx->value[known.i].why = ein__rules[EIN__RULE_DISTRIBUTE].what;
+            product = ein__rule_value(z, v, "added", &other, EIN__RULE_DISTRIBUTE);
         }
-        if (!known.i) return (ein__ex){0};
-        *to = ein__add_scaled(ctx, *to, t->scale, ein__ex_read(ctx, known, 0, at, (int)s.nt));
+        if (!product.i) return (ein__ex){0};
+        *to = ein__add_scaled(ctx, *to, t->scale, ein__ex_read(ctx, product, 0, at, (int)s.nt));
     }
-    if (!at_hand.i || ps >= ein__contraction_ps(ctx, &s)) return (ein__ex){0};
+    if (ps >= ein__contraction_ps(ctx, &s)) return (ein__ex){0};
     if (rest.i) at_hand = ein__ex_binary(ctx, EIN__ADD, rest, at_hand);
     if (!weights.i || !at_hand.i) return at_hand;
-    z->self = v;
-    const ein__shape *box = &ctx->value[x.i].shape;
-    ein__val w0 = ein__new_map(z, ein__namef(ctx, "%s.constant", ctx->value[v.i].name), EIN__F32,
-                               box->rank, box->d, weights);
-    if (!w0.i) return (ein__ex){0};
-    ein__scope other = ein__product_of_other(ctx, &s, x, w0);
-    w0 = ein__pass_value(z, v, "of_constant", &other);
-    if (!w0.i) return (ein__ex){0};
-    return ein__ex_binary(ctx, EIN__ADD, at_hand, ein__ex_read(ctx, w0, 0, at, (int)s.nt));
+    ein__val made = ein__of_constant(z, v, x, weights);
+    return made.i
+               ? ein__ex_binary(ctx, EIN__ADD, at_hand, ein__ex_read(ctx, made, 0, at, (int)s.nt))
+               : (ein__ex){0};
 }
 
-// Contraction `v` as a sum of products, or itself.
+// Contraction `v` as a sum of products one of which is at hand, or itself.
 static ein__val ein__rule_distribute(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__expr *p, *x;
     const ein__value old = ctx->value[v.i];
     double alpha;
     ein__addition sum = {.n = 0};
-    if (old.weight_only || old.dtype != EIN__F32 || ein__is_kept(ctx, v) ||
+    if (old.weight_only || old.dtype != EIN__F32 ||
         !ein__weighs(ctx, ein__scope_of(ctx, v), &p, &x, &alpha))
         return v;
     ein__val of = {x->val};
     if (ctx->value[of.i].dtype != EIN__F32 || !ein__is_map(ctx, of) || ein__copy_of(ctx, of) ||
         !ein__list_addends(ctx, ein__scope_of(ctx, of)->body, 1, &sum) || sum.n < 2)
         return v;
-    ein__ex body = ein__distribute_over(z, v, of, &sum);
+    bool any = false;
+    for (int k = 0; k < sum.n && !any; k++) {
+        ein__val term = ein__term_in_place(ctx, sum.t[k].ex, ein__scope_of(ctx, of));
+        any = term.i && ein__at_hand(z, ein__scope_of(ctx, v), of, term).i;
+    }
+    ein__ex body = any ? ein__distribute_over(z, v, of, &sum) : (ein__ex){0};
     if (!body.i) return v;
     z->self = v;
     ein__val now = ein__new_map(z, old.name, EIN__F32, old.shape.rank, old.shape.d, body);
@@ -291,7 +303,8 @@ static ein__val ein__rebuild_distributed(ein__pass *z, ein__val v) {
     if (!is.i) return is;
     ein__val now = ein__rule_distribute(z, is);
     const ein__distributed d = {ctx->value[is.i].scope.i, now};
-    if (ein__scope_of(ctx, is)->reduce != EIN__R_NONE) arrput(*done, d);
+    if (ein__is_contraction(ctx, ein__scope_of(ctx, is)) && ctx->value[is.i].dtype == EIN__F32)
+        arrput(*done, d);
     return now;
 }
 
@@ -354,9 +367,7 @@ static ein__val ein__collect_terms(ein__pass *z, const ein__scope *m, ein__addit
     ein__val all = ein__new_map(z, name, EIN__F32, box.rank, box.d, body);
     if (!all.i) return all;
     ein__scope s = ein__product_of_other(ctx, ein__scope_of(ctx, v), old, all);
-    all = ein__pass_value(z, v, "collected", &s);
-    if (all.i) ctx->value[all.i].why = ein__rules[EIN__RULE_COLLECT].what;
-    return all;
+    return ein__rule_value(z, v, "collected", &s, EIN__RULE_COLLECT);
 }
 
 // Map `v` with products of one weight that it adds up as one product.
@@ -397,21 +408,16 @@ static ein__val ein__rebuild_collected(ein__pass *z, ein__val v) {
 }
 
 // Products of sums as sums of products, and sums of products as products of sums, in the program
-// under `root` where that is cheaper; `*changed` when there are any. A sum that has one reader left
-// is computed there.
+// under `root` where that is cheaper; `*changed` when there are any.
 EIN__FN bool ein__distribute(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
-    size_t bytes = (size_t)nroot * sizeof *root;
-    ein__val *before = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     ein__distributed *done = NULL;
-    bool ok = true;
-    memcpy(before, root, bytes);
+    bool ok = true, collected = false;
+    *changed = false;
     if (ein__rule_on(ctx, EIN__RULE_DISTRIBUTE))
-        ok = ein__run_pass_for(ctx, root, nroot, ein__rebuild_distributed, &done);
+        ok = ein__rewrite_program(ctx, root, nroot, ein__rebuild_distributed, &done, changed);
     arrfree(done);
-    if (ok && memcmp(before, root, bytes))
-        ok = ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
     if (ok && ein__rule_on(ctx, EIN__RULE_COLLECT))
-        ok = ein__run_pass(ctx, root, nroot, ein__rebuild_collected);
-    *changed = ok && memcmp(before, root, bytes);
+        ok = ein__rewrite_program(ctx, root, nroot, ein__rebuild_collected, NULL, &collected);
+    *changed |= collected;
     return ok;
 }

@@ -66,15 +66,9 @@ static ein__scope ein__prefix_box(ein_ctx *ctx, const ein__scope *s, uint32_t at
 }
 
 static ein__val ein__prefix_value(ein__pass *z, const ein__scope *s, const char *part) {
-    ein_ctx *ctx = z->ctx;
-    const ein__value self = ctx->value[z->self.i];
-    ein__shape shape = {.rank = (int)s->nt};
-    for (uint32_t i = 0; i < s->nt; i++) shape.d[i] = s->n[i];
-    ein__sc sc = s->body.i ? ein__sc_make(ctx, s) : (ein__sc){0};
-    if (!sc.i) return (ein__val){0};
-    ein__val v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, part), EIN__V_SCOPE,
-                              self.tensor, sc, &shape, EIN__F32, self.node);
-    ctx->value[v.i].why = "running sums in blocks";
+    const char *name = ein__namef(z->ctx, "%s.%s", z->ctx->value[z->self.i].name, part);
+    ein__val v = ein__pass_value(z, name, z->self, EIN__F32, s);
+    if (v.i) z->ctx->value[v.i].why = "running sums in blocks";
     return v;
 }
 
@@ -188,9 +182,6 @@ static ein__val ein__rebuild_prefix(ein__pass *z, ein__val v) {
 // result.
 EIN__FN bool ein__block_prefixes(ein_ctx *ctx, ein__val *root, int nroot) {
     if (!ein__rule_on(ctx, EIN__RULE_PREFIX)) return true;
-    ein__val *before = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    memcpy(before, root, (size_t)nroot * sizeof *root);
-    if (!ein__run_pass(ctx, root, nroot, ein__rebuild_prefix)) return false;
-    bool same = !memcmp(before, root, (size_t)nroot * sizeof *root);
-    return same || ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+    bool changed;
+    return ein__rewrite_program(ctx, root, nroot, ein__rebuild_prefix, NULL, &changed);
 }

@@ -74,7 +74,7 @@ static ein__val ein__rebuild_tightened(ein__pass *z, ein__val v) {
     double alpha;
     ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
     ein__val is = body.i ? ein__with_body(z, v, body) : (ein__val){0};
-    if (!is.i || ctx->value[is.i].weight_only || ein__is_kept(ctx, v) ||
+    if (!is.i || ctx->value[is.i].weight_only ||
         !ein__two_factors(ctx, ein__scope_of(ctx, is), read, &alpha))
         return is;
     ein__ex factor[2];
@@ -99,12 +99,7 @@ static ein__val ein__rebuild_tightened(ein__pass *z, ein__val v) {
 // Operands of products without the zeros around them in the program under `root`; `*changed` when
 // there are any.
 EIN__FN bool ein__tighten_operands(ein_ctx *ctx, ein__val *root, int nroot, bool *changed) {
-    size_t bytes = (size_t)nroot * sizeof *root;
-    ein__val *before = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     *changed = false;
-    memcpy(before, root, bytes);
-    if (!ein__rule_on(ctx, EIN__RULE_TIGHTEN)) return true;
-    if (!ein__run_pass(ctx, root, nroot, ein__rebuild_tightened)) return false;
-    *changed = memcmp(before, root, bytes) != 0;
-    return !*changed || ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
+    return !ein__rule_on(ctx, EIN__RULE_TIGHTEN) ||
+           ein__rewrite_program(ctx, root, nroot, ein__rebuild_tightened, NULL, changed);
 }

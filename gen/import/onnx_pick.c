@@ -260,8 +260,8 @@ static void convert_hardmax(ox *o, ox_node *n) {
 
 // ---- TopK ----
 
-// How many are found round by round, the comparisons that take as long as a round, and the most
-// that are made at once.
+// How many are found round by round, the comparisons that take as long as a round (assumed), and
+// the most that are made at once.
 enum { MAX_TOP = 64, ROUND_PAIRS = 1 << 20, MAX_PAIRS = 1 << 30 };
 
 static ox_value *reduced(ox *o, ox_node *n, const char *op, const char *suffix, ox_value *x,

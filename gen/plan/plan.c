@@ -680,9 +680,9 @@ static bool ein__try_derived(ein_ctx *ctx, ein__val *root, int nroot) {
 }
 
 // Plans the program under `root` as it stands (the baseline), and in ein__try_derived's ways, as it
-// is and in each other variant. The cheapest as a whole is taken, so it never costs
-// more than the baseline under the same table. ein_desc.form: derived with each contraction's
-// so-and-so best definition, whatever that costs.
+// is and in each other variant. The cheapest as a whole is taken, so it never costs more than the
+// baseline under the same table. ein_desc.form: derived with each contraction's so-and-so best
+// definition, whatever that costs.
 static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t *baseline) {
     // What a plan has as its root must stay as it is.
     ein__val *plain = EIN__NEW(&ctx->arena, ein__val, nroot + 1),
@@ -822,7 +822,7 @@ EIN__FN bool ein__make_plan(ein_ctx *ctx) {
 }
 
 // The model's folded program, whose contractions are derived, under `root`, in the variant that the
-// plan has. Where there is one, a plan is made.
+// plan has; where there is another variant, a plan is made if there is none.
 EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
     bool any = false;

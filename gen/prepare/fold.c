@@ -410,6 +410,24 @@ static int ein__operand_count(ein_ctx *ctx, ein__ex ex) {
     return n;
 }
 
+// The value of scope `s` and type `type` in the program that the pass makes, one for equal scopes;
+// `like` is what it is made for. None when it cannot be had.
+static ein__val ein__pass_value(ein__pass *z, const char *name, ein__val like, ein__dtype type,
+                                const ein__scope *s) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value old = ctx->value[like.i];
+    ein__shape shape = {.rank = (int)s->nt};
+    ein__sc sc = s->body.i && s->nt <= EIN__MAX_RANK ? ein__sc_make(ctx, s) : (ein__sc){0};
+    if (!sc.i) return (ein__val){0};
+    memcpy(shape.d, s->n, s->nt * sizeof *s->n);
+    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
+    ein__val twin = z->by_scope[sc.i];
+    if (twin.i && ctx->value[twin.i].dtype == type) return twin;
+    ein__val v = ein__val_new(ctx, name, EIN__V_SCOPE, old.tensor, sc, &shape, type, old.node);
+    if (!twin.i) z->by_scope[sc.i] = v;
+    return v;
+}
+
 // New value with the iterators that `ex` uses as its dimensions, but for those in `sums`, over
 // which it is summed; gives the read of it.
 static ein__ex ein__hoist_sum(ein__pass *z, const ein__scope *s, ein__ex ex, uint32_t sums,
@@ -418,14 +436,13 @@ static ein__ex ein__hoist_sum(ein__pass *z, const ein__scope *s, ein__ex ex, uin
     uint32_t used = ein__ex_uses(ctx, ex);
     ein__scope t = {.reduce = sums ? EIN__R_SUM : EIN__R_NONE};
     ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
-    ein__shape shape = {0};
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         map[i] = ein__ix_const(ctx, 0);
         if (!((used & ~sums) >> i & 1)) continue;
         if (t.nt == EIN__MAX_RANK) return (ein__ex){0};
         map[i] = ein__ix_iter(ctx, t.nt, s->n[i]);
         back[t.nt] = ein__ix_iter(ctx, i, s->n[i]);
-        shape.d[shape.rank++] = t.n[t.nt++] = s->n[i];
+        t.n[t.nt++] = s->n[i];
     }
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
         if (!(sums >> i & 1)) continue;
@@ -433,16 +450,9 @@ static ein__ex ein__hoist_sum(ein__pass *z, const ein__scope *s, ein__ex ex, uin
         t.n[t.nt + t.ns++] = s->n[i];
     }
     t.body = ein__ex_subst(ctx, ex, map, (int)(s->nt + s->ns));
-    if (!t.body.i) return t.body;
-    ein__sc sc = ein__sc_make(ctx, &t);
-    if (!sc.i) return (ein__ex){0};
-    const ein__value self = ctx->value[z->self.i];
-    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    ein__val twin = z->by_scope[sc.i], v = twin;
-    if (!v.i || ctx->value[v.i].dtype != EIN__F32)
-        v = ein__val_new(ctx, ein__namef(ctx, "%s.%s", self.name, suffix), EIN__V_SCOPE,
-                         self.tensor, sc, &shape, EIN__F32, self.node);
-    if (!twin.i) z->by_scope[sc.i] = v;
+    const char *name = ein__namef(ctx, "%s.%s", ctx->value[z->self.i].name, suffix);
+    ein__val v = ein__pass_value(z, name, z->self, EIN__F32, &t);
+    if (!v.i) return (ein__ex){0};
     return ein__ex_read(ctx, v, 0, back, (int)t.nt);
 }
 

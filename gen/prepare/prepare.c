@@ -4,25 +4,27 @@
 // A map value of type `type` with `n` dimensions; gives it, or none.
 static ein__val ein__new_map(ein__pass *z, const char *name, ein__dtype type, int n,
                              const int64_t *extent, ein__ex body) {
-    ein_ctx *ctx = z->ctx;
-    const ein__value self = ctx->value[z->self.i];
     ein__scope s = {.reduce = EIN__R_NONE, .nt = (uint32_t)n, .body = body};
-    ein__shape shape = {.rank = n};
-    if (!body.i) return (ein__val){0};
-    for (int i = 0; i < n; i++) s.n[i] = shape.d[i] = extent[i];
-    ein__sc sc = ein__sc_make(ctx, &s);
-    if (!sc.i) return (ein__val){0};
-    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    ein__val twin = z->by_scope[sc.i];
-    if (twin.i && ctx->value[twin.i].dtype == type) return twin;
-    ein__val v = ein__val_new(ctx, name, EIN__V_SCOPE, self.tensor, sc, &shape, type, self.node);
-    if (!twin.i) z->by_scope[sc.i] = v;
-    return v;
+    memcpy(s.n, extent, (size_t)n * sizeof *extent);
+    return ein__pass_value(z, name, z->self, type, &s);
 }
 
 static ein__val ein__with_product(ein__pass *z, ein__val v, ein__ex x, ein__ex w) {
     if (!x.i || !w.i) return (ein__val){0};
     return ein__with_body(z, v, ein__ex_binary(z->ctx, EIN__MUL, x, w));
+}
+
+// Rewrites the program under `root`; `*changed` when that made another one of it. Maps that have
+// one reader left are then computed there.
+static bool ein__rewrite_program(ein_ctx *ctx, ein__val *root, int nroot,
+                                 ein__val (*rewrite)(ein__pass *, ein__val), void *user,
+                                 bool *changed) {
+    size_t bytes = (size_t)nroot * sizeof *root;
+    ein__val *before = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(before, root, bytes);
+    if (!ein__run_pass_for(ctx, root, nroot, rewrite, user)) return false;
+    *changed = memcmp(before, root, bytes) != 0;
+    return !*changed || ein__run_pass(ctx, root, nroot, ein__rebuild_inline);
 }
 
 // ------------------------------------------------------------------------------------ maps

@@ -67,14 +67,12 @@ static ein__val ein__all_rounds(ein__pass *z, ein__val v, const ein__round *r, i
     const ein__value old = ctx->value[v.i];
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__scope t = {.reduce = s->reduce, .nt = s->nt + 1, .ns = s->ns, .n = {n}};
-    ein__shape shape = {.rank = (int)s->nt + 1, .d = {n}};
     ein__ix map[EIN__MAX_ITERS], at[EIN__MAX_RANK];
     ein__ex factor[2];
     if (s->nt + 1 > EIN__MAX_RANK || s->nt + s->ns + 1 > EIN__MAX_ITERS) return (ein__val){0};
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         t.n[i + 1] = s->n[i];
         map[i] = ein__ix_iter(ctx, i + 1, s->n[i]);
-        if (i < s->nt) shape.d[i + 1] = s->n[i];
     }
     for (int k = 0; k < 2; k++) {
         const ein__expr *e = r->read[k];
@@ -87,13 +85,7 @@ static ein__val ein__all_rounds(ein__pass *z, ein__val v, const ein__round *r, i
     }
     t.body = ein__ex_binary(ctx, EIN__MUL, factor[0], factor[1]);
     t.body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, r->alpha), t.body);
-    ein__sc sc = t.body.i ? ein__sc_make(ctx, &t) : (ein__sc){0};
-    if (!sc.i) return (ein__val){0};
-    while (arrlen(z->by_scope) <= (ptrdiff_t)sc.i) arrput(z->by_scope, (ein__val){0});
-    if (!z->by_scope[sc.i].i)
-        z->by_scope[sc.i] = ein__val_new(ctx, ein__namef(ctx, "%s.rounds", old.name), EIN__V_SCOPE,
-                                         old.tensor, sc, &shape, old.dtype, old.node);
-    return z->by_scope[sc.i];
+    return ein__pass_value(z, ein__namef(ctx, "%s.rounds", old.name), v, old.dtype, &t);
 }
 
 static ein__val ein__rebuild_rounds(ein__pass *z, ein__val v) {
