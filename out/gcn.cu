@@ -1408,6 +1408,7 @@ static __global__ void __launch_bounds__(256) k_map_3b852027(const float *__rest
     y[i0 * 1024 + i1] = v0 + v1;
 }
 
+// by distribution over a sum
 // l3.c1.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l3.c1.1.sum.constant[0,r0,i2+r1-2,i3] *
 //     l3.k1[i1,r0,r1,0] where i2 in 0:14, pad l3.c1.1.sum.constant 0
 // p0: l3.c1.1.sum.constant, p1: l3.k1
@@ -1468,6 +1469,7 @@ static __global__ void __launch_bounds__(256) k_map_b2b2439b(const float *__rest
     y[i0 * 85 + i1] = v0 + v1;
 }
 
+// by distribution over a sum
 // l3.c3.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l3.c1.1.sum.constant[0,r0,i2,i3+r1-2] *
 //     l3.k3[i1,r0,0,r1] where i3 in 0:14, pad l3.c1.1.sum.constant 0
 // p0: l3.c1.1.sum.constant, p1: l3.k3
@@ -1589,6 +1591,7 @@ static __global__ void __launch_bounds__(256) k_map_23d5bed6(const float *__rest
     y[i0 * 2048 + i1] = v0 + v1;
 }
 
+// by distribution over a sum
 // l4.c1.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l4.c1.1.sum.constant[0,r0,i2+r1-3,i3] *
 //     l4.k1[i1,r0,r1,0] where i2 in 0:7, pad l4.c1.1.sum.constant 0
 // p0: l4.c1.1.sum.constant, p1: l4.k1
@@ -1653,6 +1656,7 @@ static __global__ void __launch_bounds__(256) k_map_12f59ede(const float *__rest
     y[i0 * 128 + i1] = v0 + v1;
 }
 
+// by distribution over a sum
 // l4.c3.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l4.c1.1.sum.constant[0,r0,i2,i3+r1-3] *
 //     l4.k3[i1,r0,0,r1] where i3 in 0:7, pad l4.c1.1.sum.constant 0
 // p0: l4.c1.1.sum.constant, p1: l4.k3

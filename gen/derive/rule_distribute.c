@@ -227,8 +227,7 @@ static ein__val ein__of_constant(ein__pass *z, ein__val v, ein__val x, ein__ex c
                               box.rank, box.d, constant);
     if (!w.i) return w;
     ein__scope s = ein__product_of_other(ctx, ein__scope_of(ctx, v), x, w);
-    return ein__pass_value(z, ein__namef(ctx, "%s.of_constant", ctx->value[v.i].name), v, EIN__F32,
-                           &s);
+    return ein__rule_value(z, v, "of_constant", &s, EIN__RULE_DISTRIBUTE);
 }
 
 // Product `v` of `x`, a map of terms `sum`, as a sum of products; none when they are no cheaper or
