@@ -104,6 +104,7 @@ parts=(
     'places   -    python3 tests/check_places.py'
     "integers cuda $python tests/check_integers.py"
     'recurs   -    python3 tests/check_recurrent.py'
+    'variants -    python3 tests/check_variants.py'
     'chain    cuda python3 tests/check_chain.py'
     'names    -    python3 tests/check_names.py'
     'used     -    python3 tests/check_used.py'
