@@ -804,6 +804,7 @@ typedef struct ein__step {
         *peer;  // other products of its call (group.c), kernels that are one (siblings.c)
     int npeer;
     bool chained;             // ... of which each thread computes one behind the other (chain.c)
+    struct ein__step *sums;   // the step whose sums this one's threads add up, or NULL (sums.c)
     struct ein__step *ahead;  // a kernel that the same blocks run before, or NULL (stitch.c) ...
     int groups;               // ... with so many slices of its result a block
     int64_t slices;           // and in all
@@ -947,6 +948,7 @@ struct ein_ctx {
     bool taking;                 // row operations may be taken into products ...
     bool whole;                  // ... whose terms are therefore not parted (split.c) ...
     bool parted;                 // ... as some were
+    bool unloaded;               // products load what was stored, no maps (finish.c)
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array
@@ -15915,7 +15917,7 @@ static bool ein__spells(const char *s, size_t n, const char *word) {
 
 // Whether the `n` bytes at `s` are a kind of kernels.
 static bool ein__is_kernel_kind(const char *s, size_t n) {
-    static const char *const joined[] = {"stitch", "siblings", "chain"};
+    static const char *const joined[] = {"stitch", "siblings", "chain", "finish"};
     bool found = false;
     for (int k = EIN__K_MAP; k <= EIN__K_PRODUCT; k++)
         found |= ein__spells(s, n, ein__kernel_word((ein__skind2)k));
@@ -17247,6 +17249,103 @@ EIN__FN bool ein__reads_pair(ein_ctx *ctx, const ein__expr *read, const ein__sco
         if (s->n[k] != m->n[k] || read->ix[k].i != ein__ix_iter(ctx, k, s->n[k]).i) return false;
     return true;
 }
+/* ---- sums.c ---- */
+// Maps that finish sums: behind a reduction R that they alone read, at a few places for each of
+// their own, one kernel has the threads of an output add up all of these at once,
+//     c[n,d] = f(R[n,d], R[n,d + D], R[n,d + 2 D], R[n,d + 3 D])
+// with the gates of a recurrent cell in R, or both halves of a gated linear unit. The first values
+// of such a step are R and, where there is one, the map G behind it that was stored instead; then
+// come the maps (plan/finish.c).
+
+enum { EIN__SUMS = 4 };  // of an output, at most
+
+typedef struct ein__finish {
+    int n, nas;
+    ein__ex sum[EIN__SUMS];   // reads of R, by iterators of the maps ...
+    ein__ex term[EIN__SUMS];  // ... and what each adds up, by those and, behind them, those of R
+    ein__ex from[EIN__SUMS], as[EIN__SUMS];  // reads of G, and what they come to
+} ein__finish;
+
+// Iterators of the maps, then of R's terms.
+static uint32_t ein__finish_slots(ein_ctx *ctx, const ein__step *step) {
+    return ein__scope_of(ctx, step->out)->nt + ein__scope_of(ctx, step->val[0])->ns;
+}
+
+// Adds what the read `ex` of R sums up; false: they are too many, or it may lie outside of R.
+static bool ein__finish_sum(ein_ctx *ctx, const ein__scope *r, uint32_t nt, ein__ex ex,
+                            ein__finish *f) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    ein__ix map[EIN__MAX_ITERS];
+    for (int i = 0; i < f->n; i++)
+        if (f->sum[i].i == ex.i) return true;
+    if (f->n == EIN__SUMS) return false;
+    for (uint32_t d = 0; d < e.nix; d++) {
+        const ein__index *x = ein__ix_get(ctx, e.ix[d]);
+        if (x->q != 1 || x->lo < 0 || x->hi >= r->n[d] || ein__ix_has_gather(ctx, e.ix[d]))
+            return false;
+        map[d] = e.ix[d];
+    }
+    for (uint32_t k = 0; k < r->ns; k++)
+        map[r->nt + k] = ein__ix_iter(ctx, nt + k, r->n[r->nt + k]);
+    f->sum[f->n] = ex;
+    f->term[f->n] = ein__ex_subst(ctx, r->body, map, (int)(r->nt + r->ns));
+    return f->term[f->n++].i != 0;
+}
+
+// Takes the reads of R in `body`, those in `of` for each read of G among them.
+static bool ein__finish_reads(ein_ctx *ctx, const ein__step *step, ein__ex body, ein__val of,
+                              ein__finish *f) {
+    const ein__scope *r = ein__scope_of(ctx, step->val[0]);
+    uint32_t nt = ein__scope_of(ctx, step->out)->nt;
+    ein__ex *reads = NULL;
+    bool ok = true;
+    ein__ex_reads(ctx, body, &reads);
+    for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
+        ein__expr e = *ein__ex_get(ctx, reads[i]);
+        if (e.val == step->val[0].i) ok = ein__finish_sum(ctx, r, nt, reads[i], f);
+        if (!of.i || e.val != of.i) continue;
+        bool known = false;
+        for (int k = 0; k < f->nas; k++) known |= f->from[k].i == reads[i].i;
+        if (known) continue;
+        ein__ex as = f->nas < EIN__SUMS ? ein__rule_inline(ctx, of, &e) : (ein__ex){0};
+        ok = as.i && ein__finish_reads(ctx, step, as, (ein__val){0}, f);
+        if (!ok) break;
+        f->from[f->nas] = reads[i];
+        f->as[f->nas++] = as;
+    }
+    arrfree(reads);
+    return ok;
+}
+
+// The sums of step `step`, whose values are as above; false: it is none.
+static bool ein__finish_of(ein_ctx *ctx, const ein__step *step, ein__finish *f) {
+    ein__val of = step->nval > 2 ? step->val[1] : (ein__val){0};
+    *f = (ein__finish){0};
+    if (ein__finish_slots(ctx, step) > EIN__MAX_ITERS) return false;
+    for (int k = 0; k <= step->npeer; k++) {
+        ein__val v = k ? step->peer[k - 1].out : step->out;
+        ein__ex body = ein__scope_of(ctx, v)->body;
+        if (ein__ex_looks_up(ctx, body, step->val[0]) ||
+            (of.i && ein__ex_looks_up(ctx, body, of)) || !ein__finish_reads(ctx, step, body, of, f))
+            return false;
+    }
+    return f->n > 0;
+}
+
+// A reduction that adds up all of an output's sums: what such a kernel reads and computes.
+static const ein__scope *ein__finish_scope(ein_ctx *ctx, const ein__step *step) {
+    const ein__scope *r = ein__scope_of(ctx, step->val[0]), *m = ein__scope_of(ctx, step->out);
+    ein__scope *all = EIN__NEW(&ctx->arena, ein__scope, 1);
+    ein__finish f;
+    bool found = ein__finish_of(ctx, step, &f);
+    EIN_ASSERT(found);
+    *all = (ein__scope){.reduce = r->reduce, .nt = m->nt, .ns = r->ns, .body = f.term[0]};
+    for (int i = 1; found && i < f.n; i++)
+        all->body = ein__ex_binary(ctx, EIN__ADD, all->body, f.term[i]);
+    for (uint32_t i = 0; i < m->nt; i++) all->n[i] = m->n[i];
+    for (uint32_t i = 0; i < r->ns; i++) all->n[m->nt + i] = r->n[r->nt + i];
+    return all;
+}
 /* ---- operations.c ---- */
 // Operations of an expression, as kernels have them: what decides whether a map's arithmetic hides
 // behind its memory traffic.
@@ -18003,6 +18102,7 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
         if (i >= from) k.s[i - from] = ein__scope_of(ctx, step->val[i]);
         if (i + 1 < step->nval) k.inner[i] = step->val[i];
     }
+    if (step->sums) k.s[0] = ein__finish_scope(ctx, step);
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.nrow = step->nrow;
     k.also = step->ahead ? (ein__val){0} : step->also;
@@ -20813,7 +20913,8 @@ static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__
     double alpha;
     ein__prologue all = {0}, best = {0};
     int64_t least;
-    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || !ein__two_factors(ctx, s, factor, &alpha))
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->unloaded ||
+        !ein__two_factors(ctx, s, factor, &alpha))
         return best;
     ein__tiled tiled;
     int64_t out[EIN__MAX_RANK];
@@ -29642,6 +29743,7 @@ EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
         bool own = step->ahead && list[i].i == step->ahead->out.i;
         for (int k = 0; step->chained && k <= step->npeer; k++)
             own |= list[i].i == ein__step_member(step, k)->out.i;
+        for (int k = 0; step->sums && k < step->nval; k++) own |= list[i].i == step->val[k].i;
         if (own) arrdel(list, i);
     }
     return list;
@@ -30321,7 +30423,8 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     ein__kernel k;
     // Its threads are numbered by an unsigned.
     if (ein__elements(&ctx->value[s->out.i].shape) > INT32_MAX) return false;
-    if (ein__is_call(s->kind) || s->npeer || s->ahead || s->also.i || s->nval > 2 || s->parts > 1)
+    if (ein__is_call(s->kind) || s->npeer || s->ahead || s->also.i || s->nval > 2 || s->parts > 1 ||
+        s->sums)
         return false;
     if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
     if (s->kind != EIN__K_REDUCE) return false;
@@ -30745,7 +30848,6 @@ static bool ein__try_siblings(ein__grouper *z, const int *member, int n,
 EIN__FN void ein__join_siblings(ein_ctx *ctx) {
     ein__grouper z = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
     bool any = false;
-    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
     ein__grouper_look(&z, ein__may_join);
     for (int at = 0; at < (int)arrlen(z.able); at++) {
         int member[EIN__SIBLINGS], i = z.able[at];
@@ -30961,18 +31063,126 @@ static void ein__chain_plan(ein_ctx *ctx) {
     arrfree(z.place);
     ein__stitcher_end(&z.s, z.reads);
 }
+/* ---- finish.c ---- */
+// Maps of a plan that finish sums (sums.c), with the reduction that they alone read as one kernel:
+// a round through memory and a launch less a cell of a recurrent network, whose state and output
+// are two maps (chain.c) that read the gates at several places each.
 
-// Chains and stitches what makes the cheapest plan first.
-EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
+// Whether step `i` is a reduction that may be computed by the threads of what reads it.
+static bool ein__may_finish(const ein__stitcher *s, int i, int j) {
+    ein_ctx *ctx = s->ctx;
+    const ein__step *head = &s->step[i];
+    const ein__layout *l = &ctx->plan.layout[head->out.i];
+    const int *readers = s->readers[l->buffer];
+    const ein__scope *r = ein__scope_of(ctx, head->val[0]);
+    if (s->gone[i] || head->ahead || head->npeer || head->sums || head->also.i || head->nrow ||
+        head->nval > 2 || head->load[0].i || head->load[1].i || r->reduce != EIN__R_SUM ||
+        r->ns == 0 || ctx->value[head->out.i].dtype > EIN__BF16)
+        return false;
+    if (ctx->plan.buffer[l->buffer].kind != EIN__B_ARENA || arrlen(s->writers[l->buffer]) != 1)
+        return false;
+    for (ptrdiff_t k = 0; k < arrlen(readers); k++)
+        if (readers[k] != j) return false;
+    return head->kind == EIN__K_REDUCE || head->kind == EIN__K_PRODUCT || ein__is_call(head->kind);
+}
+
+// Whether step `j` is a map, or maps one behind the other, that may finish sums.
+static bool ein__may_be_finished(const ein__stitcher *s, int j) {
+    const ein__step *m = &s->step[j];
+    return m->kind == EIN__K_MAP && m->nval == 1 && !m->ahead && !m->sums && !m->also.i &&
+           (m->chained || !m->npeer) && s->ctx->value[m->out.i].dtype <= EIN__BF16;
+}
+
+// Steps `i` and `j` as one, in the second one's place.
+static ein__step ein__finished_step(ein_ctx *ctx, const ein__step *head, const ein__step *maps) {
+    ein__step s = *maps;
+    s.kind = EIN__K_REDUCE;
+    s.sums = EIN__NEW(&ctx->arena, ein__step, 1);
+    *s.sums = *head;
+    s.nval = 0;
+    for (int k = 0; k < head->nval; k++) s.val[s.nval++] = head->val[k];
+    s.val[s.nval++] = maps->val[0];
+    s.key = NULL;
+    s.measured = false;
+    return s;
+}
+
+// The estimate for such a step: the reduction with the first map, and what the others add.
+EIN__FN int64_t ein__estimate_finish(ein_ctx *ctx, const ein__step *s) {
+    ein__kernel k = ein__step_kernel(ctx, s);
+    int64_t ps = ein__estimate_kernel(ctx, &k), launch = ein__gpu_of(ctx)->node_ns * 1000;
+    for (int i = 0; i < s->npeer; i++) {
+        ein__kernel own = ein__step_kernel(ctx, &s->peer[i]);
+        int64_t more = ein__estimate_kernel(ctx, &own) - launch;
+        ps = ein__plus(ps, ein__most(more, 0) + EIN__STITCH_TURN_PS);
+    }
+    return ps;
+}
+
+static const char *ein__finish_key(ein_ctx *ctx, const ein__step *s) {
+    ein__kernel k = ein__step_kernel(ctx, s);
+    uint64_t h = ein__kernel_id(ctx, &k);
+    for (int i = 0; i < s->npeer; i++) {
+        ein__kernel own = ein__step_kernel(ctx, &s->peer[i]);
+        h = ein__mix(h, ein__kernel_id(ctx, &own));
+    }
+    return ein__namef(ctx, "kernel finish %016llx",
+                      (unsigned long long)ein__mix(h, (uint64_t)s->nval));
+}
+
+// Makes step `j` finish the sums of one that it reads, where that is cheaper.
+static void ein__finish_step(ein__stitcher *s, int j, ein__val *const *all) {
+    ein_ctx *ctx = s->ctx;
+    const ein__val *reads = all[j];
+    for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+        const int *w = s->writers[ctx->plan.layout[reads[k].i].buffer];
+        ein__finish f;
+        if (arrlen(w) != 1 || w[0] >= j || s->step[w[0]].out.i != reads[k].i) continue;
+        const ein__step *head = &s->step[w[0]];
+        bool fits = arrlen(reads) + arrlen(all[w[0]]) + s->step[j].npeer < EIN__MAX_ARGS - 3;
+        if (!fits || !ein__may_finish(s, w[0], j)) continue;
+        ein__step both = ein__finished_step(ctx, head, &s->step[j]);
+        if (!ein__finish_of(ctx, &both, &f)) continue;
+        int64_t least = both.ps = ein__estimate_finish(ctx, &both);
+        least = ein__cost_sum(least, ein__muldiv(least, EIN__STITCH_MARGIN, 100));
+        if (ctx->kernel_rows || ctx->desc.probe) {
+            both.key = ein__finish_key(ctx, &both);
+            const ein__cost_row *row = ein__row_of(ctx, both.key);
+            both.measured = row != NULL;
+            if (row) both.ps = least = row->ps;
+        }
+        if (least >= ein__cost_sum(head->ps, s->step[j].ps)) continue;
+        s->gone[w[0]] = true;
+        s->step[j] = both;
+        return;
+    }
+}
+
+static ein__step *ein__copy_steps(const ein__step *from) {
+    ein__step *to = NULL;
+    for (ptrdiff_t i = 0; i < arrlen(from); i++) arrput(to, from[i]);
+    return to;
+}
+
+// Lets the plan's maps finish sums where that is cheaper.
+static void ein__finish_plan(ein_ctx *ctx) {
+    ein__val **reads = NULL;
+    ein__stitcher s = ein__stitcher_look(ctx, &reads);
+    for (int j = 0; j < s.n; j++)
+        if (ein__may_be_finished(&s, j)) ein__finish_step(&s, j, reads);
+    ein__stitcher_end(&s, reads);
+}
+
+// Chains and stitches what makes the cheapest plan first, and lets maps `finish` sums.
+static void ein__stitch_steps(ein_ctx *ctx, bool finish) {
     ein__step *apart = ctx->plan.step, *best = NULL;
     int64_t least = 0;
-    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
     for (int way = 0; way < 4; way++) {
-        ctx->plan.step = NULL;
-        for (ptrdiff_t i = 0; i < arrlen(apart); i++) arrput(ctx->plan.step, apart[i]);
+        ctx->plan.step = ein__copy_steps(apart);
         if (way & 2) ein__chain_plan(ctx);
         ein__stitch_plan(ctx, !(way & 1));
         ein__chain_plan(ctx);
+        if (finish) ein__finish_plan(ctx);
         int64_t ps = ein__plan_cost(&ctx->plan);
         if (way && ps >= least) {
             arrfree(ctx->plan.step);
@@ -30984,6 +31194,51 @@ EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
     }
     arrfree(apart);
     ctx->plan.step = best;
+}
+
+// Whether a product whose loads compute what it multiplies is read by nothing but maps, at several
+// places of each: they would finish its sums if there were no such loads.
+EIN__FN bool ein__loads_in_the_way(ein_ctx *ctx) {
+    ein__val **reads = NULL;
+    ein__stitcher s = ein__stitcher_look(ctx, &reads);
+    bool found = false;
+    for (int j = 0; j < s.n && !found; j++) {
+        for (ptrdiff_t k = 0; k < arrlen(reads[j]) && !found; k++) {
+            const int *w = s.writers[ctx->plan.layout[reads[j][k].i].buffer];
+            if (arrlen(w) != 1 || w[0] >= j) continue;
+            const ein__step *head = &s.step[w[0]];
+            if (head->nrow || (!head->load[0].i && !head->load[1].i)) continue;
+            ein__ex *all = NULL;
+            int places = 0;
+            ein__ex_reads(ctx, ein__scope_of(ctx, s.step[j].out)->body, &all);
+            for (ptrdiff_t i = 0; i < arrlen(all); i++)
+                places += ein__ex_get(ctx, all[i])->val == reads[j][k].i;
+            arrfree(all);
+            found = places > 1 && s.step[j].kind == EIN__K_MAP;
+        }
+    }
+    ein__stitcher_end(&s, reads);
+    return found;
+}
+
+// Makes kernels of the plan one where that is cheaper. What finishes sums has no siblings, so that
+// both are tried.
+EIN__FN void ein__fuse_steps(ein_ctx *ctx) {
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
+    ein__step *apart = ein__copy_steps(ctx->plan.step);
+    ein__stitch_steps(ctx, false);
+    ein__join_siblings(ctx);
+    ein__step *joined = ctx->plan.step;
+    int64_t least = ein__plan_cost(&ctx->plan);
+    ctx->plan.step = apart;
+    ein__stitch_steps(ctx, true);
+    ein__join_siblings(ctx);
+    if (ein__plan_cost(&ctx->plan) < least) {
+        arrfree(joined);
+        return;
+    }
+    arrfree(ctx->plan.step);
+    ctx->plan.step = joined;
 }
 /* ---- memory.c ---- */
 // Memory of a plan: one arena for activations, by liveness; constants; workspaces.
@@ -31645,6 +31900,16 @@ static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
     }
 }
 
+// Makes `other` the context's plan again unless the new one is `ok` and cheaper.
+static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, bool ok) {
+    if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(other)) {
+        ein__pass_plan(ctx, other);
+    } else {
+        ein__pass_plan(ctx, &ctx->plan);
+        ctx->plan = *other;
+    }
+}
+
 // Plans the same values with row operations taken into products, where some look cheaper so, and
 // keeps that plan if it is.
 static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
@@ -31658,12 +31923,7 @@ static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ctx->plan = (ein__plan){0};
     ein__plan_orders(ctx, with, nroot);
     arrsetlen(ctx->norm, 0);
-    if (ein__plan_cost(&ctx->plan) < ein__plan_cost(&apart)) {
-        ein__pass_plan(ctx, &apart);
-    } else {
-        ein__pass_plan(ctx, &ctx->plan);
-        ctx->plan = apart;
-    }
+    ein__keep_cheaper(ctx, &apart, true);
 }
 
 // The plan for the values under `root`, which are made ready for it first.
@@ -31697,12 +31957,7 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     ctx->whole = true;
     bool ok = ein__build_ready(ctx, whole, nroot);
     ctx->whole = false;
-    if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(&parted)) {
-        ein__pass_plan(ctx, &parted);
-    } else {
-        ein__pass_plan(ctx, &ctx->plan);
-        ctx->plan = parted;
-    }
+    ein__keep_cheaper(ctx, &parted, ok);
     return ok;
 }
 
@@ -31718,16 +31973,36 @@ static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
     }
 }
 
+// The plan for the derived values under `root`, kernels made one where that is cheaper.
+static bool ein__build_steps(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (!ein__build_plan(ctx, root, nroot)) return false;
+    ein__group_products(ctx);
+    ein__fuse_steps(ctx);
+    return true;
+}
+
+// The same, with maps in the loads of products or, if that makes a better plan, without.
+static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    if (!ein__build_steps(ctx, root, nroot)) return false;
+    if (!ein__loads_in_the_way(ctx)) return true;
+    ein__plan with = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    ctx->unloaded = true;
+    bool ok = ein__build_steps(ctx, other, nroot);
+    ctx->unloaded = false;
+    ein__keep_cheaper(ctx, &with, ok);
+    return ok;
+}
+
 // Plans the derived program under `root`; kept when it is the cheapest so far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
-    if (ok) ein__group_products(ctx);
-    if (ok) ein__stitch_steps(ctx);
-    if (ok) ein__join_siblings(ctx);
+    ok = ok && ein__derive(ctx, root, nroot) && ein__build_loads(ctx, root, nroot);
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
@@ -31847,8 +32122,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
     bool ok = ein__build_plan(ctx, plain, nroot);
-    if (ok) ein__stitch_steps(ctx);
-    if (ok) ein__join_siblings(ctx);
+    if (ok) ein__fuse_steps(ctx);
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
@@ -39925,22 +40199,26 @@ static const char *const ein__tmpl_warp[] = {
     "}",
     "//@end",
     0};
-static const char *const ein__tmpl_warp_pair[] = {
+static const char *const ein__tmpl_warp_sums[] = {
+    "//@key word   how many sums there are",
+    "//@key type   what holds them",
+    "//@key each   those of v, each over the warp",
+    "//@key add    to those of v what row j of part has",
+    "//@key all    of them, as a word",
     "//@key block  whether the block's form is wanted too",
-    "static __device__ __forceinline__ float2 warp_pair(float2 v) {  // sums of both, for every lane",
-    "    return make_float2(warp_sum(v.x), warp_sum(v.y));",
+    "static __device__ __forceinline__ $type warp_$word($type v) {  // sums of $all, for every lane",
+    "    return $each;",
     "}",
     "//@if block",
     "",
-    "static __device__ __forceinline__ float2 block_pair(float2 v, float2 *part) {  // 256 threads",
-    "    v = warp_pair(v);",
+    "static __device__ __forceinline__ $type block_$word($type v, $type *part) {  // 256 threads",
+    "    v = warp_$word(v);",
     "    if (threadIdx.x % 32u == 0u) part[threadIdx.x / 32u] = v;",
     "    __syncthreads();",
     "    v = part[0];",
     "#pragma unroll",
     "    for (int j = 1; j < 8; j++) {",
-    "        v.x += part[j].x;",
-    "        v.y += part[j].y;",
+    "        $add;",
     "    }",
     "    return v;",
     "}",
@@ -40283,6 +40561,10 @@ typedef enum ein__need {
     EIN__NEED_MOVING,
     EIN__NEED_TURNING,
     EIN__NEED_PART_ROWS,
+    EIN__NEED_WARP_THREE,
+    EIN__NEED_WARP_FOUR,
+    EIN__NEED_BLOCK_THREE,
+    EIN__NEED_BLOCK_FOUR,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -40328,6 +40610,7 @@ typedef struct ein__kgen {
         ein__ex ex;
         ein__ktext text;
         const char *lane[EIN__KLANES];  // instead, by lane; or none
+        ein__ex as;                     // instead of text, what is computed; or none
     } over[EIN__KOVER];                 // reads replaced by registers or tiles
     ein__kname *name;                   // stb_ds array
     ein__kmemo *memo;                   // by expression
@@ -41121,6 +41404,8 @@ static void ein__kcount(ein__kgen *g, ein__ex ex) {
     if (g->memo[ex.i].uses++) return;
     for (uint32_t i = 0; i < x->nkid; i++) ein__kcount(g, x->kid[i]);
     if (x->op != EIN__X_READ) return;
+    for (int i = 0; i < g->nover; i++)
+        if (g->over[i].ex.i == ex.i && g->over[i].as.i) ein__kcount(g, g->over[i].as);
     const ein__kinner *in = ein__kinner_of(g, x->val);
     if (in && in->put) ein__kcount(g, ein__kbody(g, in->v));
 }
@@ -41218,6 +41503,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
     for (int i = 0; i < g->nover; i++)
         if (g->over[i].ex.i == ex.i) {
             ein__ktext t = g->over[i].text;
+            if (g->over[i].as.i) return ein__kvalue(g, g->over[i].as, lane);
             if (g->over[i].lane[lane]) t.s = g->over[i].lane[lane];
             return t;
         }
@@ -42071,10 +42357,9 @@ static const char *ein__kdigit(ein__kgen *g, int64_t *below, int64_t n, int size
     if (size > 1) s = ein__namef(g->ctx, "%s * %d", s, size);
     return s;
 }
-/* ---- emit_reduce.c ---- */
-// Reductions: one output element (or four neighbours) a thread with the reduction in loops; for few
-// outputs and long reductions a warp, a block, or a column of threads shares one output. The order
-// of additions is fixed in every form.
+/* ---- emit_sums.c ---- */
+// What the threads of a reduction add up: one sum, two that are made of the same reads (pair.c), or
+// those that the maps behind it finish (sums.c).
 
 static const char *ein__kidentity(ein__kgen *g, ein__red r) {
     switch (r) {
@@ -42099,18 +42384,54 @@ static const char *ein__kcombine(ein__kgen *g, ein__red r, const char *acc, cons
     return ein__namef(c, "if (%s %s %s) %s = %s;\n", value, max ? ">" : "<", acc, acc, value);
 }
 
-// A pair of sums, each combined with its part of `value`, which names a pair.
-static const char *ein__kcombine_pair(ein__kgen *g, const char *value) {
-    return ein__namef(g->ctx, "acc.x += %s.x;\nacc.y += %s.y;\n", value, value);
+static const char *const ein__ksums_word[] = {"pair", "three", "four"};  // from two on
+static const char *const ein__ksum[EIN__SUMS] = {"acc.x", "acc.y", "acc.z", "acc.w"};
+
+// What holds `n` sums.
+static const char *ein__ksums_type(ein__kgen *g, int n) {
+    return n > 1 ? ein__namef(g->ctx, "float%d", n) : ein__knum_type(g);
 }
+
+// `make_float2(f(acc.x), f(acc.y))` with what stands around the parts of `of`, two or more; without
+// `of` that alone.
+static const char *ein__ksums_each(ein__kgen *g, int n, const char *of, const char *before,
+                                   const char *behind) {
+    ein__buf b = {0};
+    ein__putf(&b, "make_float%d(", n);
+    for (int i = 0; i < n; i++) {
+        ein__putf(&b, "%s%s", i ? ", " : "", before);
+        if (*of) ein__putf(&b, "%s.%s", of, ein__klane[i]);
+        ein__put(&b, behind);
+    }
+    ein__put(&b, ")");
+    const char *s = ein__name(g->ctx, b.s);
+    ein__buf_free(&b);
+    return s;
+}
+
+// `n` sums `acc`, each combined with its part of `value`, which names as many.
+static const char *ein__kcombine_sums(ein__kgen *g, int n, ein__red r, const char *acc,
+                                      const char *value) {
+    const char *s = "";
+    if (n == 1) return ein__kcombine(g, r, acc, value);
+    for (int i = 0; i < n; i++)
+        s = ein__namef(g->ctx, "%s%s.%s += %s.%s;\n", s, acc, ein__klane[i], value, ein__klane[i]);
+    return s;
+}
+
+// Needs of the helpers that add up two sums, or more.
+static const unsigned char ein__kwarp_sums[] = {EIN__NEED_WARP_PAIR, EIN__NEED_WARP_THREE,
+                                                EIN__NEED_WARP_FOUR},
+                           ein__kblock_sums[] = {EIN__NEED_BLOCK_PAIR, EIN__NEED_BLOCK_THREE,
+                                                 EIN__NEED_BLOCK_FOUR};
 
 static const char *ein__kred_name(ein__red r) {
     static const char *const name[] = {"", "sum", "prod", "max", "min"};
     return name[r];
 }
 
-// `acc` combined over the threads of a warp or of a block.
-static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp, bool pair) {
+// `acc` of `n` sums combined over the threads of a warp or of a block.
+static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp, int n) {
     static const char *const join[] = {"", "a + b", "a * b", "a > b ? a : b", "a < b ? a : b"};
     ein_ctx *c = g->ctx;
     const char *who = warp ? "warp" : "block", *part = warp ? "" : ", part";
@@ -42120,10 +42441,263 @@ static const char *ein__kwhole(ein__kgen *g, ein__red r, bool warp, bool pair) {
         return ein__namef(c, "%s_join(acc%s, %s %s; })", who, part, function, join[r]);
     }
     ein__kneed(g, (ein__need)(EIN__NEED_WARP + r));
-    if (pair) ein__kneed(g, warp ? EIN__NEED_WARP_PAIR : EIN__NEED_BLOCK_PAIR);
+    if (n > 1) ein__kneed(g, (ein__need)((warp ? ein__kwarp_sums : ein__kblock_sums)[n - 2]));
     else if (!warp) ein__kneed(g, (ein__need)(EIN__NEED_BLOCK + r));
-    return ein__namef(c, "%s_%s(acc%s)", who, pair ? "pair" : ein__kred_name(r), part);
+    return ein__namef(c, "%s_%s(acc%s)", who, n > 1 ? ein__ksums_word[n - 2] : ein__kred_name(r),
+                      part);
 }
+
+// A reduction being emitted: the scope, the orders of its traversal and reduction slots, the parts.
+typedef struct ein__kred {
+    ein__val acc, out;
+    ein__red reduce;
+    int sums;                      // of an output, 1: one; of several ...
+    ein__ex term[EIN__SUMS];       // ... the terms of each
+    bool pair;                     // they are a pair (pair.c), whose results are ...
+    ein__ex last[2];               // ... these
+    ptrdiff_t row[EIN__SIBLINGS];  // of the scan: where maps that finish sums are stored
+    int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
+    int64_t outputs, count;
+    ein__kscan scan;
+    ein__buf index, init, core, post, store;
+} ein__kred;
+
+static void ein__kred_free(ein__kred *r) {
+    ein__kscan_free(&r->scan);
+    ein__buf_free(&r->index);
+    ein__buf_free(&r->init);
+    ein__buf_free(&r->core);
+    ein__buf_free(&r->post);
+    ein__buf_free(&r->store);
+}
+
+// The reduction slots by falling stride, so that neighbouring lanes read neighbours.
+static void ein__ksort_reduction(ein__kred *r) {
+    for (int i = 1; i < r->ns; i++) {
+        for (int j = i; j > 0; j--) {
+            int64_t a = 0, b = 0;
+            for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.row); k++) {
+                int64_t x = r->scan.near[k].k[r->s[j - 1]], y = r->scan.near[k].k[r->s[j]];
+                a = x > a ? x : a;
+                b = y > b ? y : b;
+            }
+            if (a >= b) break;
+            int t = r->s[j - 1];
+            r->s[j - 1] = r->s[j];
+            r->s[j] = t;
+        }
+    }
+}
+
+// `body` of the iterators of `s`, the first of which has value `j`.
+static ein__ex ein__kred_half(ein_ctx *ctx, const ein__scope *s, ein__ex body, int j) {
+    ein__ix map[EIN__MAX_ITERS];
+    map[0] = ein__ix_const(ctx, j);
+    for (uint32_t i = 1; i < s->nt + s->ns; i++) map[i] = ein__ix_iter(ctx, i, s->n[i]);
+    return ein__ex_subst(ctx, body, map, (int)(s->nt + s->ns));
+}
+
+// Takes from a reduction to pairs of sums the iterator that says which: every thread has both, for
+// which the epilogue reads them by name. Before anything is counted.
+static void ein__kred_pair(ein__kgen *g, ein__kred *r, const ein__scope *s) {
+    ein_ctx *ctx = g->ctx;
+    size_t had = (size_t)arrlen(ctx->exprs.rec);
+    ein__ix ix[EIN__MAX_RANK];
+    int n = 0;
+    r->pair = !g->naive && ein__kdtype(g, r->out) == EIN__F32 && ein__is_pair(ctx, s);
+    if (!r->pair) return;
+    r->sums = 2;
+    for (int i = 0; i < r->nt; i++)
+        if (r->t[i]) r->t[n++] = r->t[i];
+    r->nt = n;
+    g->slot[0].gone = true;
+    for (uint32_t k = 1; k < s->nt; k++) ix[k] = ein__ix_iter(ctx, k, s->n[k]);
+    for (int j = 0; j < 2; j++) {
+        ix[0] = ein__ix_const(ctx, j);
+        ein__ex read = ein__ex_read(ctx, r->acc, 0, ix, (int)s->nt);
+        g->over[g->nover].ex = read;
+        g->over[g->nover++].text = (ein__ktext){ein__ksum[j], EIN__PRIMARY, 0};
+        r->term[j] = ein__kred_half(ctx, s, s->body, j);
+        bool map = r->out.i != r->acc.i;
+        r->last[j] = map ? ein__kred_half(ctx, s, ein__kbody(g, r->out), j) : read;
+    }
+    ein__kmemo_grow(g, had);
+}
+
+// Gives the sums of maps that finish them their terms, and the maps the sums by name; scans both.
+static void ein__kred_finish(ein__kgen *g, ein__kred *r, const ein__step *step) {
+    ein_ctx *ctx = g->ctx;
+    size_t had = (size_t)arrlen(ctx->exprs.rec);
+    const ein__scope *s = ein__scope_of(ctx, r->acc);
+    int nt = (int)ein__scope_of(ctx, r->out)->nt;
+    ein__finish f;
+    bool found = ein__finish_of(ctx, step, &f);
+    EIN_ASSERT(found);
+    r->sums = found ? f.n : 1;
+    ein__kmemo_grow(g, had);
+    for (int k = 0; k + 1 < step->nval; k++)
+        g->inner[g->ninner++] = (ein__kinner){.v = step->val[k], .text = {"acc"}};
+    for (uint32_t i = 0; i < s->ns; i++) {
+        ein__kslot *slot = &g->slot[nt + (int)i];
+        slot->name = ein__namef(ctx, "r%u", (unsigned)i);
+        slot->n = s->n[s->nt + i];
+        r->s[r->ns++] = nt + (int)i;
+    }
+    for (int i = 0; i < f.n; i++) {
+        const char *name = f.n > 1 ? ein__ksum[i] : "acc";
+        g->over[g->nover].ex = f.sum[i];
+        g->over[g->nover++].text = (ein__ktext){name, EIN__PRIMARY, 0};
+        r->term[i] = f.term[i];
+        ein__kscan_expr(g, &r->scan, f.term[i]);
+    }
+    for (int i = 0; i < f.nas; i++) {
+        g->over[g->nover].ex = f.from[i];
+        g->over[g->nover++].as = f.as[i];
+        ein__kscan_expr(g, &r->scan, f.as[i]);
+    }
+    ein__kmap_scan(g, step, &r->scan, r->row);
+}
+
+// Scans both definitions, orders and merges the slots; those of a window's axes (or NULL) stay
+// apart.
+static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__strip *w) {
+    ein__kred r = {.acc = step->val[0], .out = step->out, .sums = 1, .scan = ein__kscan_make(g)};
+    const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, r.acc)->scope);
+    r.reduce = (ein__red)s->reduce;
+    if (step->sums) {
+        ein__kred_finish(g, &r, step);
+    } else {
+        g->inner[g->ninner++] = (ein__kinner){.v = r.acc, .text = {"acc"}};
+        ein__kscan_expr(g, &r.scan, s->body);
+        if (step->nval > 1) ein__kscan_expr(g, &r.scan, ein__kbody(g, r.out));
+        ein__kscan_out(g, &r.scan, r.out);
+        for (uint32_t i = 0; i < s->ns; i++) r.s[r.ns++] = (int)(s->nt + i);
+    }
+    const int apart[] = {w ? w->row.t : -1, w ? w->row.k : -1, w ? w->col.t : -1,
+                         w ? w->col.k : -1};
+    for (int i = 0; i < 4; i++)
+        if (apart[i] >= 0) r.scan.pinned |= 1u << apart[i], r.scan.used |= 1u << apart[i];
+    r.nt = ein__korder(g, r.out, r.t);
+    if (!w && !step->sums) ein__kred_pair(g, &r, s);
+    ein__ksort_reduction(&r);
+    r.nt = ein__kmerge(g, &r.scan, r.t, r.nt);
+    ein__kslices_first(g, r.t, r.nt);
+    r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
+    r.outputs = ein__kcount_slots(g, r.t, r.nt);
+    r.count = ein__kcount_slots(g, r.s, r.ns);
+    if (!step->sums && ein__kdtype(g, r.out) > EIN__BF16 && ein__kinteger(g, s->body)) {
+        g->num = EIN__NUM_INT;
+        if (step->nval > 1 && !ein__kinteger(g, ein__kbody(g, r.out))) g->num = EIN__NUM_FLOAT;
+    }
+    ein__put(&r.index, "");
+    ein__put(&r.post, "");
+    return r;
+}
+
+// What all sums begin with.
+static const char *ein__kred_zero(ein__kgen *g, const ein__kred *r) {
+    return r->sums > 1 ? ein__ksums_each(g, r->sums, "", "0.f", "") : ein__kidentity(g, r->reduce);
+}
+
+// Fills the loop of a reduction to several sums, whose levels are set: lanes are terms.
+static void ein__kred_terms(ein__kgen *g, ein__kred *r) {
+    for (int j = 0; j < r->sums; j++) ein__kcount(g, r->term[j]);
+    for (int i = 0; i < g->vec; i++)
+        for (int j = 0; j < r->sums; j++)
+            ein__put(&r->core, ein__kcombine(g, r->reduce, r->sums > 1 ? ein__ksum[j] : "acc",
+                                             ein__kvalue(g, r->term[j], i).s));
+    ein__putf(&r->init, "%s acc = %s;\n", ein__ksums_type(g, r->sums), ein__kred_zero(g, r));
+}
+
+// Fills the parts of a reduction whose sums maps finish. What these load does not wait for the
+// sums.
+static void ein__kred_finish_parts(ein__kgen *g, ein__kred *r, const ein__step *step) {
+    int vec = g->vec, members = step->chained ? step->npeer + 1 : 1;
+    ein__ktext value[EIN__SIBLINGS];
+    ein__kred_terms(g, r);
+    g->vec_slot = -1;
+    g->vec = 1;
+    for (int k = 0; k < members; k++) ein__kcount(g, ein__kbody(g, ein__step_member(step, k)->out));
+    for (ptrdiff_t i = 0; i < arrlen(r->scan.read); i++) {
+        ein__ex ex = r->scan.read[i];
+        uint32_t uses = ex.i ? ein__kmask(g, ex) & ~(1u << 31) : ~0u;
+        if (!(uses >> ein__scope_of(g->ctx, r->out)->nt)) (void)ein__kvalue_named(g, ex, 0);
+    }
+    g->post = &r->post;
+    for (int k = 0; k < members; k++)
+        value[k] = ein__kvalue(g, ein__kbody(g, ein__step_member(step, k)->out), 0);
+    for (int k = 0; k < members; k++) {
+        g->to = k ? ein__namef(g->ctx, "y%d", k) : NULL;
+        ein__kstore_row(g, &r->store, ein__step_member(step, k)->out, &r->scan.row[r->row[k]],
+                        &value[k]);
+    }
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+    g->vec = vec;
+}
+
+// Fills the parts of a reduction to pairs, whose levels are set.
+static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r) {
+    int vec = g->vec;
+    ein__kred_terms(g, r);
+    g->vec_slot = -1;
+    g->vec = 1;
+    g->post = &r->post;
+    for (int j = 0; j < 2; j++) ein__kcount(g, r->last[j]);
+    ein__ktext value[2];
+    for (int j = 0; j < 2; j++) value[j] = ein__kvalue(g, r->last[j], 0);
+    for (int j = 0; j < 2; j++) {
+        g->plane = j * ein__kstride(g, r->out, 0);
+        ein__kstore(g, &r->store, r->out, &r->scan, &value[j]);
+    }
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+    g->vec = vec;
+}
+
+// Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
+// over `k` declares them all. Lanes along a reduction slot add to one sum.
+static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels) {
+    static const char *const acc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
+                                                 "acc4", "acc5", "acc6", "acc7"};
+    for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
+    if (step->sums) ein__kred_finish_parts(g, r, step);
+    else if (r->pair) ein__kred_pair_parts(g, r);
+    if (step->sums || r->pair) return;
+    ein__ex body = ein__kbody(g, r->acc);
+    ein__kcount(g, body);
+    bool terms = false;
+    for (int i = 0; i < r->ns; i++) terms |= r->s[i] == g->vec_slot;
+    for (int i = 0; i < g->vec; i++) {
+        const char *a = g->vec > 1 && !terms ? acc[i] : "acc";
+        ein__ktext v = ein__kvalue(g, body, i);
+        if (g->num == EIN__NUM_INT) v = ein__kname_value(g, body, i, v);
+        g->inner[0].text[i] = a;
+        ein__put(&r->core, ein__kcombine(g, r->reduce, a, v.s));
+        if (i && terms) continue;
+        ein__put(&r->init, i ? ", " : ein__knum_type(g));
+        ein__putf(&r->init, "%s%s = %s", i ? "" : " ", a, ein__kidentity(g, r->reduce));
+    }
+    ein__put(&r->init, ";\n");
+    if (terms) g->vec_slot = -1;
+    int lanes = terms ? 1 : g->vec, vec = g->vec;
+    g->vec = lanes;
+    g->post = &r->post;
+    ein__ktext value[EIN__KLANES];
+    if (step->nval > 1) {
+        body = ein__kbody(g, r->out);
+        ein__kcount(g, body);
+    }
+    for (int i = 0; i < lanes; i++) {
+        value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
+        if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
+    }
+    ein__kstore(g, &r->store, r->out, &r->scan, value);
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+    g->vec = vec;
+}
+/* ---- emit_reduce.c ---- */
+// Reductions: one output element (or four neighbours) a thread with the reduction in loops; for few
+// outputs and long reductions a warp, a block, or a column of threads shares one output. The order
+// of additions is fixed in every form.
 
 static void ein__kindent(ein__buf *out, const char *text, int by) {
     while (*text) {
@@ -42170,183 +42744,10 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, co
     ein__buf_free(&text);
 }
 
-// A reduction being emitted: the scope, the orders of its traversal and reduction slots, the parts.
-typedef struct ein__kred {
-    ein__val acc, out;
-    ein__red reduce;
-    bool pair;                 // of sums (pair.c), with ...
-    ein__ex term[2], last[2];  // ... the terms and the result of each
-    int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
-    int64_t outputs, count;
-    ein__kscan scan;
-    ein__buf index, init, core, post, store;
-} ein__kred;
-
-static void ein__kred_free(ein__kred *r) {
-    ein__kscan_free(&r->scan);
-    ein__buf_free(&r->index);
-    ein__buf_free(&r->init);
-    ein__buf_free(&r->core);
-    ein__buf_free(&r->post);
-    ein__buf_free(&r->store);
-}
-
-// The reduction slots by falling stride, so that neighbouring lanes read neighbours.
-static void ein__ksort_reduction(ein__kred *r) {
-    for (int i = 1; i < r->ns; i++) {
-        for (int j = i; j > 0; j--) {
-            int64_t a = 0, b = 0;
-            for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.row); k++) {
-                int64_t x = r->scan.near[k].k[r->s[j - 1]], y = r->scan.near[k].k[r->s[j]];
-                a = x > a ? x : a;
-                b = y > b ? y : b;
-            }
-            if (a >= b) break;
-            int t = r->s[j - 1];
-            r->s[j - 1] = r->s[j];
-            r->s[j] = t;
-        }
-    }
-}
-
-// `body` of the iterators of `s`, the first of which has value `j`.
-static ein__ex ein__kred_half(ein_ctx *ctx, const ein__scope *s, ein__ex body, int j) {
-    ein__ix map[EIN__MAX_ITERS];
-    map[0] = ein__ix_const(ctx, j);
-    for (uint32_t i = 1; i < s->nt + s->ns; i++) map[i] = ein__ix_iter(ctx, i, s->n[i]);
-    return ein__ex_subst(ctx, body, map, (int)(s->nt + s->ns));
-}
-
-// Takes from a reduction to pairs of sums the iterator that says which: every thread has both, for
-// which the epilogue reads them by name. Before anything is counted.
-static void ein__kred_pair(ein__kgen *g, ein__kred *r, const ein__scope *s) {
-    static const char *const sum[] = {"acc.x", "acc.y"};
-    ein_ctx *ctx = g->ctx;
-    size_t had = (size_t)arrlen(ctx->exprs.rec);
-    ein__ix ix[EIN__MAX_RANK];
-    int n = 0;
-    r->pair = !g->naive && ein__kdtype(g, r->out) == EIN__F32 && ein__is_pair(ctx, s);
-    if (!r->pair) return;
-    for (int i = 0; i < r->nt; i++)
-        if (r->t[i]) r->t[n++] = r->t[i];
-    r->nt = n;
-    g->slot[0].gone = true;
-    for (uint32_t k = 1; k < s->nt; k++) ix[k] = ein__ix_iter(ctx, k, s->n[k]);
-    for (int j = 0; j < 2; j++) {
-        ix[0] = ein__ix_const(ctx, j);
-        ein__ex read = ein__ex_read(ctx, r->acc, 0, ix, (int)s->nt);
-        g->over[g->nover].ex = read;
-        g->over[g->nover++].text = (ein__ktext){sum[j], EIN__PRIMARY, 0};
-        r->term[j] = ein__kred_half(ctx, s, s->body, j);
-        bool map = r->out.i != r->acc.i;
-        r->last[j] = map ? ein__kred_half(ctx, s, ein__kbody(g, r->out), j) : read;
-    }
-    ein__kmemo_grow(g, had);
-}
-
-// Scans both definitions, orders and merges the slots; those of a window's axes (or NULL) stay
-// apart.
-static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__strip *w) {
-    ein__kred r = {.acc = step->val[0], .out = step->out, .scan = ein__kscan_make(g)};
-    const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, r.acc)->scope);
-    r.reduce = (ein__red)s->reduce;
-    g->inner[g->ninner++] = (ein__kinner){.v = r.acc, .text = {"acc"}};
-    ein__kscan_expr(g, &r.scan, s->body);
-    if (step->nval > 1) ein__kscan_expr(g, &r.scan, ein__kbody(g, r.out));
-    ein__kscan_out(g, &r.scan, r.out);
-    const int apart[] = {w ? w->row.t : -1, w ? w->row.k : -1, w ? w->col.t : -1,
-                         w ? w->col.k : -1};
-    for (int i = 0; i < 4; i++)
-        if (apart[i] >= 0) r.scan.pinned |= 1u << apart[i], r.scan.used |= 1u << apart[i];
-    r.nt = ein__korder(g, r.out, r.t);
-    if (!w) ein__kred_pair(g, &r, s);
-    for (uint32_t i = 0; i < s->ns; i++) r.s[r.ns++] = (int)(s->nt + i);
-    ein__ksort_reduction(&r);
-    r.nt = ein__kmerge(g, &r.scan, r.t, r.nt);
-    ein__kslices_first(g, r.t, r.nt);
-    r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
-    r.outputs = ein__kcount_slots(g, r.t, r.nt);
-    r.count = ein__kcount_slots(g, r.s, r.ns);
-    if (ein__kdtype(g, r.out) > EIN__BF16 && ein__kinteger(g, s->body)) {
-        g->num = EIN__NUM_INT;
-        if (step->nval > 1 && !ein__kinteger(g, ein__kbody(g, r.out))) g->num = EIN__NUM_FLOAT;
-    }
-    ein__put(&r.index, "");
-    ein__put(&r.post, "");
-    return r;
-}
-
-// Fills the parts of a reduction to pairs, whose levels are set: lanes are terms.
-static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r) {
-    static const char *const sum[] = {"acc.x", "acc.y"};
-    int vec = g->vec;
-    for (int j = 0; j < 2; j++) ein__kcount(g, r->term[j]);
-    for (int i = 0; i < vec; i++)
-        for (int j = 0; j < 2; j++)
-            ein__put(&r->core,
-                     ein__kcombine(g, r->reduce, sum[j], ein__kvalue(g, r->term[j], i).s));
-    ein__put(&r->init, "float2 acc = make_float2(0.f, 0.f);\n");
-    g->vec_slot = -1;
-    g->vec = 1;
-    g->post = &r->post;
-    for (int j = 0; j < 2; j++) ein__kcount(g, r->last[j]);
-    ein__ktext value[2];
-    for (int j = 0; j < 2; j++) value[j] = ein__kvalue(g, r->last[j], 0);
-    for (int j = 0; j < 2; j++) {
-        g->plane = j * ein__kstride(g, r->out, 0);
-        ein__kstore(g, &r->store, r->out, &r->scan, &value[j]);
-    }
-    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    g->vec = vec;
-}
-
-// Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
-// over `k` declares them all. Lanes along a reduction slot add to one sum.
-static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels) {
-    static const char *const acc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
-                                                 "acc4", "acc5", "acc6", "acc7"};
-    for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
-    if (r->pair) {
-        ein__kred_pair_parts(g, r);
-        return;
-    }
-    ein__ex body = ein__kbody(g, r->acc);
-    ein__kcount(g, body);
-    bool terms = false;
-    for (int i = 0; i < r->ns; i++) terms |= r->s[i] == g->vec_slot;
-    for (int i = 0; i < g->vec; i++) {
-        const char *a = g->vec > 1 && !terms ? acc[i] : "acc";
-        ein__ktext v = ein__kvalue(g, body, i);
-        if (g->num == EIN__NUM_INT) v = ein__kname_value(g, body, i, v);
-        g->inner[0].text[i] = a;
-        ein__put(&r->core, ein__kcombine(g, r->reduce, a, v.s));
-        if (i && terms) continue;
-        ein__put(&r->init, i ? ", " : ein__knum_type(g));
-        ein__putf(&r->init, "%s%s = %s", i ? "" : " ", a, ein__kidentity(g, r->reduce));
-    }
-    ein__put(&r->init, ";\n");
-    if (terms) g->vec_slot = -1;
-    int lanes = terms ? 1 : g->vec, vec = g->vec;
-    g->vec = lanes;
-    g->post = &r->post;
-    ein__ktext value[EIN__KLANES];
-    if (step->nval > 1) {
-        body = ein__kbody(g, r->out);
-        ein__kcount(g, body);
-    }
-    for (int i = 0; i < lanes; i++) {
-        value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
-        if (step->nval > 1) value[i] = ein__kvalue(g, body, i);
-    }
-    ein__kstore(g, &r->store, r->out, &r->scan, value);
-    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    g->vec = vec;
-}
-
 static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *step, const char *hint,
                                 ein__buf *out, ein__launch *l) {
     if (g->vec > 1) {
-        if (r->pair || r->outputs / 4 < EIN__SHARED_OUTPUTS ||
+        if (r->sums > 1 || step->sums || r->outputs / 4 < EIN__SHARED_OUTPUTS ||
             !ein__kvector_out(g, r->out, r->t, r->nt, &r->scan))
             return false;
         g->vec_slot = r->t[r->nt - 1];
@@ -42426,18 +42827,15 @@ static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int 
     const char *other = "__shfl_xor_sync(0xffffffffu, acc, d)";
     if (spare) stores = ein__namef(c, "lane == 0u && %s < %s", id, outputs);
     if (spare) at = ein__namef(c, "min(%s, %s - 1)", id, outputs);
-    if (r->pair)
-        other =
-            "make_float2(__shfl_xor_sync(0xffffffffu, acc.x, d), "
-            "__shfl_xor_sync(0xffffffffu, acc.y, d))";
+    if (r->sums > 1)
+        other = ein__ksums_each(g, r->sums, "acc", "__shfl_xor_sync(0xffffffffu, ", ", d)");
     keys[0] = (ein__key){"warp", at};
     keys[1] = (ein__key){"block", ein__namef(c, "%d", 32 * warps)};
     keys[2] = (ein__key){"lanes", ein__namef(c, "%du", lanes)};
     keys[3] = (ein__key){"part", part ? "1" : ""};
     keys[4] = (ein__key){"stores", stores};
     keys[5] = (ein__key){"other", other};
-    keys[6] = (ein__key){"join", r->pair ? ein__kcombine_pair(g, "other")
-                                         : ein__kcombine(g, r->reduce, "acc", "other")};
+    keys[6] = (ein__key){"join", ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other")};
 }
 
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
@@ -42479,12 +42877,12 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
                           : ein__knumber(g, r->outputs)},
         {"index", r->index.s},
         {"before", g->code[0].s},
-        {"identity", r->pair ? "make_float2(0.f, 0.f)" : ein__kidentity(g, r->reduce)},
+        {"identity", ein__kred_zero(g, r)},
         {"count", ein__knumber(g, r->count / vec)},
         {"terms", terms.s},
         {"after", r->post.s},
         {"store", r->store.s},
-        {"T", r->pair ? "float2" : ein__knum_type(g)},
+        {"T", ein__ksums_type(g, r->sums)},
         {"whole", NULL},
         {"block",
          several ? ein__namef(g->ctx, "%s / %su", ein__kblock_id(g), number) : ein__kblock_id(g)},
@@ -42492,15 +42890,13 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
          several ? ein__namef(g->ctx, "blockIdx.x %% %su * %du + %s", number, threads, x) : x},
         {"stride", ein__namef(g->ctx, "%du", threads * parts)},
         {"parts", several ? ein__namef(g->ctx, "%su", number) : ""},
-        {"add",
-         r->pair ? ein__kcombine_pair(g, "other") : ein__kcombine(g, r->reduce, "acc", "other")}};
+        {"add", ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other")}};
     if (column) {
-        const char *other = "part[j][threadIdx.x]";
-        keys[12] = (ein__key){"join", r->pair ? ein__kcombine_pair(g, other)
-                                              : ein__kcombine(g, r->reduce, "acc", other)};
+        const char *join = ein__kcombine_sums(g, r->sums, r->reduce, "acc", "part[j][threadIdx.x]");
+        keys[12] = (ein__key){"join", join};
         ein__kfinish(g, r->out, hint, ein__tmpl_reduce_column, keys, 18, out, l);
     } else {
-        if (lanes == 32) keys[12].text = ein__kwhole(g, r->reduce, warp, r->pair);
+        if (lanes == 32) keys[12].text = ein__kwhole(g, r->reduce, warp, r->sums);
         if (warp) ein__kreduce_lanes(g, r, lanes, warps, keys + 13);
         ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
                      warp ? 20 : 17, out, l);
@@ -46685,6 +47081,7 @@ typedef bool ein__kfamily(ein__kgen *g, const ein__step *step, const char *hint,
 
 static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     bool reduce = ein__sc_get(ctx, ein__val_get(ctx, step->val[0])->scope)->reduce != EIN__R_NONE;
+    if (step->sums) return ein__kreduce;
     switch (step->kind) {
     case EIN__K_TRANSPOSE: return ein__ktranspose_kernel;
     case EIN__K_PLACE: return ein__kplaces_kernel;
@@ -46720,7 +47117,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_REDUCE,
                {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
                 ein__tmpl_warp, ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny,
-                ein__tmpl_tail, ein__tmpl_warp_pair}},
+                ein__tmpl_tail, ein__tmpl_warp_sums}},
               {EIN__K_PLACE,
                {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column,
                 ein__tmpl_place_warp, ein__tmpl_tail}},
@@ -46758,9 +47155,10 @@ static int ein__kwidest(const ein_ctx *ctx, const ein__step *step, ein__kfamily 
 }
 
 // Starts a step's kernel, which has the iterators of its first value; places have some of their
-// own.
+// own, and maps that finish sums theirs.
 static ein__kgen ein__kgen_of(ein_ctx *ctx, const ein__step *step, bool wide, int vec) {
-    return ein__kgen_make(ctx, step->val[step->kind == EIN__K_PLACE], wide, vec);
+    ein__val v = step->sums ? step->out : step->val[step->kind == EIN__K_PLACE];
+    return ein__kgen_make(ctx, v, wide, vec);
 }
 
 // The widest form of the family that applies.
@@ -46798,8 +47196,9 @@ EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *h
                               ein__launch *launch) {
     if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
     if (step->ahead) ein__emit_stitch(ctx, step, out, launch);
-    else if (step->chained) ein__emit_family(ctx, step, ein__kmap, hint, out, launch);
-    else if (step->npeer) ein__emit_siblings(ctx, step, out, launch);
+    else if (step->chained && !step->sums)
+        ein__emit_family(ctx, step, ein__kmap, hint, out, launch);
+    else if (step->npeer && !step->sums) ein__emit_siblings(ctx, step, out, launch);
     else ein__emit_family(ctx, step, ein__kfamily_of(ctx, step), hint, out, launch);
 }
 
@@ -46955,10 +47354,17 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
         ein__put_helper(out, ein__is_needed(needs, (ein__need)(EIN__NEED_WARP + r)), ein__tmpl_warp,
                         keys, 3);
     }
-    ein__key pair[] = {{"block", ein__need_text(needs, EIN__NEED_BLOCK_PAIR)}};
-    bool pairs = ein__is_needed(needs, EIN__NEED_WARP_PAIR);
-    ein__put_helper(out, pairs || ein__is_needed(needs, EIN__NEED_BLOCK_PAIR), ein__tmpl_warp_pair,
-                    pair, 1);
+    for (int n = 2; n <= EIN__SUMS; n++) {
+        bool warp = ein__is_needed(needs, (ein__need)ein__kwarp_sums[n - 2]),
+             block = ein__is_needed(needs, (ein__need)ein__kblock_sums[n - 2]);
+        ein__key keys[] = {{"word", ein__ksums_word[n - 2]},
+                           {"type", ein__ksums_type(&g, n)},
+                           {"each", ein__ksums_each(&g, n, "v", "warp_sum(", ")")},
+                           {"add", ein__kcombine_sums(&g, n, EIN__R_SUM, "v", "part[j]")},
+                           {"all", n > 2 ? "all" : "both"},
+                           {"block", block ? "1" : ""}};
+        ein__put_helper(out, warp || block, ein__tmpl_warp_sums, keys, 6);
+    }
 }
 /* ---- emit_stitch.c ---- */
 // Two kernels as one (stitch.c): both as functions of a thread's number, and the kernel that calls
@@ -49523,15 +49929,23 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
 }
 
 // Kernels that a plan has as one, each by itself: a table that has them all can tell what it gains.
-static void ein__collect_siblings(ein_ctx *ctx, const ein__step *step, int rank) {
-    for (int i = 0; i <= step->npeer; i++) {
-        ein__step own = *ein__step_member(step, i);
+static void ein__collect_members(ein_ctx *ctx, const ein__step *step, int rank) {
+    for (int i = step->sums ? -1 : 0; i <= step->npeer; i++) {
+        ein__step own = i < 0 ? *step->sums : *ein__step_member(step, i);
+        if (ein__is_call(own.kind)) continue;
+        if (own.sums) {
+            own.kind = EIN__K_MAP;
+            own.val[0] = own.out;
+            own.nval = 1;
+            own.sums = NULL;
+        }
         ein__kernel k = ein__step_kernel(ctx, &own);
         char key[EIN__KEY_LENGTH];
         ein__put_kernel_key(key, own.kind, ein__kernel_id(ctx, &k));
         own.key = ein__name(ctx, key);
         own.npeer = 0;
-        ein__collect_kernel(ctx, &own, "", rank);
+        if (own.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, own, rank);
+        else ein__collect_kernel(ctx, &own, "", rank);
     }
 }
 
@@ -49541,7 +49955,7 @@ static void ein__collect_plan(ein_ctx *ctx, int rank) {
         if (ein__is_call(step.kind) || !step.key) continue;
         if (step.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, step, rank);
         else ein__collect_kernel(ctx, &step, "", rank);
-        if (step.npeer) ein__collect_siblings(ctx, &step, rank);
+        if (step.npeer || step.sums) ein__collect_members(ctx, &step, rank);
     }
 }
 
@@ -49581,6 +49995,10 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
         bool found = ein__attention_of(ctx, step, &a);
         ein__put(features, "kind=attention");
         return found ? ein__estimate_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : 0;
+    }
+    if (step->sums) {
+        ein__put(features, "kind=finish");
+        return ein__estimate_finish(ctx, step);
     }
     if (step->npeer) {
         ein__put(features, step->chained ? "kind=chain" : "kind=siblings");

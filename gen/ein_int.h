@@ -449,6 +449,7 @@ typedef struct ein__step {
         *peer;  // other products of its call (group.c), kernels that are one (siblings.c)
     int npeer;
     bool chained;             // ... of which each thread computes one behind the other (chain.c)
+    struct ein__step *sums;   // the step whose sums this one's threads add up, or NULL (sums.c)
     struct ein__step *ahead;  // a kernel that the same blocks run before, or NULL (stitch.c) ...
     int groups;               // ... with so many slices of its result a block
     int64_t slices;           // and in all
@@ -592,6 +593,7 @@ struct ein_ctx {
     bool taking;                 // row operations may be taken into products ...
     bool whole;                  // ... whose terms are therefore not parted (split.c) ...
     bool parted;                 // ... as some were
+    bool unloaded;               // products load what was stored, no maps (finish.c)
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
     bool *keep_fp32;      // by graph tensor: computed in FP32; stb_ds array

@@ -8,7 +8,7 @@
 // outputs   y: f32[1,1000]
 // weights   152 tensors, blob of 330 MB
 // memory    arena 35 MB (workspace 32 MB of it), constants 331 MB, peak in create 555 MB
-// plan      65 steps, 1325.1 us estimated; 1414.9 us without derivation
+// plan      64 steps, 1323.9 us estimated; 1414.3 us without derivation
 // libraries cuBLAS (596 MB) 24 steps, without it up to 0.0 us more
 // by        summation splitting 1, norm taken into the product 24, online softmax 12, sums in one
 //     pass 1
@@ -74,8 +74,7 @@
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
 //    32.1 us est. g.11             k_product_a0c10d71
 //    33.0 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.6 us est. n.sum2.both      k_reduce_a9e28dd4
-//     1.3 us est. z                k_map_c721726b
+//     1.7 us est. z                k_reduce_16428e8b
 //     2.0 us est. y                k_reduce_686a3900
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -440,7 +439,6 @@ const vit_b_info *vit_b_describe(void);
 #define v_m_11_weights CONST(337202176)
 #define v_g_11 ARENA(33554432)
 #define v_h_11 ARENA(35975168)
-#define v_n_sum2_both ARENA(3072)
 #define v_z ARENA(0)
 #define v_workspace ARENA_OF(char, 0)
 #define CONST_BYTES 346642432ull
@@ -1683,62 +1681,46 @@ static __global__ void __launch_bounds__(256, 1) k_product_a0c10d71(const float 
 //     (n.sum2.moments[1,0,i2] + n.sum2.moments[0,0,i2] * (-(n.sum2.moments[0,0,i2] / 768) +
 //     -(n.sum2.moments[0,0,i2] / 768)) + -(n.sum2.moments[0,0,i2] / 768) *
 //     -(n.sum2.moments[0,0,i2] / 768) * 768) * [i0 == 1] where i0 in 0:2
-static __global__ void __launch_bounds__(32) k_reduce_a9e28dd4(const float *p0,
-    float *__restrict__ y) {
+// z[0,i1] = rsqrt(n.sum2.both[1,0,0] / 768 + 1e-06) * (h.11[0,0,i1] - n.sum2.both[0,0,0] / 768) *
+//     n.scale[i1] + n.bias[i1]
+// p0: h.11, p1: n.bias, p2: n.scale
+static __global__ void __launch_bounds__(32) k_reduce_16428e8b(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
     await_previous();
-    if (id >= 197u) return;
-    const int i2 = (int)id;
-    const float v1 = p0[i2 * 768 + 384];
+    if (id >= 768u) return;
+    const int i1 = (int)id;
+    const float v1 = p0[384];
+    const float v6 = p1[i1];
+    const float v7 = p2[i1];
+    const float v8 = p0[i1];
     float2 acc = make_float2(0.f, 0.f);
 #pragma unroll 4
     for (unsigned k = lane; k < 192u; k += 32u) {
         const int r0 = (int)k * 4;
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 768 + r0);
+        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0);
         const float v2 = v0.x - v1;
         const float v3 = v0.y - v1;
         const float v4 = v0.z - v1;
         const float v5 = v0.w - v1;
-        acc.x += v2;
-        acc.y += v2 * v2;
-        acc.x += v3;
-        acc.y += v3 * v3;
-        acc.x += v4;
-        acc.y += v4 * v4;
-        acc.x += v5;
-        acc.y += v5 * v5;
+        acc.x += v2 * v2;
+        acc.y += v2;
+        acc.x += v3 * v3;
+        acc.y += v3;
+        acc.x += v4 * v4;
+        acc.y += v4;
+        acc.x += v5 * v5;
+        acc.y += v5;
     }
     acc = warp_pair(acc);
     if (lane == 0u) {
-        const float v6 = acc.x;
-        const float v7 = -(v6 / 768.f);
-        y[i2] = v6 + v1 * 768.f;
-        y[i2 + 197] = acc.y + v6 * (v7 + v7) + v7 * v7 * 768.f;
+        const float v9 = acc.y;
+        const float v10 = -(v9 / 768.f);
+        const float v11 = (v10 * v10 * 768.f + (acc.x + v9 * (v10 + v10))) / 768.f + 1e-06f;
+        const float v12 = v6 + v7 * ((v8 - (v9 + v1 * 768.f) / 768.f) * (1.f / sqrtf(v11)));
+        y[i1] = v12;
     }
-}
-
-// z[0,i1] = rsqrt(n.sum2.both[1,0,0] / 768 + 1e-06) * (h.11[0,0,i1] - n.sum2.both[0,0,0] / 768) *
-//     n.scale[i1] + n.bias[i1]
-// p0: n.bias, p1: n.scale, p2: h.11, p3: n.sum2.both
-static __global__ void __launch_bounds__(64) k_map_c721726b(const float *__restrict__ p0,
-    const float *__restrict__ p1, const float *p2, const float *p3, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 192u) return;
-    const int i1 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i1);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i1);
-    const float v3 = p3[0];
-    const float v4 = v3 / 768.f;
-    const float v5 = p3[197];
-    const float v6 = v5 / 768.f;
-    const float v7 = v6 + 1e-06f;
-    const float v8 = 1.f / sqrtf(v7);
-    *reinterpret_cast<float4 *>(y + i1) = make_float4(v0.x + v1.x * ((v2.x - v4) * v8),
-        v0.y + v1.y * ((v2.y - v4) * v8), v0.z + v1.z * ((v2.z - v4) * v8),
-        v0.w + v1.w * ((v2.w - v4) * v8));
 }
 
 // p[0,i1] = sum(r0) z[0,r0] * fc[r0,i1]
@@ -2603,10 +2585,8 @@ static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
         v_m_11_offset2, v_m_11_offset, v_f_11_b, v_g_11));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_11, v_g_11, v_b_11_w, v_b_11_b, v_r_11, v_h_11, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_a9e28dd4, "n.sum2.both", 197, 32, stream, v_h_11,
-        v_n_sum2_both));
-    CALL(launch(m, EARLY, k_map_c721726b, "z", 3, 64, stream, v_n_bias, v_n_scale, v_h_11,
-        v_n_sum2_both, v_z));
+    CALL(launch(m, ORDERED, k_reduce_16428e8b, "z", 768, 32, stream, v_h_11, v_n_bias, v_n_scale,
+        v_z));
     CALL(launch(m, EARLY, k_reduce_686a3900, "y", 63, 256, stream, v_fc, v_z, v_bias, v_y));
     return 0;
 }

@@ -456,8 +456,11 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $join v += other
 #endif
 
-#ifdef LINT_warp_pair
+#ifdef LINT_warp_sums
 static __device__ float warp_sum(float v) { return v; }
+#define $type float2
+#define $each make_float2(warp_sum(v.x), warp_sum(v.y))
+#define $add v.x += part[j].x
 #endif
 
 #endif  // EIN_LINT_PRELUDE_CUH

@@ -106,6 +106,7 @@ parts=(
     'recurs   -    python3 tests/check_recurrent.py'
     'variants -    python3 tests/check_variants.py'
     'chain    cuda python3 tests/check_chain.py'
+    'finish   cuda python3 tests/check_finish.py'
     'names    -    python3 tests/check_names.py'
     'used     -    python3 tests/check_used.py'
     'search   -    python3 tests/check_search.py'

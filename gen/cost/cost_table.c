@@ -164,7 +164,7 @@ static bool ein__spells(const char *s, size_t n, const char *word) {
 
 // Whether the `n` bytes at `s` are a kind of kernels.
 static bool ein__is_kernel_kind(const char *s, size_t n) {
-    static const char *const joined[] = {"stitch", "siblings", "chain"};
+    static const char *const joined[] = {"stitch", "siblings", "chain", "finish"};
     bool found = false;
     for (int k = EIN__K_MAP; k <= EIN__K_PRODUCT; k++)
         found |= ein__spells(s, n, ein__kernel_word((ein__skind2)k));

@@ -677,6 +677,7 @@ static ein__kernel ein__step_kernel(ein_ctx *ctx, const ein__step *step) {
         if (i >= from) k.s[i - from] = ein__scope_of(ctx, step->val[i]);
         if (i + 1 < step->nval) k.inner[i] = step->val[i];
     }
+    if (step->sums) k.s[0] = ein__finish_scope(ctx, step);
     for (int i = 0; i < 2; i++) k.load[i] = step->load[i];
     k.nrow = step->nrow;
     k.also = step->ahead ? (ein__val){0} : step->also;

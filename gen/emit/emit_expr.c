@@ -45,6 +45,8 @@ static void ein__kcount(ein__kgen *g, ein__ex ex) {
     if (g->memo[ex.i].uses++) return;
     for (uint32_t i = 0; i < x->nkid; i++) ein__kcount(g, x->kid[i]);
     if (x->op != EIN__X_READ) return;
+    for (int i = 0; i < g->nover; i++)
+        if (g->over[i].ex.i == ex.i && g->over[i].as.i) ein__kcount(g, g->over[i].as);
     const ein__kinner *in = ein__kinner_of(g, x->val);
     if (in && in->put) ein__kcount(g, ein__kbody(g, in->v));
 }
@@ -142,6 +144,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
     for (int i = 0; i < g->nover; i++)
         if (g->over[i].ex.i == ex.i) {
             ein__ktext t = g->over[i].text;
+            if (g->over[i].as.i) return ein__kvalue(g, g->over[i].as, lane);
             if (g->over[i].lane[lane]) t.s = g->over[i].lane[lane];
             return t;
         }

@@ -5,6 +5,7 @@ typedef bool ein__kfamily(ein__kgen *g, const ein__step *step, const char *hint,
 
 static ein__kfamily *ein__kfamily_of(ein_ctx *ctx, const ein__step *step) {
     bool reduce = ein__sc_get(ctx, ein__val_get(ctx, step->val[0])->scope)->reduce != EIN__R_NONE;
+    if (step->sums) return ein__kreduce;
     switch (step->kind) {
     case EIN__K_TRANSPOSE: return ein__ktranspose_kernel;
     case EIN__K_PLACE: return ein__kplaces_kernel;
@@ -40,7 +41,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_REDUCE,
                {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
                 ein__tmpl_warp, ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny,
-                ein__tmpl_tail, ein__tmpl_warp_pair}},
+                ein__tmpl_tail, ein__tmpl_warp_sums}},
               {EIN__K_PLACE,
                {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column,
                 ein__tmpl_place_warp, ein__tmpl_tail}},
@@ -78,9 +79,10 @@ static int ein__kwidest(const ein_ctx *ctx, const ein__step *step, ein__kfamily 
 }
 
 // Starts a step's kernel, which has the iterators of its first value; places have some of their
-// own.
+// own, and maps that finish sums theirs.
 static ein__kgen ein__kgen_of(ein_ctx *ctx, const ein__step *step, bool wide, int vec) {
-    return ein__kgen_make(ctx, step->val[step->kind == EIN__K_PLACE], wide, vec);
+    ein__val v = step->sums ? step->out : step->val[step->kind == EIN__K_PLACE];
+    return ein__kgen_make(ctx, v, wide, vec);
 }
 
 // The widest form of the family that applies.
@@ -118,8 +120,9 @@ EIN__FN void ein__emit_kernel(ein_ctx *ctx, const ein__step *step, const char *h
                               ein__launch *launch) {
     if (ein__emit_relay(ctx, step, out, launch) || ctx->status) return;
     if (step->ahead) ein__emit_stitch(ctx, step, out, launch);
-    else if (step->chained) ein__emit_family(ctx, step, ein__kmap, hint, out, launch);
-    else if (step->npeer) ein__emit_siblings(ctx, step, out, launch);
+    else if (step->chained && !step->sums)
+        ein__emit_family(ctx, step, ein__kmap, hint, out, launch);
+    else if (step->npeer && !step->sums) ein__emit_siblings(ctx, step, out, launch);
     else ein__emit_family(ctx, step, ein__kfamily_of(ctx, step), hint, out, launch);
 }
 
@@ -275,8 +278,15 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
         ein__put_helper(out, ein__is_needed(needs, (ein__need)(EIN__NEED_WARP + r)), ein__tmpl_warp,
                         keys, 3);
     }
-    ein__key pair[] = {{"block", ein__need_text(needs, EIN__NEED_BLOCK_PAIR)}};
-    bool pairs = ein__is_needed(needs, EIN__NEED_WARP_PAIR);
-    ein__put_helper(out, pairs || ein__is_needed(needs, EIN__NEED_BLOCK_PAIR), ein__tmpl_warp_pair,
-                    pair, 1);
+    for (int n = 2; n <= EIN__SUMS; n++) {
+        bool warp = ein__is_needed(needs, (ein__need)ein__kwarp_sums[n - 2]),
+             block = ein__is_needed(needs, (ein__need)ein__kblock_sums[n - 2]);
+        ein__key keys[] = {{"word", ein__ksums_word[n - 2]},
+                           {"type", ein__ksums_type(&g, n)},
+                           {"each", ein__ksums_each(&g, n, "v", "warp_sum(", ")")},
+                           {"add", ein__kcombine_sums(&g, n, EIN__R_SUM, "v", "part[j]")},
+                           {"all", n > 2 ? "all" : "both"},
+                           {"block", block ? "1" : ""}};
+        ein__put_helper(out, warp || block, ein__tmpl_warp_sums, keys, 6);
+    }
 }

@@ -129,6 +129,10 @@ typedef enum ein__need {
     EIN__NEED_MOVING,
     EIN__NEED_TURNING,
     EIN__NEED_PART_ROWS,
+    EIN__NEED_WARP_THREE,
+    EIN__NEED_WARP_FOUR,
+    EIN__NEED_BLOCK_THREE,
+    EIN__NEED_BLOCK_FOUR,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -174,6 +178,7 @@ typedef struct ein__kgen {
         ein__ex ex;
         ein__ktext text;
         const char *lane[EIN__KLANES];  // instead, by lane; or none
+        ein__ex as;                     // instead of text, what is computed; or none
     } over[EIN__KOVER];                 // reads replaced by registers or tiles
     ein__kname *name;                   // stb_ds array
     ein__kmemo *memo;                   // by expression

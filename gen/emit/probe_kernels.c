@@ -182,15 +182,23 @@ static void ein__collect_tiles(ein_ctx *ctx, ein__step step, int rank) {
 }
 
 // Kernels that a plan has as one, each by itself: a table that has them all can tell what it gains.
-static void ein__collect_siblings(ein_ctx *ctx, const ein__step *step, int rank) {
-    for (int i = 0; i <= step->npeer; i++) {
-        ein__step own = *ein__step_member(step, i);
+static void ein__collect_members(ein_ctx *ctx, const ein__step *step, int rank) {
+    for (int i = step->sums ? -1 : 0; i <= step->npeer; i++) {
+        ein__step own = i < 0 ? *step->sums : *ein__step_member(step, i);
+        if (ein__is_call(own.kind)) continue;
+        if (own.sums) {
+            own.kind = EIN__K_MAP;
+            own.val[0] = own.out;
+            own.nval = 1;
+            own.sums = NULL;
+        }
         ein__kernel k = ein__step_kernel(ctx, &own);
         char key[EIN__KEY_LENGTH];
         ein__put_kernel_key(key, own.kind, ein__kernel_id(ctx, &k));
         own.key = ein__name(ctx, key);
         own.npeer = 0;
-        ein__collect_kernel(ctx, &own, "", rank);
+        if (own.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, own, rank);
+        else ein__collect_kernel(ctx, &own, "", rank);
     }
 }
 
@@ -200,7 +208,7 @@ static void ein__collect_plan(ein_ctx *ctx, int rank) {
         if (ein__is_call(step.kind) || !step.key) continue;
         if (step.kind == EIN__K_PRODUCT) ein__collect_tiles(ctx, step, rank);
         else ein__collect_kernel(ctx, &step, "", rank);
-        if (step.npeer) ein__collect_siblings(ctx, &step, rank);
+        if (step.npeer || step.sums) ein__collect_members(ctx, &step, rank);
     }
 }
 
@@ -240,6 +248,10 @@ static int64_t ein__estimate_step(ein_ctx *ctx, const ein__step *step, ein__buf 
         bool found = ein__attention_of(ctx, step, &a);
         ein__put(features, "kind=attention");
         return found ? ein__estimate_attention(ctx, &a, ein__bytes_of(ctx, step->out)) : 0;
+    }
+    if (step->sums) {
+        ein__put(features, "kind=finish");
+        return ein__estimate_finish(ctx, step);
     }
     if (step->npeer) {
         ein__put(features, step->chained ? "kind=chain" : "kind=siblings");

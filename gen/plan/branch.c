@@ -44,6 +44,7 @@ EIN__FN ein__val *ein__step_reads(ein_ctx *ctx, const ein__step *step) {
         bool own = step->ahead && list[i].i == step->ahead->out.i;
         for (int k = 0; step->chained && k <= step->npeer; k++)
             own |= list[i].i == ein__step_member(step, k)->out.i;
+        for (int k = 0; step->sums && k < step->nval; k++) own |= list[i].i == step->val[k].i;
         if (own) arrdel(list, i);
     }
     return list;

@@ -190,27 +190,3 @@ static void ein__chain_plan(ein_ctx *ctx) {
     arrfree(z.place);
     ein__stitcher_end(&z.s, z.reads);
 }
-
-// Chains and stitches what makes the cheapest plan first.
-EIN__FN void ein__stitch_steps(ein_ctx *ctx) {
-    ein__step *apart = ctx->plan.step, *best = NULL;
-    int64_t least = 0;
-    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
-    for (int way = 0; way < 4; way++) {
-        ctx->plan.step = NULL;
-        for (ptrdiff_t i = 0; i < arrlen(apart); i++) arrput(ctx->plan.step, apart[i]);
-        if (way & 2) ein__chain_plan(ctx);
-        ein__stitch_plan(ctx, !(way & 1));
-        ein__chain_plan(ctx);
-        int64_t ps = ein__plan_cost(&ctx->plan);
-        if (way && ps >= least) {
-            arrfree(ctx->plan.step);
-            continue;
-        }
-        arrfree(best);
-        best = ctx->plan.step;
-        least = ps;
-    }
-    arrfree(apart);
-    ctx->plan.step = best;
-}

@@ -489,6 +489,16 @@ static void ein__plan_orders(ein_ctx *ctx, ein__val *root, int nroot) {
     }
 }
 
+// Makes `other` the context's plan again unless the new one is `ok` and cheaper.
+static void ein__keep_cheaper(ein_ctx *ctx, ein__plan *other, bool ok) {
+    if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(other)) {
+        ein__pass_plan(ctx, other);
+    } else {
+        ein__pass_plan(ctx, &ctx->plan);
+        ctx->plan = *other;
+    }
+}
+
 // Plans the same values with row operations taken into products, where some look cheaper so, and
 // keeps that plan if it is.
 static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
@@ -502,12 +512,7 @@ static void ein__plan_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     ctx->plan = (ein__plan){0};
     ein__plan_orders(ctx, with, nroot);
     arrsetlen(ctx->norm, 0);
-    if (ein__plan_cost(&ctx->plan) < ein__plan_cost(&apart)) {
-        ein__pass_plan(ctx, &apart);
-    } else {
-        ein__pass_plan(ctx, &ctx->plan);
-        ctx->plan = apart;
-    }
+    ein__keep_cheaper(ctx, &apart, true);
 }
 
 // The plan for the values under `root`, which are made ready for it first.
@@ -541,12 +546,7 @@ static bool ein__build_plan(ein_ctx *ctx, ein__val *root, int nroot) {
     ctx->whole = true;
     bool ok = ein__build_ready(ctx, whole, nroot);
     ctx->whole = false;
-    if (ok && ein__plan_cost(&ctx->plan) < ein__plan_cost(&parted)) {
-        ein__pass_plan(ctx, &parted);
-    } else {
-        ein__pass_plan(ctx, &ctx->plan);
-        ctx->plan = parted;
-    }
+    ein__keep_cheaper(ctx, &parted, ok);
     return ok;
 }
 
@@ -562,16 +562,36 @@ static void ein__keep_better(ein_ctx *ctx, ein__plan *best, bool ok) {
     }
 }
 
+// The plan for the derived values under `root`, kernels made one where that is cheaper.
+static bool ein__build_steps(ein_ctx *ctx, ein__val *root, int nroot) {
+    if (!ein__build_plan(ctx, root, nroot)) return false;
+    ein__group_products(ctx);
+    ein__fuse_steps(ctx);
+    return true;
+}
+
+// The same, with maps in the loads of products or, if that makes a better plan, without.
+static bool ein__build_loads(ein_ctx *ctx, ein__val *root, int nroot) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    memcpy(other, root, (size_t)nroot * sizeof *root);
+    if (!ein__build_steps(ctx, root, nroot)) return false;
+    if (!ein__loads_in_the_way(ctx)) return true;
+    ein__plan with = ctx->plan;
+    ctx->plan = (ein__plan){0};
+    ctx->unloaded = true;
+    bool ok = ein__build_steps(ctx, other, nroot);
+    ctx->unloaded = false;
+    ein__keep_cheaper(ctx, &with, ok);
+    return ok;
+}
+
 // Plans the derived program under `root`; kept when it is the cheapest so far.
 static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging merging) {
     ein__plan best = ctx->plan;
     ctx->plan = (ein__plan){0};
     ein__keep_attentions(ctx, root, nroot);
     bool ok = !ctx->online || ein__run_pass(ctx, root, nroot, ein__rebuild_kept);
-    ok = ok && ein__derive(ctx, root, nroot) && ein__build_plan(ctx, root, nroot);
-    if (ok) ein__group_products(ctx);
-    if (ok) ein__stitch_steps(ctx);
-    if (ok) ein__join_siblings(ctx);
+    ok = ok && ein__derive(ctx, root, nroot) && ein__build_loads(ctx, root, nroot);
     ctx->typed = false;
     ctx->plan.merging = merging;
     ctx->plan.rereading = ctx->rereading;
@@ -691,8 +711,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     ctx->plan = (ein__plan){0};
     memcpy(plain, root, (size_t)nroot * sizeof *root);
     bool ok = ein__build_plan(ctx, plain, nroot);
-    if (ok) ein__stitch_steps(ctx);
-    if (ok) ein__join_siblings(ctx);
+    if (ok) ein__fuse_steps(ctx);
     ctx->typed = false;
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;

@@ -97,7 +97,6 @@ static bool ein__try_siblings(ein__grouper *z, const int *member, int n,
 EIN__FN void ein__join_siblings(ein_ctx *ctx) {
     ein__grouper z = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
     bool any = false;
-    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
     ein__grouper_look(&z, ein__may_join);
     for (int at = 0; at < (int)arrlen(z.able); at++) {
         int member[EIN__SIBLINGS], i = z.able[at];

@@ -569,7 +569,8 @@ static ein__prologue ein__choose_loads(const ein__selector *z, ein__val v, ein__
     double alpha;
     ein__prologue all = {0}, best = {0};
     int64_t least;
-    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || !ein__two_factors(ctx, s, factor, &alpha))
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->unloaded ||
+        !ein__two_factors(ctx, s, factor, &alpha))
         return best;
     ein__tiled tiled;
     int64_t out[EIN__MAX_RANK];

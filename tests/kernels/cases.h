@@ -6,6 +6,7 @@ static ein__val define(ein_ctx *ctx, ein__dtype t, ein__red reduce, int nt, int 
                        const int64_t *n, ein__ex body);
 static void layout(ein_ctx *ctx, ein__val v, const char *order, int gap, int offset);
 static void compute_made(ein_ctx *ctx, uint32_t first);
+static ein__step *forced_sums, *forced_peer;  // the values finish sums; a map behind the last one
 static const ein__norm *taken;  // the row operation in the product to be checked, or NULL
 static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, const ein__val *val);
 
@@ -579,6 +580,7 @@ static void same_text(ein_ctx *ctx) {
 #include "strips.h"
 #include "skinny.h"
 #include "shares.h"
+#include "finish.h"
 #include "places.h"
 #include "narrow.h"
 #include "halves.h"
@@ -616,6 +618,7 @@ static void all_cases(ein_ctx *ctx) {
     skinny_products(ctx);
     shares(ctx);
     pairs(ctx);
+    finishes(ctx);
     places(ctx);
     halves(ctx);
     same_text(ctx);

@@ -424,6 +424,8 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
         .kind = kind, .name = name, .nval = nval, .out = val[nval - 1], .tile = forced_tile};
     memcpy(step.val, val, (size_t)nval * sizeof *val);
     if (kind == EIN__K_REDUCE || kind == EIN__K_PLACE) step.parts = forced_parts;
+    step.sums = forced_sums;
+    if (forced_peer) step.peer = forced_peer, step.npeer = 1, step.chained = true;
     if (taken) ein__norm_step(ctx, taken, &step);
     if (forced_load.i) {
         const ein__expr *read[2];

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Maps that finish the sums of a reduction that they alone read, at several places each.
+
+tests/unseen/gates.ein: which sums are finished and which may not be; products whose loads compute
+maps give these up where that is cheaper; right to the judge, with a fault planted wrong. Tables of
+costs decide where they have rows, and probes ask for these and for their parts by themselves. Ends
+with `N passed, N failed`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from harness import EINNET, HERE, JUDGE, Checks
+
+MODEL = os.path.join(HERE, "unseen", "gates.ein")
+
+checks = Checks()
+
+
+def expect(name, want, got):
+    checks.check(name, want == got, "got %s, want %s" % (got, want))
+
+
+def emit(folder, *options, model=MODEL):
+    path = os.path.join(folder, "out.cu")
+    subprocess.run([EINNET, "emit", model, "-o", path, *options], check=True)
+    with open(path) as file:
+        return file.read()
+
+
+def cost(text):
+    return float(re.search(r"^// plan +\d+ steps?, ([\d.]+) us", text, re.M).group(1))
+
+
+def launched(text):
+    """The tensors of steps that are reductions."""
+    return re.findall(r"^// +[\d.]+ us (?:est\.|measured) ([\w.]+) +k_reduce_\w{8}$", text, re.M)
+
+
+def choices(folder):
+    """Which steps are left, whatever the libraries and the arithmetic."""
+    for options in ([], ["--libs", "none"], ["--math", "fp16"], ["--math", "tf32"]):
+        text = emit(folder, *options)
+        names = launched(text)
+        for last in ("c.1", "c", "s.1", "s", "glu", "turned"):
+            checks.check("%s %s" % (last, options),
+                         last in names or last + ".2" in names, names)
+        for stays in ("kept", "sum"):
+            checks.check("%s %s stays" % (stays, options),
+                         re.search(r"us est\. %s +(?!k_reduce)" % stays, text) is not None)
+        checks.check("four sums %s" % options, "acc.w +=" in text and "warp_four" in text)
+        checks.check("three sums %s" % options, "float3 acc" in text)
+    apart = emit(folder, "--rules=-fuse")
+    expect("without fusion", [], [n for n in launched(apart) if n in ("c.1", "s.1", "glu")])
+    kept = emit(folder, "--inspect")
+    expect("with every tensor kept", [], [n for n in launched(kept) if n in ("c.1", "s.1", "glu")])
+    checks.check("cheaper", cost(emit(folder)) < cost(apart))
+    proof = subprocess.run([EINNET, "verify", MODEL], capture_output=True, text=True)
+    checks.check("proved", proof.returncode == 0, proof.stdout + proof.stderr)
+
+
+def forms(folder):
+    """A product read by a map at one to five places, which four sums are the most of."""
+    path = os.path.join(folder, "places.ein")
+    for places in range(1, 6):
+        reads = " * ".join("p[n,%d*D+d]" % k for k in range(places))
+        text = ("ein 1\nmodel places\ndim D = 64, K = 256\ninput x: f32[1,K]\n"
+                "weight w: f32[%d*D,K] = randn()\noutput y\n"
+                "p[n,e] = sum(k) x[n,k] * w[e,k]\n"
+                "y[n,d] = tanh(%s) where d in 0:D\n" % (places, reads))
+        with open(path, "w") as file:
+            file.write(text)
+        found = emit(folder, model=path)
+        steps = int(re.search(r"^// plan +(\d+) step", found, re.M).group(1))
+        expect("%d places" % places, 1 if places < 5 else 2, steps)
+
+
+def tables(folder):
+    probe = os.path.join(folder, "probe.cu")
+    subprocess.run([EINNET, "probe", MODEL, "-o", probe], check=True)
+    with open(probe) as file:
+        text = file.read()
+    keys = sorted(set(re.findall(r'"(kernel finish \w+)"', text)))
+    checks.check("asked for", len(keys) >= 4, keys)
+    alone = set(re.findall(r'"(kernel map \w+)"', text))
+    checks.check("the maps by themselves too", len(alone) >= 4, alone)
+    table = os.path.join(folder, "table")
+    for ps in (90000000, 1000):
+        with open(table, "w") as file:
+            for key in keys:
+                file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
+        names = launched(emit(folder, "--costs", table))
+        taken = [n for n in ("c.1", "s.1", "glu") if n in names]
+        expect("where a table says %d ps" % ps, ps == 1000, len(taken) == 3)
+
+
+def runs(folder):
+    base = os.path.join(folder, "gates")
+    options = ["--dim", "I=24", "--dim", "D=32", "--libs", "none"]
+    text = emit(folder, *options)
+    subprocess.run([EINNET, "emit", MODEL, "-o", base + ".cu", "--test", base + "_test.cu",
+                    *options], check=True)
+    subprocess.run([EINNET, "pack", MODEL, "-o", base + ".weights", *options[:4]], check=True)
+
+    def status(name, mode, source):
+        path = os.path.join(folder, name)
+        with open(path + ".cu", "w") as file:
+            file.write(source)
+        subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", path, "--light", base + "_test.cu",
+                        path + ".cu"], check=True)
+        env = dict(os.environ, JUDGE_ORDER="rev", OPENBLAS_NUM_THREADS="1")
+        return subprocess.run([path, base + ".weights", "--check"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=600, env=env).returncode
+
+    expect("right", 0, status("plain", "plain", text))
+    expect("no race", 0, status("race", "race", text))
+    planted = re.sub(r"acc\.w \+= ", "acc.z += ", text, count=1)
+    checks.check("there is what is planted", planted != text)
+    checks.check("another gate's sum is noticed", status("bad", "plain", planted) != 0)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        choices(folder)
+        forms(folder)
+        tables(folder)
+        runs(folder)
+    return checks.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
