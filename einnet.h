@@ -948,6 +948,7 @@ struct ein_ctx {
     bool taking;                 // row operations may be taken into products ...
     bool whole;                  // ... whose terms are therefore not parted (split.c) ...
     bool parted;                 // ... as some were
+    bool threads_only;           // kernels whose warps have results are no part of others
     bool unloaded;               // products load what was stored, no maps (finish.c)
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array
@@ -17563,6 +17564,11 @@ static int64_t ein__results_of(ein_ctx *ctx, const ein__scope *s) {
     return ein__outputs_of(s) / (ein__is_pair(ctx, s) ? 2 : 1);
 }
 
+// Whether warps rather than threads have an output each, of so many with so many terms.
+static bool ein__shares_warps(int64_t outputs, int64_t terms) {
+    return outputs <= EIN__SHARED_OUTPUTS && terms >= 32;
+}
+
 static int64_t ein__terms_of(const ein__scope *s) { return ein__extent_of(s, ~0u << s->nt); }
 
 // Different elements that a read touches: the box of its subscripts' ranges, and no more than there
@@ -30417,7 +30423,14 @@ typedef struct ein__seam {
     int64_t ps;
 } ein__seam;
 
-// Whether threads of the step's kernel work by themselves on elements or tiles of the result.
+// Whether a warp of the step's kernel has a result, where its threads are part of another kernel.
+static bool ein__warps_of(ein_ctx *ctx, const ein__step *s) {
+    const ein__scope *p = ein__scope_of(ctx, s->val[0]);
+    return s->kind == EIN__K_REDUCE && ein__shares_warps(ein__results_of(ctx, p), ein__terms_of(p));
+}
+
+// Whether threads of the step's kernel work by themselves on elements or tiles of the result, or
+// warps do whose lanes read neighbours.
 static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     ein__skinny skinny;
     ein__kernel k;
@@ -30428,10 +30441,13 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
         return false;
     if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
     if (s->kind != EIN__K_REDUCE) return false;
-    const ein__scope *p = ein__scope_of(ctx, s->val[0]);
     k = ein__step_kernel(ctx, s);
-    bool own = ein__results_of(ctx, p) > EIN__SHARED_OUTPUTS || ein__terms_of(p) < 32;
-    return own && !ein__is_skinny(ctx, &k, &skinny);
+    if (ein__warps_of(ctx, s)) {
+        bool lanes;
+        (void)ein__kernel_lane(ctx, &k, &lanes);
+        if (!lanes || ctx->threads_only) return false;
+    }
+    return !ein__is_skinny(ctx, &k, &skinny);
 }
 
 // Whether iterator `t` of the step's first value is one of a tile's axes.
@@ -30506,6 +30522,7 @@ static int ein__dense_order(const ein_ctx *ctx, ein__val v, int *order) {
 static int64_t ein__thread_count(ein_ctx *ctx, const ein__step *s) {
     int64_t n = ein__elements(&ctx->value[s->out.i].shape);
     ein__basis b;
+    if (ein__warps_of(ctx, s)) return ein__times(n, 32);
     if (s->kind == EIN__K_BASIS && ein__match_basis(ctx, ein__scope_of(ctx, s->val[0]), &b))
         for (int k = 0; k < b.n; k++) n /= b.axis[k].rows;
     else if (n / 4 >= EIN__SHARED_OUTPUTS) n /= 4;
@@ -30786,7 +30803,8 @@ static ein__sibling_load ein__add_sibling(ein_ctx *ctx, ein__sibling_load l, con
     ein__val *reads = ein__step_reads(ctx, own);
     int64_t ps = own == s ? s->ps : ein__cost_step(ctx, own);
     l.params += (int)arrlen(reads) + 1;
-    l.threads = ein__plus(l.threads, ein__elements(&ctx->value[s->out.i].shape));
+    int64_t warp = ein__warps_of(ctx, own) ? 32 : 1;
+    l.threads = ein__plus(l.threads, ein__times(ein__elements(&ctx->value[s->out.i].shape), warp));
     l.ps = ein__plus(l.ps, ein__most(ps - ein__gpu_of(ctx)->node_ns * 1000, 0));
     l.apart = ein__cost_sum(l.apart, s->ps);
     arrfree(reads);
@@ -31131,7 +31149,7 @@ static const char *ein__finish_key(ein_ctx *ctx, const ein__step *s) {
 }
 
 // Makes step `j` finish the sums of one that it reads, where that is cheaper.
-static void ein__finish_step(ein__stitcher *s, int j, ein__val *const *all) {
+static bool ein__finish_step(ein__stitcher *s, int j, ein__val *const *all) {
     ein_ctx *ctx = s->ctx;
     const ein__val *reads = all[j];
     for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
@@ -31154,8 +31172,9 @@ static void ein__finish_step(ein__stitcher *s, int j, ein__val *const *all) {
         if (least >= ein__cost_sum(head->ps, s->step[j].ps)) continue;
         s->gone[w[0]] = true;
         s->step[j] = both;
-        return;
+        return true;
     }
+    return false;
 }
 
 static ein__step *ein__copy_steps(const ein__step *from) {
@@ -31164,25 +31183,30 @@ static ein__step *ein__copy_steps(const ein__step *from) {
     return to;
 }
 
-// Lets the plan's maps finish sums where that is cheaper.
-static void ein__finish_plan(ein_ctx *ctx) {
+// Lets the plan's maps finish sums where that is cheaper. Gives whether some do.
+static bool ein__finish_plan(ein_ctx *ctx) {
     ein__val **reads = NULL;
     ein__stitcher s = ein__stitcher_look(ctx, &reads);
+    bool any = false;
     for (int j = 0; j < s.n; j++)
-        if (ein__may_be_finished(&s, j)) ein__finish_step(&s, j, reads);
+        if (ein__may_be_finished(&s, j)) any |= ein__finish_step(&s, j, reads);
     ein__stitcher_end(&s, reads);
+    return any;
 }
 
-// Chains and stitches what makes the cheapest plan first, and lets maps `finish` sums.
-static void ein__stitch_steps(ein_ctx *ctx, bool finish) {
+// Chains and stitches what makes the cheapest plan first, and lets maps `finish` sums. Gives
+// whether some may.
+static bool ein__stitch_steps(ein_ctx *ctx, bool finish) {
     ein__step *apart = ctx->plan.step, *best = NULL;
     int64_t least = 0;
+    bool any = false;
     for (int way = 0; way < 4; way++) {
         ctx->plan.step = ein__copy_steps(apart);
-        if (way & 2) ein__chain_plan(ctx);
+        if (way & 2 || finish) ein__chain_plan(ctx);
+        if (way & 2 && finish) any |= ein__finish_plan(ctx);
         ein__stitch_plan(ctx, !(way & 1));
         ein__chain_plan(ctx);
-        if (finish) ein__finish_plan(ctx);
+        if (finish) any |= ein__finish_plan(ctx);
         int64_t ps = ein__plan_cost(&ctx->plan);
         if (way && ps >= least) {
             arrfree(ctx->plan.step);
@@ -31194,6 +31218,7 @@ static void ein__stitch_steps(ein_ctx *ctx, bool finish) {
     }
     arrfree(apart);
     ctx->plan.step = best;
+    return any;
 }
 
 // Whether a product whose loads compute what it multiplies is read by nothing but maps, at several
@@ -31221,24 +31246,42 @@ EIN__FN bool ein__loads_in_the_way(ein_ctx *ctx) {
     return found;
 }
 
-// Makes kernels of the plan one where that is cheaper. What finishes sums has no siblings, so that
-// both are tried.
-EIN__FN void ein__fuse_steps(ein_ctx *ctx) {
-    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
-    ein__step *apart = ein__copy_steps(ctx->plan.step);
-    ein__stitch_steps(ctx, false);
-    ein__join_siblings(ctx);
-    ein__step *joined = ctx->plan.step;
-    int64_t least = ein__plan_cost(&ctx->plan);
-    ctx->plan.step = apart;
-    ein__stitch_steps(ctx, true);
-    ein__join_siblings(ctx);
-    if (ein__plan_cost(&ctx->plan) < least) {
-        arrfree(joined);
-        return;
+// Whether the plan has kernels whose warps have results.
+static bool ein__any_warps(ein_ctx *ctx) {
+    bool any = false;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step) && !any; i++) {
+        const ein__step *own = ein__as_kernel(ctx, &ctx->plan.step[i]);
+        any = !own->npeer && ein__warps_of(ctx, own);
     }
-    arrfree(ctx->plan.step);
-    ctx->plan.step = joined;
+    return any;
+}
+
+// Makes kernels of the plan one where that is cheaper. What finishes sums has no siblings, and
+// whose warps have sums may be in the way of others as one, so that plans without are made as well.
+EIN__FN void ein__fuse_steps(ein_ctx *ctx) {
+    ein__step *apart = ctx->plan.step, *best = NULL;
+    int64_t least = 0;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
+    bool warps = ein__any_warps(ctx), finish = true;
+    for (int way = 0; way < 4; way++) {
+        if ((way & 1 && !warps) || (way & 2 && !finish)) continue;
+        ctx->plan.step = ein__copy_steps(apart);
+        ctx->threads_only = way & 1;
+        bool any = ein__stitch_steps(ctx, !(way & 2));
+        if (!way) finish = any;
+        ein__join_siblings(ctx);
+        int64_t ps = ein__plan_cost(&ctx->plan);
+        if (way && ps >= least) {
+            arrfree(ctx->plan.step);
+            continue;
+        }
+        arrfree(best);
+        best = ctx->plan.step;
+        least = ps;
+    }
+    ctx->threads_only = false;
+    arrfree(apart);
+    ctx->plan.step = best;
 }
 /* ---- memory.c ---- */
 // Memory of a plan: one arena for activations, by liveness; constants; workspaces.
@@ -37328,7 +37371,6 @@ static const char *const ein__tmpl_reduce_warp[] = {
     "//@key params    its parameters",
     "//@key number    unsigned type that counts everything",
     "//@key outputs   output elements",
-    "//@key block     threads a block",
     "//@key index     the output's position, from id",
     "//@key before    statements that need no term",
     "//@key identity  of the reduction",
@@ -37344,12 +37386,19 @@ static const char *const ein__tmpl_reduce_warp[] = {
     "//@key other     acc of the lane at distance d",
     "//@key stores    whether this lane stores their output",
     "//@key join      acc combined with other",
-    "static __global__ void __launch_bounds__($block) $name($params) {",
+    "//@key guard     whether warps may have no output",
+    "//@key kind      of function: a kernel ...",
+    "//@key alone     ... or, empty, what warps call with their threads' numbers (stitch.cu, siblings.cu)",
+    "static $kind $name($params) {",
+    "    //@if alone",
     "    const unsigned lane = threadIdx.x % $lanes;",
     "    const $number id = $warp;",
     "    await_previous();",
-    "    //@if part",
     "    //@else",
+    "    const unsigned lane = id % 32u;",
+    "    id /= 32u;",
+    "    //@end",
+    "    //@if guard",
     "    if (id >= $outputs) return;",
     "    //@end",
     "    $index;",
@@ -42816,7 +42865,7 @@ static bool ein__kreduce_vector(ein__kgen *g, const ein__kred *r, ein__kshare ho
     return unit;
 }
 
-// What the lanes that share an output do together, a warp or a part of one: seven keys.
+// What the lanes that share an output do together, a warp or a part of one: nine keys.
 static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int warps,
                                ein__key *keys) {
     ein_ctx *c = g->ctx;
@@ -42830,12 +42879,14 @@ static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int 
     if (r->sums > 1)
         other = ein__ksums_each(g, r->sums, "acc", "__shfl_xor_sync(0xffffffffu, ", ", d)");
     keys[0] = (ein__key){"warp", at};
-    keys[1] = (ein__key){"block", ein__namef(c, "%d", 32 * warps)};
+    keys[1] = (ein__key){"guard", part || g->part ? "" : "1"};
     keys[2] = (ein__key){"lanes", ein__namef(c, "%du", lanes)};
     keys[3] = (ein__key){"part", part ? "1" : ""};
     keys[4] = (ein__key){"stores", stores};
     keys[5] = (ein__key){"other", other};
     keys[6] = (ein__key){"join", ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other")};
+    keys[7] = (ein__key){"kind", ein__kfunction(g, 32 * warps)};
+    keys[8] = (ein__key){"alone", ein__kalone(g)};
 }
 
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
@@ -42854,6 +42905,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
     int lanes = !warp || r->count >= 32 ? 32 : r->count >= 16 ? 16 : 8;
+    l->threads = r->outputs * 32;
     int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps * 32 / lanes : 1;
     int64_t groups = (r->outputs + each - 1) / each;
     if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
@@ -42869,7 +42921,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
                *x = column ? "threadIdx.y" : "threadIdx.x";
     bool several = parts > 1;
     int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
-    ein__key keys[20] = {
+    ein__key keys[22] = {
         {0},
         {0},
         {"number", ein__kunsigned(g)},
@@ -42899,7 +42951,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         if (lanes == 32) keys[12].text = ein__kwhole(g, r->reduce, warp, r->sums);
         if (warp) ein__kreduce_lanes(g, r, lanes, warps, keys + 13);
         ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
-                     warp ? 20 : 17, out, l);
+                     warp ? 22 : 17, out, l);
     }
     ein__buf_free(&terms);
     return true;
@@ -42909,7 +42961,10 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
 static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
     ein__kred r = ein__kred_make(g, step, NULL);
-    ein__kshare how = g->part ? EIN__SHARE_NONE : ein__kshare_of(g, &r, EIN__SHORT_ROW);
+    ein__kshare how = ein__kshare_of(g, &r, EIN__SHORT_ROW);
+    // Part of another kernel, a warp has an output for which it would have been a block or a
+    // column.
+    if (g->part) how = ein__shares_warps(r.outputs, r.count) ? EIN__SHARE_WARP : EIN__SHARE_NONE;
     bool ok = r.count <= INT32_MAX || g->wide;
     if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
     else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);

@@ -593,6 +593,7 @@ struct ein_ctx {
     bool taking;                 // row operations may be taken into products ...
     bool whole;                  // ... whose terms are therefore not parted (split.c) ...
     bool parted;                 // ... as some were
+    bool threads_only;           // kernels whose warps have results are no part of others
     bool unloaded;               // products load what was stored, no maps (finish.c)
     ein__norm *norm;             // of the program that is planned (norm.c); stb_ds array
     bool *kept;  // by value: it takes part in that, so other rules leave it alone; stb_ds array

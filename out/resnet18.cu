@@ -8,7 +8,7 @@
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 9704 kB (workspace 4608 kB of it), constants 57 MB, peak in create 118 MB
-// plan      44 steps, 149.9 us estimated; 181.0 us without derivation
+// plan      43 steps, 148.9 us estimated; 179.9 us without derivation
 // libraries cuDNN (415 MB) 1 step, without it up to 0.0 us more
 //           cuBLAS (596 MB) 7 steps, without it up to 0.9 us more
 // by        basis change 28, summation splitting 6
@@ -53,8 +53,7 @@
 //     9.3 us est. l4.a.c.parts     k_product_d2974b0c
 //     1.6 us est. l4.r             k_reduce_8827085f
 //     9.3 us est. l4.b.c.parts     k_product_d2974b0c
-//     1.6 us est. l4               k_reduce_826f963f
-//     1.6 us est. f                k_reduce_cb982b2f
+//     2.2 us est. f                k_stitch_20e872de
 //     1.8 us est. y                k_reduce_5eeabc66
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -338,8 +337,7 @@ const resnet18_info *resnet18_describe(void);
 #define v_l4_b_c_lines CONST(43123968)
 #define v_l4_b_c_parts ARENA(0)
 #define v_l4_b_t CONST(52561152)
-#define v_l4 ARENA(1605632)
-#define v_f ARENA(0)
+#define v_f ARENA(1605632)
 #define v_stem_c_scaled CONST(52563200)
 #define v_l2_h_a_c_part_lines CONST(52600832)
 #define v_l3_h_a_c_lines CONST(52895744)
@@ -2311,11 +2309,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_813f0c61(const float 
 // l4.b.c[0,i1,i2,i3] = sum(r0) l4.b.c.parts[r0,0,i1,i2,i3]
 // l4[0,i1,i2,i3] = relu(l4.b.c[0,i1,i2,i3] + l4.h[0,i1,i2,i3] + l4.b.t[i1])
 // p0: l4.b.c.parts, p1: l4.h, p2: l4.b.t
-static __global__ void __launch_bounds__(64) k_reduce_826f963f(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
+static __device__ __forceinline__ void part_reduce_15a91ba9(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 49u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
@@ -2323,28 +2318,41 @@ static __global__ void __launch_bounds__(64) k_reduce_826f963f(const float *p0, 
     for (int r0 = 0; r0 < 16; r0++) {
         acc += p0[r0 * 25088 + i1 * 49 + i3];
     }
-    y[i1 * 49 + i3] = relu(acc + p1[i1 * 49 + i3] + p2[i1]);
+    y[i3] = relu(acc + p1[i1 * 49 + i3] + p2[i1]);
 }
 
 // f.sum[0,i1] = sum(r0,r1) l4[0,i1,r0,r1]
 // f[0,i1] = f.sum[0,i1] / 49
-static __global__ void __launch_bounds__(32) k_reduce_cb982b2f(const float *p0,
-    float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x;
-    await_previous();
-    if (id >= 512u) return;
+static __device__ __forceinline__ void part_reduce_ed9b7878(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const unsigned lane = id % 32u;
+    id /= 32u;
     const int i1 = (int)id;
     float acc = 0.f;
 #pragma unroll 4
     for (unsigned k = lane; k < 49u; k += 32u) {
         const int r1 = (int)k;
-        acc += p0[i1 * 49 + r1];
+        acc += p0[r1];
     }
     acc = warp_sum(acc);
     if (lane == 0u) {
         y[i1] = acc / 49.f;
     }
+}
+
+// l4 by slices in shared memory, then f
+// p0: l4.b.c.parts, p1: l4.h, p2: l4.b.t
+static __global__ void __launch_bounds__(128) k_stitch_20e872de(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[104];
+    float *const own = slices + threadIdx.y * 52u;
+    const unsigned slice = blockIdx.x * 2u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
+        part_reduce_15a91ba9(p0, p1, p2, own, slice * 49u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 32u; k += 64u)
+        part_reduce_ed9b7878(own, y, slice * 32u + k);
 }
 
 // y.sum[0,i1] = sum(r0) f[0,r0] * fc[i1,r0]
@@ -3189,9 +3197,8 @@ static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *
         v_l4_r));
     CALL(launch(m, EARLY, k_product_d2974b0c, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
         v_l4_r, v_l4_b_c_parts));
-    CALL(launch(m, EARLY, k_reduce_826f963f, "l4", 392, 64, stream, v_l4_b_c_parts, v_l4_h,
-        v_l4_b_t, v_l4));
-    CALL(launch(m, EARLY, k_reduce_cb982b2f, "f", 512, 32, stream, v_l4, v_f));
+    CALL(launch(m, EARLY, k_stitch_20e872de, "f", 256, dim3(64, 2), stream, v_l4_b_c_parts, v_l4_h,
+        v_l4_b_t, v_f));
     CALL(launch(m, EARLY, k_reduce_5eeabc66, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }

@@ -8,10 +8,10 @@
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 89 MB (workspace 32 MB of it), constants 153 MB, peak in create 320 MB
-// plan      42 steps, 832.3 us estimated; 1578.4 us without derivation
+// plan      41 steps, 830.9 us estimated; 1576.9 us without derivation
 // libraries cuDNN (415 MB) 3 steps, without it up to 0.0 us more
 //           cuBLAS (596 MB) 10 steps, without it up to 0.0 us more
-// by        basis change 33, summation splitting 1
+// by        basis change 32, summation splitting 1
 //   103.9 us est. r0               k_product_aaa1df5d
 //    25.9 us est. l1.a.a.c.data    k_stitch_f080c6f8
 //    22.9 us est. l1.a.a.c.product k_product_204f92be
@@ -51,8 +51,7 @@
 //    39.5 us est. l4.a.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
 //     3.9 us est. l4.b.c.data      k_stitch_18f17591
 //    39.5 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.7 us est. l4               k_basis_da4f04e3
-//     1.6 us est. f                k_reduce_665d89f6
+//     2.9 us est. f                k_stitch_b93b46f6
 //     3.5 us est. y                cublasLt matmul 16 x 1000 x 512 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -343,7 +342,6 @@ const resnet18_n16_info *resnet18_n16_describe(void);
 #define v_l4_b_c_data ARENA(33554432)
 #define v_l4_b_c_product ARENA(38273024)
 #define v_l4_b_t CONST(153912576)
-#define v_l4 ARENA(0)
 #define v_f ARENA(33554432)
 #define v_stem_c_scaled CONST(153914624)
 #define v_l3_d_c_scaled CONST(153952256)
@@ -2403,15 +2401,12 @@ static __global__ void __launch_bounds__(256) k_stitch_18f17591(const float *p0,
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:7, i3 in 0:7
 // l4[i0,i1,i2,i3] = relu(l4.b.c[i0,i1,i2,i3] + l4.h[i0,i1,i2,i3] + l4.b.t[i1])
 // p0: l4.b.c.product, p1: l4.h, p2: l4.b.t
-static __global__ void __launch_bounds__(64) k_basis_da4f04e3(const float *p0, const float *p1,
-    const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 32768u) return;
+static __device__ __forceinline__ void part_basis_9fc805e6(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 2u);
     const int i2 = (int)(id / 2u % 2u);
-    const int i0 = (int)(id / 4u % 16u);
-    const int i1 = (int)(id / 64u);
+    const int i1 = (int)(id / 4u % 512u);
+    const int i0 = (int)(id / 2048u);
     float d[6][6];
 #pragma unroll
     for (int r0 = 0; r0 < 6; r0++) {
@@ -2436,8 +2431,7 @@ static __global__ void __launch_bounds__(64) k_basis_da4f04e3(const float *p0, c
             if (i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7) {
                 const float v1 = i2 * 4 + o0 < 7 && i3 * 4 + o1 < 7 ? p1[i0 * 25088 + i1 * 49
                     + i2 * 28 + o0 * 7 + i3 * 4 + o1] : 0.f;
-                y[i0 * 25088 + i1 * 49 + i2 * 28 + o0 * 7 + i3 * 4 + o1] = relu(d[o0][o1] + v1
-                    + p2[i1]);
+                y[i2 * 28 + o0 * 7 + i3 * 4 + o1] = relu(d[o0][o1] + v1 + p2[i1]);
             }
         }
     }
@@ -2445,23 +2439,37 @@ static __global__ void __launch_bounds__(64) k_basis_da4f04e3(const float *p0, c
 
 // f.sum[i0,i1] = sum(r0,r1) l4[i0,i1,r0,r1]
 // f[i0,i1] = f.sum[i0,i1] / 49
-static __global__ void __launch_bounds__(128) k_reduce_665d89f6(const float *p0,
-    float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
-    await_previous();
-    if (id >= 8192u) return;
-    const int i1 = (int)id;
+static __device__ __forceinline__ void part_reduce_80c2b84b(const float *p0, float *__restrict__ y,
+    unsigned id) {
+    const unsigned lane = id % 32u;
+    id /= 32u;
+    const int i1 = (int)(id % 512u);
+    const int i0 = (int)(id / 512u);
     float acc = 0.f;
 #pragma unroll 4
     for (unsigned k = lane; k < 49u; k += 32u) {
         const int r1 = (int)k;
-        acc += p0[i1 * 49 + r1];
+        acc += p0[r1];
     }
     acc = warp_sum(acc);
     if (lane == 0u) {
-        y[i1] = acc / 49.f;
+        y[i0 * 512 + i1] = acc / 49.f;
     }
+}
+
+// l4 by slices in shared memory, then f
+// p0: l4.b.c.product, p1: l4.h, p2: l4.b.t
+static __global__ void __launch_bounds__(128) k_stitch_b93b46f6(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[208];
+    float *const own = slices + threadIdx.y * 52u;
+    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 4u; k += 32u)
+        part_basis_9fc805e6(p0, p1, p2, own, slice * 4u + k);
+    __syncthreads();
+    for (unsigned k = threadIdx.x; k < 32u; k += 32u)
+        part_reduce_80c2b84b(own, y, slice * 32u + k);
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -3411,9 +3419,8 @@ static int steps_from_l4_h_b_c(resnet18_n16 *m, const void *const *in, void *con
         v_l4_a_c_product, v_l4_a_t, v_l4_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l4_b_c_product, v_l4_b_c_filter, v_l4_b_c_data, v_l4_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_da4f04e3, "l4", 512, 64, stream, v_l4_b_c_product, v_l4_h,
-        v_l4_b_t, v_l4));
-    CALL(launch(m, EARLY, k_reduce_665d89f6, "f", 2048, 128, stream, v_l4, v_f));
+    CALL(launch(m, ORDERED, k_stitch_b93b46f6, "f", 2048, dim3(32, 4), stream, v_l4_b_c_product,
+        v_l4_h, v_l4_b_t, v_f));
     // y.sum[i0,i1] = sum(r0) f[i0,r0] * fc[i1,r0]
     // y[i0,i1] = y.sum[i0,i1] + bias[i1]
     CALL(matmul_run(m, MATMUL_y, v_f, v_fc, v_bias, NULL, v_y, v_workspace));

@@ -36,6 +36,7 @@
 #define $rows 2
 #define $columns 4
 #define $lanes 8u
+#define $kind __global__ void
 #define $each 64
 #define $index const unsigned n0 = id * 32u
 #define $count 100u

@@ -2,7 +2,6 @@
 //@key params    its parameters
 //@key number    unsigned type that counts everything
 //@key outputs   output elements
-//@key block     threads a block
 //@key index     the output's position, from id
 //@key before    statements that need no term
 //@key identity  of the reduction
@@ -18,12 +17,19 @@
 //@key other     acc of the lane at distance d
 //@key stores    whether this lane stores their output
 //@key join      acc combined with other
-static __global__ void __launch_bounds__($block) $name($params) {
+//@key guard     whether warps may have no output
+//@key kind      of function: a kernel ...
+//@key alone     ... or, empty, what warps call with their threads' numbers (stitch.cu, siblings.cu)
+static $kind $name($params) {
+    //@if alone
     const unsigned lane = threadIdx.x % $lanes;
     const $number id = $warp;
     await_previous();
-    //@if part
     //@else
+    const unsigned lane = id % 32u;
+    id /= 32u;
+    //@end
+    //@if guard
     if (id >= $outputs) return;
     //@end
     $index;

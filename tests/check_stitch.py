@@ -3,7 +3,7 @@
 
 tests/unseen/stitched.ein with sizes where Winograd's transforms follow each other: which kernels
 are stitched and which may not be; right to the judge in several orders, also for races; a barrier
-taken away is noticed. Tables of costs decide where they have rows, and probes ask for these.
+taken away is noticed. Sums by warps as parts of kernels. Tables of costs decide where they have rows, and probes ask for these.
 Ends with `N passed, N failed`.
 """
 
@@ -97,6 +97,22 @@ def limits(folder):
         expect(name, want, stitched(emit(folder, model=path)))
 
 
+def warps(folder):
+    """A sum over what a block has is a warp's, as part of a stitched kernel or beside others."""
+    text = emit(folder, model=os.path.join(HERE, "unseen", "squeeze.ein"))
+    expect("pooled by slices", ["p"], stitched(text))
+    part = re.search(r"void part_reduce_\w+\([^)]*unsigned id\) \{\n    const unsigned lane = id % 32u;",
+                     text)
+    checks.check("by warps", part is not None and "warp_sum" in text)
+    path = os.path.join(folder, "beside.ein")
+    with open(path, "w") as file:
+        file.write("ein 1\nmodel beside\ninput a: f32[40,100]\ninput b: f32[70,36]\noutput s, t\n"
+                   "s[i] = sum(k) a[i,k]\nt[i] = max(k) b[i,k]\n")
+    text = emit(folder, model=path)
+    checks.check("two by warps side by side", "// side by side: s, t" in text and
+                 len(re.findall(r"void part_reduce_\w+\(", text)) == 2, text[:1500])
+
+
 def tables(folder):
     """Rows of a table decide instead of estimates."""
     probe = os.path.join(folder, "probe.cu")
@@ -146,6 +162,7 @@ def main():
         text = choices(folder)
         tables(folder)
         limits(folder)
+        warps(folder)
         runs(folder, text)
     return checks.finish()
 

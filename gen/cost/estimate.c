@@ -138,6 +138,11 @@ static int64_t ein__results_of(ein_ctx *ctx, const ein__scope *s) {
     return ein__outputs_of(s) / (ein__is_pair(ctx, s) ? 2 : 1);
 }
 
+// Whether warps rather than threads have an output each, of so many with so many terms.
+static bool ein__shares_warps(int64_t outputs, int64_t terms) {
+    return outputs <= EIN__SHARED_OUTPUTS && terms >= 32;
+}
+
 static int64_t ein__terms_of(const ein__scope *s) { return ein__extent_of(s, ~0u << s->nt); }
 
 // Different elements that a read touches: the box of its subscripts' ranges, and no more than there

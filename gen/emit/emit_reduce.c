@@ -119,7 +119,7 @@ static bool ein__kreduce_vector(ein__kgen *g, const ein__kred *r, ein__kshare ho
     return unit;
 }
 
-// What the lanes that share an output do together, a warp or a part of one: seven keys.
+// What the lanes that share an output do together, a warp or a part of one: nine keys.
 static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int warps,
                                ein__key *keys) {
     ein_ctx *c = g->ctx;
@@ -133,12 +133,14 @@ static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int 
     if (r->sums > 1)
         other = ein__ksums_each(g, r->sums, "acc", "__shfl_xor_sync(0xffffffffu, ", ", d)");
     keys[0] = (ein__key){"warp", at};
-    keys[1] = (ein__key){"block", ein__namef(c, "%d", 32 * warps)};
+    keys[1] = (ein__key){"guard", part || g->part ? "" : "1"};
     keys[2] = (ein__key){"lanes", ein__namef(c, "%du", lanes)};
     keys[3] = (ein__key){"part", part ? "1" : ""};
     keys[4] = (ein__key){"stores", stores};
     keys[5] = (ein__key){"other", other};
     keys[6] = (ein__key){"join", ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other")};
+    keys[7] = (ein__key){"kind", ein__kfunction(g, 32 * warps)};
+    keys[8] = (ein__key){"alone", ein__kalone(g)};
 }
 
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
@@ -157,6 +159,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
     int warps = !warp ? 8 : r->outputs >= 4096 ? 4 : 1;
     int lanes = !warp || r->count >= 32 ? 32 : r->count >= 16 ? 16 : 8;
+    l->threads = r->outputs * 32;
     int64_t each = column ? EIN__COLUMN_OUTPUTS : warp ? warps * 32 / lanes : 1;
     int64_t groups = (r->outputs + each - 1) / each;
     if (g->overflow || !ein__kgrid(g->ctx, l, groups * parts, warps * 32)) return true;
@@ -172,7 +175,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
                *x = column ? "threadIdx.y" : "threadIdx.x";
     bool several = parts > 1;
     int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
-    ein__key keys[20] = {
+    ein__key keys[22] = {
         {0},
         {0},
         {"number", ein__kunsigned(g)},
@@ -202,7 +205,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         if (lanes == 32) keys[12].text = ein__kwhole(g, r->reduce, warp, r->sums);
         if (warp) ein__kreduce_lanes(g, r, lanes, warps, keys + 13);
         ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
-                     warp ? 20 : 17, out, l);
+                     warp ? 22 : 17, out, l);
     }
     ein__buf_free(&terms);
     return true;
@@ -212,7 +215,10 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
 static bool ein__kreduce(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
     ein__kred r = ein__kred_make(g, step, NULL);
-    ein__kshare how = g->part ? EIN__SHARE_NONE : ein__kshare_of(g, &r, EIN__SHORT_ROW);
+    ein__kshare how = ein__kshare_of(g, &r, EIN__SHORT_ROW);
+    // Part of another kernel, a warp has an output for which it would have been a block or a
+    // column.
+    if (g->part) how = ein__shares_warps(r.outputs, r.count) ? EIN__SHARE_WARP : EIN__SHARE_NONE;
     bool ok = r.count <= INT32_MAX || g->wide;
     if (ok && how == EIN__SHARE_NONE) ok = ein__kreduce_thread(g, &r, step, hint, out, l);
     else if (ok) ok = ein__kreduce_shared(g, &r, how, step, hint, out, l);

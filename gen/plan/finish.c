@@ -65,7 +65,7 @@ static const char *ein__finish_key(ein_ctx *ctx, const ein__step *s) {
 }
 
 // Makes step `j` finish the sums of one that it reads, where that is cheaper.
-static void ein__finish_step(ein__stitcher *s, int j, ein__val *const *all) {
+static bool ein__finish_step(ein__stitcher *s, int j, ein__val *const *all) {
     ein_ctx *ctx = s->ctx;
     const ein__val *reads = all[j];
     for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
@@ -88,8 +88,9 @@ static void ein__finish_step(ein__stitcher *s, int j, ein__val *const *all) {
         if (least >= ein__cost_sum(head->ps, s->step[j].ps)) continue;
         s->gone[w[0]] = true;
         s->step[j] = both;
-        return;
+        return true;
     }
+    return false;
 }
 
 static ein__step *ein__copy_steps(const ein__step *from) {
@@ -98,25 +99,30 @@ static ein__step *ein__copy_steps(const ein__step *from) {
     return to;
 }
 
-// Lets the plan's maps finish sums where that is cheaper.
-static void ein__finish_plan(ein_ctx *ctx) {
+// Lets the plan's maps finish sums where that is cheaper. Gives whether some do.
+static bool ein__finish_plan(ein_ctx *ctx) {
     ein__val **reads = NULL;
     ein__stitcher s = ein__stitcher_look(ctx, &reads);
+    bool any = false;
     for (int j = 0; j < s.n; j++)
-        if (ein__may_be_finished(&s, j)) ein__finish_step(&s, j, reads);
+        if (ein__may_be_finished(&s, j)) any |= ein__finish_step(&s, j, reads);
     ein__stitcher_end(&s, reads);
+    return any;
 }
 
-// Chains and stitches what makes the cheapest plan first, and lets maps `finish` sums.
-static void ein__stitch_steps(ein_ctx *ctx, bool finish) {
+// Chains and stitches what makes the cheapest plan first, and lets maps `finish` sums. Gives
+// whether some may.
+static bool ein__stitch_steps(ein_ctx *ctx, bool finish) {
     ein__step *apart = ctx->plan.step, *best = NULL;
     int64_t least = 0;
+    bool any = false;
     for (int way = 0; way < 4; way++) {
         ctx->plan.step = ein__copy_steps(apart);
-        if (way & 2) ein__chain_plan(ctx);
+        if (way & 2 || finish) ein__chain_plan(ctx);
+        if (way & 2 && finish) any |= ein__finish_plan(ctx);
         ein__stitch_plan(ctx, !(way & 1));
         ein__chain_plan(ctx);
-        if (finish) ein__finish_plan(ctx);
+        if (finish) any |= ein__finish_plan(ctx);
         int64_t ps = ein__plan_cost(&ctx->plan);
         if (way && ps >= least) {
             arrfree(ctx->plan.step);
@@ -128,6 +134,7 @@ static void ein__stitch_steps(ein_ctx *ctx, bool finish) {
     }
     arrfree(apart);
     ctx->plan.step = best;
+    return any;
 }
 
 // Whether a product whose loads compute what it multiplies is read by nothing but maps, at several
@@ -155,22 +162,40 @@ EIN__FN bool ein__loads_in_the_way(ein_ctx *ctx) {
     return found;
 }
 
-// Makes kernels of the plan one where that is cheaper. What finishes sums has no siblings, so that
-// both are tried.
-EIN__FN void ein__fuse_steps(ein_ctx *ctx) {
-    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
-    ein__step *apart = ein__copy_steps(ctx->plan.step);
-    ein__stitch_steps(ctx, false);
-    ein__join_siblings(ctx);
-    ein__step *joined = ctx->plan.step;
-    int64_t least = ein__plan_cost(&ctx->plan);
-    ctx->plan.step = apart;
-    ein__stitch_steps(ctx, true);
-    ein__join_siblings(ctx);
-    if (ein__plan_cost(&ctx->plan) < least) {
-        arrfree(joined);
-        return;
+// Whether the plan has kernels whose warps have results.
+static bool ein__any_warps(ein_ctx *ctx) {
+    bool any = false;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->plan.step) && !any; i++) {
+        const ein__step *own = ein__as_kernel(ctx, &ctx->plan.step[i]);
+        any = !own->npeer && ein__warps_of(ctx, own);
     }
-    arrfree(ctx->plan.step);
-    ctx->plan.step = joined;
+    return any;
+}
+
+// Makes kernels of the plan one where that is cheaper. What finishes sums has no siblings, and
+// whose warps have sums may be in the way of others as one, so that plans without are made as well.
+EIN__FN void ein__fuse_steps(ein_ctx *ctx) {
+    ein__step *apart = ctx->plan.step, *best = NULL;
+    int64_t least = 0;
+    if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
+    bool warps = ein__any_warps(ctx), finish = true;
+    for (int way = 0; way < 4; way++) {
+        if ((way & 1 && !warps) || (way & 2 && !finish)) continue;
+        ctx->plan.step = ein__copy_steps(apart);
+        ctx->threads_only = way & 1;
+        bool any = ein__stitch_steps(ctx, !(way & 2));
+        if (!way) finish = any;
+        ein__join_siblings(ctx);
+        int64_t ps = ein__plan_cost(&ctx->plan);
+        if (way && ps >= least) {
+            arrfree(ctx->plan.step);
+            continue;
+        }
+        arrfree(best);
+        best = ctx->plan.step;
+        least = ps;
+    }
+    ctx->threads_only = false;
+    arrfree(apart);
+    ctx->plan.step = best;
 }

@@ -35,7 +35,8 @@ static ein__sibling_load ein__add_sibling(ein_ctx *ctx, ein__sibling_load l, con
     ein__val *reads = ein__step_reads(ctx, own);
     int64_t ps = own == s ? s->ps : ein__cost_step(ctx, own);
     l.params += (int)arrlen(reads) + 1;
-    l.threads = ein__plus(l.threads, ein__elements(&ctx->value[s->out.i].shape));
+    int64_t warp = ein__warps_of(ctx, own) ? 32 : 1;
+    l.threads = ein__plus(l.threads, ein__times(ein__elements(&ctx->value[s->out.i].shape), warp));
     l.ps = ein__plus(l.ps, ein__most(ps - ein__gpu_of(ctx)->node_ns * 1000, 0));
     l.apart = ein__cost_sum(l.apart, s->ps);
     arrfree(reads);

@@ -38,7 +38,14 @@ typedef struct ein__seam {
     int64_t ps;
 } ein__seam;
 
-// Whether threads of the step's kernel work by themselves on elements or tiles of the result.
+// Whether a warp of the step's kernel has a result, where its threads are part of another kernel.
+static bool ein__warps_of(ein_ctx *ctx, const ein__step *s) {
+    const ein__scope *p = ein__scope_of(ctx, s->val[0]);
+    return s->kind == EIN__K_REDUCE && ein__shares_warps(ein__results_of(ctx, p), ein__terms_of(p));
+}
+
+// Whether threads of the step's kernel work by themselves on elements or tiles of the result, or
+// warps do whose lanes read neighbours.
 static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     ein__skinny skinny;
     ein__kernel k;
@@ -49,10 +56,13 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
         return false;
     if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
     if (s->kind != EIN__K_REDUCE) return false;
-    const ein__scope *p = ein__scope_of(ctx, s->val[0]);
     k = ein__step_kernel(ctx, s);
-    bool own = ein__results_of(ctx, p) > EIN__SHARED_OUTPUTS || ein__terms_of(p) < 32;
-    return own && !ein__is_skinny(ctx, &k, &skinny);
+    if (ein__warps_of(ctx, s)) {
+        bool lanes;
+        (void)ein__kernel_lane(ctx, &k, &lanes);
+        if (!lanes || ctx->threads_only) return false;
+    }
+    return !ein__is_skinny(ctx, &k, &skinny);
 }
 
 // Whether iterator `t` of the step's first value is one of a tile's axes.
@@ -127,6 +137,7 @@ static int ein__dense_order(const ein_ctx *ctx, ein__val v, int *order) {
 static int64_t ein__thread_count(ein_ctx *ctx, const ein__step *s) {
     int64_t n = ein__elements(&ctx->value[s->out.i].shape);
     ein__basis b;
+    if (ein__warps_of(ctx, s)) return ein__times(n, 32);
     if (s->kind == EIN__K_BASIS && ein__match_basis(ctx, ein__scope_of(ctx, s->val[0]), &b))
         for (int k = 0; k < b.n; k++) n /= b.axis[k].rows;
     else if (n / 4 >= EIN__SHARED_OUTPUTS) n /= 4;
