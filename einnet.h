@@ -380,6 +380,7 @@ EIN_DEF const char *ein_operator_name(int index);   // NULL past the end
 #define EIN__MAX_PARAMS 256  // pointers that a kernel takes; CUDA has 4096 bytes
 #define EIN__KNOWN_ITERS 256
 #define EIN__MAX_ELEMENTS ((int64_t)1 << 40)
+#define EIN__MAX_VOLUME ((int64_t)1 << 60)
 enum { EIN__BRANCHES = 4 };  // of a recorded graph, at most
 #define EIN__MAX_NODES 20000
 #define EIN__MAX_DEPTH 200  // nesting of parentheses, blocks and lists in a model's text
@@ -11953,6 +11954,10 @@ static ein__ex ein__lower_scope(ein__lowerer *l, ein__red red, ein__ex body, int
     }
     g.s.body = ein__ex_subst(ctx, body, map, nouter + ns);
     if (!g.s.body.i) return (ein__ex){0};
+    if (ein__extent_of(&g.s, ~0u) > EIN__MAX_VOLUME) {
+        ein__error(ctx, EIN_RESOURCES, l->pos, "a reduction has more than 2^60 terms in all");
+        return (ein__ex){0};
+    }
     for (uint32_t i = 0; i < g.s.nt + g.s.ns; i++) {
         int64_t d = ein__digit_of(ctx, g.s.body, i, g.s.n[i]);
         if (d && ein__split_digit(ctx, &g, i, d)) i = UINT32_MAX;

@@ -25,6 +25,7 @@
 #define EIN__MAX_PARAMS 256  // pointers that a kernel takes; CUDA has 4096 bytes
 #define EIN__KNOWN_ITERS 256
 #define EIN__MAX_ELEMENTS ((int64_t)1 << 40)
+#define EIN__MAX_VOLUME ((int64_t)1 << 60)
 enum { EIN__BRANCHES = 4 };  // of a recorded graph, at most
 #define EIN__MAX_NODES 20000
 #define EIN__MAX_DEPTH 200  // nesting of parentheses, blocks and lists in a model's text

@@ -52,7 +52,7 @@ static void give(ox *o, ox_node *n, ox_scope *s, const Onnx__GraphProto *g, size
 static void run(ox *o, ox_scope *s, const Onnx__GraphProto *g) {
     ox_index *wanted = NULL;
     for (size_t i = 0; i < g->n_output; i++) {
-        shput(wanted, g->output[i]->name, 1);
+        shput(wanted, (char *)(uintptr_t)ox_or_empty(g->output[i]->name), 1);
     }
     o->walk(o, s, g->node, g->n_node, wanted);
 }
@@ -95,7 +95,7 @@ static void convert_if(ox *o, ox_node *n) {
     }
     for (int i = 0; i < n->n_out; i++) {
         if (n->out[i]) {
-            shput(s->results, g->output[i]->name, n->out[i]);
+            shput(s->results, (char *)(uintptr_t)ox_or_empty(g->output[i]->name), n->out[i]);
         }
     }
     run(o, s, g);

@@ -34,6 +34,8 @@ typedef struct {
     bool taken[26];
     int uses[128];
     int broadcast;  // axes that `...` stands for, at most
+    char *text;     // the equation so far, with room for the rest
+    size_t n;
 } letters;
 
 static char free_letter(ox *o, ox_node *n, letters *l) {
@@ -47,8 +49,7 @@ static char free_letter(ox *o, ox_node *n, letters *l) {
 }
 
 // Puts one operand's subscripts, or the result's (rank -1), up to `,`, `-` or the end.
-static const char *put_letters(ox *o, ox_node *n, letters *l, char **text, const char *s,
-                               int rank) {
+static const char *put_letters(ox *o, ox_node *n, letters *l, const char *s, int rank) {
     int count = 0;
     for (const char *c = s; *c && *c != ',' && *c != '-'; c++) {
         count += isalpha((unsigned char)*c) != 0;
@@ -59,14 +60,14 @@ static const char *put_letters(ox *o, ox_node *n, letters *l, char **text, const
             l->broadcast = axes > l->broadcast ? axes : l->broadcast;
             for (int a = axes; a-- > 0 && axes <= CLI_MAX_RANK;) {
                 l->dots[a] = l->dots[a] ? l->dots[a] : free_letter(o, n, l);
-                ox_put(text, "%c", l->dots[a]);
+                l->text[l->n++] = l->dots[a];
             }
             s += 2;
         } else if (isalpha((unsigned char)*s)) {
             char *letter = &l->of[(unsigned char)*s];
             *letter = *letter ? *letter : free_letter(o, n, l);
             l->uses[(unsigned char)*s] += rank >= 0;
-            ox_put(text, "%c", *letter);
+            l->text[l->n++] = *letter;
         } else if (*s != ' ') {
             char shown[20], bad[2] = {*s, 0};
             ox_die(o, n, "Einsum with '%s' in its equation", cli_escape(shown, sizeof shown, bad));
@@ -79,8 +80,11 @@ static const char *put_letters(ox *o, ox_node *n, letters *l, char **text, const
 static void convert_einsum(ox *o, ox_node *n) {
     const char *s = ox_string(o, n, "equation", "");
     letters l = {.broadcast = 0};
-    char *text = NULL, *implied = NULL;
-    ox_put(&text, "\"");
+    char implied[3 + 'z' - 'A' + 2] = "...";
+    // Dots stand for up to as many letters as a tensor has axes.
+    size_t room = strlen(s) + sizeof implied;
+    l.text = ox_alloc(o, (room + 1) * CLI_MAX_RANK + 4 * (size_t)n->n_in + 8);
+    l.text[l.n++] = '"';
     for (const char *c = s; *c; c++) {  // small ones keep their names
         if (*c >= 'a' && *c <= 'z') {
             l.of[(unsigned char)*c] = *c;
@@ -90,28 +94,30 @@ static void convert_einsum(ox *o, ox_node *n) {
     for (int i = 0; i < n->n_in; i++) {
         ox_value *x = ox_in(o, n, i);
         ox_need_shape(o, n, x);
-        s = put_letters(o, n, &l, &text, s, x->rank);
+        s = put_letters(o, n, &l, s, x->rank);
         s += *s == ',';
-        ox_put(&text, i + 1 < n->n_in ? "," : "->");
+        for (const char *c = i + 1 < n->n_in ? "," : "->"; *c; c++) {
+            l.text[l.n++] = *c;
+        }
     }
     if (!strncmp(s, "->", 2)) {
-        put_letters(o, n, &l, &text, s + 2, -1);
+        put_letters(o, n, &l, s + 2, -1);
     } else {  // letters that stand once, in the order of the alphabet
-        ox_put(&implied, "...");
+        size_t k = strlen(implied);
         for (int c = 'A'; c <= 'z'; c++) {
             if (l.uses[c] == 1) {
-                ox_put(&implied, "%c", c);
+                implied[k++] = (char)c;
             }
         }
-        put_letters(o, n, &l, &text, ox_take(o, &implied), -1);
+        implied[k] = 0;
+        put_letters(o, n, &l, implied, -1);
     }
-    ox_put(&text, "\"");
-    const char *equation = ox_take(o, &text);
+    l.text[l.n++] = '"';
     ox_begin(o);
     for (int i = 0; i < n->n_in; i++) {
         ox_arg(o, ox_in(o, n, i));
     }
-    ox_set_word(o, "equation", equation);
+    ox_set_word(o, "equation", l.text);
     ox_end_node(o, n, "Einsum");
 }
 

@@ -286,7 +286,7 @@ static void want_inputs(ox *o, const ox_proto *p, ox_index **wanted) {
     for (size_t a = 0; a < p->n_attribute; a++) {
         const Onnx__GraphProto *g = p->attribute[a]->g;
         for (size_t i = 0; g && i < g->n_output; i++) {
-            shput(*wanted, g->output[i]->name, 1);
+            shput(*wanted, (char *)(uintptr_t)ox_or_empty(g->output[i]->name), 1);
         }
         for (size_t i = 0; g && i < g->n_node; i++) {
             o->scanned++;

@@ -460,6 +460,10 @@ static ein__ex ein__lower_scope(ein__lowerer *l, ein__red red, ein__ex body, int
     }
     g.s.body = ein__ex_subst(ctx, body, map, nouter + ns);
     if (!g.s.body.i) return (ein__ex){0};
+    if (ein__extent_of(&g.s, ~0u) > EIN__MAX_VOLUME) {
+        ein__error(ctx, EIN_RESOURCES, l->pos, "a reduction has more than 2^60 terms in all");
+        return (ein__ex){0};
+    }
     for (uint32_t i = 0; i < g.s.nt + g.s.ns; i++) {
         int64_t d = ein__digit_of(ctx, g.s.body, i, g.s.n[i]);
         if (d && ein__split_digit(ctx, &g, i, d)) i = UINT32_MAX;

@@ -7,6 +7,8 @@ import threading
 import zipfile
 
 import numpy as np
+import onnx
+import onnx.numpy_helper
 
 import cases
 import compare
@@ -154,6 +156,35 @@ def operators_that_are_none(program, folder):
         if problem:
             return problem
     return None
+
+
+@test
+def results_without_names(program, folder):
+    """Graphs inside of a node whose result has no name, and an equation that ends in nonsense."""
+    info, flags = onnx.helper.make_tensor_value_info, onnx.TensorProto.BOOL
+    for op in ("If", "Loop", "Scan"):
+        loop = op == "Loop"
+        ins = [] if op == "If" else [info("i", onnx.TensorProto.INT64, []), info("c", flags, []),
+                                     info("s", 1, [2])] if loop else [info("s", 1, [2])]
+        outs = [info("c", flags, [])] if loop else []
+        body = onnx.helper.make_graph([cases.node("Relu", "x" if op == "If" else "s", "r")], "b",
+                                      ins, outs + [info("r", 1, [2])])
+        body.output[-1].ClearField("name")
+        more = {"If": dict(then_branch=body, else_branch=body), "Loop": dict(body=body),
+                "Scan": dict(body=body, num_scan_inputs=1)}[op]
+        node = cases.node(op, {"If": "on", "Loop": "n on x", "Scan": "x"}[op], "y", **more)
+        scalars = [onnx.numpy_helper.from_array(np.array(1), "n"),
+                   onnx.numpy_helper.from_array(np.array(True), "on")]
+        model = cases.model([node], {"x": [2]}, "y", scalars)
+        path = put(folder, model.SerializeToString())
+        problem = expect(program, [path, "-o", path + ".ein"], 3,
+                         "a graph of '%s' does not define its output" % op)
+        if problem:
+            return problem
+    model = cases.model([cases.node("Einsum", "x x", "y", equation="ij,jk->i]")],
+                        {"x": [2, 2]}, "y")
+    path = put(folder, model.SerializeToString())
+    return expect(program, [path, "-o", path + ".ein"], 3, "Einsum with ']' in its equation")
 
 
 @test
