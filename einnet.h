@@ -11908,6 +11908,24 @@ static bool ein__split_digit(ein_ctx *ctx, ein__digits *g, uint32_t slot, int64_
     return s->body.i != 0;
 }
 
+// Drops the traversal iterators of which the body has nothing left once it has their digits apart.
+static bool ein__drop_digits(ein_ctx *ctx, ein__digits *g) {
+    ein__scope *s = &g->s;
+    uint32_t used = ein__ex_uses(ctx, s->body), all = s->nt + s->ns, nt = 0, j = 0;
+    ein__ix map[EIN__MAX_ITERS];
+    for (uint32_t i = 0; i < all; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (i < s->nt && s->n[i] > 1 && !(used >> i & 1)) continue;
+        map[i] = ein__ix_iter(ctx, j, s->n[i]);
+        s->n[j] = s->n[i];
+        if (i < s->nt) g->read[nt++] = g->read[i];
+        j++;
+    }
+    s->nt = nt;
+    if (j < all) s->body = ein__ex_subst(ctx, s->body, map, (int)all);
+    return s->body.i != 0;
+}
+
 static const char *ein__inner_name(ein__lowerer *l, const char *suffix) {
     const char *name = ein__namef(l->ctx, "%s.%s", l->base, suffix);
     int taken = 1;
@@ -11963,6 +11981,7 @@ static ein__ex ein__lower_scope(ein__lowerer *l, ein__red red, ein__ex body, int
         if (d && ein__split_digit(ctx, &g, i, d)) i = UINT32_MAX;
         else if (!g.s.body.i) return (ein__ex){0};
     }
+    if (!ein__drop_digits(ctx, &g)) return (ein__ex){0};
     if (!g.s.ns) g.s.reduce = EIN__R_NONE;
     ein__shape shape = {.rank = (int)g.s.nt};
     for (uint32_t i = 0; i < g.s.nt; i++) shape.d[i] = g.s.n[i];
@@ -22238,8 +22257,16 @@ EIN__FN bool ein__join_sums(ein_ctx *ctx, ein__val *root, int nroot) {
 // what a softmax is taken of, numbers that are integers and what --keep-fp32 names stay f32.
 // Everything is computed in f32.
 
-// A statistic, what a maximum is taken of, what an output is a copy of, and an integer as a number.
-enum { EIN__IS_STATISTIC = 1, EIN__IS_SOURCE = 2, EIN__IS_OUTPUT = 4, EIN__IS_COUNT = 8 };
+// A statistic, what a maximum is taken of, what an output is a copy of, an integer as a number, and
+// what halves gain nothing for and may have too few exponents for.
+enum {
+    EIN__IS_STATISTIC = 1,
+    EIN__IS_SOURCE = 2,
+    EIN__IS_OUTPUT = 4,
+    EIN__IS_COUNT = 8,
+    EIN__IS_WIDE = 16
+};
+enum { EIN__FEW_ELEMENTS = 64 };  // whose bytes are nothing beside a launch
 
 typedef struct ein__storer {
     ein_ctx *ctx;
@@ -22367,7 +22394,53 @@ static void ein__mark_counts(ein__storer *z, ein__val v) {
     if (all && some) z->is[v.i] |= EIN__IS_COUNT;
 }
 
+// Marks what map `v` divides by in `ex`, or takes a logarithm or a root's reciprocal of: sums,
+// which nothing bounds where attention has no softmax, and what `v` reads again and again.
+static void ein__mark_divisors(ein__storer *z, ein__val v, ein__ex ex, bool below) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    if (below && e.op == EIN__X_READ) {
+        const ein__scope *s = ein__scope_of(ctx, (ein__val){e.val});
+        int64_t its = ein__elements(&ctx->value[e.val].shape);
+        bool small = 2 * its <= ein__elements(&ctx->value[v.i].shape);
+        if (small || (s && s->reduce != EIN__R_NONE)) z->is[e.val] |= EIN__IS_WIDE;
+    }
+    below |= e.op == EIN__X_UNARY && (e.fn == EIN__LOG || e.fn == EIN__RSQRT);
+    for (uint32_t k = 0; k < e.nkid; k++) {
+        bool divisor = e.op == EIN__X_BINARY && e.fn == EIN__DIV && k == 1;
+        ein__mark_divisors(z, v, e.kid[k], below || divisor);
+    }
+}
+
+// Values so small that halves save nothing, unless a product multiplies them; what is divided by;
+// sums of one operand that are multiplied as they are.
+static void ein__mark_wide(ein__storer *z) {
+    ein_ctx *ctx = z->ctx;
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
+        ein__val v = z->order[i];
+        if (ein__elements(&ctx->value[v.i].shape) <= EIN__FEW_ELEMENTS) z->is[v.i] |= EIN__IS_WIDE;
+    }
+    for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
+        ein__val v = z->order[i];
+        const ein__scope *s = ein__scope_of(ctx, v);
+        ein__ex *reads = NULL;
+        if (!s) continue;
+        if (s->reduce == EIN__R_NONE) ein__mark_divisors(z, v, s->body, false);
+        if (s->reduce == EIN__R_NONE || ein__is_plain_reduction(ctx, s)) continue;
+        ein__ex_reads(ctx, s->body, &reads);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            uint32_t r = ein__ex_get(ctx, reads[k])->val;
+            const ein__scope *of = ein__scope_of(ctx, (ein__val){r});
+            bool sum = of && of->reduce == EIN__R_SUM && ein__is_plain_reduction(ctx, of);
+            z->is[r] &= (unsigned char)~EIN__IS_WIDE;
+            if (sum) z->is[r] |= EIN__IS_WIDE;
+        }
+        arrfree(reads);
+    }
+}
+
 static void ein__mark(ein__storer *z) {
+    ein__mark_wide(z);
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) ein__mark_counts(z, z->order[i]);
     // Twice: a statistic may be known as one only by a map behind a later one.
     for (int pass = 0; pass < 2; pass++)

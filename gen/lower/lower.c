@@ -414,6 +414,24 @@ static bool ein__split_digit(ein_ctx *ctx, ein__digits *g, uint32_t slot, int64_
     return s->body.i != 0;
 }
 
+// Drops the traversal iterators of which the body has nothing left once it has their digits apart.
+static bool ein__drop_digits(ein_ctx *ctx, ein__digits *g) {
+    ein__scope *s = &g->s;
+    uint32_t used = ein__ex_uses(ctx, s->body), all = s->nt + s->ns, nt = 0, j = 0;
+    ein__ix map[EIN__MAX_ITERS];
+    for (uint32_t i = 0; i < all; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (i < s->nt && s->n[i] > 1 && !(used >> i & 1)) continue;
+        map[i] = ein__ix_iter(ctx, j, s->n[i]);
+        s->n[j] = s->n[i];
+        if (i < s->nt) g->read[nt++] = g->read[i];
+        j++;
+    }
+    s->nt = nt;
+    if (j < all) s->body = ein__ex_subst(ctx, s->body, map, (int)all);
+    return s->body.i != 0;
+}
+
 static const char *ein__inner_name(ein__lowerer *l, const char *suffix) {
     const char *name = ein__namef(l->ctx, "%s.%s", l->base, suffix);
     int taken = 1;
@@ -469,6 +487,7 @@ static ein__ex ein__lower_scope(ein__lowerer *l, ein__red red, ein__ex body, int
         if (d && ein__split_digit(ctx, &g, i, d)) i = UINT32_MAX;
         else if (!g.s.body.i) return (ein__ex){0};
     }
+    if (!ein__drop_digits(ctx, &g)) return (ein__ex){0};
     if (!g.s.ns) g.s.reduce = EIN__R_NONE;
     ein__shape shape = {.rank = (int)g.s.nt};
     for (uint32_t i = 0; i < g.s.nt; i++) shape.d[i] = g.s.n[i];
