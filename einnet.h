@@ -53,8 +53,9 @@
 // outside a tensor is an error unless `pad T v` is given. `[i < n]` multiplies as "evaluated only
 // where it holds". sum prod max min reduce and bind like multiplication. Functions: relu tanh exp
 // log sqrt rsqrt erf sin cos atan sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
-// select(a < b, p, q), idx(subscript); `T[@i[x], j]` reads T at the position held in i. A number is
-// an equation too, `half[] = 0.5`, and a constant of the program; a weight is not.
+// quot(a,b), which is rounded to zero, and rem(a,b), what that leaves, select(a < b, p, q),
+// idx(subscript); `T[@i[x], j]` reads T at the position held in i. A number is an equation too,
+// `half[] = 0.5`, and a constant of the program; a weight is not.
 //   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`.
 // What is declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters,
 // inputs and own names, and calls blocks above it. A block that makes its result by a call,
@@ -637,6 +638,8 @@ typedef enum {
     EIN__SIN,
     EIN__COS,
     EIN__ATAN,
+    EIN__QUOT,  // of integers as of floats: rounded to zero
+    EIN__REM,   // what that leaves
     EIN__NFN
 } ein__fn;
 
@@ -1978,7 +1981,7 @@ static const ein__foreign ein__foreign_op[] = {
     {" addbmm addcdiv addcmul addn all any atan2 castlike cbrt clipbyvalue cot coth cross csc csch "
      "cumprod dft erfc erfinv exp2 expm1 flip gathernd glu isinf ldexp log10 log1p log2 logit "
      "logsigmoid "
-     "lppool maxout maxunpool mod nand ne nor reduceall reduceany reducestd reducevar rrelu sec "
+     "lppool maxout maxunpool nand ne nor reduceall reduceany reducestd reducevar rrelu sec "
      "sech shape sinc size softmin sort xnor ",
      ""},
 };
@@ -1988,8 +1991,9 @@ static const ein__foreign ein__foreign_function[] = {
     {" silu swish ", "x[i] * sigmoid(x[i])"},
     {" tan ", "sin(x[i]) / cos(x[i])"},
     {" ln ", "log(x[i])"},
-    {" acos acosh asin asinh atan2 atanh celu cosh cot elu erfc exp2 expm1 fmod isinf log10 "
-     "log1p log2 mean mod rem selu sinc sinh ",
+    {" fmod ", "rem(x[i], y[i])"},
+    {" acos acosh asin asinh atan2 atanh celu cosh cot elu erfc exp2 expm1 isinf log10 "
+     "log1p log2 mean mod selu sinc sinh ",
      ""},
 };
 
@@ -2440,10 +2444,10 @@ static const struct {
     const char *name;
     int arity;
 } ein__callable[] = {
-    {"abs", 1},     {"atan", 1},  {"ceil", 1}, {"cos", 1},    {"erf", 1},
-    {"exp", 1},     {"floor", 1}, {"log", 1},  {"max", 2},    {"min", 2},
-    {"neg", 1},     {"pow", 2},   {"relu", 1}, {"rsqrt", 1},  {"select", 3},
-    {"sigmoid", 1}, {"sin", 1},   {"sqrt", 1}, {"square", 1}, {"tanh", 1},
+    {"abs", 1},   {"atan", 1}, {"ceil", 1},   {"cos", 1},   {"erf", 1},    {"exp", 1},
+    {"floor", 1}, {"log", 1},  {"max", 2},    {"min", 2},   {"neg", 1},    {"pow", 2},
+    {"quot", 2},  {"relu", 1}, {"rem", 2},    {"rsqrt", 1}, {"select", 3}, {"sigmoid", 1},
+    {"sin", 1},   {"sqrt", 1}, {"square", 1}, {"tanh", 1},
 };
 static const char *const ein__reduction[] = {"sum", "prod", "max", "min"};
 
@@ -4533,6 +4537,29 @@ static bool ein__op_nary(ein__op *o) {
     return ok;
 }
 
+// Integers' quotients are rounded to zero.
+static bool ein__op_div(ein__op *o) {
+    ein__shape y;
+    bool real = ein__op_type(o) <= EIN__BF16;
+    return ein__op_broadcast(o, ein__op_in(o, 0), ein__op_in(o, 1), &y) &&
+           ein__op_map(o, real ? o->row->body : "quot(a, b)", &y);
+}
+
+// What is left has the sign of the divisor or, with fmod, of the dividend.
+static bool ein__op_mod(ein__op *o) {
+    ein__shape y;
+    bool fmod;
+    if (!ein__op_flag(o, "fmod", &fmod) ||
+        !ein__op_broadcast(o, ein__op_in(o, 0), ein__op_in(o, 1), &y))
+        return false;
+    if (!fmod && ein__op_type(o) <= EIN__BF16) return ein__op_fail(o, NULL, "floats need fmod=1");
+    return ein__op_map(o,
+                       fmod ? "rem(a, b)"
+                            : "rem(a, b) + select(b < 0, select(rem(a, b) > 0, b, 0),"
+                              " select(rem(a, b) < 0, b, 0))",
+                       &y);
+}
+
 static bool ein__op_prelu(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
     return ein__op_stretches(o, 1, x) && ein__op_map(o, o->row->body, x);
@@ -5938,7 +5965,8 @@ static const ein__op_row ein__op_table[] = {
     {"Add", "a b", "", EIN__NUMBERS, "a + b", NULL},
     {"Sub", "a b", "", EIN__NUMBERS, "a - b", NULL},
     {"Mul", "a b", "", EIN__NUMBERS, "a * b", NULL},
-    {"Div", "a b", "", EIN__FLOATS, "a / b", NULL},
+    {"Div", "a b", "", EIN__NUMBERS, "a / b", ein__op_div},
+    {"Mod", "a b", "fmod=0", EIN__NUMBERS, NULL, ein__op_mod},
     {"Pow", "a b", "", EIN__FLOATS, "pow(a, b)", NULL},
     {"Max", "x...", "", EIN__NUMBERS, "max", ein__op_nary},
     {"Min", "x...", "", EIN__NUMBERS, "min", ein__op_nary},
@@ -8830,7 +8858,8 @@ static const ein__fn_info ein__fn_table[EIN__NFN] = {
     {"max", 2},  {"==", 2},     {"!=", 2},    {"<", 2},    {"<=", 2},      {">", 2},
     {">=", 2},   {"neg", 1},    {"abs", 1},   {"relu", 1}, {"tanh", 1},    {"exp", 1},
     {"log", 1},  {"sqrt", 1},   {"rsqrt", 1}, {"erf", 1},  {"sigmoid", 1}, {"floor", 1},
-    {"ceil", 1}, {"square", 1}, {"sin", 1},   {"cos", 1},  {"atan", 1},
+    {"ceil", 1}, {"square", 1}, {"sin", 1},   {"cos", 1},  {"atan", 1},    {"quot", 2},
+    {"rem", 2},
 };
 
 EIN__FN const ein__expr *ein__ex_get(const ein_ctx *ctx, ein__ex ex) {
@@ -10420,6 +10449,8 @@ EIN__FN double ein__apply_binary(ein__fn fn, double x, double y) {
     case EIN__MUL: return x * y;
     case EIN__DIV: return x / y;
     case EIN__POW: return pow(x, y);
+    case EIN__QUOT: return trunc(x / y);
+    case EIN__REM: return fmod(x, y);
     case EIN__MIN: return fmin(x, y);
     case EIN__MAX: return fmax(x, y);
     default: return (double)NAN;
@@ -11142,6 +11173,7 @@ static ein__fp ein__fp_unary(ein__proof *z, ein__fn fn, ein__fp x) {
 }
 
 static ein__fp ein__fp_binary(ein__proof *z, ein__fn fn, ein__fp x, ein__fp y) {
+    int64_t a, b;
     switch ((int)fn) {
     case EIN__ADD: return ein__fp_add(x, y);
     case EIN__SUB: return ein__fp_add(x, ein__fp_neg(y));
@@ -11152,6 +11184,10 @@ static ein__fp ein__fp_binary(ein__proof *z, ein__fn fn, ein__fp x, ein__fp y) {
     case EIN__POW:
         if (y <= 64) return ein__fp_power(x, y);
         break;
+    case EIN__QUOT:
+    case EIN__REM:
+        if (!y || !ein__fp_small(x, &a) || !ein__fp_small(y, &b)) break;
+        return ein__fp_int(fn == EIN__QUOT ? a / b : a % b);
     default: break;
     }
     return ein__fp_hash(z, (uint64_t)fn, x, y);
@@ -13383,6 +13419,14 @@ static ein__numbers ein__times_numbers(ein__numbers a, double b) {
     return (ein__numbers){fmin(a.lo * b, a.hi * b), fmax(a.lo * b, a.hi * b)};
 }
 
+// A quotient has the dividend's sign where no divisor is below 0; a remainder always has it.
+static ein__numbers ein__part_numbers(ein__fn fn, ein__numbers a, ein__numbers b) {
+    double of = fmax(fabs(a.lo), fabs(a.hi)), by = fmax(fabs(b.lo), fabs(b.hi));
+    if (fn == EIN__QUOT && b.lo < 0) return (ein__numbers){-of, of};
+    ein__numbers r = {fmin(a.lo, 0), fmax(a.hi, 0)};
+    return fn == EIN__QUOT ? r : (ein__numbers){fmax(r.lo, -by), fmin(r.hi, by)};
+}
+
 static bool ein__binary_numbers(ein__fn fn, ein__numbers a, ein__numbers b, ein__numbers *r) {
     if (fn == EIN__ADD) *r = (ein__numbers){a.lo + b.lo, a.hi + b.hi};
     else if (fn == EIN__SUB) *r = (ein__numbers){a.lo - b.hi, a.hi - b.lo};
@@ -13390,6 +13434,7 @@ static bool ein__binary_numbers(ein__fn fn, ein__numbers a, ein__numbers b, ein_
     else if (fn == EIN__MAX) *r = (ein__numbers){fmax(a.lo, b.lo), fmax(a.hi, b.hi)};
     else if (fn == EIN__MUL)
         *r = ein__both_numbers(ein__times_numbers(a, b.lo), ein__times_numbers(a, b.hi));
+    else if (fn == EIN__QUOT || fn == EIN__REM) *r = ein__part_numbers(fn, a, b);
     else return false;
     return true;
 }
@@ -13893,7 +13938,8 @@ static bool ein__is_arithmetic(const ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     bool plain = e->op == EIN__X_CONST || e->op == EIN__X_READ;
     if (e->op == EIN__X_UNARY) plain = e->fn == EIN__NEG || e->fn == EIN__SQUARE;
-    if (e->op == EIN__X_BINARY) plain = e->fn != EIN__POW;
+    if (e->op == EIN__X_BINARY)
+        plain = e->fn != EIN__POW && e->fn != EIN__QUOT && e->fn != EIN__REM;
     for (uint32_t i = 0; i < e->nkid && plain; i++) plain = ein__is_arithmetic(ctx, e->kid[i]);
     return plain;
 }
@@ -17406,7 +17452,8 @@ static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex) {
     ctx->counted[ex.i] = ctx->counts;
     if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY) {
         bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF ||
-                    e->fn == EIN__SIN || e->fn == EIN__COS || e->fn == EIN__ATAN;
+                    e->fn == EIN__SIN || e->fn == EIN__COS || e->fn == EIN__ATAN ||
+                    e->fn == EIN__QUOT || e->fn == EIN__REM;
         bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
                       e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
         n = slow ? 20 : middle ? EIN__DIVISION : 1;
@@ -41733,6 +41780,8 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     case EIN__MUL:
     case EIN__DIV:
     case EIN__POW:
+    case EIN__QUOT:
+    case EIN__REM:
     case EIN__MIN:
     case EIN__MAX:
     case EIN__EQ:
@@ -41747,12 +41796,30 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     return a;
 }
 
+// A quotient or a remainder; `b` may be repeated where it is an integer. Nothing comes of a
+// division by 0, which would end a program on a CPU.
+static ein__ktext ein__kquotient(ein__kgen *g, const ein__expr *x, ein__ktext a, ein__ktext b) {
+    bool rem = x->fn == EIN__REM;
+    if (g->num == EIN__NUM_INT) {
+        ein__ktext part = ein__kinfix(g, rem ? "%" : "/", a, b, EIN__PRODUCT);
+        const char *zero = ein__kparen(g, b, EIN__TERM);
+        part.s = ein__namef(g->ctx, "%s == 0 ? 0 : %s", zero, part.s);
+        part.prec = EIN__COND;
+        return part;
+    }
+    if (!rem) return ein__kcall(g, "trunc", ein__kinfix(g, "/", a, b, EIN__PRODUCT));
+    const char *f = g->num == EIN__NUM_FLOAT ? "f" : "";
+    return (ein__ktext){ein__namef(g->ctx, "fmod%s(%s, %s)", f, a.s, b.s), EIN__PRIMARY,
+                        ein__kmax(a.level, b.level)};
+}
+
 static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
     bool pick = g->num == EIN__NUM_INT && (x->fn == EIN__MIN || x->fn == EIN__MAX);
     ein__ex kid[4];
     ein__kkids(g, x, kid);
     ein__ktext a = pick ? ein__kvalue_named(g, kid[0], lane) : ein__kvalue(g, kid[0], lane);
-    ein__ktext b = pick ? ein__kvalue_named(g, kid[1], lane) : ein__kvalue(g, kid[1], lane);
+    bool part = g->num == EIN__NUM_INT && (x->fn == EIN__QUOT || x->fn == EIN__REM);
+    ein__ktext b = pick || part ? ein__kvalue_named(g, kid[1], lane) : ein__kvalue(g, kid[1], lane);
     const char *f = g->num == EIN__NUM_FLOAT ? "f" : "", *call = "pow";
     switch ((ein__fn)x->fn) {
     case EIN__ADD: return ein__kinfix(g, "+", a, b, EIN__TERM);
@@ -41762,6 +41829,8 @@ static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
     case EIN__MIN: call = "fmin"; break;
     case EIN__MAX: call = "fmax"; break;
     case EIN__POW: break;
+    case EIN__QUOT:
+    case EIN__REM: return ein__kquotient(g, x, a, b);
     case EIN__EQ:
     case EIN__NE:
     case EIN__LT:
@@ -41829,8 +41898,9 @@ static bool ein__kexact(ein__kgen *g, ein__ex ex, const ein__expr *x) {
     bool sum =
         x->op == EIN__X_BINARY && (x->fn == EIN__ADD || x->fn == EIN__SUB || x->fn == EIN__MUL);
     bool square = x->op == EIN__X_UNARY && x->fn == EIN__SQUARE;
-    return (sum || square) && g->num != EIN__NUM_INT && ein__kinteger(g, ex) &&
-           !ein__fits_float(g->ctx, ex);
+    bool part = x->op == EIN__X_BINARY && (x->fn == EIN__QUOT || x->fn == EIN__REM);
+    return (sum || square || part) && g->num != EIN__NUM_INT && ein__kinteger(g, ex) &&
+           (part || !ein__fits_float(g->ctx, ex));
 }
 
 // Whether a comparison must see integers as they are. Rounded to floats they compare with a small

@@ -49,8 +49,9 @@
 // outside a tensor is an error unless `pad T v` is given. `[i < n]` multiplies as "evaluated only
 // where it holds". sum prod max min reduce and bind like multiplication. Functions: relu tanh exp
 // log sqrt rsqrt erf sin cos atan sigmoid abs neg floor ceil square, pow(a,b) min(a,b) max(a,b),
-// select(a < b, p, q), idx(subscript); `T[@i[x], j]` reads T at the position held in i. A number is
-// an equation too, `half[] = 0.5`, and a constant of the program; a weight is not.
+// quot(a,b), which is rounded to zero, and rem(a,b), what that leaves, select(a < b, p, q),
+// idx(subscript); `T[@i[x], j]` reads T at the position held in i. A number is an equation too,
+// `half[] = 0.5`, and a constant of the program; a weight is not.
 //   Blocks. `block b(x; C, S=1) -> y { ... }` is called like an operator: `l1 = b(x; C=64)`.
 // What is declared inside belongs to the first result: `l1.k`. A block sees dims, its parameters,
 // inputs and own names, and calls blocks above it. A block that makes its result by a call,

@@ -282,6 +282,8 @@ typedef enum {
     EIN__SIN,
     EIN__COS,
     EIN__ATAN,
+    EIN__QUOT,  // of integers as of floats: rounded to zero
+    EIN__REM,   // what that leaves
     EIN__NFN
 } ein__fn;
 

@@ -32,7 +32,8 @@ static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex) {
     ctx->counted[ex.i] = ctx->counts;
     if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY) {
         bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF ||
-                    e->fn == EIN__SIN || e->fn == EIN__COS || e->fn == EIN__ATAN;
+                    e->fn == EIN__SIN || e->fn == EIN__COS || e->fn == EIN__ATAN ||
+                    e->fn == EIN__QUOT || e->fn == EIN__REM;
         bool middle = e->fn == EIN__DIV || e->fn == EIN__EXP || e->fn == EIN__LOG ||
                       e->fn == EIN__SQRT || e->fn == EIN__RSQRT || e->fn == EIN__SIGMOID;
         n = slow ? 20 : middle ? EIN__DIVISION : 1;

@@ -247,6 +247,8 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     case EIN__MUL:
     case EIN__DIV:
     case EIN__POW:
+    case EIN__QUOT:
+    case EIN__REM:
     case EIN__MIN:
     case EIN__MAX:
     case EIN__EQ:
@@ -261,12 +263,30 @@ static ein__ktext ein__kunary(ein__kgen *g, const ein__expr *x, int lane) {
     return a;
 }
 
+// A quotient or a remainder; `b` may be repeated where it is an integer. Nothing comes of a
+// division by 0, which would end a program on a CPU.
+static ein__ktext ein__kquotient(ein__kgen *g, const ein__expr *x, ein__ktext a, ein__ktext b) {
+    bool rem = x->fn == EIN__REM;
+    if (g->num == EIN__NUM_INT) {
+        ein__ktext part = ein__kinfix(g, rem ? "%" : "/", a, b, EIN__PRODUCT);
+        const char *zero = ein__kparen(g, b, EIN__TERM);
+        part.s = ein__namef(g->ctx, "%s == 0 ? 0 : %s", zero, part.s);
+        part.prec = EIN__COND;
+        return part;
+    }
+    if (!rem) return ein__kcall(g, "trunc", ein__kinfix(g, "/", a, b, EIN__PRODUCT));
+    const char *f = g->num == EIN__NUM_FLOAT ? "f" : "";
+    return (ein__ktext){ein__namef(g->ctx, "fmod%s(%s, %s)", f, a.s, b.s), EIN__PRIMARY,
+                        ein__kmax(a.level, b.level)};
+}
+
 static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
     bool pick = g->num == EIN__NUM_INT && (x->fn == EIN__MIN || x->fn == EIN__MAX);
     ein__ex kid[4];
     ein__kkids(g, x, kid);
     ein__ktext a = pick ? ein__kvalue_named(g, kid[0], lane) : ein__kvalue(g, kid[0], lane);
-    ein__ktext b = pick ? ein__kvalue_named(g, kid[1], lane) : ein__kvalue(g, kid[1], lane);
+    bool part = g->num == EIN__NUM_INT && (x->fn == EIN__QUOT || x->fn == EIN__REM);
+    ein__ktext b = pick || part ? ein__kvalue_named(g, kid[1], lane) : ein__kvalue(g, kid[1], lane);
     const char *f = g->num == EIN__NUM_FLOAT ? "f" : "", *call = "pow";
     switch ((ein__fn)x->fn) {
     case EIN__ADD: return ein__kinfix(g, "+", a, b, EIN__TERM);
@@ -276,6 +296,8 @@ static ein__ktext ein__kbinary(ein__kgen *g, const ein__expr *x, int lane) {
     case EIN__MIN: call = "fmin"; break;
     case EIN__MAX: call = "fmax"; break;
     case EIN__POW: break;
+    case EIN__QUOT:
+    case EIN__REM: return ein__kquotient(g, x, a, b);
     case EIN__EQ:
     case EIN__NE:
     case EIN__LT:
@@ -343,8 +365,9 @@ static bool ein__kexact(ein__kgen *g, ein__ex ex, const ein__expr *x) {
     bool sum =
         x->op == EIN__X_BINARY && (x->fn == EIN__ADD || x->fn == EIN__SUB || x->fn == EIN__MUL);
     bool square = x->op == EIN__X_UNARY && x->fn == EIN__SQUARE;
-    return (sum || square) && g->num != EIN__NUM_INT && ein__kinteger(g, ex) &&
-           !ein__fits_float(g->ctx, ex);
+    bool part = x->op == EIN__X_BINARY && (x->fn == EIN__QUOT || x->fn == EIN__REM);
+    return (sum || square || part) && g->num != EIN__NUM_INT && ein__kinteger(g, ex) &&
+           (part || !ein__fits_float(g->ctx, ex));
 }
 
 // Whether a comparison must see integers as they are. Rounded to floats they compare with a small

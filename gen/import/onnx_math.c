@@ -55,6 +55,19 @@ static void convert_mean(ox *o, ox_node *n) {
     ox_end_binary(o, n, "Div", sum, ox_constant(o, name, ".count", count));
 }
 
+static void convert_mod(ox *o, ox_node *n) {
+    bool fmod = ox_int(o, n, "fmod", 0) != 0;
+    ox_value *x = ox_in(o, n, 0);
+    if (!fmod && ox_is_float(x->dtype)) {
+        ox_die(o, n, "Mod of floats needs fmod=1");
+    }
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_arg(o, ox_in(o, n, 1));
+    ox_set_int(o, "fmod", fmod);
+    ox_end_node(o, n, "Mod");
+}
+
 // The exponent may have another type than the base.
 static void convert_pow(ox *o, ox_node *n) {
     ox_value *base = ox_in(o, n, 0), *exponent = ox_in(o, n, 1);
@@ -251,6 +264,7 @@ const ox_row ox_math_rows[] = {
     {"Sub", 2, 2, convert_binary},
     {"Mul", 2, 2, convert_binary},
     {"Div", 2, 2, convert_binary},
+    {"Mod", 2, 2, convert_mod},
     {"Max", 1, -1, convert_many},
     {"Min", 1, -1, convert_many},
     {"Sum", 1, -1, convert_many},

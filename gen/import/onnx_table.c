@@ -95,7 +95,7 @@ static const struct {
      "operators",
      " CausalConvWithState CumProd LinearAttention ReverseSequence "},
     {"only what is known when the model is imported is computed by it",
-     " BlackmanWindow HammingWindow HannWindow Mod Range "},
+     " BlackmanWindow HammingWindow HannWindow Range "},
 };
 
 // Why operator `op`, which may be any bytes of a file, is not imported; NULL: nothing is known.

@@ -172,6 +172,8 @@ static const struct {
     {"Add", NUMBERS, false},
     {"Sub", NUMBERS, false},
     {"Mul", NUMBERS, false},
+    {"Div", NUMBERS, false},
+    {"Mod", NUMBERS, false},
     {"Max", NUMBERS, false},
     {"Min", NUMBERS, false},
     {"Neg", NUMBERS, false},

@@ -285,6 +285,8 @@ EIN__FN double ein__apply_binary(ein__fn fn, double x, double y) {
     case EIN__MUL: return x * y;
     case EIN__DIV: return x / y;
     case EIN__POW: return pow(x, y);
+    case EIN__QUOT: return trunc(x / y);
+    case EIN__REM: return fmod(x, y);
     case EIN__MIN: return fmin(x, y);
     case EIN__MAX: return fmax(x, y);
     default: return (double)NAN;

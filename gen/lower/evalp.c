@@ -255,6 +255,7 @@ static ein__fp ein__fp_unary(ein__proof *z, ein__fn fn, ein__fp x) {
 }
 
 static ein__fp ein__fp_binary(ein__proof *z, ein__fn fn, ein__fp x, ein__fp y) {
+    int64_t a, b;
     switch ((int)fn) {
     case EIN__ADD: return ein__fp_add(x, y);
     case EIN__SUB: return ein__fp_add(x, ein__fp_neg(y));
@@ -265,6 +266,10 @@ static ein__fp ein__fp_binary(ein__proof *z, ein__fn fn, ein__fp x, ein__fp y) {
     case EIN__POW:
         if (y <= 64) return ein__fp_power(x, y);
         break;
+    case EIN__QUOT:
+    case EIN__REM:
+        if (!y || !ein__fp_small(x, &a) || !ein__fp_small(y, &b)) break;
+        return ein__fp_int(fn == EIN__QUOT ? a / b : a % b);
     default: break;
     }
     return ein__fp_hash(z, (uint64_t)fn, x, y);

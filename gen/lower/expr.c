@@ -7,7 +7,8 @@ static const ein__fn_info ein__fn_table[EIN__NFN] = {
     {"max", 2},  {"==", 2},     {"!=", 2},    {"<", 2},    {"<=", 2},      {">", 2},
     {">=", 2},   {"neg", 1},    {"abs", 1},   {"relu", 1}, {"tanh", 1},    {"exp", 1},
     {"log", 1},  {"sqrt", 1},   {"rsqrt", 1}, {"erf", 1},  {"sigmoid", 1}, {"floor", 1},
-    {"ceil", 1}, {"square", 1}, {"sin", 1},   {"cos", 1},  {"atan", 1},
+    {"ceil", 1}, {"square", 1}, {"sin", 1},   {"cos", 1},  {"atan", 1},    {"quot", 2},
+    {"rem", 2},
 };
 
 EIN__FN const ein__expr *ein__ex_get(const ein_ctx *ctx, ein__ex ex) {

@@ -65,7 +65,7 @@ static const ein__foreign ein__foreign_op[] = {
     {" addbmm addcdiv addcmul addn all any atan2 castlike cbrt clipbyvalue cot coth cross csc csch "
      "cumprod dft erfc erfinv exp2 expm1 flip gathernd glu isinf ldexp log10 log1p log2 logit "
      "logsigmoid "
-     "lppool maxout maxunpool mod nand ne nor reduceall reduceany reducestd reducevar rrelu sec "
+     "lppool maxout maxunpool nand ne nor reduceall reduceany reducestd reducevar rrelu sec "
      "sech shape sinc size softmin sort xnor ",
      ""},
 };
@@ -75,8 +75,9 @@ static const ein__foreign ein__foreign_function[] = {
     {" silu swish ", "x[i] * sigmoid(x[i])"},
     {" tan ", "sin(x[i]) / cos(x[i])"},
     {" ln ", "log(x[i])"},
-    {" acos acosh asin asinh atan2 atanh celu cosh cot elu erfc exp2 expm1 fmod isinf log10 "
-     "log1p log2 mean mod rem selu sinc sinh ",
+    {" fmod ", "rem(x[i], y[i])"},
+    {" acos acosh asin asinh atan2 atanh celu cosh cot elu erfc exp2 expm1 isinf log10 "
+     "log1p log2 mean mod selu sinc sinh ",
      ""},
 };
 

@@ -67,6 +67,29 @@ static bool ein__op_nary(ein__op *o) {
     return ok;
 }
 
+// Integers' quotients are rounded to zero.
+static bool ein__op_div(ein__op *o) {
+    ein__shape y;
+    bool real = ein__op_type(o) <= EIN__BF16;
+    return ein__op_broadcast(o, ein__op_in(o, 0), ein__op_in(o, 1), &y) &&
+           ein__op_map(o, real ? o->row->body : "quot(a, b)", &y);
+}
+
+// What is left has the sign of the divisor or, with fmod, of the dividend.
+static bool ein__op_mod(ein__op *o) {
+    ein__shape y;
+    bool fmod;
+    if (!ein__op_flag(o, "fmod", &fmod) ||
+        !ein__op_broadcast(o, ein__op_in(o, 0), ein__op_in(o, 1), &y))
+        return false;
+    if (!fmod && ein__op_type(o) <= EIN__BF16) return ein__op_fail(o, NULL, "floats need fmod=1");
+    return ein__op_map(o,
+                       fmod ? "rem(a, b)"
+                            : "rem(a, b) + select(b < 0, select(rem(a, b) > 0, b, 0),"
+                              " select(rem(a, b) < 0, b, 0))",
+                       &y);
+}
+
 static bool ein__op_prelu(ein__op *o) {
     const ein__shape *x = ein__op_in(o, 0);
     return ein__op_stretches(o, 1, x) && ein__op_map(o, o->row->body, x);

@@ -390,10 +390,10 @@ static const struct {
     const char *name;
     int arity;
 } ein__callable[] = {
-    {"abs", 1},     {"atan", 1},  {"ceil", 1}, {"cos", 1},    {"erf", 1},
-    {"exp", 1},     {"floor", 1}, {"log", 1},  {"max", 2},    {"min", 2},
-    {"neg", 1},     {"pow", 2},   {"relu", 1}, {"rsqrt", 1},  {"select", 3},
-    {"sigmoid", 1}, {"sin", 1},   {"sqrt", 1}, {"square", 1}, {"tanh", 1},
+    {"abs", 1},   {"atan", 1}, {"ceil", 1},   {"cos", 1},   {"erf", 1},    {"exp", 1},
+    {"floor", 1}, {"log", 1},  {"max", 2},    {"min", 2},   {"neg", 1},    {"pow", 2},
+    {"quot", 2},  {"relu", 1}, {"rem", 2},    {"rsqrt", 1}, {"select", 3}, {"sigmoid", 1},
+    {"sin", 1},   {"sqrt", 1}, {"square", 1}, {"tanh", 1},
 };
 static const char *const ein__reduction[] = {"sum", "prod", "max", "min"};
 

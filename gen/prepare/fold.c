@@ -205,7 +205,8 @@ static bool ein__is_arithmetic(const ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     bool plain = e->op == EIN__X_CONST || e->op == EIN__X_READ;
     if (e->op == EIN__X_UNARY) plain = e->fn == EIN__NEG || e->fn == EIN__SQUARE;
-    if (e->op == EIN__X_BINARY) plain = e->fn != EIN__POW;
+    if (e->op == EIN__X_BINARY)
+        plain = e->fn != EIN__POW && e->fn != EIN__QUOT && e->fn != EIN__REM;
     for (uint32_t i = 0; i < e->nkid && plain; i++) plain = ein__is_arithmetic(ctx, e->kid[i]);
     return plain;
 }

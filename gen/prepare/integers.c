@@ -21,6 +21,14 @@ static ein__numbers ein__times_numbers(ein__numbers a, double b) {
     return (ein__numbers){fmin(a.lo * b, a.hi * b), fmax(a.lo * b, a.hi * b)};
 }
 
+// A quotient has the dividend's sign where no divisor is below 0; a remainder always has it.
+static ein__numbers ein__part_numbers(ein__fn fn, ein__numbers a, ein__numbers b) {
+    double of = fmax(fabs(a.lo), fabs(a.hi)), by = fmax(fabs(b.lo), fabs(b.hi));
+    if (fn == EIN__QUOT && b.lo < 0) return (ein__numbers){-of, of};
+    ein__numbers r = {fmin(a.lo, 0), fmax(a.hi, 0)};
+    return fn == EIN__QUOT ? r : (ein__numbers){fmax(r.lo, -by), fmin(r.hi, by)};
+}
+
 static bool ein__binary_numbers(ein__fn fn, ein__numbers a, ein__numbers b, ein__numbers *r) {
     if (fn == EIN__ADD) *r = (ein__numbers){a.lo + b.lo, a.hi + b.hi};
     else if (fn == EIN__SUB) *r = (ein__numbers){a.lo - b.hi, a.hi - b.lo};
@@ -28,6 +36,7 @@ static bool ein__binary_numbers(ein__fn fn, ein__numbers a, ein__numbers b, ein_
     else if (fn == EIN__MAX) *r = (ein__numbers){fmax(a.lo, b.lo), fmax(a.hi, b.hi)};
     else if (fn == EIN__MUL)
         *r = ein__both_numbers(ein__times_numbers(a, b.lo), ein__times_numbers(a, b.hi));
+    else if (fn == EIN__QUOT || fn == EIN__REM) *r = ein__part_numbers(fn, a, b);
     else return false;
     return true;
 }

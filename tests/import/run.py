@@ -12,6 +12,7 @@ import tempfile
 
 import numpy as np
 
+import arithmetic  # noqa: F401
 import attention  # noqa: F401
 import cases
 import compare

@@ -235,7 +235,14 @@ def elementwise(op):
         inputs = [array(shapes[0], 0.1, 3), array(shapes[1])]
     if op == "Div":
         inputs[1] = array(shapes[1], 0.5, 3)
-    return Case(op, inputs)
+    if op in ("Div", "Mod") and R.random() < 0.5:
+        inputs = [G.integers(-99, 99, shapes[0]), G.integers(1, 9, shapes[1])]
+        kind = R.choice(["int8", "int32", "int64"])
+        inputs = [inputs[0].astype(kind), (inputs[1] * G.choice([-1, 1], shapes[1])).astype(kind)]
+    attrs = {}
+    if op == "Mod" and (inputs[0].dtype == np.float32 or R.random() < 0.4):
+        attrs["fmod"] = 1
+    return Case(op, inputs, attrs)
 
 
 def unary(op):
@@ -634,7 +641,7 @@ GENERATORS = {
 }
 for _op in "Equal Less LessOrEqual Greater GreaterOrEqual And Or Xor Not".split():
     GENERATORS[_op] = compared
-for _op in "Add Sub Mul Div Pow Max Min Sum".split():
+for _op in "Add Sub Mul Div Mod Pow Max Min Sum".split():
     GENERATORS[_op] = elementwise
 for _op in ("Neg Abs Exp Log Sqrt Reciprocal Erf Floor Ceil Tanh Sigmoid Relu LeakyRelu Elu "
             "Softplus HardSigmoid HardSwish Gelu Selu Celu ThresholdedRelu Softsign Mish Sign "

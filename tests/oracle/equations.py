@@ -245,6 +245,7 @@ FUNCTIONS = {
     "floor": np.floor, "ceil": np.ceil, "rsqrt": lambda x: 1 / np.sqrt(x), "square": np.square,
     "sin": np.sin, "cos": np.cos, "atan": np.arctan,
     "pow": np.power, "min": np.minimum, "max": np.maximum,
+    "quot": lambda x, y: np.trunc(x / y), "rem": np.fmod,
 }
 
 

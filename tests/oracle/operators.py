@@ -30,6 +30,7 @@ OPERATORS = {
     "MatMul": (2, 2, {}),
     "Gemm": (2, 3, {"alpha": FLOAT, "beta": FLOAT, "transA": INT, "transB": INT}),
     "Add": (2, 2, {}), "Sub": (2, 2, {}), "Mul": (2, 2, {}), "Div": (2, 2, {}),
+    "Mod": (2, 2, {"fmod": INT}),
     "Pow": (2, 2, {}), "Max": (1, 99, {}), "Min": (1, 99, {}), "Sum": (1, 99, {}),
     "Neg": (1, 1, {}), "Abs": (1, 1, {}), "Relu": (1, 1, {}), "Sigmoid": (1, 1, {}),
     "Tanh": (1, 1, {}), "Exp": (1, 1, {}), "Log": (1, 1, {}), "Sqrt": (1, 1, {}),

@@ -12,7 +12,7 @@ SOURCES = {"zeros": set(), "ones": set(), "randn": {"seed", "std"},
 REDUCTIONS = ("sum", "prod", "max", "min")
 UNARY = ("relu", "tanh", "exp", "log", "sqrt", "erf", "abs", "neg", "sigmoid", "floor", "ceil",
          "rsqrt", "square", "sin", "cos", "atan")
-BINARY = ("pow", "min", "max")
+BINARY = ("pow", "min", "max", "quot", "rem")
 COMPARE = ("==", "!=", "<", "<=", ">", ">=")
 MAX_DEPTH = 200     # nesting of parentheses, blocks and repeats
 

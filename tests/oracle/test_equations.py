@@ -39,7 +39,8 @@ SCALAR = {"relu": lambda x: x if x > 0 else 0.0 * x if x != x else 0.0, "exp": m
           "sqrt": math.sqrt, "sigmoid": lambda x: 1 / (1 + math.exp(-x)), "floor": math.floor,
           "ceil": math.ceil, "rsqrt": lambda x: 1 / math.sqrt(x),
           "square": lambda x: x * x, "sin": math.sin, "atan": math.atan,
-          "cos": math.cos, "pow": pow, "min": min, "max": max}
+          "cos": math.cos, "pow": pow, "min": min, "max": max,
+          "quot": lambda x, y: math.trunc(x / y), "rem": math.fmod}
 
 
 class Scalar:
@@ -148,6 +149,7 @@ EQUATIONS = [
     "z[i,j] = log(1 + exp(x[i,j])) + neg(floor(x[i,j]))",
     "z[i,j] = sin(x[i,j]) * cos(y[j,i]) - sin(3)",
     "z[i,j] = atan(4 * x[i,j])",
+    "z[i,j] = quot(4 * x[i,j], y[j,i]) + rem(x[i,j], 0.25)",
     "z[i] = x[i,i] where i in 0:3",
     "z[i] = sum(j) x[i,j] * (y[j,i] + sum(k) x[k,j] * y[j,k])",
     "z[i,k] = (sum(j) x[i,j] * y[j,k]) / (sum(j) exp(x[i,j]))",

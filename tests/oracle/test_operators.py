@@ -103,6 +103,7 @@ def op_elementwise():
     against_ort("Sum", [x, y, rand(4)])
     against_ort("Elu", [x], alpha=0.3)
     against_ort("Pow", [abs(x), y])
+    against_ort("Mod", [x, y], fmod=1)
     for op in ("Neg", "Abs", "Relu", "Sigmoid", "Tanh", "Exp", "Erf", "HardSwish", "Identity",
                "Reciprocal", "Floor", "Ceil", "Softplus", "Elu",
                "LeakyRelu", "HardSigmoid", "Gelu"):
