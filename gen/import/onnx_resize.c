@@ -1,35 +1,50 @@
-// onnx_resize.c - resizing images; cubic, whose positions and weights are known, is written out.
+// onnx_resize.c - resizing images; what the language's own Resize has not (cubic and antialiased
+// weights, kept aspect ratios) is written out: which pixels count, and how much, is known.
 #include "onnx.h"
 
 #include <math.h>
 
-// What a Resize asks for, all axes listed; `scales` where it is not `sized`.
+// What a Resize asks for, all axes listed; `scales` where it is not `sized`, or `kept`, as what
+// sizes an aspect ratio leaves.
 typedef struct {
     const char *mode, *coordinates, *nearest;
     int n;
     double scales[CLI_MAX_RANK];
-    bool sized;
+    bool sized, kept;
     ox_list sizes;
-    double cubic;  // coefficient of cubic weights
-    bool exclude;  // what lies outside has no weight
+    double cubic;    // coefficient of cubic weights
+    bool exclude;    // what lies outside has no weight
+    bool antialias;  // pixels that are closer than those of the result are averaged
 } resize;
 
-// ---- cubic ----
+// ---- written out ----
+
+enum { CHAIN = 4 };  // weighted pixels up to which they are added one by one
+
+// One axis: sum over `taps` neighbours of weight * pixel, both known for every result.
+typedef struct {
+    int axis;
+    int64_t in, out, taps;
+    double scale;
+    double narrow;  // what distances are scaled by
+} resize_along;
 
 // Where in an axis of `in` pixels pixel `i` of `out` lies.
-static double position(const resize *r, int64_t i, int64_t in, int64_t out, double scale) {
-    double at = (double)i;
+static double position(const resize *r, const resize_along *a, int64_t i) {
+    double at = (double)i, in = (double)a->in, out = (double)a->out;
     if (!strcmp(r->coordinates, "asymmetric")) {
-        return at / scale;
+        return at / a->scale;
     }
     if (!strcmp(r->coordinates, "align_corners")) {
         // Of the size that the scale says, as the standard's reference has it.
-        return out > 1 ? at * (double)(in - 1) / ((double)in * scale - 1) : 0;
+        return out > 1 ? at * (in - 1) / (in * a->scale - 1) : 0;
     }
     if (!strcmp(r->coordinates, "pytorch_half_pixel") && out == 1) {
         return 0;
     }
-    return (at + 0.5) / scale - 0.5;
+    double middle = (at + 0.5) / a->scale - 0.5;
+    bool symmetric = !strcmp(r->coordinates, "half_pixel_symmetric");
+    return symmetric ? in / 2 * (1 - out / (in * a->scale)) + middle : middle;
 }
 
 // Keys (1981): weight of a pixel `d` away.
@@ -41,64 +56,136 @@ static double cubic(double d, double a) {
     return d < 2 ? a * (((d - 5) * d + 8) * d - 4) : 0;
 }
 
-// One axis: sum over 4 neighbours of weight * pixel, both known for every result.
-static ox_value *resize_axis(ox *o, ox_node *n, const resize *r, ox_value *x, int axis, int64_t out,
-                             double scale) {
-    enum { TAPS = 4 };
-    int64_t in = x->dims[axis], dims[CLI_MAX_RANK];
-    ox_const *pixel[TAPS], *weight[TAPS];
-    for (int a = 0; a < x->rank; a++) {
-        dims[a] = a == axis ? out : 1;
+// How far the weights of a mode reach.
+static double reach(const resize *r) { return !strcmp(r->mode, "cubic") ? 2 : 1; }
+
+static double nearest(const resize *r, double at) {
+    if (!strcmp(r->nearest, "floor") || !strcmp(r->nearest, "ceil")) {
+        return *r->nearest == 'f' ? floor(at) : ceil(at);
     }
-    for (int t = 0; t < TAPS; t++) {
-        pixel[t] = ox_make(o, CLI_I64, 1, &out);
-        weight[t] = ox_make(o, x->dtype, x->rank, dims);
+    return strcmp(r->nearest, "round_prefer_ceil") ? ceil(at - 0.5) : floor(at + 0.5);
+}
+
+// The first pixel that counts for one at `at`, and the weights of those from there on.
+static int64_t weigh(const resize *r, const resize_along *a, double at, double *w) {
+    if (!strcmp(r->mode, "nearest")) {
+        w[0] = 1;
+        return (int64_t)nearest(r, at);
     }
-    for (int64_t i = 0; i < out; i++) {
-        double at = position(r, i, in, out, scale), w[TAPS], sum = 0;
-        int64_t first = (int64_t)floor(at) - 1;
-        for (int t = 0; t < TAPS; t++) {
-            bool outside = first + t < 0 || first + t >= in;
-            w[t] = outside && r->exclude ? 0 : cubic(at - (double)(first + t), r->cubic);
-            sum += w[t];
-        }
-        for (int t = 0; t < TAPS; t++) {
+    bool is_cubic = !strcmp(r->mode, "cubic");
+    double sum = 0;
+    int64_t first = (int64_t)floor(at - reach(r) / a->narrow) + 1;
+    for (int64_t t = 0; t < a->taps; t++) {
+        double d = fabs(at - (double)(first + t)) * a->narrow;
+        bool outside = first + t < 0 || first + t >= a->in;
+        w[t] = is_cubic ? cubic(d, r->cubic) : d < 1 ? 1 - d : 0;
+        w[t] = outside && r->exclude ? 0 : w[t];
+        sum += w[t];
+    }
+    for (int64_t t = 0; t < a->taps && (r->exclude || r->antialias) && sum != 0; t++) {
+        w[t] /= sum;
+    }
+    return first;
+}
+
+static ox_value *gathered(ox *o, ox_node *n, ox_value *x, const ox_const *pixels, int axis) {
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_arg(o, ox_constant(o, ox_base(o, n), ".pixels", pixels));
+    ox_set_int(o, "axis", axis);
+    return ox_end(o, "Gather", ox_fresh(o, ox_base(o, n), ".pixel"), x->dtype);
+}
+
+// Pixel `t` of each result [out] and its weight [out,1..].
+static ox_value *weighted_pixel(ox *o, ox_node *n, ox_value *x, const resize_along *a,
+                                const ox_const *pixels, const ox_const *weights, int64_t t) {
+    int64_t dims[CLI_MAX_RANK] = {a->out};
+    for (int k = 1; k < x->rank - a->axis; k++) {
+        dims[k] = 1;
+    }
+    ox_const *p = ox_make(o, CLI_I64, 1, dims);
+    ox_const *w = ox_make(o, x->dtype, x->rank - a->axis, dims);
+    bool ones = true;
+    for (int64_t i = 0; i < a->out; i++) {
+        ox_seti(p, i, ox_geti(pixels, i * a->taps + t));
+        ox_setf(w, i, ox_getf(weights, i * a->taps + t));
+        ones = ones && ox_getf(w, i) == 1;
+    }
+    ox_value *v = gathered(o, n, x, p, a->axis);
+    ox_value *by = ones ? NULL : ox_constant(o, ox_base(o, n), ".weights", w);
+    return ones ? v : ox_binary(o, n, "Mul", ".weighted", v, by);
+}
+
+static ox_value *resize_axis(ox *o, ox_node *n, const resize *r, ox_value *x,
+                             const resize_along *a) {
+    int64_t dims[CLI_MAX_RANK] = {a->out, a->taps}, sum_over = a->axis + 1;
+    int rank = x->rank + 1 - a->axis;
+    for (int k = 2; k < rank; k++) {
+        dims[k] = 1;
+    }
+    ox_const *pixels = ox_make(o, CLI_I64, 2, dims), *weights = ox_make(o, x->dtype, rank, dims);
+    double *w = ox_alloc(o, (size_t)a->taps * sizeof *w);
+    for (int64_t i = 0; i < a->out; i++) {
+        int64_t first = weigh(r, a, position(r, a, i), w);
+        for (int64_t t = 0; t < a->taps; t++) {
             int64_t p = first + t;
-            ox_setf(weight[t], i, r->exclude ? w[t] / sum : w[t]);
-            ox_seti(pixel[t], i, p < 0 ? 0 : p >= in ? in - 1 : p);
+            ox_setf(weights, i * a->taps + t, w[t]);
+            ox_seti(pixels, i * a->taps + t, p < 0 ? 0 : p >= a->in ? a->in - 1 : p);
         }
     }
     ox_value *all = NULL;
-    for (int t = 0; t < TAPS; t++) {
-        ox_begin(o);
-        ox_arg(o, x);
-        ox_arg(o, ox_constant(o, ox_base(o, n), ".pixels", pixel[t]));
-        ox_set_int(o, "axis", axis);
-        ox_value *v = ox_end(o, "Gather", ox_fresh(o, ox_base(o, n), ".pixel"), x->dtype);
-        v = ox_binary(o, n, "Mul", ".weighted", v,
-                      ox_constant(o, ox_base(o, n), ".weights", weight[t]));
+    for (int64_t t = 0; t < a->taps && a->taps <= CHAIN; t++) {
+        ox_value *v = weighted_pixel(o, n, x, a, pixels, weights, t);
         all = all ? ox_binary(o, n, "Add", ".sum", all, v) : v;
     }
-    return all;
+    if (all) {
+        return all;
+    }
+    all = ox_binary(o, n, "Mul", ".weighted", gathered(o, n, x, pixels, a->axis),
+                    ox_constant(o, ox_base(o, n), ".weights", weights));
+    ox_begin(o);
+    ox_arg(o, all);
+    ox_set_list(o, "axes", (ox_list){1, &sum_over, NULL});
+    ox_set_int(o, "keepdims", 0);
+    return ox_end(o, "ReduceSum", ox_fresh(o, ox_base(o, n), ".sum"), x->dtype);
 }
 
-static void resize_cubic(ox *o, ox_node *n, const resize *r) {
+// How axis `axis` is resized; false: not at all.
+static bool take_along(ox *o, ox_node *n, const resize *r, const ox_value *x, int axis,
+                       resize_along *a) {
+    double grown = (double)x->dims[axis] * r->scales[axis];
+    int64_t most = grown < OX_MAX_DIM ? (int64_t)grown : OX_MAX_DIM;
+    *a = (resize_along){.axis = axis, .in = x->dims[axis], .narrow = 1};
+    a->out = r->sized ? r->sizes.v[axis] : most;
+    if (a->out < 1 || a->out > OX_FOLD_LIMIT) {
+        ox_die(o, n, "Resize to a size of %lld", (long long)a->out);
+    }
+    bool by_size = r->sized && !r->kept;
+    a->scale = by_size ? (double)a->out / (double)a->in : r->scales[axis];
+    if (r->antialias && a->scale < 1) {
+        a->narrow = a->scale;
+    }
+    double taps = strcmp(r->mode, "nearest") ? ceil(2 * reach(r) / a->narrow) : 1;
+    if (taps > OX_FOLD_LIMIT || (int64_t)taps * a->out > OX_FOLD_LIMIT ||
+        (taps > CHAIN && x->rank == CLI_MAX_RANK)) {
+        ox_unsupported(o, n, "Resize from %lld to %lld pixels with too many weights",
+                       (long long)a->in, (long long)a->out);
+    }
+    a->taps = (int64_t)taps;
+    return a->out != a->in || (!by_size && a->scale != 1);
+}
+
+static void resize_written(ox *o, ox_node *n, const resize *r) {
     ox_value *x = ox_in(o, n, 0);
     ox_need_shape(o, n, x);
     int listed = r->sized ? r->sizes.n : r->n;
     if (listed != x->rank) {
         ox_die(o, n, "Resize of %d axes with %d numbers", x->rank, listed);
     }
-    for (int a = 0; a < listed; a++) {
-        double grown = (double)x->dims[a] * r->scales[a];
-        int64_t out = r->sized ? r->sizes.v[a] : (int64_t)(grown < OX_MAX_DIM ? grown : OX_MAX_DIM);
-        if (out < 1 || out > OX_FOLD_LIMIT) {
-            ox_die(o, n, "Resize to a size of %lld", (long long)out);
-        }
-        double scale = r->sized ? (double)out / (double)x->dims[a] : r->scales[a];
-        bool same = r->sized ? out == x->dims[a] : scale == 1;
-        if (!same) {
-            x = resize_axis(o, n, r, x, a, out, scale);
+    for (int axis = 0; axis < listed; axis++) {
+        resize_along a;
+        if (take_along(o, n, r, x, axis, &a)) {
+            x = resize_axis(o, n, r, x, &a);
             ox_need_shape(o, n, x);
         }
     }
@@ -173,18 +260,56 @@ static void spread_over_axes(ox *o, ox_node *n, resize *r) {
     r->sizes = (ox_list){r->sized ? x->rank : 0, sizes, sym};
 }
 
+// Sizes are bounds of one scale that all axes have: what fits into them, or holds them.
+static void keep_aspect(ox *o, ox_node *n, resize *r) {
+    const char *policy = ox_string(o, n, "keep_aspect_ratio_policy", "stretch");
+    bool larger = !strcmp(policy, "not_smaller");
+    if (!r->sized || !strcmp(policy, "stretch")) {
+        return;
+    }
+    if (!larger && strcmp(policy, "not_larger")) {
+        char shown[60];
+        ox_die(o, n, "Resize with an unknown keep_aspect_ratio_policy '%s'",
+               cli_escape(shown, sizeof shown, policy));
+    }
+    ox_value *x = ox_in(o, n, 0);
+    ox_list axes;
+    bool listed = ox_ints(o, n, "axes", &axes);
+    ox_need_shape(o, n, x);
+    if ((listed ? axes.n : x->rank) != r->sizes.n || !r->sizes.n) {
+        ox_die(o, n, "Resize with axes that do not match");
+    }
+    int64_t *sizes = ox_alloc(o, CLI_MAX_RANK * sizeof *sizes);
+    double scale = 0;
+    for (int i = 0; i < r->sizes.n; i++) {
+        int64_t axis = listed ? ox_axis(o, n, axes.v[i], x->rank) : i;
+        double own = (double)r->sizes.v[i] / (double)x->dims[axis];
+        scale = !i || (larger ? own > scale : own < scale) ? own : scale;
+        sizes[i] = x->dims[axis];
+    }
+    for (int i = 0; i < r->sizes.n; i++) {
+        double size = floor(scale * (double)sizes[i] + 0.5);
+        sizes[i] = size > 0 && size < OX_MAX_DIM ? (int64_t)size : 0;
+        r->scales[i] = scale;
+    }
+    r->kept = true;
+    r->sizes = (ox_list){r->sizes.n, sizes, NULL};
+}
+
 static void put_resize(ox *o, ox_node *n, const resize *r) {
     static const char *const modes[] = {"nearest", "linear", "cubic", NULL};
-    static const char *const coordinates[] = {"half_pixel", "asymmetric", "align_corners",
-                                              "pytorch_half_pixel", NULL};
+    static const char *const coordinates[] = {"half_pixel",           "asymmetric",
+                                              "align_corners",        "pytorch_half_pixel",
+                                              "half_pixel_symmetric", NULL};
     static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
                                             "ceil", NULL};
     check_word(o, n, "mode", r->mode, modes);
     check_word(o, n, "coordinate_transformation_mode", r->coordinates, coordinates);
     check_word(o, n, "nearest_mode", r->nearest, roundings);
     check_scales(o, n, r);
-    if (!strcmp(r->mode, "cubic")) {
-        resize_cubic(o, n, r);
+    if (!strcmp(r->mode, "cubic") || r->antialias || r->kept ||
+        !strcmp(r->coordinates, "half_pixel_symmetric")) {
+        resize_written(o, n, r);
         return;
     }
     ox_begin(o);
@@ -245,7 +370,6 @@ static void convert_resize(ox *o, ox_node *n) {
     resize r = {ox_string(o, n, "mode", "nearest"),
                 ox_string(o, n, "coordinate_transformation_mode", "half_pixel"),
                 ox_string(o, n, "nearest_mode", "round_prefer_floor"), .n = 0};
-    const char *policy = ox_string(o, n, "keep_aspect_ratio_policy", "stretch");
     r.cubic = ox_float(o, n, "cubic_coeff_a", -0.75);
     ox_find(o, n, "extrapolation_value");
     ox_value *scales = ox_opt(o, n, 2), *sizes = ox_opt(o, n, 3);
@@ -260,13 +384,17 @@ static void convert_resize(ox *o, ox_node *n) {
         take_scales(o, n, &r, c);
     }
     r.exclude = ox_int(o, n, "exclude_outside", 0) != 0;
-    if (strcmp(policy, "stretch") || ox_int(o, n, "antialias", 0) ||
-        (r.exclude && strcmp(r.mode, "cubic"))) {
-        ox_unsupported(o, n, "Resize with antialias, exclude_outside or a kept aspect ratio");
+    r.antialias = ox_int(o, n, "antialias", 0) != 0;
+    if (!r.antialias && r.exclude && strcmp(r.mode, "cubic")) {
+        ox_unsupported(o, n, "Resize with exclude_outside in a mode that is not cubic");
+    }
+    if (r.antialias && !strcmp(r.mode, "nearest")) {
+        ox_die(o, n, "Resize with antialias and mode 'nearest'");
     }
     if (r.sized && r.sizes.n > CLI_MAX_RANK) {
         ox_die(o, n, "Resize to %d axes", r.sizes.n);
     }
+    keep_aspect(o, n, &r);
     spread_over_axes(o, n, &r);
     put_resize(o, n, &r);
 }

@@ -1,5 +1,5 @@
 """Cases of operators that read or store at places, slices, pieces of an axis, TopK, scatters,
-OneHot, GridSample and cubic Resize among them, and of activations that are written out."""
+OneHot and GridSample among them, and of activations that are written out."""
 import numpy as np
 from onnx import TensorProto
 
@@ -259,24 +259,3 @@ def spatial_transformer():
 each("grid_sample_cubic", lambda: Case(
     model([node("GridSample", "x g", "y", mode="cubic")], {"x": [1, 1, 4, 4], "g": [1, 2, 2, 2]},
           "y", opset=20), code=4, text="GridSample with mode 'cubic' and padding_mode 'zeros'"))
-
-
-def cubic(scales, opset=13, **attrs):
-    return model([node("Resize", "x _ s", "y", mode="cubic", **attrs)], {"x": [1, 2, 5, 6]}, "y",
-                 [const("s", np.float32(scales))], opset=opset)
-
-
-for way in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"):
-    each("cubic_" + way, lambda w=way: Case(
-        cubic([1, 1, 2, 1.5], coordinate_transformation_mode=w), tolerance=1e-4))
-each("cubic_down", lambda: Case(cubic([1, 1, 0.6, 0.5], cubic_coeff_a=-0.5), tolerance=1e-4))
-each("cubic_without_outside", lambda: Case(cubic([1, 1, 2, 2], exclude_outside=1), tolerance=1e-4))
-each("cubic_antialias", lambda: Case(cubic([1, 1, .5, .5], opset=18, antialias=1), code=4,
-                                     text="Resize with antialias"))
-
-
-@case
-def cubic_to_sizes():
-    return Case(model([node("Resize", "x _ _ s", "y", mode="cubic")],
-                      {"x": value("x", ["N", 2, 5, 6])}, "y", [ints("s", 1, 2, 11, 9)], opset=13),
-                tolerance=1e-4)

@@ -23,6 +23,7 @@ import constants  # noqa: F401
 import places  # noqa: F401
 import quantised  # noqa: F401
 import recurrent  # noqa: F401
+import resizing  # noqa: F401
 import transforms  # noqa: F401
 
 

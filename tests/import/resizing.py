@@ -1,0 +1,78 @@
+"""Cases of Resize that are written out: cubic and antialiased weights, kept aspect ratios."""
+import numpy as np
+
+from cases import Case, case, const, each, ints, model, node, value
+
+
+def cubic(scales, opset=13, **attrs):
+    return model([node("Resize", "x _ s", "y", mode="cubic", **attrs)], {"x": [1, 2, 5, 6]}, "y",
+                 [const("s", np.float32(scales))], opset=opset)
+
+
+for way in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"):
+    each("cubic_" + way, lambda w=way: Case(
+        cubic([1, 1, 2, 1.5], coordinate_transformation_mode=w), tolerance=1e-4))
+each("cubic_down", lambda: Case(cubic([1, 1, 0.6, 0.5], cubic_coeff_a=-0.5), tolerance=1e-4))
+each("cubic_without_outside", lambda: Case(cubic([1, 1, 2, 2], exclude_outside=1), tolerance=1e-4))
+
+
+@case
+def cubic_to_sizes():
+    return Case(model([node("Resize", "x _ _ s", "y", mode="cubic")],
+                      {"x": value("x", ["N", 2, 5, 6])}, "y", [ints("s", 1, 2, 11, 9)], opset=13),
+                tolerance=1e-4)
+
+
+def resized(mode, numbers, dims=(1, 2, 9, 11), opset=19, **attrs):
+    """`numbers`: scales where they are floats, else sizes."""
+    scaled = isinstance(numbers[0], float)
+    init = const("s", np.float32(numbers)) if scaled else ints("s", *numbers)
+    return model([node("Resize", "x _ s" if scaled else "x _ _ s", "y", mode=mode, **attrs)],
+                 {"x": list(dims)}, "y", [init], opset=opset)
+
+
+for mode in ("linear", "cubic"):
+    for name, numbers, attrs in (
+            ("half", [1., 1., .5, .5], {}), ("uneven", [1., 1., .6, .37], {}),
+            ("up", [1., 1., 2., 1.5], {}), ("both", [1., 1., 1.4, .3], {"exclude_outside": 1}),
+            ("sizes", [1, 2, 4, 5], {"coordinate_transformation_mode": "align_corners"}),
+            ("one", [1, 2, 1, 1], {}), ("inside", [1, 1, 4, 11], {}),
+            ("asymmetric", [1., 1., .3, .4], {"coordinate_transformation_mode": "asymmetric"})):
+        each(f"antialias_{mode}_{name}", lambda m=mode, s=numbers, a=attrs: Case(
+            resized(m, s, antialias=1, **a), tolerance=1e-5))
+
+for mode in ("linear", "cubic", "nearest"):
+    for policy in ("not_larger", "not_smaller"):
+        each(f"{policy}_{mode}", lambda m=mode, p=policy: Case(
+            resized(m, [5, 4], axes=[2, 3], keep_aspect_ratio_policy=p)))
+        each(f"{policy}_{mode}_grows", lambda m=mode, p=policy: Case(
+            resized(m, [14, 31], axes=[2, 3], keep_aspect_ratio_policy=p)))
+    each("half_pixel_symmetric_" + mode, lambda m=mode: Case(resized(
+        m, [1., 1., 1.3, .7], coordinate_transformation_mode="half_pixel_symmetric")))
+
+
+@case
+def image_made_small():
+    """As torch exports its antialias=True."""
+    return Case(model([node("Resize", "x _ _ s", "r", mode="linear", antialias=1),
+                       node("Relu", "r", "y")], {"x": value("x", ["N", 3, 40, 30])}, "y",
+                      [ints("s", 1, 3, 7, 6)], opset=18), text="ReduceSum")
+
+
+each("nearest_in_between", lambda: Case(resized(
+    "nearest", [1., 1., .7, 1.3], coordinate_transformation_mode="half_pixel_symmetric",
+    nearest_mode="round_prefer_ceil")))
+each("antialias_nearest", lambda: Case(resized("nearest", [1., 1., .5, .5], antialias=1), code=3,
+                                       text="Resize with antialias and mode 'nearest'"))
+each("antialias_of_too_much", lambda: Case(
+    resized("linear", [1., 1., 1e-6, 1.], dims=(1, 1, 3000000, 1), antialias=1, opset=18), code=4,
+    text="Resize from 3000000 to 2 pixels with too many weights"))
+each("linear_without_outside", lambda: Case(
+    resized("linear", [1., 1., 2., 2.], exclude_outside=1), code=4,
+    text="Resize with exclude_outside in a mode that is not cubic"))
+each("aspect_of_nothing", lambda: Case(
+    resized("linear", [0, 4], axes=[2, 3], keep_aspect_ratio_policy="not_larger"), code=3,
+    text="Resize to a size of 0"))
+each("aspect_unknown", lambda: Case(
+    resized("linear", [5, 4], axes=[2, 3], keep_aspect_ratio_policy="crop"), code=3,
+    text="unknown keep_aspect_ratio_policy 'crop'"))
