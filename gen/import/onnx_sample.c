@@ -1,114 +1,230 @@
 // onnx_sample.c - images read between their pixels, at positions that a tensor holds.
 #include "onnx.h"
 
+#include <math.h>
+
+typedef enum { ZEROS, BORDER, REFLECTION } padding;  // what is read outside an image
+
+enum { MAX_TAPS = 4, MAX_AXES = 3 };
+
+// The pixels along an axis that count for every position: where they stand, as whole numbers times
+// what one step is worth in `pixels`, and their weights (NULL: 1).
+typedef struct {
+    int n;
+    ox_value *place[MAX_TAPS], *weight[MAX_TAPS];
+} taps;
+
 typedef struct {
     ox *o;
     ox_node *n;
-    ox_value *pixels;  // [N,C,H*W]
-    ox_list spread;    // shape of positions in it: [N,C,Ho*Wo]
-    ox_list flat;      // [N,1,Ho*Wo]
-    bool zeros;        // beyond the border, else its pixels
+    padding padding;
+    bool corners;      // -1 and 1 are the middles of the outermost pixels, not their edges
+    ox_value *pixels;  // [N,C,all], of which N and C have positions of their own; or [C,all]
+    ox_list spread;    // shape of positions in the former
+    const char *join;  // "Add" or "Max": what weighted pixels are joined by
 } sampler;
 
 static ox_value *scaled(sampler *s, const char *op, const char *suffix, ox_value *v, double by) {
     return ox_by_number(s->o, s->n, op, suffix, v, by);
 }
 
-// Coordinate number `k` of the grid, which goes from -1 to 1, in pixels.
-static ox_value *coordinate(sampler *s, ox_value *grid, int k, int64_t size, bool corners) {
-    ox_value *v = ox_slice_of(s->o, s->n, k ? ".v" : ".u", grid, grid->rank - 1, k, k + 1);
-    v = ox_with_list(s->o, s->n, "Reshape", k ? ".v" : ".u", v, "shape", s->flat);
-    v = scaled(s, "Mul", ".scaled", v, (double)(corners ? size - 1 : size) / 2);
-    v = scaled(s, "Add", ".at", v, (double)(size - 1) / 2);
-    return s->zeros ? v : ox_clip_to(s->o, s->n, ".inside", v, 0, (double)(size - 1));
+// number - v
+static ox_value *from_number(sampler *s, const char *suffix, double number, ox_value *v) {
+    ox_value *c = ox_number(s->o, s->n, ".number", v->dtype, number);
+    return ox_binary(s->o, s->n, "Sub", suffix, c, v);
 }
 
-// 1 where the pixel is one of the axis, else 0.
-static ox_value *is_inside(sampler *s, ox_value *at, int64_t size) {
-    ox_value *zero = ox_number(s->o, s->n, ".zero", at->dtype, 0);
-    ox_value *most = ox_number(s->o, s->n, ".most", at->dtype, (double)(size - 1));
-    ox_value *low = ox_truth(s->o, s->n, "GreaterOrEqual", ".low", at, zero);
-    ox_value *high = ox_truth(s->o, s->n, "LessOrEqual", ".high", at, most);
-    return ox_cast_to(s->o, s->n, ".is", ox_truth(s->o, s->n, "And", ".both", low, high),
-                      at->dtype);
+// ---- along one axis ----
+
+// Whether `at` is in low .. high.
+static ox_value *is_inside(sampler *s, ox_value *at, double low, double high) {
+    ox_value *least = ox_number(s->o, s->n, ".least", at->dtype, low);
+    ox_value *most = ox_number(s->o, s->n, ".most", at->dtype, high);
+    ox_value *above = ox_truth(s->o, s->n, "GreaterOrEqual", ".low", at, least);
+    ox_value *below = ox_truth(s->o, s->n, "LessOrEqual", ".high", at, most);
+    return ox_truth(s->o, s->n, "And", ".inside", above, below);
 }
 
-// The pixels at (x, y), whole numbers, times `weight` (NULL: 1).
-static ox_value *pixel(sampler *s, ox_value *x, ox_value *y, ox_value *weight, int64_t w,
-                       int64_t h) {
+// Mirrored at the middles of the outermost pixels or at their edges until it is between them.
+static ox_value *reflected(sampler *s, ox_value *v, int64_t size) {
+    double low = s->corners ? 0 : -0.5, range = (double)(s->corners ? size - 1 : size);
+    if (range == 0) {
+        return ox_clip_to(s->o, s->n, ".inside", v, 0, 0);
+    }
+    v = ox_unary(s->o, s->n, "Abs", ".beyond", low != 0 ? scaled(s, "Sub", ".from", v, low) : v);
+    ox_begin(s->o);
+    ox_arg(s->o, v);
+    ox_arg(s->o, ox_number(s->o, s->n, ".period", v->dtype, 2 * range));
+    ox_set_int(s->o, "fmod", 1);
+    v = ox_end(s->o, "Mod", ox_fresh(s->o, ox_base(s->o, s->n), ".left"), v->dtype);
+    v = ox_unary(s->o, s->n, "Abs", ".folded", scaled(s, "Sub", ".folded", v, range));
+    return from_number(s, ".inside", low + range, v);
+}
+
+// Whole positions as places, and their weight with what padding makes of it.
+static void add_tap(sampler *s, taps *t, ox_value *at, ox_value *weight, int64_t size,
+                    int64_t step) {
     ox *o = s->o;
-    if (s->zeros) {
-        ox_value *is = ox_binary(o, s->n, "Mul", ".is", is_inside(s, x, w), is_inside(s, y, h));
+    if (s->padding == ZEROS) {
+        ox_value *is = is_inside(s, at, 0, (double)(size - 1));
+        is = ox_cast_to(o, s->n, ".is", is, at->dtype);
         weight = weight ? ox_binary(o, s->n, "Mul", ".weight", weight, is) : is;
     }
-    x = ox_cast_to(o, s->n, ".x", ox_clip_to(o, s->n, ".x", x, 0, (double)(w - 1)), CLI_I64);
-    y = ox_cast_to(o, s->n, ".y", ox_clip_to(o, s->n, ".y", y, 0, (double)(h - 1)), CLI_I64);
-    ox_value *at = ox_binary(o, s->n, "Add", ".place", scaled(s, "Mul", ".row", y, (double)w), x);
-    at = ox_with_list(o, s->n, "Expand", ".places", at, "shape", s->spread);
-    ox_begin(o);
-    ox_arg(o, s->pixels);
-    ox_arg(o, at);
-    ox_set_int(o, "axis", 2);
-    ox_value *v =
-        ox_end(o, "GatherElements", ox_fresh(o, ox_base(o, s->n), ".pixel"), s->pixels->dtype);
-    return weight ? ox_binary(o, s->n, "Mul", ".weighted", v, weight) : v;
+    at = s->padding == REFLECTION ? reflected(s, at, size)
+                                  : ox_clip_to(o, s->n, ".clipped", at, 0, (double)(size - 1));
+    at = ox_cast_to(o, s->n, ".whole", at, CLI_I64);
+    t->place[t->n] = step == 1 ? at : scaled(s, "Mul", ".step", at, (double)step);
+    t->weight[t->n++] = weight;
 }
 
-static ox_value *between(sampler *s, ox_value *x, ox_value *y, int64_t w, int64_t h) {
-    ox_value *at[2][2], *weight[2][2], *all = NULL, *in[2] = {x, y};
-    for (int k = 0; k < 2; k++) {
-        at[k][0] = ox_unary(s->o, s->n, "Floor", ".floor", in[k]);
-        at[k][1] = scaled(s, "Add", ".next", at[k][0], 1);
-        weight[k][1] = ox_binary(s->o, s->n, "Sub", ".far", in[k], at[k][0]);
-        weight[k][0] = ox_binary(s->o, s->n, "Sub", ".near", at[k][1], in[k]);
+// Keys (1981): the weight of a pixel `d` away, up to 1 and from there on.
+static ox_value *cubic(sampler *s, ox_value *d, bool far) {
+    const double a = -0.75, near_by[] = {a + 2, -(a + 3), 0, 1},
+                 far_by[] = {a, -5 * a, 8 * a, -4 * a};
+    const double *by = far ? far_by : near_by;
+    ox_value *v = scaled(s, "Mul", ".cubic", d, by[0]);
+    for (int i = 1; i < 4; i++) {
+        v = by[i] != 0 ? scaled(s, "Add", ".cubic", v, by[i]) : v;
+        v = i < 3 ? ox_binary(s->o, s->n, "Mul", ".cubic", v, d) : v;
     }
-    for (int i = 0; i < 4; i++) {
-        ox_value *by = ox_binary(s->o, s->n, "Mul", ".weight", weight[0][i & 1], weight[1][i >> 1]);
-        ox_value *v = pixel(s, at[0][i & 1], at[1][i >> 1], by, w, h);
-        all = all ? ox_binary(s->o, s->n, "Add", ".sum", all, v) : v;
+    return v;
+}
+
+// The pixels that count for positions `at` of an axis, in pixels.
+static taps taps_of(sampler *s, const char *mode, ox_value *at, int64_t size, int64_t step) {
+    taps t = {0};
+    if (!strcmp(mode, "nearest")) {
+        add_tap(s, &t, ox_unary(s->o, s->n, "Round", ".round", at), NULL, size, step);
+        return t;
+    }
+    bool four = !strcmp(mode, "cubic");
+    ox_value *first = ox_unary(s->o, s->n, "Floor", ".floor", at);
+    ox_value *next = scaled(s, "Add", ".next", first, 1);
+    ox_value *right = ox_binary(s->o, s->n, "Sub", ".far", at, first);
+    ox_value *left = ox_binary(s->o, s->n, "Sub", ".near", next, at);
+    if (!four) {
+        add_tap(s, &t, first, left, size, step);
+        add_tap(s, &t, next, right, size, step);
+        return t;
+    }
+    ox_value *before = scaled(s, "Sub", ".before", first, 1);
+    ox_value *behind = scaled(s, "Add", ".behind", first, 2);
+    add_tap(s, &t, before, cubic(s, scaled(s, "Add", ".d", right, 1), true), size, step);
+    add_tap(s, &t, first, cubic(s, right, false), size, step);
+    add_tap(s, &t, next, cubic(s, left, false), size, step);
+    add_tap(s, &t, behind, cubic(s, scaled(s, "Add", ".d", left, 1), true), size, step);
+    return t;
+}
+
+// ---- all axes ----
+
+static ox_value *pixel(sampler *s, ox_value *at) {
+    bool own = s->spread.n > 0;
+    if (own) {
+        at = ox_with_list(s->o, s->n, "Expand", ".places", at, "shape", s->spread);
+    }
+    ox_begin(s->o);
+    ox_arg(s->o, s->pixels);
+    ox_arg(s->o, at);
+    ox_set_int(s->o, "axis", own ? 2 : 1);
+    return ox_end(s->o, own ? "GatherElements" : "Gather",
+                  ox_fresh(s->o, ox_base(s->o, s->n), ".pixel"), s->pixels->dtype);
+}
+
+// Every choice of a pixel along each of the axes, times its weights.
+static ox_value *sampled(sampler *s, const taps *along, int axes) {
+    ox_value *all = NULL;
+    int count = 1;
+    for (int a = 0; a < axes; a++) {
+        count *= along[a].n;
+    }
+    for (int i = 0; i < count; i++) {
+        ox_value *at = NULL, *weight = NULL;
+        for (int a = axes - 1, rest = i; a >= 0; rest /= along[a].n, a--) {
+            ox_value *p = along[a].place[rest % along[a].n],
+                     *w = along[a].weight[rest % along[a].n];
+            at = at ? ox_binary(s->o, s->n, "Add", ".place", at, p) : p;
+            weight =
+                weight && w ? ox_binary(s->o, s->n, "Mul", ".weight", weight, w) : (w ? w : weight);
+        }
+        ox_value *v = pixel(s, at);
+        v = weight ? ox_binary(s->o, s->n, "Mul", ".weighted", v, weight) : v;
+        all = all ? ox_binary(s->o, s->n, s->join, ".sum", all, v) : v;
     }
     return all;
 }
 
-static void convert_grid_sample(ox *o, ox_node *n) {
-    ox_value *x = ox_in(o, n, 0), *grid = ox_in(o, n, 1);
-    const char *mode = ox_string(o, n, "mode", "linear");
-    const char *padding = ox_string(o, n, "padding_mode", "zeros");
-    bool corners = ox_int(o, n, "align_corners", 0) != 0, nearest = !strcmp(mode, "nearest");
-    bool linear = !strcmp(mode, "linear") || !strcmp(mode, "bilinear");
-    sampler s = {.o = o, .n = n, .zeros = !strcmp(padding, "zeros")};
-    if ((!nearest && !linear) || (!s.zeros && strcmp(padding, "border"))) {
+// Product of some of a value's sizes.
+static int64_t count_axes(ox *o, ox_node *n, const ox_value *v, int from, int to) {
+    int64_t count;
+    if (!cli_count(to - from, v->dims + from, &count) || count > OX_MAX_DIM) {
+        ox_unsupported(o, n, "operator '%s' of too many pixels", n->op);
+    }
+    return count;
+}
+
+// ---- GridSample ----
+
+// Coordinate number `k` of the grid, which goes from -1 to 1, in pixels [N,1,all].
+static ox_value *coordinate(sampler *s, ox_value *grid, int k, int64_t size, ox_list flat) {
+    ox_value *v = ox_slice_of(s->o, s->n, ".axis", grid, grid->rank - 1, k, k + 1);
+    v = ox_with_list(s->o, s->n, "Reshape", ".axis", v, "shape", flat);
+    v = scaled(s, "Mul", ".scaled", v, (double)(s->corners ? size - 1 : size) / 2);
+    return scaled(s, "Add", ".at", v, (double)(size - 1) / 2);
+}
+
+static sampler take_sampler(ox *o, ox_node *n, const char **mode) {
+    const char *outside = ox_string(o, n, "padding_mode", "zeros");
+    *mode = ox_string(o, n, "mode", "linear");
+    *mode = !strcmp(*mode, "bilinear") ? "linear" : !strcmp(*mode, "bicubic") ? "cubic" : *mode;
+    sampler s = {.o = o, .n = n, .join = "Add"};
+    s.corners = ox_int(o, n, "align_corners", 0) != 0;
+    s.padding = !strcmp(outside, "zeros")    ? ZEROS
+                : !strcmp(outside, "border") ? BORDER
+                                             : REFLECTION;
+    bool known = !strcmp(*mode, "nearest") || !strcmp(*mode, "linear") || !strcmp(*mode, "cubic");
+    if (!known || (s.padding == REFLECTION && strcmp(outside, "reflection"))) {
         char shown[60], shown_too[60];
         ox_unsupported(o, n, "GridSample with mode '%s' and padding_mode '%s'",
-                       cli_escape(shown, sizeof shown, mode),
-                       cli_escape(shown_too, sizeof shown_too, padding));
+                       cli_escape(shown, sizeof shown, *mode),
+                       cli_escape(shown_too, sizeof shown_too, outside));
     }
+    return s;
+}
+
+static void convert_grid_sample(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *grid = ox_in(o, n, 1);
+    const char *mode;
+    sampler s = take_sampler(o, n, &mode);
     ox_need_sym(o, n, x);
     ox_need_shape(o, n, grid);
-    if (x->rank != 4) {
-        ox_unsupported(o, n, "GridSample of %d axes", x->rank);
+    int axes = x->rank - 2;
+    if (axes < 1 || axes > MAX_AXES || (axes != 2 && !strcmp(mode, "cubic"))) {
+        ox_unsupported(o, n, "GridSample of %d axes with mode '%s'", x->rank, mode);
     }
-    if (grid->rank != 4 || grid->dims[3] != 2 || grid->dims[0] != x->dims[0]) {
+    if (grid->rank != x->rank || grid->dims[x->rank - 1] != axes || grid->dims[0] != x->dims[0]) {
         ox_die(o, n, "GridSample with a grid whose shape does not fit");
     }
-    int64_t h = x->dims[2], w = x->dims[3], results = grid->dims[1] * grid->dims[2];
-    int64_t pixels[3] = {x->dims[0], x->dims[1], h * w};
+    int64_t results = count_axes(o, n, grid, 1, axes + 1);
+    int64_t pixels[3] = {x->dims[0], x->dims[1], count_axes(o, n, x, 2, x->rank)};
     int64_t spread[3] = {x->dims[0], x->dims[1], results}, flat[3] = {x->dims[0], 1, results};
-    int64_t whole[4] = {x->dims[0], x->dims[1], grid->dims[1], grid->dims[2]};
-    const char *sym[4] = {x->sym[0], NULL, NULL, NULL};
+    int64_t whole[CLI_MAX_RANK] = {x->dims[0], x->dims[1]}, step = 1;
+    const char *sym[CLI_MAX_RANK] = {x->sym[0]};
+    taps along[MAX_AXES];
     s.pixels = ox_with_list(o, n, "Reshape", ".pixels", x, "shape", (ox_list){3, pixels, sym});
     s.spread = (ox_list){3, spread, sym};
-    s.flat = (ox_list){3, flat, sym};
-    ox_value *u = coordinate(&s, grid, 0, w, corners), *v = coordinate(&s, grid, 1, h, corners);
-    ox_value *all;
-    if (nearest) {
-        u = ox_unary(o, n, "Round", ".x", u);
-        v = ox_unary(o, n, "Round", ".y", v);
-        all = pixel(&s, u, v, NULL, w, h);
-    } else {
-        all = between(&s, u, v, w, h);
+    // The grid's first coordinate is the last axis'.
+    for (int a = axes - 1; a >= 0; step *= x->dims[2 + a], a--) {
+        int64_t size = x->dims[2 + a];
+        ox_value *at = coordinate(&s, grid, axes - 1 - a, size, (ox_list){3, flat, sym});
+        if (s.padding == BORDER && strcmp(mode, "cubic")) {
+            at = ox_clip_to(o, n, ".inside", at, 0, (double)(size - 1));
+        }
+        along[a] = taps_of(&s, mode, at, size, step);
+        whole[2 + a] = grid->dims[1 + a];
     }
-    ox_end_list(o, n, "Reshape", all, "shape", (ox_list){4, whole, sym});
+    ox_value *all = sampled(&s, along, axes);
+    ox_end_list(o, n, "Reshape", all, "shape", (ox_list){x->rank, whole, sym});
 }
 
 // Positions of pixels, one a row with a 1 behind them, times the transposed matrices.
@@ -117,29 +233,37 @@ static void convert_affine_grid(ox *o, ox_node *n) {
     ox_value *theta = ox_in(o, n, 0);
     bool corners = ox_int(o, n, "align_corners", 0) != 0;
     ox_list size;
-    if (!ox_int_input(o, n, "size", 1, &size) || size.n != 4) {
-        ox_unsupported(o, n, "AffineGrid of another size than [N,C,H,W]");
+    if (!ox_int_input(o, n, "size", 1, &size) || size.n < 4 || size.n > 5) {
+        ox_unsupported(o, n, "AffineGrid of another size than [N,C,H,W] or [N,C,D,H,W]");
     }
-    int64_t h = size.v[2], w = size.v[3], dims[2] = {h * w, 3};
-    if (h < 1 || w < 1 || h > OX_FOLD_LIMIT || w > OX_FOLD_LIMIT) {
-        ox_die(o, n, "AffineGrid of %lld x %lld", (long long)h, (long long)w);
+    int axes = size.n - 2;
+    int64_t dims[2] = {1, axes + 1}, shape[CLI_MAX_RANK] = {size.v[0]};
+    for (int a = 0; a < axes; a++) {
+        int64_t pixels = size.v[2 + a];
+        if (pixels < 1 || pixels > OX_FOLD_LIMIT || dims[0] * pixels > OX_FOLD_LIMIT) {
+            ox_die(o, n, "AffineGrid of a size of %lld", (long long)pixels);
+        }
+        dims[0] *= pixels;
+        shape[1 + a] = pixels;
     }
     ox_const *base = ox_make(o, theta->dtype, 2, dims);
-    for (int64_t i = 0; i < h * w; i++) {
-        int64_t at[2] = {i % w, i / w}, whole[2] = {w, h};
-        for (int k = 0; k < 2; k++) {
-            double last = (double)(corners ? whole[k] - 1 : whole[k]);
-            double middle = 2 * (double)at[k] - (double)(whole[k] - 1);
-            ox_setf(base, 3 * i + k, last > 0 ? middle / last : 0);
+    for (int64_t i = 0; i < dims[0]; i++) {
+        int64_t rest = i;
+        for (int k = 0; k < axes; k++) {
+            int64_t whole = size.v[size.n - 1 - k];
+            double last = (double)(corners ? whole - 1 : whole);
+            double middle = 2 * (double)(rest % whole) - (double)(whole - 1);
+            ox_setf(base, dims[1] * i + k, last > 0 ? middle / last : 0);
+            rest /= whole;
         }
-        ox_setf(base, 3 * i + 2, 1);
+        ox_setf(base, dims[1] * i + axes, 1);
     }
-    int64_t shape[4] = {size.v[0], h, w, 2};
-    const char *sym[4] = {size.sym ? size.sym[0] : NULL, NULL, NULL, NULL};
+    shape[1 + axes] = axes;
+    const char *sym[CLI_MAX_RANK] = {size.sym ? size.sym[0] : NULL};
     theta = ox_with_list(o, n, "Transpose", ".turned", theta, "perm", (ox_list){3, perm, NULL});
     ox_value *all =
         ox_binary(o, n, "MatMul", ".rows", ox_constant(o, ox_base(o, n), ".base", base), theta);
-    ox_end_list(o, n, "Reshape", all, "shape", (ox_list){4, shape, sym});
+    ox_end_list(o, n, "Reshape", all, "shape", (ox_list){size.n, shape, sym});
 }
 
 const ox_row ox_sample_rows[] = {

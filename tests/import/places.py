@@ -1,5 +1,5 @@
 """Cases of operators that read or store at places, slices, pieces of an axis, TopK, scatters,
-OneHot and GridSample among them, and of activations that are written out."""
+OneHot among them, and of activations that are written out."""
 import numpy as np
 from onnx import TensorProto
 
@@ -237,25 +237,3 @@ def is_inf_both_ways():
     m = model([node("IsInf", "x", "a"), node("IsInf", "x", "b", detect_negative=0),
                node("IsInf", "x", "c", detect_positive=0)], {"x": [5]}, "a b c")
     return Case(typed(m, **dict.fromkeys("abc", TensorProto.BOOL)), inputs={"x": x})
-
-
-for mode in ("linear", "nearest"):
-    for padding in ("zeros", "border"):
-        for corners in (0, 1):
-            each(f"grid_sample_{mode}_{padding}_{corners}",
-                 lambda m=mode, p=padding, c=corners: Case(model(
-                     [node("GridSample", "x g", "y", mode=m, padding_mode=p, align_corners=c)],
-                     {"x": [2, 3, 5, 4], "g": [2, 3, 2, 2]}, "y", opset=20)))
-
-
-@case
-def spatial_transformer():
-    return Case(model([node("AffineGrid", "t size", "g", align_corners=1),
-                       node("GridSample", "x g", "y", align_corners=1)],
-                      {"x": value("x", ["N", 2, 6, 5]), "t": value("t", ["N", 2, 3])}, "y",
-                      [ints("size", 1, 2, 4, 3)], opset=20))
-
-
-each("grid_sample_cubic", lambda: Case(
-    model([node("GridSample", "x g", "y", mode="cubic")], {"x": [1, 1, 4, 4], "g": [1, 2, 2, 2]},
-          "y", opset=20), code=4, text="GridSample with mode 'cubic' and padding_mode 'zeros'"))

@@ -24,6 +24,7 @@ import places  # noqa: F401
 import quantised  # noqa: F401
 import recurrent  # noqa: F401
 import resizing  # noqa: F401
+import sampling  # noqa: F401
 import transforms  # noqa: F401
 
 

@@ -1,0 +1,54 @@
+"""Cases of GridSample and of what else reads images between their pixels."""
+import numpy as np
+
+from cases import Case, case, each, ints, model, node, value
+
+
+def sample(x, grid, inputs=None, **attrs):
+    return Case(model([node("GridSample", "x g", "y", **attrs)], {"x": x, "g": grid}, "y",
+                      opset=20), inputs=inputs, tolerance=2e-4)
+
+
+# Grids of normal numbers have a third beyond the border; the far ones are beyond it several times.
+FAR = np.random.default_rng(3).uniform(-7, 7, (2, 6, 5, 2)).astype(np.float32)
+EDGES = np.float32([-3, -1.5, -1.25, -1, -0.95, -0.5, 0, 0.5, 0.95, 1, 1.25, 1.5, 3])
+EDGES = np.stack(np.broadcast_arrays(EDGES[:, None], EDGES), -1)[None]
+for mode in ("linear", "nearest", "cubic"):
+    for padding in ("zeros", "border", "reflection"):
+        for corners in (0, 1):
+            name = f"grid_sample_{mode}_{padding}_{corners}"
+            attrs = {"mode": mode, "padding_mode": padding, "align_corners": corners}
+            each(name, lambda a=attrs: sample([2, 3, 5, 4], [2, 3, 2, 2], **a))
+            each(name + "_far", lambda a=attrs: sample([2, 3, 7, 4], [2, 6, 5, 2], {"g": FAR}, **a))
+            each(name + "_edges", lambda a=attrs: sample([1, 2, 4, 6], list(EDGES.shape),
+                                                         {"g": EDGES}, **a))
+            if mode != "cubic":
+                each(name + "_volume", lambda a=attrs: sample([2, 3, 5, 4, 3], [2, 3, 2, 4, 3],
+                                                              **a))
+each("grid_sample_of_one_pixel", lambda: sample([1, 2, 1, 1], [1, 3, 3, 2], align_corners=1,
+                                                padding_mode="reflection"))
+
+
+@case
+def spatial_transformer():
+    return Case(model([node("AffineGrid", "t size", "g", align_corners=1),
+                       node("GridSample", "x g", "y", align_corners=1)],
+                      {"x": value("x", ["N", 2, 6, 5]), "t": value("t", ["N", 2, 3])}, "y",
+                      [ints("size", 1, 2, 4, 3)], opset=20))
+
+
+for corners in (0, 1):
+    each(f"spatial_transformer_of_volumes_{corners}", lambda c=corners: Case(
+        model([node("AffineGrid", "t size", "g", align_corners=c),
+               node("GridSample", "x g", "y", align_corners=c)],
+              {"x": value("x", ["N", 2, 6, 5, 4]), "t": value("t", ["N", 3, 4])}, "y",
+              [ints("size", 1, 2, 4, 3, 5)], opset=20), tolerance=1e-4))
+
+each("grid_sample_cubic_of_volumes", lambda: Case(
+    sample([1, 1, 4, 4, 4], [1, 2, 2, 2, 3], mode="cubic").model, code=4,
+    text="GridSample of 5 axes with mode 'cubic'"))
+each("grid_sample_unknown", lambda: Case(
+    sample([1, 1, 4, 4], [1, 2, 2, 2], padding_mode="wrap").model, code=4,
+    text="GridSample with mode 'linear' and padding_mode 'wrap'"))
+each("grid_sample_unfit", lambda: Case(
+    sample([1, 1, 4, 4], [1, 2, 2, 3]).model, code=3, text="a grid whose shape does not fit"))
