@@ -266,8 +266,125 @@ static void convert_affine_grid(ox *o, ox_node *n) {
     ox_end_list(o, n, "Reshape", all, "shape", (ox_list){size.n, shape, sym});
 }
 
+// ---- regions ----
+
+typedef struct {
+    int64_t height, width, samples;  // of a result, and along each axis of each of its elements
+    double scale;
+    bool half_pixel, max;
+} regions;
+
+static int64_t size_attribute(ox *o, ox_node *n, const char *name, int64_t otherwise) {
+    int64_t v = ox_int(o, n, name, otherwise);
+    if (v < 0 || v > OX_FOLD_LIMIT) {
+        ox_die(o, n, "attribute '%s' has the number %lld", name, (long long)v);
+    }
+    return v;
+}
+
+static regions take_regions(ox *o, ox_node *n) {
+    const char *where = n->opset < 16 ? "output_half_pixel" : "half_pixel";
+    const char *mode = ox_string(o, n, "mode", "avg");
+    where = ox_string(o, n, "coordinate_transformation_mode", where);
+    regions r = {.max = !strcmp(mode, "max"), .half_pixel = !strcmp(where, "half_pixel")};
+    r.height = size_attribute(o, n, "output_height", 1);
+    r.width = size_attribute(o, n, "output_width", 1);
+    r.samples = size_attribute(o, n, "sampling_ratio", 0);
+    r.scale = ox_float(o, n, "spatial_scale", 1);
+    if ((!r.max && strcmp(mode, "avg")) || (!r.half_pixel && strcmp(where, "output_half_pixel"))) {
+        ox_die(o, n, "RoiAlign with an unknown mode");
+    }
+    if (!r.samples) {
+        ox_unsupported(o, n,
+                       "RoiAlign with sampling_ratio 0: how many pixels count depends on "
+                       "values, which a plan cannot follow");
+    }
+    if (!r.height || !r.width) {
+        ox_die(o, n, "RoiAlign to no pixels");
+    }
+    return r;
+}
+
+// Corners from `k` to `k` + 2 of regions [R,4], with axes for rows and columns behind: what lies
+// between them, `count` times at equal distances, in pixels.
+static taps region_taps(sampler *s, const regions *r, ox_value *rois, int k, int64_t size,
+                        int64_t step) {
+    ox *o = s->o;
+    int64_t count = (k ? r->height : r->width) * r->samples, two[2] = {1, 2};
+    int64_t dims[3] = {1, k ? count : 1, k ? 1 : count};
+    if (count > OX_FOLD_LIMIT) {
+        ox_unsupported(o, s->n, "RoiAlign of too many pixels");
+    }
+    ox_const *places = ox_make(o, rois->dtype, 3, dims);
+    for (int64_t i = 0; i < count; i++) {
+        ox_setf(places, i, ((double)i + 0.5) / (double)count);
+    }
+    ox_value *end[2];
+    for (int e = 0; e < 2; e++) {
+        ox_value *v = ox_slice_of(o, s->n, ".corner", rois, 1, k + 2 * e, k + 2 * e + 1);
+        v = ox_with_list(o, s->n, "Unsqueeze", ".corner", v, "axes", (ox_list){1, two + 1, NULL});
+        v = scaled(s, "Mul", ".scaled", v, r->scale);
+        end[e] = r->half_pixel ? scaled(s, "Sub", ".shifted", v, 0.5) : v;
+    }
+    ox_value *length = ox_binary(o, s->n, "Sub", ".length", end[1], end[0]);
+    length = r->half_pixel ? length : scaled(s, "Max", ".length", length, 1);
+    ox_value *at = ox_binary(o, s->n, "Mul", ".at", length,
+                             ox_constant(o, ox_base(o, s->n), ".parts", places));
+    at = ox_binary(o, s->n, "Add", ".at", end[0], at);
+    // What is more than a pixel outside is 0, what is nearer the border's.
+    ox_value *is = is_inside(s, at, -1, (double)size);
+    is = ox_cast_to(o, s->n, ".is", is, at->dtype);
+    at = ox_clip_to(o, s->n, ".inside", at, 0, (double)(size - 1));
+    taps t = taps_of(s, "linear", at, size, step);
+    for (int i = 0; i < t.n; i++) {
+        t.weight[i] = ox_binary(o, s->n, "Mul", ".weight", t.weight[i], is);
+    }
+    return t;
+}
+
+// The images of all batches stand behind each other, so that a region's are found by its batch.
+static void convert_roi_align(ox *o, ox_node *n) {
+    static const int64_t channels[4] = {1, 0, 2, 3}, inner[2] = {3, 5};
+    ox_value *x = ox_in(o, n, 0), *rois = ox_in(o, n, 1), *batch = ox_in(o, n, 2);
+    regions r = take_regions(o, n);
+    sampler s = {.o = o, .n = n, .padding = BORDER, .join = r.max ? "Max" : "Add"};
+    ox_need_shape(o, n, x);
+    ox_need_sym(o, n, rois);
+    ox_need_shape(o, n, batch);
+    if (x->rank != 4 || rois->rank != 2 || rois->dims[1] != 4 || batch->rank != 1 ||
+        batch->dims[0] != rois->dims[0]) {
+        ox_die(o, n, "RoiAlign with inputs whose shapes do not fit");
+    }
+    int64_t h = x->dims[2], w = x->dims[3], step = count_axes(o, n, x, 2, 4);
+    int64_t column[3] = {rois->dims[0], 1, 1}, flat[2] = {x->dims[1], -1};
+    const char *column_sym[3] = {rois->sym[0]}, *parts_sym[6] = {NULL, rois->sym[0]};
+    s.pixels =
+        ox_with_list(o, n, "Transpose", ".channels", x, "perm", (ox_list){4, channels, NULL});
+    s.pixels =
+        ox_with_list(o, n, "Reshape", ".pixels", s.pixels, "shape", (ox_list){2, flat, NULL});
+    taps along[2] = {region_taps(&s, &r, rois, 1, h, w), region_taps(&s, &r, rois, 0, w, 1)};
+    batch = ox_cast_to(o, n, ".batch", batch, CLI_I64);
+    batch =
+        ox_with_list(o, n, "Reshape", ".batch", batch, "shape", (ox_list){3, column, column_sym});
+    batch = scaled(&s, "Mul", ".image", batch, (double)step);
+    for (int i = 0; i < along[0].n; i++) {
+        along[0].place[i] = ox_binary(o, n, "Add", ".row", batch, along[0].place[i]);
+    }
+    int64_t parts[6] = {x->dims[1], rois->dims[0], r.height, r.samples, r.width, r.samples};
+    ox_value *v = sampled(&s, along, 2);
+    v = ox_with_list(o, n, "Reshape", ".samples", v, "shape", (ox_list){6, parts, parts_sym});
+    ox_begin(o);
+    ox_arg(o, v);
+    ox_set_list(o, "axes", (ox_list){2, inner, NULL});
+    ox_set_int(o, "keepdims", 0);
+    v = ox_end(o, r.max ? "ReduceMax" : "ReduceMean", ox_fresh(o, ox_base(o, n), ".pooled"),
+               v->dtype);
+    ox_end_list(o, n, "Transpose", v, "perm", (ox_list){4, channels, NULL});
+}
+
 const ox_row ox_sample_rows[] = {
     {"GridSample", 2, 2, convert_grid_sample},
     {"AffineGrid", 2, 2, convert_affine_grid},
+    {"RoiAlign", 3, 3, convert_roi_align},
     {NULL, 0, 0, NULL},
 };

@@ -1,7 +1,7 @@
 """Cases of GridSample and of what else reads images between their pixels."""
 import numpy as np
 
-from cases import Case, case, each, ints, model, node, value
+from cases import I64, Case, case, each, ints, model, node, value
 
 
 def sample(x, grid, inputs=None, **attrs):
@@ -52,3 +52,39 @@ each("grid_sample_unknown", lambda: Case(
     text="GridSample with mode 'linear' and padding_mode 'wrap'"))
 each("grid_sample_unfit", lambda: Case(
     sample([1, 1, 4, 4], [1, 2, 2, 3]).model, code=3, text="a grid whose shape does not fit"))
+
+
+# Regions inside, over every border, beyond it, a point, and one with its corners turned.
+ROIS = np.float32([[1, 1.5, 5, 6], [-3, -2, 4, 3], [6, 4, 12, 11], [-9, -9, -4, -4], [2, 3, 2, 3],
+                   [0, 0, 7, 5], [30, 1, 40, 3], [5, 5, 2, 2]])
+
+
+def regions(batch=(0, 1, 1, 0, 0, 1, 0, 1), opset=16, shape=(2, 3, 8, 9), **attrs):
+    return Case(model([node("RoiAlign", "x r b", "y", **attrs)],
+                      {"x": list(shape), "r": [8, 4], "b": value("b", [8], I64)}, "y",
+                      opset=opset), inputs={"r": ROIS, "b": np.int64(batch)})
+
+
+for way in ("half_pixel", "output_half_pixel"):
+    each("roi_align_" + way, lambda w=way: regions(
+        output_height=3, output_width=2, sampling_ratio=2, coordinate_transformation_mode=w))
+    each("roi_align_max_" + way, lambda w=way: regions(
+        output_height=2, output_width=4, sampling_ratio=3, mode="max", spatial_scale=0.5,
+        coordinate_transformation_mode=w))
+each("roi_align_of_opset_10", lambda: regions(opset=10, output_height=7, output_width=7,
+                                              sampling_ratio=1, spatial_scale=0.75))
+each("roi_align_one", lambda: regions(sampling_ratio=2))
+each("roi_align_of_any_number", lambda: Case(
+    model([node("RoiAlign", "x r b", "y", sampling_ratio=2, output_width=3)],
+          {"x": value("x", ["N", 2, 5, 6]), "r": value("r", ["R", 4]),
+           "b": value("b", ["R"], I64)}, "y", opset=16), args=["--dim", "N=2"],
+    inputs={"b": np.int64([0])}))
+each("roi_align_adaptive", lambda: Case(regions(output_height=2).model, code=4,
+                                        text="RoiAlign with sampling_ratio 0: how many pixels"))
+each("roi_align_to_nothing", lambda: Case(
+    regions(output_height=0, sampling_ratio=1).model, code=3, text="RoiAlign to no pixels"))
+each("roi_align_too_large", lambda: Case(
+    regions(output_height=1 << 20, sampling_ratio=1 << 20).model, code=4,
+    text="RoiAlign of too many pixels"))
+each("roi_align_unfit", lambda: Case(
+    regions(sampling_ratio=1, shape=(2, 3, 8)).model, code=3, text="whose shapes do not fit"))
