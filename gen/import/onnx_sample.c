@@ -1,7 +1,6 @@
-// onnx_sample.c - images read between their pixels, at positions that a tensor holds.
+// onnx_sample.c - images read between their pixels, at positions that a tensor holds: grids,
+// regions, filters whose elements are moved.
 #include "onnx.h"
-
-#include <math.h>
 
 typedef enum { ZEROS, BORDER, REFLECTION } padding;  // what is read outside an image
 
@@ -310,7 +309,7 @@ static regions take_regions(ox *o, ox_node *n) {
 static taps region_taps(sampler *s, const regions *r, ox_value *rois, int k, int64_t size,
                         int64_t step) {
     ox *o = s->o;
-    int64_t count = (k ? r->height : r->width) * r->samples, two[2] = {1, 2};
+    int64_t count = (k ? r->height : r->width) * r->samples;
     int64_t dims[3] = {1, k ? count : 1, k ? 1 : count};
     if (count > OX_FOLD_LIMIT) {
         ox_unsupported(o, s->n, "RoiAlign of too many pixels");
@@ -322,7 +321,7 @@ static taps region_taps(sampler *s, const regions *r, ox_value *rois, int k, int
     ox_value *end[2];
     for (int e = 0; e < 2; e++) {
         ox_value *v = ox_slice_of(o, s->n, ".corner", rois, 1, k + 2 * e, k + 2 * e + 1);
-        v = ox_with_list(o, s->n, "Unsqueeze", ".corner", v, "axes", (ox_list){1, two + 1, NULL});
+        v = ox_with_int(o, s->n, "Unsqueeze", ".corner", v, "axes", 2);
         v = scaled(s, "Mul", ".scaled", v, r->scale);
         end[e] = r->half_pixel ? scaled(s, "Sub", ".shifted", v, 0.5) : v;
     }
@@ -382,9 +381,140 @@ static void convert_roi_align(ox *o, ox_node *n) {
     ox_end_list(o, n, "Transpose", v, "perm", (ox_list){4, channels, NULL});
 }
 
+// ---- DeformConv ----
+
+// A convolution whose filter reads where offsets move its elements to.
+typedef struct {
+    int64_t strides[2], dilations[2], pads[4];
+    int64_t kernel[2], out[2];  // rows and columns
+    int64_t groups, moved;      // of channels, by filters and by offsets
+} deformed;
+
+static void take_numbers(ox *o, ox_node *n, const char *name, int64_t *to, int count,
+                         int64_t otherwise) {
+    ox_list list;
+    bool given = ox_ints(o, n, name, &list);
+    if (given && list.n != count) {
+        ox_die(o, n, "attribute '%s' has %d numbers, not %d", name, list.n, count);
+    }
+    for (int i = 0; i < count; i++) {
+        to[i] = given ? list.v[i] : otherwise;
+        if (to[i] < otherwise || to[i] > OX_FOLD_LIMIT) {
+            ox_die(o, n, "attribute '%s' has the number %lld", name, (long long)to[i]);
+        }
+    }
+}
+
+static deformed take_deformed(ox *o, ox_node *n, ox_value *x, ox_value *filter, ox_value *offset) {
+    deformed d;
+    ox_need_sym(o, n, x);
+    ox_need_shape(o, n, filter);
+    ox_need_shape(o, n, offset);
+    if (x->rank != 4 || filter->rank != 4 || offset->rank != 4) {
+        ox_unsupported(o, n, "DeformConv of %d axes", x->rank);
+    }
+    take_numbers(o, n, "strides", d.strides, 2, 1);
+    take_numbers(o, n, "dilations", d.dilations, 2, 1);
+    take_numbers(o, n, "pads", d.pads, 4, 0);
+    d.groups = ox_int(o, n, "group", 1);
+    d.moved = ox_int(o, n, "offset_group", 1);
+    int64_t kernel[2];
+    take_numbers(o, n, "kernel_shape", kernel, 2, 0);
+    bool fits = d.groups > 0 && d.moved > 0 && d.moved <= x->dims[1] && d.groups <= x->dims[1] &&
+                x->dims[1] % d.moved == 0 && x->dims[1] == filter->dims[1] * d.groups &&
+                filter->dims[0] % d.groups == 0 && offset->dims[0] == x->dims[0];
+    for (int a = 0; a < 2; a++) {
+        d.kernel[a] = filter->dims[2 + a];
+        d.out[a] = offset->dims[2 + a];
+        int64_t room = x->dims[2 + a] + d.pads[a] + d.pads[2 + a];
+        room -= (d.kernel[a] - 1) * d.dilations[a] + 1;
+        fits = fits && (!kernel[a] || kernel[a] == d.kernel[a]) && room >= 0 &&
+               d.out[a] == room / d.strides[a] + 1;
+    }
+    int64_t inside = count_axes(o, n, filter, 2, 4);
+    if (inside > OX_FOLD_LIMIT || d.out[0] > OX_FOLD_LIMIT || d.out[1] > OX_FOLD_LIMIT) {
+        ox_unsupported(o, n, "DeformConv of too many pixels");
+    }
+    if (!fits || offset->dims[1] / 2 / d.moved != inside || offset->dims[1] % (2 * d.moved)) {
+        ox_die(o, n, "DeformConv with inputs whose shapes do not fit");
+    }
+    return d;
+}
+
+// Where a filter's elements read along an axis, in pixels [N*moved,1,all]: their place and offset.
+static ox_value *moved_places(sampler *s, const deformed *d, ox_value *offset, int a,
+                              ox_list flat) {
+    int64_t inside = d->kernel[0] * d->kernel[1], elements[3] = {inside, 1, 1};
+    int64_t places[2] = {a ? 1 : d->out[0], a ? d->out[1] : 1};
+    ox_const *element = ox_make(s->o, offset->dtype, 3, elements);
+    ox_const *place = ox_make(s->o, offset->dtype, 2, places);
+    for (int64_t i = 0; i < inside; i++) {
+        int64_t at = a ? i % d->kernel[1] : i / d->kernel[1];
+        ox_setf(element, i, (double)(at * d->dilations[a]));
+    }
+    for (int64_t i = 0; i < d->out[a]; i++) {
+        ox_setf(place, i, (double)(i * d->strides[a] - d->pads[a]));
+    }
+    ox_value *v = ox_slice_of(s->o, s->n, ".offset", offset, 2, a, a + 1);
+    v = ox_with_int(s->o, s->n, "Squeeze", ".offset", v, "axes", 2);
+    v = ox_binary(s->o, s->n, "Add", ".at", v,
+                  ox_constant(s->o, ox_base(s->o, s->n), ".element", element));
+    v = ox_binary(s->o, s->n, "Add", ".at", v,
+                  ox_constant(s->o, ox_base(s->o, s->n), ".place", place));
+    return ox_with_list(s->o, s->n, "Reshape", ".at", v, "shape", flat);
+}
+
+// What the filters are multiplied with: [N,groups,channels of one*kernel,places].
+static ox_value *moved_columns(ox *o, ox_node *n, const deformed *d, ox_value *x, ox_value *offset,
+                               ox_value *mask) {
+    int64_t inside = d->kernel[0] * d->kernel[1], places = count_axes(o, n, offset, 2, 4);
+    int64_t batch = x->dims[0] * d->moved, all = inside * places, own = x->dims[1] / d->moved;
+    const char *by[5] = {x->sym[0] ? ox_join(o, '*', x->sym[0], 0, NULL, d->moved) : NULL};
+    const char *first[4] = {x->sym[0]};
+    int64_t pixels[3] = {batch, own, count_axes(o, n, x, 2, 4)}, flat[3] = {batch, 1, all};
+    int64_t spread[3] = {batch, own, all}, split[5] = {batch, inside, 2, d->out[0], d->out[1]};
+    int64_t columns[4] = {x->dims[0], d->groups, x->dims[1] / d->groups * inside, places};
+    sampler s = {.o = o, .n = n, .padding = ZEROS, .join = "Add"};
+    s.pixels = ox_with_list(o, n, "Reshape", ".pixels", x, "shape", (ox_list){3, pixels, by});
+    s.spread = (ox_list){3, spread, by};
+    offset = ox_with_list(o, n, "Reshape", ".offsets", offset, "shape", (ox_list){5, split, by});
+    taps along[2];
+    for (int a = 0; a < 2; a++) {
+        ox_value *at = moved_places(&s, d, offset, a, (ox_list){3, flat, by});
+        along[a] = taps_of(&s, "linear", at, x->dims[2 + a], a ? 1 : x->dims[3]);
+    }
+    ox_value *v = sampled(&s, along, 2);
+    if (mask) {
+        mask = ox_with_list(o, n, "Reshape", ".mask", mask, "shape", (ox_list){3, flat, by});
+        v = ox_binary(o, n, "Mul", ".masked", v, mask);
+    }
+    return ox_with_list(o, n, "Reshape", ".columns", v, "shape", (ox_list){4, columns, first});
+}
+
+static void convert_deform_conv(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *filter = ox_in(o, n, 1), *offset = ox_in(o, n, 2);
+    ox_value *bias = ox_opt(o, n, 3), *mask = ox_opt(o, n, 4);
+    deformed d = take_deformed(o, n, x, filter, offset);
+    ox_value *columns = moved_columns(o, n, &d, x, offset, mask);
+    int64_t inside = filter->dims[1] * d.kernel[0] * d.kernel[1], filters = filter->dims[0];
+    int64_t rows[3] = {d.groups, filters / d.groups, inside}, column[3] = {filters, 1, 1};
+    int64_t whole[4] = {x->dims[0], filters, d.out[0], d.out[1]};
+    const char *sym[4] = {x->sym[0]};
+    filter = ox_with_list(o, n, "Reshape", ".filter", filter, "shape", (ox_list){3, rows, NULL});
+    ox_value *v = ox_binary(o, n, "MatMul", ".product", filter, columns);
+    if (!bias) {
+        ox_end_list(o, n, "Reshape", v, "shape", (ox_list){4, whole, sym});
+        return;
+    }
+    v = ox_with_list(o, n, "Reshape", ".image", v, "shape", (ox_list){4, whole, sym});
+    bias = ox_with_list(o, n, "Reshape", ".bias", bias, "shape", (ox_list){3, column, NULL});
+    ox_end_binary(o, n, "Add", v, bias);
+}
+
 const ox_row ox_sample_rows[] = {
     {"GridSample", 2, 2, convert_grid_sample},
     {"AffineGrid", 2, 2, convert_affine_grid},
     {"RoiAlign", 3, 3, convert_roi_align},
+    {"DeformConv", 3, 5, convert_deform_conv},
     {NULL, 0, 0, NULL},
 };

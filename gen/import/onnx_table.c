@@ -87,7 +87,7 @@ static const struct {
     {"the language has no transform of this kind; a product with a constant matrix does the same",
      " MelWeightMatrix "},
     {"positions that add up or overlap where they are computed are not supported",
-     " DeformConv MaxRoiPool MaxUnpool TensorScatter "},
+     " MaxRoiPool MaxUnpool TensorScatter "},
     {"its scale is computed at run time; export the model with static quantisation or without",
      " DynamicQuantizeLinear "},
     {"it is not among those that are read; onnx.inliner or an older opset may write it out as "

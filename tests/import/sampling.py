@@ -1,7 +1,7 @@
 """Cases of GridSample and of what else reads images between their pixels."""
 import numpy as np
 
-from cases import I64, Case, case, each, ints, model, node, value
+from cases import I64, Case, case, each, ints, model, node, value, weight
 
 
 def sample(x, grid, inputs=None, **attrs):
@@ -88,3 +88,32 @@ each("roi_align_too_large", lambda: Case(
     text="RoiAlign of too many pixels"))
 each("roi_align_unfit", lambda: Case(
     regions(sampling_ratio=1, shape=(2, 3, 8)).model, code=3, text="whose shapes do not fit"))
+
+
+def deformed(x, filters, kernel, out, group=1, moved=1, bias=True, mask=True, **attrs):
+    """`moved`: groups of offsets."""
+    inside = moved * kernel[0] * kernel[1]
+    inputs = {"x": x, "o": [x[0], 2 * inside, *out], "m": [x[0], inside, *out]}
+    if not mask:
+        del inputs["m"]
+    names = "x w o " + ("b" if bias else "_") + (" m" if mask else "")
+    return Case(model([node("DeformConv", names, "y", group=group, offset_group=moved, **attrs)],
+                      {k: value(k, v) for k, v in inputs.items()}, "y",
+                      [weight("w", filters, x[1] // group, *kernel), weight("b", filters)],
+                      opset=19), tolerance=1e-4)
+
+
+each("deform_conv", lambda: deformed([1, 3, 6, 7], 4, (3, 3), (6, 7), pads=[1, 1, 1, 1]))
+each("deform_conv_plain", lambda: deformed([1, 2, 5, 5], 3, (2, 3), (4, 3), bias=False, mask=False))
+each("deform_conv_strides", lambda: deformed([2, 2, 9, 8], 2, (3, 2), (5, 3), strides=[2, 3],
+                                             pads=[1, 0, 1, 1], dilations=[1, 2],
+                                             kernel_shape=[3, 2]))
+each("deform_conv_groups", lambda: deformed([2, 8, 5, 6], 6, (3, 3), (5, 6), group=2, moved=4,
+                                            pads=[1, 1, 1, 1]))
+each("deform_conv_of_any_batch", lambda: deformed(["N", 4, 5, 6], 2, (3, 3), (3, 4), moved=2))
+each("deform_conv_unfit", lambda: Case(
+    deformed([1, 3, 6, 7], 4, (3, 3), (6, 7)).model, code=3,
+    text="DeformConv with inputs whose shapes do not fit"))
+each("deform_conv_of_a_line", lambda: Case(model(
+    [node("DeformConv", "x w o", "y")], {"x": [1, 3, 6], "o": [1, 6, 4]}, "y",
+    [weight("w", 2, 3, 3)], opset=19), code=4, text="DeformConv of 3 axes"))
