@@ -206,6 +206,34 @@ static void convert_cum_sum(ox *o, ox_node *n) {
     ox_end_node(o, n, "CumSum");
 }
 
+// No operator of the language: every element's product of those up to it, the others left out as 1.
+// Elements lie along `axis` of the result, what they are products of along the one behind it.
+static void convert_cum_prod(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0);
+    ox_list list;
+    bool exclusive = ox_int(o, n, "exclusive", 0) != 0, reverse = ox_int(o, n, "reverse", 0) != 0;
+    if (!ox_int_input(o, n, "axis", 1, &list) || list.n != 1) {
+        ox_die(o, n, "CumProd without a usable axis");
+    }
+    ox_need_shape(o, n, x);
+    int64_t axis = ox_axis(o, n, list.v[0], x->rank), behind = axis + 1, size = x->dims[axis];
+    if (x->rank == CLI_MAX_RANK || size > OX_FOLD_LIMIT) {
+        ox_unsupported(o, n, "CumProd of %d axes or %lld elements", x->rank, (long long)size);
+    }
+    const char *order = exclusive ? reverse ? "Greater" : "Less"
+                        : reverse ? "GreaterOrEqual"
+                                  : "LessOrEqual";
+    ox_value *is = ox_truth(o, n, order, ".is", ox_places(o, n, x->rank + 1, behind, size),
+                            ox_places(o, n, x->rank + 1, axis, size));
+    ox_value *rows = ox_with_int(o, n, "Unsqueeze", ".rows", x, "axes", axis);
+    rows = ox_where(o, n, ".factors", is, rows, ox_number(o, n, ".one", x->dtype, 1));
+    ox_begin(o);
+    ox_arg(o, rows);
+    ox_set_list(o, "axes", (ox_list){1, &behind, NULL});
+    ox_set_int(o, "keepdims", 0);
+    ox_end_node(o, n, "ReduceProd");
+}
+
 // ---- the table ----
 
 const ox_row ox_reduce_rows[] = {
@@ -227,5 +255,6 @@ const ox_row ox_reduce_rows[] = {
     {"ArgMax", 1, 1, convert_place},
     {"ArgMin", 1, 1, convert_place},
     {"CumSum", 2, 2, convert_cum_sum},
+    {"CumProd", 2, 2, convert_cum_prod},
     {NULL, 0, 0, NULL},
 };

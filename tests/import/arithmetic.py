@@ -1,4 +1,4 @@
-"""Cases of quotients and remainders that are computed at run time."""
+"""Cases of quotients and remainders that are computed at run time, and of running products."""
 import numpy as np
 from onnx import TensorProto
 
@@ -63,3 +63,31 @@ each("mod_of_floats_as_integers", lambda: Case(
 each("div_of_bools", lambda: Case(
     typed(model([node("Div", "a b")], {k: value(k, [3], TensorProto.BOOL) for k in "ab"}),
           y=TensorProto.BOOL), code=4, text="'Div' on values of type bool"))
+
+
+def cum_prod(dims, axis, exclusive=0, reverse=0, dtype=np.float32):
+    """No runtime has this operator: the reference multiplies parts one after the other."""
+    count = dims[axis]
+    nodes = [node("Split", "x", [f"x{i}" for i in range(count)], axis=axis, num_outputs=count),
+             node("Div", "x0 x0", "product")]
+    last = "product"
+    for i in range(count)[::-1 if reverse else 1]:
+        nodes.append(node("Mul", [last, f"x{i}"], [f"p{i}"]))
+        nodes.append(node("Identity", [last if exclusive else f"p{i}"], [f"y{i}"]))
+        last = f"p{i}"
+    nodes.append(node("Concat", [f"y{i}" for i in range(count)], axis=axis))
+    kind = {np.float32: TensorProto.FLOAT, np.int32: I32}[dtype]
+    given = {"x": value("x", list(dims), kind)}
+    m = model([node("CumProd", "x axis", exclusive=exclusive, reverse=reverse)], given, "y",
+              [const("axis", np.int64(axis))], opset=26)
+    x = np.random.default_rng(2).integers(1, 5, dims).astype(dtype)
+    return Case(typed(m, y=kind), reference=typed(model(nodes, given, opset=18), y=kind),
+                inputs={"x": x if dtype is np.int32 else x / np.float32(2.5)})
+
+
+for exclusive in (0, 1):
+    for reverse in (0, 1):
+        each(f"cum_prod_{exclusive}{reverse}", lambda e=exclusive, r=reverse: cum_prod(
+            (2, 5, 3), 1, e, r))
+each("cum_prod_of_integers", lambda: cum_prod((4, 3), -1, dtype=np.int32))
+each("cum_prod_of_one", lambda: cum_prod((3, 1), 1, exclusive=1))
