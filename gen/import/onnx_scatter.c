@@ -20,13 +20,13 @@ static ox_value *joined(ox *o, ox_node *n, const char *suffix, ox_value *x, int 
                         (ox_list){x->rank - k + 1, dims, NULL});
 }
 
-// The places that rows of k numbers name, counted over the first k axes together.
-static ox_value *row_places(ox *o, ox_node *n, ox_value *at, const ox_value *x, int k) {
+// The places that rows of k numbers name, counted over axes `from` .. `from` + k together.
+static ox_value *row_places(ox *o, ox_node *n, ox_value *at, const ox_value *x, int from, int k) {
     int64_t size = k, step = 1;
     ox_const *steps = ox_make(o, CLI_I64, 1, &size);
     for (int a = k - 1; a >= 0; a--) {
         ox_seti(steps, a, step);
-        step *= x->dims[a];
+        step *= x->dims[from + a];
     }
     at = ox_cast_to(o, n, ".whole", at, CLI_I64);
     at = ox_binary(o, n, "Mul", ".steps", at, ox_constant(o, ox_base(o, n), ".strides", steps));
@@ -38,47 +38,81 @@ static ox_value *row_places(ox *o, ox_node *n, ox_value *at, const ox_value *x, 
     return ox_end(o, "ReduceSum", ox_fresh(o, ox_base(o, n), ".places"), CLI_I64);
 }
 
-// Known rows of k numbers as places, those from the end counted from 0.
-static ox_const *known_places(ox *o, ox_node *n, const ox_const *c, const ox_value *x, int k) {
+// Known rows of k numbers as such places, those from the end counted from 0.
+static ox_const *known_places(ox *o, ox_node *n, const ox_const *c, const ox_value *x, int from,
+                              int k) {
     int rank = c->rank - 1;
     ox_const *r = ox_make(o, CLI_I64, rank, c->dims);
     for (int64_t i = 0; i < r->count; i++) {
         int64_t place = 0;
         for (int a = 0; a < k; a++) {
-            int64_t p = ox_geti(c, i * k + a);
-            if (p < -x->dims[a] || p >= x->dims[a]) {
-                ox_die(o, n, "%s index outside an axis of size %lld", n->op, (long long)x->dims[a]);
+            int64_t p = ox_geti(c, i * k + a), dim = x->dims[from + a];
+            if (p < -dim || p >= dim) {
+                ox_die(o, n, "%s index outside an axis of size %lld", n->op, (long long)dim);
             }
-            place = place * x->dims[a] + (p < 0 ? p + x->dims[a] : p);
+            place = place * dim + (p < 0 ? p + dim : p);
         }
         ox_seti(r, i, place);
     }
     return r;
 }
 
-static int row_length(ox *o, ox_node *n, ox_value *x, ox_value *at) {
+// Numbers in a row of positions `at`, which name axes from `from` on.
+static int row_length(ox *o, ox_node *n, ox_value *x, ox_value *at, int from) {
     ox_need_shape(o, n, x);
     ox_need_shape(o, n, at);
     int64_t k = at->rank ? at->dims[at->rank - 1] : 0;
-    if (k < 1 || k > x->rank || at->dtype == CLI_F32) {
+    if (k < 1 || k > x->rank - from || ox_is_float(at->dtype)) {
         ox_die(o, n, "operator '%s' with positions that do not fit", n->op);
     }
     return (int)k;
 }
 
+// Where the first `from` axes, which x and the positions have in common, begin in x, as a constant
+// that broadcasts to the positions; NULL where there are none.
+static ox_value *batch_places(ox *o, ox_node *n, const ox_value *x, const ox_value *at, int from,
+                              int k) {
+    int64_t step = 1, dims[CLI_MAX_RANK];
+    if (!from) {
+        return NULL;
+    }
+    for (int a = 0; a < at->rank - 1; a++) {
+        dims[a] = a < from ? x->dims[a] : 1;
+        if (a < from && x->dims[a] != at->dims[a]) {
+            ox_die(o, n, "operator '%s' with positions that do not fit", n->op);
+        }
+    }
+    for (int a = from; a < from + k; a++) {
+        step *= x->dims[a];
+    }
+    int64_t count;
+    if (!cli_count(at->rank - 1, dims, &count) || count > OX_FOLD_LIMIT) {
+        ox_unsupported(o, n, "operator '%s' of too many batches", n->op);
+    }
+    ox_const *c = ox_make(o, CLI_I64, at->rank - 1, dims);
+    for (int64_t i = 0; i < c->count; i++) {
+        ox_seti(c, i, i * step);
+    }
+    return ox_constant(o, ox_base(o, n), ".batches", c);
+}
+
 static void convert_gather_nd(ox *o, ox_node *n) {
     ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1);
-    int k = row_length(o, n, x, at);
-    if (ox_int(o, n, "batch_dims", 0)) {
-        ox_unsupported(o, n, "GatherND with batch_dims");
+    int64_t from = ox_int(o, n, "batch_dims", 0);
+    ox_need_shape(o, n, at);
+    if (from < 0 || from > at->rank - 1) {
+        ox_die(o, n, "GatherND with %lld batch_dims", (long long)from);
     }
+    int k = row_length(o, n, x, at, (int)from);
+    ox_value *batch = batch_places(o, n, x, at, (int)from, k);
     const ox_const *c = ox_known(o, at);
     if (c && c->count <= OX_FOLD_LIMIT) {
-        at = ox_constant(o, ox_base(o, n), ".places", known_places(o, n, c, x, k));
+        at = ox_constant(o, ox_base(o, n), ".places", known_places(o, n, c, x, (int)from, k));
     } else {
-        at = row_places(o, n, at, x, k);
+        at = row_places(o, n, at, x, (int)from, k);
     }
-    x = joined(o, n, ".rows", x, k);
+    at = batch ? ox_binary(o, n, "Add", ".of_batch", at, batch) : at;
+    x = joined(o, n, ".rows", x, (int)from + k);
     ox_begin(o);
     ox_arg(o, x);
     ox_arg(o, at);
@@ -313,7 +347,7 @@ static void scatter_computed_rows(ox *o, ox_node *n, ox_value *x, ox_value *at, 
         ox_seti(sizes, a, x->dims[a]);
     }
     at = from_start(o, n, at, ox_constant(o, ox_base(o, n), ".sizes", sizes));
-    at = row_places(o, n, at, x, k);
+    at = row_places(o, n, at, x, 0, k);
     stores s = {.x = joined(o, n, ".data", x, k), .axis = 0};
     s.u = joined(o, n, ".updates", u, u->rank - (x->rank - k));
     ox_need_shape(o, n, s.x);
@@ -330,7 +364,7 @@ static void scatter_computed_rows(ox *o, ox_node *n, ox_value *x, ox_value *at, 
 static void convert_scatter_nd(ox *o, ox_node *n) {
     ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1), *u = ox_in(o, n, 2);
     const ox_const *c = ox_known(o, at);
-    int k = row_length(o, n, x, at);
+    int k = row_length(o, n, x, at, 0);
     if (c && !c->count) {
         take_way(o, n);
         ox_bind(o, n, 0, x);  // nothing is stored
@@ -350,7 +384,7 @@ static void convert_scatter_nd(ox *o, ox_node *n) {
         return;
     }
     check_positions(o, n, c);
-    const ox_const *to = known_places(o, n, c, x, k);
+    const ox_const *to = known_places(o, n, c, x, 0, k);
     scatter_rows(o, n, x, k, u, rows, to);
 }
 
@@ -395,10 +429,101 @@ static void convert_scatter_elements(ox *o, ox_node *n) {
     scatter_rows(o, n, x, x->rank, u, u->rank, to);
 }
 
+// ---- pieces of an axis whose places are computed ----
+
+// Elements of `x` along `axis` at places that broadcast to `shape`.
+static ox_value *at_places(ox *o, ox_node *n, ox_value *x, ox_value *at, int64_t axis,
+                           ox_list shape) {
+    at = ox_with_list(o, n, "Expand", ".places", at, "shape", shape);
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_arg(o, at);
+    ox_set_int(o, "axis", axis);
+    return ox_end(o, "GatherElements", ox_fresh(o, ox_base(o, n), ".taken"), x->dtype);
+}
+
+// Numbers of an axis, one for each of its elements, as i64 that broadcast to x.
+static ox_value *along_axis(ox *o, ox_node *n, const char *suffix, ox_value *v, const ox_value *x,
+                            int64_t axis) {
+    int64_t dims[CLI_MAX_RANK];
+    const char *sym[CLI_MAX_RANK] = {NULL};
+    ox_need_shape(o, n, v);
+    if (v->rank != 1 || v->dims[0] != x->dims[axis] || ox_is_float(v->dtype)) {
+        ox_die(o, n, "operator '%s' with numbers that do not fit its axis %lld", n->op,
+               (long long)axis);
+    }
+    for (int a = 0; a < x->rank; a++) {
+        dims[a] = a == axis ? x->dims[a] : 1;
+        sym[a] = a == axis ? x->sym[a] : NULL;
+    }
+    v = ox_cast_to(o, n, suffix, v, CLI_I64);
+    return ox_with_list(o, n, "Reshape", suffix, v, "shape", (ox_list){x->rank, dims, sym});
+}
+
+// The first elements of a sequence backwards, the others as they are.
+static void convert_reverse_sequence(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *lengths = ox_in(o, n, 1);
+    int64_t time = ox_int(o, n, "time_axis", 0), batch = ox_int(o, n, "batch_axis", 1);
+    ox_need_sym(o, n, x);
+    time = ox_axis(o, n, time, x->rank);
+    batch = ox_axis(o, n, batch, x->rank);
+    if (time == batch || x->dims[time] > OX_FOLD_LIMIT) {
+        ox_die(o, n, "ReverseSequence without a usable time_axis");
+    }
+    ox_value *length = along_axis(o, n, ".lengths", lengths, x, batch);
+    ox_value *at = ox_places(o, n, x->rank, time, x->dims[time]);
+    ox_value *last = ox_binary(o, n, "Sub", ".last", length, ox_number(o, n, ".one", CLI_I64, 1));
+    ox_value *is = ox_truth(o, n, "Less", ".is", at, length);
+    at = ox_where(o, n, ".places", is, ox_binary(o, n, "Sub", ".turned", last, at), at);
+    at = at_places(o, n, x, at, time, (ox_list){x->rank, x->dims, x->sym});
+    ox_bind_as(o, n, 0, "Identity", at, NULL, (ox_list){0});
+}
+
+// Updates follow each other from a place on that every batch has for itself, as in caches of keys
+// and values; a circular cache goes on at its begin.
+static void convert_tensor_scatter(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *u = ox_in(o, n, 1), *first = ox_opt(o, n, 2);
+    const char *mode = ox_string(o, n, "mode", "linear");
+    bool circular = !strcmp(mode, "circular");
+    ox_need_sym(o, n, x);
+    ox_need_shape(o, n, u);
+    int64_t axis = ox_axis(o, n, ox_int(o, n, "axis", -2), x->rank);
+    bool fits = axis > 0 && u->rank == x->rank && u->dims[axis] <= x->dims[axis] &&
+                x->dims[axis] <= OX_FOLD_LIMIT && (circular || !strcmp(mode, "linear"));
+    for (int a = 0; fits && a < x->rank; a++) {
+        fits = a == axis || u->dims[a] == x->dims[a];
+    }
+    if (!fits) {
+        ox_die(o, n, "TensorScatter with an unknown mode or an update that does not fit");
+    }
+    int64_t size = x->dims[axis], count = u->dims[axis];
+    ox_value *at = ox_places(o, n, x->rank, axis, size);
+    if (first) {
+        at = ox_binary(o, n, "Sub", ".from", at, along_axis(o, n, ".first", first, x, 0));
+    }
+    if (first && circular) {
+        at = ox_by_number(o, n, "Mod", ".around", at, (double)size);
+    }
+    ox_value *zero = ox_number(o, n, ".zero", CLI_I64, 0);
+    ox_value *last = ox_number(o, n, ".last", CLI_I64, (double)(count - 1));
+    ox_value *low = ox_truth(o, n, "GreaterOrEqual", ".low", at, zero);
+    ox_value *high = ox_truth(o, n, "LessOrEqual", ".high", at, last);
+    ox_value *is = ox_truth(o, n, "And", ".is", low, high);
+    at = ox_binary(o, n, "Min", ".at", ox_binary(o, n, "Max", ".at", at, zero), last);
+    u = at_places(o, n, u, at, axis, (ox_list){x->rank, x->dims, x->sym});
+    ox_begin(o);
+    ox_arg(o, is);
+    ox_arg(o, u);
+    ox_arg(o, x);
+    ox_end_node(o, n, "Where");
+}
+
 const ox_row ox_scatter_rows[] = {
     {"GatherND", 2, 2, convert_gather_nd},
     {"ScatterND", 3, 3, convert_scatter_nd},
     {"ScatterElements", 3, 3, convert_scatter_elements},
     {"Scatter", 3, 3, convert_scatter_elements},
+    {"ReverseSequence", 2, 2, convert_reverse_sequence},
+    {"TensorScatter", 2, 3, convert_tensor_scatter},
     {NULL, 0, 0, NULL},
 };

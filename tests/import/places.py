@@ -171,6 +171,65 @@ def gather_nd_forms():
                       [const("c", np.int64([[[-1]], [[0]]]))]), inputs={"at": at})
 
 
+def gather_nd(at, x, dims, known):
+    at = np.int64(at)
+    given = {"x": x} if known else {"x": x, "at": value("at", list(at.shape), I64)}
+    return Case(model([node("GatherND", "x at", batch_dims=dims)], given, "y",
+                      [const("at", at)] if known else []), inputs=None if known else {"at": at})
+
+
+for known in (True, False):
+    each(f"gather_nd_of_batches_{known}", lambda k=known: gather_nd([[2], [0]], [2, 3, 4], 1, k))
+    each(f"gather_nd_of_many_batches_{known}", lambda k=known: gather_nd(
+        np.arange(24).reshape(2, 2, 3, 2) % 3, [2, 2, 3, 3], 2, k))
+    each(f"gather_nd_of_batches_of_rows_{known}", lambda k=known: gather_nd(
+        [[[1, 0], [2, 3]], [[0, 0], [1, 1]]], [2, 3, 4, 5], 1, k))
+each("gather_nd_unfit", lambda: Case(gather_nd([[2], [0]], [3, 3, 4], 1, False).model, code=3,
+                                     text="positions that do not fit"))
+each("gather_nd_of_no_batches", lambda: Case(gather_nd([[2], [0]], [2, 3], 2, True).model, code=3,
+                                             text="GatherND with 2 batch_dims"))
+
+
+def reverse(lengths, x, known=False, **axes):
+    lengths = np.int64(lengths)
+    given = {"x": x} if known else {"x": x, "n": value("n", [len(lengths)], I64)}
+    return Case(model([node("ReverseSequence", "x n", **axes)], given, "y",
+                      [const("n", lengths)] if known else []),
+                inputs=None if known else {"n": lengths})
+
+
+each("reverse_sequence", lambda: reverse([4, 1, 3], [4, 3, 2]))
+each("reverse_sequence_batch_first", lambda: reverse([2, 5], [2, 5], time_axis=1, batch_axis=0))
+each("reverse_sequence_known", lambda: reverse([3, 2, 1], [3, 3, 2, 2], known=True))
+each("reverse_sequence_unfit", lambda: Case(reverse([4, 1], [4, 3, 2]).model, code=3,
+                                            text="numbers that do not fit its axis 1"))
+
+
+def cache(first, x, u, **attrs):
+    """No runtime has this operator: the reference is written with ScatterND."""
+    first = None if first is None else np.int64(first)
+    inputs = {"x": value("x", x), "u": value("u", u)}
+    if first is not None:
+        inputs["n"] = value("n", [x[0]], I64)
+    m = model([node("TensorScatter", "x u n" if "n" in inputs else "x u", **attrs)], inputs, "y",
+              opset=24)
+    start, axis = np.zeros(x[0], int) if first is None else first, attrs.get("axis", -2) % len(x)
+    at = np.stack(np.indices(u), -1)
+    at[..., axis] = (at[..., axis] + start.reshape([-1] + [1] * (len(u) - 1))) % x[axis]
+    flat = model([node("ScatterND", "x at u")], inputs, "y", [const("at", at)], opset=18)
+    return Case(m, reference=flat, inputs=None if first is None else {"n": first})
+
+
+each("tensor_scatter", lambda: cache([1, 0], [2, 2, 5, 3], [2, 2, 2, 3]))
+each("tensor_scatter_whole", lambda: cache(None, [2, 4, 3], [2, 2, 3]))
+each("tensor_scatter_circular", lambda: cache([4, 3], [2, 5, 3], [2, 3, 3], mode="circular",
+                                              axis=1))
+each("tensor_scatter_last_axis", lambda: cache([2, 0, 1], [3, 4], [3, 2], axis=-1))
+each("tensor_scatter_unfit", lambda: Case(
+    model([node("TensorScatter", "x u")], {"x": [2, 4, 3], "u": [2, 5, 3]}, opset=24), code=3,
+    text="TensorScatter with an unknown mode or an update that does not fit"))
+
+
 def gather(places, x, axis, **more):
     return Case(model([node("Gather", "x at", "y", axis=axis)], {"x": x}, "y",
                       [const("at", np.int64(places))]), **more)
