@@ -74,7 +74,8 @@ typedef struct {
     const char *why;                  // of a lost value that nobody has complained about yet
     const struct ox_diagonals *mask;  // of a constant that is one, once `asked`
     bool asked;
-    const char *numbers;  // name of what a mask of bools is cast from, once it has one
+    const struct ox_pooled *pooled;  // of indices that a MaxPool gave: of what
+    const char *numbers;             // name of what a mask of bools is cast from, once it has one
     bool live, declared, listed;
     int rank;
     int64_t dims[CLI_MAX_RANK];

@@ -2,6 +2,8 @@
 // ONNX gets its pads in numbers here.
 #include "onnx.h"
 
+#include <math.h>
+
 // The spatial attributes of one node: `n` axes, pads first the begins and then the ends.
 typedef struct {
     int n;
@@ -199,20 +201,244 @@ static void set_pool(ox *o, ox_value *x, const window *w) {
     set_window(o, w);
 }
 
+// ---- where maxima stand ----
+
+// Windows that indices of maxima were found in, so that these are known to be in them.
+typedef struct ox_pooled {
+    window w;
+    int64_t in[CLI_MAX_RANK];  // sizes of what was pooled
+    bool columns;              // counted column by column
+} pooled;
+
+// What a step along spatial axis `a` is worth in a flat index, rows first or columns.
+static int64_t flat_step(const pooled *p, int a) {
+    int64_t step = 1;
+    for (int k = 0; k < p->w.n; k++) {
+        step *= (p->columns ? k < a : k > a) ? p->in[k] : 1;
+    }
+    return step;
+}
+
+// Sums over axes of (count[a] * by[a] + from[a]) * step, as a constant of the given sizes.
+static ox_value *flat_places(ox *o, ox_node *n, const pooled *p, const int64_t *sizes,
+                             const int64_t *by, const int64_t *from, bool flat) {
+    int64_t count;
+    if (!cli_count(p->w.n, sizes, &count) || count > OX_FOLD_LIMIT) {
+        ox_unsupported(o, n, "operator '%s' with indices of too many elements", n->op);
+    }
+    ox_const *c = ox_make(o, CLI_I64, flat ? 1 : p->w.n, flat ? &count : sizes);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t rest = i, place = 0;
+        for (int a = p->w.n - 1; a >= 0; a--) {
+            place += (rest % sizes[a] * by[a] + from[a]) * flat_step(p, a);
+            rest /= sizes[a];
+        }
+        ox_seti(c, i, place);
+    }
+    return ox_constant(o, ox_base(o, n), ".flat", c);
+}
+
+// Where the image of each batch and channel begins.
+static ox_value *image_places(ox *o, ox_node *n, const pooled *p, const ox_value *x) {
+    int64_t dims[CLI_MAX_RANK] = {x->dims[0], x->dims[1]}, step = 1, count;
+    for (int a = 0; a < p->w.n; a++) {
+        dims[2 + a] = 1;
+        step *= p->in[a];
+    }
+    if (!cli_count(x->rank, dims, &count) || count > OX_FOLD_LIMIT) {
+        ox_unsupported(o, n, "operator '%s' with indices of too many channels", n->op);
+    }
+    ox_const *c = ox_make(o, CLI_I64, x->rank, dims);
+    for (int64_t i = 0; i < count; i++) {
+        ox_seti(c, i, i * step);
+    }
+    return ox_constant(o, ox_base(o, n), ".images", c);
+}
+
+static ox_value *gather_known(ox *o, ox_node *n, ox_value *x, const ox_const *at, int axis) {
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_arg(o, ox_constant(o, ox_base(o, n), ".places", at));
+    ox_set_int(o, "axis", axis);
+    return ox_end(o, "Gather", ox_fresh(o, ox_base(o, n), ".taken"), x->dtype);
+}
+
+// Padding never wins; behind the end there is as much of it as the last window needs.
+static ox_value *padded(ox *o, ox_node *n, const window *w, ox_value *x, const int64_t *out) {
+    int64_t pads[2 * CLI_MAX_RANK] = {0};
+    bool any = false;
+    for (int a = 0; a < w->n; a++) {
+        int64_t need = (out[a] - 1) * w->strides[a] + extent(w, a);
+        int64_t there = x->dims[2 + a] + w->pads[a];
+        pads[2 + a] = w->pads[a];
+        pads[x->rank + 2 + a] = need > there ? need - there : 0;
+        any = any || pads[2 + a] || pads[x->rank + 2 + a];
+    }
+    if (!any) {
+        return x;
+    }
+    ox_begin(o);
+    ox_arg(o, x);
+    ox_set_list(o, "pads", (ox_list){2 * x->rank, pads, NULL});
+    ox_set_float(o, "value", -HUGE_VAL);
+    return ox_end(o, "Pad", ox_fresh(o, ox_base(o, n), ".padded"), x->dtype);
+}
+
+// The elements of every window, along a last axis: [N,C,out..,all].
+static ox_value *windows_of(ox *o, ox_node *n, const window *w, ox_value *x, const int64_t *out) {
+    int64_t perm[CLI_MAX_RANK] = {0, 1}, shape[CLI_MAX_RANK] = {x->dims[0], x->dims[1]}, all = 1;
+    const char *sym[CLI_MAX_RANK] = {x->sym[0]};
+    x = padded(o, n, w, x, out);
+    for (int a = 0; a < w->n; a++) {
+        int64_t dims[2] = {out[a], w->kernel[a]}, count;
+        if (!cli_count(2, dims, &count) || count > OX_FOLD_LIMIT || all > OX_MAX_DIM) {
+            ox_unsupported(o, n, "operator '%s' with indices of too many elements", n->op);
+        }
+        ox_const *at = ox_make(o, CLI_I64, 2, dims);
+        for (int64_t i = 0; i < count; i++) {
+            int64_t k = i % w->kernel[a];
+            ox_seti(at, i, i / w->kernel[a] * w->strides[a] + k * w->dilations[a]);
+        }
+        x = gather_known(o, n, x, at, 2 + 2 * a);
+        perm[2 + a] = 2 + 2 * a;
+        perm[2 + w->n + a] = 3 + 2 * a;
+        shape[2 + a] = out[a];
+        all *= w->kernel[a];
+    }
+    shape[2 + w->n] = all;
+    x = ox_with_list(o, n, "Transpose", ".windows", x, "perm", (ox_list){2 + 2 * w->n, perm, NULL});
+    return ox_with_list(o, n, "Reshape", ".elements", x, "shape", (ox_list){3 + w->n, shape, sym});
+}
+
+// Output 1 of MaxPool: the first of a window's largest elements, as its place in the whole tensor.
+static void bind_indices(ox *o, ox_node *n, const window *w, ox_value *x, ox_value *y,
+                         bool columns) {
+    pooled *p = ox_alloc(o, sizeof *p);
+    int64_t out[CLI_MAX_RANK], from[CLI_MAX_RANK], none[CLI_MAX_RANK] = {0};
+    *p = (pooled){.w = *w, .columns = columns};
+    ox_need_sym(o, n, x);
+    ox_need_shape(o, n, y);
+    if (x->rank != w->n + 2 || 2 + 2 * w->n > CLI_MAX_RANK) {
+        ox_unsupported(o, n, "operator 'MaxPool' with indices of %d axes", x->rank);
+    }
+    for (int a = 0; a < w->n; a++) {
+        p->in[a] = x->dims[2 + a];
+        out[a] = y->dims[2 + a];
+        from[a] = -w->pads[a];
+    }
+    ox_value *all = windows_of(o, n, w, x, out);
+    ox_begin(o);
+    ox_arg(o, all);
+    ox_set_int(o, "axis", 2 + w->n);
+    ox_set_int(o, "keepdims", 0);
+    ox_value *at = ox_end(o, "ArgMax", ox_fresh(o, ox_base(o, n), ".which"), CLI_I64);
+    ox_value *inside = flat_places(o, n, p, w->kernel, w->dilations, none, true);
+    ox_begin(o);
+    ox_arg(o, inside);
+    ox_arg(o, at);
+    ox_set_int(o, "axis", 0);
+    at = ox_end(o, "Gather", ox_fresh(o, ox_base(o, n), ".inside"), CLI_I64);
+    at =
+        ox_binary(o, n, "Add", ".of_image", at, flat_places(o, n, p, out, w->strides, from, false));
+    ox_begin(o);
+    ox_arg(o, at);
+    ox_arg(o, image_places(o, n, p, x));
+    at = ox_end(o, "Add", n->out[1], CLI_I64);
+    at->pooled = p;
+    ox_bind(o, n, 1, at);
+}
+
 // MaxPool and AveragePool. `ceil_mode` and `count_include_pad` are written where they are on.
 static void convert_pool(ox *o, ox_node *n) {
     window w = {0};
     bool ceiling = take_pool(o, n, &w);
     bool counted = ox_int(o, n, "count_include_pad", 0) != 0;
-    ox_int(o, n, "storage_order", 0);  // of the indices, which are not supported
-    set_pool(o, ox_in(o, n, 0), &w);
+    bool columns = ox_int(o, n, "storage_order", 0) != 0;
+    bool places = !strcmp(n->op, "MaxPool") && ox_wants(n, 1);
+    ox_value *x = ox_in(o, n, 0);
+    set_pool(o, x, &w);
     if (ceiling) {
         ox_set_int(o, "ceil_mode", 1);
     }
     if (counted && !strcmp(n->op, "AveragePool")) {
         ox_set_int(o, "count_include_pad", 1);
     }
-    ox_end_node(o, n, n->op);
+    const char *name = ox_wants(n, 0) || !places ? ox_first(o, n) : ox_fresh(o, n->out[1], ".max");
+    ox_value *y = ox_end(o, n->op, name, x->dtype);
+    ox_bind(o, n, 0, y);
+    if (places) {
+        bind_indices(o, n, &w, x, y, columns);
+    }
+}
+
+// The window that each place along an axis is in, where windows do not overlap.
+static ox_value *window_at(ox *o, ox_node *n, const pooled *p, ox_value *v) {
+    for (int a = 0; a < p->w.n; a++) {
+        ox_const *at = ox_make(o, CLI_I64, 1, &p->in[a]);
+        for (int64_t i = 0; i < p->in[a]; i++) {
+            int64_t k = (i + p->w.pads[a]) / p->w.strides[a], last = v->dims[2 + a] - 1;
+            ox_seti(at, i, k > last ? last : k);
+        }
+        v = gather_known(o, n, v, at, 2 + a);
+        ox_need_shape(o, n, v);
+    }
+    return v;
+}
+
+// Whether the indices are those of windows as the node's that do not overlap, so that the only
+// element that may be stored at a place is its window's.
+static bool same_windows(const pooled *p, const window *w, const ox_value *x) {
+    bool same = p && !p->columns && p->w.n == w->n && x->rank == w->n + 2;
+    for (int a = 0; same && a < w->n; a++) {
+        int64_t out =
+            (x->dims[2 + a] - 1) * w->strides[a] - w->pads[a] - w->pads[a + w->n] + w->kernel[a];
+        same = p->w.kernel[a] == w->kernel[a] && p->w.strides[a] == w->strides[a] &&
+               p->w.pads[a] == w->pads[a] && p->w.dilations[a] == 1 && p->in[a] == out &&
+               p->in[a] <= OX_FOLD_LIMIT && w->strides[a] >= w->kernel[a];
+    }
+    return same;
+}
+
+static void convert_max_unpool(ox *o, ox_node *n) {
+    ox_value *x = ox_in(o, n, 0), *at = ox_in(o, n, 1);
+    int64_t ones[CLI_MAX_RANK], none[CLI_MAX_RANK] = {0};
+    ox_list shape;
+    window w = {0};
+    if (take_pool(o, n, &w)) {
+        ox_die(o, n, "operator 'MaxUnpool' with ceil_mode");
+    }
+    ox_need_shape(o, n, x);
+    ox_need_shape(o, n, at);
+    while (!at->pooled && at->maker && at->maker->op && !strcmp(at->maker->op, "Identity")) {
+        at = at->maker->args[0];
+    }
+    const pooled *p = at->pooled;
+    bool fits = same_windows(p, &w, x) && at->rank == x->rank &&
+                !memcmp(at->dims, x->dims, (size_t)x->rank * sizeof *x->dims);
+    if (ox_int_input(o, n, "output_shape", 2, &shape)) {
+        fits = fits && shape.n == x->rank;
+        for (int a = 0; fits && a < w.n; a++) {
+            fits = shape.v[2 + a] == p->in[a];
+        }
+    }
+    if (!fits) {
+        ox_unsupported(o, n,
+                       "MaxUnpool whose indices are not those of a MaxPool with its windows, "
+                       "which do not overlap and reach the end");
+    }
+    for (int a = 0; a < w.n; a++) {
+        ones[a] = 1;
+    }
+    ox_value *flat = flat_places(o, n, p, p->in, ones, none, false);
+    flat = ox_binary(o, n, "Add", ".own", flat, image_places(o, n, p, x));
+    ox_value *is = ox_truth(o, n, "Equal", ".is", window_at(o, n, p, at), flat);
+    x = window_at(o, n, p, x);
+    ox_value *zero = ox_number(o, n, ".zero", x->dtype, 0);
+    ox_begin(o);
+    ox_arg(o, is);
+    ox_arg(o, x);
+    ox_arg(o, zero);
+    ox_end_node(o, n, "Where");
 }
 
 // |x|^p; and the root that belongs to it, which ends the node.
@@ -371,6 +597,7 @@ const ox_row ox_nn_rows[] = {
     {"ConvTranspose", 2, 3, convert_conv_transpose},
     {"MaxPool", 1, 1, convert_pool},
     {"AveragePool", 1, 1, convert_pool},
+    {"MaxUnpool", 2, 3, convert_max_unpool},
     {"Col2Im", 3, 3, convert_col2im},
     {"GlobalAveragePool", 1, 1, ox_plain},
     {"GlobalMaxPool", 1, 1, ox_plain},

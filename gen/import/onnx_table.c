@@ -86,8 +86,7 @@ static const struct {
     {"the language has no such function", " Det "},
     {"the language has no transform of this kind; a product with a constant matrix does the same",
      " MelWeightMatrix "},
-    {"positions that add up or overlap where they are computed are not supported",
-     " MaxRoiPool MaxUnpool "},
+    {"positions that add up or overlap where they are computed are not supported", " MaxRoiPool "},
     {"its scale is computed at run time; export the model with static quantisation or without",
      " DynamicQuantizeLinear "},
     {"it is not among those that are read; onnx.inliner or an older opset may write it out as "

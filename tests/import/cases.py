@@ -436,10 +436,6 @@ def pools():
                 text=["ceil_mode=1", "count_include_pad=1"])
 
 
-each("max_pool_indices", lambda: Case(
-    model([node("MaxPool", "x", "y i", kernel_shape=[2, 2])], {"x": [1, 1, 4, 4]}, "y i"), 4,
-    "output 1 of 'MaxPool'"))
-
 for opset in (7, 9, 14, 15):
     def norm(opset=opset):
         inits = [weight(n, 3) for n in "sbm"] + [const("v", np.float32([1, 2, 0.5]))]

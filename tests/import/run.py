@@ -21,6 +21,7 @@ import flow  # noqa: F401
 import networks  # noqa: F401 - its cases are among those of `cases`
 import constants  # noqa: F401
 import places  # noqa: F401
+import pooling  # noqa: F401
 import quantised  # noqa: F401
 import recurrent  # noqa: F401
 import resizing  # noqa: F401
