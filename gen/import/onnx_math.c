@@ -68,19 +68,42 @@ static void convert_mod(ox *o, ox_node *n) {
     ox_end_node(o, n, "Mod");
 }
 
+// An integer to a known power, by squares.
+static ox_value *whole_power(ox *o, ox_node *n, ox_value *base, double power) {
+    ox_value *all = NULL;
+    if (!(power >= 0 && power <= 64 && power == floor(power))) {
+        ox_unsupported(o, n, "Pow of %s by %g", cli_dtype_name(base->dtype), power);
+    }
+    for (int rest = (int)power; rest; rest /= 2) {
+        if (rest % 2) {
+            all = all ? ox_binary(o, n, "Mul", ".power", all, base) : base;
+        }
+        base = rest > 1 ? ox_binary(o, n, "Mul", ".square", base, base) : base;
+    }
+    return all ? all
+               : ox_by_number(o, n, "Add", ".one", ox_by_number(o, n, "Mul", ".zero", base, 0), 1);
+}
+
 // The exponent may have another type than the base.
 static void convert_pow(ox *o, ox_node *n) {
     ox_value *base = ox_in(o, n, 0), *exponent = ox_in(o, n, 1);
+    const ox_const *c = ox_known(o, exponent);
     const char *name = ox_first(o, n);
     ox_check_broadcast(o, n);
-    if (base->dtype != exponent->dtype) {
-        const ox_const *c = ox_known(o, exponent);
-        if (!c || c->count > OX_FOLD_LIMIT) {
-            ox_unsupported(o, n, "Pow of %s by %s", cli_dtype_name(base->dtype),
-                           cli_dtype_name(exponent->dtype));
+    if (!ox_is_float(base->dtype)) {
+        ox_need_shape(o, n, base);
+        if (!c || c->count != 1 || c->rank > base->rank) {
+            ox_unsupported(o, n, "Pow of %s by what is not a known number",
+                           cli_dtype_name(base->dtype));
         }
+        base = whole_power(o, n, base, ox_getf(c, 0));
+        ox_bind_as(o, n, 0, "Identity", base, NULL, (ox_list){0});
+        return;
+    }
+    if (base->dtype != exponent->dtype && c && c->count <= OX_FOLD_LIMIT) {
         exponent = ox_constant(o, name, ".exponent", ox_cast(o, c, base->dtype));
     }
+    exponent = ox_cast_to(o, n, ".exponent", exponent, base->dtype);
     ox_end_binary(o, n, "Pow", base, exponent);
 }
 

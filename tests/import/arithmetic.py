@@ -58,6 +58,22 @@ def rows_of_places():
                 inputs={"at": np.int64([[0, 4, 5], [19, 7, 12]])})
 
 
+for power in (0, 1, 2, 7):
+    each(f"power_of_integers_{power}", lambda p=power: Case(typed(
+        model([node("Pow", "x p")], {"x": value("x", [2, 4], I64)}, "y", [const("p", np.int64(p))]),
+        y=I64), inputs={"x": np.int64([[-9, -1, 0, 1], [2, 3, 100, -500]])}))
+each("power_of_integers_by_float", lambda: Case(typed(
+    model([node("Pow", "x p")], {"x": value("x", [3], I32)}, "y", [const("p", np.float32([3]))]),
+    y=I32), inputs={"x": np.int32([-5, 4, 0])}))
+each("power_by_integers", lambda: Case(
+    model([node("Pow", "x p")], {"x": [4], "p": value("p", [4], I64)}),
+    inputs={"p": np.int64([0, 2, 3, -1])}))
+each("power_of_integers_computed", lambda: Case(
+    typed(model([node("Pow", "x p")], {k: value(k, [3], I64) for k in "xp"}), y=I64), code=4,
+    text="Pow of i64 by what is not a known number"))
+each("power_of_integers_negative", lambda: Case(typed(
+    model([node("Pow", "x p")], {"x": value("x", [3], I64)}, "y", [const("p", np.int64(-1))]),
+    y=I64), code=4, text="Pow of i64 by -1"))
 each("mod_of_floats_as_integers", lambda: Case(
     model([node("Mod", "a b")], {"a": [3], "b": [3]}), code=3, text="Mod of floats needs fmod=1"))
 each("div_of_bools", lambda: Case(
