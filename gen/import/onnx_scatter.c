@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-enum { MAX_PAIRS = 1 << 24 };  // of places and updates, each of which are compared
+// Of places and updates, each of which are compared; of places with an update that is known.
+enum { MAX_PAIRS = 1 << 24, MAX_PLACES = 1 << 24 };
 
 // x with its first `k` axes as one: [P,..].
 static ox_value *joined(ox *o, ox_node *n, const char *suffix, ox_value *x, int k) {
@@ -308,6 +309,9 @@ static void scatter_rows(ox *o, ox_node *n, ox_value *x, int k, ox_value *u, int
     u = joined(o, n, ".updates", u, rows);
     ox_need_shape(o, n, x);
     ox_need_shape(o, n, u);
+    if (x->dims[0] > MAX_PLACES) {
+        ox_unsupported(o, n, "operator '%s' into %lld places", n->op, (long long)x->dims[0]);
+    }
     int64_t *from = sources(o, to, x->dims[0], !w->op);
     if (from) {
         x = store_known(o, n, w, x, u, from);

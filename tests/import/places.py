@@ -136,6 +136,9 @@ each("scatter_nd_following", lambda: Case(
     scatter("ScatterND", [[1], [2]], [4, 3], [2, 3]), text="Concat(", not_text="Gather"))
 each("scatter_nd_following_add", lambda: Case(
     scatter("ScatterND", [[0], [1]], [4, 3], [2, 3], reduction="add"), not_text="Gather"))
+each("scatter_nd_into_too_much", lambda: Case(
+    scatter("ScatterND", [[1], [5]], [1 << 30], [2]), code=4,
+    text="operator 'ScatterND' into 1073741824 places"))
 each("scatter_computed_too_many", lambda: Case(
     stored("ScatterND", [[0]] * 5000, [5000], [5000]).model, code=4, text="too many to compare"))
 
