@@ -313,12 +313,13 @@ static ein__ex random_call(maker *m, int depth) {
     static const ein__fn unary[] = {EIN__NEG,    EIN__ABS,     EIN__RELU,   EIN__TANH,
                                     EIN__ERF,    EIN__SIGMOID, EIN__FLOORF, EIN__CEILF,
                                     EIN__SQUARE, EIN__SIN,     EIN__COS,    EIN__ATAN};
-    static const ein__fn binary[] = {EIN__ADD, EIN__ADD, EIN__SUB, EIN__MUL,
-                                     EIN__MUL, EIN__MIN, EIN__MAX, EIN__DIV};
+    static const ein__fn binary[] = {EIN__ADD, EIN__ADD, EIN__SUB, EIN__MUL,  EIN__MUL,
+                                     EIN__MIN, EIN__MAX, EIN__DIV, EIN__QUOT, EIN__REM};
     ein__ex x = random_body(m, depth - 1);
     if (random_in(0, 2) == 0) return ein__ex_unary(m->ctx, unary[random_in(0, 11)], x);
-    ein__fn fn = binary[random_in(0, 7)];
-    ein__ex y = fn == EIN__DIV ? ein__ex_const(m->ctx, 4) : random_body(m, depth - 1);
+    ein__fn fn = binary[random_in(0, 9)];
+    bool divides = fn == EIN__DIV || fn == EIN__QUOT || fn == EIN__REM;
+    ein__ex y = divides ? ein__ex_const(m->ctx, 4) : random_body(m, depth - 1);
     return ein__ex_binary(m->ctx, fn, x, y);
 }
 
