@@ -294,12 +294,48 @@ static ox_value *store_known(ox *o, ox_node *n, const way *w, ox_value *x, ox_va
     return ox_where(o, n, ".rows", ox_constant(o, ox_base(o, n), ".stored", is), taken, x);
 }
 
+// Rows x [P,..] with updates of which several are known to go to one place: those of each place are
+// gathered side by side [P,most,..] and come to one first.
+static ox_value *store_repeated(ox *o, ox_node *n, const way *w, ox_value *x, ox_value *u,
+                                const ox_const *to) {
+    int64_t size = x->dims[0], most = 0, dims[CLI_MAX_RANK] = {size};
+    bool whole = w->none == 0 || w->none == 1;  // an integer
+    int64_t *count = ox_alloc(o, (size_t)size * sizeof *count);
+    for (int64_t i = 0; i < to->count; i++) {
+        int64_t p = ox_geti(to, i);
+        most = ++count[p] > most ? count[p] : most;
+    }
+    if (most > MAX_PLACES / size || x->rank == CLI_MAX_RANK || !(whole || ox_is_float(x->dtype))) {
+        ox_unsupported(o, n, "operator '%s' with too many updates of one place, or of this type",
+                       n->op);
+    }
+    dims[1] = most;
+    for (int a = 2; a <= x->rank; a++) {
+        dims[a] = 1;
+    }
+    ox_const *from = ox_make(o, CLI_I64, 2, dims), *is = ox_make(o, CLI_BOOL, x->rank + 1, dims);
+    memset(count, 0, (size_t)size * sizeof *count);
+    for (int64_t i = 0; i < to->count; i++) {
+        int64_t p = ox_geti(to, i), at = p * most + count[p]++;
+        ox_seti(from, at, i);
+        ox_seti(is, at, 1);
+    }
+    ox_begin(o);
+    ox_arg(o, u);
+    ox_arg(o, ox_constant(o, ox_base(o, n), ".sources", from));
+    ox_set_int(o, "axis", 0);
+    u = ox_end(o, "Gather", ox_fresh(o, ox_base(o, n), ".taken"), u->dtype);
+    u = ox_where(o, n, ".stored", ox_constant(o, ox_base(o, n), ".is", is), u,
+                 ox_number(o, n, ".none", u->dtype, w->none));
+    return ox_binary(o, n, w->op, ".combined", x, reduced(o, n, w->several, u, 1));
+}
+
 // Updates u, of `rows` axes that count them, where `to` says among the first k axes of x.
 static void scatter_rows(ox *o, ox_node *n, ox_value *x, int k, ox_value *u, int rows,
                          const ox_const *to) {
     const way *w = take_way(o, n);
     const ox_value *like = x;
-    int64_t first, count, dims[CLI_MAX_RANK];
+    int64_t first, count;
     int axis = sliced_axis(x, k, to, &first, &count);
     if (axis >= 0) {
         splice(o, n, w, x, u, axis, first, count);
@@ -313,16 +349,7 @@ static void scatter_rows(ox *o, ox_node *n, ox_value *x, int k, ox_value *u, int
         ox_unsupported(o, n, "operator '%s' into %lld places", n->op, (long long)x->dims[0]);
     }
     int64_t *from = sources(o, to, x->dims[0], !w->op);
-    if (from) {
-        x = store_known(o, n, w, x, u, from);
-    } else {
-        for (int a = 0; a < x->rank; a++) {
-            dims[a] = a ? 1 : to->count;
-        }
-        to = ox_reshaped(o, to, x->rank, dims);
-        stores s = {x, u, ox_constant(o, ox_base(o, n), ".places", to), 0};
-        x = store_computed(o, n, &s);
-    }
+    x = from ? store_known(o, n, w, x, u, from) : store_repeated(o, n, w, x, u, to);
     ox_end_list(o, n, "Reshape", x, "shape", (ox_list){like->rank, like->dims, NULL});
 }
 

@@ -136,6 +136,29 @@ each("scatter_nd_following", lambda: Case(
     scatter("ScatterND", [[1], [2]], [4, 3], [2, 3]), text="Concat(", not_text="Gather"))
 each("scatter_nd_following_add", lambda: Case(
     scatter("ScatterND", [[0], [1]], [4, 3], [2, 3], reduction="add"), not_text="Gather"))
+@case
+def sums_of_a_known_graph():
+    """Edges of a graph that is part of the model: more of them than are compared in pairs."""
+    rng = np.random.default_rng(6)
+    edges = rng.integers(0, 3000, (2, 12000))
+    nodes = [node("Gather", "x from", "messages"),
+             node("ScatterElements", "zeros to messages", "sums", axis=0, reduction="add"),
+             node("Relu", "sums", "y")]
+    return Case(model(nodes, {"x": [3000, 3]}, "y", [
+        const("from", edges[0]), const("to", np.broadcast_to(edges[1][:, None], (12000, 3))),
+        const("zeros", np.zeros((3000, 3), np.float32))], opset=18))
+
+
+for way in ("add", "mul", "max", "min"):
+    each(f"scatter_nd_repeated_{way}", lambda w=way: Case(scatter(
+        "ScatterND", [[2], [0], [2], [2], [0]], [4, 3], [5, 3], reduction=w)))
+each("scatter_nd_repeated_of_integers", lambda: Case(typed(model(
+    [node("ScatterND", "x at u", reduction="add")],
+    {"x": value("x", [4], I64), "u": value("u", [3], I64)}, "y",
+    [const("at", np.int64([[2], [2], [0]]))], opset=18), y=I64)))
+each("scatter_nd_too_often", lambda: Case(
+    scatter("ScatterND", [[1]] * 20000, [20000], [20000], reduction="add"), code=4,
+    text="too many updates of one place"))
 each("scatter_nd_into_too_much", lambda: Case(
     scatter("ScatterND", [[1], [5]], [1 << 30], [2]), code=4,
     text="operator 'ScatterND' into 1073741824 places"))
