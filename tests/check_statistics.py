@@ -155,9 +155,10 @@ def main():
                 out.write(HEAD % extents + text)
             program = emitted(path)
             made = steps(program)
-            if name == "pooled":  # whatever computes the convolution stores it after ReLU, or has it
+            if name == "pooled":  # what computes the convolution stores it after ReLU, or pools it
                 apart = len(made) > 1 and made[-2][0] == "r" and re.match(wanted[0], made[-2][1])
-                right = apart or (made[-1][1].startswith("k_stitch") and "\n// r by slices" in program)
+                joined = made[-1][1].startswith("k_stitch") and "\n// r by slices" in program
+                right = apart or joined
             elif name == "group":
                 right = len([k for _, k in made if k.startswith(wanted[0])]) == 1
                 right = right and not [n for n, _ in made if "sum" in n and "t." in n]

@@ -3,7 +3,8 @@
 
 tests/unseen/stitched.ein with sizes where Winograd's transforms follow each other: which kernels
 are stitched and which may not be; right to the judge in several orders, also for races; a barrier
-taken away is noticed. Sums by warps as parts of kernels. Tables of costs decide where they have rows, and probes ask for these.
+taken away is noticed. Sums by warps as parts of kernels. Tables of costs decide where they have
+rows, and probes ask for these.
 Ends with `N passed, N failed`.
 """
 
@@ -101,8 +102,8 @@ def warps(folder):
     """A sum over what a block has is a warp's, as part of a stitched kernel or beside others."""
     text = emit(folder, model=os.path.join(HERE, "unseen", "squeeze.ein"))
     expect("pooled by slices", ["p"], stitched(text))
-    part = re.search(r"void part_reduce_\w+\([^)]*unsigned id\) \{\n    const unsigned lane = id % 32u;",
-                     text)
+    part = re.search(r"void part_reduce_\w+\([^)]*unsigned id\) \{\n"
+                     r"    const unsigned lane = id % 32u;", text)
     checks.check("by warps", part is not None and "warp_sum" in text)
     path = os.path.join(folder, "beside.ein")
     with open(path, "w") as file:
