@@ -17116,8 +17116,9 @@ typedef struct ein__strip {
 } ein__strip;
 
 enum {
-    EIN__WINDOW_TAPS = 64,      // that are unrolled
-    EIN__WINDOW_REGISTERS = 96  // elements of the image that a thread holds
+    EIN__WINDOW_TAPS = 64,       // that are unrolled
+    EIN__WINDOW_REGISTERS = 96,  // elements of the image that a thread holds
+    EIN__WINDOW_LEAST = 124      // threads an SM below which a thread an output is better
 };
 
 // Elements of the image that `n` neighbouring positions see along an axis.
@@ -17213,6 +17214,101 @@ EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *
     ein__dtype t = ctx->value[e->val].dtype;
     return stride[w->col.dim] == 1 && (t == EIN__F32 || t == EIN__F16) &&
            ein__strip_span(&w->col, 1) <= EIN__WINDOW_REGISTERS;
+}
+
+// The same with the lane's iterator in no window: channels last, each of which has windows by
+// itself. A thread has four channels and a strip of columns; it goes through the rows under its
+// windows, of which it keeps what the strip sees (templates/window_last.cu).
+
+enum {
+    EIN__LAST_SPAN = 16,  // elements of a row, of four channels each, that a thread holds
+    EIN__LAST_COLUMNS = 4
+};
+
+// The image's subscripts: the lane at one of unit stride, up to two axes of windows, others inside.
+static bool ein__last_image(ein_ctx *ctx, const ein__scope *s, const ein__expr *e, uint32_t lane,
+                            ein__strip *w) {
+    const ein__shape *shape = &ctx->value[e->val].shape;
+    uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1), found = 0;
+    int64_t stride[EIN__MAX_RANK];
+    bool unit = false;
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    w->row = w->col = (ein__strip_axis){-1, -1, -1, 1, 1, 1, 1, 0};
+    for (uint32_t d = 0; d < e->nix; d++) {
+        const ein__index *f = ein__ix_get(ctx, e->ix[d]);
+        uint32_t uses = ein__ix_uses(ctx, e->ix[d]), t;
+        if (!(uses & sums)) {
+            if (f->q != 1 || f->lo < 0 || f->hi >= shape->d[d] ||
+                ein__ix_has_gather(ctx, e->ix[d]) || uses & found)
+                return false;
+            if (!(uses >> lane & 1)) continue;
+            if (unit || stride[d] != 1 || !ein__ix_is_iter(ctx, e->ix[d], &t)) return false;
+            unit = true;
+            continue;
+        }
+        ein__strip_axis a;
+        if (!ein__strip_axis_of(ctx, s, e->ix[d], (int)d, &a) || uses & found) return false;
+        found |= uses;
+        // Of two axes the one with the shorter steps has the columns.
+        if (w->col.dim < 0) w->col = a;
+        else if (w->row.dim >= 0) return false;
+        else if (stride[d] < stride[w->col.dim]) w->row = w->col, w->col = a;
+        else w->row = a;
+    }
+    return unit && w->col.dim >= 0 && (found & sums) == sums;
+}
+
+// Columns of a strip: the most that leave an SM threads enough; 0: a thread four outputs is better.
+static int ein__last_columns(const ein_ctx *ctx, const ein__strip *w, int64_t outputs) {
+    int64_t least = ein__gpu_of(ctx)->sms * EIN__WINDOW_LEAST;
+    for (int n = EIN__LAST_COLUMNS; n > 1; n /= 2)
+        if (w->col.n >= n && ein__strip_span(&w->col, n) <= EIN__LAST_SPAN &&
+            outputs / 4 / w->col.n * ein__ceil(w->col.n, n) >= least)
+            return n;
+    return 0;
+}
+
+// Whether neighbours along `lane` lie together where `e` reads, or may be laid so at load.
+static bool ein__last_beside(ein_ctx *ctx, const ein__expr *e, uint32_t lane) {
+    const ein__value *v = &ctx->value[e->val];
+    int64_t step = ein__read_step(ctx, e, lane);
+    return step == 0 || step == 1 ||
+           (v->weight_only && v->kind == EIN__V_SCOPE && v->shape.rank > 1);
+}
+
+// Windowed reduction `s`, channels last, whose result has strides `out`. Reads beside the image's
+// are the same for all columns.
+EIN__FN bool ein__match_last(ein_ctx *ctx, const ein__scope *s, const int64_t *out, ein__strip *w,
+                             int *lane) {
+    ein__ex *reads = NULL;
+    uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1);
+    int64_t taps = 1;
+    *lane = -1;
+    *w = (ein__strip){{0}, {0}, {0}};
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__muldiv(taps, s->n[i], 1);
+    for (uint32_t i = 0; i < s->nt; i++)
+        if (s->n[i] > 1 && out[i] == 1) *lane = (int)i;
+    bool ok = s->reduce != EIN__R_NONE && taps > 1 && taps <= EIN__WINDOW_TAPS && *lane >= 0 &&
+              s->n[*lane] % 4 == 0 && ein__strip_plain(ctx, s->body);
+    if (ok) ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        uint32_t uses = ein__read_slots(ctx, e);
+        if (!(uses & sums) || !(uses & ~sums & ~(1u << *lane))) continue;
+        ok = !w->image.i && ein__last_image(ctx, s, e, (uint32_t)*lane, w);
+        w->image = reads[i];
+    }
+    ok = ok && w->image.i && ein__strip_span(&w->col, 1) <= EIN__LAST_SPAN;
+    for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        if (reads[i].i == w->image.i) continue;
+        ok =
+            !(ein__read_slots(ctx, e) >> w->col.t & 1) && ein__last_beside(ctx, e, (uint32_t)*lane);
+    }
+    arrfree(reads);
+    if (!ok) return false;
+    ein__dtype t = ctx->value[ein__ex_get(ctx, w->image)->val].dtype;
+    return t == EIN__F32 || t == EIN__F16;
 }
 /* ---- skinny.c ---- */
 // Skinny products: a contraction with at most a few rows (or columns), so few that the other factor
@@ -17995,8 +18091,12 @@ static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__sco
 static bool ein__is_strip(ein_ctx *ctx, const ein__kernel *k) {
     int64_t out[EIN__MAX_RANK];
     ein__strip w;
+    int lane;
     if (!k->out) ein__dense_result(k->s[0], out);
-    return ein__match_strip(ctx, k->s[0], k->out ? k->out : out, &w);
+    const int64_t *stride = k->out ? k->out : out;
+    return ein__match_strip(ctx, k->s[0], stride, &w) ||
+           (ein__match_last(ctx, k->s[0], stride, &w, &lane) &&
+            ein__last_columns(ctx, &w, ein__outputs_of(k->s[0])));
 }
 
 // Whether a reduction streams one factor of a skinny product.
@@ -20361,6 +20461,35 @@ static ein__val ein__relay_product(ein__pass *z, ein__val v) {
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 
+// Reduction `v` of data `x` with a copy of filter `w`, which is a weight as it is given, if every
+// channel has windows by itself: the copy is a view, or has its channels innermost where layouts
+// put those of the result there (relayout_last.c).
+static ein__val ein__loose_filter(ein__pass *z, ein__val v, const ein__expr *x,
+                                  const ein__expr *w) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__value of = ctx->value[w->val];
+    uint32_t both = ein__read_slots(ctx, x) & ein__read_slots(ctx, w);
+    bool channels = false;
+    for (uint32_t i = 0; i < s->nt; i++) channels |= (both >> i & 1) && s->n[i] % 4 == 0;
+    if (of.kind != EIN__V_WEIGHT || !channels || !(both >> s->nt)) return v;
+    ein__ix ix[EIN__MAX_RANK];
+    for (int d = 0; d < of.shape.rank; d++) ix[d] = ein__ix_iter(ctx, (uint32_t)d, of.shape.d[d]);
+    ein__val filter = {w->val};
+    z->self = v;
+    ein__val copy = ein__new_map(z, of.name, of.dtype, of.shape.rank, of.shape.d,
+                                 ein__ex_read(ctx, filter, 0, ix, of.shape.rank));
+    if (!copy.i) return (ein__val){0};
+    const ein__expr old = *w, data = *x;
+    ein__ex read = ein__ex_read(ctx, copy, 0, old.ix, (int)old.nix);
+    const ein__expr *factor[2];
+    double alpha;
+    if (!read.i || !ein__two_factors(ctx, s, factor, &alpha)) return (ein__val){0};
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, ein__ex_of(ctx, &data), read);
+    if (body.i && alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
 // Reduction `v` with a filter whose elements lie side by side for neighbouring threads, as those of
 // the data do: of a window that every channel has by itself, channels last.
 static ein__val ein__relay_window(ein__pass *z, ein__val v) {
@@ -20374,9 +20503,9 @@ static ein__val ein__relay_window(ein__pass *z, ein__val v) {
     bool second = !ctx->value[read[0]->val].weight_only;
     const ein__expr *w = read[second], *x = read[!second];
     uint32_t turn[2] = {~(1u << lane), 1u << lane};
-    if (!ctx->value[w->val].weight_only || ctx->value[x->val].weight_only ||
-        ein__read_step(ctx, w, lane) <= 1 || ein__read_step(ctx, x, lane) != 1)
-        return v;
+    if (!ctx->value[w->val].weight_only || ctx->value[x->val].weight_only) return v;
+    if (ein__read_step(ctx, w, lane) <= 1 || ein__read_step(ctx, x, lane) != 1)
+        return ein__loose_filter(z, v, x, w);
     z->self = v;
     ein__ex relaid = ein__relaid_read(z, s, w, turn, 2);
     if (!relaid.i || relaid.i == ein__ex_of(ctx, w).i) return v;
@@ -29546,6 +29675,52 @@ static void ein__improve_value(ein__relayout *r, ein__val v) {
         if (r->price[w.i].open) ein__follow_reader(r, v, w);
     }
 }
+/* ---- relayout_last.c ---- */
+// Filters of windowed reductions with channels last (strip.c), once layouts are chosen: their
+// channels innermost, as those of the data and of the result. They are re-laid at load, so nothing
+// becomes dearer by that, and such reductions are priced as if it had been done.
+
+// How far out of a filter what is read at the iterators `used` lies.
+static int64_t ein__filter_place(const ein__strip *w, int lane, uint32_t used) {
+    if (used >> lane & 1) return 0;
+    if (w->col.k >= 0 && (used >> w->col.k & 1)) return 1;
+    return w->row.k >= 0 && (used >> w->row.k & 1) ? 2 : 3;
+}
+
+// Lays the filters of the reduction that is stored as `m`.
+static void ein__lay_filter(ein__relayout *r, ein__val m, const ein__scope *s) {
+    ein_ctx *ctx = r->z->ctx;
+    ein__ex *reads = NULL;
+    ein__strip w;
+    int lane;
+    if (!ein__match_last(ctx, s, ctx->plan.layout[m.i].stride, &w, &lane)) return;
+    ein__ex_reads(ctx, s->body, &reads);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        ein__val f = {e->val}, *touched = NULL;
+        int64_t key[EIN__MAX_RANK];
+        int order[EIN__MAX_RANK];
+        if (reads[i].i == w.image.i || !ctx->value[f.i].weight_only || !ein__is_free(r, f) ||
+            ein__read_step(ctx, e, (uint32_t)lane) <= 1)
+            continue;
+        for (uint32_t k = 0; k < e->nix; k++)
+            key[k] = ein__filter_place(&w, lane, ein__ix_uses(ctx, e->ix[k]));
+        ein__sorted_order(key, (int)e->nix, order);
+        ein__seat seat = ein__seat_in(order);
+        (void)ein__change(r, f, &seat, &touched);
+        arrfree(touched);
+    }
+    arrfree(reads);
+}
+
+static void ein__lay_filters(ein__relayout *r) {
+    const ein__placer *z = r->z;
+    for (ptrdiff_t i = 0; i < arrlen(z->sel->order); i++) {
+        ein__val m = z->sel->order[i], product = z->product[m.i];
+        if (product.i && ein__is_stored(z, m) && z->sel->kind[m.i] == EIN__K_REDUCE)
+            ein__lay_filter(r, m, ein__scope_of(z->ctx, product));
+    }
+}
 /* ---- relayout_conv.c ---- */
 // Orders of the tensors of library convolutions. A call takes data, filter, result and what it adds
 // in one order, so that no single value decides it: all values that calls tie together change from
@@ -29819,6 +29994,7 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
         ein__relayout_groups(&r);
         ein__sweep_layouts(&r);
         if (ctx->channels_last) ein__choose_conv_orders(&r);
+        ein__lay_filters(&r);
         ein__drop_buffers(ctx, z);
     }
     for (ptrdiff_t i = 0; i < arrlen(r.of); i++) arrfree(r.of[i]);
@@ -37514,14 +37690,15 @@ static const char *const ein__tmpl_reduce_warp[] = {
     "//@key guard     whether warps may have no output",
     "//@key kind      of function: a kernel ...",
     "//@key alone     ... or, empty, what warps call with their threads' numbers (stitch.cu, siblings.cu)",
+    "//@key split     statements that make lane and output of such a number",
     "static $kind $name($params) {",
     "    //@if alone",
     "    const unsigned lane = threadIdx.x % $lanes;",
     "    const $number id = $warp;",
     "    await_previous();",
-    "    //@else",
-    "    const unsigned lane = id % 32u;",
-    "    id /= 32u;",
+    "    //@end",
+    "    //@if split",
+    "    $split;",
     "    //@end",
     "    //@if guard",
     "    if (id >= $outputs) return;",
@@ -40430,6 +40607,40 @@ static const char *const ein__tmpl_window[] = {
     "    //@end",
     "}",
     0};
+static const char *const ein__tmpl_window_last[] = {
+    "//@key name     the kernel's name",
+    "//@key params   its parameters",
+    "//@key thread   its number",
+    "//@key number   unsigned type that counts all threads",
+    "//@key threads  threads with work",
+    "//@key index    this thread's position: its channels, its strip of columns, and its row",
+    "//@key columns  columns a thread",
+    "//@key begin    of the sums, where it is not 0",
+    "//@key taps     loops over what the windows add up, a row of the image in registers",
+    "//@key column   column o: its position, the epilogue, the store",
+    "//@key kind     of function: a kernel ...",
+    "//@key alone    ... or, empty, what one calls with a thread's number (stitch.cu, siblings.cu)",
+    "static $kind $name($params) {",
+    "    //@if alone",
+    "    const $number id = $thread;",
+    "    await_previous();",
+    "    if (id >= $threads) return;",
+    "    //@end",
+    "    $index;",
+    "    float acc[$columns][4] = {};",
+    "    //@if begin",
+    "#pragma unroll",
+    "    for (int o = 0; o < $columns; o++)",
+    "#pragma unroll",
+    "        for (int l = 0; l < 4; l++) acc[o][l] = $begin;",
+    "    //@end",
+    "    $taps;",
+    "#pragma unroll",
+    "    for (int o = 0; o < $columns; o++) {",
+    "        $column;",
+    "    }",
+    "}",
+    0};
 
 typedef struct ein__key {
     const char *name, *text;
@@ -43013,7 +43224,7 @@ static bool ein__kreduce_vector(ein__kgen *g, const ein__kred *r, ein__kshare ho
     return unit;
 }
 
-// What the lanes that share an output do together, a warp or a part of one: nine keys.
+// What the lanes that share an output do together, a warp or a part of one: ten keys.
 static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int warps,
                                ein__key *keys) {
     ein_ctx *c = g->ctx;
@@ -43035,6 +43246,7 @@ static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int 
     keys[6] = (ein__key){"join", ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other")};
     keys[7] = (ein__key){"kind", ein__kfunction(g, 32 * warps)};
     keys[8] = (ein__key){"alone", ein__kalone(g)};
+    keys[9] = (ein__key){"split", g->part ? "const unsigned lane = id % 32u;\nid /= 32u;\n" : ""};
 }
 
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
@@ -43069,7 +43281,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
                *x = column ? "threadIdx.y" : "threadIdx.x";
     bool several = parts > 1;
     int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
-    ein__key keys[22] = {
+    ein__key keys[23] = {
         {0},
         {0},
         {"number", ein__kunsigned(g)},
@@ -43099,7 +43311,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         if (lanes == 32) keys[12].text = ein__kwhole(g, r->reduce, warp, r->sums);
         if (warp) ein__kreduce_lanes(g, r, lanes, warps, keys + 13);
         ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
-                     warp ? 22 : 17, out, l);
+                     warp ? 23 : 17, out, l);
     }
     ein__buf_free(&terms);
     return true;
@@ -43722,10 +43934,237 @@ static bool ein__ktranspose_kernel(ein__kgen *g, const ein__step *step, const ch
     *g = ein__kgen_make(ctx, step->out, wide, vec);
     return ein__ktranspose(g, step, hint, out, l);
 }
+/* ---- emit_last.c ---- */
+// Windowed reductions with channels last (strip.c): four channels and a strip of columns a thread,
+// a row of the windows at a time in registers.
+
+typedef struct ein__klast_strip {
+    ein__strip w;
+    int lane, columns;
+    int64_t span;  // of a row, under a strip
+} ein__klast_strip;
+
+// Whether four channels of the image are a vector wherever they are read.
+static bool ein__klast_aligned(const ein__kgen *g, const ein__strip *w) {
+    const ein__expr *e = ein__ex_get(g->ctx, w->image);
+    const ein__shape *shape = &ein__val_get(g->ctx, (ein__val){e->val})->shape;
+    bool aligned = g->ctx->plan.layout[e->val].offset % 4 == 0;
+    for (int d = 0; d < shape->rank; d++) {
+        int64_t stride = ein__kstride(g, (ein__val){e->val}, d);
+        aligned &= shape->d[d] == 1 || stride == 1 || stride % 4 == 0;
+    }
+    return aligned;
+}
+
+// Whether data and result have vectors of channels, and there are threads enough.
+static bool ein__klast_choose(const ein__kgen *g, const ein__kred *r, ein__klast_strip *z) {
+    if (!ein__klast_aligned(g, &z->w) || g->num != EIN__NUM_FLOAT || !r->nt ||
+        r->t[r->nt - 1] != z->lane || !ein__kvector_out(g, r->out, r->t, r->nt, &r->scan))
+        return false;
+    z->columns = ein__last_columns(g->ctx, &z->w, r->outputs);
+    z->span = ein__strip_span(&z->w.col, z->columns);
+    return z->columns > 0;
+}
+
+// stride * `of` (or times `many`) + dilation * `tap` + first: a position on an axis of the image.
+static ein__klin ein__klast_place(const ein__strip_axis *a, const char *of, int many,
+                                  const char *tap, int64_t step, int64_t taps) {
+    ein__klin l = {.c = a->first};
+    if (of) l.t[l.n++] = (ein__kterm){a->stride * many, {of, EIN__NAMED, 0}, 0, 1, a->n};
+    if (tap) l.t[l.n++] = (ein__kterm){step, {tap, EIN__NAMED, 0}, 0, 1, taps};
+    return l;
+}
+
+// The statements that fill x with a row of the image, from t0 and the strip's first column on.
+static void ein__klast_load(ein__kgen *g, const ein__klast_strip *z, ein__buf *b) {
+    const ein__expr *e = ein__ex_get(g->ctx, z->w.image);
+    const ein__strip_axis *row = &z->w.row, *col = &z->w.col;
+    const ein__val of = {e->val};
+    const ein__shape *shape = &ein__val_get(g->ctx, of)->shape;
+    ein__kaccess at = {.param = ein__kparam(g, of), .dtype = ein__kdtype(g, of)};
+    ein__kform f = {0};
+    ein__klin l = {0};
+    const char *type = ein__kint(g), *guard = "";
+    for (int d = 0; d < shape->rank; d++)
+        if (d != row->dim && d != col->dim) ein__kform_add(g, &f, ein__kstride(g, of, d), e->ix[d]);
+    ein__kform_recombine(g, &f);
+    ein__kform_lower(g, &l, &f, 0);
+    if (row->dim >= 0) {
+        int64_t h = shape->d[row->dim];
+        const char *slot = g->slot[row->t].gone ? NULL : g->slot[row->t].name;
+        const char *tap = row->k < 0 || g->slot[row->k].gone ? NULL : g->slot[row->k].name;
+        ein__klin y = ein__klast_place(row, slot, 1, tap, row->dilation, row->taps);
+        ein__putf(b, "const %s t0 = %s;\n", type, ein__klin_text(g, &y, 0).s);
+        ein__kterm down = {ein__kstride(g, of, row->dim), {"t0", EIN__NAMED, 0}, 0, 1, h};
+        ein__klin_add(g, &l, down);
+        bool top = row->first < 0;
+        bool bottom = row->first + ein__strip_span(row, row->n) > h;
+        ein__klin t0 = {.n = 1, .t[0] = {1, {"t0", EIN__NAMED, 0}, 0, 1, h}};
+        if (top || bottom) guard = ein__kwithin(g, t0, 0, h, top, bottom);
+    }
+    int64_t w = shape->d[col->dim];
+    bool left = col->first < 0;
+    bool right = col->first + ein__strip_span(col, ein__ceil(col->n, z->columns) * z->columns) > w;
+    ein__klin x = ein__klast_place(col, "strip", z->columns, "k", 1, z->span);
+    ein__klin t1 = {.n = 1, .t[0] = {1, {"t1", EIN__NAMED, 0}, 0, 1, w}};
+    if (left || right)
+        guard = ein__namef(g->ctx, "%s%s%s", guard, *guard ? " && " : "",
+                           ein__kwithin(g, t1, 0, w, left, right));
+    ein__klin_add(g, &l,
+                  (ein__kterm){ein__kstride(g, of, col->dim), {"t1", EIN__NAMED, 0}, 0, 1, w});
+    at.at = ein__klin_text(g, &l, 0);
+    const char *v = ein__kload4(g, &at), *pad = ein__kfill(g, ein__kliteral(g, ein__kbits(e)).s);
+    ein__putf(b, "float4 x[%lld];\n#pragma unroll\n", (long long)z->span);
+    ein__putf(b, "for (int k = 0; k < %lld; k++) {\n    const %s t1 = %s;\n", (long long)z->span,
+              type, ein__klin_text(g, &x, 0).s);
+    ein__putf(b, *guard ? "    x[k] = %s ? %s : %s;\n}\n" : "    x[k] = %s%s;\n}\n",
+              *guard ? guard : "", v, pad);
+}
+
+// The loop of an axis' taps around `text`, unrolled; `code`: what is known there alone.
+static void ein__klast_loop(ein__kgen *g, const ein__strip_axis *a, const char *code,
+                            const char *text, ein__buf *out) {
+    bool loop = a->k >= 0 && !g->slot[a->k].gone;
+    if (loop)
+        ein__putf(out, "#pragma unroll\nfor (%s %s = 0; %s < %lld; %s++) {\n", ein__kint(g),
+                  g->slot[a->k].name, g->slot[a->k].name, (long long)a->taps, g->slot[a->k].name);
+    ein__kindent(out, code, loop ? 4 : 0);
+    ein__kindent(out, text, loop ? 4 : 0);
+    if (loop) ein__put(out, "}\n");
+}
+
+// Sums over the windows of all columns: levels 1 and 2 are the rows and columns of taps, 3 a column
+// of the strip.
+static void ein__klast_taps(ein__kgen *g, const ein__kred *r, const ein__klast_strip *z,
+                            ein__buf *out) {
+    const ein__strip_axis *col = &z->w.col;
+    ein__buf load = {0}, core = {0}, inner = {0};
+    ein__klast_load(g, z, &load);
+    ein__klin at = {0};
+    ein__klin_add(g, &at, (ein__kterm){col->stride, {"o", EIN__NAMED, 0}, 0, 1, col->n});
+    if (col->k >= 0 && !g->slot[col->k].gone)
+        ein__klin_add(
+            g, &at,
+            (ein__kterm){col->dilation, {g->slot[col->k].name, EIN__NAMED, 0}, 0, 1, col->taps});
+    const char *x = ein__klin_text(g, &at, 0).s;
+    g->over[g->nover].ex = z->w.image;
+    g->over[g->nover].text = (ein__ktext){"", EIN__PRIMARY, 3};
+    for (int l = 0; l < 4; l++)
+        g->over[g->nover].lane[l] = ein__namef(g->ctx, "x[%s].%s", x, ein__klane[l]);
+    g->nover++;
+    ein__ex body = ein__kbody(g, r->acc);
+    ein__kcount(g, body);
+    ein__buf sums = {0};
+    for (int l = 0; l < 4; l++)
+        ein__put(&sums, ein__kcombine(g, r->reduce, ein__namef(g->ctx, "acc[o][%d]", l),
+                                      ein__kvalue(g, body, l).s));
+    ein__putf(&core, "#pragma unroll\nfor (int o = 0; o < %d; o++) {\n", z->columns);
+    ein__kindent(&core, g->code[3].s, 4);
+    ein__kindent(&core, sums.s, 4);
+    ein__put(&core, "}\n");
+    ein__klast_loop(g, col, g->code[2].s, core.s, &inner);
+    ein__put(&load, inner.s);
+    ein__klast_loop(g, &z->w.row, g->code[1].s, load.s, out);
+    ein__buf_free(&load);
+    ein__buf_free(&core);
+    ein__buf_free(&inner);
+    ein__buf_free(&sums);
+}
+
+// A column's position, epilogue and store.
+static void ein__klast_store(ein__kgen *g, ein__kred *r, const ein__klast_strip *z,
+                             const ein__step *step, ein__buf *out) {
+    ein__ktext value[4];
+    ein__buf body = {0};
+    const char *name = g->slot[z->w.col.t].name;
+    ein__put(&body, "");
+    ein__putf(out, "const %s %s = strip * %d + o;\n", ein__kint(g), name, z->columns);
+    if (z->w.col.n % z->columns)
+        ein__putf(out, "if (%s >= %lld) break;\n", name, (long long)z->w.col.n);
+    g->post = &body;
+    for (int l = 0; l < 4; l++) g->inner[0].text[l] = ein__namef(g->ctx, "acc[o][%d]", l);
+    if (step->nval > 1) ein__kcount(g, ein__kbody(g, r->out));
+    for (int l = 0; l < 4; l++) {
+        value[l] = (ein__ktext){g->inner[0].text[l], EIN__PRIMARY, 0};
+        if (step->nval > 1) value[l] = ein__kvalue(g, ein__kbody(g, r->out), l);
+    }
+    ein__kstore(g, &r->store, r->out, &r->scan, value);
+    g->post = NULL;
+    ein__put(out, body.s);
+    ein__put(out, r->store.s);
+    ein__buf_free(&body);
+}
+
+static bool ein__klast_put(ein__kgen *g, ein__kred *r, ein__klast_strip *z, const ein__step *step,
+                           const char *hint, ein__buf *out, ein__launch *l) {
+    ein__buf index = {0}, taps = {0}, column = {0};
+    const ein__strip_axis *row = &z->w.row, *col = &z->w.col;
+    if (row->k >= 0) g->slot[row->k].level = 1;
+    if (col->k >= 0) g->slot[col->k].level = 2;
+    g->vec_slot = z->lane;
+    ein__kslot keep = g->slot[col->t];
+    g->slot[col->t].name = "strip";
+    g->slot[col->t].n = ein__ceil(col->n, z->columns);
+    int64_t threads = ein__kcount_slots(g, r->t, r->nt) / 4;
+    ein__kdecompose(g, &index, r->t, r->nt, ~0u, "id");
+    g->slot[col->t] = keep;
+    ein__klast_taps(g, r, z, &taps);
+    ein__klast_store(g, r, z, step, &column);
+    int block = ein__kblock(threads);
+    bool zero = r->reduce == EIN__R_SUM;
+    bool ok = !g->too_wide && !g->scattered && (threads <= INT32_MAX || g->wide);
+    ein__put(&index, g->code[0].s);
+    if (ok && !g->overflow && ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) {
+        ein__key keys[] = {{0},
+                           {0},
+                           {"thread", ein__kthread_id(g, block)},
+                           {"number", ein__kunsigned(g)},
+                           {"threads", ein__knumber(g, threads)},
+                           {"index", index.s},
+                           {"columns", ein__namef(g->ctx, "%d", z->columns)},
+                           {"begin", zero ? "" : ein__kidentity(g, r->reduce)},
+                           {"taps", taps.s},
+                           {"column", column.s},
+                           {"kind", ein__kfunction(g, block)},
+                           {"alone", ein__kalone(g)}};
+        l->threads = threads;
+        ein__kfinish(g, r->out, hint, ein__tmpl_window_last, keys, 12, out, l);
+    }
+    ein__buf_free(&index);
+    ein__buf_free(&taps);
+    ein__buf_free(&column);
+    return ok;
+}
+
+// One attempt at a reduction over windows with channels last; `*fits`: whether it is one.
+static bool ein__klast(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                       ein__launch *l, bool *fits) {
+    const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
+    int64_t stride[EIN__MAX_RANK];
+    ein__klast_strip z = {.columns = 0};
+    for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
+    *fits = g->vec == 4 && ein__match_last(g->ctx, s, stride, &z.w, &z.lane);
+    if (!*fits) return false;
+    ein_ctx *ctx = g->ctx;
+    bool wide = g->wide;
+    ein__kred r = ein__kred_make(g, step, &z.w);
+    *fits = ein__klast_choose(g, &r, &z);
+    bool ok = *fits && ein__klast_put(g, &r, &z, step, hint, out, l);
+    ein__kred_free(&r);
+    if (!*fits) {
+        ein__kgen_free(g);
+        *g = ein__kgen_make(ctx, step->val[0], wide, 4);
+    }
+    return ok;
+}
 /* ---- emit_window.c ---- */
 // Windowed reductions with what the windows see in registers; see strip.c. The rows that a thread
 // computes are a loop over `o` around what a reduction's own thread would do, with the image's read
 // replaced by an element of the registers.
+
+enum {
+    EIN__WINDOW_THREADS = 512
+};  // of an SM, so that their loads hide each other's latency: assumed
 
 typedef struct ein__kwindow_tile {
     ein__strip w;
@@ -43733,11 +44172,6 @@ typedef struct ein__kwindow_tile {
     bool vectors;                  // `vec` neighbours of the image's rows are loaded at once
     int64_t first, columns, down;  // columns loaded, from stride * column + first on; rows loaded
 } ein__kwindow_tile;
-
-enum {
-    EIN__WINDOW_THREADS = 512,  // of an SM, so that their loads hide each other's latency: assumed
-    EIN__WINDOW_LEAST = 124     // threads an SM below which a thread an output is better
-};
 
 // Whether the image's rows can be loaded `vec` elements at a time: every row begins at a multiple,
 // and a vector lies inside a row or outside.
@@ -43971,7 +44405,9 @@ static bool ein__kwindow(ein__kgen *g, const ein__step *step, const char *hint, 
     int64_t stride[EIN__MAX_RANK];
     ein__kwindow_tile t = {.vec = 1};
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
-    bool wide = g->wide;
+    bool wide = g->wide, last;
+    bool done = ein__klast(g, step, hint, out, l, &last);
+    if (last) return done;
     if (g->vec == 1 || !ein__match_strip(g->ctx, s, stride, &t.w))
         return ein__kreduce(g, step, hint, out, l);
     ein__kred r = ein__kred_make(g, step, &t.w);
@@ -47320,7 +47756,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_REDUCE,
                {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
                 ein__tmpl_warp, ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny,
-                ein__tmpl_tail, ein__tmpl_warp_sums}},
+                ein__tmpl_tail, ein__tmpl_warp_sums, ein__tmpl_window_last}},
               {EIN__K_PLACE,
                {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column,
                 ein__tmpl_place_warp, ein__tmpl_tail}},

@@ -106,6 +106,7 @@
 // steps, places and memory
 #include "plan/layout.c"
 #include "plan/relayout.c"
+#include "plan/relayout_last.c"
 #include "plan/relayout_conv.c"
 #include "plan/branch.c"
 #include "plan/group.c"
@@ -127,6 +128,7 @@
 #include "emit/emit_place.c"
 #include "emit/emit_narrow.c"
 #include "emit/emit_transpose.c"
+#include "emit/emit_last.c"
 #include "emit/emit_window.c"
 #include "emit/emit_row.c"
 #include "emit/emit_band.c"

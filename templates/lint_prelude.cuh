@@ -30,13 +30,22 @@
 #define $row y[i0] = x[0][0]
 #endif
 
+#ifdef LINT_window_last
+#define $thread blockIdx.x * 256u + threadIdx.x
+#define $threads 1000u
+#define $index const int i0 = (int)id * 4
+#define $columns 2
+#define $begin -INFINITY
+#define $taps acc[0][0] = acc[1][0] = p0[i0]
+#define $column y[i0 + o] = acc[o][0]
+#endif
+
 #ifdef LINT_skinny
 #define $block 256
 #define $warps 8
 #define $rows 2
 #define $columns 4
 #define $lanes 8u
-#define $kind __global__ void
 #define $each 64
 #define $index const unsigned n0 = id * 32u
 #define $count 100u
@@ -118,6 +127,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $join acc += other
 #define $lanes 8u
 #define $stores lane == 0u
+#define $split (void)0
 #define $other __shfl_xor_sync(0xffffffffu, acc, d)
 #undef $whole
 #define $whole __shfl_xor_sync(0xffffffffu, acc, 1)

@@ -20,14 +20,15 @@
 //@key guard     whether warps may have no output
 //@key kind      of function: a kernel ...
 //@key alone     ... or, empty, what warps call with their threads' numbers (stitch.cu, siblings.cu)
+//@key split     statements that make lane and output of such a number
 static $kind $name($params) {
     //@if alone
     const unsigned lane = threadIdx.x % $lanes;
     const $number id = $warp;
     await_previous();
-    //@else
-    const unsigned lane = id % 32u;
-    id /= 32u;
+    //@end
+    //@if split
+    $split;
     //@end
     //@if guard
     if (id >= $outputs) return;

@@ -498,8 +498,12 @@ static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__sco
 static bool ein__is_strip(ein_ctx *ctx, const ein__kernel *k) {
     int64_t out[EIN__MAX_RANK];
     ein__strip w;
+    int lane;
     if (!k->out) ein__dense_result(k->s[0], out);
-    return ein__match_strip(ctx, k->s[0], k->out ? k->out : out, &w);
+    const int64_t *stride = k->out ? k->out : out;
+    return ein__match_strip(ctx, k->s[0], stride, &w) ||
+           (ein__match_last(ctx, k->s[0], stride, &w, &lane) &&
+            ein__last_columns(ctx, &w, ein__outputs_of(k->s[0])));
 }
 
 // Whether a reduction streams one factor of a skinny product.

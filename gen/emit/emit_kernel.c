@@ -41,7 +41,7 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_REDUCE,
                {ein__tmpl_reduce_block, ein__tmpl_reduce_column, ein__tmpl_reduce_warp,
                 ein__tmpl_warp, ein__tmpl_integer, ein__tmpl_window, ein__tmpl_skinny,
-                ein__tmpl_tail, ein__tmpl_warp_sums}},
+                ein__tmpl_tail, ein__tmpl_warp_sums, ein__tmpl_window_last}},
               {EIN__K_PLACE,
                {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column,
                 ein__tmpl_place_warp, ein__tmpl_tail}},

@@ -119,7 +119,7 @@ static bool ein__kreduce_vector(ein__kgen *g, const ein__kred *r, ein__kshare ho
     return unit;
 }
 
-// What the lanes that share an output do together, a warp or a part of one: nine keys.
+// What the lanes that share an output do together, a warp or a part of one: ten keys.
 static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int warps,
                                ein__key *keys) {
     ein_ctx *c = g->ctx;
@@ -141,6 +141,7 @@ static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int 
     keys[6] = (ein__key){"join", ein__kcombine_sums(g, r->sums, r->reduce, "acc", "other")};
     keys[7] = (ein__key){"kind", ein__kfunction(g, 32 * warps)};
     keys[8] = (ein__key){"alone", ein__kalone(g)};
+    keys[9] = (ein__key){"split", g->part ? "const unsigned lane = id % 32u;\nid /= 32u;\n" : ""};
 }
 
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
@@ -175,7 +176,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
                *x = column ? "threadIdx.y" : "threadIdx.x";
     bool several = parts > 1;
     int threads = column ? EIN__COLUMN_THREADS : EIN__BLOCK_THREADS;
-    ein__key keys[22] = {
+    ein__key keys[23] = {
         {0},
         {0},
         {"number", ein__kunsigned(g)},
@@ -205,7 +206,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         if (lanes == 32) keys[12].text = ein__kwhole(g, r->reduce, warp, r->sums);
         if (warp) ein__kreduce_lanes(g, r, lanes, warps, keys + 13);
         ein__kfinish(g, r->out, hint, warp ? ein__tmpl_reduce_warp : ein__tmpl_reduce_block, keys,
-                     warp ? 22 : 17, out, l);
+                     warp ? 23 : 17, out, l);
     }
     ein__buf_free(&terms);
     return true;

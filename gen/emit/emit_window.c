@@ -2,17 +2,16 @@
 // computes are a loop over `o` around what a reduction's own thread would do, with the image's read
 // replaced by an element of the registers.
 
+enum {
+    EIN__WINDOW_THREADS = 512
+};  // of an SM, so that their loads hide each other's latency: assumed
+
 typedef struct ein__kwindow_tile {
     ein__strip w;
     int vec, rows;
     bool vectors;                  // `vec` neighbours of the image's rows are loaded at once
     int64_t first, columns, down;  // columns loaded, from stride * column + first on; rows loaded
 } ein__kwindow_tile;
-
-enum {
-    EIN__WINDOW_THREADS = 512,  // of an SM, so that their loads hide each other's latency: assumed
-    EIN__WINDOW_LEAST = 124     // threads an SM below which a thread an output is better
-};
 
 // Whether the image's rows can be loaded `vec` elements at a time: every row begins at a multiple,
 // and a vector lies inside a row or outside.
@@ -246,7 +245,9 @@ static bool ein__kwindow(ein__kgen *g, const ein__step *step, const char *hint, 
     int64_t stride[EIN__MAX_RANK];
     ein__kwindow_tile t = {.vec = 1};
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
-    bool wide = g->wide;
+    bool wide = g->wide, last;
+    bool done = ein__klast(g, step, hint, out, l, &last);
+    if (last) return done;
     if (g->vec == 1 || !ein__match_strip(g->ctx, s, stride, &t.w))
         return ein__kreduce(g, step, hint, out, l);
     ein__kred r = ein__kred_make(g, step, &t.w);

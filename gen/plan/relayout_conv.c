@@ -270,6 +270,7 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
         ein__relayout_groups(&r);
         ein__sweep_layouts(&r);
         if (ctx->channels_last) ein__choose_conv_orders(&r);
+        ein__lay_filters(&r);
         ein__drop_buffers(ctx, z);
     }
     for (ptrdiff_t i = 0; i < arrlen(r.of); i++) arrfree(r.of[i]);

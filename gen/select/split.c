@@ -159,6 +159,35 @@ static ein__val ein__relay_product(ein__pass *z, ein__val v) {
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 
+// Reduction `v` of data `x` with a copy of filter `w`, which is a weight as it is given, if every
+// channel has windows by itself: the copy is a view, or has its channels innermost where layouts
+// put those of the result there (relayout_last.c).
+static ein__val ein__loose_filter(ein__pass *z, ein__val v, const ein__expr *x,
+                                  const ein__expr *w) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    const ein__value of = ctx->value[w->val];
+    uint32_t both = ein__read_slots(ctx, x) & ein__read_slots(ctx, w);
+    bool channels = false;
+    for (uint32_t i = 0; i < s->nt; i++) channels |= (both >> i & 1) && s->n[i] % 4 == 0;
+    if (of.kind != EIN__V_WEIGHT || !channels || !(both >> s->nt)) return v;
+    ein__ix ix[EIN__MAX_RANK];
+    for (int d = 0; d < of.shape.rank; d++) ix[d] = ein__ix_iter(ctx, (uint32_t)d, of.shape.d[d]);
+    ein__val filter = {w->val};
+    z->self = v;
+    ein__val copy = ein__new_map(z, of.name, of.dtype, of.shape.rank, of.shape.d,
+                                 ein__ex_read(ctx, filter, 0, ix, of.shape.rank));
+    if (!copy.i) return (ein__val){0};
+    const ein__expr old = *w, data = *x;
+    ein__ex read = ein__ex_read(ctx, copy, 0, old.ix, (int)old.nix);
+    const ein__expr *factor[2];
+    double alpha;
+    if (!read.i || !ein__two_factors(ctx, s, factor, &alpha)) return (ein__val){0};
+    ein__ex body = ein__ex_binary(ctx, EIN__MUL, ein__ex_of(ctx, &data), read);
+    if (body.i && alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
 // Reduction `v` with a filter whose elements lie side by side for neighbouring threads, as those of
 // the data do: of a window that every channel has by itself, channels last.
 static ein__val ein__relay_window(ein__pass *z, ein__val v) {
@@ -172,9 +201,9 @@ static ein__val ein__relay_window(ein__pass *z, ein__val v) {
     bool second = !ctx->value[read[0]->val].weight_only;
     const ein__expr *w = read[second], *x = read[!second];
     uint32_t turn[2] = {~(1u << lane), 1u << lane};
-    if (!ctx->value[w->val].weight_only || ctx->value[x->val].weight_only ||
-        ein__read_step(ctx, w, lane) <= 1 || ein__read_step(ctx, x, lane) != 1)
-        return v;
+    if (!ctx->value[w->val].weight_only || ctx->value[x->val].weight_only) return v;
+    if (ein__read_step(ctx, w, lane) <= 1 || ein__read_step(ctx, x, lane) != 1)
+        return ein__loose_filter(z, v, x, w);
     z->self = v;
     ein__ex relaid = ein__relaid_read(z, s, w, turn, 2);
     if (!relaid.i || relaid.i == ein__ex_of(ctx, w).i) return v;

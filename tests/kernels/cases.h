@@ -136,6 +136,7 @@ static void map_functions(ein_ctx *ctx) {
     ein__ix a = it(ctx, 0, 5), b = it(ctx, 1, 40);
     ein__ex x = READ(u, 0, a, b), y = READ(w, 0, a, b);
     for (int fn = EIN__NEG; fn < EIN__NFN; fn++) {
+        if (ein__fn_table[fn].arity != 1) continue;
         ein__ex arg = fn == EIN__LOG || fn == EIN__SQRT || fn == EIN__RSQRT
                           ? BIN(ADD, UN(ABS, x), NUM(0.25))
                           : x;
@@ -151,6 +152,12 @@ static void map_functions(ein_ctx *ctx) {
                      BIN(SUB, ein__ex_binary(ctx, (ein__fn)fn, arg, by),
                          BIN(SUB, x, BIN(MUL, y, BIN(ADD, x, y))))));
     }
+    ein__ex whole = READ(input(ctx, EIN__I32, 2, DIMS(5, 40)), 0, a, b),
+            by = BIN(ADD, UN(SQUARE, whole), NUM(3));
+    for (int fn = EIN__QUOT; fn <= EIN__REM; fn++)
+        CHECK("quotient", EIN__K_MAP,
+              define(ctx, EIN__I64, EIN__R_NONE, 2, 0, DIMS(5, 40),
+                     ein__ex_binary(ctx, (ein__fn)fn, BIN(MUL, whole, NUM(9)), by)));
     for (int fn = EIN__EQ; fn <= EIN__GE; fn++)
         CHECK("compare", EIN__K_MAP,
               define(ctx, EIN__BOOL, EIN__R_NONE, 2, 0, DIMS(5, 40),

@@ -107,6 +107,8 @@ QUICK static double apply(ein__fn fn, double x, double y) {
     case EIN__FLOORF: return floor(x);
     case EIN__CEILF: return ceil(x);
     case EIN__SQUARE: return x * x;
+    case EIN__QUOT: return trunc(x / y);
+    case EIN__REM: return fmod(x, y);
     case EIN__NFN: break;
     }
     return NAN;

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Windows that every channel has by itself, channels last: four channels and a strip of columns a
+thread.
+
+Convolutions in either order of the tensors as exporters write them: which kernel computes them, that
+filters lie as they are read, that nothing is copied for it; right to the judge, also for races, with
+a fault planted wrong. Ends with `N passed, N failed`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from harness import EINNET, JUDGE, Checks
+
+# A depthwise convolution between transposes, or of channels last by an equation; what follows wants
+# channels last.
+HEAD = """ein 1
+model last
+dim N = 1, C = %d, H = %d, W = %d
+input x: f32[N,H,W,C]
+weight k: f32[C,1,%d,%d] = randn(seed=1, std=0.2)
+weight b: f32[C] = randn(seed=2, std=0.2)
+weight s: f32[C] = uniform(seed=3, lo=0.5, hi=1.5)
+weight w: f32[C,C] = randn(seed=4, std=0.1)
+output y
+"""
+CONV = """t = Transpose(x; perm=[0,3,1,2])
+d = Conv(t, k, b; pads=[%d,%d,%d,%d], strides=[%d,%d], dilations=[%d,%d], group=C)
+e = Transpose(d; perm=[0,2,3,1])
+n = LayerNormalization(e, s, b)
+y = MatMul(n, w)
+"""
+#         C    H   W  taps  stride, dilation, columns a thread
+FORMS = [(96, 21, 23, 3, 3, 1, 1, 4), (64, 33, 31, 5, 3, 2, 1, 4),
+         (128, 20, 22, 3, 3, 1, 2, 4), (64, 1, 400, 1, 5, 1, 1, 4), (60, 18, 18, 3, 3, 1, 1, 4)]
+GPU = ["--gpu", "orin-nano", "--libs", "none"]
+
+checks = Checks()
+
+
+def write(folder, form):
+    c, h, w, r, s, stride, dilation, _ = form
+    path = os.path.join(folder, "last.ein")
+    up, left = dilation * (r - 1) // 2, dilation * (s - 1) // 2
+    with open(path, "w") as file:
+        file.write(HEAD % (c, h, w, r, s) +
+                   CONV % (up, left, up, left, stride, stride, dilation, dilation))
+    return path
+
+
+def status(folder, path, name, mode, source):
+    base = os.path.join(folder, "base")
+    for command in (["emit", path, "-o", base + ".cu", "--test", base + "_test.cu", *GPU],
+                    ["pack", path, "-o", base + ".weights"]):
+        subprocess.run([EINNET, *command], check=True)
+    out = os.path.join(folder, name)
+    with open(out + ".cu", "w") as file:
+        file.write(source)
+    subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", out, "--light", base + "_test.cu",
+                    out + ".cu"], check=True)
+    env = dict(os.environ, JUDGE_ORDER="rev", OPENBLAS_NUM_THREADS="1")
+    return subprocess.run([out, base + ".weights", "--check"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=600, env=env).returncode
+
+
+def form_of(folder, form):
+    path, name = write(folder, form), "x".join(map(str, form[:5]))
+    text = subprocess.run([EINNET, "emit", path, "-o", "-", *GPU], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+    bodies = re.findall(r"^static __global__ .*? k_reduce_\w+\(.*?^\}", text, re.M | re.S)
+    kernel = next((b for b in bodies if "float acc[%d][4]" % form[7] in b), "")
+    checks.check(name + ": a strip of columns", kernel, text[:1500])
+    if not kernel:
+        return text, path
+    loads = re.findall(r"reinterpret_cast<const float4 \*>\(p\d", kernel)
+    checks.check(name + ": data, filter and bias by vectors", len(loads) >= 3, kernel)
+    steps = re.findall(r"us est\. (\S+) +k_(\w+)_", text)
+    checks.check(name + ": nothing is transposed", len(steps) <= 3 and
+                 not [s for s in steps if s[1] == "transpose"], steps)
+    checks.check(name + ": right", status(folder, path, "plain", "plain", text) == 0)
+    return text, path
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        for form in FORMS:
+            text, path = form_of(folder, form)
+        checks.check("no race", status(folder, path, "race", "race", text) == 0)
+        planted = re.sub(r"\+= x\[o \+ r1\]\.y", "+= x[o + r1].z", text, count=1)
+        checks.check("there is what is planted", planted != text)
+        checks.check("another channel is noticed", status(folder, path, "bad", "plain", planted))
+    return checks.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
