@@ -2,9 +2,9 @@
 """Windows that every channel has by itself, channels last: four channels and a strip of columns a
 thread.
 
-Convolutions in either order of the tensors as exporters write them: which kernel computes them, that
-filters lie as they are read, that nothing is copied for it; right to the judge, also for races, with
-a fault planted wrong. Ends with `N passed, N failed`.
+Convolutions in either order of the tensors as exporters write them: which kernel computes them,
+that filters lie as they are read, that nothing is copied for it; right to the judge, also for
+races, with a fault planted wrong. Ends with `N passed, N failed`.
 """
 
 import os
