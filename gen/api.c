@@ -83,6 +83,8 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     ein__search_free(ctx->search);
     ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};
     for (int i = 0; i < 5; i++) ein__table_free(tables[i]);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
+    arrfree(ctx->reads);
     ein__buf_free(&ctx->errors);
     ein__arena_free(&ctx->arena);
     EIN_FREE(ctx);

@@ -757,12 +757,11 @@ static sides law_fuse(ein_ctx *ctx, ein__val v) {
             ein__scope t = s ? *s : (ein__scope){0};
             in_register user = {fused, s};
             if (s) t.body = ein__ex_replace_reads(ctx, s->body, own_place, &user);
-            ein__ex *reads = NULL;
+            const ein__ex *reads = NULL;
             bool does = false;
-            if (s) ein__ex_reads(ctx, s->body, &reads);
+            if (s) reads = ein__ex_reads(ctx, s->body);
             for (ptrdiff_t j = 0; j < arrlen(reads); j++)
                 does |= ein__ex_get(ctx, reads[j])->val == fused.i;
-            arrfree(reads);
             if (!does) continue;
             CHECK(z.home[reader.i].i == z.home[fused.i].i,
                   "what is fused is read by its step alone");

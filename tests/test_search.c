@@ -75,13 +75,11 @@ static bool is_target(ein_ctx *ctx, const ein__scope *s, const target *t) {
 static bool is_used(ein__deriver *z, ein__val v) {
     if (v.i == z->problem.i) return true;
     for (ptrdiff_t i = 0; i < arrlen(z->def); i++) {
-        ein__ex *reads = NULL;
         bool reader = false;
         if (z->def[i].cls.i == v.i) continue;
-        ein__ex_reads(z->ctx, ein__sc_get(z->ctx, z->def[i].sc)->body, &reads);
+        const ein__ex *reads = ein__ex_reads(z->ctx, ein__sc_get(z->ctx, z->def[i].sc)->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++)
             reader |= ein__ex_get(z->ctx, reads[k])->val == v.i;
-        arrfree(reads);
         if (reader && is_used(z, z->def[i].cls)) return true;
     }
     return false;

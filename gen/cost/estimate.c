@@ -248,8 +248,7 @@ static int64_t ein__run_of(ein_ctx *ctx, const ein__scope *s, const ein__expr *e
 static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
     const ein__expr *largest = NULL;
     int64_t most = 0;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         uint32_t used;
@@ -258,7 +257,6 @@ static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
         most = n;
         largest = e;
     }
-    arrfree(reads);
     return largest;
 }
 
@@ -347,8 +345,7 @@ typedef struct ein__traffic {
 
 static void ein__add_traffic(ein_ctx *ctx, ein__traffic *z, const ein__kernel *k,
                              const ein__scope *s, int lane) {
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         bool skip = false;
@@ -371,7 +368,6 @@ static void ein__add_traffic(ein_ctx *ctx, ein__traffic *z, const ein__kernel *k
         o->n = ein__most(ein__most(o->n, n), ein__least(ein__plus(o->n, n), all));
         if (access > o->access) o->access = access;
     }
-    arrfree(reads);
 }
 
 // Elements that the kernel reads and writes; the traffic goes to `w`. Rows too long for registers
@@ -537,16 +533,14 @@ static int64_t ein__lines_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
     enum { LINE = 128, LINES = 2, WARP = 32, OUTPUTS = 4 };  // LINES of a cycle: assumed
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t lines = 0;
-    ein__ex *reads = NULL;
     if (lane < 0 || lane >= (int)s->nt) return 0;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
         int64_t bytes = ein__times(step, ein__element_size(ctx, (ein__val){e->val}));
         if (step > 1) lines += ein__least(ein__ceil(bytes * OUTPUTS * WARP, LINE), WARP);
     }
-    arrfree(reads);
     // An SM's FP32 units make two operations each of a cycle's 128.
     int64_t cycles = ein__muldiv(ein__extent_of(s, ~0u), lines, WARP * LINES);
     return ein__muldiv(cycles, 256 * 1000, g->fp32);

@@ -60,10 +60,9 @@ static int64_t ein__ex_operations(ein_ctx *ctx, ein__ex ex) {
 // What a map's reads at digits of its position take beside the arithmetic: the digits and
 // addresses, which plain reads have for next to nothing.
 static int64_t ein__digit_operations(ein_ctx *ctx, const ein__scope *s) {
-    ein__ex *reads = NULL;
     int64_t n = 0;
     if (s->reduce != EIN__R_NONE) return 0;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         bool digits = false, again = false;
@@ -71,6 +70,5 @@ static int64_t ein__digit_operations(ein_ctx *ctx, const ein__scope *s) {
         for (ptrdiff_t j = 0; j < i && digits; j++) again |= reads[j].i == reads[i].i;
         if (digits && !again) n += EIN__DIGIT_OPERATIONS;
     }
-    arrfree(reads);
     return n;
 }

@@ -5,13 +5,11 @@
 
 // Whether no subscript of a read in `ex` has iterator `slot`.
 static bool ein__is_read_without(ein_ctx *ctx, ein__ex ex, uint32_t slot) {
-    ein__ex *reads = NULL;
     bool without = true;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         without &= !(ein__ex_uses(ctx, reads[i]) >> slot & 1);
     without &= arrlen(reads) > 0;
-    arrfree(reads);
     return without;
 }
 

@@ -87,7 +87,6 @@ static bool ein__strip_image(ein_ctx *ctx, const ein__scope *s, const ein__expr 
 // beside the image's are the same for all outputs of a strip.
 EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
                               ein__strip *w) {
-    ein__ex *reads = NULL;
     int lane = -1;
     int64_t taps = 1;
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__muldiv(taps, s->n[i], 1);
@@ -96,7 +95,7 @@ EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1 && out[i] == 1) lane = (int)i;
     if (!ok || lane < 0) return false;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     *w = (ein__strip){{0}, {0}, {0}};
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
@@ -108,7 +107,6 @@ EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *
         uint32_t uses = ein__read_slots(ctx, ein__ex_get(ctx, reads[i]));
         if (reads[i].i != w->image.i && w->row.t >= 0) ok = !(uses >> w->row.t & 1);
     }
-    arrfree(reads);
     int64_t stride[EIN__MAX_RANK];
     if (!ok || !w->image.i) return false;
     const ein__expr *e = ein__ex_get(ctx, w->image);
@@ -182,7 +180,7 @@ static bool ein__last_beside(ein_ctx *ctx, const ein__expr *e, uint32_t lane) {
 // are the same for all columns.
 EIN__FN bool ein__match_last(ein_ctx *ctx, const ein__scope *s, const int64_t *out, ein__strip *w,
                              int *lane) {
-    ein__ex *reads = NULL;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1);
     int64_t taps = 1;
     *lane = -1;
@@ -192,7 +190,6 @@ EIN__FN bool ein__match_last(ein_ctx *ctx, const ein__scope *s, const int64_t *o
         if (s->n[i] > 1 && out[i] == 1) *lane = (int)i;
     bool ok = s->reduce != EIN__R_NONE && taps > 1 && taps <= EIN__WINDOW_TAPS && *lane >= 0 &&
               s->n[*lane] % 4 == 0 && ein__strip_plain(ctx, s->body);
-    if (ok) ein__ex_reads(ctx, s->body, &reads);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         uint32_t uses = ein__read_slots(ctx, e);
@@ -207,7 +204,6 @@ EIN__FN bool ein__match_last(ein_ctx *ctx, const ein__scope *s, const int64_t *o
         ok =
             !(ein__read_slots(ctx, e) >> w->col.t & 1) && ein__last_beside(ctx, e, (uint32_t)*lane);
     }
-    arrfree(reads);
     if (!ok) return false;
     ein__dtype t = ctx->value[ein__ex_get(ctx, w->image)->val].dtype;
     return t == EIN__F32 || t == EIN__F16;

@@ -45,9 +45,8 @@ static bool ein__finish_reads(ein_ctx *ctx, const ein__step *step, ein__ex body,
                               ein__finish *f) {
     const ein__scope *r = ein__scope_of(ctx, step->val[0]);
     uint32_t nt = ein__scope_of(ctx, step->out)->nt;
-    ein__ex *reads = NULL;
     bool ok = true;
-    ein__ex_reads(ctx, body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, body);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         ein__expr e = *ein__ex_get(ctx, reads[i]);
         if (e.val == step->val[0].i) ok = ein__finish_sum(ctx, r, nt, reads[i], f);
@@ -61,7 +60,6 @@ static bool ein__finish_reads(ein_ctx *ctx, const ein__step *step, ein__ex body,
         f->from[f->nas] = reads[i];
         f->as[f->nas++] = as;
     }
-    arrfree(reads);
     return ok;
 }
 

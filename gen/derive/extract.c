@@ -130,12 +130,10 @@ static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
 static int64_t ein__def_cost(ein__deriver *z, ein__def *d, int64_t bound) {
     ein_ctx *ctx = z->ctx;
     int64_t total = ein__def_step_cost(z, d);
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ein__sc_get(ctx, d->sc)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, d->sc)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && total < bound; i++)
         total =
             ein__cost_sum(total, ein__class_cost(z, (ein__val){ein__ex_get(ctx, reads[i])->val}));
-    arrfree(reads);
     return total;
 }
 

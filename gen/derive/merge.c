@@ -484,11 +484,9 @@ static int64_t ein__concat_cost(ein__merger *z, ein__val all, const ein__val *pa
 }
 
 static bool ein__reads_value(ein_ctx *ctx, const ein__scope *s, ein__val v) {
-    ein__ex *reads = NULL;
     bool does = false;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) does |= ein__ex_get(ctx, reads[i])->val == v.i;
-    arrfree(reads);
     return does;
 }
 

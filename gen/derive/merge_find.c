@@ -191,8 +191,7 @@ static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
         ein__val v = z->order[i];
         const ein__scope *s = ein__scope_of(ctx, v);
         if (!s || ctx->value[v.i].weight_only) continue;
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, s->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, s->body);
         bool copy = ein__copy_of(ctx, v) != NULL, map = s->reduce == EIN__R_NONE && !copy;
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             const ein__expr *r = ein__ex_get(ctx, reads[k]);
@@ -206,7 +205,6 @@ static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
             z->behind[r->val] = v;
             z->behind_read[r->val] = reads[k];
         }
-        arrfree(reads);
         // A merged product has one arithmetic, so those that keep FP32 stay apart.
         bool product =
             ein__is_contraction(ctx, s) && !ein__is_kept(ctx, v) && !ein__keeps_fp32(ctx, v);
@@ -479,15 +477,14 @@ static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff
     while (arrlen(stack) && !ctx->status) {
         ein__val v = arrlast(stack);
         const ein__scope *s = ein__scope_of(ctx, v);
-        ein__ex *reads = NULL;
+        const ein__ex *reads = NULL;
         ptrdiff_t before = arrlen(stack);
         if (!r.now[v.i].i && r.to[v.i].i && !r.now[r.to[v.i].i].i) arrput(stack, r.to[v.i]);
-        if (!r.now[v.i].i && !r.to[v.i].i && s) ein__ex_reads(ctx, s->body, &reads);
+        if (!r.now[v.i].i && !r.to[v.i].i && s) reads = ein__ex_reads(ctx, s->body);
         for (ptrdiff_t i = arrlen(reads); i-- > 0;) {
             ein__val x = {ein__ex_get(ctx, reads[i])->val};
             if (!r.now[x.i].i) arrput(stack, x);
         }
-        arrfree(reads);
         *cycle = arrlen(stack) > before && open[v.i];
         if (*cycle) break;
         open[v.i] = true;

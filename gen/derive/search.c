@@ -34,8 +34,7 @@ typedef struct ein__search {
     ein__problem **problem;  // stb_ds arrays
     int *by_key;             // by scope id: number of the problem, from 1
     ein__val *stand_in;
-    ein__val *by_scope;    // inner values made, by scope id
-    ptrdiff_t *reader_at;  // by value: place in the program of the first value that reads it
+    ein__val *by_scope;  // inner values made, by scope id
 } ein__search;
 
 EIN__FN ein__search *ein__search_of(ein_ctx *ctx) {
@@ -53,7 +52,6 @@ EIN__FN void ein__search_free(ein__search *z) {
     arrfree(z->by_key);
     arrfree(z->stand_in);
     arrfree(z->by_scope);
-    arrfree(z->reader_at);
 }
 
 // The stand-in for values like `v` that is none of the `taken` ones.
@@ -227,7 +225,6 @@ static ein__val ein__derive_value(ein_ctx *ctx, ein__val v, ein__val map, ein__e
 
 static ein__val ein__rebuild_derived(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
-    const ein__search *search = ein__search_of(ctx);
     ein__val old = v;
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
@@ -236,22 +233,8 @@ static ein__val ein__rebuild_derived(ein__pass *z, ein__val v) {
     if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) return v;
     if (ein__is_kept(ctx, old)) return v;
     ein__ex read = {0};
-    ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, search->reader_at[old.i], &read);
+    ein__val map = ein__sole_reader(ctx, z->uses, &z->readers, old, &read);
     return ein__derive_value(ctx, v, map, read);
-}
-
-// Where in `order` each value is first read.
-static void ein__find_readers(ein_ctx *ctx, ein__search *z, const ein__val *order) {
-    arrsetlen(z->reader_at, arrlen(ctx->value));
-    for (ptrdiff_t i = 0; i < arrlen(z->reader_at); i++) z->reader_at[i] = arrlen(order);
-    for (ptrdiff_t i = arrlen(order); i-- > 0;) {
-        const ein__scope *s = ein__scope_of(ctx, order[i]);
-        ein__ex *reads = NULL;
-        if (s) ein__ex_reads(ctx, s->body, &reads);
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
-            z->reader_at[ein__ex_get(ctx, reads[k])->val] = i;
-        arrfree(reads);
-    }
 }
 
 // Definitions by distance of all problems derived, where ein_desc.distances asks for them.
@@ -264,8 +247,5 @@ EIN__FN void ein__count_problems(ein_ctx *ctx) {
 }
 
 EIN__FN bool ein__derive(ein_ctx *ctx, ein__val *root, int nroot) {
-    ein__val *order = ein__live(ctx, root, nroot);
-    ein__find_readers(ctx, ein__search_of(ctx), order);
-    arrfree(order);
     return ein__run_pass(ctx, root, nroot, ein__rebuild_derived);
 }

@@ -81,12 +81,10 @@ static bool ein__kattention_pairs(ein__kgen *g, const ein__kattention_form *f, e
     ein__dtype type = ein__kdtype(g, out);
     if (f->t.math == EIN__MATH_FP32 || f->t.parts > 1 || !f->cols.n) return false;
     if (type != EIN__F32 && type != EIN__F16) return false;
-    ein__ex *reads = NULL;
     bool alone = true;
-    ein__ex_reads(g->ctx, f->result, &reads);
+    const ein__ex *reads = ein__ex_reads(g->ctx, f->result);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         alone &= ein__kinner_of(g, ein__ex_get(g->ctx, reads[i])->val) != NULL;
-    arrfree(reads);
     return alone && ein__kvector_lies(g, out, f->cols.slot[f->cols.n - 1], 2, &f->scan);
 }
 
@@ -507,13 +505,11 @@ static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f,
     ein_ctx *ctx = g->ctx;
     const ein__attention *a = &f->a;
     ein__buf *b = &x->score;
-    ein__ex *reads = NULL;
     bool reads_row = false;
-    ein__ex_reads(ctx, a->score, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, a->score);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         if (ein__ex_get(ctx, reads[i])->val != a->dot.i)
             reads_row |= (ein__ex_uses(ctx, reads[i]) & (a->rows | a->keys)) != 0;
-    arrfree(reads);
     bool apart = f->t.math != EIN__MATH_FP32 && !reads_row;
     ein__ex ex = apart ? f->kept : f->s.ex;
     ein__kcount(g, ex);

@@ -13,8 +13,7 @@ static void ein__error_sources(ein_ctx *ctx, const int *entry, ein__val v, unsig
     arrput(stack, v);
     while (arrlen(stack)) {
         const ein__scope *s = ein__scope_of(ctx, arrpop(stack));
-        ein__ex *reads = NULL;
-        if (s) ein__ex_reads(ctx, s->body, &reads);
+        const ein__ex *reads = s ? ein__ex_reads(ctx, s->body) : NULL;
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             ein__val r = {ein__ex_get(ctx, reads[i])->val};
             if (seen[r.i]) continue;
@@ -22,7 +21,6 @@ static void ein__error_sources(ein_ctx *ctx, const int *entry, ein__val v, unsig
             if (entry[r.i] >= 0) arrput(*list, entry[r.i]);
             else arrput(stack, r);
         }
-        arrfree(reads);
     }
     arrfree(stack);
 }

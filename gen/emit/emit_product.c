@@ -111,14 +111,12 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
 // Whether a factor is read as a kernel of the run finds it, since weights alone are: then its loads
 // need not wait for the kernel before. On tensor cores only what is fetched is loaded by itself.
 static bool ein__kprod_constant(ein__kgen *g, const ein__kprod *r, int side) {
-    ein__ex *reads = NULL;
-    ein__ex_reads(g->ctx, r->factor[side], &reads);
+    const ein__ex *reads = ein__ex_reads(g->ctx, r->factor[side]);
     bool constant = r->math == EIN__MATH_FP32 || r->fetched[side];
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ein__val v = {ein__ex_get(g->ctx, reads[i])->val};
         constant = constant && ein__kconstant(g->ctx, v);
     }
-    arrfree(reads);
     return constant;
 }
 
@@ -215,7 +213,6 @@ static void ein__kprod_split_shift(const ein__kgen *g, ein__kprod *r) {
 static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__kprod *r) {
     ein_ctx *c = g->ctx;
     for (int k = 0; k < 2; k++) {
-        ein__ex *reads = NULL;
         int64_t most = -1;
         r->factor[k] = ein__ex_of(c, r->p.read[k]);
         for (int i = 0; i < 2; i++)
@@ -223,7 +220,7 @@ static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__k
                 r->factor[k] = step->loaded[i];
         if (!k && r->sums) ein__kprod_split_shift(g, r);
         r->main[k] = r->factor[k];
-        ein__ex_reads(c, r->factor[k], &reads);
+        const ein__ex *reads = ein__ex_reads(c, r->factor[k]);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             ein__val v = {ein__ex_get(c, reads[i])->val};
             int64_t n = ein__elements(&ein__val_get(c, v)->shape);
@@ -231,7 +228,6 @@ static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__k
             most = n;
             r->main[k] = reads[i];
         }
-        arrfree(reads);
     }
 }
 

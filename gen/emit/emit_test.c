@@ -84,14 +84,12 @@ static void ein__tlast(ein__tester *z) {
             z->last[z->order[i].i] = INT32_MAX;
             continue;
         }
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             uint32_t v = ein__ex_get(ctx, reads[k])->val;
             EIN_ASSERT(v < z->order[i].i);
             if (z->last[v] < (int)i) z->last[v] = (int)i;
         }
-        arrfree(reads);
     }
     for (ptrdiff_t i = 0; i < arrlen(z->output); i++) z->last[z->output[i].i] = INT32_MAX;
     if (ctx->desc.inspect) z->stored = ein__stored_values(ctx);

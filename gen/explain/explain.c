@@ -12,15 +12,13 @@ typedef struct ein__candidate {
 
 // Whether class `v` is needed to compute definition `def`, everything by its cheapest definition.
 static bool ein__def_needs(ein__deriver *z, int def, ein__val v) {
-    ein__ex *reads = NULL;
     bool needs = false;
-    ein__ex_reads(z->ctx, ein__sc_get(z->ctx, z->def[def].sc)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(z->ctx, ein__sc_get(z->ctx, z->def[def].sc)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !needs; i++) {
         ein__val read = {ein__ex_get(z->ctx, reads[i])->val};
         int best = ein__best_def(z, read);
         needs = read.i == v.i || (best >= 0 && ein__def_needs(z, best, v));
     }
-    arrfree(reads);
     return needs;
 }
 
@@ -35,10 +33,9 @@ static void ein__add_candidate(ein__candidate **list, ein__candidate c) {
 // other definition of a class that it reads.
 static void ein__add_candidates(ein__deriver *z, int def, ein__candidate **list) {
     ein_ctx *ctx = z->ctx;
-    ein__ex *reads = NULL;
     int64_t ps = ein__def_cost(z, &z->def[def], EIN__NO_WAY);
     ein__add_candidate(list, (ein__candidate){.def = def, .ps = ps});
-    ein__ex_reads(ctx, ein__sc_get(ctx, z->def[def].sc)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, z->def[def].sc)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && ps < EIN__NO_WAY; i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
         int best = ein__best_def(z, v);
@@ -51,15 +48,13 @@ static void ein__add_candidates(ein__deriver *z, int def, ein__candidate **list)
             ein__add_candidate(list, (ein__candidate){def, v, k, other});
         }
     }
-    arrfree(reads);
 }
 
 // Classes of one name get numbers, so that the equations of a candidate can stand in one model.
 static void ein__number_classes(ein__deriver *z) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, z->problem);
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 1; i < arrlen(z->cls); i++) {
         const char *plain = ctx->value[z->cls[i].i].name, *name = plain;
         bool taken = true;
@@ -72,7 +67,6 @@ static void ein__number_classes(ein__deriver *z) {
         }
         ctx->value[z->cls[i].i].name = name;
     }
-    arrfree(reads);
 }
 
 // Explores the problem and lists its candidates, cheapest first, in the order found where costs are
@@ -190,17 +184,19 @@ static ein__contraction *ein__contractions(ein_ctx *ctx, const char *name, ein__
     if (!ein__derived_program(ctx, root, nroot)) return NULL;
     ein__val *order = ein__live(ctx, root, nroot);
     int *uses = ein__count_uses(ctx, order, root, nroot);
+    ein__readers readers = ein__find_readers(ctx, order);
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
         ein__contraction c = {.v = order[i]};
         const ein__scope *s = ein__scope_of(ctx, c.v);
         if (!s || ctx->value[c.v.i].weight_only || !ein__is_contraction(ctx, s)) continue;
-        c.map = ein__sole_reader(ctx, order, uses, c.v, i + 1, &c.read);
+        c.map = ein__sole_reader(ctx, uses, &readers, c.v, &c.read);
         if (!name || ein__goes_by(ctx, c.v, name) || ein__goes_by(ctx, c.map, name))
             arrput(list, c);
         else ein__meant(ctx, c.v, name, &best, &distance);
     }
     arrfree(order);
     arrfree(uses);
+    ein__readers_free(&readers);
     if (name && !list)
         ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "no contraction is called '%s'%s%s%s",
                    name, best ? "; did you mean '" : "", best ? best : "", best ? "'?" : "");

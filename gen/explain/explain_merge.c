@@ -69,11 +69,9 @@ static void ein__merge_values(ein_ctx *ctx, ein__val v, uint32_t first, ein__val
         if ((*list)[i].i == v.i) return;
     const ein__scope *s = ein__scope_of(ctx, v);
     if (!s || v.i < first) return;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         ein__merge_values(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val}, first, list);
-    arrfree(reads);
     arrput(*list, v);
 }
 
@@ -134,8 +132,7 @@ static void ein__put_merged_steps(ein__merge_lister *l, int def, int64_t *map_ps
     ein_ctx *ctx = l->x.ctx;
     ein__deriver *z = l->x.z;
     ein__def d = z->def[def];
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ein__sc_get(ctx, d.sc)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, d.sc)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         uint32_t v = ein__ex_get(ctx, reads[i])->val;
         while (arrlen(l->x.listed) <= (ptrdiff_t)v) arrput(l->x.listed, false);
@@ -144,7 +141,6 @@ static void ein__put_merged_steps(ein__merge_lister *l, int def, int64_t *map_ps
         l->x.listed[v] = true;
         ein__put_merged_steps(l, best, map_ps);
     }
-    arrfree(reads);
     int64_t ps = ein__def_step_cost(z, &d);
     if (d.cls.i == z->problem.i && z->map.i) {
         ein__val map = z->map;
@@ -178,13 +174,11 @@ static void ein__merge_names(ein__merge_lister *l, const ein__val *list) {
     ein_ctx *ctx = l->x.ctx;
     const ein__merge *m = l->f->m;
     for (ptrdiff_t i = 0; i < arrlen(list); i++) {
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__scope_of(ctx, list[i])->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, list[i])->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             uint32_t v = ein__ex_get(ctx, reads[k])->val;
             if (v < m->first) arrput(l->names, ctx->value[v].name);
         }
-        arrfree(reads);
         if (list[i].i < m->first) arrput(l->names, ctx->value[list[i].i].name);
     }
     for (ptrdiff_t i = 0; i < arrlen(m->now); i++) arrput(l->names, ctx->value[m->now[i].i].name);

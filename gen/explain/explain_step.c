@@ -178,8 +178,7 @@ static void ein__put_step_line(ein__explainer *x, int def) {
 // The steps of a definition, operands first; other classes by their cheapest definition.
 static void ein__put_steps_of(ein__explainer *x, int def) {
     ein_ctx *ctx = x->ctx;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ein__sc_get(ctx, x->z->def[def].sc)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, x->z->def[def].sc)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         uint32_t v = ein__ex_get(ctx, reads[i])->val;
         while (arrlen(x->listed) <= (ptrdiff_t)v) arrput(x->listed, false);
@@ -189,7 +188,6 @@ static void ein__put_steps_of(ein__explainer *x, int def) {
         x->listed[v] = true;
         ein__put_steps_of(x, v == x->other.i ? x->by : best);
     }
-    arrfree(reads);
     ein__put_step_line(x, def);
 }
 
@@ -197,14 +195,12 @@ static void ein__put_steps_of(ein__explainer *x, int def) {
 
 // Places of the classes that a definition reads, joined to `*list`; -1 ends it.
 static void ein__read_classes(ein__deriver *z, const ein__def *d, int **list) {
-    ein__ex *reads = NULL;
-    ein__ex_reads(z->ctx, ein__sc_get(z->ctx, d->sc)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(z->ctx, ein__sc_get(z->ctx, d->sc)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ptrdiff_t at = ein__class_at(z, (ein__val){ein__ex_get(z->ctx, reads[i])->val});
         if (at >= 0) arrput(*list, (int)at);
     }
     arrput(*list, -1);
-    arrfree(reads);
 }
 
 // By definition: the least cost of the problem by it and the definitions found before it.

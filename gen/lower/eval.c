@@ -189,7 +189,7 @@ static uint32_t ein__ev_expr(ein__ev *p, ein__ex ex) {
 
 // Cost of running along `slot`: elements on other cache lines, and more so on other pages, are
 // slow.
-static int ein__ev_stride_cost(const ein__ev *p, ein__ex *reads, uint32_t slot) {
+static int ein__ev_stride_cost(const ein__ev *p, const ein__ex *reads, uint32_t slot) {
     int cost = 0;
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(p->ctx, reads[i]);
@@ -207,8 +207,7 @@ static int ein__ev_stride_cost(const ein__ev *p, ein__ex *reads, uint32_t slot) 
 // The iterator with a long enough range and the least cost; else the longest.
 static uint32_t ein__ev_choose_strip(const ein__ev *p) {
     enum { ENOUGH = 48 };
-    ein__ex *reads = NULL;
-    ein__ex_reads(p->ctx, p->s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(p->ctx, p->s->body);
     uint32_t best = EIN__MAX_ITERS, n = p->s->nt + p->s->ns;
     int64_t length = 1;
     int cost = 0;
@@ -221,7 +220,6 @@ static uint32_t ein__ev_choose_strip(const ein__ev *p) {
         length = l;
         cost = c;
     }
-    arrfree(reads);
     return best;
 }
 
@@ -630,11 +628,9 @@ typedef struct ein__evaluator {
     int64_t bytes;      // of the arrays alive
 } ein__evaluator;
 
-static ein__ex *ein__reads_of_value(ein_ctx *ctx, ein__val v) {
-    ein__ex *reads = NULL;
+static const ein__ex *ein__reads_of_value(ein_ctx *ctx, ein__val v) {
     const ein__value *p = ein__val_get(ctx, v);
-    if (p->kind == EIN__V_SCOPE) ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body, &reads);
-    return reads;
+    return p->kind == EIN__V_SCOPE ? ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body) : NULL;
 }
 
 // Appends what `want` needs to the order. Depth first with a stack of its own: chains of values are
@@ -656,7 +652,7 @@ static bool ein__order_values(ein__evaluator *z, ein__val want) {
             ok = false;
             continue;
         }
-        ein__ex *reads = ein__reads_of_value(ctx, v);
+        const ein__ex *reads = ein__reads_of_value(ctx, v);
         if (z->mark[v.i] == 1) {
             (void)arrpop(stack);
             z->mark[v.i] = 2;
@@ -670,7 +666,6 @@ static bool ein__order_values(ein__evaluator *z, ein__val want) {
                 if (!z->mark[r.i]) arrput(stack, r);
             }
         }
-        arrfree(reads);
     }
     arrfree(stack);
     return ok;
@@ -711,7 +706,7 @@ static bool ein__compute_value(ein__evaluator *z, ein__val v) {
     ein__ev_free(&p);
     if (ok) ein__cut_integers(ein__val_get(ctx, v)->dtype, out, bytes / (int64_t)sizeof *out);
     if (!ok) ein__error(ctx, EIN_RESOURCES, (ein__pos){0, 0}, "out of memory");
-    ein__ex *reads = ein__reads_of_value(ctx, v);
+    const ein__ex *reads = ein__reads_of_value(ctx, v);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         uint32_t r = ein__ex_get(ctx, reads[i])->val;
         if (--z->readers[r] || z->keep[r]) continue;
@@ -719,7 +714,6 @@ static bool ein__compute_value(ein__evaluator *z, ein__val v) {
         z->data[r] = NULL;
         z->bytes -= ein__value_bytes(ctx, (ein__val){r});
     }
-    arrfree(reads);
     return ok;
 }
 

@@ -53,7 +53,9 @@ static ein__ex ein__ex_intern(ein_ctx *ctx, const ein__expr *e) {
         clean.ix[i] = e->ix[i];
         clean.reads |= ein__ix_has_gather(ctx, e->ix[i]);
     }
-    return (ein__ex){ein__intern(&ctx->arena, &ctx->exprs, &clean, sizeof clean)};
+    ein__ex ex = {ein__intern(&ctx->arena, &ctx->exprs, &clean, sizeof clean)};
+    while (arrlen(ctx->reads) <= (ptrdiff_t)ex.i) arrput(ctx->reads, NULL);
+    return ex;
 }
 
 // ------------------------------------------------------------------------------------ leaves
@@ -535,8 +537,7 @@ static ein__ix ein__replace_gathers(ein_ctx *ctx, ein__ix ix, ein__read_fn *fn, 
 
 static void ein__reads_of_index(const ein_ctx *ctx, ein__ix ix, ein__ex **list);
 
-// Appends every READ of the expression, those inside subscripts included, each once.
-EIN__FN void ein__ex_reads(const ein_ctx *ctx, ein__ex ex, ein__ex **list) {
+static void ein__add_reads(const ein_ctx *ctx, ein__ex ex, ein__ex **list) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (!e->reads) return;
     if (e->op == EIN__X_READ) {
@@ -545,30 +546,37 @@ EIN__FN void ein__ex_reads(const ein_ctx *ctx, ein__ex ex, ein__ex **list) {
         if (!known) arrput(*list, ex);
     }
     for (uint32_t i = 0; i < e->nix; i++) ein__reads_of_index(ctx, e->ix[i], list);
-    for (uint32_t i = 0; i < e->nkid; i++) ein__ex_reads(ctx, e->kid[i], list);
+    for (uint32_t i = 0; i < e->nkid; i++) ein__add_reads(ctx, e->kid[i], list);
 }
 
 static void ein__reads_of_index(const ein_ctx *ctx, ein__ix ix, ein__ex **list) {
     const ein__index *f = ein__ix_get(ctx, ix);
     for (uint32_t i = 0; i < f->n; i++) {
         const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
-        if (a->kind == EIN__GATHER) ein__ex_reads(ctx, (ein__ex){a->ex}, list);
+        if (a->kind == EIN__GATHER) ein__add_reads(ctx, (ein__ex){a->ex}, list);
         else if (a->kind != EIN__ITER) ein__reads_of_index(ctx, (ein__ix){a->ix}, list);
     }
 }
 
+// Every READ of the expression, those inside subscripts included, each once: an stb_ds array, which
+// the context keeps, since nearly every question about a program asks for it.
+EIN__FN const ein__ex *ein__ex_reads(const ein_ctx *ctx, ein__ex ex) {
+    ein__ex **known = &ctx->reads[ex.i];
+    if (!*known) ein__add_reads(ctx, ex, known);
+    return *known;
+}
+
 // Whether a subscript in `ex` is a position that is looked up in value `v`.
 EIN__FN bool ein__ex_looks_up(const ein_ctx *ctx, ein__ex ex, ein__val v) {
-    ein__ex *reads = NULL, *positions = NULL;
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    ein__ex *positions = NULL;
     bool found = false;
-    ein__ex_reads(ctx, ex, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         for (uint32_t k = 0; k < e->nix; k++) ein__reads_of_index(ctx, e->ix[k], &positions);
     }
     for (ptrdiff_t i = 0; i < arrlen(positions); i++)
         found |= ein__ex_get(ctx, positions[i])->val == v.i;
-    arrfree(reads);
     arrfree(positions);
     return found;
 }
@@ -666,12 +674,10 @@ EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, i
                     .weight_only = kind == EIN__V_WEIGHT};
     if (!arrlen(ctx->value)) arrput(ctx->value, (ein__value){0});
     if (kind == EIN__V_SCOPE) {
-        ein__ex *reads = NULL;
+        const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, sc)->body);
         v.weight_only = true;
-        ein__ex_reads(ctx, ein__sc_get(ctx, sc)->body, &reads);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++)
             v.weight_only &= ctx->value[ein__ex_get(ctx, reads[i])->val].weight_only;
-        arrfree(reads);
     }
     arrput(ctx->value, v);
     return (ein__val){(uint32_t)arrlen(ctx->value) - 1};

@@ -273,8 +273,7 @@ static bool ein__read_wants_clause(ein_ctx *ctx, const ein__expr *e) {
 
 // One padding per tensor: 0 where any read has it. Reads with another one are written with select.
 static void ein__collect_pads(ein__printer *p, ein__ex body) {
-    ein__ex *reads = NULL;
-    ein__ex_reads(p->ctx, body, &reads);
+    const ein__ex *reads = ein__ex_reads(p->ctx, body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(p->ctx, reads[i]);
         if (!ein__read_is_padded(p->ctx, e)) continue;
@@ -290,7 +289,6 @@ static void ein__collect_pads(ein__printer *p, ein__ex body) {
         uint64_t old = ein__bits_of(p->pad[j].value);
         if (old && (!e->bits || e->bits < old)) p->pad[j].value = pad.value;
     }
-    arrfree(reads);
 }
 
 static uint64_t ein__clause_bits(const ein__printer *p, uint32_t val) {
@@ -441,12 +439,10 @@ static bool ein__is_chain(const ein_ctx *ctx, ein__ex ex, bool sum) {
 static int ein__operand_rank(const ein_ctx *ctx, ein__ex ex, bool product) {
     double c;
     if (ein__ex_is_const(ctx, ex, &c)) return product ? 0 : 3;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     bool weights = arrlen(reads) > 0;
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         weights &= ein__val_get(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val})->weight_only;
-    arrfree(reads);
     return weights ? 2 : 1;
 }
 
@@ -522,7 +518,7 @@ static void ein__print_expr(ein__printer *p, ein__ex ex, ein__level level, ein__
 
 // i0, i1, .. for traversal and r0, r1, .. for reductions, made longer while something else in reach
 // of the equation has that name.
-static void ein__name_iterators(ein__printer *p, const char *result, ein__ex *reads) {
+static void ein__name_iterators(ein__printer *p, const char *result, const ein__ex *reads) {
     const ein__scope *s = p->s;
     for (uint32_t k = 0; k < s->nt + s->ns; k++) {
         char *name = p->index[k];
@@ -599,8 +595,7 @@ static void ein__print_definition(ein_ctx *ctx, ein__val v, bool brief, ein__buf
         return;
     }
     ein__printer p = {.ctx = ctx, .s = ein__sc_get(ctx, x->scope)};
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, p.s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, p.s->body);
     ein__name_iterators(&p, x->name, reads);
     ein__collect_pads(&p, p.s->body);
     ein__print_name(x->name, out);
@@ -619,7 +614,6 @@ static void ein__print_definition(ein_ctx *ctx, ein__val v, bool brief, ein__buf
     }
     ein__print_where(&p, reads, brief, out);
     arrfree(p.pad);
-    arrfree(reads);
 }
 
 // The value's definition as an equation, without a line's end; inputs and weights as declarations.

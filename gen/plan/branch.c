@@ -12,10 +12,9 @@ static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **
     ein__val also = step->ahead ? (ein__val){0} : step->also;
     const ein__val beside[] = {step->load[0], step->load[1], also};
     for (int k = 0; k < step->nval + 3; k++) {
-        ein__ex *reads = NULL;
         ein__val v = k < step->nval ? step->val[k] : beside[k - step->nval];
         if (!v.i) continue;
-        ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             ein__val r = {ein__ex_get(ctx, reads[i])->val};
             bool known = step->load[0].i == r.i || step->load[1].i == r.i;
@@ -25,7 +24,6 @@ static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **
             known |= !k && step->kind == EIN__K_BASIS && ein__is_table(ctx, r);
             if (!known) arrput(list, r);
         }
-        arrfree(reads);
     }
     *to = list;
 }

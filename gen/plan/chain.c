@@ -37,9 +37,8 @@ static bool ein__is_walked_alike(const ein_ctx *ctx, ein__val a, ein__val b) {
 static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
     const ein__layout *l = ctx->plan.layout;
     const ein__shape *shape = &ctx->value[v.i].shape;
-    ein__ex *reads = NULL;
     bool ok = true;
-    ein__ex_reads(ctx, ein__scope_of(ctx, s->val[0])->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, s->val[0])->body);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         if (l[e->val].buffer != l[v.i].buffer) continue;
@@ -49,7 +48,6 @@ static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
             ok = shape->d[d] == 1 || (ein__ix_is_iter(ctx, e->ix[d], &t) && t == (uint32_t)d);
         }
     }
-    arrfree(reads);
     return ok;
 }
 

@@ -50,13 +50,11 @@ static void ein__meet_operands(const ein__prover *z, const uint32_t *fresh, uint
     for (ptrdiff_t i = arrlen(met); i-- > 0;) {
         const ein__scope *s = ein__scope_of(z->ctx, (ein__val){(uint32_t)i});
         if (!s || fresh[i] || met[i] != EIN__MET_BOTH) continue;
-        ein__ex *reads = NULL;
-        ein__ex_reads(z->ctx, s->body, &reads);
+        const ein__ex *reads = ein__ex_reads(z->ctx, s->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             uint32_t r = ein__ex_get(z->ctx, reads[k])->val;
             met[fresh[r] ? fresh[r] : r] = EIN__MET_BOTH;
         }
-        arrfree(reads);
     }
 }
 
@@ -65,17 +63,15 @@ static void ein__meet_operands(const ein__prover *z, const uint32_t *fresh, uint
 static bool ein__is_passed_by(const ein__prover *z, const uint32_t *fresh, ein__val v,
                               uint8_t *met) {
     const ein__scope *s = ein__scope_of(z->ctx, v);
-    ein__ex *reads = NULL;
     bool passed = false;
     if (!s || met[v.i] & EIN__MET_LOOKED) return false;
     met[v.i] |= EIN__MET_LOOKED;
-    ein__ex_reads(z->ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(z->ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !passed; i++) {
         ein__val r = {ein__ex_get(z->ctx, reads[i])->val};
         if (fresh[r.i] || z->ctx->value[r.i].weight_only) continue;
         passed = met[r.i] & EIN__MET_BOTH || ein__is_passed_by(z, fresh, r, met);
     }
-    arrfree(reads);
     return passed;
 }
 

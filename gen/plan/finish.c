@@ -149,12 +149,10 @@ EIN__FN bool ein__loads_in_the_way(ein_ctx *ctx) {
             if (arrlen(w) != 1 || w[0] >= j) continue;
             const ein__step *head = &s.step[w[0]];
             if (head->nrow || (!head->load[0].i && !head->load[1].i)) continue;
-            ein__ex *all = NULL;
             int places = 0;
-            ein__ex_reads(ctx, ein__scope_of(ctx, s.step[j].out)->body, &all);
+            const ein__ex *all = ein__ex_reads(ctx, ein__scope_of(ctx, s.step[j].out)->body);
             for (ptrdiff_t i = 0; i < arrlen(all); i++)
                 places += ein__ex_get(ctx, all[i])->val == reads[j][k].i;
-            arrfree(all);
             found = places > 1 && s.step[j].kind == EIN__K_MAP;
         }
     }

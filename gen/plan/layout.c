@@ -251,8 +251,7 @@ static void ein__placer_index(ein__placer *z) {
         ein__skind2 k = sel->kind[home.i];
         bool library = k == EIN__K_CONV || k == EIN__K_CONV_DATA || k == EIN__K_GEMM;
         if (library && !z->product[home.i].i) z->product[home.i] = v;
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, s->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, s->body);
         for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
             uint32_t p = ein__ex_get(ctx, reads[r])->val;
             z->run[v.i] |= z->run[p];
@@ -261,7 +260,6 @@ static void ein__placer_index(ein__placer *z) {
                 known |= z->reader[p][k2].i == home.i;
             if (!known) arrput(z->reader[p], home);
         }
-        arrfree(reads);
     }
 }
 

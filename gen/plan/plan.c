@@ -250,9 +250,8 @@ static void ein__place_step(ein_ctx *ctx, ein__step *step) {
 // kernel does it. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
     *step = (ein__step){.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
-    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
-        if (sel->home[sel->order[i].i].i == v.i && step->nval < EIN__STEP_VALUES)
-            step->val[step->nval++] = sel->order[i];
+    for (ein__val of = sel->first[v.i]; of.i && step->nval < EIN__STEP_VALUES; of = sel->next[of.i])
+        step->val[step->nval++] = of;
     if (step->kind == EIN__K_PLACE) ein__place_step(ctx, step);
     const ein__norm *norm = ein__norm_of(ctx, v, false);
     if (norm) ein__norm_step(ctx, norm, step);
@@ -280,11 +279,9 @@ static bool ein__is_scattered(ein_ctx *ctx, const ein__step *step) {
     if (lane < 0) return false;
     bool scattered = stride[lane] > 1;
     for (int v = 0; v < step->nval && !scattered; v++) {
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++)
             scattered |= ein__read_step(ctx, ein__ex_get(ctx, reads[i]), (uint32_t)lane) > 1;
-        arrfree(reads);
     }
     return scattered;
 }
@@ -392,16 +389,9 @@ static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
 // Whether `v` is a constant matrix that every reader has in its text.
 static bool ein__is_in_text(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     bool text = ein__is_table(ctx, v) && !sel->root[v.i];
-    for (ptrdiff_t i = 0; text && i < arrlen(sel->order); i++) {
-        ein__val r = sel->order[i];
-        const ein__scope *s = ein__scope_of(ctx, r);
-        ein__ex *reads = NULL;
-        if (!s) continue;
-        ein__ex_reads(ctx, s->body, &reads);
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
-            if (ein__ex_get(ctx, reads[k])->val == v.i)
-                text &= sel->kind[r.i] == EIN__K_BASIS && s->reduce != EIN__R_NONE;
-        arrfree(reads);
+    for (int i = sel->readers.first[v.i]; text && i < sel->readers.first[v.i + 1]; i++) {
+        ein__val r = sel->readers.all[i];
+        text = sel->kind[r.i] == EIN__K_BASIS && ein__scope_of(ctx, r)->reduce != EIN__R_NONE;
     }
     return text;
 }
@@ -419,7 +409,7 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
     if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) return v;
     ein__split split;
     int64_t ps;
-    ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, 0, &read);
+    ein__val map = ein__sole_reader(ctx, z->uses, &z->readers, old, &read);
     ein__skind2 kind = ein__choose_parts(ctx, s, map, read, true, &ps, &split);
     if (kind == EIN__K_REDUCE) return ein__relay_window(z, v);
     if (kind != EIN__K_PRODUCT) return v;

@@ -247,8 +247,7 @@ static void ein__try_order(ein__relayout *r, ein__val v, const int *order) {
 static void ein__follow_operands(ein__relayout *r, ein__val v) {
     ein_ctx *ctx = r->z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         int64_t step[EIN__MAX_RANK];
@@ -265,7 +264,6 @@ static void ein__follow_operands(ein__relayout *r, ein__val v) {
         if (!gather && ein__price_with(r, v, v, order) < r->price[v.i].ps)
             ein__try_order(r, v, order);
     }
-    arrfree(reads);
 }
 
 // How far out of `v` each dimension should lie for a reader: by the outermost place of the
@@ -338,16 +336,13 @@ static void ein__follow_reader(ein__relayout *r, ein__val v, ein__val w) {
             if (read[k]->val == v.i) ein__follow_gemm(r, v, w, read[k], read[1 - k]);
         return;
     }
-    const ein__val *order = r->z->sel->order;
-    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
-        const ein__scope *s = ein__scope_of(ctx, order[i]);
-        if (!s || r->z->sel->home[order[i].i].i != w.i) continue;
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, s->body, &reads);
+    const ein__selector *sel = r->z->sel;
+    for (ein__val of = sel->first[w.i]; of.i; of = sel->next[of.i]) {
+        const ein__scope *s = ein__scope_of(ctx, of);
+        const ein__ex *reads = s ? ein__ex_reads(ctx, s->body) : NULL;
         for (ptrdiff_t k = 0; k < arrlen(reads); k++)
             if (ein__ex_get(ctx, reads[k])->val == v.i)
                 ein__follow_kernel(r, v, w, s, ein__ex_get(ctx, reads[k]));
-        arrfree(reads);
     }
 }
 

@@ -42,13 +42,11 @@ static ein__call_value ein__in_slot_order(ein_ctx *ctx, const ein__expr *read, c
 // The read of what the call adds in map `m` beside the product; NULL: nothing.
 static const ein__expr *ein__call_addend(ein_ctx *ctx, ein__val m, ein__val product) {
     ein__epilogue e;
-    ein__ex *reads = NULL;
     const ein__expr *found = NULL;
     if (m.i == product.i || !ein__product_epilogue(ctx, product, m, &e) || !e.z.i) return NULL;
-    ein__ex_reads(ctx, ein__scope_of(ctx, m)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, m)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         if (ein__ex_get(ctx, reads[i])->val == e.z.i) found = ein__ex_get(ctx, reads[i]);
-    arrfree(reads);
     return found;
 }
 
@@ -57,10 +55,9 @@ static ein__val ein__own_product(const ein__relayout *r, ein__val v) {
     const ein__selector *sel = r->z->sel;
     const ein__expr *read[2];
     double alpha;
-    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++) {
-        const ein__scope *s = ein__scope_of(r->z->ctx, sel->order[i]);
-        bool own = s && sel->home[sel->order[i].i].i == v.i;
-        if (own && ein__two_factors(r->z->ctx, s, read, &alpha)) return sel->order[i];
+    for (ein__val of = sel->first[v.i]; of.i; of = sel->next[of.i]) {
+        const ein__scope *s = ein__scope_of(r->z->ctx, of);
+        if (s && ein__two_factors(r->z->ctx, s, read, &alpha)) return of;
     }
     return (ein__val){0};
 }

@@ -12,11 +12,10 @@ static int64_t ein__filter_place(const ein__strip *w, int lane, uint32_t used) {
 // Lays the filters of the reduction that is stored as `m`.
 static void ein__lay_filter(ein__relayout *r, ein__val m, const ein__scope *s) {
     ein_ctx *ctx = r->z->ctx;
-    ein__ex *reads = NULL;
     ein__strip w;
     int lane;
     if (!ein__match_last(ctx, s, ctx->plan.layout[m.i].stride, &w, &lane)) return;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         ein__val f = {e->val}, *touched = NULL;
@@ -32,7 +31,6 @@ static void ein__lay_filter(ein__relayout *r, ein__val m, const ein__scope *s) {
         (void)ein__change(r, f, &seat, &touched);
         arrfree(touched);
     }
-    arrfree(reads);
 }
 
 static void ein__lay_filters(ein__relayout *r) {

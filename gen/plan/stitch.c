@@ -79,20 +79,19 @@ static bool ein__is_tiled_axis(ein_ctx *ctx, const ein__step *s, uint32_t t) {
 // but that iterator; -1: there is none.
 static int ein__slice_iterator(ein_ctx *ctx, const ein__seam *z, int d) {
     const ein__scope *s = ein__scope_of(ctx, z->second->val[0]);
-    ein__ex *reads = NULL;
     int found = -1;
     bool ok = true;
-    for (int k = 0; k < z->second->nval; k++)
-        ein__ex_reads(ctx, ein__scope_of(ctx, z->second->val[k])->body, &reads);
-    for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
-        const ein__expr *e = ein__ex_get(ctx, reads[i]);
-        uint32_t t;
-        if (e->val != z->v.i) continue;
-        ok = ein__ix_is_iter(ctx, e->ix[d], &t) && t < s->nt && (found < 0 || found == (int)t) &&
-             s->n[t] == ctx->value[z->v.i].shape.d[d];
-        if (ok) found = (int)t;
+    for (int k = 0; k < z->second->nval; k++) {
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, z->second->val[k])->body);
+        for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
+            const ein__expr *e = ein__ex_get(ctx, reads[i]);
+            uint32_t t;
+            if (e->val != z->v.i) continue;
+            ok = ein__ix_is_iter(ctx, e->ix[d], &t) && t < s->nt &&
+                 (found < 0 || found == (int)t) && s->n[t] == ctx->value[z->v.i].shape.d[d];
+            if (ok) found = (int)t;
+        }
     }
-    arrfree(reads);
     return ok && found >= 0 && !ein__is_tiled_axis(ctx, z->second, (uint32_t)found) ? found : -1;
 }
 
@@ -101,13 +100,11 @@ static bool ein__reads_itself(ein_ctx *ctx, const ein__step *s, ein__val v) {
     const ein__layout *l = ctx->plan.layout;
     bool itself = true;
     for (int k = 0; k < s->nval; k++) {
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__scope_of(ctx, s->val[k])->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, s->val[k])->body);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             uint32_t r = ein__ex_get(ctx, reads[i])->val;
             itself &= r == v.i || l[r].buffer != l[v.i].buffer;
         }
-        arrfree(reads);
     }
     return itself;
 }

@@ -91,10 +91,9 @@ static ein__ex ein__read_at(ein_ctx *ctx, void *user, ein__ex read) {
 // box; what they read outside gives 0. None where it is no such thing.
 static ein__ex ein__factor_in_box(ein__pass *z, const ein__scope *s, ein__ex ex) {
     ein_ctx *ctx = z->ctx;
-    ein__ex *reads = NULL;
     ein__ix at[EIN__MAX_RANK];
     double outside;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     const ein__expr first = *ein__ex_get(ctx, reads[0]);
     const ein__shape shape = ctx->value[first.val].shape;
     bool same = true;
@@ -103,7 +102,6 @@ static ein__ex ein__factor_in_box(ein__pass *z, const ein__scope *s, ein__ex ex)
         same = same && ein__same_shape(&ctx->value[e->val].shape, &shape) &&
                !memcmp(e->ix, first.ix, first.nix * sizeof *e->ix);
     }
-    arrfree(reads);
     if (!same || ein__elements(&shape) / 2 > ein__extent_of(s, ein__ex_uses(ctx, ex)))
         return (ein__ex){0};
     ein__ex pad = ein__ex_replace_reads(ctx, ex, ein__read_at, NULL);

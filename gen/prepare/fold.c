@@ -2,6 +2,13 @@
 // a linear epilogue folded into the weights (batch normalisation is the common case), weight-only
 // sub-expressions made values of their own. Each pass rebuilds the program bottom-up.
 
+// By value of a program: those that read it, in the program's order: all[first[v]] up to
+// all[first[v + 1]]. stb_ds arrays.
+typedef struct ein__readers {
+    ein__val *all;
+    int *first;
+} ein__readers;
+
 // A concatenation with all its pieces, and as it is read (nest.c).
 typedef struct ein__nested {
     ein__val flat, now;
@@ -12,6 +19,7 @@ typedef struct ein__pass {
     ein__val *order;  // live values, operands first; stb_ds array
     ein__val *now;    // by old value id: what it has become
     int *uses;        // by old value id: values that read it (outputs count as one more)
+    ein__readers readers;
     size_t nold;
     ein__val *by_scope;   // by scope id: the value with this definition, so that equal ones are one
     ein__val self;        // value being rebuilt
@@ -27,23 +35,27 @@ typedef struct ein__pass {
 
 // ------------------------------------------------------------------------------------ the program
 
-// Reads ordered by where in the model their values come from, so that the program keeps the model's
-// order.
-static void ein__by_node(const ein_ctx *ctx, ein__ex *reads) {
-    for (ptrdiff_t i = 1; i < arrlen(reads); i++)
-        for (ptrdiff_t j = i; j > 0; j--) {
-            const ein__value *a = &ctx->value[ein__ex_get(ctx, reads[j - 1])->val];
-            const ein__value *b = &ctx->value[ein__ex_get(ctx, reads[j])->val];
-            if (a->node <= b->node) break;
-            ein__ex swap = reads[j];
-            reads[j] = reads[j - 1];
-            reads[j - 1] = swap;
-        }
+// What `v` reads, ordered by where in the model the values come from, so that the program keeps the
+// model's order; in `*reads`.
+static void ein__reads_by_node(const ein_ctx *ctx, ein__val v, ein__ex **reads) {
+    const ein__value *p = &ctx->value[v.i];
+    arrsetlen(*reads, 0);
+    if (p->kind != EIN__V_SCOPE) return;
+    const ein__ex *all = ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body);
+    for (ptrdiff_t i = 0; i < arrlen(all); i++) {
+        int node = ctx->value[ein__ex_get(ctx, all[i])->val].node;
+        ptrdiff_t at = i;
+        arrput(*reads, all[i]);
+        for (; at && ctx->value[ein__ex_get(ctx, (*reads)[at - 1])->val].node > node; at--)
+            (*reads)[at] = (*reads)[at - 1];
+        (*reads)[at] = all[i];
+    }
 }
 
 static void ein__live_visit(ein_ctx *ctx, ein__val v, unsigned char *seen, ein__val **order) {
     // Depth is a model's longest chain; an explicit stack keeps long chains off the C stack.
     ein__val *stack = NULL;
+    ein__ex *reads = NULL;
     arrput(stack, v);
     while (arrlen(stack)) {
         ein__val top = arrlast(stack);
@@ -51,12 +63,9 @@ static void ein__live_visit(ein_ctx *ctx, ein__val v, unsigned char *seen, ein__
             (void)arrpop(stack);
             continue;
         }
-        const ein__value *p = &ctx->value[top.i];
-        ein__ex *reads = NULL;
-        if (seen[top.i] == 0 && p->kind == EIN__V_SCOPE)
-            ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body, &reads);
-        ein__by_node(ctx, reads);
-        if (seen[top.i] == 1 || !arrlen(reads)) {
+        arrsetlen(reads, 0);
+        if (seen[top.i] == 0) ein__reads_by_node(ctx, top, &reads);
+        if (!arrlen(reads)) {
             seen[top.i] = 2;
             arrput(*order, top);
             (void)arrpop(stack);
@@ -67,8 +76,8 @@ static void ein__live_visit(ein_ctx *ctx, ein__val v, unsigned char *seen, ein__
                 if (!seen[r.i]) arrput(stack, r);
             }
         }
-        arrfree(reads);
     }
+    arrfree(reads);
     arrfree(stack);
 }
 
@@ -92,18 +101,47 @@ EIN__FN int *ein__count_uses(ein_ctx *ctx, const ein__val *order, const ein__val
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
         const ein__value *p = &ctx->value[order[i].i];
         if (p->kind != EIN__V_SCOPE) continue;
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             uint32_t v = ein__ex_get(ctx, reads[k])->val;
             bool first = true;
             for (ptrdiff_t j = 0; j < k; j++) first &= ein__ex_get(ctx, reads[j])->val != v;
             uses[v] += first;
         }
-        arrfree(reads);
     }
     for (int i = 0; i < nroot; i++) uses[root[i].i]++;
     return uses;
+}
+
+// Who reads what in the program `order`.
+EIN__FN ein__readers ein__find_readers(ein_ctx *ctx, const ein__val *order) {
+    ein__readers r = {NULL, NULL};
+    int *end = ein__count_uses(ctx, order, NULL, 0), n = 0;
+    arrsetlen(r.first, arrlen(end) + 1);
+    for (ptrdiff_t i = 0; i < arrlen(end); i++) {
+        r.first[i] = n;
+        n += end[i];
+        end[i] = r.first[i];
+    }
+    r.first[arrlen(end)] = n;
+    arrsetlen(r.all, n);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        const ein__value *p = &ctx->value[order[i].i];
+        if (p->kind != EIN__V_SCOPE) continue;
+        const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            uint32_t v = ein__ex_get(ctx, reads[k])->val;
+            bool known = end[v] > r.first[v] && r.all[end[v] - 1].i == order[i].i;
+            if (!known) r.all[end[v]++] = order[i];
+        }
+    }
+    arrfree(end);
+    return r;
+}
+
+EIN__FN void ein__readers_free(ein__readers *r) {
+    arrfree(r->all);
+    arrfree(r->first);
 }
 
 static bool ein__ex_affine(ein_ctx *ctx, ein__ex ex) {
@@ -138,14 +176,12 @@ static bool ein__sees_through(ein_ctx *ctx, ein__val p, const ein__expr *read) {
 }
 
 static bool ein__ex_reads_reduction(ein_ctx *ctx, ein__ex ex) {
-    ein__ex *reads = NULL;
     bool found = false;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__scope *s = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
         found |= s && s->reduce != EIN__R_NONE;
     }
-    arrfree(reads);
     return found;
 }
 
@@ -183,10 +219,9 @@ static void ein__operands_of(const ein__pass *z, ein__val p, int *large, bool *s
                              bool *behind) {
     ein_ctx *ctx = z->ctx;
     int64_t its = ein__elements(&ctx->value[p.i].shape);
-    ein__ex *reads = NULL;
     *large = 0;
     *statistic = *behind = false;
-    ein__ex_reads(ctx, ein__scope_of(ctx, p)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, p)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
         const ein__scope *s = ein__scope_of(ctx, v);
@@ -197,7 +232,6 @@ static void ein__operands_of(const ein__pass *z, ein__val p, int *large, bool *s
         bool shared = (ptrdiff_t)v.i < arrlen(z->uses) && z->uses[v.i] > 1;
         *behind |= reduction && !small && !shared;
     }
-    arrfree(reads);
 }
 
 // Whether there is nothing but arithmetic in `ex`.
@@ -262,14 +296,12 @@ static bool ein__reads_once(ein_ctx *ctx, const ein__expr *read, const ein__scop
 // (layout.c): none of them is there before, or a copy.
 static bool ein__may_be_filled(const ein__pass *z) {
     ein_ctx *ctx = z->ctx;
-    ein__ex *reads = NULL;
     bool may = true;
-    ein__ex_reads(ctx, ein__scope_of(ctx, z->self)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, z->self)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && may; i++) {
         ein__val v = z->now[ein__ex_get(ctx, reads[i])->val];
         may = ein__scope_of(ctx, v) && !ctx->value[v.i].weight_only && !ein__copy_of(ctx, v);
     }
-    arrfree(reads);
     return may;
 }
 
@@ -289,11 +321,9 @@ static bool ein__is_moved(const ein__pass *z, ein__val p, const ein__expr *read)
 static bool ein__is_resampled(const ein__pass *z, ein__val old, ein__val p) {
     int large, places = 0;
     bool statistic, behind;
-    ein__ex *reads = NULL;
-    ein__ex_reads(z->ctx, ein__scope_of(z->ctx, z->self)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(z->ctx, ein__scope_of(z->ctx, z->self)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         places += ein__ex_get(z->ctx, reads[i])->val == old.i;
-    arrfree(reads);
     if (places < 2) return false;
     ein__operands_of(z, p, &large, &statistic, &behind);
     return behind;
@@ -398,16 +428,14 @@ static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) 
 
 // Distinct values that `ex` reads; each is a parameter of the kernel that computes it.
 static int ein__operand_count(ein_ctx *ctx, ein__ex ex) {
-    ein__ex *reads = NULL;
     int n = 0;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         bool first = true;
         for (ptrdiff_t j = 0; j < i && first; j++)
             first = ein__ex_get(ctx, reads[j])->val != ein__ex_get(ctx, reads[i])->val;
         n += first;
     }
-    arrfree(reads);
     return n;
 }
 
@@ -586,12 +614,10 @@ static bool ein__linear_in(ein_ctx *ctx, ein__ex ex, ein__ex read, ein__ex *term
 }
 
 static bool ein__ex_weight_only(ein_ctx *ctx, ein__ex ex) {
-    ein__ex *reads = NULL;
     bool all = true;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         all &= ctx->value[ein__ex_get(ctx, reads[i])->val].weight_only;
-    arrfree(reads);
     return all;
 }
 
@@ -618,12 +644,10 @@ static bool ein__scales_exactly(const ein_ctx *ctx, ein__ex term, double c) {
 
 // Elements of all values that `ex` reads.
 static int64_t ein__elements_read(ein_ctx *ctx, ein__ex ex) {
-    ein__ex *reads = NULL;
     int64_t n = 0;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         n += ein__elements(&ctx->value[ein__ex_get(ctx, reads[i])->val].shape);
-    arrfree(reads);
     return n;
 }
 
@@ -699,9 +723,8 @@ static int ein__occurrences(ein_ctx *ctx, ein__ex ex, ein__ex read) {
 static ein__val ein__fold_one_scale(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__ex *reads = NULL;
     ein__val result = v;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && result.i == v.i; i++) {
         const ein__expr *r = ein__ex_get(ctx, reads[i]);
         const ein__scope *p = ein__scope_of(ctx, (ein__val){r->val});
@@ -719,7 +742,6 @@ static ein__val ein__fold_one_scale(ein__pass *z, ein__val v) {
         ein__ex body = ein__fold_linear(z, s, s->body, reads[i], map, &scaled);
         if (body.i && scaled.i) result = ein__with_body(z, v, body);
     }
-    arrfree(reads);
     return result;
 }
 
@@ -765,10 +787,8 @@ static ein__ex ein__hoist_weights(ein__pass *z, const ein__scope *s, ein__ex ex)
     ein_ctx *ctx = z->ctx;
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (!e->nkid) return ex;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     bool any = arrlen(reads) > 0;
-    arrfree(reads);
     if (!any) return ex;
     if (ein__ex_weight_only(ctx, ex)) {
         int64_t mine = ein__extent_of(s, ein__ex_uses(ctx, ex)), all = ein__extent_of(s, ~0u);
@@ -839,6 +859,7 @@ static bool ein__run_pass_for(ein_ctx *ctx, ein__val *root, int nroot,
     ein__pass z = {.ctx = ctx, .user = user};
     z.order = ein__live(ctx, root, nroot);
     z.uses = ein__count_uses(ctx, z.order, root, nroot);
+    z.readers = ein__find_readers(ctx, z.order);
     z.nold = (size_t)arrlen(ctx->value);
     arrsetlen(z.now, (ptrdiff_t)z.nold);
     memset(z.now, 0, z.nold * sizeof *z.now);
@@ -869,6 +890,7 @@ static bool ein__run_pass_for(ein_ctx *ctx, ein__val *root, int nroot,
     if (ok) ein__keep_on(&z);
     arrfree(z.order);
     arrfree(z.uses);
+    ein__readers_free(&z.readers);
     arrfree(z.now);
     arrfree(z.by_scope);
     arrfree(z.joined);

@@ -175,14 +175,12 @@ static bool ein__row_slots(ein_ctx *ctx, const ein__expr *read, const ein__scope
 // element, where an operand of its rank has iterators of the sum.
 static uint32_t ein__kept_dims(ein_ctx *ctx, const ein__scope *s) {
     uint32_t sums = ~((1u << s->nt) - 1), found = 0;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *r = ein__ex_get(ctx, reads[i]);
         for (uint32_t k = 0; k < s->nt && r->nix == s->nt; k++)
             if (s->n[k] == 1 && (ein__ix_uses(ctx, r->ix[k]) & sums)) found |= 1u << k;
     }
-    arrfree(reads);
     return found;
 }
 
@@ -191,21 +189,12 @@ static uint32_t ein__kept_dims(ein_ctx *ctx, const ein__scope *s) {
 static bool ein__is_statistic(const ein__pass *z, ein__val old) {
     ein_ctx *ctx = z->ctx;
     int64_t its = ein__elements(&ctx->value[old.i].shape);
-    int readers = 0;
-    bool large = true;
-    for (ptrdiff_t i = 0; i < arrlen(z->order) && large; i++) {
-        const ein__scope *s = ein__scope_of(ctx, z->order[i]);
-        ein__ex *reads = NULL;
-        bool does = false;
-        if (!s) continue;
-        ein__ex_reads(ctx, s->body, &reads);
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
-            does |= ein__ex_get(ctx, reads[k])->val == old.i;
-        arrfree(reads);
-        if (does) large = ein__extent_of(s, ~0u) / EIN__SMALL_SHARE >= its;
-        readers += does;
-    }
-    return large && readers == z->uses[old.i];
+    const int *first = &z->readers.first[old.i];
+    bool large = first[1] - first[0] == z->uses[old.i];
+    for (int i = first[0]; i < first[1] && large; i++)
+        large =
+            ein__extent_of(ein__scope_of(ctx, z->readers.all[i]), ~0u) / EIN__SMALL_SHARE >= its;
+    return large;
 }
 
 // Statistic `v` as a copy of one with another box of rows, `t` of shape `shape`, which it reads at
@@ -269,27 +258,24 @@ static bool ein__is_flattened(const ein__pass *z, ein__val old, int depth) {
     ein_ctx *ctx = z->ctx;
     const ein__shape shape = ctx->value[old.i].shape;
     int64_t n = ein__elements(&shape);
-    int readers = 0, wide = 0;
-    bool flat = depth < EIN__FLAT_DEPTH;
+    const int *first = &z->readers.first[old.i];
+    int readers = first[1] - first[0], wide = 0;
     for (int k = 0; k < shape.rank; k++) wide += shape.d[k] > 1;
-    for (ptrdiff_t i = 0; i < arrlen(z->order) && flat && wide > 1; i++) {
-        const ein__scope *s = ein__scope_of(ctx, z->order[i]);
-        ein__ex *reads = NULL;
-        bool does = false, rows = false;
-        if (s) ein__ex_reads(ctx, s->body, &reads);
+    bool flat = depth < EIN__FLAT_DEPTH && wide > 1 && readers && readers == z->uses[old.i];
+    for (int i = first[0]; i < first[1] && flat; i++) {
+        const ein__scope *s = ein__scope_of(ctx, z->readers.all[i]);
+        const ein__ex *reads = ein__ex_reads(ctx, s->body);
+        bool rows = false;
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             const ein__expr *e = ein__ex_get(ctx, reads[k]);
             if (e->val != old.i) continue;
-            does = true;
             bool same = s->reduce != EIN__R_NONE && ein__reads_in_place(ctx, e, s);
             flat = flat && (same || (s->reduce == EIN__R_NONE && ein__is_flat(ctx, e, s, n)));
             rows |= same;
         }
-        arrfree(reads);
-        if (rows) flat = flat && ein__is_flattened(z, z->order[i], depth + 1);
-        readers += does;
+        if (rows) flat = flat && ein__is_flattened(z, z->readers.all[i], depth + 1);
     }
-    return flat && wide > 1 && readers && readers == z->uses[old.i];
+    return flat;
 }
 
 // Statistic `v` with its rows counted by one iterator; a copy takes them apart again, which readers
@@ -346,9 +332,8 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
                    : ein__drop_kept_dims(z, v, old);
     if (!s || s->reduce != EIN__R_NONE || s->nt == 0 || kept) return v;
     if (ein__ex_get(ctx, s->body)->op == EIN__X_READ) return v;
-    ein__ex *reads = NULL;
     ein__val result = v;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     bool ends = ein__ends_reduction(z, reads, s);
     for (ptrdiff_t i = 0; i < arrlen(reads) && result.i == v.i && !ends; i++) {
         const ein__expr *r = ein__ex_get(ctx, reads[i]);
@@ -370,7 +355,6 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
                 }
         result = ordered ? ein__follow_rows(z, v, p) : ein__reorder_map(z, v, slot);
     }
-    arrfree(reads);
     return result;
 }
 
@@ -384,9 +368,8 @@ static ein__val ein__rebuild_behind(ein__pass *z, ein__val v) {
     if (!v.i || !ein__is_map(ctx, v) || ein__copy_of(ctx, v) || ctx->value[v.i].weight_only)
         return v;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__ex *reads = NULL;
     ein__val result = v;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && result.i == v.i; i++) {
         const ein__expr *r = ein__ex_get(ctx, reads[i]);
         const ein__scope *p = ein__scope_of(ctx, (ein__val){r->val});
@@ -394,7 +377,6 @@ static ein__val ein__rebuild_behind(ein__pass *z, ein__val v) {
             !ein__reads_in_place(ctx, r, s))
             result = ein__follow_reduction(z, v, r);
     }
-    arrfree(reads);
     return result;
 }
 
@@ -465,13 +447,12 @@ static ein__val ein__rebuild_open(ein__pass *z, ein__val v) {
 // Whether a convolution call may store root `v`, or reads it. A copy leaves what it reads free.
 static bool ein__root_is_bound(ein_ctx *ctx, const ein__val *order, ein__val v) {
     ein__conv_form f;
-    ein__ex *reads = NULL;
+    const ein__ex *reads = NULL;
     bool bound = ein__is_conv_value(ctx, v, &f);
     if (ein__is_map(ctx, v) && !ein__copy_of(ctx, v))
-        ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+        reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !bound; i++)
         bound = ein__is_conv_value(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val}, &f);
-    arrfree(reads);
     for (ptrdiff_t i = 0; i < arrlen(order) && !bound; i++)
         bound = ein__is_conv_value(ctx, order[i], &f) && f.c.x.i == v.i;
     return bound;

@@ -72,9 +72,8 @@ static ein__val ein__turned_product(ein_ctx *ctx, ein__val p, const ein__scope *
 static ein__val ein__rebuild_turned(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *was = ein__scope_of(ctx, v);
-    ein__ex *reads = NULL;
     ein__ex body = ein__body_now(z, was);
-    ein__ex_reads(ctx, was->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, was->body);
     bool map = was->reduce == EIN__R_NONE && !ctx->value[v.i].weight_only && !ein__copy_of(ctx, v);
     for (ptrdiff_t i = 0; i < arrlen(reads) && map && body.i; i++) {
         const ein__expr *read = ein__ex_get(ctx, reads[i]);
@@ -89,6 +88,5 @@ static ein__val ein__rebuild_turned(ein__pass *z, ein__val v) {
         ein__turning t = {p, ein__turned_product(ctx, p, was, read), was};
         if (t.to.i) body = ein__ex_replace_reads(ctx, body, ein__turn_read, &t);
     }
-    arrfree(reads);
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }

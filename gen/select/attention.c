@@ -68,16 +68,14 @@ static bool ein__is_over_product(ein_ctx *ctx, ein__val v, int depth, int *looks
         ++*looks > EIN__ATTENTION_LOOKS)
         return false;
     int64_t size = ein__elements(&ctx->value[v.i].shape);
-    ein__ex *reads = NULL;
     bool found = false;
-    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
         ein__val r = {ein__ex_get(ctx, reads[i])->val};
         const ein__scope *s = ein__scope_of(ctx, r);
         if (!s || ein__elements(&ctx->value[r.i].shape) != size) continue;
         found = ein__is_contraction(ctx, s) || ein__is_over_product(ctx, r, depth + 1, looks);
     }
-    arrfree(reads);
     return found;
 }
 
@@ -216,13 +214,12 @@ static bool ein__attention_is(ein_ctx *ctx, ein__attention *a, ein__ex read, ein
 
 // The only read of `v` in `ex`; none where there are several, or none.
 static ein__ex ein__attention_only(ein_ctx *ctx, ein__ex ex, ein__val v) {
-    ein__ex *reads = NULL, found = {0};
+    ein__ex found = {0};
     int times = 0;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         if (ein__ex_get(ctx, reads[i])->val == v.i && reads[i].i != found.i)
             times++, found = reads[i];
-    arrfree(reads);
     return times == 1 ? found : (ein__ex){0};
 }
 
@@ -311,8 +308,7 @@ static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
     ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
     bool ok = true;
     for (int p = 0; p < 5; p++) {
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, part[p], &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, part[p]);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             uint32_t v = ein__ex_get(ctx, reads[i])->val;
             bool meant = (p == 3 && v == a->dot.i) ||
@@ -321,7 +317,6 @@ static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
             for (int k = 0; k < a->n; k++) made |= a->inner[k].i == v;
             ok &= meant || !made;
         }
-        arrfree(reads);
     }
     for (int k = 0; k < a->n; k++) ok &= ctx->value[a->inner[k].i].dtype == EIN__F32;
     return ok;
@@ -344,24 +339,21 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
         a->slots = a->nt + a->box.ns;
         return (ein__ex_uses(ctx, a->score) & a->keys) != 0;
     }
-    ein__ex *reads = NULL;
     bool found = false;
-    ein__ex_reads(ctx, a->score, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, a->score);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
         a->depth = 0;
         found = ein__attention_only(ctx, a->score, v).i && ein__ex_get(ctx, reads[i])->nix &&
                 ein__attention_product(ctx, a, reads[i]) && ein__attention_absorb(a, a->dot);
     }
-    arrfree(reads);
     return found;
 }
 
 // The sum of the exponentials among what the result reads, where it is.
 static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
-    ein__ex *reads = NULL;
     bool ok = true;
-    ein__ex_reads(ctx, a->result, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, a->result);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !a->sum.i; i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
         if (v.i == a->out.i || !ein__attention_is(ctx, a, reads[i], EIN__R_SUM, exponential))
@@ -369,7 +361,6 @@ static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponent
         a->sum = v;
         ok = ein__attention_only(ctx, a->result, v).i && ein__attention_absorb(a, v);
     }
-    arrfree(reads);
     return ok;
 }
 
@@ -429,8 +420,7 @@ EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__a
     if ((map.i && ctx->value[v.i].dtype != EIN__F32) || ctx->value[last.i].dtype > EIN__BF16)
         return false;
     ein__attempt attempt = ein__try(ctx);
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     bool found = false;
     for (ptrdiff_t i = 0; i < 2 * arrlen(reads) && !found; i++) {
         ein__ex read = reads[i % arrlen(reads)];
@@ -443,7 +433,6 @@ EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__a
             found = ein__attention_with(ctx, v, map, read, plain, a);
     }
     if (!found) found = ein__attention_with(ctx, v, map, (ein__ex){0}, false, a);
-    arrfree(reads);
     return ein__tried(ctx, attempt) && found;
 }
 
@@ -488,14 +477,12 @@ EIN__FN bool ein__attention_grouped(ein_ctx *ctx, ein__attention *a) {
     if (a->band || a->each > 1 || a->slots == EIN__MAX_ITERS || !a->dot.i) return false;
     for (int head = 0; head < (int)a->nt; head++) {
         bool whole = !(a->batch >> head & 1);
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, a->key, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, a->key);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             const ein__expr *e = ein__ex_get(ctx, reads[k]);
             for (uint32_t i = 0; i < e->nix; i++)
                 whole |= ein__ix_coef(ctx, e->ix[i], (uint32_t)head) != 0;
         }
-        arrfree(reads);
         int64_t n = a->box.n[head], most = ein__least(n / 2, EIN__ATTENTION_GROUPS);
         for (int64_t groups = 2; !whole && groups <= most; groups++)
             if (n % groups == 0 && ein__attention_group(ctx, a, head, n / groups)) return true;

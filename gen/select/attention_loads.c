@@ -75,8 +75,7 @@ static int ein__attention_width(ein_ctx *ctx, const ein__attention *a, const ein
 static ein__attention_work ein__attention_loading(ein_ctx *ctx, const ein__attention *a,
                                                   ein__ex factor, uint32_t slots) {
     ein__attention_work w = {.computed = ein__ex_get(ctx, factor)->op != EIN__X_READ, .width = 8};
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, factor, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, factor);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         bool digits = false;
@@ -87,7 +86,6 @@ static ein__attention_work ein__attention_loading(ein_ctx *ctx, const ein__atten
         if (!w.computed || ein__ex_uses(ctx, reads[i]) & slots)
             w.width = (int)ein__least(w.width, ein__attention_width(ctx, a, e, slots));
     }
-    arrfree(reads);
     // What is computed is converted one by one, and stored four at a time.
     if (w.computed) w.operations += ein__ex_operations(ctx, factor) + 1;
     if (w.computed) w.width = (int)ein__most(ein__least(w.width, 4), 1);

@@ -132,7 +132,7 @@ static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
     if (!ein__find_conv(ctx, s, out, &f)) return v;
     ein__ex w = ein__relay_filter(z, &f);
     if (!w.i) return ctx->status ? (ein__val){0} : v;
-    ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, 0, &read);
+    ein__val map = ein__sole_reader(ctx, z->uses, &z->readers, old, &read);
     if (ein__conv_sizes(&f)) {
         // The order that a convolution takes may be the worse one for a product.
         ein__val relaid = ein__with_product(z, v, ein__ex_of(ctx, f.x), w);

@@ -177,11 +177,10 @@ EIN__FN bool ein__epilogue_of(ein_ctx *ctx, ein__val v, ein__ex product, ein__ep
 // The epilogue that map `m` is to the product `v` that it reads.
 static bool ein__product_epilogue(ein_ctx *ctx, ein__val v, ein__val m, ein__epilogue *e) {
     const ein__scope *s = ein__scope_of(ctx, m);
-    ein__ex *reads = NULL, product = {0};
-    ein__ex_reads(ctx, s->body, &reads);
+    ein__ex product = {0};
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         if (ein__ex_get(ctx, reads[i])->val == v.i) product = reads[i];
-    arrfree(reads);
     return product.i && ein__epilogue_of(ctx, m, product, e);
 }
 

@@ -187,13 +187,11 @@ static ein__val ein__rule_pair(ein_ctx *ctx, ein__val first, ein__val second, ei
     const ein__scope a = *ein__scope_of(ctx, first), b = *ein__scope_of(ctx, second);
     ein__summer z = {.ctx = ctx, .s = &b, .first = first, .x = a.body};
     ein__ix map[EIN__MAX_ITERS];
-    ein__ex *reads = NULL;
     bool dependent = false;
     if (a.nt + 1 > EIN__MAX_RANK || a.nt + a.ns + 1 > EIN__MAX_ITERS) return (ein__val){0};
-    ein__ex_reads(ctx, b.body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, b.body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         dependent |= ein__ex_get(ctx, reads[i])->val == first.i;
-    arrfree(reads);
     if (!dependent)
         return *sums = ein__pair_value(ctx, second, &b, true, "sums",
                                        ein__either(ctx, &b, a.body, b.body));
@@ -253,8 +251,7 @@ static bool ein__are_read_later(const ein__selector *z, ein__val first, ein__val
     bool behind = false, fine = true;
     for (ptrdiff_t i = 0; i < arrlen(z->order) && fine; i++) {
         const ein__scope *s = ein__scope_of(ctx, z->order[i]);
-        ein__ex *reads = NULL;
-        if (s && z->order[i].i != second.i) ein__ex_reads(ctx, s->body, &reads);
+        const ein__ex *reads = s && z->order[i].i != second.i ? ein__ex_reads(ctx, s->body) : NULL;
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             const ein__expr *e = ein__ex_get(ctx, reads[k]);
             if (e->val != first.i && e->val != second.i) continue;
@@ -265,7 +262,6 @@ static bool ein__are_read_later(const ein__selector *z, ein__val first, ein__val
                 fine &= !ein__ix_has_gather(ctx, e->ix[d]);
             }
         }
-        arrfree(reads);
         behind |= z->order[i].i == second.i;
     }
     return fine;

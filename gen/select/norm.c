@@ -539,46 +539,41 @@ static int64_t ein__norm_apart(ein__selector *z, const ein__norm_choice *c, ein_
 // Whether all that map `m` behind product `p` reads is there when `y` is wanted: weights, and what
 // `y` reads itself.
 static bool ein__norm_reads_early(ein_ctx *ctx, ein__val m, ein__val p, ein__val y) {
-    ein__ex *mine = NULL, *its = NULL;
     bool all = true;
-    ein__ex_reads(ctx, ein__scope_of(ctx, m)->body, &mine);
-    ein__ex_reads(ctx, ein__scope_of(ctx, y)->body, &its);
+    const ein__ex *mine = ein__ex_reads(ctx, ein__scope_of(ctx, m)->body);
+    const ein__ex *its = ein__ex_reads(ctx, ein__scope_of(ctx, y)->body);
     for (ptrdiff_t i = 0; i < arrlen(mine); i++) {
         uint32_t v = ein__ex_get(ctx, mine[i])->val;
         bool known = v == p.i || ctx->value[v].weight_only;
         for (ptrdiff_t k = 0; k < arrlen(its); k++) known |= ein__ex_get(ctx, its[k])->val == v;
         all &= known;
     }
-    arrfree(mine);
-    arrfree(its);
     return all;
 }
 
-// The map that product `v`, at place `at` of the order, may compute behind itself.
-static ein__val ein__norm_map(ein__selector *z, ein__val v, ptrdiff_t at, ein__ex *read) {
+// The map that product `v` may compute behind itself.
+static ein__val ein__norm_map(ein__selector *z, ein__val v, ein__ex *read) {
     ein_ctx *ctx = z->ctx;
     ein__val m = {0};
-    if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, at + 1, read);
+    if (!z->root[v.i]) m = ein__sole_reader(ctx, z->uses, &z->readers, v, read);
     if (!m.i || z->kind[m.i] == EIN__K_ROW || z->kind[m.i] == EIN__K_ATTENTION ||
         ein__copy_of(ctx, m))
         return (ein__val){0};
-    for (ptrdiff_t k = 0; k < arrlen(z->order); k++) {
-        ein__val other = z->order[k];
-        if (other.i != m.i && other.i != v.i && z->home[other.i].i == m.i) return (ein__val){0};
-    }
+    for (ein__val other = z->first[m.i]; other.i; other = z->next[other.i])
+        if (other.i != m.i && other.i != v.i) return (ein__val){0};
     return m;
 }
 
-// Whether the product at place `at` of the order is better with the map in front of it: compared as
+// Whether `product` is better with the map in front of it: compared as
 // plans are, since launches are what is saved, and so without the margin that a kernel has to keep
 // against a call in its place.
-static bool ein__norm_choose(ein__selector *z, ptrdiff_t at, ein__norm_choice *c) {
+static bool ein__norm_choose(ein__selector *z, ein__val product, ein__norm_choice *c) {
     ein_ctx *ctx = z->ctx;
     ein__norm_product p;
     ein__norm made;
     ein__ex read = {0};
     int64_t out[EIN__MAX_RANK];
-    *c = (ein__norm_choice){.product = z->order[at]};
+    *c = (ein__norm_choice){.product = product};
     const ein__scope *s = ein__scope_of(ctx, c->product);
     if (!s || !ein__is_contraction(ctx, s) || !ein__norm_product_of(ctx, c->product, &p))
         return false;
@@ -586,7 +581,7 @@ static bool ein__norm_choose(ein__selector *z, ptrdiff_t at, ein__norm_choice *c
     ein__skind2 kind = z->kind[z->home[c->product.i].i];
     if (kind == EIN__K_ATTENTION || z->home[c->y.i].i != c->y.i || z->kind[c->y.i] != EIN__K_ROW)
         return false;
-    c->map = ein__norm_map(z, c->product, at, &read);
+    c->map = ein__norm_map(z, c->product, &read);
     c->also = z->root[c->y.i] || z->uses[c->y.i] > 1;
     for (ein__val v = p.read; v.i != c->y.i; v.i = ein__copy_of(ctx, v)->val)
         c->also |= z->root[v.i] || z->uses[v.i] > 1;
@@ -610,7 +605,7 @@ static ein__val ein__rebuild_norms(ein__pass *z, ein__val v) {
     for (ptrdiff_t i = 0; i < arrlen(all->list) && v.i; i++) {
         ein__norm_choice *c = &all->list[i];
         ein__norm_product p;
-        ein__ex *reads = NULL, read = {0};
+        ein__ex read = {0};
         if (c->y.i == old.i && !c->begun) {
             c->begun = ein__norm_match(ctx, v, c->z.rows, &c->z, &c->sum);
             if (c->begun && c->also) c->z.made.also = ein__norm_also(&c->z, &c->sum);
@@ -620,10 +615,9 @@ static ein__val ein__rebuild_norms(ein__pass *z, ein__val v) {
         if (last.i != old.i || !c->begun) continue;
         ein__val product = c->map.i ? z->now[c->product.i] : v;
         if (!ein__norm_product_of(ctx, product, &p)) continue;
-        ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
         for (ptrdiff_t k = 0; k < arrlen(reads) && c->map.i; k++)
             if (ein__ex_get(ctx, reads[k])->val == product.i) read = reads[k];
-        arrfree(reads);
         c->done = ein__norm_finish(&c->z, &c->sum, product, c->map.i ? v : c->map, read);
         if (c->done) return c->z.made.out;
     }
@@ -642,7 +636,7 @@ EIN__FN bool ein__take_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     for (ptrdiff_t i = 0; i < arrlen(z.order); i++) {
         ein__norm_choice c;
         ein__norm_product p;
-        if (!ein__norm_choose(&z, i, &c)) continue;
+        if (!ein__norm_choose(&z, z.order[i], &c)) continue;
         for (ptrdiff_t k = 0; k < arrlen(all.list); k++) ok &= all.list[k].y.i != c.y.i;
         if (ok && ein__norm_product_of(ctx, c.product, &p)) {
             c.z.rows = p.rows;

@@ -2,9 +2,12 @@
 
 typedef struct ein__selector {
     ein_ctx *ctx;
-    ein__val *order;    // live values, operands first; stb_ds arrays
-    int *uses;          // by value
+    ein__val *order;  // live values, operands first; stb_ds arrays
+    int *uses;        // by value
+    ein__readers readers;
     ein__val *home;     // by value: the value whose step computes it (itself, or a later one)
+    ein__val *first;    // by value: the first that its step computes, in the order, once all are
+    ein__val *next;     // ... chosen; and by one of these the next one, or none
     ein__skind2 *kind;  // by value: how a reduction is computed
     bool *root;         // by value: is a model output
     bool free;          // results of products may be stored in any order of their dimensions
@@ -102,40 +105,29 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
 // and reads V once, at its own index, or both sums of a pair; the caller's: nothing else reads V.
 static bool ein__rule_fuse(ein_ctx *ctx, ein__val m, ein__val v, ein__ex *read) {
     const ein__scope *s = ein__scope_of(ctx, m);
-    ein__ex *reads = NULL;
     int times = 0;
     bool pair = true;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE) || !s || s->reduce != EIN__R_NONE) return false;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
         if (ein__ex_get(ctx, reads[k])->val != v.i) continue;
         times++;
         *read = reads[k];
         pair = pair && ein__reads_pair(ctx, ein__ex_get(ctx, reads[k]), s);
     }
-    arrfree(reads);
     // A position is looked up in memory.
     if (!times || ein__ex_looks_up(ctx, s->body, v)) return false;
     if (pair) return ctx->value[m.i].dtype == EIN__F32;
     return times == 1 && ein__reads_in_place(ctx, ein__ex_get(ctx, *read), s);
 }
 
-// The map that alone reads reduction `v`, at its own index, and that read; none otherwise. `order`
-// is searched from place `from`.
-EIN__FN ein__val ein__sole_reader(ein_ctx *ctx, const ein__val *order, const int *uses, ein__val v,
-                                  ptrdiff_t from, ein__ex *read) {
-    if (uses[v.i] != 1) return (ein__val){0};
-    for (ptrdiff_t i = from; i < arrlen(order); i++) {
-        const ein__scope *s = ein__scope_of(ctx, order[i]);
-        ein__ex *reads = NULL;
-        bool mine = false;
-        if (s) ein__ex_reads(ctx, s->body, &reads);
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
-            mine |= ein__ex_get(ctx, reads[k])->val == v.i;
-        arrfree(reads);
-        if (mine) return ein__rule_fuse(ctx, order[i], v, read) ? order[i] : (ein__val){0};
-    }
-    return (ein__val){0};
+// The map that alone reads reduction `v`, at its own index, and that read; none otherwise.
+EIN__FN ein__val ein__sole_reader(ein_ctx *ctx, const int *uses, const ein__readers *readers,
+                                  ein__val v, ein__ex *read) {
+    const int *first = &readers->first[v.i];
+    if (uses[v.i] != 1 || first[0] == first[1]) return (ein__val){0};
+    ein__val m = readers->all[first[0]];
+    return ein__rule_fuse(ctx, m, v, read) ? m : (ein__val){0};
 }
 
 // ------------------------------------------------------------------------------------ rows
@@ -165,9 +157,8 @@ static bool ein__row_member(ein__selector *z, ein__val r, const ein__scope *m, u
 static bool ein__row_collect(ein__selector *z, ein__val v, const ein__scope *m, uint32_t rows,
                              ein__val *list, int *n) {
     ein_ctx *ctx = z->ctx;
-    ein__ex *reads = NULL;
     bool ok = true;
-    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         ein__val r = {e->val};
@@ -180,16 +171,14 @@ static bool ein__row_collect(ein__selector *z, ein__val v, const ein__scope *m, 
         ok = ein__row_collect(z, r, m, rows, list, n) && *n < EIN__MAX_ROW_VALS - 1;
         if (ok) list[(*n)++] = r;
     }
-    arrfree(reads);
     return ok;
 }
 
 // Whether `v` reads `r`, and if so at its own row only: `*own` is cleared by another read.
 static bool ein__reads_row(ein_ctx *ctx, ein__val v, ein__val r, bool *own) {
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__ex *reads = NULL;
     bool does = false;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         if (e->val != r.i) continue;
@@ -197,7 +186,6 @@ static bool ein__reads_row(ein_ctx *ctx, ein__val v, ein__val r, bool *own) {
         *own &= !ein__ex_looks_up(ctx, s->body, r);
         for (uint32_t k = 0; k < e->nix; k++) *own &= e->ix[k].i == ein__ix_iter(ctx, k, s->n[k]).i;
     }
-    arrfree(reads);
     return does;
 }
 
@@ -243,12 +231,11 @@ static bool ein__attention_closed(ein__selector *z, const ein__attention *a, ein
         int inside = 0;
         if (ein__is_chosen(z, a->inner[k])) return false;
         for (int j = 0; j <= a->n; j++) {
-            ein__ex *reads = NULL;
             bool does = false;
-            ein__ex_reads(ctx, ein__scope_of(ctx, j < a->n ? a->inner[j] : last)->body, &reads);
+            const ein__ex *reads =
+                ein__ex_reads(ctx, ein__scope_of(ctx, j < a->n ? a->inner[j] : last)->body);
             for (ptrdiff_t i = 0; i < arrlen(reads); i++)
                 does |= ein__ex_get(ctx, reads[i])->val == v;
-            arrfree(reads);
             inside += does;
         }
         if (inside != z->uses[v] || z->root[v] || ctx->value[v].weight_only) return false;
@@ -268,7 +255,7 @@ static int64_t ein__attention_apart(ein__selector *z, const ein__attention *a, e
     ein__val first = {0}, last = {0};
     int64_t ps, all = 0;
     if (a->dot.i) {
-        first = ein__sole_reader(ctx, z->order, z->uses, a->dot, 0, &scaled);
+        first = ein__sole_reader(ctx, z->uses, &z->readers, a->dot, &scaled);
         ein__choose(ctx, ein__scope_of(ctx, a->dot), first, scaled, z->free, &all);
     }
     ein__choose(ctx, ein__scope_of(ctx, a->out), map, read, z->free, &ps);
@@ -310,9 +297,9 @@ static int64_t ein__attention_together(ein_ctx *ctx, const ein__attention *a, in
 static bool ein__is_behind(ein__selector *z, ein__val m) {
     ein_ctx *ctx = z->ctx;
     ein__val members[EIN__MAX_ROW_VALS];
-    ein__ex *reads = NULL, body = ein__scope_of(ctx, m)->body;
+    ein__ex body = ein__scope_of(ctx, m)->body;
     bool behind = ein__row_members(z, m, members) > 0;
-    ein__ex_reads(ctx, body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
         const ein__scope *s = ein__scope_of(ctx, v);
@@ -321,7 +308,6 @@ static bool ein__is_behind(ein__selector *z, ein__val m) {
                   n == ein__elements(&ctx->value[m.i].shape) && z->uses[v.i] == 1 &&
                   ein__attention_only(ctx, body, v).i;
     }
-    arrfree(reads);
     return behind;
 }
 
@@ -349,12 +335,10 @@ static bool ein__attention_loads_closed(ein_ctx *ctx, const ein__attention *a) {
     const ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
     bool closed = true;
     for (int p = 0; p < 5; p++) {
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, part[p], &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, part[p]);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++)
             for (int k = 0; k < a->nload; k++)
                 closed &= ein__ex_get(ctx, reads[i])->val != a->load[k].i;
-        arrfree(reads);
     }
     return closed;
 }
@@ -401,7 +385,7 @@ static void ein__select_attention(ein__selector *z) {
         ein__ex read = {0};
         ein__attention a;
         if (!ein__match_attention(ctx, v, map, &a)) continue;
-        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
+        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
         ein__attention with;
         if (map.i && !ctx->value[map.i].weight_only && !ein__copy_of(ctx, map) &&
             ein__match_attention(ctx, v, map, &with) && ein__attention_closed(z, &with, map)) {
@@ -469,7 +453,7 @@ static void ein__select_places(ein__selector *z) {
         ein__ex read;
         ein__extremum p;
         if (ctx->value[v.i].weight_only || !ein__place_of(ctx, v, &p)) continue;
-        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
+        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
         if (map.i && (z->home[map.i].i != map.i || z->kind[map.i] != EIN__K_MAP ||
                       ctx->value[map.i].weight_only || ein__copy_of(ctx, map)))
             map = (ein__val){0};
@@ -609,7 +593,7 @@ static void ein__select_reductions(ein__selector *z) {
         if (z->kind[v.i] == EIN__K_ATTENTION || z->kind[v.i] == EIN__K_PLACE) continue;
         ein__ex read = {0};
         ein__val m = {0};
-        if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
+        if (!z->root[v.i]) m = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
         // A map that is part of another kernel stays there.
         if (m.i &&
             (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ROW ||
@@ -630,8 +614,7 @@ static void ein__select_reductions(ein__selector *z) {
         if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
         if (m.i && ein__is_call(z->kind[v.i])) fuse = ein__call_fuses(z, v, m, read);
         // A map fuses with one reduction only.
-        for (ptrdiff_t k = 0; fuse && k < i; k++)
-            fuse = z->home[z->order[k].i].i != m.i || z->order[k].i == m.i;
+        fuse = fuse && z->kind[m.i] == EIN__K_MAP;
         for (int k = 0; k < front.n; k++) z->home[front.v[k].i] = fuse ? m : v;
         if (!fuse) continue;
         z->home[v.i] = m;
@@ -644,6 +627,7 @@ static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot)
     ptrdiff_t n = arrlen(ctx->value);
     z->order = ein__live(ctx, root, nroot);
     z->uses = ein__count_uses(ctx, z->order, root, nroot);
+    z->readers = ein__find_readers(ctx, z->order);
     arrsetlen(z->home, n);
     arrsetlen(z->kind, n);
     arrsetlen(z->root, n);
@@ -657,17 +641,33 @@ static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot)
     ein__select_attention(z);
 }
 
+static void ein__select_members(ein__selector *z) {
+    ptrdiff_t n = arrlen(z->home);
+    arrsetlen(z->first, n);
+    arrsetlen(z->next, n);
+    memset(z->first, 0, (size_t)n * sizeof *z->first);
+    for (ptrdiff_t i = arrlen(z->order); i-- > 0;) {
+        ein__val v = z->order[i], *first = &z->first[z->home[v.i].i];
+        z->next[v.i] = *first;
+        *first = v;
+    }
+}
+
 EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
     ein__select_begin(z, root, nroot);
     ein__select_places(z);
     ein__select_rows(z);
     ein__select_reductions(z);
+    ein__select_members(z);
 }
 
 EIN__FN void ein__select_free(ein__selector *z) {
     arrfree(z->order);
     arrfree(z->uses);
+    ein__readers_free(&z->readers);
     arrfree(z->home);
+    arrfree(z->first);
+    arrfree(z->next);
     arrfree(z->kind);
     arrfree(z->root);
 }

@@ -49,22 +49,18 @@ static bool ein__is_plain_reduction(ein_ctx *ctx, const ein__scope *s) {
 // subtracted from the data, the maximum and the sum of a softmax. A pooled value is read by itself.
 static void ein__mark_statistics(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
     bool all = true, some = false;
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         uint32_t r = ein__ex_get(ctx, reads[i])->val;
         const ein__scope *s = ein__scope_of(ctx, (ein__val){r});
         if (s && ein__is_plain_reduction(ctx, s)) {
-            ein__ex *below = NULL;
-            ein__ex_reads(ctx, s->body, &below);
+            const ein__ex *below = ein__ex_reads(ctx, s->body);
             if (ein__reads_common(ctx, reads, below)) z->is[r] |= EIN__IS_STATISTIC;
-            arrfree(below);
         }
         some |= z->is[r] & EIN__IS_STATISTIC;
         all &= (z->is[r] & EIN__IS_STATISTIC) || ctx->value[r].weight_only;
     }
-    arrfree(reads);
     // What only statistics make is one: a deviation from a variance.
     if (all && some && ein__is_map(ctx, v)) z->is[v.i] |= EIN__IS_STATISTIC;
 }
@@ -78,11 +74,9 @@ static void ein__mark_sources(ein__storer *z, ein__val v) {
     bool statistic = s && s->reduce == EIN__R_MAX && (z->is[v.i] & EIN__IS_STATISTIC);
     bool passes = (z->is[v.i] & EIN__IS_SOURCE) && ein__copy_of(ctx, v);
     if (!statistic && !passes) return;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         z->is[ein__ex_get(ctx, reads[i])->val] |= EIN__IS_SOURCE;
-    arrfree(reads);
 }
 
 // Whether copy `v` may become a view on what it reads: then it has its type.
@@ -126,9 +120,8 @@ static bool ein__is_integer(const ein_ctx *ctx, uint32_t v) {
 static void ein__mark_counts(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__ex *reads = NULL;
     if (!s || (s->reduce != EIN__R_NONE && !ein__is_plain_reduction(ctx, s))) return;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     bool all = true, some = false;
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         uint32_t r = ein__ex_get(ctx, reads[i])->val;
@@ -137,7 +130,6 @@ static void ein__mark_counts(ein__storer *z, ein__val v) {
         all &= counts || ctx->value[r].weight_only;
         if (s->reduce == EIN__R_NONE && ein__is_integer(ctx, v.i)) z->is[r] |= EIN__IS_COUNT;
     }
-    arrfree(reads);
     if (all && some) z->is[v.i] |= EIN__IS_COUNT;
 }
 
@@ -170,11 +162,10 @@ static void ein__mark_wide(ein__storer *z) {
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
         ein__val v = z->order[i];
         const ein__scope *s = ein__scope_of(ctx, v);
-        ein__ex *reads = NULL;
         if (!s) continue;
         if (s->reduce == EIN__R_NONE) ein__mark_divisors(z, v, s->body, false);
         if (s->reduce == EIN__R_NONE || ein__is_plain_reduction(ctx, s)) continue;
-        ein__ex_reads(ctx, s->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, s->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             uint32_t r = ein__ex_get(ctx, reads[k])->val;
             const ein__scope *of = ein__scope_of(ctx, (ein__val){r});
@@ -182,7 +173,6 @@ static void ein__mark_wide(ein__storer *z) {
             z->is[r] &= (unsigned char)~EIN__IS_WIDE;
             if (sum) z->is[r] |= EIN__IS_WIDE;
         }
-        arrfree(reads);
     }
 }
 
@@ -263,13 +253,13 @@ static int64_t ein__copies_cost(ein__storer *z, const ein__expr *const *read) {
 
 // Whether a library multiplies: where that costs less with copies than a kernel, which converts
 // what it loads.
-static bool ein__is_called(ein__storer *z, ein__val v, ptrdiff_t at, const ein__expr *const *read,
+static bool ein__is_called(ein__storer *z, ein__val v, const ein__expr *const *read,
                            ein__skind2 *kind) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     int64_t ps, own, bound;
     ein__ex from = {0};
-    ein__val map = ein__sole_reader(ctx, z->order, z->with.uses, v, at + 1, &from);
+    ein__val map = ein__sole_reader(ctx, z->with.uses, &z->with.readers, v, &from);
     *kind = ein__choose(ctx, s, map, from, !z->root[v.i], &ps);
     if (!ein__is_call(*kind)) return false;
     int64_t copies = ein__copies_cost(z, read);
@@ -313,7 +303,7 @@ static bool ein__copies_pay(ein__storer *z, const ein__scope *s, const ein__expr
 
 // The type that the operands of contraction `v` are wanted as: halves where a library multiplies,
 // or where a kernel gains by it.
-static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
+static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__expr *read[2];
@@ -325,7 +315,7 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
     if (ein__keeps_fp32(ctx, v)) return EIN__F32;
     // A sum of squares is a statistic: it reads what is there.
     if (ein__is_square(ctx, s)) return EIN__NDTYPE;
-    if (ein__is_called(z, v, at, read, &kind)) return EIN__F16;
+    if (ein__is_called(z, v, read, &kind)) return EIN__F16;
     // A kernel may convert what it loads, but bands are told by equal types.
     if (kind != EIN__K_BAND) return ein__copies_pay(z, s, read) ? EIN__F16 : EIN__NDTYPE;
     ein__dtype a = ctx->value[z->now[read[0]->val].i].dtype;
@@ -336,9 +326,8 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
 // result's type: the bias, and another value if a copy of it is there anyway.
 static void ein__mark_addends(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
-    ein__ex *reads = NULL;
     if (!ein__is_map(ctx, v)) return;
-    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ein__epilogue e;
         uint32_t p = ein__ex_get(ctx, reads[i])->val;
@@ -349,7 +338,6 @@ static void ein__mark_addends(ein__storer *z, ein__val v) {
         z->also_half[0] = e.bias;
         if (e.z.i && z->half[e.z.i].i) z->also_half[1] = e.z;
     }
-    arrfree(reads);
 }
 
 // The type of old value `v`, whose operands have theirs.
@@ -400,13 +388,13 @@ static bool ein__halves_weights(ein__storer *z, const ein__scope *s) {
 }
 
 // Old value `v` with its type; a convolution that is an output is stored as f16 and copied.
-static ein__val ein__store_value(ein__storer *z, ein__val v, ptrdiff_t at) {
+static ein__val ein__store_value(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__value old = ctx->value[v.i];
     if (old.kind != EIN__V_SCOPE || old.weight_only) return v;
     ein__dtype type = ein__stored_type(z, v);
     ein__scope s = *ein__scope_of(ctx, v);
-    z->operand = ein__operand_type(z, v, at);
+    z->operand = ein__operand_type(z, v);
     memset(z->also_half, 0, sizeof z->also_half);
     z->half_weights = ein__halves_weights(z, &s);
     if (type == EIN__F16) ein__mark_addends(z, v);
@@ -448,7 +436,7 @@ EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__select_begin(&z.with, root, nroot);
     ein__mark(&z);
     for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
-        ein__val now = ein__store_value(&z, z.order[i], i);
+        ein__val now = ein__store_value(&z, z.order[i]);
         if (!now.i) break;
         z.now[z.order[i].i] = now;
     }
