@@ -103,7 +103,6 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
     f->key = a->band ? ein__kattention_moved(ctx, f, a->key) : a->key;
     f->value = a->band ? ein__kattention_moved(ctx, f, a->value) : a->value;
     if (!f->key.i || !f->value.i) return false;
-    ein__kgrow(g);
     for (uint32_t i = 0; i < a->slots; i++) {
         bool t = i < a->nt;
         g->slot[i] = (ein__kslot){.n = a->box.n[i], .gone = a->box.n[i] == 1};

@@ -85,14 +85,6 @@ static void ein__ktile_order(ein__kgen *g, ein__ktile *z, ein__val out) {
     ein__kslices_first(g, z->t, z->nt);
 }
 
-// New expressions were made: their notes need room.
-static void ein__kgrow(ein__kgen *g) {
-    size_t n = (size_t)arrlen(g->ctx->exprs.rec);
-    g->memo = EIN_REALLOC(g->memo, n * sizeof *g->memo);
-    if (!g->memo) EIN_OUT_OF_MEMORY();
-    memset(g->memo, 0, n * sizeof *g->memo);
-}
-
 static bool ein__ktile_make(ein__kgen *g, const ein__step *step, ein__ktile *z) {
     ein_ctx *ctx = g->ctx;
     const ein__scope *s = ein__sc_get(ctx, ein__val_get(ctx, step->val[0])->scope);
@@ -104,7 +96,6 @@ static bool ein__ktile_make(ein__kgen *g, const ein__step *step, ein__ktile *z) 
     for (uint32_t d = 0; d < s->nt; d++) z->to[d] = z->map[d];
     if (!z->read.i || (step->nval > 1 && !z->epilogue.i)) return false;
     ein__ktile_order(g, z, step->out);
-    ein__kgrow(g);
     return true;
 }
 

@@ -42,7 +42,7 @@ static ein__ex ein__kbody(const ein__kgen *g, ein__val v) {
 // How often each expression below `ex` is used; counts the operations of one evaluation on the way.
 static void ein__kcount(ein__kgen *g, ein__ex ex) {
     const ein__expr *x = ein__ex_get(g->ctx, ex);
-    if (g->memo[ex.i].uses++) return;
+    if (ein__kmemo_of(g, ex)->uses++) return;
     for (uint32_t i = 0; i < x->nkid; i++) ein__kcount(g, x->kid[i]);
     if (x->op != EIN__X_READ) return;
     for (int i = 0; i < g->nover; i++)
@@ -53,7 +53,7 @@ static void ein__kcount(ein__kgen *g, ein__ex ex) {
 
 // Starts counting anew: the next pass over the row has its own names.
 static void ein__kuncount(ein__kgen *g) {
-    for (ptrdiff_t i = 0; i < arrlen(g->ctx->exprs.rec); i++) g->memo[i].uses = 0;
+    for (ptrdiff_t i = 0; i < arrlen(g->memo); i++) g->memo[i]->uses = 0;
 }
 
 // Converts a stored element to the type that is computed in.
@@ -200,7 +200,8 @@ static ein__ktext ein__kinfix(ein__kgen *g, const char *op, ein__ktext a, ein__k
 static ein__ktext ein__kargument(ein__kgen *g, const ein__expr *x, int lane) {
     double factor;
     ein__ex ex = x->kid[0];
-    if (g->num != EIN__NUM_FLOAT || g->memo[ex.i].uses > 1 || !ein__is_scaled(g->ctx, x, &factor))
+    if (g->num != EIN__NUM_FLOAT || ein__kmemo_of(g, ex)->uses > 1 ||
+        !ein__is_scaled(g->ctx, x, &factor))
         return ein__kvalue(g, ex, lane);
     ein__ktext a = ein__kvalue(g, ein__ex_get(g->ctx, ex)->kid[0], lane);
     return ein__kinfix(g, "*", a, ein__kliteral(g, factor), EIN__PRODUCT);
@@ -446,7 +447,7 @@ static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane) {
     case EIN__X_WHEN: t = ein__kwhen(g, x, lane); break;
     case EIN__X_SELECT: t = ein__kselect(g, x, lane); break;
     }
-    if (shared || g->memo[ex.i].uses > 1 || strlen(t.s) > EIN__LONG)
+    if (shared || ein__kmemo_of(g, ex)->uses > 1 || strlen(t.s) > EIN__LONG)
         return ein__kname_value(g, ex, lane, t);
     return t;
 }
@@ -480,7 +481,7 @@ static bool ein__kinteger_of(ein__kgen *g, const ein__expr *x) {
 
 // Integers are computed as integers where nothing else takes part.
 static bool ein__kinteger(ein__kgen *g, ein__ex ex) {
-    ein__kmemo *m = &g->memo[ex.i];
+    ein__kmemo *m = ein__kmemo_of(g, ex);
     if (!m->integer) m->integer = ein__kinteger_of(g, ein__ex_get(g->ctx, ex)) ? 1 : 2;
     return m->integer == 1;
 }

@@ -181,7 +181,8 @@ typedef struct ein__kgen {
         ein__ex as;                     // instead of text, what is computed; or none
     } over[EIN__KOVER];                 // reads replaced by registers or tiles
     ein__kname *name;                   // stb_ds array
-    ein__kmemo *memo;                   // by expression
+    ein__table known;                   // expressions of which something is known ...
+    ein__kmemo **memo;                  // ... and what; by number there, stb_ds array
     unsigned passes;                    // scans made so far
     int nindex, nvalue, scattered;
     ein__buf code[EIN__KLEVELS];
@@ -190,6 +191,14 @@ typedef struct ein__kgen {
 } ein__kgen;
 
 static void ein__kneed(ein__kgen *g, ein__need what) { g->needs |= (ein__needs)1 << what; }
+
+// A kernel has few of the context's expressions.
+static ein__kmemo *ein__kmemo_of(ein__kgen *g, ein__ex ex) {
+    uint32_t id = ein__intern(&g->ctx->arena, &g->known, &ex, sizeof ex);
+    while (arrlen(g->memo) <= (ptrdiff_t)id)
+        arrput(g->memo, EIN__NEW(&g->ctx->arena, ein__kmemo, 1));
+    return g->memo[id];
+}
 
 // ------------------------------------------------------------------------------- structure
 
@@ -240,7 +249,7 @@ static const ein__kinner *ein__kinner_of(const ein__kgen *g, uint32_t val) {
 
 // Slots that occur in an expression.
 static uint32_t ein__kmask(ein__kgen *g, ein__ex ex) {
-    uint32_t *mask = &g->memo[ex.i].mask;
+    uint32_t *mask = &ein__kmemo_of(g, ex)->mask;
     if (*mask) return *mask;
     const ein__expr *x = ein__ex_get(g->ctx, ex);
     *mask = 1u << 31;
@@ -255,7 +264,8 @@ static bool ein__kcommutes(const ein__expr *x) {
 }
 
 static uint64_t ein__kkey_ex(ein__kgen *g, ein__ex ex) {
-    if (g->memo[ex.i].key) return g->memo[ex.i].key;
+    ein__kmemo *memo = ein__kmemo_of(g, ex);
+    if (memo->key) return memo->key;
     const ein__expr *x = ein__ex_get(g->ctx, ex);
     uint64_t h = ein__kkey_join((uint64_t)x->op << 32 | x->fn, x->bits), kids = 0;
     h = ein__kkey_join(h, (uint64_t)x->n * 2 + x->negate);
@@ -273,7 +283,7 @@ static uint64_t ein__kkey_ex(ein__kgen *g, ein__ex ex) {
                                (uint64_t)ein__kstride(g, (ein__val){x->val}, d));
     }
     h = ein__kkey_join(h, kids);
-    return g->memo[ex.i].key = h ? h : 1;
+    return memo->key = h ? h : 1;
 }
 
 // Rank of an operand in a commutative pair: what the step computed first, constants last.

@@ -97,8 +97,9 @@ static void ein__kscan_row(ein__kgen *g, ein__kscan *s, ein__ex ex) {
 
 static void ein__kscan_expr(ein__kgen *g, ein__kscan *s, ein__ex ex) {
     const ein__expr *x = ein__ex_get(g->ctx, ex);
-    if (g->memo[ex.i].scanned == s->pass) return;
-    g->memo[ex.i].scanned = s->pass;
+    ein__kmemo *memo = ein__kmemo_of(g, ex);
+    if (memo->scanned == s->pass) return;
+    memo->scanned = s->pass;
     if (x->op == EIN__X_READ) {
         const ein__kinner *in = ein__kinner_of(g, x->val);
         if (in && in->put) ein__kscan_expr(g, s, ein__kbody(g, in->v));
@@ -175,7 +176,8 @@ static int ein__korder(const ein__kgen *g, ein__val out, int *order) {
 
 static void ein__kgen_free(ein__kgen *g) {
     arrfree(g->name);
-    EIN_FREE(g->memo);
+    ein__table_free(&g->known);
+    arrfree(g->memo);
     for (int i = 0; i < EIN__KLEVELS; i++) ein__buf_free(&g->code[i]);
 }
 
@@ -193,20 +195,8 @@ static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
         g.slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - s->nt));
         g.slot[i].n = s->n[i];
     }
-    size_t n = (size_t)arrlen(ctx->exprs.rec);
-    g.memo = EIN_REALLOC(NULL, n * sizeof *g.memo);
-    if (!g.memo) EIN_OUT_OF_MEMORY();
-    memset(g.memo, 0, n * sizeof *g.memo);
     for (int i = 0; i < EIN__KLEVELS; i++) ein__put(&g.code[i], "");
     return g;
-}
-
-// Room for what is known of expressions that were made since there were `had` of them.
-static void ein__kmemo_grow(ein__kgen *g, size_t had) {
-    size_t n = (size_t)arrlen(g->ctx->exprs.rec);
-    g->memo = EIN_REALLOC(g->memo, n * sizeof *g->memo);
-    if (!g->memo) EIN_OUT_OF_MEMORY();
-    memset(g->memo + had, 0, (n - had) * sizeof *g->memo);
 }
 
 static int64_t ein__kcount_slots(const ein__kgen *g, const int *order, int n) {

@@ -77,7 +77,6 @@ static void ein__kprod_room(ein__kgen *g, const ein__step *step, ein__kprod *r) 
 static void ein__kprod_rows(ein__kgen *g, const ein__step *step, ein__kprod *r) {
     ein_ctx *c = g->ctx;
     const ein__expr *x = r->p.read[0];
-    size_t had = (size_t)arrlen(c->exprs.rec);
     while (r->kinds < step->nrow && !ein__is_map(c, step->val[1 + r->kinds])) r->kinds++;
     r->sums = r->kinds > 0;
     for (int i = r->kinds; i < step->nrow; i++) {
@@ -89,7 +88,6 @@ static void ein__kprod_rows(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     for (int i = 1; i <= step->nrow; i++)
         g->inner[g->ninner++] = (ein__kinner){.v = step->val[i], .level = 1};
     if (step->also.i) r->stored = ein__ex_subst(c, ein__kbody(g, step->also), x->ix, (int)x->nix);
-    ein__kmemo_grow(g, had);
 }
 
 // `body` in `to`, where the iterators of `order`, which count `flat` from `from` on, are in range.

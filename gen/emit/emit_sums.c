@@ -141,7 +141,6 @@ static ein__ex ein__kred_half(ein_ctx *ctx, const ein__scope *s, ein__ex body, i
 // which the epilogue reads them by name. Before anything is counted.
 static void ein__kred_pair(ein__kgen *g, ein__kred *r, const ein__scope *s) {
     ein_ctx *ctx = g->ctx;
-    size_t had = (size_t)arrlen(ctx->exprs.rec);
     ein__ix ix[EIN__MAX_RANK];
     int n = 0;
     r->pair = !g->naive && ein__kdtype(g, r->out) == EIN__F32 && ein__is_pair(ctx, s);
@@ -161,20 +160,17 @@ static void ein__kred_pair(ein__kgen *g, ein__kred *r, const ein__scope *s) {
         bool map = r->out.i != r->acc.i;
         r->last[j] = map ? ein__kred_half(ctx, s, ein__kbody(g, r->out), j) : read;
     }
-    ein__kmemo_grow(g, had);
 }
 
 // Gives the sums of maps that finish them their terms, and the maps the sums by name; scans both.
 static void ein__kred_finish(ein__kgen *g, ein__kred *r, const ein__step *step) {
     ein_ctx *ctx = g->ctx;
-    size_t had = (size_t)arrlen(ctx->exprs.rec);
     const ein__scope *s = ein__scope_of(ctx, r->acc);
     int nt = (int)ein__scope_of(ctx, r->out)->nt;
     ein__finish f;
     bool found = ein__finish_of(ctx, step, &f);
     EIN_ASSERT(found);
     r->sums = found ? f.n : 1;
-    ein__kmemo_grow(g, had);
     for (int k = 0; k + 1 < step->nval; k++)
         g->inner[g->ninner++] = (ein__kinner){.v = step->val[k], .text = {"acc"}};
     for (uint32_t i = 0; i < s->ns; i++) {
