@@ -112,7 +112,7 @@ EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *
     const ein__expr *e = ein__ex_get(ctx, w->image);
     ein__strides_of(ctx, (ein__val){e->val}, stride);
     ein__dtype t = ctx->value[e->val].dtype;
-    return stride[w->col.dim] == 1 && (t == EIN__F32 || t == EIN__F16) &&
+    return stride[w->col.dim] == 1 && t <= EIN__BF16 &&
            ein__strip_span(&w->col, 1) <= EIN__WINDOW_REGISTERS;
 }
 

@@ -94,9 +94,13 @@ static const char *ein__kvec_type(const ein__kgen *g) {
 
 // Neighbours at once, as a float4 or what else `vec` asks for.
 static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
-    bool half = at->dtype == EIN__F16, eight = g->vec == 8;
-    const char *load = half && eight ? "load_half8" : half ? "load_half4" : "load_float8";
-    if (half || eight)
+    bool half = at->dtype == EIN__F16, eight = g->vec == 8, bfloat = at->dtype == EIN__BF16;
+    const char *load = half && eight ? "load_half8"
+                       : half        ? "load_half4"
+                       : bfloat      ? "load_bfloat4"
+                                     : "load_float8";
+    if (bfloat) ein__kneed(g, EIN__NEED_BFLOAT_LOAD4);
+    else if (half || eight)
         ein__kneed(g, !eight ? EIN__NEED_LOAD4 : half ? EIN__NEED_LOAD8 : EIN__NEED_FLOAT8);
     else load = ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
     if (!strcmp(at->at.s, "0")) return ein__namef(g->ctx, "%s(%s)", load, at->param);

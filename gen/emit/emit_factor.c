@@ -232,29 +232,32 @@ static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf
     ein__kaccess at = ein__kaccess_of(g, read, 0);
     if (!at.level || (g->vec > 1 && !at.vector && at.step)) return 0;
     double pad = ein__kbits(ein__ex_get(g->ctx, read));
-    bool half = at.dtype == EIN__F16 && pad == 0;
-    const char *type = at.vector ? half ? "uint2" : "float4" : half ? "__half" : "float";
+    bool half = at.dtype == EIN__F16 && pad == 0, bfloat = at.dtype == EIN__BF16 && pad == 0;
+    const char *one = half ? "__half" : bfloat ? "__nv_bfloat16" : "float";
+    const char *type = !at.vector ? one : half || bfloat ? "uint2" : "float4";
     const char *fill = ein__kliteral(g, pad).s,
                *value = ein__namef(g->ctx, "%s[%s]", at.param, at.at.s);
     const char *name = ein__namef(g->ctx, "v%d", g->nvalue++),
                *text = ein__namef(g->ctx, "f.%s", name);
-    if (half) fill = ein__namef(g->ctx, "%s()", type);
+    if (half || bfloat) fill = ein__namef(g->ctx, "%s()", type);
     else if (at.vector) fill = ein__kfill(g, fill);
-    if (half && at.vector)
+    if ((half || bfloat) && at.vector)
         value = ein__namef(g->ctx, "*reinterpret_cast<const uint2 *>(%s + %s)", at.param,
                            ein__kparen(g, at.at, EIN__TERM));
     else if (at.vector) value = ein__kload4(g, &at);
-    else if (!half) value = ein__kload(g, &at, at.level).s;
+    else if (!half && !bfloat) value = ein__kload(g, &at, at.level).s;
     if (at.guard) value = ein__namef(g->ctx, "%s ? %s : %s", at.guard, value, fill);
     ein__putf(found, "%s%s %s;", found->n ? "\n" : "", type, name);
     ein__putf(values, "f.%s = %s;\n", name, value);
-    if (half) {
-        ein__kneed(g, at.vector ? EIN__NEED_HALF4 : EIN__NEED_HALF);
+    if (half || bfloat) {
+        ein__kneed(g, half ? EIN__NEED_HALF : EIN__NEED_BF16);
+        if (at.vector) ein__kneed(g, half ? EIN__NEED_HALF4 : EIN__NEED_BFLOAT4);
         name = ein__namef(g->ctx, "v%d", g->nvalue++);
-        ein__putf(first,
-                  at.vector ? "const float4 %s = half4_value(%s);\n"
-                            : "const float %s = __half2float(%s);\n",
-                  name, text);
+        const char *value_of = at.vector ? half ? "half4_value" : "bfloat4_value"
+                               : half    ? "__half2float"
+                                         : "__bfloat162float";
+        ein__putf(first, "const %s %s = %s(%s);\n", at.vector ? "float4" : "float", name, value_of,
+                  text);
         text = name;
     }
     int n = g->nover++;
@@ -263,7 +266,7 @@ static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf
     for (int i = 0; i < EIN__KLANES; i++)
         g->over[n].lane[i] =
             at.vector && i < g->vec ? ein__namef(g->ctx, "%s.%s", text, ein__klane[i]) : NULL;
-    return at.vector ? half ? 2 : 4 : 1;
+    return !at.vector ? 1 : half || bfloat ? 2 : 4;
 }
 
 // A factor that its loads compute or convert, one element or four along `slot`: what they find, of
@@ -590,7 +593,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein__ex read = r->factor[side];
     ein__dtype type = ein__kdtype(g, (ein__val){ein__ex_get(c, r->main[side])->val});
     bool half = type == EIN__F16, fp16 = r->math == EIN__MATH_FP16;
-    bool computed = read.i != r->main[side].i || (half && !fp16), vector;
+    bool converts = (half && !fp16) || type == EIN__BF16;
+    bool computed = read.i != r->main[side].i || converts, vector;
     ein__kfeed f = {.moves = false};
     ein__kscan scan = ein__kprod_scan(g, r, side, f.line_slot, &f.nline, f.sum, &f.nsum);
     int64_t extent = r->p.extent[side], depth = r->p.depth;

@@ -236,6 +236,9 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
                        {"store", ein__need_text(needs, EIN__NEED_STORE4)},
                        {"value", ein__need_text(needs, EIN__NEED_HALF4)}};
+    ein__key bfloat[] = {{"load", ein__need_text(needs, EIN__NEED_BFLOAT_LOAD4)},
+                         {"store", ein__need_text(needs, EIN__NEED_BFLOAT_STORE4)},
+                         {"value", ein__need_text(needs, EIN__NEED_BFLOAT4)}};
     ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
                         {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
                         {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
@@ -265,6 +268,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
     ein__put_helper(out, *four[0].text || *four[1].text || *four[2].text, ein__tmpl_half4, four, 3);
+    ein__put_helper(out, *bfloat[0].text || *bfloat[1].text || *bfloat[2].text, ein__tmpl_bfloat4,
+                    bfloat, 3);
     ein__put_helper(out, attends, ein__tmpl_attend, attend, 2);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,

@@ -133,6 +133,9 @@ typedef enum ein__need {
     EIN__NEED_WARP_FOUR,
     EIN__NEED_BLOCK_THREE,
     EIN__NEED_BLOCK_FOUR,
+    EIN__NEED_BFLOAT_LOAD4,
+    EIN__NEED_BFLOAT_STORE4,
+    EIN__NEED_BFLOAT4,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;

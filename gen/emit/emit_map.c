@@ -240,13 +240,16 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
         return;
     }
     if (g->vec > 1) {
-        bool half = t == EIN__F16, zero = !strcmp(at, "0");
+        bool half = t == EIN__F16, bfloat = t == EIN__BF16, zero = !strcmp(at, "0");
         const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
         if (half) ein__kneed(g, g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4);
+        if (bfloat) ein__kneed(g, EIN__NEED_BFLOAT_STORE4);
         if (zero) at = "";
-        if (half) ein__putf(b, "store_half%d(%s%s%s", g->vec, y, plus, at);
+        if (half || bfloat)
+            ein__putf(b, "store_%s%d(%s%s%s", half ? "half" : "bfloat", g->vec, y, plus, at);
         else ein__putf(b, "*reinterpret_cast<%s *>(%s%s%s) = make_%s(", type, y, plus, at, type);
-        for (int i = 0; i < g->vec; i++) ein__putf(b, "%s%s", i || half ? ", " : "", value[i].s);
+        for (int i = 0; i < g->vec; i++)
+            ein__putf(b, "%s%s", i || half || bfloat ? ", " : "", value[i].s);
         ein__put(b, ");\n");
         return;
     }
@@ -431,8 +434,9 @@ static bool ein__kvector_lies(const ein__kgen *g, ein__val out, int v, int vec,
 static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order, int n,
                              const ein__kscan *s) {
     ein__dtype type = ein__kdtype(g, out);
-    bool half = type == EIN__F16;
-    if (g->naive || !n || (type != EIN__F32 && !half) || (half && g->vec == 2)) return false;
+    bool half = type == EIN__F16, bfloat = type == EIN__BF16;
+    if (g->naive || !n || type > EIN__BF16) return false;
+    if ((half && g->vec == 2) || (bfloat && g->vec != 4)) return false;
     return (half || g->vec != 8) && ein__kvector_lies(g, out, order[n - 1], g->vec, s);
 }
 

@@ -71,7 +71,7 @@ static bool ein__is_taken(const char *name) {
         " lane_places vector_places STEP TURN fetched_feed moved kept moving moving_load spaced "
         "spaced_load nth_load load_places value_of feed word_places"
         " turning turning_load computed computed_load made some found_a found_b make_a make_b"
-        " half4_value"
+        " half4_value bfloat4 load_bfloat4 bfloat4_value store_bfloat4"
         " tap tapped tapped_load taps"
         " summing ROUNDS_TF32 launch_now matmul_first"
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"

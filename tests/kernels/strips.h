@@ -72,6 +72,7 @@ static void strips(ein_ctx *ctx) {
     for (int i = 0; i < COUNT(cases); i++) {
         strip(ctx, cases[i], EIN__F32, EIN__F32, i % 3 == 2 ? 3 : 0, i % 3 == 2);
         strip(ctx, cases[i], EIN__F16, EIN__F16, 0, 0);
+        if (i % 3 == 0) strip(ctx, cases[i], EIN__BF16, EIN__BF16, 0, 0);
         if (i % 4 == 0) strip(ctx, cases[i], EIN__F16, EIN__F32, i % 8 ? 3 : 0, i % 8 != 0);
         if (i % 4 == 2) strip(ctx, cases[i], EIN__F32, EIN__F16, i % 8 == 2 ? 0 : 3, i % 8 != 2);
     }
