@@ -38,6 +38,7 @@ ptx="$ptx tests/unseen/norm_products.ein tests/unseen/norm_means.ein tests/unsee
 ptx="$ptx tests/unseen/preactivation.ein tests/unseen/conv_groups.ein tests/unseen/stitched.ein"
 ptx="$ptx tests/unseen/siblings.ein"
 ptx="$ptx models/resnet18.ein models/longformer_short.ein tests/unseen/rotary_forms.ein"
+ptx="$ptx tests/unseen/typed_products.ein tests/unseen/typed_attention.ein"
 ptx32="$ptx tests/unseen/eq_reduce.ein tests/unseen/eq_gather.ein tests/unseen/reduces.ein"
 ptx32="$ptx32 tests/unseen/reduces_whole.ein tests/unseen/norms.ein tests/unseen/pools.ein"
 ptx32="$ptx32 tests/unseen/half_bf16.ein tests/unseen/positions.ein tests/unseen/places.ein"
@@ -108,6 +109,7 @@ parts=(
     'chain    cuda python3 tests/check_chain.py'
     'finish   cuda python3 tests/check_finish.py'
     'last     cuda python3 tests/check_last.py'
+    'typed    cuda python3 tests/check_typed.py'
     'names    -    python3 tests/check_names.py'
     'used     -    python3 tests/check_used.py'
     'search   -    python3 tests/check_search.py'

@@ -189,14 +189,14 @@ static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
 
 // Of a product of `read`: with tensor cores, where the mode has a use for them. mma.sync as we use
 // it (m16n8k8 of TF32, m16n8k16 of halves) came with compute capability 8.0. A sum of squares is a
-// statistic and stays FP32.
-static ein__math ein__tensor_math(const ein_ctx *ctx, const ein__expr *const *read) {
+// statistic and stays FP32. What halves have too few exponents for is multiplied as TF32, which has
+// all bits of a bf16.
+static ein__math ein__tensor_math(ein_ctx *ctx, const ein__expr *const *read) {
     ein__val a = {read[0]->val}, b = {read[1]->val};
-    if (!ein__is_typed(ctx) || ein__gpu_of(ctx)->cc < 80 || a.i == b.i) return EIN__MATH_FP32;
-    for (int k = 0; k < 2; k++) {
-        ein__dtype t = ctx->value[read[k]->val].dtype;
-        if (t != EIN__F32 && t != EIN__F16) return EIN__MATH_FP32;
-    }
+    const ein__gpu *g = ein__gpu_of(ctx);
+    if (!ein__is_typed(ctx) || g->cc < 80 || a.i == b.i) return EIN__MATH_FP32;
+    if (ein__stays_wide(ctx, a) || ein__stays_wide(ctx, b))
+        return g->tf32 ? EIN__MATH_TF32 : EIN__MATH_FP32;
     return ctx->desc.math == EIN_MATH_TF32 ? EIN__MATH_TF32 : EIN__MATH_FP16;
 }
 
@@ -215,7 +215,7 @@ EIN__FN bool ein__product_shift(const ein_ctx *ctx, ein__ex ex, uint32_t terms, 
 }
 
 // What tensor cores' tiles may do with the factors as they are in memory.
-static void ein__tensor_held(const ein_ctx *ctx, const ein__expr *const *read, ein__tiled *p) {
+static void ein__tensor_held(ein_ctx *ctx, const ein__expr *const *read, ein__tiled *p) {
     ein__dtype t[2];
     for (int k = 0; k < 2; k++) {
         ein__val v = {read[k]->val};

@@ -41,7 +41,7 @@ EIN__FN bool ein__match_skinny(ein_ctx *ctx, const ein__scope *s, const int64_t 
     const ein__expr *e = k->p.read[k->many];
     ein__dtype t = ctx->value[e->val].dtype;
     ein__strides_of(ctx, (ein__val){e->val}, stride);
-    if ((t != EIN__F32 && t != EIN__F16) || !ein__address(ctx, e, stride, &f)) return false;
+    if (t > EIN__BF16 || !ein__address(ctx, e, stride, &f)) return false;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         bool line = i < s->nt && (k->p.group[k->many] >> i & 1);
         if ((!line && i < s->nt) || !ein__skinny_vector(s, &f, i)) continue;

@@ -405,11 +405,14 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
     ein__ex body = ein__rebuild_body(z, v), read = {0};
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
-    const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
-    if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) return v;
+    if (!v.i || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, ein__scope_of(ctx, v)))
+        return v;
     ein__split split;
     int64_t ps;
     ein__val map = ein__sole_reader(ctx, z->uses, &z->readers, old, &read);
+    v = ein__read_directly(z, v, map, read);
+    if (!v.i) return v;
+    const ein__scope *s = ein__scope_of(ctx, v);
     ein__skind2 kind = ein__choose_parts(ctx, s, map, read, true, &ps, &split);
     if (kind == EIN__K_REDUCE) return ein__relay_window(z, v);
     if (kind != EIN__K_PRODUCT) return v;

@@ -100,7 +100,7 @@ static bool ein__two_factors(ein_ctx *ctx, const ein__scope *s, const ein__expr 
             memcpy(&c, &e->bits, sizeof c);
             *alpha *= c;
         } else if (e->op == EIN__X_READ && !e->bits && n < 2 &&
-                   ein__multiplies(ctx, ctx->value[e->val].dtype,
+                   ein__multiplies(ctx->value[e->val].dtype,
                                    ctx->value[n ? read[0]->val : e->val].dtype) &&
                    !ein__is_table(ctx, (ein__val){e->val})) {
             read[n++] = e;
@@ -238,7 +238,7 @@ static bool ein__product_of(ein_ctx *ctx, const ein__scope *s, ein__factors *p) 
 
 // Strided-batched GEMM for a product whose result has strides `out`; both orders of the operands
 // are tried, and every choice of m and n chains: largest m * n wins.
-static bool ein__match_product(const ein_ctx *ctx, const ein__scope *s, const ein__factors *p,
+static bool ein__match_product(ein_ctx *ctx, const ein__scope *s, const ein__factors *p,
                                const int64_t *out, ein__gemm *best) {
     bool found = false;
     // Without a batch m * n is all there is.

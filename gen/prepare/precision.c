@@ -45,28 +45,51 @@ static bool ein__is_untyped(const ein_ctx *ctx) {
     return ctx->desc.math == EIN_MATH_FP16 && !ctx->typed;
 }
 
+// Whether `v` has numbers that halves may have too few exponents for: those of a tensor that the
+// model stores as bf16, what is a copy of such a value, or is known at load and made of one.
+static bool ein__is_wide(ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    if (p->dtype >= EIN__BF16) return p->dtype == EIN__BF16;
+    bool tensor = p->tensor >= 0 && p->tensor < (int)arrlen(ctx->graph.tensor);
+    if (tensor && ctx->graph.tensor[p->tensor].dtype == EIN__BF16) return true;
+    if (p->kind != EIN__V_SCOPE) return false;
+    const ein__scope *s = ein__sc_get(ctx, p->scope);
+    bool copy = ein__ex_get(ctx, s->body)->op == EIN__X_READ, wide = false;
+    if (s->reduce != EIN__R_NONE || !(copy || p->weight_only)) return false;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !wide; i++)
+        wide = ein__is_wide(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
+    return wide;
+}
+
+// Whether products with an operand `v` keep its exponents in a mode that would make it halves.
+static bool ein__stays_wide(ein_ctx *ctx, ein__val v) {
+    return ctx->desc.math == EIN_MATH_FP16 && ein__is_wide(ctx, v);
+}
+
 // Of a product with these operands.
-static ein__math ein__math_of(const ein_ctx *ctx, ein__val a, ein__val b) {
+static ein__math ein__math_of(ein_ctx *ctx, ein__val a, ein__val b) {
     if (ctx->desc.math == EIN_MATH_TF32) return EIN__MATH_TF32;
+    if (ein__stays_wide(ctx, a) || ein__stays_wide(ctx, b)) return EIN__MATH_FP32;
     bool halves = ctx->value[a.i].dtype == EIN__F16 && ctx->value[b.i].dtype == EIN__F16;
     return halves || ein__is_untyped(ctx) ? EIN__MATH_FP16 : EIN__MATH_FP32;
 }
 
 // Whether products of tensors of these types are ours to plan. Kernels convert what they load.
-static bool ein__multiplies(const ein_ctx *ctx, ein__dtype a, ein__dtype b) {
-    bool known = a == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && a == EIN__F16);
-    return known && (b == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && b == EIN__F16));
-}
+static bool ein__multiplies(ein__dtype a, ein__dtype b) { return a <= EIN__BF16 && b <= EIN__BF16; }
 
-// Whether a library multiplies such factors: it wants them of one type.
+// Whether a library multiplies such factors: it wants them of one type, of halves in FP16 mode.
 static bool ein__alike(const ein_ctx *ctx, ein__val a, ein__val b) {
-    return ctx->value[a.i].dtype == ctx->value[b.i].dtype || ein__is_untyped(ctx);
+    ein__dtype s = ctx->value[a.i].dtype, t = ctx->value[b.i].dtype;
+    if (s == EIN__BF16 || t == EIN__BF16) return false;
+    if (ctx->desc.math != EIN_MATH_FP16) return s == EIN__F32 && t == EIN__F32;
+    return s == t || ein__is_untyped(ctx);
 }
 
 // Bytes of an element of `v` in memory, or what they most likely will be.
-static int64_t ein__element_size(const ein_ctx *ctx, ein__val v) {
+static int64_t ein__element_size(ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];
     bool made = p->kind != EIN__V_INPUT || p->made;
-    bool half = p->dtype == EIN__F32 && made && ein__is_untyped(ctx);
+    bool half = p->dtype == EIN__F32 && made && ein__is_untyped(ctx) && !ein__is_wide(ctx, v);
     return half ? 2 : ein__dtype_size(p->dtype);
 }

@@ -67,7 +67,9 @@ static int ein__attention_width(ein_ctx *ctx, const ein__attention *a, const ein
     if (!slots) return 1;
     while (!(slots >> slot & 1)) slot++;
     if (slots != 1u << slot || ein__read_step(ctx, read, slot) != 1) return 0;
-    int width = ein__element_size(ctx, (ein__val){read->val}) == 2 ? 8 : 4;
+    ein__val v = {read->val};
+    bool halves = ein__element_size(ctx, v) == 2 && ctx->value[v.i].dtype != EIN__BF16;
+    int width = halves ? 8 : 4;
     while (a->box.n[slot] % width) width = width == 8 ? 4 : 1;
     return width;
 }

@@ -204,11 +204,25 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
     return ein__math_ps(g, flop, t->rn == 4 ? share : share * 9 / 10);
 }
 
+// Whether halves have too few exponents for something that its products read.
+static bool ein__attention_is_wide(ein_ctx *ctx, const ein__attention *a) {
+    const ein__ex part[] = {a->query, a->key, a->value};
+    bool wide = false;
+    for (int p = 0; p < 3; p++) {
+        const ein__ex *reads = ein__ex_reads(ctx, part[p]);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+            wide |= ein__stays_wide(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
+    }
+    return wide;
+}
+
 // The arithmetic of both products where tensor cores multiply; FP32 where they do not.
 static ein__math ein__attention_mode(ein_ctx *ctx, const ein__attention *a) {
     if (ein__gpu_of(ctx)->cc < 80 || ein__keeps_fp32(ctx, a->out)) return EIN__MATH_FP32;
     for (int k = 0; k < a->n; k++)
         if (ein__keeps_fp32(ctx, a->inner[k])) return EIN__MATH_FP32;
+    if (ein__attention_is_wide(ctx, a))
+        return ein__gpu_of(ctx)->tf32 ? EIN__MATH_TF32 : EIN__MATH_FP32;
     return ctx->desc.math == EIN_MATH_TF32   ? EIN__MATH_TF32
            : ctx->desc.math == EIN_MATH_FP16 ? EIN__MATH_FP16
                                              : EIN__MATH_FP32;

@@ -387,7 +387,8 @@ static void ein__select_attention(ein__selector *z) {
         if (!ein__match_attention(ctx, v, map, &a)) continue;
         if (!z->root[v.i]) map = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
         ein__attention with;
-        if (map.i && !ctx->value[map.i].weight_only && !ein__copy_of(ctx, map) &&
+        bool copy = map.i && ein__copy_of(ctx, map) && !ein__is_narrowing(ctx, map);
+        if (map.i && !ctx->value[map.i].weight_only && !copy &&
             ein__match_attention(ctx, v, map, &with) && ein__attention_closed(z, &with, map)) {
             a = with;
             last = map;
@@ -595,11 +596,11 @@ static void ein__select_reductions(ein__selector *z) {
         ein__val m = {0};
         if (!z->root[v.i]) m = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
         // A map that is part of another kernel stays there.
-        if (m.i &&
-            (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ROW ||
-             z->kind[m.i] == EIN__K_ATTENTION || z->kind[m.i] == EIN__K_PLACE ||
-             ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
-             ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
+        if (m.i && (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ROW ||
+                    z->kind[m.i] == EIN__K_ATTENTION || z->kind[m.i] == EIN__K_PLACE ||
+                    ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
+                    ctx->value[m.i].weight_only != ctx->value[v.i].weight_only ||
+                    (ein__copy_of(ctx, m) && !ein__is_narrowing(ctx, m))))
             m = (ein__val){0};
         ctx->strict = ein__keeps_fp32(ctx, v);
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)

@@ -1,7 +1,8 @@
 // FP16 mode: the type that each value is stored in, decided on a program that is ready to be
 // planned. Products read halves and add up in f32. Outputs keep the model's types, inputs are read
 // as they are by maps and converted for products; statistics (the reductions of norms and softmax),
-// what a softmax is taken of, numbers that are integers and what --keep-fp32 names stay f32.
+// what a softmax is taken of, numbers that are integers, what the model stores as bf16 and what
+// --keep-fp32 names stay f32.
 // Everything is computed in f32.
 
 // A statistic, what a maximum is taken of, what an output is a copy of, an integer as a number, and
@@ -222,6 +223,7 @@ static ein__ex ein__read_stored(ein_ctx *ctx, void *user, ein__ex ex) {
     // Weights are converted for nothing, so products of kernels read halves too.
     bool half = z->half_weights && ctx->value[v.i].weight_only;
     for (int k = 0; k < 2; k++) half |= z->also_half[k].i == v.i;
+    half = half && !ein__is_wide(ctx, v);
     ein__val now = ein__wanted(z, v, half ? EIN__F16 : z->operand);
     if (!now.i) return (ein__ex){0};
     e = ein__ex_get(ctx, ex);
@@ -301,6 +303,16 @@ static bool ein__copies_pay(ein__storer *z, const ein__scope *s, const ein__expr
     return pay;
 }
 
+// The same where halves have too few exponents for an operand: a kernel converts what it loads.
+static ein__dtype ein__wide_type(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    int64_t ps;
+    ein__ex from = {0};
+    ein__val map = ein__sole_reader(ctx, z->with.uses, &z->with.readers, v, &from);
+    ein__skind2 kind = ein__choose(ctx, ein__scope_of(ctx, v), map, from, !z->root[v.i], &ps);
+    return ein__is_call(kind) ? EIN__F32 : EIN__NDTYPE;
+}
+
 // The type that the operands of contraction `v` are wanted as: halves where a library multiplies,
 // or where a kernel gains by it.
 static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
@@ -315,6 +327,8 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
     if (ein__keeps_fp32(ctx, v)) return EIN__F32;
     // A sum of squares is a statistic: it reads what is there.
     if (ein__is_square(ctx, s)) return EIN__NDTYPE;
+    if (ein__is_wide(ctx, (ein__val){read[0]->val}) || ein__is_wide(ctx, (ein__val){read[1]->val}))
+        return ein__wide_type(z, v);
     if (ein__is_called(z, v, read, &kind)) return EIN__F16;
     // A kernel may convert what it loads, but bands are told by equal types.
     if (kind != EIN__K_BAND) return ein__copies_pay(z, s, read) ? EIN__F16 : EIN__NDTYPE;
@@ -351,6 +365,7 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     bool inside;
     int64_t ps;
     if (p->dtype != EIN__F32 || p->weight_only || ein__keeps_fp32(ctx, v)) return p->dtype;
+    if (ein__is_wide(ctx, v)) return p->dtype;
     if (ein__match_basis(ctx, s, &b)) return EIN__F32;
     if (ein__is_attended(z, v, &inside))
         return inside || z->root[v.i] || z->is[v.i] ? EIN__F32 : EIN__F16;

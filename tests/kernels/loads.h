@@ -47,6 +47,23 @@ static void product_load(ein_ctx *ctx, int kind, int side, int64_t m, int64_t n,
     forced_load = (ein__val){0};
 }
 
+// The same product of factors that are stored in two types, converted by the loads.
+static void product_typed(ein_ctx *ctx, int turn, int64_t m, int64_t n, int64_t k) {
+    static const ein__dtype types[] = {EIN__BF16, EIN__F16, EIN__BF16, EIN__F32};
+    ein__val a = input(ctx, types[turn % 4], 2, DIMS(m, k)),
+             b = input(ctx, types[turn / 4 % 3], 2, DIMS(n, k));
+    ein__ix im = it(ctx, 0, m), in = it(ctx, 1, n), ik = it(ctx, 2, k);
+    if (turn % 2) layout(ctx, a, "10", 0, 0);
+    if (turn / 2 % 2) layout(ctx, b, "10", 0, 0);
+    ein__val y = define(ctx, EIN__F32, EIN__R_SUM, 2, 1, DIMS(m, n, k),
+                        BIN(MUL, READ(a, 0, im, ik), READ(b, 0, in, ik)));
+    CHECK("product_typed", EIN__K_PRODUCT, y);
+    if (turn % 3) return;
+    ein__val stored =
+        define(ctx, types[turn % 2], EIN__R_NONE, 2, 0, DIMS(m, n), UN(RELU, READ(y, 0, im, in)));
+    CHECK("product_typed_map", EIN__K_PRODUCT, y, stored);
+}
+
 static void product_loads(ein_ctx *ctx) {
     static const int64_t extent[] = {33, 64, 7, 130, 20};
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
@@ -56,6 +73,9 @@ static void product_loads(ein_ctx *ctx) {
             product_load(ctx, kind, t / 2 % 2, extent[t % 5], extent[(t / 3 + 1) % 5],
                          i % 2 ? 136 : 24 + t % 3);
         }
+        for (int i = 0; i < 2; i++)
+            product_typed(ctx, 5 * tile + 7 * i, extent[(tile + i) % 5], extent[(tile / 2 + i) % 5],
+                          i ? 72 : 40 + tile % 3);
     }
     force_tile(ctx, 0);
     for (int kind = -1; kind < 8; kind++) product_load(ctx, kind, 0, 64, 64, 96);

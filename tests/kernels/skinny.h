@@ -45,7 +45,7 @@ static void skinny_products(ein_ctx *ctx) {
             int64_t n = lines[(i + 2 * k) % COUNT(lines)], c = terms[(2 * i + k) % COUNT(terms)];
             ctx->desc.gpu = k % 2 ? "nano" : gpu;
             if (rows[i] * n * c > 400000) continue;
-            ein__dtype t = (i + k) % 3 == 2 ? EIN__F16 : EIN__F32;
+            ein__dtype t = (i + k) % 3 == 2 ? EIN__F16 : (i + k) % 4 == 1 ? EIN__BF16 : EIN__F32;
             skinny(ctx, k == 1 ? 3 : 1, rows[i], n, c, NULL, t);
             skinny(ctx, k == 1 ? 3 : 1, rows[i], n / 4 * 4, c + i, "021", t);
         }
