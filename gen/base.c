@@ -438,6 +438,10 @@ EIN__FN bool ein__add_overflows(int64_t a, int64_t b, int64_t *r) {
 // a * b / c without overflow, saturating; no operand is negative.
 EIN__FN int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
     __extension__ typedef unsigned __int128 wide;
+    int64_t product;
+    // Divisions of 128 bits take long, and few products need them.
+    if (!ein__mul_overflows(a, b, &product))
+        return product / c > INT64_MAX / 4 ? INT64_MAX / 4 : product / c;
     wide v = (wide)a * (wide)b / (wide)c;
     return v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
 }

@@ -85,6 +85,7 @@ typedef struct ein__merger {
     ein__val *order;    // live values, operands first; stb_ds arrays
     ein__val *product;  // the contractions among them that run computes
     int *uses, *level;  // by value
+    ein__readers readers;
     bool *root;
     ein__val *behind;      // by value: the map that alone reads it, in place; or none
     ein__ex *behind_read;  // ... and that read
@@ -483,13 +484,6 @@ static int64_t ein__concat_cost(ein__merger *z, ein__val all, const ein__val *pa
     return in_place ? 0 : ein__map_cost(z, all);
 }
 
-static bool ein__reads_value(ein_ctx *ctx, const ein__scope *s, ein__val v) {
-    bool does = false;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) does |= ein__ex_get(ctx, reads[i])->val == v.i;
-    return does;
-}
-
 typedef struct ein__seen_through {
     ein__val old, now;
 } ein__seen_through;
@@ -498,6 +492,14 @@ static ein__ex ein__see_through(ein_ctx *ctx, void *user, ein__ex ex) {
     const ein__seen_through *z = user;
     const ein__expr *r = ein__ex_get(ctx, ex);
     return r->val == z->old.i ? ein__rule_inline(ctx, z->now, r) : ex;
+}
+
+// Whether `v` is a contraction that run computes and that may be merged. A merged product has one
+// arithmetic, so those that keep FP32 stay apart.
+static bool ein__may_merge(ein_ctx *ctx, ein__val v) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    return s && !ctx->value[v.i].weight_only && ctx->value[v.i].dtype == EIN__F32 &&
+           ein__is_contraction(ctx, s) && !ein__is_kept(ctx, v) && !ein__keeps_fp32(ctx, v);
 }
 
 // Cost of window `now` in the place of `old`: nothing when it is one block of the merged value, or
@@ -516,9 +518,10 @@ static int64_t ein__window_cost(ein__merger *z, ein__val old, ein__val now) {
     if (!ein__address(ctx, r, from, &f)) return copy;
     for (int k = 0; k < shape->rank; k++) block &= shape->d[k] == 1 || f.coef[k] == dense[k];
     if (block) return 0;
-    for (ptrdiff_t i = 0; i < arrlen(z->product); i++) {
-        const ein__scope *s = ein__scope_of(ctx, z->product[i]);
-        if (!ein__reads_value(ctx, s, old) || !ein__is_library_form(ctx, s)) continue;
+    for (int i = z->readers.first[old.i]; i < z->readers.first[old.i + 1]; i++) {
+        ein__val reader = z->readers.all[i];
+        const ein__scope *s = ein__scope_of(ctx, reader);
+        if (!ein__may_merge(ctx, reader) || !ein__is_library_form(ctx, s)) continue;
         ein__scope t = *s;
         ein__seen_through through = {old, now};
         t.body = ein__ex_replace_reads(ctx, s->body, ein__see_through, &through);

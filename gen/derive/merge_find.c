@@ -178,6 +178,7 @@ static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
     ein__keep_attentions(ctx, root, nroot);
     z->order = ein__live(ctx, root, nroot);
     z->uses = ein__count_uses(ctx, z->order, root, nroot);
+    z->readers = ein__find_readers(ctx, z->order);
     arrsetlen(z->level, n);
     arrsetlen(z->root, n);
     arrsetlen(z->behind, n);
@@ -205,10 +206,7 @@ static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
             z->behind[r->val] = v;
             z->behind_read[r->val] = reads[k];
         }
-        // A merged product has one arithmetic, so those that keep FP32 stay apart.
-        bool product =
-            ein__is_contraction(ctx, s) && !ein__is_kept(ctx, v) && !ein__keeps_fp32(ctx, v);
-        if (product && ctx->value[v.i].dtype == EIN__F32) arrput(z->product, v);
+        if (ein__may_merge(ctx, v)) arrput(z->product, v);
     }
 }
 
@@ -216,6 +214,7 @@ static void ein__merger_forget(ein__merger *z) {
     arrfree(z->order);
     arrfree(z->product);
     arrfree(z->uses);
+    ein__readers_free(&z->readers);
     arrfree(z->level);
     arrfree(z->root);
     arrfree(z->behind);
@@ -389,20 +388,20 @@ static void ein__find_groups(ein__merger *z, ein__group_key by) {
 // The cheapest merges that have no value in common, in the order of what they save. `toggle`:
 // groups without some of their members as well.
 static bool ein__choose_merges(ein__merger *z, bool toggle, ptrdiff_t from) {
-    ein__val *taken = NULL;
-    bool any = false;
+    bool *taken = NULL, any = false;  // by value
+    arrsetlen(taken, arrlen(z->ctx->value));
+    memset(taken, 0, (size_t)arrlen(taken) * sizeof *taken);
     for (;;) {
         ein__merge *best = NULL;
         for (ptrdiff_t i = from; i < arrlen(z->found); i++) {
             ein__merge *m = &z->found[i];
             bool free = !m->chosen && m->ps < m->members_ps && (toggle || !m->toggled);
-            for (ptrdiff_t k = 0; free && k < arrlen(m->taken); k++)
-                for (ptrdiff_t t = 0; t < arrlen(taken); t++) free &= taken[t].i != m->taken[k].i;
+            for (ptrdiff_t k = 0; free && k < arrlen(m->taken); k++) free = !taken[m->taken[k].i];
             if (free && (!best || m->members_ps - m->ps > best->members_ps - best->ps)) best = m;
         }
         if (!best) break;
         best->chosen = any = true;
-        for (ptrdiff_t k = 0; k < arrlen(best->taken); k++) arrput(taken, best->taken[k]);
+        for (ptrdiff_t k = 0; k < arrlen(best->taken); k++) taken[best->taken[k].i] = true;
     }
     arrfree(taken);
     return any;
