@@ -915,6 +915,7 @@ struct ein_ctx {
     struct ein__tree *tree;  // syntax tree of the model (syntax.c)
     ein__graph graph;
     ein__table atoms, indices, exprs, scopes;
+    ein__ex **reads;  // by expression: what it reads, once it was asked for (expr.c); stb_ds arrays
     struct ein__known_iter {
         int64_t n;
         uint32_t slot, ix;
@@ -1419,6 +1420,10 @@ EIN__FN bool ein__add_overflows(int64_t a, int64_t b, int64_t *r) {
 // a * b / c without overflow, saturating; no operand is negative.
 EIN__FN int64_t ein__muldiv(int64_t a, int64_t b, int64_t c) {
     __extension__ typedef unsigned __int128 wide;
+    int64_t product;
+    // Divisions of 128 bits take long, and few products need them.
+    if (!ein__mul_overflows(a, b, &product))
+        return product / c > INT64_MAX / 4 ? INT64_MAX / 4 : product / c;
     wide v = (wide)a * (wide)b / (wide)c;
     return v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
 }
@@ -8904,7 +8909,9 @@ static ein__ex ein__ex_intern(ein_ctx *ctx, const ein__expr *e) {
         clean.ix[i] = e->ix[i];
         clean.reads |= ein__ix_has_gather(ctx, e->ix[i]);
     }
-    return (ein__ex){ein__intern(&ctx->arena, &ctx->exprs, &clean, sizeof clean)};
+    ein__ex ex = {ein__intern(&ctx->arena, &ctx->exprs, &clean, sizeof clean)};
+    while (arrlen(ctx->reads) <= (ptrdiff_t)ex.i) arrput(ctx->reads, NULL);
+    return ex;
 }
 
 // ------------------------------------------------------------------------------------ leaves
@@ -9386,8 +9393,7 @@ static ein__ix ein__replace_gathers(ein_ctx *ctx, ein__ix ix, ein__read_fn *fn, 
 
 static void ein__reads_of_index(const ein_ctx *ctx, ein__ix ix, ein__ex **list);
 
-// Appends every READ of the expression, those inside subscripts included, each once.
-EIN__FN void ein__ex_reads(const ein_ctx *ctx, ein__ex ex, ein__ex **list) {
+static void ein__add_reads(const ein_ctx *ctx, ein__ex ex, ein__ex **list) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (!e->reads) return;
     if (e->op == EIN__X_READ) {
@@ -9396,30 +9402,37 @@ EIN__FN void ein__ex_reads(const ein_ctx *ctx, ein__ex ex, ein__ex **list) {
         if (!known) arrput(*list, ex);
     }
     for (uint32_t i = 0; i < e->nix; i++) ein__reads_of_index(ctx, e->ix[i], list);
-    for (uint32_t i = 0; i < e->nkid; i++) ein__ex_reads(ctx, e->kid[i], list);
+    for (uint32_t i = 0; i < e->nkid; i++) ein__add_reads(ctx, e->kid[i], list);
 }
 
 static void ein__reads_of_index(const ein_ctx *ctx, ein__ix ix, ein__ex **list) {
     const ein__index *f = ein__ix_get(ctx, ix);
     for (uint32_t i = 0; i < f->n; i++) {
         const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
-        if (a->kind == EIN__GATHER) ein__ex_reads(ctx, (ein__ex){a->ex}, list);
+        if (a->kind == EIN__GATHER) ein__add_reads(ctx, (ein__ex){a->ex}, list);
         else if (a->kind != EIN__ITER) ein__reads_of_index(ctx, (ein__ix){a->ix}, list);
     }
 }
 
+// Every READ of the expression, those inside subscripts included, each once: an stb_ds array, which
+// the context keeps, since nearly every question about a program asks for it.
+EIN__FN const ein__ex *ein__ex_reads(const ein_ctx *ctx, ein__ex ex) {
+    ein__ex **known = &ctx->reads[ex.i];
+    if (!*known) ein__add_reads(ctx, ex, known);
+    return *known;
+}
+
 // Whether a subscript in `ex` is a position that is looked up in value `v`.
 EIN__FN bool ein__ex_looks_up(const ein_ctx *ctx, ein__ex ex, ein__val v) {
-    ein__ex *reads = NULL, *positions = NULL;
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
+    ein__ex *positions = NULL;
     bool found = false;
-    ein__ex_reads(ctx, ex, &reads);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         for (uint32_t k = 0; k < e->nix; k++) ein__reads_of_index(ctx, e->ix[k], &positions);
     }
     for (ptrdiff_t i = 0; i < arrlen(positions); i++)
         found |= ein__ex_get(ctx, positions[i])->val == v.i;
-    arrfree(reads);
     arrfree(positions);
     return found;
 }
@@ -9517,12 +9530,10 @@ EIN__FN ein__val ein__val_new(ein_ctx *ctx, const char *name, ein__vkind kind, i
                     .weight_only = kind == EIN__V_WEIGHT};
     if (!arrlen(ctx->value)) arrput(ctx->value, (ein__value){0});
     if (kind == EIN__V_SCOPE) {
-        ein__ex *reads = NULL;
+        const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, sc)->body);
         v.weight_only = true;
-        ein__ex_reads(ctx, ein__sc_get(ctx, sc)->body, &reads);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++)
             v.weight_only &= ctx->value[ein__ex_get(ctx, reads[i])->val].weight_only;
-        arrfree(reads);
     }
     arrput(ctx->value, v);
     return (ein__val){(uint32_t)arrlen(ctx->value) - 1};
@@ -9803,8 +9814,7 @@ static bool ein__read_wants_clause(ein_ctx *ctx, const ein__expr *e) {
 
 // One padding per tensor: 0 where any read has it. Reads with another one are written with select.
 static void ein__collect_pads(ein__printer *p, ein__ex body) {
-    ein__ex *reads = NULL;
-    ein__ex_reads(p->ctx, body, &reads);
+    const ein__ex *reads = ein__ex_reads(p->ctx, body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(p->ctx, reads[i]);
         if (!ein__read_is_padded(p->ctx, e)) continue;
@@ -9820,7 +9830,6 @@ static void ein__collect_pads(ein__printer *p, ein__ex body) {
         uint64_t old = ein__bits_of(p->pad[j].value);
         if (old && (!e->bits || e->bits < old)) p->pad[j].value = pad.value;
     }
-    arrfree(reads);
 }
 
 static uint64_t ein__clause_bits(const ein__printer *p, uint32_t val) {
@@ -9971,12 +9980,10 @@ static bool ein__is_chain(const ein_ctx *ctx, ein__ex ex, bool sum) {
 static int ein__operand_rank(const ein_ctx *ctx, ein__ex ex, bool product) {
     double c;
     if (ein__ex_is_const(ctx, ex, &c)) return product ? 0 : 3;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     bool weights = arrlen(reads) > 0;
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         weights &= ein__val_get(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val})->weight_only;
-    arrfree(reads);
     return weights ? 2 : 1;
 }
 
@@ -10052,7 +10059,7 @@ static void ein__print_expr(ein__printer *p, ein__ex ex, ein__level level, ein__
 
 // i0, i1, .. for traversal and r0, r1, .. for reductions, made longer while something else in reach
 // of the equation has that name.
-static void ein__name_iterators(ein__printer *p, const char *result, ein__ex *reads) {
+static void ein__name_iterators(ein__printer *p, const char *result, const ein__ex *reads) {
     const ein__scope *s = p->s;
     for (uint32_t k = 0; k < s->nt + s->ns; k++) {
         char *name = p->index[k];
@@ -10129,8 +10136,7 @@ static void ein__print_definition(ein_ctx *ctx, ein__val v, bool brief, ein__buf
         return;
     }
     ein__printer p = {.ctx = ctx, .s = ein__sc_get(ctx, x->scope)};
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, p.s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, p.s->body);
     ein__name_iterators(&p, x->name, reads);
     ein__collect_pads(&p, p.s->body);
     ein__print_name(x->name, out);
@@ -10149,7 +10155,6 @@ static void ein__print_definition(ein_ctx *ctx, ein__val v, bool brief, ein__buf
     }
     ein__print_where(&p, reads, brief, out);
     arrfree(p.pad);
-    arrfree(reads);
 }
 
 // The value's definition as an equation, without a line's end; inputs and weights as declarations.
@@ -10353,7 +10358,7 @@ static uint32_t ein__ev_expr(ein__ev *p, ein__ex ex) {
 
 // Cost of running along `slot`: elements on other cache lines, and more so on other pages, are
 // slow.
-static int ein__ev_stride_cost(const ein__ev *p, ein__ex *reads, uint32_t slot) {
+static int ein__ev_stride_cost(const ein__ev *p, const ein__ex *reads, uint32_t slot) {
     int cost = 0;
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(p->ctx, reads[i]);
@@ -10371,8 +10376,7 @@ static int ein__ev_stride_cost(const ein__ev *p, ein__ex *reads, uint32_t slot) 
 // The iterator with a long enough range and the least cost; else the longest.
 static uint32_t ein__ev_choose_strip(const ein__ev *p) {
     enum { ENOUGH = 48 };
-    ein__ex *reads = NULL;
-    ein__ex_reads(p->ctx, p->s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(p->ctx, p->s->body);
     uint32_t best = EIN__MAX_ITERS, n = p->s->nt + p->s->ns;
     int64_t length = 1;
     int cost = 0;
@@ -10385,7 +10389,6 @@ static uint32_t ein__ev_choose_strip(const ein__ev *p) {
         length = l;
         cost = c;
     }
-    arrfree(reads);
     return best;
 }
 
@@ -10794,11 +10797,9 @@ typedef struct ein__evaluator {
     int64_t bytes;      // of the arrays alive
 } ein__evaluator;
 
-static ein__ex *ein__reads_of_value(ein_ctx *ctx, ein__val v) {
-    ein__ex *reads = NULL;
+static const ein__ex *ein__reads_of_value(ein_ctx *ctx, ein__val v) {
     const ein__value *p = ein__val_get(ctx, v);
-    if (p->kind == EIN__V_SCOPE) ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body, &reads);
-    return reads;
+    return p->kind == EIN__V_SCOPE ? ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body) : NULL;
 }
 
 // Appends what `want` needs to the order. Depth first with a stack of its own: chains of values are
@@ -10820,7 +10821,7 @@ static bool ein__order_values(ein__evaluator *z, ein__val want) {
             ok = false;
             continue;
         }
-        ein__ex *reads = ein__reads_of_value(ctx, v);
+        const ein__ex *reads = ein__reads_of_value(ctx, v);
         if (z->mark[v.i] == 1) {
             (void)arrpop(stack);
             z->mark[v.i] = 2;
@@ -10834,7 +10835,6 @@ static bool ein__order_values(ein__evaluator *z, ein__val want) {
                 if (!z->mark[r.i]) arrput(stack, r);
             }
         }
-        arrfree(reads);
     }
     arrfree(stack);
     return ok;
@@ -10875,7 +10875,7 @@ static bool ein__compute_value(ein__evaluator *z, ein__val v) {
     ein__ev_free(&p);
     if (ok) ein__cut_integers(ein__val_get(ctx, v)->dtype, out, bytes / (int64_t)sizeof *out);
     if (!ok) ein__error(ctx, EIN_RESOURCES, (ein__pos){0, 0}, "out of memory");
-    ein__ex *reads = ein__reads_of_value(ctx, v);
+    const ein__ex *reads = ein__reads_of_value(ctx, v);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         uint32_t r = ein__ex_get(ctx, reads[i])->val;
         if (--z->readers[r] || z->keep[r]) continue;
@@ -10883,7 +10883,6 @@ static bool ein__compute_value(ein__evaluator *z, ein__val v) {
         z->data[r] = NULL;
         z->bytes -= ein__value_bytes(ctx, (ein__val){r});
     }
-    arrfree(reads);
     return ok;
 }
 
@@ -12348,29 +12347,52 @@ static bool ein__is_untyped(const ein_ctx *ctx) {
     return ctx->desc.math == EIN_MATH_FP16 && !ctx->typed;
 }
 
+// Whether `v` has numbers that halves may have too few exponents for: those of a tensor that the
+// model stores as bf16, what is a copy of such a value, or is known at load and made of one.
+static bool ein__is_wide(ein_ctx *ctx, ein__val v) {
+    const ein__value *p = &ctx->value[v.i];
+    if (p->dtype >= EIN__BF16) return p->dtype == EIN__BF16;
+    bool tensor = p->tensor >= 0 && p->tensor < (int)arrlen(ctx->graph.tensor);
+    if (tensor && ctx->graph.tensor[p->tensor].dtype == EIN__BF16) return true;
+    if (p->kind != EIN__V_SCOPE) return false;
+    const ein__scope *s = ein__sc_get(ctx, p->scope);
+    bool copy = ein__ex_get(ctx, s->body)->op == EIN__X_READ, wide = false;
+    if (s->reduce != EIN__R_NONE || !(copy || p->weight_only)) return false;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && !wide; i++)
+        wide = ein__is_wide(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
+    return wide;
+}
+
+// Whether products with an operand `v` keep its exponents in a mode that would make it halves.
+static bool ein__stays_wide(ein_ctx *ctx, ein__val v) {
+    return ctx->desc.math == EIN_MATH_FP16 && ein__is_wide(ctx, v);
+}
+
 // Of a product with these operands.
-static ein__math ein__math_of(const ein_ctx *ctx, ein__val a, ein__val b) {
+static ein__math ein__math_of(ein_ctx *ctx, ein__val a, ein__val b) {
     if (ctx->desc.math == EIN_MATH_TF32) return EIN__MATH_TF32;
+    if (ein__stays_wide(ctx, a) || ein__stays_wide(ctx, b)) return EIN__MATH_FP32;
     bool halves = ctx->value[a.i].dtype == EIN__F16 && ctx->value[b.i].dtype == EIN__F16;
     return halves || ein__is_untyped(ctx) ? EIN__MATH_FP16 : EIN__MATH_FP32;
 }
 
 // Whether products of tensors of these types are ours to plan. Kernels convert what they load.
-static bool ein__multiplies(const ein_ctx *ctx, ein__dtype a, ein__dtype b) {
-    bool known = a == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && a == EIN__F16);
-    return known && (b == EIN__F32 || (ctx->desc.math == EIN_MATH_FP16 && b == EIN__F16));
-}
+static bool ein__multiplies(ein__dtype a, ein__dtype b) { return a <= EIN__BF16 && b <= EIN__BF16; }
 
-// Whether a library multiplies such factors: it wants them of one type.
+// Whether a library multiplies such factors: it wants them of one type, of halves in FP16 mode.
 static bool ein__alike(const ein_ctx *ctx, ein__val a, ein__val b) {
-    return ctx->value[a.i].dtype == ctx->value[b.i].dtype || ein__is_untyped(ctx);
+    ein__dtype s = ctx->value[a.i].dtype, t = ctx->value[b.i].dtype;
+    if (s == EIN__BF16 || t == EIN__BF16) return false;
+    if (ctx->desc.math != EIN_MATH_FP16) return s == EIN__F32 && t == EIN__F32;
+    return s == t || ein__is_untyped(ctx);
 }
 
 // Bytes of an element of `v` in memory, or what they most likely will be.
-static int64_t ein__element_size(const ein_ctx *ctx, ein__val v) {
+static int64_t ein__element_size(ein_ctx *ctx, ein__val v) {
     const ein__value *p = &ctx->value[v.i];
     bool made = p->kind != EIN__V_INPUT || p->made;
-    bool half = p->dtype == EIN__F32 && made && ein__is_untyped(ctx);
+    bool half = p->dtype == EIN__F32 && made && ein__is_untyped(ctx) && !ein__is_wide(ctx, v);
     return half ? 2 : ein__dtype_size(p->dtype);
 }
 /* ---- basis.c ---- */
@@ -12656,7 +12678,7 @@ static bool ein__two_factors(ein_ctx *ctx, const ein__scope *s, const ein__expr 
             memcpy(&c, &e->bits, sizeof c);
             *alpha *= c;
         } else if (e->op == EIN__X_READ && !e->bits && n < 2 &&
-                   ein__multiplies(ctx, ctx->value[e->val].dtype,
+                   ein__multiplies(ctx->value[e->val].dtype,
                                    ctx->value[n ? read[0]->val : e->val].dtype) &&
                    !ein__is_table(ctx, (ein__val){e->val})) {
             read[n++] = e;
@@ -12794,7 +12816,7 @@ static bool ein__product_of(ein_ctx *ctx, const ein__scope *s, ein__factors *p) 
 
 // Strided-batched GEMM for a product whose result has strides `out`; both orders of the operands
 // are tried, and every choice of m and n chains: largest m * n wins.
-static bool ein__match_product(const ein_ctx *ctx, const ein__scope *s, const ein__factors *p,
+static bool ein__match_product(ein_ctx *ctx, const ein__scope *s, const ein__factors *p,
                                const int64_t *out, ein__gemm *best) {
     bool found = false;
     // Without a batch m * n is all there is.
@@ -13735,6 +13757,13 @@ static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__sco
 // a linear epilogue folded into the weights (batch normalisation is the common case), weight-only
 // sub-expressions made values of their own. Each pass rebuilds the program bottom-up.
 
+// By value of a program: those that read it, in the program's order: all[first[v]] up to
+// all[first[v + 1]]. stb_ds arrays.
+typedef struct ein__readers {
+    ein__val *all;
+    int *first;
+} ein__readers;
+
 // A concatenation with all its pieces, and as it is read (nest.c).
 typedef struct ein__nested {
     ein__val flat, now;
@@ -13745,6 +13774,7 @@ typedef struct ein__pass {
     ein__val *order;  // live values, operands first; stb_ds array
     ein__val *now;    // by old value id: what it has become
     int *uses;        // by old value id: values that read it (outputs count as one more)
+    ein__readers readers;
     size_t nold;
     ein__val *by_scope;   // by scope id: the value with this definition, so that equal ones are one
     ein__val self;        // value being rebuilt
@@ -13760,23 +13790,27 @@ typedef struct ein__pass {
 
 // ------------------------------------------------------------------------------------ the program
 
-// Reads ordered by where in the model their values come from, so that the program keeps the model's
-// order.
-static void ein__by_node(const ein_ctx *ctx, ein__ex *reads) {
-    for (ptrdiff_t i = 1; i < arrlen(reads); i++)
-        for (ptrdiff_t j = i; j > 0; j--) {
-            const ein__value *a = &ctx->value[ein__ex_get(ctx, reads[j - 1])->val];
-            const ein__value *b = &ctx->value[ein__ex_get(ctx, reads[j])->val];
-            if (a->node <= b->node) break;
-            ein__ex swap = reads[j];
-            reads[j] = reads[j - 1];
-            reads[j - 1] = swap;
-        }
+// What `v` reads, ordered by where in the model the values come from, so that the program keeps the
+// model's order; in `*reads`.
+static void ein__reads_by_node(const ein_ctx *ctx, ein__val v, ein__ex **reads) {
+    const ein__value *p = &ctx->value[v.i];
+    arrsetlen(*reads, 0);
+    if (p->kind != EIN__V_SCOPE) return;
+    const ein__ex *all = ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body);
+    for (ptrdiff_t i = 0; i < arrlen(all); i++) {
+        int node = ctx->value[ein__ex_get(ctx, all[i])->val].node;
+        ptrdiff_t at = i;
+        arrput(*reads, all[i]);
+        for (; at && ctx->value[ein__ex_get(ctx, (*reads)[at - 1])->val].node > node; at--)
+            (*reads)[at] = (*reads)[at - 1];
+        (*reads)[at] = all[i];
+    }
 }
 
 static void ein__live_visit(ein_ctx *ctx, ein__val v, unsigned char *seen, ein__val **order) {
     // Depth is a model's longest chain; an explicit stack keeps long chains off the C stack.
     ein__val *stack = NULL;
+    ein__ex *reads = NULL;
     arrput(stack, v);
     while (arrlen(stack)) {
         ein__val top = arrlast(stack);
@@ -13784,12 +13818,9 @@ static void ein__live_visit(ein_ctx *ctx, ein__val v, unsigned char *seen, ein__
             (void)arrpop(stack);
             continue;
         }
-        const ein__value *p = &ctx->value[top.i];
-        ein__ex *reads = NULL;
-        if (seen[top.i] == 0 && p->kind == EIN__V_SCOPE)
-            ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body, &reads);
-        ein__by_node(ctx, reads);
-        if (seen[top.i] == 1 || !arrlen(reads)) {
+        arrsetlen(reads, 0);
+        if (seen[top.i] == 0) ein__reads_by_node(ctx, top, &reads);
+        if (!arrlen(reads)) {
             seen[top.i] = 2;
             arrput(*order, top);
             (void)arrpop(stack);
@@ -13800,8 +13831,8 @@ static void ein__live_visit(ein_ctx *ctx, ein__val v, unsigned char *seen, ein__
                 if (!seen[r.i]) arrput(stack, r);
             }
         }
-        arrfree(reads);
     }
+    arrfree(reads);
     arrfree(stack);
 }
 
@@ -13825,18 +13856,47 @@ EIN__FN int *ein__count_uses(ein_ctx *ctx, const ein__val *order, const ein__val
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
         const ein__value *p = &ctx->value[order[i].i];
         if (p->kind != EIN__V_SCOPE) continue;
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             uint32_t v = ein__ex_get(ctx, reads[k])->val;
             bool first = true;
             for (ptrdiff_t j = 0; j < k; j++) first &= ein__ex_get(ctx, reads[j])->val != v;
             uses[v] += first;
         }
-        arrfree(reads);
     }
     for (int i = 0; i < nroot; i++) uses[root[i].i]++;
     return uses;
+}
+
+// Who reads what in the program `order`.
+EIN__FN ein__readers ein__find_readers(ein_ctx *ctx, const ein__val *order) {
+    ein__readers r = {NULL, NULL};
+    int *end = ein__count_uses(ctx, order, NULL, 0), n = 0;
+    arrsetlen(r.first, arrlen(end) + 1);
+    for (ptrdiff_t i = 0; i < arrlen(end); i++) {
+        r.first[i] = n;
+        n += end[i];
+        end[i] = r.first[i];
+    }
+    r.first[arrlen(end)] = n;
+    arrsetlen(r.all, n);
+    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
+        const ein__value *p = &ctx->value[order[i].i];
+        if (p->kind != EIN__V_SCOPE) continue;
+        const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body);
+        for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
+            uint32_t v = ein__ex_get(ctx, reads[k])->val;
+            bool known = end[v] > r.first[v] && r.all[end[v] - 1].i == order[i].i;
+            if (!known) r.all[end[v]++] = order[i];
+        }
+    }
+    arrfree(end);
+    return r;
+}
+
+EIN__FN void ein__readers_free(ein__readers *r) {
+    arrfree(r->all);
+    arrfree(r->first);
 }
 
 static bool ein__ex_affine(ein_ctx *ctx, ein__ex ex) {
@@ -13871,14 +13931,12 @@ static bool ein__sees_through(ein_ctx *ctx, ein__val p, const ein__expr *read) {
 }
 
 static bool ein__ex_reads_reduction(ein_ctx *ctx, ein__ex ex) {
-    ein__ex *reads = NULL;
     bool found = false;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__scope *s = ein__scope_of(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
         found |= s && s->reduce != EIN__R_NONE;
     }
-    arrfree(reads);
     return found;
 }
 
@@ -13916,10 +13974,9 @@ static void ein__operands_of(const ein__pass *z, ein__val p, int *large, bool *s
                              bool *behind) {
     ein_ctx *ctx = z->ctx;
     int64_t its = ein__elements(&ctx->value[p.i].shape);
-    ein__ex *reads = NULL;
     *large = 0;
     *statistic = *behind = false;
-    ein__ex_reads(ctx, ein__scope_of(ctx, p)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, p)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
         const ein__scope *s = ein__scope_of(ctx, v);
@@ -13930,7 +13987,6 @@ static void ein__operands_of(const ein__pass *z, ein__val p, int *large, bool *s
         bool shared = (ptrdiff_t)v.i < arrlen(z->uses) && z->uses[v.i] > 1;
         *behind |= reduction && !small && !shared;
     }
-    arrfree(reads);
 }
 
 // Whether there is nothing but arithmetic in `ex`.
@@ -13995,14 +14051,12 @@ static bool ein__reads_once(ein_ctx *ctx, const ein__expr *read, const ein__scop
 // (layout.c): none of them is there before, or a copy.
 static bool ein__may_be_filled(const ein__pass *z) {
     ein_ctx *ctx = z->ctx;
-    ein__ex *reads = NULL;
     bool may = true;
-    ein__ex_reads(ctx, ein__scope_of(ctx, z->self)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, z->self)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && may; i++) {
         ein__val v = z->now[ein__ex_get(ctx, reads[i])->val];
         may = ein__scope_of(ctx, v) && !ctx->value[v.i].weight_only && !ein__copy_of(ctx, v);
     }
-    arrfree(reads);
     return may;
 }
 
@@ -14022,11 +14076,9 @@ static bool ein__is_moved(const ein__pass *z, ein__val p, const ein__expr *read)
 static bool ein__is_resampled(const ein__pass *z, ein__val old, ein__val p) {
     int large, places = 0;
     bool statistic, behind;
-    ein__ex *reads = NULL;
-    ein__ex_reads(z->ctx, ein__scope_of(z->ctx, z->self)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(z->ctx, ein__scope_of(z->ctx, z->self)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         places += ein__ex_get(z->ctx, reads[i])->val == old.i;
-    arrfree(reads);
     if (places < 2) return false;
     ein__operands_of(z, p, &large, &statistic, &behind);
     return behind;
@@ -14131,16 +14183,14 @@ static ein__ex ein__no_product(ein__pass *z, const ein__scope *s, ein__ex body) 
 
 // Distinct values that `ex` reads; each is a parameter of the kernel that computes it.
 static int ein__operand_count(ein_ctx *ctx, ein__ex ex) {
-    ein__ex *reads = NULL;
     int n = 0;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         bool first = true;
         for (ptrdiff_t j = 0; j < i && first; j++)
             first = ein__ex_get(ctx, reads[j])->val != ein__ex_get(ctx, reads[i])->val;
         n += first;
     }
-    arrfree(reads);
     return n;
 }
 
@@ -14319,12 +14369,10 @@ static bool ein__linear_in(ein_ctx *ctx, ein__ex ex, ein__ex read, ein__ex *term
 }
 
 static bool ein__ex_weight_only(ein_ctx *ctx, ein__ex ex) {
-    ein__ex *reads = NULL;
     bool all = true;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         all &= ctx->value[ein__ex_get(ctx, reads[i])->val].weight_only;
-    arrfree(reads);
     return all;
 }
 
@@ -14351,12 +14399,10 @@ static bool ein__scales_exactly(const ein_ctx *ctx, ein__ex term, double c) {
 
 // Elements of all values that `ex` reads.
 static int64_t ein__elements_read(ein_ctx *ctx, ein__ex ex) {
-    ein__ex *reads = NULL;
     int64_t n = 0;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         n += ein__elements(&ctx->value[ein__ex_get(ctx, reads[i])->val].shape);
-    arrfree(reads);
     return n;
 }
 
@@ -14432,9 +14478,8 @@ static int ein__occurrences(ein_ctx *ctx, ein__ex ex, ein__ex read) {
 static ein__val ein__fold_one_scale(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__ex *reads = NULL;
     ein__val result = v;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && result.i == v.i; i++) {
         const ein__expr *r = ein__ex_get(ctx, reads[i]);
         const ein__scope *p = ein__scope_of(ctx, (ein__val){r->val});
@@ -14452,7 +14497,6 @@ static ein__val ein__fold_one_scale(ein__pass *z, ein__val v) {
         ein__ex body = ein__fold_linear(z, s, s->body, reads[i], map, &scaled);
         if (body.i && scaled.i) result = ein__with_body(z, v, body);
     }
-    arrfree(reads);
     return result;
 }
 
@@ -14498,10 +14542,8 @@ static ein__ex ein__hoist_weights(ein__pass *z, const ein__scope *s, ein__ex ex)
     ein_ctx *ctx = z->ctx;
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (!e->nkid) return ex;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     bool any = arrlen(reads) > 0;
-    arrfree(reads);
     if (!any) return ex;
     if (ein__ex_weight_only(ctx, ex)) {
         int64_t mine = ein__extent_of(s, ein__ex_uses(ctx, ex)), all = ein__extent_of(s, ~0u);
@@ -14572,6 +14614,7 @@ static bool ein__run_pass_for(ein_ctx *ctx, ein__val *root, int nroot,
     ein__pass z = {.ctx = ctx, .user = user};
     z.order = ein__live(ctx, root, nroot);
     z.uses = ein__count_uses(ctx, z.order, root, nroot);
+    z.readers = ein__find_readers(ctx, z.order);
     z.nold = (size_t)arrlen(ctx->value);
     arrsetlen(z.now, (ptrdiff_t)z.nold);
     memset(z.now, 0, z.nold * sizeof *z.now);
@@ -14602,6 +14645,7 @@ static bool ein__run_pass_for(ein_ctx *ctx, ein__val *root, int nroot,
     if (ok) ein__keep_on(&z);
     arrfree(z.order);
     arrfree(z.uses);
+    ein__readers_free(&z.readers);
     arrfree(z.now);
     arrfree(z.by_scope);
     arrfree(z.joined);
@@ -14911,14 +14955,12 @@ static bool ein__row_slots(ein_ctx *ctx, const ein__expr *read, const ein__scope
 // element, where an operand of its rank has iterators of the sum.
 static uint32_t ein__kept_dims(ein_ctx *ctx, const ein__scope *s) {
     uint32_t sums = ~((1u << s->nt) - 1), found = 0;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *r = ein__ex_get(ctx, reads[i]);
         for (uint32_t k = 0; k < s->nt && r->nix == s->nt; k++)
             if (s->n[k] == 1 && (ein__ix_uses(ctx, r->ix[k]) & sums)) found |= 1u << k;
     }
-    arrfree(reads);
     return found;
 }
 
@@ -14927,21 +14969,12 @@ static uint32_t ein__kept_dims(ein_ctx *ctx, const ein__scope *s) {
 static bool ein__is_statistic(const ein__pass *z, ein__val old) {
     ein_ctx *ctx = z->ctx;
     int64_t its = ein__elements(&ctx->value[old.i].shape);
-    int readers = 0;
-    bool large = true;
-    for (ptrdiff_t i = 0; i < arrlen(z->order) && large; i++) {
-        const ein__scope *s = ein__scope_of(ctx, z->order[i]);
-        ein__ex *reads = NULL;
-        bool does = false;
-        if (!s) continue;
-        ein__ex_reads(ctx, s->body, &reads);
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
-            does |= ein__ex_get(ctx, reads[k])->val == old.i;
-        arrfree(reads);
-        if (does) large = ein__extent_of(s, ~0u) / EIN__SMALL_SHARE >= its;
-        readers += does;
-    }
-    return large && readers == z->uses[old.i];
+    const int *first = &z->readers.first[old.i];
+    bool large = first[1] - first[0] == z->uses[old.i];
+    for (int i = first[0]; i < first[1] && large; i++)
+        large =
+            ein__extent_of(ein__scope_of(ctx, z->readers.all[i]), ~0u) / EIN__SMALL_SHARE >= its;
+    return large;
 }
 
 // Statistic `v` as a copy of one with another box of rows, `t` of shape `shape`, which it reads at
@@ -15005,27 +15038,24 @@ static bool ein__is_flattened(const ein__pass *z, ein__val old, int depth) {
     ein_ctx *ctx = z->ctx;
     const ein__shape shape = ctx->value[old.i].shape;
     int64_t n = ein__elements(&shape);
-    int readers = 0, wide = 0;
-    bool flat = depth < EIN__FLAT_DEPTH;
+    const int *first = &z->readers.first[old.i];
+    int readers = first[1] - first[0], wide = 0;
     for (int k = 0; k < shape.rank; k++) wide += shape.d[k] > 1;
-    for (ptrdiff_t i = 0; i < arrlen(z->order) && flat && wide > 1; i++) {
-        const ein__scope *s = ein__scope_of(ctx, z->order[i]);
-        ein__ex *reads = NULL;
-        bool does = false, rows = false;
-        if (s) ein__ex_reads(ctx, s->body, &reads);
+    bool flat = depth < EIN__FLAT_DEPTH && wide > 1 && readers && readers == z->uses[old.i];
+    for (int i = first[0]; i < first[1] && flat; i++) {
+        const ein__scope *s = ein__scope_of(ctx, z->readers.all[i]);
+        const ein__ex *reads = ein__ex_reads(ctx, s->body);
+        bool rows = false;
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             const ein__expr *e = ein__ex_get(ctx, reads[k]);
             if (e->val != old.i) continue;
-            does = true;
             bool same = s->reduce != EIN__R_NONE && ein__reads_in_place(ctx, e, s);
             flat = flat && (same || (s->reduce == EIN__R_NONE && ein__is_flat(ctx, e, s, n)));
             rows |= same;
         }
-        arrfree(reads);
-        if (rows) flat = flat && ein__is_flattened(z, z->order[i], depth + 1);
-        readers += does;
+        if (rows) flat = flat && ein__is_flattened(z, z->readers.all[i], depth + 1);
     }
-    return flat && wide > 1 && readers && readers == z->uses[old.i];
+    return flat;
 }
 
 // Statistic `v` with its rows counted by one iterator; a copy takes them apart again, which readers
@@ -15082,9 +15112,8 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
                    : ein__drop_kept_dims(z, v, old);
     if (!s || s->reduce != EIN__R_NONE || s->nt == 0 || kept) return v;
     if (ein__ex_get(ctx, s->body)->op == EIN__X_READ) return v;
-    ein__ex *reads = NULL;
     ein__val result = v;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     bool ends = ein__ends_reduction(z, reads, s);
     for (ptrdiff_t i = 0; i < arrlen(reads) && result.i == v.i && !ends; i++) {
         const ein__expr *r = ein__ex_get(ctx, reads[i]);
@@ -15106,7 +15135,6 @@ static ein__val ein__rebuild_map_order(ein__pass *z, ein__val v) {
                 }
         result = ordered ? ein__follow_rows(z, v, p) : ein__reorder_map(z, v, slot);
     }
-    arrfree(reads);
     return result;
 }
 
@@ -15120,9 +15148,8 @@ static ein__val ein__rebuild_behind(ein__pass *z, ein__val v) {
     if (!v.i || !ein__is_map(ctx, v) || ein__copy_of(ctx, v) || ctx->value[v.i].weight_only)
         return v;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__ex *reads = NULL;
     ein__val result = v;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && result.i == v.i; i++) {
         const ein__expr *r = ein__ex_get(ctx, reads[i]);
         const ein__scope *p = ein__scope_of(ctx, (ein__val){r->val});
@@ -15130,7 +15157,6 @@ static ein__val ein__rebuild_behind(ein__pass *z, ein__val v) {
             !ein__reads_in_place(ctx, r, s))
             result = ein__follow_reduction(z, v, r);
     }
-    arrfree(reads);
     return result;
 }
 
@@ -15201,13 +15227,12 @@ static ein__val ein__rebuild_open(ein__pass *z, ein__val v) {
 // Whether a convolution call may store root `v`, or reads it. A copy leaves what it reads free.
 static bool ein__root_is_bound(ein_ctx *ctx, const ein__val *order, ein__val v) {
     ein__conv_form f;
-    ein__ex *reads = NULL;
+    const ein__ex *reads = NULL;
     bool bound = ein__is_conv_value(ctx, v, &f);
     if (ein__is_map(ctx, v) && !ein__copy_of(ctx, v))
-        ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+        reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !bound; i++)
         bound = ein__is_conv_value(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val}, &f);
-    arrfree(reads);
     for (ptrdiff_t i = 0; i < arrlen(order) && !bound; i++)
         bound = ein__is_conv_value(ctx, order[i], &f) && f.c.x.i == v.i;
     return bound;
@@ -15232,6 +15257,72 @@ EIN__FN bool ein__open_borders(ein_ctx *ctx, ein__val *root, int nroot) {
 // The last pass before steps are selected: another one would take copies for superfluous.
 EIN__FN bool ein__prepare_maps(ein_ctx *ctx, ein__val *root, int nroot) {
     return ein__run_pass(ctx, root, nroot, ein__rebuild_map_order);
+}
+/* ---- typed.c ---- */
+// Products of tensors that the model stores as f16 or bf16. A library call multiplies f32 (halves
+// in FP16 mode), and so do rules and merges: here such factors become copies as f32, exactly what
+// they are, made at load of weights. Where a kernel of ours is cheaper that converts what it loads,
+// it reads the tensor itself again (ein__read_directly).
+
+// Whether products read `v` as f32: f16 is multiplied as it is in FP16 mode.
+static bool ein__is_narrow(const ein_ctx *ctx, ein__val v) {
+    ein__dtype t = ctx->value[v.i].dtype;
+    return t == EIN__BF16 || (t == EIN__F16 && ctx->desc.math != EIN_MATH_FP16);
+}
+
+// Whether map `v` is a copy of f32 that nothing views: what computes that stores it at once.
+static bool ein__is_narrowing(ein_ctx *ctx, ein__val v) {
+    const ein__expr *read = ein__copy_of(ctx, v);
+    return read && ein__is_narrow(ctx, v) && ctx->value[read->val].dtype == EIN__F32;
+}
+
+// Factor `read` as f32.
+static ein__ex ein__widened(ein__pass *z, const ein__expr *read) {
+    ein_ctx *ctx = z->ctx;
+    ein__val v = {read->val};
+    if (!ein__is_narrow(ctx, v)) return ein__ex_of(ctx, read);
+    const ein__shape shape = ctx->value[v.i].shape;
+    ein__ix ix[EIN__MAX_RANK];
+    for (int i = 0; i < shape.rank; i++) ix[i] = ein__ix_iter(ctx, (uint32_t)i, shape.d[i]);
+    ein__ex body = ein__ex_read(ctx, v, 0, ix, shape.rank);
+    const char *name = ein__namef(ctx, "%s.float", ctx->value[v.i].name);
+    z->self = v;
+    ein__val copy = ein__new_map(z, name, EIN__F32, shape.rank, shape.d, body);
+    return copy.i ? ein__ex_read(ctx, copy, 0, read->ix, (int)read->nix) : (ein__ex){0};
+}
+
+// A product of two factors and a number.
+static ein__ex ein__times_number(ein_ctx *ctx, double alpha, ein__ex a, ein__ex b) {
+    ein__ex body = a.i && b.i ? ein__ex_binary(ctx, EIN__MUL, a, b) : (ein__ex){0};
+    if (!body.i || alpha == 1) return body;
+    return ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
+}
+
+static ein__val ein__rebuild_typed(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__expr *read[2];
+    double alpha;
+    z->self = v;
+    ein__ex body = ein__body_now(z, ein__scope_of(ctx, v));
+    if (!body.i) return (ein__val){0};
+    v = ein__with_body(z, v, body);
+    if (!v.i || ctx->value[v.i].weight_only ||
+        !ein__two_factors(ctx, ein__scope_of(ctx, v), read, &alpha) ||
+        read[0]->val == read[1]->val ||
+        !(ein__is_narrow(ctx, (ein__val){read[0]->val}) ||
+          ein__is_narrow(ctx, (ein__val){read[1]->val})))
+        return v;
+    ein__ex a = ein__widened(z, read[0]), b = ein__widened(z, read[1]);
+    body = ein__times_number(ctx, alpha, a, b);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
+// Gives products of the program under `root` factors of f32.
+static bool ein__widen_factors(ein_ctx *ctx, ein__val *root, int nroot) {
+    bool any = false;
+    for (ptrdiff_t i = 1; i < arrlen(ctx->value) && !any; i++)
+        any = ein__is_narrow(ctx, (ein__val){(uint32_t)i});
+    return !any || ein__run_pass(ctx, root, nroot, ein__rebuild_typed);
 }
 /* ---- factors.c ---- */
 // Rule `factors`: a sum of products of which a factor is computed where it is multiplied, as
@@ -15327,10 +15418,9 @@ static ein__ex ein__read_at(ein_ctx *ctx, void *user, ein__ex read) {
 // box; what they read outside gives 0. None where it is no such thing.
 static ein__ex ein__factor_in_box(ein__pass *z, const ein__scope *s, ein__ex ex) {
     ein_ctx *ctx = z->ctx;
-    ein__ex *reads = NULL;
     ein__ix at[EIN__MAX_RANK];
     double outside;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     const ein__expr first = *ein__ex_get(ctx, reads[0]);
     const ein__shape shape = ctx->value[first.val].shape;
     bool same = true;
@@ -15339,7 +15429,6 @@ static ein__ex ein__factor_in_box(ein__pass *z, const ein__scope *s, ein__ex ex)
         same = same && ein__same_shape(&ctx->value[e->val].shape, &shape) &&
                !memcmp(e->ix, first.ix, first.nix * sizeof *e->ix);
     }
-    arrfree(reads);
     if (!same || ein__elements(&shape) / 2 > ein__extent_of(s, ein__ex_uses(ctx, ex)))
         return (ein__ex){0};
     ein__ex pad = ein__ex_replace_reads(ctx, ex, ein__read_at, NULL);
@@ -15525,9 +15614,8 @@ static ein__val ein__turned_product(ein_ctx *ctx, ein__val p, const ein__scope *
 static ein__val ein__rebuild_turned(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *was = ein__scope_of(ctx, v);
-    ein__ex *reads = NULL;
     ein__ex body = ein__body_now(z, was);
-    ein__ex_reads(ctx, was->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, was->body);
     bool map = was->reduce == EIN__R_NONE && !ctx->value[v.i].weight_only && !ein__copy_of(ctx, v);
     for (ptrdiff_t i = 0; i < arrlen(reads) && map && body.i; i++) {
         const ein__expr *read = ein__ex_get(ctx, reads[i]);
@@ -15542,7 +15630,6 @@ static ein__val ein__rebuild_turned(ein__pass *z, ein__val v) {
         ein__turning t = {p, ein__turned_product(ctx, p, was, read), was};
         if (t.to.i) body = ein__ex_replace_reads(ctx, body, ein__turn_read, &t);
     }
-    arrfree(reads);
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 /* ---- rounds.c ---- */
@@ -16644,14 +16731,14 @@ static uint32_t ein__read_slots(const ein_ctx *ctx, const ein__expr *read) {
 
 // Of a product of `read`: with tensor cores, where the mode has a use for them. mma.sync as we use
 // it (m16n8k8 of TF32, m16n8k16 of halves) came with compute capability 8.0. A sum of squares is a
-// statistic and stays FP32.
-static ein__math ein__tensor_math(const ein_ctx *ctx, const ein__expr *const *read) {
+// statistic and stays FP32. What halves have too few exponents for is multiplied as TF32, which has
+// all bits of a bf16.
+static ein__math ein__tensor_math(ein_ctx *ctx, const ein__expr *const *read) {
     ein__val a = {read[0]->val}, b = {read[1]->val};
-    if (!ein__is_typed(ctx) || ein__gpu_of(ctx)->cc < 80 || a.i == b.i) return EIN__MATH_FP32;
-    for (int k = 0; k < 2; k++) {
-        ein__dtype t = ctx->value[read[k]->val].dtype;
-        if (t != EIN__F32 && t != EIN__F16) return EIN__MATH_FP32;
-    }
+    const ein__gpu *g = ein__gpu_of(ctx);
+    if (!ein__is_typed(ctx) || g->cc < 80 || a.i == b.i) return EIN__MATH_FP32;
+    if (ein__stays_wide(ctx, a) || ein__stays_wide(ctx, b))
+        return g->tf32 ? EIN__MATH_TF32 : EIN__MATH_FP32;
     return ctx->desc.math == EIN_MATH_TF32 ? EIN__MATH_TF32 : EIN__MATH_FP16;
 }
 
@@ -16670,7 +16757,7 @@ EIN__FN bool ein__product_shift(const ein_ctx *ctx, ein__ex ex, uint32_t terms, 
 }
 
 // What tensor cores' tiles may do with the factors as they are in memory.
-static void ein__tensor_held(const ein_ctx *ctx, const ein__expr *const *read, ein__tiled *p) {
+static void ein__tensor_held(ein_ctx *ctx, const ein__expr *const *read, ein__tiled *p) {
     ein__dtype t[2];
     for (int k = 0; k < 2; k++) {
         ein__val v = {read[k]->val};
@@ -17185,7 +17272,6 @@ static bool ein__strip_image(ein_ctx *ctx, const ein__scope *s, const ein__expr 
 // beside the image's are the same for all outputs of a strip.
 EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *out,
                               ein__strip *w) {
-    ein__ex *reads = NULL;
     int lane = -1;
     int64_t taps = 1;
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++) taps = ein__muldiv(taps, s->n[i], 1);
@@ -17194,7 +17280,7 @@ EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *
     for (uint32_t i = 0; i < s->nt; i++)
         if (s->n[i] > 1 && out[i] == 1) lane = (int)i;
     if (!ok || lane < 0) return false;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     *w = (ein__strip){{0}, {0}, {0}};
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
@@ -17206,13 +17292,12 @@ EIN__FN bool ein__match_strip(ein_ctx *ctx, const ein__scope *s, const int64_t *
         uint32_t uses = ein__read_slots(ctx, ein__ex_get(ctx, reads[i]));
         if (reads[i].i != w->image.i && w->row.t >= 0) ok = !(uses >> w->row.t & 1);
     }
-    arrfree(reads);
     int64_t stride[EIN__MAX_RANK];
     if (!ok || !w->image.i) return false;
     const ein__expr *e = ein__ex_get(ctx, w->image);
     ein__strides_of(ctx, (ein__val){e->val}, stride);
     ein__dtype t = ctx->value[e->val].dtype;
-    return stride[w->col.dim] == 1 && (t == EIN__F32 || t == EIN__F16) &&
+    return stride[w->col.dim] == 1 && t <= EIN__BF16 &&
            ein__strip_span(&w->col, 1) <= EIN__WINDOW_REGISTERS;
 }
 
@@ -17280,7 +17365,7 @@ static bool ein__last_beside(ein_ctx *ctx, const ein__expr *e, uint32_t lane) {
 // are the same for all columns.
 EIN__FN bool ein__match_last(ein_ctx *ctx, const ein__scope *s, const int64_t *out, ein__strip *w,
                              int *lane) {
-    ein__ex *reads = NULL;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     uint32_t sums = ((1u << (s->nt + s->ns)) - 1) & ~((1u << s->nt) - 1);
     int64_t taps = 1;
     *lane = -1;
@@ -17290,7 +17375,6 @@ EIN__FN bool ein__match_last(ein_ctx *ctx, const ein__scope *s, const int64_t *o
         if (s->n[i] > 1 && out[i] == 1) *lane = (int)i;
     bool ok = s->reduce != EIN__R_NONE && taps > 1 && taps <= EIN__WINDOW_TAPS && *lane >= 0 &&
               s->n[*lane] % 4 == 0 && ein__strip_plain(ctx, s->body);
-    if (ok) ein__ex_reads(ctx, s->body, &reads);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         uint32_t uses = ein__read_slots(ctx, e);
@@ -17305,7 +17389,6 @@ EIN__FN bool ein__match_last(ein_ctx *ctx, const ein__scope *s, const int64_t *o
         ok =
             !(ein__read_slots(ctx, e) >> w->col.t & 1) && ein__last_beside(ctx, e, (uint32_t)*lane);
     }
-    arrfree(reads);
     if (!ok) return false;
     ein__dtype t = ctx->value[ein__ex_get(ctx, w->image)->val].dtype;
     return t == EIN__F32 || t == EIN__F16;
@@ -17354,7 +17437,7 @@ EIN__FN bool ein__match_skinny(ein_ctx *ctx, const ein__scope *s, const int64_t 
     const ein__expr *e = k->p.read[k->many];
     ein__dtype t = ctx->value[e->val].dtype;
     ein__strides_of(ctx, (ein__val){e->val}, stride);
-    if ((t != EIN__F32 && t != EIN__F16) || !ein__address(ctx, e, stride, &f)) return false;
+    if (t > EIN__BF16 || !ein__address(ctx, e, stride, &f)) return false;
     for (uint32_t i = 0; i < s->nt + s->ns; i++) {
         bool line = i < s->nt && (k->p.group[k->many] >> i & 1);
         if ((!line && i < s->nt) || !ein__skinny_vector(s, &f, i)) continue;
@@ -17389,13 +17472,11 @@ EIN__FN int64_t ein__skinny_again(const ein_ctx *ctx, const ein__skinny *k, int6
 
 // Whether no subscript of a read in `ex` has iterator `slot`.
 static bool ein__is_read_without(ein_ctx *ctx, ein__ex ex, uint32_t slot) {
-    ein__ex *reads = NULL;
     bool without = true;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         without &= !(ein__ex_uses(ctx, reads[i]) >> slot & 1);
     without &= arrlen(reads) > 0;
-    arrfree(reads);
     return without;
 }
 
@@ -17464,9 +17545,8 @@ static bool ein__finish_reads(ein_ctx *ctx, const ein__step *step, ein__ex body,
                               ein__finish *f) {
     const ein__scope *r = ein__scope_of(ctx, step->val[0]);
     uint32_t nt = ein__scope_of(ctx, step->out)->nt;
-    ein__ex *reads = NULL;
     bool ok = true;
-    ein__ex_reads(ctx, body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, body);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         ein__expr e = *ein__ex_get(ctx, reads[i]);
         if (e.val == step->val[0].i) ok = ein__finish_sum(ctx, r, nt, reads[i], f);
@@ -17480,7 +17560,6 @@ static bool ein__finish_reads(ein_ctx *ctx, const ein__step *step, ein__ex body,
         f->from[f->nas] = reads[i];
         f->as[f->nas++] = as;
     }
-    arrfree(reads);
     return ok;
 }
 
@@ -17576,10 +17655,9 @@ static int64_t ein__ex_operations(ein_ctx *ctx, ein__ex ex) {
 // What a map's reads at digits of its position take beside the arithmetic: the digits and
 // addresses, which plain reads have for next to nothing.
 static int64_t ein__digit_operations(ein_ctx *ctx, const ein__scope *s) {
-    ein__ex *reads = NULL;
     int64_t n = 0;
     if (s->reduce != EIN__R_NONE) return 0;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         bool digits = false, again = false;
@@ -17587,7 +17665,6 @@ static int64_t ein__digit_operations(ein_ctx *ctx, const ein__scope *s) {
         for (ptrdiff_t j = 0; j < i && digits; j++) again |= reads[j].i == reads[i].i;
         if (digits && !again) n += EIN__DIGIT_OPERATIONS;
     }
-    arrfree(reads);
     return n;
 }
 /* ---- estimate.c ---- */
@@ -17841,8 +17918,7 @@ static int64_t ein__run_of(ein_ctx *ctx, const ein__scope *s, const ein__expr *e
 static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
     const ein__expr *largest = NULL;
     int64_t most = 0;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         uint32_t used;
@@ -17851,7 +17927,6 @@ static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
         most = n;
         largest = e;
     }
-    arrfree(reads);
     return largest;
 }
 
@@ -17940,8 +18015,7 @@ typedef struct ein__traffic {
 
 static void ein__add_traffic(ein_ctx *ctx, ein__traffic *z, const ein__kernel *k,
                              const ein__scope *s, int lane) {
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         bool skip = false;
@@ -17964,7 +18038,6 @@ static void ein__add_traffic(ein_ctx *ctx, ein__traffic *z, const ein__kernel *k
         o->n = ein__most(ein__most(o->n, n), ein__least(ein__plus(o->n, n), all));
         if (access > o->access) o->access = access;
     }
-    arrfree(reads);
 }
 
 // Elements that the kernel reads and writes; the traffic goes to `w`. Rows too long for registers
@@ -18130,16 +18203,14 @@ static int64_t ein__lines_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
     enum { LINE = 128, LINES = 2, WARP = 32, OUTPUTS = 4 };  // LINES of a cycle: assumed
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t lines = 0;
-    ein__ex *reads = NULL;
     if (lane < 0 || lane >= (int)s->nt) return 0;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
         int64_t bytes = ein__times(step, ein__element_size(ctx, (ein__val){e->val}));
         if (step > 1) lines += ein__least(ein__ceil(bytes * OUTPUTS * WARP, LINE), WARP);
     }
-    arrfree(reads);
     // An SM's FP32 units make two operations each of a cycle's 128.
     int64_t cycles = ein__muldiv(ein__extent_of(s, ~0u), lines, WARP * LINES);
     return ein__muldiv(cycles, 256 * 1000, g->fp32);
@@ -18657,11 +18728,10 @@ EIN__FN bool ein__epilogue_of(ein_ctx *ctx, ein__val v, ein__ex product, ein__ep
 // The epilogue that map `m` is to the product `v` that it reads.
 static bool ein__product_epilogue(ein_ctx *ctx, ein__val v, ein__val m, ein__epilogue *e) {
     const ein__scope *s = ein__scope_of(ctx, m);
-    ein__ex *reads = NULL, product = {0};
-    ein__ex_reads(ctx, s->body, &reads);
+    ein__ex product = {0};
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         if (ein__ex_get(ctx, reads[i])->val == v.i) product = reads[i];
-    arrfree(reads);
     return product.i && ein__epilogue_of(ctx, m, product, e);
 }
 
@@ -18920,16 +18990,14 @@ static bool ein__is_over_product(ein_ctx *ctx, ein__val v, int depth, int *looks
         ++*looks > EIN__ATTENTION_LOOKS)
         return false;
     int64_t size = ein__elements(&ctx->value[v.i].shape);
-    ein__ex *reads = NULL;
     bool found = false;
-    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
         ein__val r = {ein__ex_get(ctx, reads[i])->val};
         const ein__scope *s = ein__scope_of(ctx, r);
         if (!s || ein__elements(&ctx->value[r.i].shape) != size) continue;
         found = ein__is_contraction(ctx, s) || ein__is_over_product(ctx, r, depth + 1, looks);
     }
-    arrfree(reads);
     return found;
 }
 
@@ -19068,13 +19136,12 @@ static bool ein__attention_is(ein_ctx *ctx, ein__attention *a, ein__ex read, ein
 
 // The only read of `v` in `ex`; none where there are several, or none.
 static ein__ex ein__attention_only(ein_ctx *ctx, ein__ex ex, ein__val v) {
-    ein__ex *reads = NULL, found = {0};
+    ein__ex found = {0};
     int times = 0;
-    ein__ex_reads(ctx, ex, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ex);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         if (ein__ex_get(ctx, reads[i])->val == v.i && reads[i].i != found.i)
             times++, found = reads[i];
-    arrfree(reads);
     return times == 1 ? found : (ein__ex){0};
 }
 
@@ -19163,8 +19230,7 @@ static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
     ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
     bool ok = true;
     for (int p = 0; p < 5; p++) {
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, part[p], &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, part[p]);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             uint32_t v = ein__ex_get(ctx, reads[i])->val;
             bool meant = (p == 3 && v == a->dot.i) ||
@@ -19173,7 +19239,6 @@ static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
             for (int k = 0; k < a->n; k++) made |= a->inner[k].i == v;
             ok &= meant || !made;
         }
-        arrfree(reads);
     }
     for (int k = 0; k < a->n; k++) ok &= ctx->value[a->inner[k].i].dtype == EIN__F32;
     return ok;
@@ -19196,24 +19261,21 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
         a->slots = a->nt + a->box.ns;
         return (ein__ex_uses(ctx, a->score) & a->keys) != 0;
     }
-    ein__ex *reads = NULL;
     bool found = false;
-    ein__ex_reads(ctx, a->score, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, a->score);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
         a->depth = 0;
         found = ein__attention_only(ctx, a->score, v).i && ein__ex_get(ctx, reads[i])->nix &&
                 ein__attention_product(ctx, a, reads[i]) && ein__attention_absorb(a, a->dot);
     }
-    arrfree(reads);
     return found;
 }
 
 // The sum of the exponentials among what the result reads, where it is.
 static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponential) {
-    ein__ex *reads = NULL;
     bool ok = true;
-    ein__ex_reads(ctx, a->result, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, a->result);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !a->sum.i; i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
         if (v.i == a->out.i || !ein__attention_is(ctx, a, reads[i], EIN__R_SUM, exponential))
@@ -19221,7 +19283,6 @@ static bool ein__attention_sum(ein_ctx *ctx, ein__attention *a, ein__ex exponent
         a->sum = v;
         ok = ein__attention_only(ctx, a->result, v).i && ein__attention_absorb(a, v);
     }
-    arrfree(reads);
     return ok;
 }
 
@@ -19281,8 +19342,7 @@ EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__a
     if ((map.i && ctx->value[v.i].dtype != EIN__F32) || ctx->value[last.i].dtype > EIN__BF16)
         return false;
     ein__attempt attempt = ein__try(ctx);
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     bool found = false;
     for (ptrdiff_t i = 0; i < 2 * arrlen(reads) && !found; i++) {
         ein__ex read = reads[i % arrlen(reads)];
@@ -19295,7 +19355,6 @@ EIN__FN bool ein__match_attention(ein_ctx *ctx, ein__val v, ein__val map, ein__a
             found = ein__attention_with(ctx, v, map, read, plain, a);
     }
     if (!found) found = ein__attention_with(ctx, v, map, (ein__ex){0}, false, a);
-    arrfree(reads);
     return ein__tried(ctx, attempt) && found;
 }
 
@@ -19340,14 +19399,12 @@ EIN__FN bool ein__attention_grouped(ein_ctx *ctx, ein__attention *a) {
     if (a->band || a->each > 1 || a->slots == EIN__MAX_ITERS || !a->dot.i) return false;
     for (int head = 0; head < (int)a->nt; head++) {
         bool whole = !(a->batch >> head & 1);
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, a->key, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, a->key);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             const ein__expr *e = ein__ex_get(ctx, reads[k]);
             for (uint32_t i = 0; i < e->nix; i++)
                 whole |= ein__ix_coef(ctx, e->ix[i], (uint32_t)head) != 0;
         }
-        arrfree(reads);
         int64_t n = a->box.n[head], most = ein__least(n / 2, EIN__ATTENTION_GROUPS);
         for (int64_t groups = 2; !whole && groups <= most; groups++)
             if (n % groups == 0 && ein__attention_group(ctx, a, head, n / groups)) return true;
@@ -19491,7 +19548,9 @@ static int ein__attention_width(ein_ctx *ctx, const ein__attention *a, const ein
     if (!slots) return 1;
     while (!(slots >> slot & 1)) slot++;
     if (slots != 1u << slot || ein__read_step(ctx, read, slot) != 1) return 0;
-    int width = ein__element_size(ctx, (ein__val){read->val}) == 2 ? 8 : 4;
+    ein__val v = {read->val};
+    bool halves = ein__element_size(ctx, v) == 2 && ctx->value[v.i].dtype != EIN__BF16;
+    int width = halves ? 8 : 4;
     while (a->box.n[slot] % width) width = width == 8 ? 4 : 1;
     return width;
 }
@@ -19499,8 +19558,7 @@ static int ein__attention_width(ein_ctx *ctx, const ein__attention *a, const ein
 static ein__attention_work ein__attention_loading(ein_ctx *ctx, const ein__attention *a,
                                                   ein__ex factor, uint32_t slots) {
     ein__attention_work w = {.computed = ein__ex_get(ctx, factor)->op != EIN__X_READ, .width = 8};
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, factor, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, factor);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         bool digits = false;
@@ -19511,7 +19569,6 @@ static ein__attention_work ein__attention_loading(ein_ctx *ctx, const ein__atten
         if (!w.computed || ein__ex_uses(ctx, reads[i]) & slots)
             w.width = (int)ein__least(w.width, ein__attention_width(ctx, a, e, slots));
     }
-    arrfree(reads);
     // What is computed is converted one by one, and stored four at a time.
     if (w.computed) w.operations += ein__ex_operations(ctx, factor) + 1;
     if (w.computed) w.width = (int)ein__most(ein__least(w.width, 4), 1);
@@ -19964,11 +20021,25 @@ static int64_t ein__attention_math(ein_ctx *ctx, const ein__attention *a,
     return ein__math_ps(g, flop, t->rn == 4 ? share : share * 9 / 10);
 }
 
+// Whether halves have too few exponents for something that its products read.
+static bool ein__attention_is_wide(ein_ctx *ctx, const ein__attention *a) {
+    const ein__ex part[] = {a->query, a->key, a->value};
+    bool wide = false;
+    for (int p = 0; p < 3; p++) {
+        const ein__ex *reads = ein__ex_reads(ctx, part[p]);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+            wide |= ein__stays_wide(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val});
+    }
+    return wide;
+}
+
 // The arithmetic of both products where tensor cores multiply; FP32 where they do not.
 static ein__math ein__attention_mode(ein_ctx *ctx, const ein__attention *a) {
     if (ein__gpu_of(ctx)->cc < 80 || ein__keeps_fp32(ctx, a->out)) return EIN__MATH_FP32;
     for (int k = 0; k < a->n; k++)
         if (ein__keeps_fp32(ctx, a->inner[k])) return EIN__MATH_FP32;
+    if (ein__attention_is_wide(ctx, a))
+        return ein__gpu_of(ctx)->tf32 ? EIN__MATH_TF32 : EIN__MATH_FP32;
     return ctx->desc.math == EIN_MATH_TF32   ? EIN__MATH_TF32
            : ctx->desc.math == EIN_MATH_FP16 ? EIN__MATH_FP16
                                              : EIN__MATH_FP32;
@@ -20552,9 +20623,12 @@ static ein__val ein__split_value(ein__pass *z, ein__val v, const ein__split *spl
 
 typedef struct ein__selector {
     ein_ctx *ctx;
-    ein__val *order;    // live values, operands first; stb_ds arrays
-    int *uses;          // by value
+    ein__val *order;  // live values, operands first; stb_ds arrays
+    int *uses;        // by value
+    ein__readers readers;
     ein__val *home;     // by value: the value whose step computes it (itself, or a later one)
+    ein__val *first;    // by value: the first that its step computes, in the order, once all are
+    ein__val *next;     // ... chosen; and by one of these the next one, or none
     ein__skind2 *kind;  // by value: how a reduction is computed
     bool *root;         // by value: is a model output
     bool free;          // results of products may be stored in any order of their dimensions
@@ -20652,40 +20726,29 @@ static ein__skind2 ein__choose(ein_ctx *ctx, const ein__scope *s, ein__val m, ei
 // and reads V once, at its own index, or both sums of a pair; the caller's: nothing else reads V.
 static bool ein__rule_fuse(ein_ctx *ctx, ein__val m, ein__val v, ein__ex *read) {
     const ein__scope *s = ein__scope_of(ctx, m);
-    ein__ex *reads = NULL;
     int times = 0;
     bool pair = true;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE) || !s || s->reduce != EIN__R_NONE) return false;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
         if (ein__ex_get(ctx, reads[k])->val != v.i) continue;
         times++;
         *read = reads[k];
         pair = pair && ein__reads_pair(ctx, ein__ex_get(ctx, reads[k]), s);
     }
-    arrfree(reads);
     // A position is looked up in memory.
     if (!times || ein__ex_looks_up(ctx, s->body, v)) return false;
     if (pair) return ctx->value[m.i].dtype == EIN__F32;
     return times == 1 && ein__reads_in_place(ctx, ein__ex_get(ctx, *read), s);
 }
 
-// The map that alone reads reduction `v`, at its own index, and that read; none otherwise. `order`
-// is searched from place `from`.
-EIN__FN ein__val ein__sole_reader(ein_ctx *ctx, const ein__val *order, const int *uses, ein__val v,
-                                  ptrdiff_t from, ein__ex *read) {
-    if (uses[v.i] != 1) return (ein__val){0};
-    for (ptrdiff_t i = from; i < arrlen(order); i++) {
-        const ein__scope *s = ein__scope_of(ctx, order[i]);
-        ein__ex *reads = NULL;
-        bool mine = false;
-        if (s) ein__ex_reads(ctx, s->body, &reads);
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
-            mine |= ein__ex_get(ctx, reads[k])->val == v.i;
-        arrfree(reads);
-        if (mine) return ein__rule_fuse(ctx, order[i], v, read) ? order[i] : (ein__val){0};
-    }
-    return (ein__val){0};
+// The map that alone reads reduction `v`, at its own index, and that read; none otherwise.
+EIN__FN ein__val ein__sole_reader(ein_ctx *ctx, const int *uses, const ein__readers *readers,
+                                  ein__val v, ein__ex *read) {
+    const int *first = &readers->first[v.i];
+    if (uses[v.i] != 1 || first[0] == first[1]) return (ein__val){0};
+    ein__val m = readers->all[first[0]];
+    return ein__rule_fuse(ctx, m, v, read) ? m : (ein__val){0};
 }
 
 // ------------------------------------------------------------------------------------ rows
@@ -20715,9 +20778,8 @@ static bool ein__row_member(ein__selector *z, ein__val r, const ein__scope *m, u
 static bool ein__row_collect(ein__selector *z, ein__val v, const ein__scope *m, uint32_t rows,
                              ein__val *list, int *n) {
     ein_ctx *ctx = z->ctx;
-    ein__ex *reads = NULL;
     bool ok = true;
-    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         ein__val r = {e->val};
@@ -20730,16 +20792,14 @@ static bool ein__row_collect(ein__selector *z, ein__val v, const ein__scope *m, 
         ok = ein__row_collect(z, r, m, rows, list, n) && *n < EIN__MAX_ROW_VALS - 1;
         if (ok) list[(*n)++] = r;
     }
-    arrfree(reads);
     return ok;
 }
 
 // Whether `v` reads `r`, and if so at its own row only: `*own` is cleared by another read.
 static bool ein__reads_row(ein_ctx *ctx, ein__val v, ein__val r, bool *own) {
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__ex *reads = NULL;
     bool does = false;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         if (e->val != r.i) continue;
@@ -20747,7 +20807,6 @@ static bool ein__reads_row(ein_ctx *ctx, ein__val v, ein__val r, bool *own) {
         *own &= !ein__ex_looks_up(ctx, s->body, r);
         for (uint32_t k = 0; k < e->nix; k++) *own &= e->ix[k].i == ein__ix_iter(ctx, k, s->n[k]).i;
     }
-    arrfree(reads);
     return does;
 }
 
@@ -20793,12 +20852,11 @@ static bool ein__attention_closed(ein__selector *z, const ein__attention *a, ein
         int inside = 0;
         if (ein__is_chosen(z, a->inner[k])) return false;
         for (int j = 0; j <= a->n; j++) {
-            ein__ex *reads = NULL;
             bool does = false;
-            ein__ex_reads(ctx, ein__scope_of(ctx, j < a->n ? a->inner[j] : last)->body, &reads);
+            const ein__ex *reads =
+                ein__ex_reads(ctx, ein__scope_of(ctx, j < a->n ? a->inner[j] : last)->body);
             for (ptrdiff_t i = 0; i < arrlen(reads); i++)
                 does |= ein__ex_get(ctx, reads[i])->val == v;
-            arrfree(reads);
             inside += does;
         }
         if (inside != z->uses[v] || z->root[v] || ctx->value[v].weight_only) return false;
@@ -20818,7 +20876,7 @@ static int64_t ein__attention_apart(ein__selector *z, const ein__attention *a, e
     ein__val first = {0}, last = {0};
     int64_t ps, all = 0;
     if (a->dot.i) {
-        first = ein__sole_reader(ctx, z->order, z->uses, a->dot, 0, &scaled);
+        first = ein__sole_reader(ctx, z->uses, &z->readers, a->dot, &scaled);
         ein__choose(ctx, ein__scope_of(ctx, a->dot), first, scaled, z->free, &all);
     }
     ein__choose(ctx, ein__scope_of(ctx, a->out), map, read, z->free, &ps);
@@ -20860,9 +20918,9 @@ static int64_t ein__attention_together(ein_ctx *ctx, const ein__attention *a, in
 static bool ein__is_behind(ein__selector *z, ein__val m) {
     ein_ctx *ctx = z->ctx;
     ein__val members[EIN__MAX_ROW_VALS];
-    ein__ex *reads = NULL, body = ein__scope_of(ctx, m)->body;
+    ein__ex body = ein__scope_of(ctx, m)->body;
     bool behind = ein__row_members(z, m, members) > 0;
-    ein__ex_reads(ctx, body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
         const ein__scope *s = ein__scope_of(ctx, v);
@@ -20871,7 +20929,6 @@ static bool ein__is_behind(ein__selector *z, ein__val m) {
                   n == ein__elements(&ctx->value[m.i].shape) && z->uses[v.i] == 1 &&
                   ein__attention_only(ctx, body, v).i;
     }
-    arrfree(reads);
     return behind;
 }
 
@@ -20899,12 +20956,10 @@ static bool ein__attention_loads_closed(ein_ctx *ctx, const ein__attention *a) {
     const ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
     bool closed = true;
     for (int p = 0; p < 5; p++) {
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, part[p], &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, part[p]);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++)
             for (int k = 0; k < a->nload; k++)
                 closed &= ein__ex_get(ctx, reads[i])->val != a->load[k].i;
-        arrfree(reads);
     }
     return closed;
 }
@@ -20951,9 +21006,10 @@ static void ein__select_attention(ein__selector *z) {
         ein__ex read = {0};
         ein__attention a;
         if (!ein__match_attention(ctx, v, map, &a)) continue;
-        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
+        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
         ein__attention with;
-        if (map.i && !ctx->value[map.i].weight_only && !ein__copy_of(ctx, map) &&
+        bool copy = map.i && ein__copy_of(ctx, map) && !ein__is_narrowing(ctx, map);
+        if (map.i && !ctx->value[map.i].weight_only && !copy &&
             ein__match_attention(ctx, v, map, &with) && ein__attention_closed(z, &with, map)) {
             a = with;
             last = map;
@@ -21019,7 +21075,7 @@ static void ein__select_places(ein__selector *z) {
         ein__ex read;
         ein__extremum p;
         if (ctx->value[v.i].weight_only || !ein__place_of(ctx, v, &p)) continue;
-        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
+        if (!z->root[v.i]) map = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
         if (map.i && (z->home[map.i].i != map.i || z->kind[map.i] != EIN__K_MAP ||
                       ctx->value[map.i].weight_only || ein__copy_of(ctx, map)))
             map = (ein__val){0};
@@ -21159,13 +21215,13 @@ static void ein__select_reductions(ein__selector *z) {
         if (z->kind[v.i] == EIN__K_ATTENTION || z->kind[v.i] == EIN__K_PLACE) continue;
         ein__ex read = {0};
         ein__val m = {0};
-        if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, i + 1, &read);
+        if (!z->root[v.i]) m = ein__sole_reader(ctx, z->uses, &z->readers, v, &read);
         // A map that is part of another kernel stays there.
-        if (m.i &&
-            (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ROW ||
-             z->kind[m.i] == EIN__K_ATTENTION || z->kind[m.i] == EIN__K_PLACE ||
-             ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
-             ctx->value[m.i].weight_only != ctx->value[v.i].weight_only || ein__copy_of(ctx, m)))
+        if (m.i && (z->home[m.i].i != m.i || z->kind[m.i] == EIN__K_ROW ||
+                    z->kind[m.i] == EIN__K_ATTENTION || z->kind[m.i] == EIN__K_PLACE ||
+                    ein__norm_of(ctx, m, false) || ein__norm_of(ctx, m, true) ||
+                    ctx->value[m.i].weight_only != ctx->value[v.i].weight_only ||
+                    (ein__copy_of(ctx, m) && !ein__is_narrowing(ctx, m))))
             m = (ein__val){0};
         ctx->strict = ein__keeps_fp32(ctx, v);
         if (!ein__is_contraction(ctx, s) || ctx->value[v.i].weight_only)
@@ -21180,8 +21236,7 @@ static void ein__select_reductions(ein__selector *z) {
         if (m.i && z->kind[v.i] == EIN__K_BASIS) fuse = ctx->value[m.i].dtype == EIN__F32;
         if (m.i && ein__is_call(z->kind[v.i])) fuse = ein__call_fuses(z, v, m, read);
         // A map fuses with one reduction only.
-        for (ptrdiff_t k = 0; fuse && k < i; k++)
-            fuse = z->home[z->order[k].i].i != m.i || z->order[k].i == m.i;
+        fuse = fuse && z->kind[m.i] == EIN__K_MAP;
         for (int k = 0; k < front.n; k++) z->home[front.v[k].i] = fuse ? m : v;
         if (!fuse) continue;
         z->home[v.i] = m;
@@ -21194,6 +21249,7 @@ static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot)
     ptrdiff_t n = arrlen(ctx->value);
     z->order = ein__live(ctx, root, nroot);
     z->uses = ein__count_uses(ctx, z->order, root, nroot);
+    z->readers = ein__find_readers(ctx, z->order);
     arrsetlen(z->home, n);
     arrsetlen(z->kind, n);
     arrsetlen(z->root, n);
@@ -21207,17 +21263,33 @@ static void ein__select_begin(ein__selector *z, const ein__val *root, int nroot)
     ein__select_attention(z);
 }
 
+static void ein__select_members(ein__selector *z) {
+    ptrdiff_t n = arrlen(z->home);
+    arrsetlen(z->first, n);
+    arrsetlen(z->next, n);
+    memset(z->first, 0, (size_t)n * sizeof *z->first);
+    for (ptrdiff_t i = arrlen(z->order); i-- > 0;) {
+        ein__val v = z->order[i], *first = &z->first[z->home[v.i].i];
+        z->next[v.i] = *first;
+        *first = v;
+    }
+}
+
 EIN__FN void ein__select(ein__selector *z, const ein__val *root, int nroot) {
     ein__select_begin(z, root, nroot);
     ein__select_places(z);
     ein__select_rows(z);
     ein__select_reductions(z);
+    ein__select_members(z);
 }
 
 EIN__FN void ein__select_free(ein__selector *z) {
     arrfree(z->order);
     arrfree(z->uses);
+    ein__readers_free(&z->readers);
     arrfree(z->home);
+    arrfree(z->first);
+    arrfree(z->next);
     arrfree(z->kind);
     arrfree(z->root);
 }
@@ -21372,7 +21444,7 @@ static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
     if (!ein__find_conv(ctx, s, out, &f)) return v;
     ein__ex w = ein__relay_filter(z, &f);
     if (!w.i) return ctx->status ? (ein__val){0} : v;
-    ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, 0, &read);
+    ein__val map = ein__sole_reader(ctx, z->uses, &z->readers, old, &read);
     if (ein__conv_sizes(&f)) {
         // The order that a convolution takes may be the worse one for a product.
         ein__val relaid = ein__with_product(z, v, ein__ex_of(ctx, f.x), w);
@@ -21389,6 +21461,68 @@ static ein__val ein__rebuild_convolution(ein__pass *z, ein__val v) {
 EIN__FN bool ein__prepare_calls(ein_ctx *ctx, ein__val *root, int nroot) {
     if (ctx->desc.libs != EIN_LIBS_ALL) return true;
     return ein__run_pass(ctx, root, nroot, ein__rebuild_convolution);
+}
+/* ---- direct.c ---- */
+// Products that read f16 and bf16 as they are stored: kernels of ours convert what they load, which
+// may be cheaper than a copy as f32 (typed.c) and a call, or than a kernel that reads twice as many
+// bytes.
+
+// Factor `read` without the copy as f32 that it is read through; none where there is no such copy.
+static ein__ex ein__as_stored(ein_ctx *ctx, const ein__expr *read) {
+    ein__val p = {read->val};
+    const ein__expr *copy = ein__copy_of(ctx, p);
+    if (ctx->value[p.i].dtype != EIN__F32 || !copy || !ein__is_narrow(ctx, (ein__val){copy->val}))
+        return (ein__ex){0};
+    if (ein__reads_in_place(ctx, copy, ein__scope_of(ctx, p))) {
+        double pad;
+        memcpy(&pad, &read->bits, sizeof pad);
+        return ein__ex_read(ctx, (ein__val){copy->val}, pad, read->ix, (int)read->nix);
+    }
+    ein__attempt attempt = ein__try(ctx);
+    ein__ex ex = ein__rule_inline(ctx, p, read);
+    bool fits = ein__tried(ctx, attempt) && ex.i && ein__ex_get(ctx, ex)->op == EIN__X_READ;
+    return fits ? ex : (ein__ex){0};
+}
+
+// What the copy that `read` reads costs, shared by all that reads it.
+static int64_t ein__copy_cost(const ein__pass *z, const ein__expr *read) {
+    ein__val p = {read->val};
+    if (z->ctx->value[p.i].weight_only) return 0;
+    return ein__kernel_cost(z->ctx, p) / ein__most(z->uses[p.i], 1);
+}
+
+// Product `v`, which map `map` alone reads by `of` (or none), with the factors read as they are
+// stored of which that is cheaper.
+static ein__val ein__read_directly(ein__pass *z, ein__val v, ein__val map, ein__ex of) {
+    ein_ctx *ctx = z->ctx;
+    ein__scope t = *ein__scope_of(ctx, v);
+    const ein__expr *read[2];
+    double alpha;
+    ein__ex stored[2], as_is[2], best = t.body;
+    int64_t least, ps, bound, copies[2];
+    if (!ein__two_factors(ctx, &t, read, &alpha) || ein__is_kept(ctx, v)) return v;
+    for (int k = 0; k < 2; k++) {
+        as_is[k] = ein__ex_of(ctx, read[k]);
+        stored[k] = ein__as_stored(ctx, read[k]);
+        copies[k] = stored[k].i ? ein__copy_cost(z, read[k]) : 0;
+    }
+    if (!stored[0].i && !stored[1].i) return v;
+    bool call = ein__is_call(ein__choose(ctx, &t, map, of, true, &least));
+    least = ein__cost_sum(least, copies[0] + copies[1]);
+    for (int set = 1; set < 4; set++) {
+        if ((set & 1 && !stored[0].i) || (set & 2 && !stored[1].i)) continue;
+        t.body = ein__times_number(ctx, alpha, set & 1 ? stored[0] : as_is[0],
+                                   set & 2 ? stored[1] : as_is[1]);
+        if (!t.body.i) return (ein__val){0};
+        (void)ein__choose_own(ctx, &t, map, of, NULL, &ps, &bound);
+        if (call) ps = bound;
+        for (int k = 0; k < 2; k++)
+            if (!(set >> k & 1)) ps = ein__cost_sum(ps, copies[k]);
+        if (ps >= least) continue;
+        least = ps;
+        best = t.body;
+    }
+    return ein__with_body(z, v, best);
 }
 /* ---- norm.c ---- */
 // Row operations taken into products. A product sum(k) y[i,k] w[k,j] of weights w, with
@@ -21932,46 +22066,41 @@ static int64_t ein__norm_apart(ein__selector *z, const ein__norm_choice *c, ein_
 // Whether all that map `m` behind product `p` reads is there when `y` is wanted: weights, and what
 // `y` reads itself.
 static bool ein__norm_reads_early(ein_ctx *ctx, ein__val m, ein__val p, ein__val y) {
-    ein__ex *mine = NULL, *its = NULL;
     bool all = true;
-    ein__ex_reads(ctx, ein__scope_of(ctx, m)->body, &mine);
-    ein__ex_reads(ctx, ein__scope_of(ctx, y)->body, &its);
+    const ein__ex *mine = ein__ex_reads(ctx, ein__scope_of(ctx, m)->body);
+    const ein__ex *its = ein__ex_reads(ctx, ein__scope_of(ctx, y)->body);
     for (ptrdiff_t i = 0; i < arrlen(mine); i++) {
         uint32_t v = ein__ex_get(ctx, mine[i])->val;
         bool known = v == p.i || ctx->value[v].weight_only;
         for (ptrdiff_t k = 0; k < arrlen(its); k++) known |= ein__ex_get(ctx, its[k])->val == v;
         all &= known;
     }
-    arrfree(mine);
-    arrfree(its);
     return all;
 }
 
-// The map that product `v`, at place `at` of the order, may compute behind itself.
-static ein__val ein__norm_map(ein__selector *z, ein__val v, ptrdiff_t at, ein__ex *read) {
+// The map that product `v` may compute behind itself.
+static ein__val ein__norm_map(ein__selector *z, ein__val v, ein__ex *read) {
     ein_ctx *ctx = z->ctx;
     ein__val m = {0};
-    if (!z->root[v.i]) m = ein__sole_reader(ctx, z->order, z->uses, v, at + 1, read);
+    if (!z->root[v.i]) m = ein__sole_reader(ctx, z->uses, &z->readers, v, read);
     if (!m.i || z->kind[m.i] == EIN__K_ROW || z->kind[m.i] == EIN__K_ATTENTION ||
         ein__copy_of(ctx, m))
         return (ein__val){0};
-    for (ptrdiff_t k = 0; k < arrlen(z->order); k++) {
-        ein__val other = z->order[k];
-        if (other.i != m.i && other.i != v.i && z->home[other.i].i == m.i) return (ein__val){0};
-    }
+    for (ein__val other = z->first[m.i]; other.i; other = z->next[other.i])
+        if (other.i != m.i && other.i != v.i) return (ein__val){0};
     return m;
 }
 
-// Whether the product at place `at` of the order is better with the map in front of it: compared as
+// Whether `product` is better with the map in front of it: compared as
 // plans are, since launches are what is saved, and so without the margin that a kernel has to keep
 // against a call in its place.
-static bool ein__norm_choose(ein__selector *z, ptrdiff_t at, ein__norm_choice *c) {
+static bool ein__norm_choose(ein__selector *z, ein__val product, ein__norm_choice *c) {
     ein_ctx *ctx = z->ctx;
     ein__norm_product p;
     ein__norm made;
     ein__ex read = {0};
     int64_t out[EIN__MAX_RANK];
-    *c = (ein__norm_choice){.product = z->order[at]};
+    *c = (ein__norm_choice){.product = product};
     const ein__scope *s = ein__scope_of(ctx, c->product);
     if (!s || !ein__is_contraction(ctx, s) || !ein__norm_product_of(ctx, c->product, &p))
         return false;
@@ -21979,7 +22108,7 @@ static bool ein__norm_choose(ein__selector *z, ptrdiff_t at, ein__norm_choice *c
     ein__skind2 kind = z->kind[z->home[c->product.i].i];
     if (kind == EIN__K_ATTENTION || z->home[c->y.i].i != c->y.i || z->kind[c->y.i] != EIN__K_ROW)
         return false;
-    c->map = ein__norm_map(z, c->product, at, &read);
+    c->map = ein__norm_map(z, c->product, &read);
     c->also = z->root[c->y.i] || z->uses[c->y.i] > 1;
     for (ein__val v = p.read; v.i != c->y.i; v.i = ein__copy_of(ctx, v)->val)
         c->also |= z->root[v.i] || z->uses[v.i] > 1;
@@ -22003,7 +22132,7 @@ static ein__val ein__rebuild_norms(ein__pass *z, ein__val v) {
     for (ptrdiff_t i = 0; i < arrlen(all->list) && v.i; i++) {
         ein__norm_choice *c = &all->list[i];
         ein__norm_product p;
-        ein__ex *reads = NULL, read = {0};
+        ein__ex read = {0};
         if (c->y.i == old.i && !c->begun) {
             c->begun = ein__norm_match(ctx, v, c->z.rows, &c->z, &c->sum);
             if (c->begun && c->also) c->z.made.also = ein__norm_also(&c->z, &c->sum);
@@ -22013,10 +22142,9 @@ static ein__val ein__rebuild_norms(ein__pass *z, ein__val v) {
         if (last.i != old.i || !c->begun) continue;
         ein__val product = c->map.i ? z->now[c->product.i] : v;
         if (!ein__norm_product_of(ctx, product, &p)) continue;
-        ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
         for (ptrdiff_t k = 0; k < arrlen(reads) && c->map.i; k++)
             if (ein__ex_get(ctx, reads[k])->val == product.i) read = reads[k];
-        arrfree(reads);
         c->done = ein__norm_finish(&c->z, &c->sum, product, c->map.i ? v : c->map, read);
         if (c->done) return c->z.made.out;
     }
@@ -22035,7 +22163,7 @@ EIN__FN bool ein__take_norms(ein_ctx *ctx, ein__val *root, int nroot) {
     for (ptrdiff_t i = 0; i < arrlen(z.order); i++) {
         ein__norm_choice c;
         ein__norm_product p;
-        if (!ein__norm_choose(&z, i, &c)) continue;
+        if (!ein__norm_choose(&z, z.order[i], &c)) continue;
         for (ptrdiff_t k = 0; k < arrlen(all.list); k++) ok &= all.list[k].y.i != c.y.i;
         if (ok && ein__norm_product_of(ctx, c.product, &p)) {
             c.z.rows = p.rows;
@@ -22242,13 +22370,11 @@ static ein__val ein__rule_pair(ein_ctx *ctx, ein__val first, ein__val second, ei
     const ein__scope a = *ein__scope_of(ctx, first), b = *ein__scope_of(ctx, second);
     ein__summer z = {.ctx = ctx, .s = &b, .first = first, .x = a.body};
     ein__ix map[EIN__MAX_ITERS];
-    ein__ex *reads = NULL;
     bool dependent = false;
     if (a.nt + 1 > EIN__MAX_RANK || a.nt + a.ns + 1 > EIN__MAX_ITERS) return (ein__val){0};
-    ein__ex_reads(ctx, b.body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, b.body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         dependent |= ein__ex_get(ctx, reads[i])->val == first.i;
-    arrfree(reads);
     if (!dependent)
         return *sums = ein__pair_value(ctx, second, &b, true, "sums",
                                        ein__either(ctx, &b, a.body, b.body));
@@ -22308,8 +22434,7 @@ static bool ein__are_read_later(const ein__selector *z, ein__val first, ein__val
     bool behind = false, fine = true;
     for (ptrdiff_t i = 0; i < arrlen(z->order) && fine; i++) {
         const ein__scope *s = ein__scope_of(ctx, z->order[i]);
-        ein__ex *reads = NULL;
-        if (s && z->order[i].i != second.i) ein__ex_reads(ctx, s->body, &reads);
+        const ein__ex *reads = s && z->order[i].i != second.i ? ein__ex_reads(ctx, s->body) : NULL;
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             const ein__expr *e = ein__ex_get(ctx, reads[k]);
             if (e->val != first.i && e->val != second.i) continue;
@@ -22320,7 +22445,6 @@ static bool ein__are_read_later(const ein__selector *z, ein__val first, ein__val
                 fine &= !ein__ix_has_gather(ctx, e->ix[d]);
             }
         }
-        arrfree(reads);
         behind |= z->order[i].i == second.i;
     }
     return fine;
@@ -22430,7 +22554,8 @@ EIN__FN bool ein__join_sums(ein_ctx *ctx, ein__val *root, int nroot) {
 // FP16 mode: the type that each value is stored in, decided on a program that is ready to be
 // planned. Products read halves and add up in f32. Outputs keep the model's types, inputs are read
 // as they are by maps and converted for products; statistics (the reductions of norms and softmax),
-// what a softmax is taken of, numbers that are integers and what --keep-fp32 names stay f32.
+// what a softmax is taken of, numbers that are integers, what the model stores as bf16 and what
+// --keep-fp32 names stay f32.
 // Everything is computed in f32.
 
 // A statistic, what a maximum is taken of, what an output is a copy of, an integer as a number, and
@@ -22478,22 +22603,18 @@ static bool ein__is_plain_reduction(ein_ctx *ctx, const ein__scope *s) {
 // subtracted from the data, the maximum and the sum of a softmax. A pooled value is read by itself.
 static void ein__mark_statistics(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
     bool all = true, some = false;
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         uint32_t r = ein__ex_get(ctx, reads[i])->val;
         const ein__scope *s = ein__scope_of(ctx, (ein__val){r});
         if (s && ein__is_plain_reduction(ctx, s)) {
-            ein__ex *below = NULL;
-            ein__ex_reads(ctx, s->body, &below);
+            const ein__ex *below = ein__ex_reads(ctx, s->body);
             if (ein__reads_common(ctx, reads, below)) z->is[r] |= EIN__IS_STATISTIC;
-            arrfree(below);
         }
         some |= z->is[r] & EIN__IS_STATISTIC;
         all &= (z->is[r] & EIN__IS_STATISTIC) || ctx->value[r].weight_only;
     }
-    arrfree(reads);
     // What only statistics make is one: a deviation from a variance.
     if (all && some && ein__is_map(ctx, v)) z->is[v.i] |= EIN__IS_STATISTIC;
 }
@@ -22507,11 +22628,9 @@ static void ein__mark_sources(ein__storer *z, ein__val v) {
     bool statistic = s && s->reduce == EIN__R_MAX && (z->is[v.i] & EIN__IS_STATISTIC);
     bool passes = (z->is[v.i] & EIN__IS_SOURCE) && ein__copy_of(ctx, v);
     if (!statistic && !passes) return;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         z->is[ein__ex_get(ctx, reads[i])->val] |= EIN__IS_SOURCE;
-    arrfree(reads);
 }
 
 // Whether copy `v` may become a view on what it reads: then it has its type.
@@ -22555,9 +22674,8 @@ static bool ein__is_integer(const ein_ctx *ctx, uint32_t v) {
 static void ein__mark_counts(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__ex *reads = NULL;
     if (!s || (s->reduce != EIN__R_NONE && !ein__is_plain_reduction(ctx, s))) return;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     bool all = true, some = false;
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         uint32_t r = ein__ex_get(ctx, reads[i])->val;
@@ -22566,7 +22684,6 @@ static void ein__mark_counts(ein__storer *z, ein__val v) {
         all &= counts || ctx->value[r].weight_only;
         if (s->reduce == EIN__R_NONE && ein__is_integer(ctx, v.i)) z->is[r] |= EIN__IS_COUNT;
     }
-    arrfree(reads);
     if (all && some) z->is[v.i] |= EIN__IS_COUNT;
 }
 
@@ -22599,11 +22716,10 @@ static void ein__mark_wide(ein__storer *z) {
     for (ptrdiff_t i = 0; i < arrlen(z->order); i++) {
         ein__val v = z->order[i];
         const ein__scope *s = ein__scope_of(ctx, v);
-        ein__ex *reads = NULL;
         if (!s) continue;
         if (s->reduce == EIN__R_NONE) ein__mark_divisors(z, v, s->body, false);
         if (s->reduce == EIN__R_NONE || ein__is_plain_reduction(ctx, s)) continue;
-        ein__ex_reads(ctx, s->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, s->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             uint32_t r = ein__ex_get(ctx, reads[k])->val;
             const ein__scope *of = ein__scope_of(ctx, (ein__val){r});
@@ -22611,7 +22727,6 @@ static void ein__mark_wide(ein__storer *z) {
             z->is[r] &= (unsigned char)~EIN__IS_WIDE;
             if (sum) z->is[r] |= EIN__IS_WIDE;
         }
-        arrfree(reads);
     }
 }
 
@@ -22661,6 +22776,7 @@ static ein__ex ein__read_stored(ein_ctx *ctx, void *user, ein__ex ex) {
     // Weights are converted for nothing, so products of kernels read halves too.
     bool half = z->half_weights && ctx->value[v.i].weight_only;
     for (int k = 0; k < 2; k++) half |= z->also_half[k].i == v.i;
+    half = half && !ein__is_wide(ctx, v);
     ein__val now = ein__wanted(z, v, half ? EIN__F16 : z->operand);
     if (!now.i) return (ein__ex){0};
     e = ein__ex_get(ctx, ex);
@@ -22692,13 +22808,13 @@ static int64_t ein__copies_cost(ein__storer *z, const ein__expr *const *read) {
 
 // Whether a library multiplies: where that costs less with copies than a kernel, which converts
 // what it loads.
-static bool ein__is_called(ein__storer *z, ein__val v, ptrdiff_t at, const ein__expr *const *read,
+static bool ein__is_called(ein__storer *z, ein__val v, const ein__expr *const *read,
                            ein__skind2 *kind) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     int64_t ps, own, bound;
     ein__ex from = {0};
-    ein__val map = ein__sole_reader(ctx, z->order, z->with.uses, v, at + 1, &from);
+    ein__val map = ein__sole_reader(ctx, z->with.uses, &z->with.readers, v, &from);
     *kind = ein__choose(ctx, s, map, from, !z->root[v.i], &ps);
     if (!ein__is_call(*kind)) return false;
     int64_t copies = ein__copies_cost(z, read);
@@ -22740,9 +22856,19 @@ static bool ein__copies_pay(ein__storer *z, const ein__scope *s, const ein__expr
     return pay;
 }
 
+// The same where halves have too few exponents for an operand: a kernel converts what it loads.
+static ein__dtype ein__wide_type(ein__storer *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    int64_t ps;
+    ein__ex from = {0};
+    ein__val map = ein__sole_reader(ctx, z->with.uses, &z->with.readers, v, &from);
+    ein__skind2 kind = ein__choose(ctx, ein__scope_of(ctx, v), map, from, !z->root[v.i], &ps);
+    return ein__is_call(kind) ? EIN__F32 : EIN__NDTYPE;
+}
+
 // The type that the operands of contraction `v` are wanted as: halves where a library multiplies,
 // or where a kernel gains by it.
-static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
+static ein__dtype ein__operand_type(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__expr *read[2];
@@ -22754,7 +22880,9 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
     if (ein__keeps_fp32(ctx, v)) return EIN__F32;
     // A sum of squares is a statistic: it reads what is there.
     if (ein__is_square(ctx, s)) return EIN__NDTYPE;
-    if (ein__is_called(z, v, at, read, &kind)) return EIN__F16;
+    if (ein__is_wide(ctx, (ein__val){read[0]->val}) || ein__is_wide(ctx, (ein__val){read[1]->val}))
+        return ein__wide_type(z, v);
+    if (ein__is_called(z, v, read, &kind)) return EIN__F16;
     // A kernel may convert what it loads, but bands are told by equal types.
     if (kind != EIN__K_BAND) return ein__copies_pay(z, s, read) ? EIN__F16 : EIN__NDTYPE;
     ein__dtype a = ctx->value[z->now[read[0]->val].i].dtype;
@@ -22765,9 +22893,8 @@ static ein__dtype ein__operand_type(ein__storer *z, ein__val v, ptrdiff_t at) {
 // result's type: the bias, and another value if a copy of it is there anyway.
 static void ein__mark_addends(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
-    ein__ex *reads = NULL;
     if (!ein__is_map(ctx, v)) return;
-    ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ein__epilogue e;
         uint32_t p = ein__ex_get(ctx, reads[i])->val;
@@ -22778,7 +22905,6 @@ static void ein__mark_addends(ein__storer *z, ein__val v) {
         z->also_half[0] = e.bias;
         if (e.z.i && z->half[e.z.i].i) z->also_half[1] = e.z;
     }
-    arrfree(reads);
 }
 
 // The type of old value `v`, whose operands have theirs.
@@ -22792,6 +22918,7 @@ static ein__dtype ein__stored_type(ein__storer *z, ein__val v) {
     bool inside;
     int64_t ps;
     if (p->dtype != EIN__F32 || p->weight_only || ein__keeps_fp32(ctx, v)) return p->dtype;
+    if (ein__is_wide(ctx, v)) return p->dtype;
     if (ein__match_basis(ctx, s, &b)) return EIN__F32;
     if (ein__is_attended(z, v, &inside))
         return inside || z->root[v.i] || z->is[v.i] ? EIN__F32 : EIN__F16;
@@ -22829,13 +22956,13 @@ static bool ein__halves_weights(ein__storer *z, const ein__scope *s) {
 }
 
 // Old value `v` with its type; a convolution that is an output is stored as f16 and copied.
-static ein__val ein__store_value(ein__storer *z, ein__val v, ptrdiff_t at) {
+static ein__val ein__store_value(ein__storer *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__value old = ctx->value[v.i];
     if (old.kind != EIN__V_SCOPE || old.weight_only) return v;
     ein__dtype type = ein__stored_type(z, v);
     ein__scope s = *ein__scope_of(ctx, v);
-    z->operand = ein__operand_type(z, v, at);
+    z->operand = ein__operand_type(z, v);
     memset(z->also_half, 0, sizeof z->also_half);
     z->half_weights = ein__halves_weights(z, &s);
     if (type == EIN__F16) ein__mark_addends(z, v);
@@ -22877,7 +23004,7 @@ EIN__FN bool ein__store_types(ein_ctx *ctx, ein__val *root, int nroot) {
     ein__select_begin(&z.with, root, nroot);
     ein__mark(&z);
     for (ptrdiff_t i = 0; i < arrlen(z.order) && !ctx->status; i++) {
-        ein__val now = ein__store_value(&z, z.order[i], i);
+        ein__val now = ein__store_value(&z, z.order[i]);
         if (!now.i) break;
         z.now[z.order[i].i] = now;
     }
@@ -26038,14 +26165,14 @@ EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
 
 // The rewrites of the program that need no search, by the rules that are on.
 EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
-    bool ok = !ctx->status;
-    if (ein__rule_on(ctx, EIN__RULE_INLINE))
+    bool ok = !ctx->status && ein__widen_factors(ctx, root, nroot);
+    if (ok && ein__rule_on(ctx, EIN__RULE_INLINE))
         ok = ein__run_pass(ctx, root, nroot, ein__rebuild_pieces);
     if (ctx->nesting) ok = ok && ein__run_pass(ctx, root, nroot, ein__rebuild_nested);
     for (int r = 0; r < EIN__NRULES && ok; r++)
         if (ein__rules[r].rewrite && ein__rule_on(ctx, (ein__rule_id)r))
             ok = ein__run_pass(ctx, root, nroot, ein__rules[r].rewrite);
-    return ok;
+    return ok && ein__widen_factors(ctx, root, nroot);
 }
 /* ---- rule_tighten.c ---- */
 // Boundary tightening of operands (EinNet section 4.1): where p[i] is 0 but for a box, the product
@@ -26709,12 +26836,10 @@ static int64_t ein__def_step_cost(ein__deriver *z, ein__def *d) {
 static int64_t ein__def_cost(ein__deriver *z, ein__def *d, int64_t bound) {
     ein_ctx *ctx = z->ctx;
     int64_t total = ein__def_step_cost(z, d);
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ein__sc_get(ctx, d->sc)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, d->sc)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && total < bound; i++)
         total =
             ein__cost_sum(total, ein__class_cost(z, (ein__val){ein__ex_get(ctx, reads[i])->val}));
-    arrfree(reads);
     return total;
 }
 
@@ -27071,8 +27196,7 @@ typedef struct ein__search {
     ein__problem **problem;  // stb_ds arrays
     int *by_key;             // by scope id: number of the problem, from 1
     ein__val *stand_in;
-    ein__val *by_scope;    // inner values made, by scope id
-    ptrdiff_t *reader_at;  // by value: place in the program of the first value that reads it
+    ein__val *by_scope;  // inner values made, by scope id
 } ein__search;
 
 EIN__FN ein__search *ein__search_of(ein_ctx *ctx) {
@@ -27090,7 +27214,6 @@ EIN__FN void ein__search_free(ein__search *z) {
     arrfree(z->by_key);
     arrfree(z->stand_in);
     arrfree(z->by_scope);
-    arrfree(z->reader_at);
 }
 
 // The stand-in for values like `v` that is none of the `taken` ones.
@@ -27264,7 +27387,6 @@ static ein__val ein__derive_value(ein_ctx *ctx, ein__val v, ein__val map, ein__e
 
 static ein__val ein__rebuild_derived(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
-    const ein__search *search = ein__search_of(ctx);
     ein__val old = v;
     ein__ex body = ein__rebuild_body(z, v);
     if (!body.i) return (ein__val){0};
@@ -27273,22 +27395,8 @@ static ein__val ein__rebuild_derived(ein__pass *z, ein__val v) {
     if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) return v;
     if (ein__is_kept(ctx, old)) return v;
     ein__ex read = {0};
-    ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, search->reader_at[old.i], &read);
+    ein__val map = ein__sole_reader(ctx, z->uses, &z->readers, old, &read);
     return ein__derive_value(ctx, v, map, read);
-}
-
-// Where in `order` each value is first read.
-static void ein__find_readers(ein_ctx *ctx, ein__search *z, const ein__val *order) {
-    arrsetlen(z->reader_at, arrlen(ctx->value));
-    for (ptrdiff_t i = 0; i < arrlen(z->reader_at); i++) z->reader_at[i] = arrlen(order);
-    for (ptrdiff_t i = arrlen(order); i-- > 0;) {
-        const ein__scope *s = ein__scope_of(ctx, order[i]);
-        ein__ex *reads = NULL;
-        if (s) ein__ex_reads(ctx, s->body, &reads);
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
-            z->reader_at[ein__ex_get(ctx, reads[k])->val] = i;
-        arrfree(reads);
-    }
 }
 
 // Definitions by distance of all problems derived, where ein_desc.distances asks for them.
@@ -27301,9 +27409,6 @@ EIN__FN void ein__count_problems(ein_ctx *ctx) {
 }
 
 EIN__FN bool ein__derive(ein_ctx *ctx, ein__val *root, int nroot) {
-    ein__val *order = ein__live(ctx, root, nroot);
-    ein__find_readers(ctx, ein__search_of(ctx), order);
-    arrfree(order);
     return ein__run_pass(ctx, root, nroot, ein__rebuild_derived);
 }
 /* ---- merge.c ---- */
@@ -27394,6 +27499,7 @@ typedef struct ein__merger {
     ein__val *order;    // live values, operands first; stb_ds arrays
     ein__val *product;  // the contractions among them that run computes
     int *uses, *level;  // by value
+    ein__readers readers;
     bool *root;
     ein__val *behind;      // by value: the map that alone reads it, in place; or none
     ein__ex *behind_read;  // ... and that read
@@ -27792,15 +27898,6 @@ static int64_t ein__concat_cost(ein__merger *z, ein__val all, const ein__val *pa
     return in_place ? 0 : ein__map_cost(z, all);
 }
 
-static bool ein__reads_value(ein_ctx *ctx, const ein__scope *s, ein__val v) {
-    ein__ex *reads = NULL;
-    bool does = false;
-    ein__ex_reads(ctx, s->body, &reads);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) does |= ein__ex_get(ctx, reads[i])->val == v.i;
-    arrfree(reads);
-    return does;
-}
-
 typedef struct ein__seen_through {
     ein__val old, now;
 } ein__seen_through;
@@ -27809,6 +27906,14 @@ static ein__ex ein__see_through(ein_ctx *ctx, void *user, ein__ex ex) {
     const ein__seen_through *z = user;
     const ein__expr *r = ein__ex_get(ctx, ex);
     return r->val == z->old.i ? ein__rule_inline(ctx, z->now, r) : ex;
+}
+
+// Whether `v` is a contraction that run computes and that may be merged. A merged product has one
+// arithmetic, so those that keep FP32 stay apart.
+static bool ein__may_merge(ein_ctx *ctx, ein__val v) {
+    const ein__scope *s = ein__scope_of(ctx, v);
+    return s && !ctx->value[v.i].weight_only && ctx->value[v.i].dtype == EIN__F32 &&
+           ein__is_contraction(ctx, s) && !ein__is_kept(ctx, v) && !ein__keeps_fp32(ctx, v);
 }
 
 // Cost of window `now` in the place of `old`: nothing when it is one block of the merged value, or
@@ -27827,9 +27932,10 @@ static int64_t ein__window_cost(ein__merger *z, ein__val old, ein__val now) {
     if (!ein__address(ctx, r, from, &f)) return copy;
     for (int k = 0; k < shape->rank; k++) block &= shape->d[k] == 1 || f.coef[k] == dense[k];
     if (block) return 0;
-    for (ptrdiff_t i = 0; i < arrlen(z->product); i++) {
-        const ein__scope *s = ein__scope_of(ctx, z->product[i]);
-        if (!ein__reads_value(ctx, s, old) || !ein__is_library_form(ctx, s)) continue;
+    for (int i = z->readers.first[old.i]; i < z->readers.first[old.i + 1]; i++) {
+        ein__val reader = z->readers.all[i];
+        const ein__scope *s = ein__scope_of(ctx, reader);
+        if (!ein__may_merge(ctx, reader) || !ein__is_library_form(ctx, s)) continue;
         ein__scope t = *s;
         ein__seen_through through = {old, now};
         t.body = ein__ex_replace_reads(ctx, s->body, ein__see_through, &through);
@@ -28621,6 +28727,7 @@ static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
     ein__keep_attentions(ctx, root, nroot);
     z->order = ein__live(ctx, root, nroot);
     z->uses = ein__count_uses(ctx, z->order, root, nroot);
+    z->readers = ein__find_readers(ctx, z->order);
     arrsetlen(z->level, n);
     arrsetlen(z->root, n);
     arrsetlen(z->behind, n);
@@ -28634,8 +28741,7 @@ static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
         ein__val v = z->order[i];
         const ein__scope *s = ein__scope_of(ctx, v);
         if (!s || ctx->value[v.i].weight_only) continue;
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, s->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, s->body);
         bool copy = ein__copy_of(ctx, v) != NULL, map = s->reduce == EIN__R_NONE && !copy;
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             const ein__expr *r = ein__ex_get(ctx, reads[k]);
@@ -28649,11 +28755,7 @@ static void ein__merger_look(ein__merger *z, const ein__val *root, int nroot) {
             z->behind[r->val] = v;
             z->behind_read[r->val] = reads[k];
         }
-        arrfree(reads);
-        // A merged product has one arithmetic, so those that keep FP32 stay apart.
-        bool product =
-            ein__is_contraction(ctx, s) && !ein__is_kept(ctx, v) && !ein__keeps_fp32(ctx, v);
-        if (product && ctx->value[v.i].dtype == EIN__F32) arrput(z->product, v);
+        if (ein__may_merge(ctx, v)) arrput(z->product, v);
     }
 }
 
@@ -28661,6 +28763,7 @@ static void ein__merger_forget(ein__merger *z) {
     arrfree(z->order);
     arrfree(z->product);
     arrfree(z->uses);
+    ein__readers_free(&z->readers);
     arrfree(z->level);
     arrfree(z->root);
     arrfree(z->behind);
@@ -28834,20 +28937,20 @@ static void ein__find_groups(ein__merger *z, ein__group_key by) {
 // The cheapest merges that have no value in common, in the order of what they save. `toggle`:
 // groups without some of their members as well.
 static bool ein__choose_merges(ein__merger *z, bool toggle, ptrdiff_t from) {
-    ein__val *taken = NULL;
-    bool any = false;
+    bool *taken = NULL, any = false;  // by value
+    arrsetlen(taken, arrlen(z->ctx->value));
+    memset(taken, 0, (size_t)arrlen(taken) * sizeof *taken);
     for (;;) {
         ein__merge *best = NULL;
         for (ptrdiff_t i = from; i < arrlen(z->found); i++) {
             ein__merge *m = &z->found[i];
             bool free = !m->chosen && m->ps < m->members_ps && (toggle || !m->toggled);
-            for (ptrdiff_t k = 0; free && k < arrlen(m->taken); k++)
-                for (ptrdiff_t t = 0; t < arrlen(taken); t++) free &= taken[t].i != m->taken[k].i;
+            for (ptrdiff_t k = 0; free && k < arrlen(m->taken); k++) free = !taken[m->taken[k].i];
             if (free && (!best || m->members_ps - m->ps > best->members_ps - best->ps)) best = m;
         }
         if (!best) break;
         best->chosen = any = true;
-        for (ptrdiff_t k = 0; k < arrlen(best->taken); k++) arrput(taken, best->taken[k]);
+        for (ptrdiff_t k = 0; k < arrlen(best->taken); k++) taken[best->taken[k].i] = true;
     }
     arrfree(taken);
     return any;
@@ -28922,15 +29025,14 @@ static bool ein__apply_merges(ein__merger *z, ein__val *root, int nroot, ptrdiff
     while (arrlen(stack) && !ctx->status) {
         ein__val v = arrlast(stack);
         const ein__scope *s = ein__scope_of(ctx, v);
-        ein__ex *reads = NULL;
+        const ein__ex *reads = NULL;
         ptrdiff_t before = arrlen(stack);
         if (!r.now[v.i].i && r.to[v.i].i && !r.now[r.to[v.i].i].i) arrput(stack, r.to[v.i]);
-        if (!r.now[v.i].i && !r.to[v.i].i && s) ein__ex_reads(ctx, s->body, &reads);
+        if (!r.now[v.i].i && !r.to[v.i].i && s) reads = ein__ex_reads(ctx, s->body);
         for (ptrdiff_t i = arrlen(reads); i-- > 0;) {
             ein__val x = {ein__ex_get(ctx, reads[i])->val};
             if (!r.now[x.i].i) arrput(stack, x);
         }
-        arrfree(reads);
         *cycle = arrlen(stack) > before && open[v.i];
         if (*cycle) break;
         open[v.i] = true;
@@ -29249,8 +29351,7 @@ static void ein__placer_index(ein__placer *z) {
         ein__skind2 k = sel->kind[home.i];
         bool library = k == EIN__K_CONV || k == EIN__K_CONV_DATA || k == EIN__K_GEMM;
         if (library && !z->product[home.i].i) z->product[home.i] = v;
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, s->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, s->body);
         for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
             uint32_t p = ein__ex_get(ctx, reads[r])->val;
             z->run[v.i] |= z->run[p];
@@ -29259,7 +29360,6 @@ static void ein__placer_index(ein__placer *z) {
                 known |= z->reader[p][k2].i == home.i;
             if (!known) arrput(z->reader[p], home);
         }
-        arrfree(reads);
     }
 }
 
@@ -29548,8 +29648,7 @@ static void ein__try_order(ein__relayout *r, ein__val v, const int *order) {
 static void ein__follow_operands(ein__relayout *r, ein__val v) {
     ein_ctx *ctx = r->z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         int64_t step[EIN__MAX_RANK];
@@ -29566,7 +29665,6 @@ static void ein__follow_operands(ein__relayout *r, ein__val v) {
         if (!gather && ein__price_with(r, v, v, order) < r->price[v.i].ps)
             ein__try_order(r, v, order);
     }
-    arrfree(reads);
 }
 
 // How far out of `v` each dimension should lie for a reader: by the outermost place of the
@@ -29639,16 +29737,13 @@ static void ein__follow_reader(ein__relayout *r, ein__val v, ein__val w) {
             if (read[k]->val == v.i) ein__follow_gemm(r, v, w, read[k], read[1 - k]);
         return;
     }
-    const ein__val *order = r->z->sel->order;
-    for (ptrdiff_t i = 0; i < arrlen(order); i++) {
-        const ein__scope *s = ein__scope_of(ctx, order[i]);
-        if (!s || r->z->sel->home[order[i].i].i != w.i) continue;
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, s->body, &reads);
+    const ein__selector *sel = r->z->sel;
+    for (ein__val of = sel->first[w.i]; of.i; of = sel->next[of.i]) {
+        const ein__scope *s = ein__scope_of(ctx, of);
+        const ein__ex *reads = s ? ein__ex_reads(ctx, s->body) : NULL;
         for (ptrdiff_t k = 0; k < arrlen(reads); k++)
             if (ein__ex_get(ctx, reads[k])->val == v.i)
                 ein__follow_kernel(r, v, w, s, ein__ex_get(ctx, reads[k]));
-        arrfree(reads);
     }
 }
 
@@ -29690,11 +29785,10 @@ static int64_t ein__filter_place(const ein__strip *w, int lane, uint32_t used) {
 // Lays the filters of the reduction that is stored as `m`.
 static void ein__lay_filter(ein__relayout *r, ein__val m, const ein__scope *s) {
     ein_ctx *ctx = r->z->ctx;
-    ein__ex *reads = NULL;
     ein__strip w;
     int lane;
     if (!ein__match_last(ctx, s, ctx->plan.layout[m.i].stride, &w, &lane)) return;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         ein__val f = {e->val}, *touched = NULL;
@@ -29710,7 +29804,6 @@ static void ein__lay_filter(ein__relayout *r, ein__val m, const ein__scope *s) {
         (void)ein__change(r, f, &seat, &touched);
         arrfree(touched);
     }
-    arrfree(reads);
 }
 
 static void ein__lay_filters(ein__relayout *r) {
@@ -29766,13 +29859,11 @@ static ein__call_value ein__in_slot_order(ein_ctx *ctx, const ein__expr *read, c
 // The read of what the call adds in map `m` beside the product; NULL: nothing.
 static const ein__expr *ein__call_addend(ein_ctx *ctx, ein__val m, ein__val product) {
     ein__epilogue e;
-    ein__ex *reads = NULL;
     const ein__expr *found = NULL;
     if (m.i == product.i || !ein__product_epilogue(ctx, product, m, &e) || !e.z.i) return NULL;
-    ein__ex_reads(ctx, ein__scope_of(ctx, m)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, m)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         if (ein__ex_get(ctx, reads[i])->val == e.z.i) found = ein__ex_get(ctx, reads[i]);
-    arrfree(reads);
     return found;
 }
 
@@ -29781,10 +29872,9 @@ static ein__val ein__own_product(const ein__relayout *r, ein__val v) {
     const ein__selector *sel = r->z->sel;
     const ein__expr *read[2];
     double alpha;
-    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++) {
-        const ein__scope *s = ein__scope_of(r->z->ctx, sel->order[i]);
-        bool own = s && sel->home[sel->order[i].i].i == v.i;
-        if (own && ein__two_factors(r->z->ctx, s, read, &alpha)) return sel->order[i];
+    for (ein__val of = sel->first[v.i]; of.i; of = sel->next[of.i]) {
+        const ein__scope *s = ein__scope_of(r->z->ctx, of);
+        if (s && ein__two_factors(r->z->ctx, s, read, &alpha)) return of;
     }
     return (ein__val){0};
 }
@@ -30018,10 +30108,9 @@ static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **
     ein__val also = step->ahead ? (ein__val){0} : step->also;
     const ein__val beside[] = {step->load[0], step->load[1], also};
     for (int k = 0; k < step->nval + 3; k++) {
-        ein__ex *reads = NULL;
         ein__val v = k < step->nval ? step->val[k] : beside[k - step->nval];
         if (!v.i) continue;
-        ein__ex_reads(ctx, ein__scope_of(ctx, v)->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, v)->body);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             ein__val r = {ein__ex_get(ctx, reads[i])->val};
             bool known = step->load[0].i == r.i || step->load[1].i == r.i;
@@ -30031,7 +30120,6 @@ static void ein__add_step_reads(ein_ctx *ctx, const ein__step *step, ein__val **
             known |= !k && step->kind == EIN__K_BASIS && ein__is_table(ctx, r);
             if (!known) arrput(list, r);
         }
-        arrfree(reads);
     }
     *to = list;
 }
@@ -30765,20 +30853,19 @@ static bool ein__is_tiled_axis(ein_ctx *ctx, const ein__step *s, uint32_t t) {
 // but that iterator; -1: there is none.
 static int ein__slice_iterator(ein_ctx *ctx, const ein__seam *z, int d) {
     const ein__scope *s = ein__scope_of(ctx, z->second->val[0]);
-    ein__ex *reads = NULL;
     int found = -1;
     bool ok = true;
-    for (int k = 0; k < z->second->nval; k++)
-        ein__ex_reads(ctx, ein__scope_of(ctx, z->second->val[k])->body, &reads);
-    for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
-        const ein__expr *e = ein__ex_get(ctx, reads[i]);
-        uint32_t t;
-        if (e->val != z->v.i) continue;
-        ok = ein__ix_is_iter(ctx, e->ix[d], &t) && t < s->nt && (found < 0 || found == (int)t) &&
-             s->n[t] == ctx->value[z->v.i].shape.d[d];
-        if (ok) found = (int)t;
+    for (int k = 0; k < z->second->nval; k++) {
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, z->second->val[k])->body);
+        for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
+            const ein__expr *e = ein__ex_get(ctx, reads[i]);
+            uint32_t t;
+            if (e->val != z->v.i) continue;
+            ok = ein__ix_is_iter(ctx, e->ix[d], &t) && t < s->nt &&
+                 (found < 0 || found == (int)t) && s->n[t] == ctx->value[z->v.i].shape.d[d];
+            if (ok) found = (int)t;
+        }
     }
-    arrfree(reads);
     return ok && found >= 0 && !ein__is_tiled_axis(ctx, z->second, (uint32_t)found) ? found : -1;
 }
 
@@ -30787,13 +30874,11 @@ static bool ein__reads_itself(ein_ctx *ctx, const ein__step *s, ein__val v) {
     const ein__layout *l = ctx->plan.layout;
     bool itself = true;
     for (int k = 0; k < s->nval; k++) {
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__scope_of(ctx, s->val[k])->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, s->val[k])->body);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             uint32_t r = ein__ex_get(ctx, reads[i])->val;
             itself &= r == v.i || l[r].buffer != l[v.i].buffer;
         }
-        arrfree(reads);
     }
     return itself;
 }
@@ -31229,9 +31314,8 @@ static bool ein__is_walked_alike(const ein_ctx *ctx, ein__val a, ein__val b) {
 static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
     const ein__layout *l = ctx->plan.layout;
     const ein__shape *shape = &ctx->value[v.i].shape;
-    ein__ex *reads = NULL;
     bool ok = true;
-    ein__ex_reads(ctx, ein__scope_of(ctx, s->val[0])->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, s->val[0])->body);
     for (ptrdiff_t i = 0; ok && i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         if (l[e->val].buffer != l[v.i].buffer) continue;
@@ -31241,7 +31325,6 @@ static bool ein__follows(ein_ctx *ctx, const ein__step *s, ein__val v) {
             ok = shape->d[d] == 1 || (ein__ix_is_iter(ctx, e->ix[d], &t) && t == (uint32_t)d);
         }
     }
-    arrfree(reads);
     return ok;
 }
 
@@ -31462,6 +31545,8 @@ static bool ein__finish_step(ein__stitcher *s, int j, ein__val *const *all) {
         if (!fits || !ein__may_finish(s, w[0], j)) continue;
         ein__step both = ein__finished_step(ctx, head, &s->step[j]);
         if (!ein__finish_of(ctx, &both, &f)) continue;
+        // What is stored in another order is a matter of layouts.
+        if (f.n == 1 && ein__copy_of(ctx, both.out)) continue;
         int64_t least = both.ps = ein__estimate_finish(ctx, &both);
         least = ein__cost_sum(least, ein__muldiv(least, EIN__STITCH_MARGIN, 100));
         if (ctx->kernel_rows || ctx->desc.probe) {
@@ -31534,12 +31619,10 @@ EIN__FN bool ein__loads_in_the_way(ein_ctx *ctx) {
             if (arrlen(w) != 1 || w[0] >= j) continue;
             const ein__step *head = &s.step[w[0]];
             if (head->nrow || (!head->load[0].i && !head->load[1].i)) continue;
-            ein__ex *all = NULL;
             int places = 0;
-            ein__ex_reads(ctx, ein__scope_of(ctx, s.step[j].out)->body, &all);
+            const ein__ex *all = ein__ex_reads(ctx, ein__scope_of(ctx, s.step[j].out)->body);
             for (ptrdiff_t i = 0; i < arrlen(all); i++)
                 places += ein__ex_get(ctx, all[i])->val == reads[j][k].i;
-            arrfree(all);
             found = places > 1 && s.step[j].kind == EIN__K_MAP;
         }
     }
@@ -32005,9 +32088,8 @@ static void ein__place_step(ein_ctx *ctx, ein__step *step) {
 // kernel does it. Gives whether a library does.
 static bool ein__step_of(ein_ctx *ctx, const ein__selector *sel, ein__val v, ein__step *step) {
     *step = (ein__step){.kind = sel->kind[v.i], .out = v, .name = ctx->value[v.i].name};
-    for (ptrdiff_t i = 0; i < arrlen(sel->order); i++)
-        if (sel->home[sel->order[i].i].i == v.i && step->nval < EIN__STEP_VALUES)
-            step->val[step->nval++] = sel->order[i];
+    for (ein__val of = sel->first[v.i]; of.i && step->nval < EIN__STEP_VALUES; of = sel->next[of.i])
+        step->val[step->nval++] = of;
     if (step->kind == EIN__K_PLACE) ein__place_step(ctx, step);
     const ein__norm *norm = ein__norm_of(ctx, v, false);
     if (norm) ein__norm_step(ctx, norm, step);
@@ -32035,11 +32117,9 @@ static bool ein__is_scattered(ein_ctx *ctx, const ein__step *step) {
     if (lane < 0) return false;
     bool scattered = stride[lane] > 1;
     for (int v = 0; v < step->nval && !scattered; v++) {
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++)
             scattered |= ein__read_step(ctx, ein__ex_get(ctx, reads[i]), (uint32_t)lane) > 1;
-        arrfree(reads);
     }
     return scattered;
 }
@@ -32147,16 +32227,9 @@ static bool ein__is_better_plan(const ein_ctx *ctx, const ein__plan *best) {
 // Whether `v` is a constant matrix that every reader has in its text.
 static bool ein__is_in_text(ein_ctx *ctx, const ein__selector *sel, ein__val v) {
     bool text = ein__is_table(ctx, v) && !sel->root[v.i];
-    for (ptrdiff_t i = 0; text && i < arrlen(sel->order); i++) {
-        ein__val r = sel->order[i];
-        const ein__scope *s = ein__scope_of(ctx, r);
-        ein__ex *reads = NULL;
-        if (!s) continue;
-        ein__ex_reads(ctx, s->body, &reads);
-        for (ptrdiff_t k = 0; k < arrlen(reads); k++)
-            if (ein__ex_get(ctx, reads[k])->val == v.i)
-                text &= sel->kind[r.i] == EIN__K_BASIS && s->reduce != EIN__R_NONE;
-        arrfree(reads);
+    for (int i = sel->readers.first[v.i]; text && i < sel->readers.first[v.i + 1]; i++) {
+        ein__val r = sel->readers.all[i];
+        text = sel->kind[r.i] == EIN__K_BASIS && ein__scope_of(ctx, r)->reduce != EIN__R_NONE;
     }
     return text;
 }
@@ -32170,11 +32243,14 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
     ein__ex body = ein__rebuild_body(z, v), read = {0};
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
-    const ein__scope *s = v.i ? ein__scope_of(ctx, v) : NULL;
-    if (!s || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, s)) return v;
+    if (!v.i || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, ein__scope_of(ctx, v)))
+        return v;
     ein__split split;
     int64_t ps;
-    ein__val map = ein__sole_reader(ctx, z->order, z->uses, old, 0, &read);
+    ein__val map = ein__sole_reader(ctx, z->uses, &z->readers, old, &read);
+    v = ein__read_directly(z, v, map, read);
+    if (!v.i) return v;
+    const ein__scope *s = ein__scope_of(ctx, v);
     ein__skind2 kind = ein__choose_parts(ctx, s, map, read, true, &ps, &split);
     if (kind == EIN__K_REDUCE) return ein__relay_window(z, v);
     if (kind != EIN__K_PRODUCT) return v;
@@ -32664,13 +32740,11 @@ static void ein__meet_operands(const ein__prover *z, const uint32_t *fresh, uint
     for (ptrdiff_t i = arrlen(met); i-- > 0;) {
         const ein__scope *s = ein__scope_of(z->ctx, (ein__val){(uint32_t)i});
         if (!s || fresh[i] || met[i] != EIN__MET_BOTH) continue;
-        ein__ex *reads = NULL;
-        ein__ex_reads(z->ctx, s->body, &reads);
+        const ein__ex *reads = ein__ex_reads(z->ctx, s->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             uint32_t r = ein__ex_get(z->ctx, reads[k])->val;
             met[fresh[r] ? fresh[r] : r] = EIN__MET_BOTH;
         }
-        arrfree(reads);
     }
 }
 
@@ -32679,17 +32753,15 @@ static void ein__meet_operands(const ein__prover *z, const uint32_t *fresh, uint
 static bool ein__is_passed_by(const ein__prover *z, const uint32_t *fresh, ein__val v,
                               uint8_t *met) {
     const ein__scope *s = ein__scope_of(z->ctx, v);
-    ein__ex *reads = NULL;
     bool passed = false;
     if (!s || met[v.i] & EIN__MET_LOOKED) return false;
     met[v.i] |= EIN__MET_LOOKED;
-    ein__ex_reads(z->ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(z->ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !passed; i++) {
         ein__val r = {ein__ex_get(z->ctx, reads[i])->val};
         if (fresh[r.i] || z->ctx->value[r.i].weight_only) continue;
         passed = met[r.i] & EIN__MET_BOTH || ein__is_passed_by(z, fresh, r, met);
     }
-    arrfree(reads);
     return passed;
 }
 
@@ -34016,6 +34088,44 @@ static const char *const ein__tmpl_basis[] = {
     "    $transform;",
     "    $store;",
     "}",
+    0};
+static const char *const ein__tmpl_bfloat4[] = {
+    "//@key load   it is read",
+    "//@key value  it is used after it was read",
+    "//@key store  it is written",
+    "// Four bf16 numbers, moved at once.",
+    "struct __align__(8) bfloat4 {",
+    "    __nv_bfloat16 x, y, z, w;",
+    "};",
+    "//@if load",
+    "",
+    "static __device__ __forceinline__ float4 load_bfloat4(const __nv_bfloat16 *p) {",
+    "    const bfloat4 v = *reinterpret_cast<const bfloat4 *>(p);",
+    "    return make_float4(__bfloat162float(v.x), __bfloat162float(v.y), __bfloat162float(v.z),",
+    "                       __bfloat162float(v.w));",
+    "}",
+    "//@end",
+    "//@if value",
+    "",
+    "static __device__ __forceinline__ float4 bfloat4_value(uint2 words) {",
+    "    bfloat4 v;",
+    "    memcpy(&v, &words, sizeof v);",
+    "    return make_float4(__bfloat162float(v.x), __bfloat162float(v.y), __bfloat162float(v.z),",
+    "                       __bfloat162float(v.w));",
+    "}",
+    "//@end",
+    "//@if store",
+    "",
+    "static __device__ __forceinline__ void store_bfloat4(__nv_bfloat16 *p, float x, float y, float z,",
+    "                                                     float w) {",
+    "    bfloat4 v;",
+    "    v.x = __float2bfloat16_rn(x);",
+    "    v.y = __float2bfloat16_rn(y);",
+    "    v.z = __float2bfloat16_rn(z);",
+    "    v.w = __float2bfloat16_rn(w);",
+    "    *reinterpret_cast<bfloat4 *>(p) = v;",
+    "}",
+    "//@end",
     0};
 static const char *const ein__tmpl_branch[] = {
     "//@key model  prefix of the program's symbols",
@@ -40950,6 +41060,9 @@ typedef enum ein__need {
     EIN__NEED_WARP_FOUR,
     EIN__NEED_BLOCK_THREE,
     EIN__NEED_BLOCK_FOUR,
+    EIN__NEED_BFLOAT_LOAD4,
+    EIN__NEED_BFLOAT_STORE4,
+    EIN__NEED_BFLOAT4,
     EIN__NEEDS
 } ein__need;
 typedef uint64_t ein__needs;
@@ -40998,7 +41111,8 @@ typedef struct ein__kgen {
         ein__ex as;                     // instead of text, what is computed; or none
     } over[EIN__KOVER];                 // reads replaced by registers or tiles
     ein__kname *name;                   // stb_ds array
-    ein__kmemo *memo;                   // by expression
+    ein__table known;                   // expressions of which something is known ...
+    ein__kmemo **memo;                  // ... and what; by number there, stb_ds array
     unsigned passes;                    // scans made so far
     int nindex, nvalue, scattered;
     ein__buf code[EIN__KLEVELS];
@@ -41007,6 +41121,14 @@ typedef struct ein__kgen {
 } ein__kgen;
 
 static void ein__kneed(ein__kgen *g, ein__need what) { g->needs |= (ein__needs)1 << what; }
+
+// A kernel has few of the context's expressions.
+static ein__kmemo *ein__kmemo_of(ein__kgen *g, ein__ex ex) {
+    uint32_t id = ein__intern(&g->ctx->arena, &g->known, &ex, sizeof ex);
+    while (arrlen(g->memo) <= (ptrdiff_t)id)
+        arrput(g->memo, EIN__NEW(&g->ctx->arena, ein__kmemo, 1));
+    return g->memo[id];
+}
 
 // ------------------------------------------------------------------------------- structure
 
@@ -41057,7 +41179,7 @@ static const ein__kinner *ein__kinner_of(const ein__kgen *g, uint32_t val) {
 
 // Slots that occur in an expression.
 static uint32_t ein__kmask(ein__kgen *g, ein__ex ex) {
-    uint32_t *mask = &g->memo[ex.i].mask;
+    uint32_t *mask = &ein__kmemo_of(g, ex)->mask;
     if (*mask) return *mask;
     const ein__expr *x = ein__ex_get(g->ctx, ex);
     *mask = 1u << 31;
@@ -41072,7 +41194,8 @@ static bool ein__kcommutes(const ein__expr *x) {
 }
 
 static uint64_t ein__kkey_ex(ein__kgen *g, ein__ex ex) {
-    if (g->memo[ex.i].key) return g->memo[ex.i].key;
+    ein__kmemo *memo = ein__kmemo_of(g, ex);
+    if (memo->key) return memo->key;
     const ein__expr *x = ein__ex_get(g->ctx, ex);
     uint64_t h = ein__kkey_join((uint64_t)x->op << 32 | x->fn, x->bits), kids = 0;
     h = ein__kkey_join(h, (uint64_t)x->n * 2 + x->negate);
@@ -41090,7 +41213,7 @@ static uint64_t ein__kkey_ex(ein__kgen *g, ein__ex ex) {
                                (uint64_t)ein__kstride(g, (ein__val){x->val}, d));
     }
     h = ein__kkey_join(h, kids);
-    return g->memo[ex.i].key = h ? h : 1;
+    return memo->key = h ? h : 1;
 }
 
 // Rank of an operand in a commutative pair: what the step computed first, constants last.
@@ -41731,7 +41854,8 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     r.near = l.uneven;
     for (int i = 0; i < l.n; i++) r.near &= l.t[i].step == 0;
     int64_t offset = g->naive ? 0 : g->ctx->plan.layout[v.i].offset;
-    bool vectors = r.dtype == EIN__F32 || r.dtype == EIN__F16;
+    bool vectors =
+        r.dtype == EIN__F32 || r.dtype == EIN__F16 || (r.dtype == EIN__BF16 && g->vec == 4);
     r.vector = r.step == 1 && vectors && ein__klin_div(&l) % g->vec == 0 && offset % g->vec == 0;
     bool regular = (step && step != EIN__IRREGULAR) || (r.near && !l.apart);
     if (g->vec > 1 && !r.vector && regular && l.n > 1) r.at = ein__kaddress(g, read, &l, lane);
@@ -41786,7 +41910,7 @@ static ein__ex ein__kbody(const ein__kgen *g, ein__val v) {
 // How often each expression below `ex` is used; counts the operations of one evaluation on the way.
 static void ein__kcount(ein__kgen *g, ein__ex ex) {
     const ein__expr *x = ein__ex_get(g->ctx, ex);
-    if (g->memo[ex.i].uses++) return;
+    if (ein__kmemo_of(g, ex)->uses++) return;
     for (uint32_t i = 0; i < x->nkid; i++) ein__kcount(g, x->kid[i]);
     if (x->op != EIN__X_READ) return;
     for (int i = 0; i < g->nover; i++)
@@ -41797,7 +41921,7 @@ static void ein__kcount(ein__kgen *g, ein__ex ex) {
 
 // Starts counting anew: the next pass over the row has its own names.
 static void ein__kuncount(ein__kgen *g) {
-    for (ptrdiff_t i = 0; i < arrlen(g->ctx->exprs.rec); i++) g->memo[i].uses = 0;
+    for (ptrdiff_t i = 0; i < arrlen(g->memo); i++) g->memo[i]->uses = 0;
 }
 
 // Converts a stored element to the type that is computed in.
@@ -41838,9 +41962,13 @@ static const char *ein__kvec_type(const ein__kgen *g) {
 
 // Neighbours at once, as a float4 or what else `vec` asks for.
 static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
-    bool half = at->dtype == EIN__F16, eight = g->vec == 8;
-    const char *load = half && eight ? "load_half8" : half ? "load_half4" : "load_float8";
-    if (half || eight)
+    bool half = at->dtype == EIN__F16, eight = g->vec == 8, bfloat = at->dtype == EIN__BF16;
+    const char *load = half && eight ? "load_half8"
+                       : half        ? "load_half4"
+                       : bfloat      ? "load_bfloat4"
+                                     : "load_float8";
+    if (bfloat) ein__kneed(g, EIN__NEED_BFLOAT_LOAD4);
+    else if (half || eight)
         ein__kneed(g, !eight ? EIN__NEED_LOAD4 : half ? EIN__NEED_LOAD8 : EIN__NEED_FLOAT8);
     else load = ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
     if (!strcmp(at->at.s, "0")) return ein__namef(g->ctx, "%s(%s)", load, at->param);
@@ -41944,7 +42072,8 @@ static ein__ktext ein__kinfix(ein__kgen *g, const char *op, ein__ktext a, ein__k
 static ein__ktext ein__kargument(ein__kgen *g, const ein__expr *x, int lane) {
     double factor;
     ein__ex ex = x->kid[0];
-    if (g->num != EIN__NUM_FLOAT || g->memo[ex.i].uses > 1 || !ein__is_scaled(g->ctx, x, &factor))
+    if (g->num != EIN__NUM_FLOAT || ein__kmemo_of(g, ex)->uses > 1 ||
+        !ein__is_scaled(g->ctx, x, &factor))
         return ein__kvalue(g, ex, lane);
     ein__ktext a = ein__kvalue(g, ein__ex_get(g->ctx, ex)->kid[0], lane);
     return ein__kinfix(g, "*", a, ein__kliteral(g, factor), EIN__PRODUCT);
@@ -42190,7 +42319,7 @@ static ein__ktext ein__kvalue(ein__kgen *g, ein__ex ex, int lane) {
     case EIN__X_WHEN: t = ein__kwhen(g, x, lane); break;
     case EIN__X_SELECT: t = ein__kselect(g, x, lane); break;
     }
-    if (shared || g->memo[ex.i].uses > 1 || strlen(t.s) > EIN__LONG)
+    if (shared || ein__kmemo_of(g, ex)->uses > 1 || strlen(t.s) > EIN__LONG)
         return ein__kname_value(g, ex, lane, t);
     return t;
 }
@@ -42224,7 +42353,7 @@ static bool ein__kinteger_of(ein__kgen *g, const ein__expr *x) {
 
 // Integers are computed as integers where nothing else takes part.
 static bool ein__kinteger(ein__kgen *g, ein__ex ex) {
-    ein__kmemo *m = &g->memo[ex.i];
+    ein__kmemo *m = ein__kmemo_of(g, ex);
     if (!m->integer) m->integer = ein__kinteger_of(g, ein__ex_get(g->ctx, ex)) ? 1 : 2;
     return m->integer == 1;
 }
@@ -42328,8 +42457,9 @@ static void ein__kscan_row(ein__kgen *g, ein__kscan *s, ein__ex ex) {
 
 static void ein__kscan_expr(ein__kgen *g, ein__kscan *s, ein__ex ex) {
     const ein__expr *x = ein__ex_get(g->ctx, ex);
-    if (g->memo[ex.i].scanned == s->pass) return;
-    g->memo[ex.i].scanned = s->pass;
+    ein__kmemo *memo = ein__kmemo_of(g, ex);
+    if (memo->scanned == s->pass) return;
+    memo->scanned = s->pass;
     if (x->op == EIN__X_READ) {
         const ein__kinner *in = ein__kinner_of(g, x->val);
         if (in && in->put) ein__kscan_expr(g, s, ein__kbody(g, in->v));
@@ -42406,7 +42536,8 @@ static int ein__korder(const ein__kgen *g, ein__val out, int *order) {
 
 static void ein__kgen_free(ein__kgen *g) {
     arrfree(g->name);
-    EIN_FREE(g->memo);
+    ein__table_free(&g->known);
+    arrfree(g->memo);
     for (int i = 0; i < EIN__KLEVELS; i++) ein__buf_free(&g->code[i]);
 }
 
@@ -42424,20 +42555,8 @@ static ein__kgen ein__kgen_make(ein_ctx *ctx, ein__val v, bool wide, int vec) {
         g.slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - s->nt));
         g.slot[i].n = s->n[i];
     }
-    size_t n = (size_t)arrlen(ctx->exprs.rec);
-    g.memo = EIN_REALLOC(NULL, n * sizeof *g.memo);
-    if (!g.memo) EIN_OUT_OF_MEMORY();
-    memset(g.memo, 0, n * sizeof *g.memo);
     for (int i = 0; i < EIN__KLEVELS; i++) ein__put(&g.code[i], "");
     return g;
-}
-
-// Room for what is known of expressions that were made since there were `had` of them.
-static void ein__kmemo_grow(ein__kgen *g, size_t had) {
-    size_t n = (size_t)arrlen(g->ctx->exprs.rec);
-    g->memo = EIN_REALLOC(g->memo, n * sizeof *g->memo);
-    if (!g->memo) EIN_OUT_OF_MEMORY();
-    memset(g->memo + had, 0, (n - had) * sizeof *g->memo);
 }
 
 static int64_t ein__kcount_slots(const ein__kgen *g, const int *order, int n) {
@@ -42481,13 +42600,16 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
         return;
     }
     if (g->vec > 1) {
-        bool half = t == EIN__F16, zero = !strcmp(at, "0");
+        bool half = t == EIN__F16, bfloat = t == EIN__BF16, zero = !strcmp(at, "0");
         const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
         if (half) ein__kneed(g, g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4);
+        if (bfloat) ein__kneed(g, EIN__NEED_BFLOAT_STORE4);
         if (zero) at = "";
-        if (half) ein__putf(b, "store_half%d(%s%s%s", g->vec, y, plus, at);
+        if (half || bfloat)
+            ein__putf(b, "store_%s%d(%s%s%s", half ? "half" : "bfloat", g->vec, y, plus, at);
         else ein__putf(b, "*reinterpret_cast<%s *>(%s%s%s) = make_%s(", type, y, plus, at, type);
-        for (int i = 0; i < g->vec; i++) ein__putf(b, "%s%s", i || half ? ", " : "", value[i].s);
+        for (int i = 0; i < g->vec; i++)
+            ein__putf(b, "%s%s", i || half || bfloat ? ", " : "", value[i].s);
         ein__put(b, ");\n");
         return;
     }
@@ -42672,8 +42794,9 @@ static bool ein__kvector_lies(const ein__kgen *g, ein__val out, int v, int vec,
 static bool ein__kvector_out(const ein__kgen *g, ein__val out, const int *order, int n,
                              const ein__kscan *s) {
     ein__dtype type = ein__kdtype(g, out);
-    bool half = type == EIN__F16;
-    if (g->naive || !n || (type != EIN__F32 && !half) || (half && g->vec == 2)) return false;
+    bool half = type == EIN__F16, bfloat = type == EIN__BF16;
+    if (g->naive || !n || type > EIN__BF16) return false;
+    if ((half && g->vec == 2) || (bfloat && g->vec != 4)) return false;
     return (half || g->vec != 8) && ein__kvector_lies(g, out, order[n - 1], g->vec, s);
 }
 
@@ -42909,7 +43032,6 @@ static ein__ex ein__kred_half(ein_ctx *ctx, const ein__scope *s, ein__ex body, i
 // which the epilogue reads them by name. Before anything is counted.
 static void ein__kred_pair(ein__kgen *g, ein__kred *r, const ein__scope *s) {
     ein_ctx *ctx = g->ctx;
-    size_t had = (size_t)arrlen(ctx->exprs.rec);
     ein__ix ix[EIN__MAX_RANK];
     int n = 0;
     r->pair = !g->naive && ein__kdtype(g, r->out) == EIN__F32 && ein__is_pair(ctx, s);
@@ -42929,20 +43051,17 @@ static void ein__kred_pair(ein__kgen *g, ein__kred *r, const ein__scope *s) {
         bool map = r->out.i != r->acc.i;
         r->last[j] = map ? ein__kred_half(ctx, s, ein__kbody(g, r->out), j) : read;
     }
-    ein__kmemo_grow(g, had);
 }
 
 // Gives the sums of maps that finish them their terms, and the maps the sums by name; scans both.
 static void ein__kred_finish(ein__kgen *g, ein__kred *r, const ein__step *step) {
     ein_ctx *ctx = g->ctx;
-    size_t had = (size_t)arrlen(ctx->exprs.rec);
     const ein__scope *s = ein__scope_of(ctx, r->acc);
     int nt = (int)ein__scope_of(ctx, r->out)->nt;
     ein__finish f;
     bool found = ein__finish_of(ctx, step, &f);
     EIN_ASSERT(found);
     r->sums = found ? f.n : 1;
-    ein__kmemo_grow(g, had);
     for (int k = 0; k + 1 < step->nval; k++)
         g->inner[g->ninner++] = (ein__kinner){.v = step->val[k], .text = {"acc"}};
     for (uint32_t i = 0; i < s->ns; i++) {
@@ -45171,29 +45290,32 @@ static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf
     ein__kaccess at = ein__kaccess_of(g, read, 0);
     if (!at.level || (g->vec > 1 && !at.vector && at.step)) return 0;
     double pad = ein__kbits(ein__ex_get(g->ctx, read));
-    bool half = at.dtype == EIN__F16 && pad == 0;
-    const char *type = at.vector ? half ? "uint2" : "float4" : half ? "__half" : "float";
+    bool half = at.dtype == EIN__F16 && pad == 0, bfloat = at.dtype == EIN__BF16 && pad == 0;
+    const char *one = half ? "__half" : bfloat ? "__nv_bfloat16" : "float";
+    const char *type = !at.vector ? one : half || bfloat ? "uint2" : "float4";
     const char *fill = ein__kliteral(g, pad).s,
                *value = ein__namef(g->ctx, "%s[%s]", at.param, at.at.s);
     const char *name = ein__namef(g->ctx, "v%d", g->nvalue++),
                *text = ein__namef(g->ctx, "f.%s", name);
-    if (half) fill = ein__namef(g->ctx, "%s()", type);
+    if (half || bfloat) fill = ein__namef(g->ctx, "%s()", type);
     else if (at.vector) fill = ein__kfill(g, fill);
-    if (half && at.vector)
+    if ((half || bfloat) && at.vector)
         value = ein__namef(g->ctx, "*reinterpret_cast<const uint2 *>(%s + %s)", at.param,
                            ein__kparen(g, at.at, EIN__TERM));
     else if (at.vector) value = ein__kload4(g, &at);
-    else if (!half) value = ein__kload(g, &at, at.level).s;
+    else if (!half && !bfloat) value = ein__kload(g, &at, at.level).s;
     if (at.guard) value = ein__namef(g->ctx, "%s ? %s : %s", at.guard, value, fill);
     ein__putf(found, "%s%s %s;", found->n ? "\n" : "", type, name);
     ein__putf(values, "f.%s = %s;\n", name, value);
-    if (half) {
-        ein__kneed(g, at.vector ? EIN__NEED_HALF4 : EIN__NEED_HALF);
+    if (half || bfloat) {
+        ein__kneed(g, half ? EIN__NEED_HALF : EIN__NEED_BF16);
+        if (at.vector) ein__kneed(g, half ? EIN__NEED_HALF4 : EIN__NEED_BFLOAT4);
         name = ein__namef(g->ctx, "v%d", g->nvalue++);
-        ein__putf(first,
-                  at.vector ? "const float4 %s = half4_value(%s);\n"
-                            : "const float %s = __half2float(%s);\n",
-                  name, text);
+        const char *value_of = at.vector ? half ? "half4_value" : "bfloat4_value"
+                               : half    ? "__half2float"
+                                         : "__bfloat162float";
+        ein__putf(first, "const %s %s = %s(%s);\n", at.vector ? "float4" : "float", name, value_of,
+                  text);
         text = name;
     }
     int n = g->nover++;
@@ -45202,7 +45324,7 @@ static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf
     for (int i = 0; i < EIN__KLANES; i++)
         g->over[n].lane[i] =
             at.vector && i < g->vec ? ein__namef(g->ctx, "%s.%s", text, ein__klane[i]) : NULL;
-    return at.vector ? half ? 2 : 4 : 1;
+    return !at.vector ? 1 : half || bfloat ? 2 : 4;
 }
 
 // A factor that its loads compute or convert, one element or four along `slot`: what they find, of
@@ -45529,7 +45651,8 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     ein__ex read = r->factor[side];
     ein__dtype type = ein__kdtype(g, (ein__val){ein__ex_get(c, r->main[side])->val});
     bool half = type == EIN__F16, fp16 = r->math == EIN__MATH_FP16;
-    bool computed = read.i != r->main[side].i || (half && !fp16), vector;
+    bool converts = (half && !fp16) || type == EIN__BF16;
+    bool computed = read.i != r->main[side].i || converts, vector;
     ein__kfeed f = {.moves = false};
     ein__kscan scan = ein__kprod_scan(g, r, side, f.line_slot, &f.nline, f.sum, &f.nsum);
     int64_t extent = r->p.extent[side], depth = r->p.depth;
@@ -45654,7 +45777,6 @@ static void ein__kprod_room(ein__kgen *g, const ein__step *step, ein__kprod *r) 
 static void ein__kprod_rows(ein__kgen *g, const ein__step *step, ein__kprod *r) {
     ein_ctx *c = g->ctx;
     const ein__expr *x = r->p.read[0];
-    size_t had = (size_t)arrlen(c->exprs.rec);
     while (r->kinds < step->nrow && !ein__is_map(c, step->val[1 + r->kinds])) r->kinds++;
     r->sums = r->kinds > 0;
     for (int i = r->kinds; i < step->nrow; i++) {
@@ -45666,7 +45788,6 @@ static void ein__kprod_rows(ein__kgen *g, const ein__step *step, ein__kprod *r) 
     for (int i = 1; i <= step->nrow; i++)
         g->inner[g->ninner++] = (ein__kinner){.v = step->val[i], .level = 1};
     if (step->also.i) r->stored = ein__ex_subst(c, ein__kbody(g, step->also), x->ix, (int)x->nix);
-    ein__kmemo_grow(g, had);
 }
 
 // `body` in `to`, where the iterators of `order`, which count `flat` from `from` on, are in range.
@@ -45953,14 +46074,12 @@ static const char *ein__kprod_tile(ein__kgen *g, const ein__kprod *r, int *rows,
 // Whether a factor is read as a kernel of the run finds it, since weights alone are: then its loads
 // need not wait for the kernel before. On tensor cores only what is fetched is loaded by itself.
 static bool ein__kprod_constant(ein__kgen *g, const ein__kprod *r, int side) {
-    ein__ex *reads = NULL;
-    ein__ex_reads(g->ctx, r->factor[side], &reads);
+    const ein__ex *reads = ein__ex_reads(g->ctx, r->factor[side]);
     bool constant = r->math == EIN__MATH_FP32 || r->fetched[side];
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ein__val v = {ein__ex_get(g->ctx, reads[i])->val};
         constant = constant && ein__kconstant(g->ctx, v);
     }
-    arrfree(reads);
     return constant;
 }
 
@@ -46057,7 +46176,6 @@ static void ein__kprod_split_shift(const ein__kgen *g, ein__kprod *r) {
 static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__kprod *r) {
     ein_ctx *c = g->ctx;
     for (int k = 0; k < 2; k++) {
-        ein__ex *reads = NULL;
         int64_t most = -1;
         r->factor[k] = ein__ex_of(c, r->p.read[k]);
         for (int i = 0; i < 2; i++)
@@ -46065,7 +46183,7 @@ static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__k
                 r->factor[k] = step->loaded[i];
         if (!k && r->sums) ein__kprod_split_shift(g, r);
         r->main[k] = r->factor[k];
-        ein__ex_reads(c, r->factor[k], &reads);
+        const ein__ex *reads = ein__ex_reads(c, r->factor[k]);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             ein__val v = {ein__ex_get(c, reads[i])->val};
             int64_t n = ein__elements(&ein__val_get(c, v)->shape);
@@ -46073,7 +46191,6 @@ static void ein__kprod_factors(const ein__kgen *g, const ein__step *step, ein__k
             most = n;
             r->main[k] = reads[i];
         }
-        arrfree(reads);
     }
 }
 
@@ -46593,14 +46710,6 @@ static void ein__ktile_order(ein__kgen *g, ein__ktile *z, ein__val out) {
     ein__kslices_first(g, z->t, z->nt);
 }
 
-// New expressions were made: their notes need room.
-static void ein__kgrow(ein__kgen *g) {
-    size_t n = (size_t)arrlen(g->ctx->exprs.rec);
-    g->memo = EIN_REALLOC(g->memo, n * sizeof *g->memo);
-    if (!g->memo) EIN_OUT_OF_MEMORY();
-    memset(g->memo, 0, n * sizeof *g->memo);
-}
-
 static bool ein__ktile_make(ein__kgen *g, const ein__step *step, ein__ktile *z) {
     ein_ctx *ctx = g->ctx;
     const ein__scope *s = ein__sc_get(ctx, ein__val_get(ctx, step->val[0])->scope);
@@ -46612,7 +46721,6 @@ static bool ein__ktile_make(ein__kgen *g, const ein__step *step, ein__ktile *z) 
     for (uint32_t d = 0; d < s->nt; d++) z->to[d] = z->map[d];
     if (!z->read.i || (step->nval > 1 && !z->epilogue.i)) return false;
     ein__ktile_order(g, z, step->out);
-    ein__kgrow(g);
     return true;
 }
 
@@ -46940,12 +47048,10 @@ static bool ein__kattention_pairs(ein__kgen *g, const ein__kattention_form *f, e
     ein__dtype type = ein__kdtype(g, out);
     if (f->t.math == EIN__MATH_FP32 || f->t.parts > 1 || !f->cols.n) return false;
     if (type != EIN__F32 && type != EIN__F16) return false;
-    ein__ex *reads = NULL;
     bool alone = true;
-    ein__ex_reads(g->ctx, f->result, &reads);
+    const ein__ex *reads = ein__ex_reads(g->ctx, f->result);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         alone &= ein__kinner_of(g, ein__ex_get(g->ctx, reads[i])->val) != NULL;
-    arrfree(reads);
     return alone && ein__kvector_lies(g, out, f->cols.slot[f->cols.n - 1], 2, &f->scan);
 }
 
@@ -46964,7 +47070,6 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
     f->key = a->band ? ein__kattention_moved(ctx, f, a->key) : a->key;
     f->value = a->band ? ein__kattention_moved(ctx, f, a->value) : a->value;
     if (!f->key.i || !f->value.i) return false;
-    ein__kgrow(g);
     for (uint32_t i = 0; i < a->slots; i++) {
         bool t = i < a->nt;
         g->slot[i] = (ein__kslot){.n = a->box.n[i], .gone = a->box.n[i] == 1};
@@ -47366,13 +47471,11 @@ static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f,
     ein_ctx *ctx = g->ctx;
     const ein__attention *a = &f->a;
     ein__buf *b = &x->score;
-    ein__ex *reads = NULL;
     bool reads_row = false;
-    ein__ex_reads(ctx, a->score, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, a->score);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         if (ein__ex_get(ctx, reads[i])->val != a->dot.i)
             reads_row |= (ein__ex_uses(ctx, reads[i]) & (a->rows | a->keys)) != 0;
-    arrfree(reads);
     bool apart = f->t.math != EIN__MATH_FP32 && !reads_row;
     ein__ex ex = apart ? f->kept : f->s.ex;
     ein__kcount(g, ex);
@@ -47951,6 +48054,9 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__key four[] = {{"load", ein__need_text(needs, EIN__NEED_LOAD4)},
                        {"store", ein__need_text(needs, EIN__NEED_STORE4)},
                        {"value", ein__need_text(needs, EIN__NEED_HALF4)}};
+    ein__key bfloat[] = {{"load", ein__need_text(needs, EIN__NEED_BFLOAT_LOAD4)},
+                         {"store", ein__need_text(needs, EIN__NEED_BFLOAT_STORE4)},
+                         {"value", ein__need_text(needs, EIN__NEED_BFLOAT4)}};
     ein__key eight[] = {{"half", ein__need_text(needs, EIN__NEED_LOAD8)},
                         {"float", ein__need_text(needs, EIN__NEED_FLOAT8)},
                         {"fill", ein__need_text(needs, EIN__NEED_FILL8)},
@@ -47980,6 +48086,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_INTEGER), ein__tmpl_integer, NULL, 0);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_RANKED), ein__tmpl_place, NULL, 0);
     ein__put_helper(out, *four[0].text || *four[1].text || *four[2].text, ein__tmpl_half4, four, 3);
+    ein__put_helper(out, *bfloat[0].text || *bfloat[1].text || *bfloat[2].text, ein__tmpl_bfloat4,
+                    bfloat, 3);
     ein__put_helper(out, attends, ein__tmpl_attend, attend, 2);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,
@@ -48440,7 +48548,7 @@ static bool ein__is_taken(const char *name) {
         " lane_places vector_places STEP TURN fetched_feed moved kept moving moving_load spaced "
         "spaced_load nth_load load_places value_of feed word_places"
         " turning turning_load computed computed_load made some found_a found_b make_a make_b"
-        " half4_value"
+        " half4_value bfloat4 load_bfloat4 bfloat4_value store_bfloat4"
         " tap tapped tapped_load taps"
         " summing ROUNDS_TF32 launch_now matmul_first"
         " shared_address begin_rows take_rows unshifted KC PAD WORKSPACE_AT"
@@ -49958,8 +50066,7 @@ static void ein__error_sources(ein_ctx *ctx, const int *entry, ein__val v, unsig
     arrput(stack, v);
     while (arrlen(stack)) {
         const ein__scope *s = ein__scope_of(ctx, arrpop(stack));
-        ein__ex *reads = NULL;
-        if (s) ein__ex_reads(ctx, s->body, &reads);
+        const ein__ex *reads = s ? ein__ex_reads(ctx, s->body) : NULL;
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             ein__val r = {ein__ex_get(ctx, reads[i])->val};
             if (seen[r.i]) continue;
@@ -49967,7 +50074,6 @@ static void ein__error_sources(ein_ctx *ctx, const int *entry, ein__val v, unsig
             if (entry[r.i] >= 0) arrput(*list, entry[r.i]);
             else arrput(stack, r);
         }
-        arrfree(reads);
     }
     arrfree(stack);
 }
@@ -50133,14 +50239,12 @@ static void ein__tlast(ein__tester *z) {
             z->last[z->order[i].i] = INT32_MAX;
             continue;
         }
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, p->scope)->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             uint32_t v = ein__ex_get(ctx, reads[k])->val;
             EIN_ASSERT(v < z->order[i].i);
             if (z->last[v] < (int)i) z->last[v] = (int)i;
         }
-        arrfree(reads);
     }
     for (ptrdiff_t i = 0; i < arrlen(z->output); i++) z->last[z->output[i].i] = INT32_MAX;
     if (ctx->desc.inspect) z->stored = ein__stored_values(ctx);
@@ -51557,8 +51661,7 @@ static void ein__put_step_line(ein__explainer *x, int def) {
 // The steps of a definition, operands first; other classes by their cheapest definition.
 static void ein__put_steps_of(ein__explainer *x, int def) {
     ein_ctx *ctx = x->ctx;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ein__sc_get(ctx, x->z->def[def].sc)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, x->z->def[def].sc)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         uint32_t v = ein__ex_get(ctx, reads[i])->val;
         while (arrlen(x->listed) <= (ptrdiff_t)v) arrput(x->listed, false);
@@ -51568,7 +51671,6 @@ static void ein__put_steps_of(ein__explainer *x, int def) {
         x->listed[v] = true;
         ein__put_steps_of(x, v == x->other.i ? x->by : best);
     }
-    arrfree(reads);
     ein__put_step_line(x, def);
 }
 
@@ -51576,14 +51678,12 @@ static void ein__put_steps_of(ein__explainer *x, int def) {
 
 // Places of the classes that a definition reads, joined to `*list`; -1 ends it.
 static void ein__read_classes(ein__deriver *z, const ein__def *d, int **list) {
-    ein__ex *reads = NULL;
-    ein__ex_reads(z->ctx, ein__sc_get(z->ctx, d->sc)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(z->ctx, ein__sc_get(z->ctx, d->sc)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         ptrdiff_t at = ein__class_at(z, (ein__val){ein__ex_get(z->ctx, reads[i])->val});
         if (at >= 0) arrput(*list, (int)at);
     }
     arrput(*list, -1);
-    arrfree(reads);
 }
 
 // By definition: the least cost of the problem by it and the definitions found before it.
@@ -51689,11 +51789,9 @@ static void ein__merge_values(ein_ctx *ctx, ein__val v, uint32_t first, ein__val
         if ((*list)[i].i == v.i) return;
     const ein__scope *s = ein__scope_of(ctx, v);
     if (!s || v.i < first) return;
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         ein__merge_values(ctx, (ein__val){ein__ex_get(ctx, reads[i])->val}, first, list);
-    arrfree(reads);
     arrput(*list, v);
 }
 
@@ -51754,8 +51852,7 @@ static void ein__put_merged_steps(ein__merge_lister *l, int def, int64_t *map_ps
     ein_ctx *ctx = l->x.ctx;
     ein__deriver *z = l->x.z;
     ein__def d = z->def[def];
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, ein__sc_get(ctx, d.sc)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, d.sc)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         uint32_t v = ein__ex_get(ctx, reads[i])->val;
         while (arrlen(l->x.listed) <= (ptrdiff_t)v) arrput(l->x.listed, false);
@@ -51764,7 +51861,6 @@ static void ein__put_merged_steps(ein__merge_lister *l, int def, int64_t *map_ps
         l->x.listed[v] = true;
         ein__put_merged_steps(l, best, map_ps);
     }
-    arrfree(reads);
     int64_t ps = ein__def_step_cost(z, &d);
     if (d.cls.i == z->problem.i && z->map.i) {
         ein__val map = z->map;
@@ -51798,13 +51894,11 @@ static void ein__merge_names(ein__merge_lister *l, const ein__val *list) {
     ein_ctx *ctx = l->x.ctx;
     const ein__merge *m = l->f->m;
     for (ptrdiff_t i = 0; i < arrlen(list); i++) {
-        ein__ex *reads = NULL;
-        ein__ex_reads(ctx, ein__scope_of(ctx, list[i])->body, &reads);
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, list[i])->body);
         for (ptrdiff_t k = 0; k < arrlen(reads); k++) {
             uint32_t v = ein__ex_get(ctx, reads[k])->val;
             if (v < m->first) arrput(l->names, ctx->value[v].name);
         }
-        arrfree(reads);
         if (list[i].i < m->first) arrput(l->names, ctx->value[list[i].i].name);
     }
     for (ptrdiff_t i = 0; i < arrlen(m->now); i++) arrput(l->names, ctx->value[m->now[i].i].name);
@@ -52005,15 +52099,13 @@ typedef struct ein__candidate {
 
 // Whether class `v` is needed to compute definition `def`, everything by its cheapest definition.
 static bool ein__def_needs(ein__deriver *z, int def, ein__val v) {
-    ein__ex *reads = NULL;
     bool needs = false;
-    ein__ex_reads(z->ctx, ein__sc_get(z->ctx, z->def[def].sc)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(z->ctx, ein__sc_get(z->ctx, z->def[def].sc)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && !needs; i++) {
         ein__val read = {ein__ex_get(z->ctx, reads[i])->val};
         int best = ein__best_def(z, read);
         needs = read.i == v.i || (best >= 0 && ein__def_needs(z, best, v));
     }
-    arrfree(reads);
     return needs;
 }
 
@@ -52028,10 +52120,9 @@ static void ein__add_candidate(ein__candidate **list, ein__candidate c) {
 // other definition of a class that it reads.
 static void ein__add_candidates(ein__deriver *z, int def, ein__candidate **list) {
     ein_ctx *ctx = z->ctx;
-    ein__ex *reads = NULL;
     int64_t ps = ein__def_cost(z, &z->def[def], EIN__NO_WAY);
     ein__add_candidate(list, (ein__candidate){.def = def, .ps = ps});
-    ein__ex_reads(ctx, ein__sc_get(ctx, z->def[def].sc)->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, ein__sc_get(ctx, z->def[def].sc)->body);
     for (ptrdiff_t i = 0; i < arrlen(reads) && ps < EIN__NO_WAY; i++) {
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
         int best = ein__best_def(z, v);
@@ -52044,15 +52135,13 @@ static void ein__add_candidates(ein__deriver *z, int def, ein__candidate **list)
             ein__add_candidate(list, (ein__candidate){def, v, k, other});
         }
     }
-    arrfree(reads);
 }
 
 // Classes of one name get numbers, so that the equations of a candidate can stand in one model.
 static void ein__number_classes(ein__deriver *z) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, z->problem);
-    ein__ex *reads = NULL;
-    ein__ex_reads(ctx, s->body, &reads);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 1; i < arrlen(z->cls); i++) {
         const char *plain = ctx->value[z->cls[i].i].name, *name = plain;
         bool taken = true;
@@ -52065,7 +52154,6 @@ static void ein__number_classes(ein__deriver *z) {
         }
         ctx->value[z->cls[i].i].name = name;
     }
-    arrfree(reads);
 }
 
 // Explores the problem and lists its candidates, cheapest first, in the order found where costs are
@@ -52183,17 +52271,19 @@ static ein__contraction *ein__contractions(ein_ctx *ctx, const char *name, ein__
     if (!ein__derived_program(ctx, root, nroot)) return NULL;
     ein__val *order = ein__live(ctx, root, nroot);
     int *uses = ein__count_uses(ctx, order, root, nroot);
+    ein__readers readers = ein__find_readers(ctx, order);
     for (ptrdiff_t i = 0; i < arrlen(order); i++) {
         ein__contraction c = {.v = order[i]};
         const ein__scope *s = ein__scope_of(ctx, c.v);
         if (!s || ctx->value[c.v.i].weight_only || !ein__is_contraction(ctx, s)) continue;
-        c.map = ein__sole_reader(ctx, order, uses, c.v, i + 1, &c.read);
+        c.map = ein__sole_reader(ctx, uses, &readers, c.v, &c.read);
         if (!name || ein__goes_by(ctx, c.v, name) || ein__goes_by(ctx, c.map, name))
             arrput(list, c);
         else ein__meant(ctx, c.v, name, &best, &distance);
     }
     arrfree(order);
     arrfree(uses);
+    ein__readers_free(&readers);
     if (name && !list)
         ein__error(ctx, EIN_BAD_INPUT, (ein__pos){0, 0}, "no contraction is called '%s'%s%s%s",
                    name, best ? "; did you mean '" : "", best ? best : "", best ? "'?" : "");
@@ -52463,6 +52553,8 @@ EIN_DEF void ein_close(ein_ctx *ctx) {
     ein__search_free(ctx->search);
     ein__table *tables[] = {&ctx->names, &ctx->atoms, &ctx->indices, &ctx->exprs, &ctx->scopes};
     for (int i = 0; i < 5; i++) ein__table_free(tables[i]);
+    for (ptrdiff_t i = 0; i < arrlen(ctx->reads); i++) arrfree(ctx->reads[i]);
+    arrfree(ctx->reads);
     ein__buf_free(&ctx->errors);
     ein__arena_free(&ctx->arena);
     EIN_FREE(ctx);

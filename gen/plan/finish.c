@@ -77,6 +77,8 @@ static bool ein__finish_step(ein__stitcher *s, int j, ein__val *const *all) {
         if (!fits || !ein__may_finish(s, w[0], j)) continue;
         ein__step both = ein__finished_step(ctx, head, &s->step[j]);
         if (!ein__finish_of(ctx, &both, &f)) continue;
+        // What is stored in another order is a matter of layouts.
+        if (f.n == 1 && ein__copy_of(ctx, both.out)) continue;
         int64_t least = both.ps = ein__estimate_finish(ctx, &both);
         least = ein__cost_sum(least, ein__muldiv(least, EIN__STITCH_MARGIN, 100));
         if (ctx->kernel_rows || ctx->desc.probe) {
