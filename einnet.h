@@ -13752,10 +13752,9 @@ static bool ein__invert_read(ein_ctx *ctx, const ein__expr *read, const ein__sco
         if (s->n[t] > 1 && !ein__digits_whole(&found[t], s->n[t])) return false;
     return true;
 }
-/* ---- fold.c ---- */
-// Rewrites of the value program that need no search: maps inlined into maps, weight-only factors of
-// a linear epilogue folded into the weights (batch normalisation is the common case), weight-only
-// sub-expressions made values of their own. Each pass rebuilds the program bottom-up.
+/* ---- program.c ---- */
+// A program: the values that its outputs need, in an order where operands come first, and who reads
+// what.
 
 // By value of a program: those that read it, in the program's order: all[first[v]] up to
 // all[first[v + 1]]. stb_ds arrays.
@@ -13763,32 +13762,6 @@ typedef struct ein__readers {
     ein__val *all;
     int *first;
 } ein__readers;
-
-// A concatenation with all its pieces, and as it is read (nest.c).
-typedef struct ein__nested {
-    ein__val flat, now;
-} ein__nested;
-
-typedef struct ein__pass {
-    ein_ctx *ctx;
-    ein__val *order;  // live values, operands first; stb_ds array
-    ein__val *now;    // by old value id: what it has become
-    int *uses;        // by old value id: values that read it (outputs count as one more)
-    ein__readers readers;
-    size_t nold;
-    ein__val *by_scope;   // by scope id: the value with this definition, so that equal ones are one
-    ein__val self;        // value being rebuilt
-    bool reduction;       // ... is a reduction
-    bool copies_only;     // inline nothing but copies
-    bool digits;          // ... and those that take a subscript apart as well
-    bool keep;            // a contraction that a library computes as it stands keeps its operands
-    bool nothing;         // inline nothing
-    bool joins;           // the value being rebuilt lays others side by side
-    ein__nested *joined;  // concatenations so far; stb_ds array
-    void *user;           // of the rewrite
-} ein__pass;
-
-// ------------------------------------------------------------------------------------ the program
 
 // What `v` reads, ordered by where in the model the values come from, so that the program keeps the
 // model's order; in `*reads`.
@@ -13898,6 +13871,34 @@ EIN__FN void ein__readers_free(ein__readers *r) {
     arrfree(r->all);
     arrfree(r->first);
 }
+/* ---- fold.c ---- */
+// Rewrites of the value program that need no search: maps inlined into maps, weight-only factors of
+// a linear epilogue folded into the weights (batch normalisation is the common case), weight-only
+// sub-expressions made values of their own. Each pass rebuilds the program bottom-up.
+
+// A concatenation with all its pieces, and as it is read (nest.c).
+typedef struct ein__nested {
+    ein__val flat, now;
+} ein__nested;
+
+typedef struct ein__pass {
+    ein_ctx *ctx;
+    ein__val *order;  // live values, operands first; stb_ds array
+    ein__val *now;    // by old value id: what it has become
+    int *uses;        // by old value id: values that read it (outputs count as one more)
+    ein__readers readers;
+    size_t nold;
+    ein__val *by_scope;   // by scope id: the value with this definition, so that equal ones are one
+    ein__val self;        // value being rebuilt
+    bool reduction;       // ... is a reduction
+    bool copies_only;     // inline nothing but copies
+    bool digits;          // ... and those that take a subscript apart as well
+    bool keep;            // a contraction that a library computes as it stands keeps its operands
+    bool nothing;         // inline nothing
+    bool joins;           // the value being rebuilt lays others side by side
+    ein__nested *joined;  // concatenations so far; stb_ds array
+    void *user;           // of the rewrite
+} ein__pass;
 
 static bool ein__ex_affine(ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);

@@ -44,6 +44,7 @@
 #include "prepare/integers.c"
 #include "prepare/copies.c"
 #include "prepare/invert.c"
+#include "prepare/program.c"
 #include "prepare/fold.c"
 #include "prepare/nest.c"
 #include "prepare/prepare.c"
