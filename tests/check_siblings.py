@@ -56,7 +56,7 @@ def choices(folder):
     expect("with every tensor kept", [], joined(emit(folder, *SIZES, "--inspect")))
     expect("cheaper", True, cost(text) < cost(apart))
     types = os.path.join(HERE, "unseen", "stitched_types.ein")
-    expect("of any type", [["z", "v", "s"]], joined(emit(folder, model=types)))
+    expect("of any type", [["z", "v"]], joined(emit(folder, model=types)))
     expect("two joined kernels, a softmax, two products", 5, steps(text))
     # Larger ones run side by side in a recorded graph: those alone stay apart.
     expect("apart from branches", found[:1], joined(emit(folder, "--libs", "none")))
