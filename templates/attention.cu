@@ -13,9 +13,10 @@
 //@key many    whether there is more than one block
 //@key parts   blocks that share the keys of a tile; empty: one
 //@key tile    number of the block's tile
-//@key shares  keys of the block's share: declares from and until
+//@key shares  the first of the keys that the block takes, or how many, where that takes statements
 //@key first   the first key that the block takes
-//@key end     where its keys end
+//@key goes    whether there are more of them
+//@key step    makes u0 the first key of the next turn
 //@key lines   rows of a tile that there are, which parts have
 //@key joined  what all parts of the tile have for a row's four columns from `at` on
 //@key index   the batch's position and the tile's first row m0, from id
@@ -23,7 +24,7 @@
 //@key queryRow  row of element e
 //@key queryAt   its place in the row
 //@key loadQuery  statements, then query[row][k] = its value
-//@key stop    the first key that no row of the tile attends to
+//@key stop    whether no row of the tile attends to a key of the turn; empty: it does
 //@key masked  statements, then masked = the power of two that those keys have
 //@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads
 //@key keyType   type of one
@@ -60,7 +61,7 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
     //@end
     await_previous();
     $index;
-    //@if parts
+    //@if shares
     $shares;
     //@end
     //@if product
@@ -82,9 +83,9 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
 #pragma unroll
         for (int c = 0; c < RC; c++) acc[i][c] = 0.f;
     }
-    for (int u0 = $first; u0 < $end; u0 += 16 * RN) {
+    for (int u0 = $first; $goes; $step) {
         //@if stop
-        if (u0 >= $stop) {
+        if ($stop) {
             $masked;
             bool more = false;  // a weight that is not 0
 #pragma unroll

@@ -15,14 +15,15 @@
 //@key tile    number of the block's tile
 //@key index   the batch's position and the tile's first row m0, from id
 //@key parts   blocks that share the keys of a tile; empty: one
-//@key shares  keys of the block's share: declares from and until
+//@key shares  the first of the keys that the block takes, or how many, where that takes statements
 //@key first   the first key that the block takes
-//@key end     where its keys end
+//@key goes    whether there are more of them
+//@key step    makes u0 the first key of the next turn
 //@key queries  elements to load, or vectors of them
 //@key queryRow  row of element e
 //@key queryAt   its place in the row
 //@key loadQuery  statements, then query[row][k] = its value
-//@key stop    the first key that no row of the tile attends to
+//@key stop    whether no row of the tile attends to a key of the turn; empty: it does
 //@key masked  statements, then masked = the power of two that those keys have
 //@key keyType   type of what a lane loads of a key at once
 //@key loadKey   statements, then keys[i] = elements from k on of a key
@@ -47,7 +48,7 @@ static __global__ void __launch_bounds__(256) $name($params) {
     //@end
     await_previous();
     $index;
-    //@if parts
+    //@if shares
     $shares;
     //@end
     //@if product
@@ -72,9 +73,9 @@ static __global__ void __launch_bounds__(256) $name($params) {
 #pragma unroll
         for (int c = 0; c < VE; c++) acc[row][c] = 0.f;
     }
-    for (int u0 = $first; u0 < $end; u0 += GROUPS * J) {
+    for (int u0 = $first; $goes; $step) {
         //@if stop
-        if (u0 >= $stop) {
+        if ($stop) {
             $masked;
             bool more = false;  // a weight that is not 0, of a row whatever lanes have its keys
 #pragma unroll

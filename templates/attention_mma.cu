@@ -17,9 +17,10 @@
 //@key many    whether there is more than one block
 //@key parts   blocks that share the keys of a tile; empty: one
 //@key tile    number of the block's tile
-//@key shares  keys of the block's share: declares from and until
+//@key shares  the first of the keys that the block takes, or how many, where that takes statements
 //@key first   the first key that the block takes
-//@key end     where its keys end
+//@key goes    whether there are more of them
+//@key step    makes u0 the first key of the next turn
 //@key lines   rows of a tile that there are, which parts have
 //@key joined  what all parts of the tile have for a row's four columns from `at` on
 //@key index   the batch's position and the tile's first row m0, from id
@@ -28,8 +29,10 @@
 //@key queryRow  row of element e
 //@key queryAt   its place in the row
 //@key loadQuery  statements, then query[row * (depth + PAD) + k] = its value
-//@key stop    the first key that no row of the tile attends to
+//@key stop    whether no row of the tile attends to a key of the turn; empty: it does
 //@key masked  statements, then masked = the power of two that those keys have
+//@key follows  whether there is a next turn
+//@key next    its first key
 //@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads
 //@key keyTurns  of those, that are unrolled
 //@key keyPlace  statements: key and place k in it of the thread's element i
@@ -74,7 +77,7 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
     //@end
     await_previous();
     $index;
-    //@if parts
+    //@if shares
     $shares;
     //@end
     // Parts of keys and values, of u0's turn.
@@ -141,9 +144,9 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
 #pragma unroll
             for (int e = 0; e < 4; e++) acc[m][c][e] = 0.f;
     }
-    for (int u0 = $first; u0 < $end; u0 += KW * NK) {
+    for (int u0 = $first; $goes; $step) {
         //@if stop
-        if (u0 >= $stop) {
+        if ($stop) {
             $masked;
             float most[RM][2];
 #pragma unroll
@@ -306,7 +309,7 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
         //@end
         __syncthreads();
         //@if product
-        if (u0 + KW * NK < $end) load_keys(u0 + KW * NK, 0);
+        if ($follows) load_keys($next, 0);
             //@end
 #pragma unroll
         for (int j = 0; j < NK / 8; j += WORD) {

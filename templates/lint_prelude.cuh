@@ -250,7 +250,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $tile blockIdx.x / 4u
 #define $shares const int from = (int)(blockIdx.x % 4u) * 2 / 4 * 64, until = from + 64
 #define $first from
-#define $end until
+#define $goes u0 < until
+#define $step u0 += 16 * RN
 #define $lines 33
 #define $joined join_keys<4, false>(left + blockIdx.x / 4u * 4u, row, at)
 #define $RM 8
@@ -271,7 +272,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $keyPlace const int key = (int)threadIdx.x / 32 + 4 * i, k = (int)threadIdx.x % 32
 #define $loadKey own[i] = u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f
 #define $putKey part[key * (KC + 4) + k] = own[i]
-#define $stop m0 + 64
+#define $stop u0 >= m0 + 64
 #define $masked const float masked = -1e9f
 #define $unit score_unit(most)
 #define $score if (u0 + tx + 16 * j < 100) x = s[i][j]
@@ -304,7 +305,10 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $tile blockIdx.x / 4u
 #define $shares const int from = (int)(blockIdx.x % 4u) * 2 / 4 * 64, until = from + 64
 #define $first from
-#define $end until
+#define $goes u0 < until
+#define $step u0 += KW * NK
+#define $follows u0 + KW * NK < until
+#define $next u0 + KW * NK
 #define $lines 33
 #define $joined join_keys<4, false>(left + blockIdx.x / 4u * 4u, row, at)
 #define $begin load_keys(0, 0)
@@ -330,7 +334,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $keyPlace const int key = (int)threadIdx.x / 64 + 2 * i, k = (int)threadIdx.x % 64
 #define $loadKey \
     attend_put(&keys[key * (KC + PAD) + k], u0 + key < 100 ? p0[(u0 + key) * 64 + k0 + k] : 0.f)
-#define $stop m0 + 32
+#define $stop u0 >= m0 + 32
 #define $masked const float masked = -1e9f
 #define $unit score_unit(most)
 #define $slack 8.f
@@ -361,7 +365,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $tile blockIdx.x / 4u
 #define $shares const int from = (int)(blockIdx.x % 4u) * 2 / 4 * 64, until = from + 64
 #define $first from
-#define $end until
+#define $goes u0 < until
+#define $step u0 += GROUPS * J
 #define $lines 33
 #define $joined join_keys<4, false>(left + blockIdx.x / 4u * 4u, row, at)
 #define $ROWS 4
@@ -378,7 +383,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $queryRow e / 128
 #define $queryAt e % 128
 #define $loadQuery query[row][k] = p0[(m0 + row) * 128 + k]
-#define $stop m0 + 4
+#define $stop u0 >= m0 + 4
 #define $masked const float masked = -1e9f
 #define $unit score_unit(most)
 #define $keyType uint4

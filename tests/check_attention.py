@@ -53,6 +53,8 @@ COUNTS = [
     ("tests/unseen/attention_grouped.ein", 1, None, ["--math", "fp16"]),
     ("tests/unseen/attention_graph.ein", 2, 7, []),
     ("tests/unseen/attention_graph.ein", 2, 8, ["--math", "fp16"]),
+    ("tests/unseen/attention_padded.ein", 2, 3, []),
+    ("tests/unseen/attention_padded.ein", 2, 3, ["--math", "fp16"]),
     ("tests/unseen/attention_windows.ein", 1, 4, []),
     ("tests/unseen/attention_windows.ein", 1, 4, ["--math", "fp16"]),
     ("tests/unseen/online_forms.ein", 10, None, ["--math", "fp16"]),
@@ -96,18 +98,59 @@ MODELS = {
         (4, 70, 130, 64, 64, "turned"), (1, 64, 200, 132, 48, "turned"),
         (1, 33, 70, 12, 256, "turned"),
     ],
+    # Rows attend to a window of keys, at sizes where their tiles have all, some or none of a turn.
+    "windows": [
+        (2, 450, 450, 16, 32, "sliding"), (3, 193, 193, 20, 24, "one"),
+        (2, 130, 130, 8, 12, "wide"), (2, 190, 457, 12, 16, "near"), (9, 256, 256, 32, 40, "and"),
+        (2, 300, 330, 8, 8, "or"), (2, 150, 300, 16, 20, "double"), (2, 333, 333, 8, 64, "softer"),
+        (5, 350, 350, 12, 8, "from"), (2, 200, 190, 16, 12, "empty"), (2, 450, 290, 8, 20, "past"),
+        (7, 250, 140, 8, 16, "gone"), (1, 370, 370, 20, 12, "summed"),
+        (2, 129, 400, 8, 12, "tail"), (2, 131, 200, 1, 16, "bounds"),
+        (40, 200, 200, 64, 64, "sliding"),
+    ],
 }
 MASKS = {"causal": "select(idx(j) <= idx(i), %s, -1e9)",
          "ahead": "select(2 * idx(i) - 5 < idx(j), -1e9, %s)",
          "added": "(%s) + select(idx(i) >= idx(j) - 3, 0, log(0))",
-         "soft": "select(idx(j) <= idx(i) + 2, %s, -0.5)"}
+         "soft": "select(idx(j) <= idx(i) + 2, %s, -0.5)",
+         # Windows: of 37 keys; of one; of more than there are; to both sides; as products and
+         # maxima of truths; that move two keys a row; around which scores count; that have no
+         # first key; of no key; of none for the last rows, which have the mean of all values, or
+         # no value; added; of the last keys; of the same ones for all.
+         "sliding": "select(idx(j) <= idx(i), select(idx(i) < idx(j) + 37, %s, -1e30), -1e30)",
+         "one": "select(idx(j) > idx(i), -1e9, select(idx(j) <= idx(i) - 1, -1e9, %s))",
+         "wide": "select([j <= i] * [i < j + 130] == 1, %s, -1e9)",
+         "near": "select(abs(idx(i) - idx(j)) <= 19, %s, -1e9)",
+         "and": "select(select(idx(j) <= idx(i), 1, 0) * [i < j + 64] != 0, %s, -1e9)",
+         "or": "select(max([j > i], [j + 33 <= i]) > 0, -1e9, %s)",
+         "double": "select([j <= 2 * i] * [2 * i < j + 48] > 0, %s, log(0))",
+         "softer": "select([j <= i] * [i < j + 20] > 0, %s, -10)",
+         "from": "select(idx(j) < idx(i) - 5, -1e9, %s)",
+         "empty": "select(idx(j) > idx(i) - 40, -1e9, select(idx(j) > idx(i) - 50, -1e9, %s))",
+         "past": "select([j <= i] * [i < j + 21] > 0, %s, -1e9)",
+         "gone": "select([j <= i] * [i < j + 70] > 0, %s, log(0))",
+         "summed": "(%s) + select(idx(j) <= idx(i) - 31, log(0), 0) + "
+                   "select(idx(j) <= idx(i), 0, log(0))",
+         "tail": "select(idx(j) < idx(i) + 271, select(idx(j) >= idx(i) + 140, %s, -1e9), -1e9)",
+         "bounds": "select([j >= 70] * [j < 150] > 0, %s, -1e9)"}
+# Of 2048 keys: behind the row, some of those, some to both sides, more than there are, and some
+# beside which the others count.
+WINDOWS = {"causal": "select(idx(j) <= idx(i), %s, -1e30)",
+           "window": "select([j <= i] * [i < j + 256] > 0, %s, -1e30)",
+           "both": "select(abs(idx(i) - idx(j)) <= 256, %s, -1e30)",
+           "long": "select([j <= i] * [i < j + 2048] > 0, %s, -1e30)",
+           "soft": "select([j <= i] * [i < j + 256] > 0, %s, -10)"}
+# Masks of which no block begins with a later key.
+EARLY = {"causal", "ahead", "added", "soft", "wide"}
 # GPU, the judge's mode, arithmetic
 RUNS = {"small": [("h200", "plain", "fp32"), ("h200", "race", "fp32"), ("h200", "san", "fp32"),
                   ("nano", "plain", "fp32"), ("h200", "race", "tf32"), ("h200", "san", "tf32"),
                   ("h200", "race", "fp16"), ("h200", "san", "fp16"), ("nano", "plain", "fp16")],
         "large": [("h200", "plain", "fp32"), ("orin-nx", "plain", "fp32"),
                   ("h200", "plain", "tf32"), ("h200", "plain", "fp16"),
-                  ("orin-nx", "plain", "fp16")]}
+                  ("orin-nx", "plain", "fp16")],
+        "windows": [("h200", "race", "fp32"), ("nano", "san", "fp32"), ("h200", "race", "tf32"),
+                    ("h200", "san", "fp16"), ("orin-nx", "race", "fp16")]}
 NVCC = [("nano", 75, "fp32"), ("h200", 90, "fp32"), ("orin-nx", 87, "fp32"), ("h200", 75, "tf32"),
         ("h200", 90, "tf32"), ("h200", 90, "fp16"), ("orin-nx", 87, "fp16")]
 TENSOR_TILES = {"RW": {1, 2, 4}, "RM": {1, 2}, "NK": {16, 32, 64}}  # on tensor cores
@@ -220,6 +263,33 @@ def check_masks(text, cases):
         raise run_models.Failure("%d kernels of %d look" % (found, len(want)))
 
 
+def check_late(texts, cases):
+    """Windows begin with the first key that some row of a tile attends to, and are priced so."""
+    want = len([c for c in cases if c[5] in MASKS and c[5] not in EARLY])
+    found = [text.count("const int low = ") for text in texts]
+    if found[0] < want - 1 or min(found) < want // 2:
+        raise run_models.Failure("%s kernels of %d begin late" % (found, want))
+
+
+def check_window(folder, math):
+    """A window costs as many keys as its tiles see; scores that count around it cost all keys."""
+    us = {}
+    for kind, score in WINDOWS.items():
+        head, body, y = instance(0, 8, 2048, 2048, 64, 64, "plain")
+        body = re.sub(r"= (.*)", lambda s: "= " + score % s.group(1), body, count=1)
+        path = os.path.join(folder, "window_%s_%s.ein" % (kind, math))
+        with open(path, "w") as out:
+            out.write("ein 1\nmodel window\n%soutput %s\n%s" % (head, y, body))
+        text = emit(path, ["--math", math, "--libs", "none", "--only-math"])
+        us[kind] = float(re.search(r"([\d.]+) us estimated", text).group(1))
+        late = "const int low = " in text
+        if late != (kind in ("window", "both")) and kind != "soft":
+            raise run_models.Failure("%s: late %s" % (kind, late))
+    if us["window"] > 0.4 * us["causal"] or us["both"] > 0.7 * us["causal"] or \
+            us["soft"] < us["causal"] or us["long"] > us["causal"]:
+        raise run_models.Failure(str(us))
+
+
 def check_loads(text, most):
     """Maps in front of attentions that are kernels of their own."""
     found = re.findall(r"^// +[\d.]+ us \S+ (t[qkv]\d+) ", text, re.M)
@@ -270,13 +340,17 @@ def check_nvcc(path, gpu, arch, math):
 # groups of heads, heads of a group, rows, keys, depth, columns, kind, type of keys and values.
 # `expanded`: heads are one dimension, keys and values repeated for those of a group; `end`: the
 # rows are the last ones of a causal attention; `prefix`: the first ones, whose tiles have fewer
-# keys than blocks that share them; `late`, `none`, `turned` as above, of the last alone a key.
+# keys than blocks that share them; `late`, `none`, `turned` as above, of the last alone a key;
+# `recent`: the last keys that there are; `loose`: as well, where scores of others count; `near`:
+# each row has as many of the last keys.
 FEW = [
     (2, 3, 1, 503, 64, 64, "plain", "f32"), (2, 5, 1, 500, 80, 80, "expanded", "f32"),
     (1, 1, 4, 500, 128, 128, "end", "f32"), (1, 1, 3, 500, 64, 48, "late", "f32"),
     (1, 40, 1, 390, 64, 64, "plain", "f32"), (1, 1, 200, 900, 32, 32, "prefix", "f32"),
     (1, 2, 2, 500, 7, 5, "none", "f32"), (1, 4, 1, 1001, 128, 128, "plain", "f16"),
     (2, 7, 1, 700, 96, 64, "expanded", "f32"), (1, 3, 2, 600, 64, 32, "turned", "f32"),
+    (1, 4, 1, 4000, 128, 128, "recent", "f16"), (1, 2, 1, 1100, 64, 32, "loose", "f32"),
+    (1, 1, 3, 1500, 64, 64, "near", "f32"), (1, 1, 70, 900, 32, 32, "near", "f32"),
 ]
 FEW_COUNTS = [("tests/unseen/attention_decode.ein", 1, 1, []),
               ("tests/unseen/attention_decode.ein", 1, 1, ["--math", "tf32"]),
@@ -284,7 +358,11 @@ FEW_COUNTS = [("tests/unseen/attention_decode.ein", 1, 1, []),
 FEW_SCORES = {"end": "select(idx(j) <= idx(i) + %(ahead)d, %(dot)s, -1e9)",
               "prefix": "select(idx(j) <= idx(i), %(dot)s, -1e9)",
               "late": "select(idx(j) < %(last)d, log(0), %(dot)s)",
-              "none": "select(idx(j) > 2 * idx(i) - 1, log(0), %(dot)s)"}
+              "none": "select(idx(j) > 2 * idx(i) - 1, log(0), %(dot)s)",
+              "recent": "select([j >= 1700] * [j < 3900] > 0, %(dot)s, -1e9)",
+              "loose": "select(idx(j) >= 600, %(dot)s, -10)",
+              "near": "select(idx(j) <= idx(i) + %(ahead)d, "
+                      "select(idx(j) > idx(i) + %(ahead)d - 430, %(dot)s, -1e9), -1e9)"}
 FEW_RUNS = [("h200", "race", "fp32"), ("h200", "san", "fp32"),
             ("h200", "race", "tf32"), ("h200", "san", "fp16"), ("orin-nx", "plain", "fp16")]
 FEW_NVCC = [("h200", 75, "fp32"), ("h200", 90, "fp32"), ("h200", 90, "tf32"), ("h200", 90, "fp16"),
@@ -356,6 +434,19 @@ def check_few_run(path, gpu, mode, math):
         run_models.check_model(path, argparse_like(mode, gpu, math), folder)
 
 
+# The same of windows.
+WINDOW_FAULTS = [
+    ("plain", "fp32", "what is masked never counts", "if (!__syncthreads_or(more)) break;",
+     "__syncthreads();\n            break;"),
+    ("plain", "fp16", "what is masked never counts", "if (!__syncthreads_or(more)) break;",
+     "__syncthreads();\n            break;"),
+    ("plain", "fp32", "blocks begin too late", "const int seen = (int)(",
+     "const int seen = 64 + (int)("),
+    ("plain", "fp16", "the first keys are left out", " : 0) {", " : low) {"),
+    ("plain", "tf32", "a mask ends too late", " ahead < 1 *", " ahead + 1 < 1 *"),
+]
+
+
 FAULTY = """#!%s
 import subprocess, sys
 done = subprocess.run([%r] + sys.argv[1:])
@@ -422,6 +513,14 @@ def main():
                              for math in ("tf32", "fp16")]
             jobs.append(("loads of tensors, " + name, check_loads,
                          (tensor_texts[-1], name == "large")))
+            if name == "windows":
+                jobs.append(("windows begin late", check_late, (texts[-1:] + tensor_texts[-2:],
+                                                                cases)))
+                jobs += [("fault of windows: %s, %s" % (what, math), check_fault,
+                          (path, mode, math, old, new))
+                         for mode, math, what, old, new in WINDOW_FAULTS]
+                jobs += [("estimates of windows, %s" % math, check_window, (folder, math))
+                         for math in ("fp32", "tf32", "fp16")]
             if name == "large":
                 jobs.append(("room in shared memory", check_room, tensor_texts[-2:]))
             for gpu, mode, math in RUNS[name]:

@@ -137,12 +137,6 @@ static void ein__kattention_reset(ein__kgen *g) {
     ein__put(&g->code[0], "");
 }
 
-// Whether blocks may be done before they have met all keys.
-static bool ein__kattention_skips(const ein__attention_tile *t) {
-    return t->masked &&
-           ein__up(ein__attention_end(&t->mask, 0, t->rows, t->nkey), t->keys) < t->terms;
-}
-
 // What makes powers of two of scores up to `most`.
 static const char *ein__kattention_unit(ein__kgen *g, const ein__kattention_form *f,
                                         const char *most) {
@@ -151,28 +145,22 @@ static const char *ein__kattention_unit(ein__kgen *g, const ein__kattention_form
     return ein__namef(g->ctx, "score_unit(%s)", most);
 }
 
-// The first key that `rows` rows from `row` on do not attend to, `back` keys before it.
-static const char *ein__kattention_behind(ein__kgen *g, const ein__attention_mask *m,
-                                          const char *row, int64_t rows, int64_t back) {
-    long long key = (long long)(m->key + m->a * (rows - 1) - back), far = key < 0 ? -key : key;
-    const char *by = m->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)m->a);
-    if (!m->a) return ein__namef(g->ctx, "%lld", key);
-    return ein__namef(g->ctx, "%s%s %c %lld", by, row, key < 0 ? '-' : '+', far);
-}
-
-// The first key that no row of the tile attends to, or "" where blocks meet all keys, and in `b`
-// what gives the score that stands for those keys.
+// Whether no row of the tile attends to a key of the turn, or "" where blocks meet all keys, and in
+// `b` what gives the score that stands for those keys.
 static const char *ein__kattention_stop(ein__kgen *g, const ein__kattention_form *f, ein__buf *b) {
     const ein__attention_tile *t = &f->t;
-    const ein__attention_mask *m = &t->mask;
+    const char *behind = ein__kattention_behind(g, t);
+    bool late = ein__attention_is_late(t);
     ein__put(b, "");
-    if (!ein__kattention_skips(t)) return "";
+    if (!*behind && !late) return "";
     ein__kcount(g, f->never);
     const char *value = ein__kvalue(g, f->never, 0).s;
     ein__putf(b, "%sconst float never = %s;\nconst float masked = never * %s;\n", g->code[0].s,
               value, ein__kattention_unit(g, f, "never"));
     ein__kattention_reset(g);
-    return ein__kattention_behind(g, m, "m0", t->rows, 0);
+    const char *stop = *behind ? ein__namef(g->ctx, "u0 >= %s", behind) : "";
+    return ein__namef(g->ctx, "%s%s%s", stop, *behind && late ? " || " : "",
+                      late ? "u0 < low" : "");
 }
 
 // Where the block is: id counts tiles of rows, residues and batches, tiles fastest. Where a tile
@@ -473,22 +461,13 @@ static void ein__kattention_place(const ein__kattention_form *f, const char *tex
 static void ein__kattention_absent(ein__kgen *g, const ein__kattention_form *f,
                                    const ein__kattention_keyed *k, ein__kattention_text *x) {
     const ein__attention_tile *t = &f->t;
-    const ein__attention_mask *m = &t->mask;
     const char *ends = k->ends;
     ein__buf *b = &x->absent;
     if (t->masked) {
-        long long a = (long long)m->a, key = (long long)m->key;
-        ends = ein__namef(g->ctx, "u0 > %s%s%s", ein__kattention_behind(g, m, "m0", 1, t->keys),
-                          *ends ? " || " : "", ends);
+        ends = ein__namef(g->ctx, "%s%s%s", ein__kattention_hides(g, t), *ends ? " || " : "", ends);
         ein__kcount(g, f->never);
         const char *value = ein__kvalue(g, f->never, 0).s;
-        // So that constants are compared with what all places have in common.
-        ein__putf(b,
-                  "const %s ahead = u0 + first + lane %% 4 * 2 - %lld * (m0 + own + lane / 4);\n",
-                  ein__kint(g), a);
-        ein__putf(b, "%sif (ahead >= %lld * (16 * m + e / 2 * 8) - 8 * j - e %% 2 + %lld)\n",
-                  g->code[0].s, a, key);
-        ein__putf(b, "    s[m][j][e] = %s;\n", value);
+        ein__kattention_hidden(g, t, value, b);
         ein__kattention_reset(g);
     }
     x->ends = *ends ? ends : NULL;
@@ -560,26 +539,6 @@ static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
     ein__kattention_reset(g);
 }
 
-// The keys of a block's share: whole turns, of those before the first one that no row attends to as
-// many as of others' but for one; the last block goes on behind them.
-static void ein__kattention_shares(const ein__attention_tile *t, const char *stop, ein__buf *b) {
-    long long terms = (long long)t->terms, turns = (long long)ein__ceil(t->terms, t->keys);
-    ein__put(b, "");
-    if (t->parts == 1) return;
-    ein__putf(b, "const int share = (int)(blockIdx.x %% %du);\n", t->parts);
-    if (!*stop) {
-        ein__putf(b, "const int from = share * %lld / %d * %d;\n", turns, t->parts, t->keys);
-        ein__putf(b, "const int until = (share + 1) * %lld / %d * %d;\n", turns, t->parts, t->keys);
-        return;
-    }
-    ein__putf(b, "const int behind = (int)(%s);\n", stop);
-    ein__putf(b, "const int turns = behind <= 0 ? 1 : behind < %lld ? (behind + %d) / %d : %lld;\n",
-              terms, t->keys - 1, t->keys, turns);
-    ein__putf(b, "const int from = share * turns / %d * %d;\n", t->parts, t->keys);
-    ein__putf(b, "const int until = share < %d ? (share + 1) * turns / %d * %d : %lld;\n",
-              t->parts - 1, t->parts, t->keys, terms);
-}
-
 // `kv`: keys of a part of the values. `to`: where elements of queries, keys and values go.
 static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                   int64_t kv, const char *const *to, ein__kattention_text *x) {
@@ -622,7 +581,10 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
         ein__put(&x->key.text, "");
     }
     x->stop = ein__kattention_stop(g, f, &x->masked);
-    ein__kattention_shares(t, x->stop, &x->shares);
+    ein__put(&x->shares, "");
+    const char *behind = ein__kattention_behind(g, t);
+    if (ein__attention_is_late(t)) ein__kattention_turns(g, t, behind, &x->shares);
+    else ein__kattention_shares(t, behind, &x->shares);
     if (t->parts > 1)
         x->joined =
             ein__namef(g->ctx, "join_keys<%d, false>(left + blockIdx.x / %du * %du, row, at)",
@@ -668,19 +630,24 @@ static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, const 
 static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
 static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
 
-enum { EIN__KATTENTION_ALL = 23, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
+enum { EIN__KATTENTION_ALL = 24, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
 
-// Keys that all templates have, in `k` from place 2 on.
+// Keys that all templates have, in `k` from place 2 on. `step`: keys of a turn.
 static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
-                                const ein__kattention_text *x, ein__key *k) {
-    bool shared = f->t.parts > 1;
+                                const ein__kattention_text *x, const char *step, ein__key *k) {
+    bool shared = f->t.parts > 1, late = ein__attention_is_late(&f->t);
+    const char *next = ein__kattention_next(g, &f->t, step);
+    const char *until = ein__namef(g->ctx, "u0 < %s", ein__kattention_until(g, &f->t));
     const char *parts = ein__namef(g->ctx, "%du", f->t.parts);
     const ein__key all[EIN__KATTENTION_ALL] = {
         {"parts", shared ? parts : ""},
         {"tile", shared ? ein__namef(g->ctx, "blockIdx.x / %s", parts) : "blockIdx.x"},
         {"shares", x->shares.s},
-        {"first", shared ? "from" : "0"},
-        {"end", shared ? "until" : ein__namef(g->ctx, "%lld", (long long)f->t.terms)},
+        {"first", shared ? "from"
+                  : late ? "low"
+                         : "0"},
+        {"goes", late ? "togo > 0" : until},
+        {"step", ein__namef(g->ctx, late ? "togo--, u0 = %s" : "u0 += %s", late ? next : step)},
         {"lines", ein__namef(g->ctx, "%lld", (long long)f->t.lines)},
         {"joined", x->joined},
         {"store", x->store.s},
@@ -704,8 +671,8 @@ static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
 
 // Keys of the templates that have parts of keys and values in shared memory.
 static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
-                                 const ein__kattention_text *x, ein__key *k) {
-    ein__kattention_all(g, f, x, k);
+                                 const ein__kattention_text *x, const char *step, ein__key *k) {
+    ein__kattention_all(g, f, x, step, k);
     k += EIN__KATTENTION_ALL;
     k[0] = (ein__key){"KC", ein__namef(g->ctx, "%d", f->t.kc)};
     bool sum = f->a.sum.i || f->t.parts > 1 || ein__ex_contains(g->ctx, f->a.result, f->a.top);
@@ -744,7 +711,7 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
             {"KV", ein__namef(c, "%d", t->kv)}, {"part", ein__namef(c, "%lld", (long long)part)}};
         ein__kattention_own(g, &x.key, "part[key * (KC + 4) + k]", key, own + 6);
         ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 8);
-        ein__kattention_keys(g, f, &x, k + 2);
+        ein__kattention_keys(g, f, &x, "16 * RN", k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, COUNT, out, l);
     }
@@ -765,11 +732,12 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                                    const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const to[] = {"query[row * (depth + PAD) + k]", "keys[key * (KC + PAD) + k]",
                                      "values[key * (cols + PAD) + col]"};
-    enum { OWN = 21, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 23, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
-    bool half = t->math == EIN__MATH_FP16;
+    bool half = t->math == EIN__MATH_FP16, late = ein__attention_is_late(t);
+    const char *turn = "KW * NK", *next = ein__kattention_next(g, t, turn);
     ein__kneed(g, half ? EIN__NEED_ATTEND_HALF : EIN__NEED_ATTEND_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
     ein__kattention_parts(g, step, f, t->keys, to, &x);
@@ -788,8 +756,10 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"storage", ein__kattention_storage(g, t, l)},
             {"split", t->rw < 4 ? "1" : ""},
             {"others", t->parts > 1 ? "(warp % KW > 0 ? 0 : KW - 1)" : "KW - 1"},
-            {"begin",
-             t->parts > 1 ? "if (from < until) load_keys(from, 0);\n" : "load_keys(0, 0);\n"},
+            {"begin", ein__kattention_started(t)},
+            {"follows",
+             late ? "togo > 1" : ein__namef(c, "%s < %s", next, ein__kattention_until(g, t))},
+            {"next", next},
             {"keyWords", x.key.copy && !half ? "1" : ""},
             {"valueWords", x.value.copy && !half ? "1" : ""},
             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
@@ -799,7 +769,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"valueTurns", x.value.copy ? "8" : "4"},
             {"ends", x.ends ? x.ends : ""},
             {"absent", x.absent.s}};
-        ein__kattention_keys(g, f, &x, k + 2);
+        ein__kattention_keys(g, f, &x, turn, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, COUNT, out, l);
     }
@@ -829,7 +799,7 @@ static void ein__kattention_few(ein__kgen *g, const ein__step *step, ein__katten
             {"KW", ein__namef(c, "%d", t->kw)},       {"VE", ein__namef(c, "%d", t->ve)},
             {"VW", ein__namef(c, "%d", t->vw)},       {"cols", ein__namef(c, "%d", t->width)},
             {"keyType", ein__kattention_type(t->kw)}, {"valueType", ein__kattention_type(t->vw)}};
-        ein__kattention_all(g, f, &x, k + 2);
+        ein__kattention_all(g, f, &x, "GROUPS * J", k + 2);
         memcpy(k + 2 + EIN__KATTENTION_ALL, own, sizeof own);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_few, k, COUNT, out, l);
     }

@@ -1,116 +1,206 @@
-// Keys that no row of a tile attends to: where the score is
-//     x = select(K >= 0, ..., c), K = a * i - j + b, a >= 0, c free of rows, keys and the product,
-// every key from a * i + b + 1 on has c for the rows up to i. Its weight is exp(c - m), m the
-// largest score: once that is 0 for every row of the tile, further keys change nothing, and the
-// kernel stops there (causal attention: half of all keys). It looks, since nothing else says how
-// far below the other scores c is; until it is, the kernel goes on.
+// Keys that no row of a tile attends to: where the score is one constant, c, for all keys j with
+//     K < 0,  K = a * i - j + b  or  K = j - a * i + b,  a >= 0,
+// i the row, every key from a * i + b + 1 on has c for the rows up to i, or every key before
+// a * i - b for the rows from i on. Its weight is exp(c - m), m the largest score: once that is 0
+// for every row of the tile, such keys change nothing. The kernel begins with the first key that
+// some row attends to and stops behind the last one (causal attention: half of all keys; a window:
+// as many as it is wide). It looks, since nothing else says how far below the other scores c is;
+// until it is, the kernel goes on, behind the last of all keys with the first one.
+//
+// K is looked for in the conditions of the score, and both sides of it are what the score is there.
+
+// Key a * i + key, i the row.
+typedef struct ein__attention_edge {
+    bool is;
+    int64_t a, key;
+} ein__attention_edge;
 
 typedef struct ein__attention_mask {
-    ein__ex value;   // c
-    ein__ex kept;    // the score of other keys
-    int row;         // slot i; -1: a is 0
-    int64_t a, key;  // the first key without rows up to i is a * i + key
+    ein__ex value;                   // c
+    ein__ex kept;                    // the score of other keys
+    bool far;                        // c is so low that it is expected not to count
+    bool read;                       // some edge is that of a mask which the score reads
+    ein__attention_edge begin, end;  // the first one of those, and the first one behind them
 } ein__attention_mask;
 
-// `ex`, arithmetic on whole numbers, as an affine index form.
-static bool ein__attention_count(ein_ctx *ctx, ein__ex ex, ein__ix *ix) {
+enum {
+    EIN__ATTENTION_FAR = -100,   // exp(-88) is about the smallest number of f32
+    EIN__ATTENTION_LIMITS = 24,  // forms looked at
+    EIN__ATTENTION_LEAVES = 4    // of them, on one side of a condition
+};
+
+typedef struct ein__attention_limits {
+    ein__ix k[EIN__ATTENTION_LIMITS];
+    int n;
+} ein__attention_limits;
+
+typedef struct ein__attention_source {
+    ein__val dot;
+    int looks;
+} ein__attention_source;
+
+// K and its contrary.
+static void ein__attention_limit(ein_ctx *ctx, ein__attention_limits *all, ein__ix k) {
+    ein__ix both[] = {k, ein__ix_addc(ctx, ein__ix_scale(ctx, k, -1), -1)};
+    for (int i = 0; i < 2 && all->n < EIN__ATTENTION_LIMITS; i++)
+        if (both[i].i) all->k[all->n++] = both[i];
+}
+
+// Forms that `ex` is, or one of which it is: a distance is one or its negative.
+static int ein__attention_leaves(ein_ctx *ctx, ein__ex ex, ein__ix *leaf, int room) {
     const ein__expr e = *ein__ex_get(ctx, ex);
-    ein__ix x, y;
-    double v;
-    bool number = ein__ex_is_const(ctx, ex, &v);
-    if (number && v >= INT16_MIN && v <= INT16_MAX && v == (double)(int16_t)v) {
-        *ix = ein__ix_const(ctx, (int16_t)v);
-    } else if (e.op == EIN__X_IDX) {
-        *ix = e.ix[0];
-    } else if (e.op == EIN__X_UNARY && e.fn == EIN__NEG) {
-        if (!ein__attention_count(ctx, e.kid[0], &x)) return false;
-        *ix = ein__ix_scale(ctx, x, -1);
-    } else if (e.op == EIN__X_BINARY &&
-               (e.fn == EIN__ADD || e.fn == EIN__SUB || e.fn == EIN__MUL)) {
-        if (!ein__attention_count(ctx, e.kid[0], &x) || !ein__attention_count(ctx, e.kid[1], &y))
-            return false;
-        bool left = e.fn == EIN__MUL && !ein__ix_uses(ctx, x);
-        if (e.fn == EIN__MUL && !left && ein__ix_uses(ctx, y)) return false;
-        *ix = e.fn == EIN__ADD   ? ein__ix_add(ctx, x, y)
-              : e.fn == EIN__SUB ? ein__ix_add(ctx, x, ein__ix_scale(ctx, y, -1))
-              : left             ? ein__ix_scale(ctx, y, ein__ix_get(ctx, x)->c)
-                                 : ein__ix_scale(ctx, x, ein__ix_get(ctx, y)->c);
-    } else {
-        return false;
+    int n = 0;
+    if (room > 0 && ein__side_count(ctx, ex, leaf)) return 1;
+    if (e.op == EIN__X_UNARY && (e.fn == EIN__ABS || e.fn == EIN__NEG)) {
+        n = ein__attention_leaves(ctx, e.kid[0], leaf, e.fn == EIN__ABS ? room / 2 : room);
+        for (int i = 0; i < n; i++) {
+            ein__ix minus = ein__ix_scale(ctx, leaf[i], -1);
+            leaf[e.fn == EIN__ABS ? n + i : i] = minus;
+        }
+        if (e.fn == EIN__ABS) n *= 2;
+    } else if (e.op == EIN__X_BINARY && (e.fn == EIN__MIN || e.fn == EIN__MAX)) {
+        n = ein__attention_leaves(ctx, e.kid[0], leaf, room);
+        n += ein__attention_leaves(ctx, e.kid[1], leaf + n, room - n);
     }
-    return ein__ix_get(ctx, *ix)->q == 1 && ein__ix_affine(ctx, *ix);
+    return n;
 }
 
-// K of the condition of `e`, or of its contrary.
-static bool ein__attention_kept(ein_ctx *ctx, const ein__expr *e, bool contrary, ein__ix *k) {
-    ein__ix x, y;
-    bool less = e->fn == EIN__LT || e->fn == EIN__LE;
-    if (!less && e->fn != EIN__GT && e->fn != EIN__GE) return false;
-    if (!ein__attention_count(ctx, e->kid[0], &x) || !ein__attention_count(ctx, e->kid[1], &y))
-        return false;
-    *k = less ? ein__ix_add(ctx, y, ein__ix_scale(ctx, x, -1))
-              : ein__ix_add(ctx, x, ein__ix_scale(ctx, y, -1));
-    if (e->fn == EIN__LT || e->fn == EIN__GT) *k = ein__ix_addc(ctx, *k, -1);
-    if (contrary) *k = ein__ix_addc(ctx, ein__ix_scale(ctx, *k, -1), -1);
-    return true;
+// What may be K in the conditions of `ex`.
+static void ein__attention_conditions(ein_ctx *ctx, ein__ex ex, ein__attention_limits *all) {
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    ein__ix x[EIN__ATTENTION_LEAVES], y[EIN__ATTENTION_LEAVES];
+    int nx = 0, ny = 0;
+    bool less = e.fn == EIN__LT || e.fn == EIN__LE, strict = e.fn == EIN__LT || e.fn == EIN__GT;
+    if (e.op == EIN__X_SELECT && (less || e.fn == EIN__GT || e.fn == EIN__GE)) {
+        nx = ein__attention_leaves(ctx, e.kid[0], x, EIN__ATTENTION_LEAVES);
+        ny = ein__attention_leaves(ctx, e.kid[1], y, EIN__ATTENTION_LEAVES);
+    }
+    for (int i = 0; i < nx * ny; i++) {
+        ein__ix from = less ? y[i % ny] : x[i / ny], by = less ? x[i / ny] : y[i % ny];
+        ein__ix k = ein__ix_add(ctx, from, ein__ix_scale(ctx, by, -1));
+        ein__attention_limit(ctx, all, strict ? ein__ix_addc(ctx, k, -1) : k);
+    }
+    if (e.op == EIN__X_WHEN && ein__ix_get(ctx, e.ix[0])->q == 1 && ein__ix_affine(ctx, e.ix[0])) {
+        ein__ix minus = ein__ix_scale(ctx, e.ix[0], -1);
+        ein__attention_limit(ctx, all, e.ix[0]);
+        ein__attention_limit(ctx, all, ein__ix_addc(ctx, minus, e.n - 1));
+    }
+    for (uint32_t i = 0; i < e.nkid; i++) ein__attention_conditions(ctx, e.kid[i], all);
 }
 
-// -inf, as it is or as log(0), or a number that any score vanishes beside: the sum of both is that
-// number in f32, unless the score is 2^-25 of it, some 1e31.
-static bool ein__attention_never(ein_ctx *ctx, ein__ex ex) {
-    const ein__expr *e = ein__ex_get(ctx, ex);
-    double v;
-    if (e->op == EIN__X_UNARY && e->fn == EIN__LOG)
-        return ein__ex_is_const(ctx, e->kid[0], &v) && v == 0;
-    return ein__ex_is_const(ctx, ex, &v) && v <= -3.4e38;
-}
-
-// A constant, or one element of a value that the kernel does not make.
+// A constant below 0, or one element of a value that the kernel does not make.
 static bool ein__attention_fixed(ein_ctx *ctx, const ein__attention *a, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
-    if (e->op == EIN__X_CONST || ein__attention_never(ctx, ex)) return true;
+    double v;
+    if (ein__side_never(ctx, ex)) return true;
+    if (ein__ex_is_const(ctx, ex, &v)) return v < 0;
     return e->op == EIN__X_READ && e->val != a->dot.i && !ein__ex_uses(ctx, ex);
+}
+
+// The edge that K is, where it is one of `begin` or of others; else it is none.
+static ein__attention_edge ein__attention_edge_of(ein_ctx *ctx, const ein__attention *a, ein__ix k,
+                                                  bool begin) {
+    const ein__attention_edge none = {0};
+    uint32_t used = ein__ix_uses(ctx, k), rows = used & ~a->keys;
+    const ein__index *f = ein__ix_get(ctx, k);
+    uint32_t row = 0, key = 0;
+    if ((used & a->keys) != a->keys || (rows && rows != a->rows) || rows & (rows - 1)) return none;
+    while (!(a->keys >> key & 1)) key++;
+    while (rows && !(rows >> row & 1)) row++;
+    int64_t by = rows ? ein__ix_coef(ctx, k, row) : 0;
+    if (ein__ix_coef(ctx, k, key) != (begin ? 1 : -1)) return none;
+    ein__attention_edge e = {true, begin ? -by : by, begin ? -f->c : f->c + 1};
+    if (e.a < 0 || e.a > INT32_MAX || e.key > INT32_MAX || e.key < -INT32_MAX) return none;
+    // Where a kernel begins is counted in 32 bits; and where no key is hidden there is no edge.
+    int64_t last = rows ? ein__times(e.a, a->box.n[row]) : 0;
+    if (begin && (f->lo >= 0 || ein__plus(last, e.key < 0 ? -e.key : e.key) > INT32_MAX))
+        return none;
+    return e;
+}
+
+// Finds where the mask of `score` begins, or ends: the closest place of those that hide keys by a
+// constant, the same on both sides. Gives its K; none.
+static ein__ix ein__attention_find(ein_ctx *ctx, const ein__attention *a, ein__ex score, bool begin,
+                                   ein__attention_mask *m) {
+    ein__attention_edge *edge = begin ? &m->begin : &m->end;
+    ein__attention_limits all = {.n = 0};
+    ein__ix best = {0};
+    if (edge->is) return best;
+    ein__attention_conditions(ctx, score, &all);
+    for (int i = 0; i < all.n; i++) {
+        ein__attention_edge e = ein__attention_edge_of(ctx, a, all.k[i], begin);
+        bool closer = begin ? e.key > edge->key : e.key < edge->key;
+        if (!e.is || (edge->is && (e.a != edge->a || !closer))) continue;
+        ein__side hidden = ein__side_of(ctx, all.k[i], false);
+        ein__ex value = ein__side_put(ctx, &hidden, score);
+        if (!value.i || !ein__attention_fixed(ctx, a, value)) continue;
+        if (m->value.i && m->value.i != value.i) continue;
+        m->value = value;
+        *edge = e;
+        best = all.k[i];
+    }
+    return best;
+}
+
+// A read of a map that the kernel does not make: its definition in place. What it has beside a mask
+// is of no interest, so halves are left alone, which have no number as low as a mask's.
+static ein__ex ein__attention_define_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__attention_source *z = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val p = {e->val};
+    ein__dtype type = ctx->value[p.i].dtype;
+    if (p.i == z->dot.i || !ein__is_map(ctx, p) || type == EIN__F16 || type == EIN__BF16 ||
+        (type != EIN__BOOL && ein__narrows(ctx, p)) || ++z->looks > EIN__ATTENTION_LOOKS)
+        return ex;
+    ein__ex body = ein__rule_inline(ctx, p, e);
+    if (!body.i || ein__ex_size(ctx, body) > EIN__MAX_INLINE) return ex;
+    return ein__ex_replace_reads(ctx, body, ein__attention_define_read, z);
+}
+
+// The same in masks that are read: those of a batch, made once for all heads or all layers.
+static void ein__attention_find_read(ein_ctx *ctx, const ein__attention *a,
+                                     ein__attention_mask *m) {
+    ein__attention_source z = {.dot = a->dot};
+    ein__attention_mask found = *m;
+    if (m->begin.is && m->end.is) return;
+    ein__attempt attempt = ein__try(ctx);
+    ein__ex score = ein__ex_replace_reads(ctx, a->score, ein__attention_define_read, &z);
+    if (score.i && score.i != a->score.i && ein__ex_size(ctx, score) <= EIN__MAX_INLINE) {
+        found.read = ein__attention_find(ctx, a, score, false, &found).i != 0;
+        found.read |= ein__attention_find(ctx, a, score, true, &found).i != 0;
+    }
+    if (ein__tried(ctx, attempt)) *m = found;
 }
 
 // The mask of `a`; false when there is none.
 EIN__FN bool ein__attention_masked(ein_ctx *ctx, const ein__attention *a, ein__attention_mask *m) {
-    ein__expr whole = *ein__ex_get(ctx, a->score), select = whole, *e = &select;
-    ein__ex rest = {0};
-    // x + -inf is -inf, so such a mask may be added as well.
-    bool added = whole.op == EIN__X_BINARY && whole.fn == EIN__ADD;
-    for (int k = 0; added && k < 2; k++) {
-        const ein__expr *kid = ein__ex_get(ctx, whole.kid[k]);
-        if (kid->op == EIN__X_SELECT) select = *kid, rest = whole.kid[1 - k];
+    double c;
+    *m = (ein__attention_mask){.kept = a->score};
+    if (a->band || (a->keys & (a->keys - 1))) return false;
+    ein__attempt attempt = ein__try(ctx);
+    for (int begin = 0; begin < 2; begin++) {
+        ein__ix k = ein__attention_find(ctx, a, a->score, begin, m);
+        ein__side shown = ein__side_of(ctx, k, true);
+        if (k.i && m->kept.i) m->kept = ein__side_put(ctx, &shown, m->kept);
     }
-    if (a->band || e->op != EIN__X_SELECT || (a->keys & (a->keys - 1))) return false;
-    for (int side = 2; side < 4; side++) {
-        ein__ix k;
-        if (added ? !ein__attention_never(ctx, e->kid[side])
-                  : !ein__attention_fixed(ctx, a, e->kid[side]))
-            continue;
-        if (!ein__attention_kept(ctx, e, side == 2, &k)) return false;
-        uint32_t used = ein__ix_uses(ctx, k), rows = used & ~a->keys;
-        if ((used & a->keys) != a->keys || rows & (rows - 1) || rows & ~a->rows) continue;
-        ein__ex kept = e->kid[5 - side];
-        if (added) kept = ein__ex_binary(ctx, EIN__ADD, rest, kept);
-        *m = (ein__attention_mask){.value = e->kid[side], .kept = kept, .row = -1};
-        int j = 0;
-        for (int i = 0; i < EIN__MAX_ITERS; i++) {
-            if (rows >> i & 1) m->row = i;
-            if (a->keys >> i & 1) j = i;
-        }
-        if (ein__ix_coef(ctx, k, (uint32_t)j) != -1) continue;
-        m->a = m->row < 0 ? 0 : ein__ix_coef(ctx, k, (uint32_t)m->row);
-        m->key = ein__ix_get(ctx, k)->c + 1;
-        return m->a >= 0 && m->a <= INT32_MAX && m->key <= INT32_MAX && m->key >= -INT32_MAX &&
-               (m->row < 0 || a->rows == 1u << m->row);
-    }
-    return false;
+    if (!ein__tried(ctx, attempt) || !m->kept.i) return false;
+    ein__attention_find_read(ctx, a, m);
+    m->far = m->value.i && (!ein__ex_is_const(ctx, m->value, &c) || c <= EIN__ATTENTION_FAR);
+    return m->begin.is || m->end.is;
+}
+
+static int64_t ein__attention_edge_at(const ein__attention_edge *e, int64_t row, int64_t most) {
+    int64_t key = e->a * row + e->key;
+    return key < 0 ? 0 : key < most ? key : most;
+}
+
+// The first key that the rows from `first` on attend to, 0 to `keys`.
+static int64_t ein__attention_begin(const ein__attention_mask *m, int64_t first, int64_t keys) {
+    return m->begin.is ? ein__attention_edge_at(&m->begin, first, keys) : 0;
 }
 
 // The first key that no row of the `rows` rows from `first` on attends to, 0 to `keys`.
 static int64_t ein__attention_end(const ein__attention_mask *m, int64_t first, int64_t rows,
                                   int64_t keys) {
-    int64_t end = m->a * (first + rows - 1) + m->key;
-    return end < 0 ? 0 : end < keys ? end : keys;
+    return m->end.is ? ein__attention_edge_at(&m->end, first + rows - 1, keys) : keys;
 }

@@ -13,7 +13,7 @@ typedef struct ein__attention_score {
 static bool ein__score_number(ein_ctx *ctx, ein__ex ex, double *v) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (ein__ex_is_const(ctx, ex, v)) return true;
-    bool never = e->op == EIN__X_UNARY && ein__attention_never(ctx, ex);
+    bool never = e->op == EIN__X_UNARY && ein__side_never(ctx, ex);
     if (never) *v = -HUGE_VAL;
     return never;
 }

@@ -23,7 +23,8 @@ typedef struct ein__attention_tile {
     int64_t query;           // and for the queries
     int64_t nrow, row_tiles, residues, batch, depth, cols;
     int64_t nkey;   // keys of a row
-    int64_t terms;  // keys that a tile meets at most ...
+    int64_t terms;  // keys that there are for a tile ...
+    int64_t most;   // ... that one meets at most ...
     int64_t met;    // ... and on average
     bool masked;    // a tile need not meet all of them
     ein__attention_mask mask;
@@ -109,17 +110,34 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
     return true;
 }
 
+// The first key of the turn that a tile of rows from `first` on begins with.
+static int64_t ein__attention_low(const ein__attention_tile *t, int64_t first) {
+    int64_t last = ein__up(t->nkey, t->keys) - t->keys;
+    return ein__least(ein__attention_begin(&t->mask, first, t->nkey) / t->keys * t->keys, last);
+}
+
+// Whether some tile does not begin with the first of all keys.
+static bool ein__attention_is_late(const ein__attention_tile *t) {
+    return t->masked && ein__attention_low(t, (t->row_tiles - 1) * t->rows) > 0;
+}
+
 // How many tiles of rows there are, and the keys that they meet, a whole number of steps each.
 static void ein__attention_meet(const ein__attention *a, ein__attention_tile *t) {
     t->row_tiles = ein__ceil(t->nrow, t->rows);
     t->lines = t->row_tiles > 1 ? t->rows : t->nrow;
-    t->met = t->terms = a->band ? t->nkey + t->rows - 1 : t->nkey;
-    if (!t->masked) return;
+    t->met = t->most = t->terms = a->band ? t->nkey + t->rows - 1 : t->nkey;
+    if (!t->masked || !t->mask.far) return;
+    bool late = ein__attention_is_late(t);
+    if (late) t->most = 0;
     int64_t samples = ein__least(t->row_tiles, EIN__ATTENTION_SAMPLES), sum = 0;
     for (int64_t i = 0; i < samples; i++) {
         int64_t first = i * t->row_tiles / samples * t->rows;
         int64_t end = ein__attention_end(&t->mask, first, t->rows, t->nkey);
-        sum += ein__least(ein__up(end > 0 ? end : 1, t->keys), t->nkey);
+        int64_t low = late ? ein__attention_low(t, first) : 0;
+        end = ein__least(ein__up(end > 0 ? end : 1, t->keys), t->nkey);
+        int64_t met = ein__most(end - low, ein__least(t->keys, t->nkey));
+        sum += met;
+        if (late) t->most = ein__most(t->most, met);
     }
     t->met = sum / samples;
 }
@@ -141,7 +159,7 @@ static int64_t ein__attention_turns(const ein__attention_tile *t, int64_t keys) 
 // those with most come first, and the last ones fill up what they leave, but for half a block.
 static int64_t ein__attention_span(const ein__gpu *g, const ein__attention_tile *t) {
     int64_t blocks = ein__attention_blocks(t);
-    int64_t keys = ein__times(ein__attention_turns(t, t->terms), t->keys);
+    int64_t keys = ein__times(ein__attention_turns(t, t->most), t->keys);
     int64_t one = ein__times(g->sms, keys);
     int64_t waves = ein__times(ein__ceil(blocks, g->sms), one);
     if (!t->masked) return waves;
@@ -309,7 +327,7 @@ static int ein__attention_resident(const ein__gpu *g, const ein__attention_tile 
 static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
                                      const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t depth = ein__up(t->depth, t->kc), turns = ein__attention_turns(t, t->terms);
+    int64_t depth = ein__up(t->depth, t->kc), turns = ein__attention_turns(t, t->most);
     int64_t blocks = ein__attention_blocks(t);
     int64_t lanes = g->cc == 80 ? 64 : 128;
     int64_t span = ein__attention_span(g, t) / (g->sms * t->keys);
@@ -323,14 +341,14 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     waits += ein__attention_issued(ctx, a, a->value, a->cols, 1) > 0;
     int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1 + waits), 2);
     int64_t chain = ein__times(steps, EIN__PRODUCT_STEP_PS);
-    chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->terms));
+    chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->most));
     return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
 }
 
 // Time of one block's steps without tensor cores, as above.
 static int64_t ein__plain_chain(ein_ctx *ctx, const ein__attention_tile *t) {
     int64_t loads = ein__ceil(t->depth, t->kc) + ein__ceil(t->keys, t->kv);
-    int64_t steps = ein__plus(ein__times(ein__attention_turns(t, t->terms), loads), 2);
+    int64_t steps = ein__plus(ein__times(ein__attention_turns(t, t->most), loads), 2);
     int64_t rounds = ein__ceil(ein__attention_blocks(t),
                                ein__times(ein__gpu_of(ctx)->sms, EIN__ATTENTION_RESIDENT));
     return ein__times(ein__times(steps, EIN__PRODUCT_STEP_PS), rounds);
@@ -383,7 +401,7 @@ static bool ein__few_fits(const ein__attention *a, ein__attention_tile *t, int l
 static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
                                   const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t lanes = g->cc == 80 ? 64 : 128, turns = ein__attention_turns(t, t->terms), log = 0;
+    int64_t lanes = g->cc == 80 ? 64 : 128, turns = ein__attention_turns(t, t->most), log = 0;
     for (int d = 1; d < t->lanes; d *= 2) log++;
     int64_t each = t->score + EIN__ATTENTION_SCORE;
     int64_t scores = t->ahead * (t->ke + t->ve + (a->dot.i ? 2 * log : 0)) + t->ve;
@@ -403,7 +421,7 @@ static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
         ein__ceil(ein__attention_blocks(t), ein__times(g->sms, ein__most(resident, 1)));
     int64_t chain = ein__times(turns, EIN__ATTENTION_TRIP_PS);
     chain = ein__plus(chain, 2 * EIN__PRODUCT_STEP_PS + EIN__SHARE_JOIN_PS);
-    chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->terms));
+    chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->most));
     return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
 }
 
@@ -478,11 +496,33 @@ static int64_t ein__attention_moved(ein_ctx *ctx, const ein__attention *a, const
     return ein__work_ps(g, &w) - g->node_ns * 1000;
 }
 
+// `a` with the keys alone that some row attends to.
+static ein__attention ein__attention_seen(ein_ctx *ctx, const ein__attention *a) {
+    ein__attention z = *a;
+    ein__attention_mask m;
+    int64_t keys = ein__attention_extent(a, a->keys), rows = ein__attention_extent(a, a->rows);
+    if (rows > INT32_MAX || !ein__attention_masked(ctx, a, &m) || !m.far) return z;
+    int64_t first = ein__attention_begin(&m, 0, keys);
+    int64_t n = ein__attention_end(&m, 0, rows, keys) - first;
+    int key = 0;
+    while (!(a->keys >> key & 1)) key++;
+    if (n <= 0 || n == keys) return z;
+    ein__ix at = ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)key, n), first);
+    ein__ex *part[] = {&z.key, &z.value, &z.score};
+    z.box.n[key] = n;
+    for (int p = 0; p < 3; p++) {
+        *part[p] = ein__attention_in(ctx, a, *part[p], key, at);
+        if (!part[p]->i) return *a;
+    }
+    return z;
+}
+
 // The two products' operands are in the L2 cache where they are for products of their own.
 static int64_t ein__attention_memory(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
-    const ein__ex first[] = {a->query, a->key, a->score}, second[] = {a->value, a->result};
-    return ein__plus(ein__attention_moved(ctx, a, first, 3, 0),
-                     ein__attention_moved(ctx, a, second, 2, bytes_out));
+    ein__attention z = ein__attention_seen(ctx, a);
+    const ein__ex first[] = {z.query, z.key, z.score}, second[] = {z.value, z.result};
+    return ein__plus(ein__attention_moved(ctx, &z, first, 3, 0),
+                     ein__attention_moved(ctx, &z, second, 2, bytes_out));
 }
 
 // The fastest tile for `a` as it is, the largest one among equals; its rows are 0 when none fits.
@@ -541,6 +581,12 @@ static uint64_t ein__attention_id(ein_ctx *ctx, const ein__attention *a, int64_t
     h = ein__mix(ein__mix(h, ein__hash_box(&a->box, a->slots)), alpha);
     h = ein__mix(h, (uint64_t)ein__attention_mode(ctx, a));
     for (int p = 0; p < 5; p++) h = ein__mix(h, ein__hash_ex(&z, part[p]));
+    // What a mask that is read hides is in none of the parts.
+    ein__attention_mask m;
+    const ein__attention_edge *edge[] = {&m.begin, &m.end};
+    bool read = ein__attention_masked(ctx, a, &m) && m.read;
+    for (int i = 0; i < 2 && read; i++)
+        h = ein__mix(ein__mix(h, (uint64_t)edge[i]->a), (uint64_t)edge[i]->key + edge[i]->is);
     return ein__mix(h, (uint64_t)z.nseen);
 }
 

@@ -1,0 +1,148 @@
+// Which keys an attention's block goes over: where a mask ends for the rows of its tile, and begins
+// (attention_mask.c), and the block's share of those between where several blocks have one tile.
+
+// Whether blocks may be done before they have met all keys.
+static bool ein__kattention_skips(const ein__attention_tile *t) {
+    return t->masked &&
+           ein__up(ein__attention_end(&t->mask, 0, t->rows, t->nkey), t->keys) < t->terms;
+}
+
+// The edge of the tile's row `row`, `back` keys before it.
+static const char *ein__kattention_edge(ein__kgen *g, const ein__attention_edge *e, int64_t row,
+                                        int64_t back) {
+    long long key = (long long)(e->key + e->a * row - back), far = key < 0 ? -key : key;
+    const char *by = e->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)e->a);
+    if (!e->a) return ein__namef(g->ctx, "%lld", key);
+    return ein__namef(g->ctx, "%sm0 %c %lld", by, key < 0 ? '-' : '+', far);
+}
+
+// The first key that no row of the tile attends to, or "" where there is none for any tile.
+static const char *ein__kattention_behind(ein__kgen *g, const ein__attention_tile *t) {
+    return ein__kattention_skips(t) ? ein__kattention_edge(g, &t->mask.end, t->rows - 1, 0) : "";
+}
+
+// Where the mask hides a key of the turn from some row of the tile.
+static const char *ein__kattention_hides(ein__kgen *g, const ein__attention_tile *t) {
+    const ein__attention_edge *begin = &t->mask.begin, *end = &t->mask.end;
+    const char *before = "", *behind = "";
+    if (begin->is)
+        before = ein__namef(g->ctx, "u0 < %s", ein__kattention_edge(g, begin, t->rows - 1, 0));
+    if (end->is) behind = ein__namef(g->ctx, "u0 > %s", ein__kattention_edge(g, end, 0, t->keys));
+    return ein__namef(g->ctx, "%s%s%s", behind, begin->is && end->is ? " || " : "", before);
+}
+
+// Statements that put the mask's value where the mask hides element e's key. Constants are compared
+// with what all places have in common.
+static void ein__kattention_hidden(ein__kgen *g, const ein__attention_tile *t, const char *value,
+                                   ein__buf *b) {
+    static const char *const names[] = {"ahead", "back"}, *const by[] = {">=", "<"};
+    const ein__attention_edge *edge[] = {&t->mask.end, &t->mask.begin};
+    bool same = edge[0]->is && edge[1]->is && edge[0]->a == edge[1]->a;
+    const char *test = "";
+    for (int i = 0; i < 2; i++) {
+        long long a = (long long)edge[i]->a, key = (long long)edge[i]->key;
+        if (!edge[i]->is) continue;
+        const char *name = names[same ? 0 : i];
+        if (!i || !same)
+            ein__putf(b,
+                      "const %s %s = u0 + first + lane %% 4 * 2 - %lld * (m0 + own + lane / 4);\n",
+                      ein__kint(g), name, a);
+        test = ein__namef(g->ctx, "%s%s%s %s %lld * (16 * m + e / 2 * 8) - 8 * j - e %% 2 + %lld",
+                          test, *test ? " || " : "", name, by[i], a, key);
+    }
+    ein__putf(b, "%sif (%s)\n    s[m][j][e] = %s;\n", g->code[0].s, test, value);
+}
+
+// The keys of a block's share: whole turns, of those before the first one that no row attends to as
+// many as of others' but for one; the last block goes on behind them.
+static void ein__kattention_shares(const ein__attention_tile *t, const char *stop, ein__buf *b) {
+    long long terms = (long long)t->terms, turns = (long long)ein__ceil(t->terms, t->keys);
+    if (t->parts == 1) return;
+    ein__putf(b, "const int share = (int)(blockIdx.x %% %du);\n", t->parts);
+    if (!*stop) {
+        ein__putf(b, "const int from = share * %lld / %d * %d;\n", turns, t->parts, t->keys);
+        ein__putf(b, "const int until = (share + 1) * %lld / %d * %d;\n", turns, t->parts, t->keys);
+        return;
+    }
+    ein__putf(b, "const int behind = (int)(%s);\n", stop);
+    ein__putf(b, "const int turns = behind <= 0 ? 1 : behind < %lld ? (behind + %d) / %d : %lld;\n",
+              terms, t->keys - 1, t->keys, turns);
+    ein__putf(b, "const int from = share * turns / %d * %d;\n", t->parts, t->keys);
+    ein__putf(b, "const int until = share < %d ? (share + 1) * turns / %d * %d : %lld;\n",
+              t->parts - 1, t->parts, t->keys, terms);
+}
+
+// Where blocks begin with the first key that some row attends to: `low`, of a whole turn.
+static void ein__kattention_begins(ein__kgen *g, const ein__attention_tile *t, ein__buf *b) {
+    const ein__attention_edge *begin = &t->mask.begin;
+    long long all = (long long)ein__up(t->terms, t->keys);
+    if (!begin->a) {
+        ein__putf(b, "const int low = %lld;\n", (long long)ein__attention_low(t, 0));
+        return;
+    }
+    int64_t last = begin->a * (t->row_tiles - 1) * t->rows + begin->key;
+    const char *seen = "seen";
+    if (last >= all) seen = ein__namef(g->ctx, "min(seen, %lld)", all - t->keys);
+    ein__putf(b, "const int seen = (int)(%s);\n", ein__kattention_edge(g, begin, 0, 0));
+    ein__putf(b, "const int low = seen < %d ? 0 : %s / %d * %d;\n", t->keys, seen, t->keys,
+              t->keys);
+}
+
+// The keys of a block's share then, in `togo` the number of its turns. The last block goes on
+// behind the last key with the first one; it has the turn that holds the last key of the tile's
+// first row, so that it meets a key of every row that has some, and sees that what is masked does
+// not count.
+static void ein__kattention_turns(ein__kgen *g, const ein__attention_tile *t, const char *stop,
+                                  ein__buf *b) {
+    const ein__attention_edge *end = &t->mask.end;
+    long long turns = (long long)ein__ceil(t->terms, t->keys), all = turns * t->keys;
+    const char *others;
+    ein__kattention_begins(g, t, b);
+    if (t->parts == 1) {
+        ein__putf(b, "int togo = %lld;  // turns\n", turns);
+        return;
+    }
+    ein__putf(b, "const int share = (int)(blockIdx.x %% %du);\n", t->parts);
+    if (!t->mask.begin.a && (!*stop || !end->a)) {
+        int64_t low = ein__attention_low(t, 0), behind = *stop ? ein__least(end->key, all) : all;
+        int64_t some = behind <= low ? 1 : ein__ceil(behind - low, t->keys);
+        others = ein__namef(g->ctx, "%lld", (long long)((t->parts - 1) * some / t->parts));
+    } else {
+        const char *behind = ein__namef(g->ctx, "%lld", all), *last = "turns - 1";
+        if (*stop) {
+            behind = ein__namef(g->ctx, "min((int)(%s), %lld)", stop, all);
+            last = ein__namef(g->ctx, "max((int)(%s) - low, 0) / %d",
+                              ein__kattention_edge(g, end, 0, 1), t->keys);
+        }
+        ein__putf(b, "const int behind = %s;\n", behind);
+        ein__putf(b, "const int turns = behind <= low ? 1 : (behind - low + %d) / %d;\n",
+                  t->keys - 1, t->keys);
+        ein__putf(b, "const int others = min(%d * turns / %d, %s);\n", t->parts - 1, t->parts,
+                  last);
+        others = "others";
+    }
+    ein__putf(b, "const int before = share * %s / %d, from = low + before * %d;\n", others,
+              t->parts - 1, t->keys);
+    ein__putf(b, "int togo = (share < %d ? (share + 1) * %s / %d : %lld) - before;\n", t->parts - 1,
+              others, t->parts - 1, turns);
+}
+
+// The key that follows those of a turn, `step` of them.
+static const char *ein__kattention_next(ein__kgen *g, const ein__attention_tile *t,
+                                        const char *step) {
+    long long all = (long long)ein__up(t->terms, t->keys);
+    if (!ein__attention_is_late(t)) return ein__namef(g->ctx, "u0 + %s", step);
+    return ein__namef(g->ctx, "u0 + %s < %lld ? u0 + %s : 0", step, all, step);
+}
+
+// Where a block's keys end.
+static const char *ein__kattention_until(ein__kgen *g, const ein__attention_tile *t) {
+    return t->parts > 1 ? "until" : ein__namef(g->ctx, "%lld", (long long)t->terms);
+}
+
+// The load of the first keys, ahead of the loop.
+static const char *ein__kattention_started(const ein__attention_tile *t) {
+    bool late = ein__attention_is_late(t);
+    if (t->parts == 1) return late ? "load_keys(low, 0);\n" : "load_keys(0, 0);\n";
+    return late ? "if (togo > 0) load_keys(from, 0);\n" : "if (from < until) load_keys(from, 0);\n";
+}
