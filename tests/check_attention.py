@@ -53,6 +53,8 @@ COUNTS = [
     ("tests/unseen/attention_grouped.ein", 1, None, ["--math", "fp16"]),
     ("tests/unseen/attention_graph.ein", 2, 7, []),
     ("tests/unseen/attention_graph.ein", 2, 8, ["--math", "fp16"]),
+    ("tests/unseen/attention_sliding.ein", 6, None, []),
+    ("tests/unseen/attention_sliding.ein", 6, None, ["--math", "fp16"]),
     ("tests/unseen/attention_padded.ein", 2, 3, []),
     ("tests/unseen/attention_padded.ein", 2, 3, ["--math", "fp16"]),
     ("tests/unseen/attention_windows.ein", 1, 4, []),

@@ -133,6 +133,9 @@ EIN__FN ein__ex ein__ex_unary(ein_ctx *ctx, ein__fn fn, ein__ex x) {
     const ein__expr *e = ein__ex_get(ctx, x);
     if (fn == EIN__NEG && e->op == EIN__X_UNARY && e->fn == EIN__NEG) return e->kid[0];
     if (fn == EIN__RELU && e->op == EIN__X_UNARY && e->fn == EIN__RELU) return x;
+    if ((fn == EIN__FLOORF || fn == EIN__CEILF) && e->op == EIN__X_IDX &&
+        ein__ix_get(ctx, e->ix[0])->q == 1)
+        return x;
     ein__expr r = {.op = EIN__X_UNARY, .fn = (uint32_t)fn, .nkid = 1, .kid = {x}};
     return ein__ex_intern(ctx, &r);
 }
@@ -228,7 +231,8 @@ static bool ein__holds(ein__fn cmp, double a, double b) {
                             : a >= b;
 }
 
-// x cmp y ? p : q. A condition that was stored as one of two numbers is the condition itself.
+// x cmp y ? p : q. A condition that was stored as one of two numbers is the condition itself; one
+// of numbers that are chosen from, which itself gives one of two, is made where they are.
 EIN__FN ein__ex ein__ex_select(ein_ctx *ctx, ein__fn cmp, ein__ex x, ein__ex y, ein__ex p,
                                ein__ex q) {
     double a, b, c;
@@ -241,6 +245,12 @@ EIN__FN ein__ex ein__ex_select(ein_ctx *ctx, ein__fn cmp, ein__ex x, ein__ex y, 
         ein__ex_is_const(ctx, s->kid[3], &c))
         return ein__ex_select(ctx, (ein__fn)s->fn, s->kid[0], s->kid[1],
                               ein__holds(cmp, a, b) ? p : q, ein__holds(cmp, c, b) ? p : q);
+    if (against && s->op == EIN__X_SELECT && ein__ex_is_const(ctx, p, &a) &&
+        ein__ex_is_const(ctx, q, &c) &&
+        (ein__ex_is_const(ctx, s->kid[2], &b) || ein__ex_is_const(ctx, s->kid[3], &b)))
+        return ein__ex_select(ctx, (ein__fn)s->fn, s->kid[0], s->kid[1],
+                              ein__ex_select(ctx, cmp, s->kid[2], y, p, q),
+                              ein__ex_select(ctx, cmp, s->kid[3], y, p, q));
     ein__expr e = {.op = EIN__X_SELECT, .fn = (uint32_t)cmp, .nkid = 4, .kid = {x, y, p, q}};
     return ein__ex_intern(ctx, &e);
 }

@@ -232,14 +232,15 @@ static const ein__padval *ein__find_pad(const ein__lowerer *l, const char *tenso
     return NULL;
 }
 
-enum { EIN__MAX_FORMULA = 16 };  // nodes of an expression that is computed where it is read
+enum { EIN__MAX_FORMULA = 24 };  // nodes of an expression that is computed where it is read
 
 // Whether `ex`, of at most `*left` nodes, chooses between numbers by places alone, as masks do.
 static bool ein__is_formula(const ein_ctx *ctx, ein__ex ex, int *left) {
     const ein__expr *e = ein__ex_get(ctx, ex);
-    bool is =
-        e->op == EIN__X_CONST || e->op == EIN__X_IDX || e->op == EIN__X_SELECT ||
-        (e->op == EIN__X_BINARY && (e->fn == EIN__ADD || e->fn == EIN__SUB || e->fn == EIN__MUL));
+    bool is = e->op == EIN__X_CONST || e->op == EIN__X_IDX || e->op == EIN__X_SELECT ||
+              (e->op == EIN__X_BINARY && (e->fn == EIN__ADD || e->fn == EIN__SUB ||
+                                          e->fn == EIN__MUL || e->fn == EIN__MAX)) ||
+              (e->op == EIN__X_UNARY && (e->fn == EIN__ABS || e->fn == EIN__NEG));
     if (!is || e->reads || --*left < 0) return false;
     for (uint32_t i = 0; i < e->nkid && is; i++) is = ein__is_formula(ctx, e->kid[i], left);
     return is;
@@ -247,7 +248,8 @@ static bool ein__is_formula(const ein_ctx *ctx, ein__ex ex, int *left) {
 
 // A value that is one number everywhere stands for that number, where it is read inside: scalars
 // that are no weights are part of the program. As a tensor has it, with the digits of f32: products
-// of two such numbers are exact, as proofs want them. So does a mask for its expression.
+// of two such numbers are exact, as proofs want them. So do a mask, one of truths too, which is 1
+// or 0, and places for their expression.
 static ein__ex ein__lower_number(ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (e->op != EIN__X_READ) return ex;
@@ -255,7 +257,11 @@ static ein__ex ein__lower_number(ein_ctx *ctx, ein__ex ex) {
     const ein__scope *s = v->kind == EIN__V_SCOPE ? ein__sc_get(ctx, v->scope) : NULL;
     double number;
     int left = EIN__MAX_FORMULA;
-    if (!s || s->ns || v->dtype != EIN__F32 || !ein__is_formula(ctx, s->body, &left)) return ex;
+    if (!s || s->ns || !ein__is_formula(ctx, s->body, &left)) return ex;
+    bool whole = v->dtype == EIN__I32 || v->dtype == EIN__I64;
+    if (v->dtype != EIN__F32 && v->dtype != EIN__BOOL &&
+        !(whole && ein__ex_get(ctx, s->body)->op == EIN__X_IDX))
+        return ex;
     for (uint32_t i = 0; i < e->nix; i++) {
         const ein__index *f = ein__ix_get(ctx, e->ix[i]);
         bool inside = f->q == 1 && f->lo >= 0 && f->hi < v->shape.d[i];
