@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum { PLACES = 1 << 24 };  // places are below, and their distances: f32 has all of them
+
 static void put_splat(char **text, const ox_const *c) {
     double value = ox_getf(c, 0);
     if (value == 0 && !signbit(value)) {
@@ -79,6 +81,10 @@ typedef struct ox_diagonals {
 static bool find_diagonals(const ox_const *c, diagonals *d) {
     int64_t rows = c->dims[c->rank - 2], cols = c->dims[c->rank - 1];
     *d = (diagonals){.n = 0};
+    if (c->splat) {
+        *d = (diagonals){.n = 1, .value = {ox_getf(c, 0)}};
+        return true;
+    }
     for (int64_t k = 1 - rows; k < cols; k++) {
         int64_t row = k < 0 ? -k : 0, col = k < 0 ? 0 : k;
         double value = ox_getf(c, row * cols + col);
@@ -104,6 +110,9 @@ static bool find_diagonals(const ox_const *c, diagonals *d) {
 // Whether every matrix of a constant is the first one.
 static bool repeats(const ox_const *c) {
     size_t size = cli_dtype_size(c->dtype);
+    if (c->splat) {
+        return true;
+    }
     for (int a = c->rank - 2; a < c->rank; a++) {
         size *= (size_t)c->dims[a];
     }
@@ -136,7 +145,7 @@ static bool masks_scores(const ox_value *v) {
 static bool is_mask(const ox_value *v, diagonals *d) {
     const ox_const *c = v->known;
     bool truth = c->dtype == CLI_BOOL;
-    if ((c->dtype != CLI_F32 && !truth) || c->rank < 2 || c->splat ||
+    if ((c->dtype != CLI_F32 && !truth) || c->rank < 2 || (c->splat && !truth) ||
         (!truth && c->dims[c->rank - 2] < 2) || !repeats(c) || !find_diagonals(c, d)) {
         return false;
     }
@@ -185,15 +194,80 @@ static void put_ranges(char **text, const ox_const *c, const char *index) {
     ox_put(text, "\n");
 }
 
-// Equations are of numbers: bools are cast from one.
+// Equations are of numbers: what is not is cast from one. The name of its left side.
+static const char *head_of(ox *o, ox_value *v) {
+    if (v->known->dtype != CLI_F32 && !v->numbers) {
+        v->numbers = ox_fresh(o, v->name, ".numbers");
+    }
+    return v->known->dtype == CLI_F32 ? v->name : v->numbers;
+}
+
+static void put_cast(char **text, const ox_value *v, const char *type) {
+    ox_put_name(text, v->name);
+    ox_put(text, " = Cast(");
+    ox_put_name(text, v->numbers);
+    ox_put(text, ";" OX_BREAK "to=%s)\n", type);
+}
+
+// Whether all that is done with a value is that it is compared.
+static bool is_compared(const ox *o, const ox_value *v) {
+    static const char *const ops[] = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual"};
+    bool is = true;
+    for (ptrdiff_t i = 0; i < arrlen(o->stmts); i++) {
+        const ox_stmt *s = o->stmts[i];
+        bool reads = false, compares = false;
+        for (ptrdiff_t k = 0; k < arrlen(s->args); k++) {
+            reads |= s->args[k] == v;
+        }
+        for (int k = 0; k < 4; k++) {
+            compares |= s->op && !strcmp(s->op, ops[k]);
+        }
+        is &= !reads || compares;
+    }
+    return is;
+}
+
+// Places along one axis, as those of rows and keys from which masks are made where these are too
+// large to be folded: integers with one distance between neighbours.
+static bool is_places(const ox *o, const ox_value *v, int *axis, int64_t *step) {
+    const ox_const *c = v->known;
+    if ((c->dtype != CLI_I64 && c->dtype != CLI_I32) || c->rank < 2 || c->splat || v->initializer ||
+        c->count < 2 || !is_compared(o, v)) {
+        return false;
+    }
+    for (*axis = 0; c->dims[*axis] == 1; ++*axis) {
+    }
+    int64_t first = ox_geti(c, 0);
+    *step = ox_geti(c, 1) - first;
+    bool is = c->dims[*axis] == c->count && *step && llabs(first) < PLACES &&
+              llabs(*step) < PLACES && llabs(ox_geti(c, c->count - 1)) < PLACES;
+    for (int64_t i = 1; i < c->count && is; i++) {
+        is = ox_geti(c, i) == first + i * *step;
+    }
+    return is;
+}
+
+static void put_places(ox *o, char **text, ox_value *v, int axis, int64_t step) {
+    const char *index = ox_free_name(o, "i");
+    long long first = ox_geti(v->known, 0);
+    put_head(text, head_of(o, v), v->known->rank, index);
+    ox_put(text, "idx(");
+    if (step != 1) {
+        ox_put(text, "%lld*", (long long)step);
+    }
+    ox_put(text, "%s%d", index, axis);
+    if (first) {
+        ox_put(text, "%c%lld", first < 0 ? '-' : '+', llabs(first));
+    }
+    ox_put(text, ")");
+    put_ranges(text, v->known, index);
+    put_cast(text, v, v->known->dtype == CLI_I64 ? "i64" : "i32");
+}
+
 static void put_mask(ox *o, char **text, ox_value *v, const diagonals *d) {
     const char *index = ox_free_name(o, "i");
     int row = v->known->rank - 2, col = row + 1;
-    bool truth = v->known->dtype == CLI_BOOL;
-    if (truth && !v->numbers) {
-        v->numbers = ox_fresh(o, v->name, ".numbers");
-    }
-    put_head(text, truth ? v->numbers : v->name, v->known->rank, index);
+    put_head(text, head_of(o, v), v->known->rank, index);
     for (int k = 0; k < d->n; k++) {
         if (k + 1 < d->n) {
             ox_put(text, "select(idx(%s%d) <= idx(%s%d)", index, col, index, row);
@@ -209,11 +283,8 @@ static void put_mask(ox *o, char **text, ox_value *v, const diagonals *d) {
         ox_put(text, ")");
     }
     put_ranges(text, v->known, index);
-    if (truth) {
-        ox_put_name(text, v->name);
-        ox_put(text, " = Cast(");
-        ox_put_name(text, v->numbers);
-        ox_put(text, ";" OX_BREAK "to=bool)\n");
+    if (v->known->dtype == CLI_BOOL) {
+        put_cast(text, v, "bool");
     }
 }
 
@@ -228,6 +299,12 @@ bool ox_put_constant(ox *o, char **text, ox_value *v) {
     const diagonals *d = mask_of(o, v);
     if (d) {
         put_mask(o, text, v, d);
+        return false;
+    }
+    int axis;
+    int64_t step;
+    if (is_places(o, v, &axis, &step)) {
+        put_places(o, text, v, axis, step);
         return false;
     }
     put_weight(text, v);

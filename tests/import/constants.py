@@ -70,6 +70,30 @@ def masks_of_bools():
 
 
 @case
+def masks_from_places():
+    """A sliding window as exporters make it, of places of rows and keys, too large to be folded:
+    these are expressions, and so is what is true of all."""
+    n, size = 1030, [1, 1, 1030, 4]
+    nodes = [node("Range", "zero n one", "at"), node("Reshape", "at rows", "row"),
+             node("Reshape", "at keys", "key"), node("Sub", "row w", "first"),
+             node("Greater", "key first", "near"), node("LessOrEqual", "key row", "seen"),
+             node("And", "near seen", "both"), node("Expand", "true all", "every"),
+             node("And", "every both", "window"), node("Where", "window null low", "mask"),
+             node("Transpose", "k", "kt", perm=[0, 1, 3, 2]), node("MatMul", "q kt", "s"),
+             node("Add", "s mask", "t"), node("Softmax", "t", "a", axis=-1),
+             node("MatMul", "a v", "y")]
+    inits = [const("zero", np.int64(0)), const("n", np.int64(n)), const("one", np.int64(1)),
+             const("rows", np.int64([1, 1, -1, 1])), const("keys", np.int64([1, 1, 1, -1])),
+             const("w", np.int64(70)), const("true", np.ones((1, 1, 1, 1), bool)),
+             const("all", np.int64([1, 1, n, n])), const("null", np.float32(0)),
+             const("low", np.finfo(np.float32).min)]
+    made = model(nodes, {"q": size, "k": size, "v": size}, "y", inits)
+    return Case(made, text=["key.numbers[i0,i1,i2,i3] = idx(i3) where", "idx(i2-70) where",
+                            "first = Cast(first.numbers; to=i64)", "every.numbers[i0,i1,i2,i3] = 1",
+                            "window = And("])
+
+
+@case
 def buckets_of_distances():
     """A distance's bucket by its logarithm, in the numbers of the model: in exact arithmetic
     log(2) / 2.7725887 * 8 is a little less than 2."""
