@@ -149,10 +149,12 @@ static bool ein__knaive(ein_ctx *ctx, ein__val v, const char *hint, bool wide, e
     ein__kcount(&g, s->body);
     ein__ktext value = ein__kvalue(&g, s->body, 0);
     *launch = (ein__launch){0};
+    // What is free of the terms is named in front of their loops.
+    if (s->reduce != EIN__R_NONE && g.num == EIN__NUM_INT)
+        value = ein__kname_value(&g, s->body, 0, value);
     ein__put(&body, g.code[0].s);
     if (s->reduce != EIN__R_NONE) {
         ein__red r = (ein__red)s->reduce;
-        if (g.num == EIN__NUM_INT) value = ein__kname_value(&g, s->body, 0, value);
         ein__buf_free(&g.code[0]);
         ein__put(&g.code[0], "");
         ein__putf(&body, "%s acc = %s;\n", ein__knum_type(&g), ein__kidentity(&g, r));
