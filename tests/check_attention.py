@@ -59,6 +59,9 @@ COUNTS = [
     ("tests/unseen/attention_padded.ein", 2, 3, ["--math", "fp16"]),
     ("tests/unseen/attention_windows.ein", 1, 4, []),
     ("tests/unseen/attention_windows.ein", 1, 4, ["--math", "fp16"]),
+    # Of several products in a score the largest is the attention's.
+    ("tests/unseen/attention_relative.ein", 1, None, []),
+    ("tests/unseen/attention_relative.ein", 1, None, ["--math", "fp16", "--gpu", "orin-nx"]),
     ("tests/unseen/online_forms.ein", 10, None, ["--math", "fp16"]),
     ("models/bert_base.ein", 12, None, []),
     ("models/bert_base.ein", 12, None, ["--math", "tf32"]),

@@ -339,15 +339,23 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
         a->slots = a->nt + a->box.ns;
         return (ein__ex_uses(ctx, a->score) & a->keys) != 0;
     }
-    bool found = false;
+    // A bias may be a product of queries as well, over fewer keys: the largest one is wanted.
+    ein__attention best;
+    int64_t most = 0;
     const ein__ex *reads = ein__ex_reads(ctx, a->score);
-    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__attention z = *a;
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
-        a->depth = 0;
-        found = ein__attention_only(ctx, a->score, v).i && ein__ex_get(ctx, reads[i])->nix &&
-                ein__attention_product(ctx, a, reads[i]) && ein__attention_absorb(a, a->dot);
+        if (!ein__attention_only(ctx, a->score, v).i || !ein__ex_get(ctx, reads[i])->nix ||
+            !ein__attention_product(ctx, &z, reads[i]) || !ein__attention_absorb(&z, z.dot))
+            continue;
+        int64_t terms = ein__extent_of(ein__scope_of(ctx, v), ~0u);
+        if (terms <= most) continue;
+        most = terms;
+        best = z;
     }
-    return found;
+    if (most) *a = best;
+    return most > 0;
 }
 
 // The sum of the exponentials among what the result reads, where it is.
