@@ -318,7 +318,7 @@ static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
             ok &= meant || !made;
         }
     }
-    for (int k = 0; k < a->n; k++) ok &= ctx->value[a->inner[k].i].dtype == EIN__F32;
+    for (int k = 0; k < a->n; k++) ok &= ein__is_real(ctx, a->inner[k]);
     return ok;
 }
 
