@@ -52,6 +52,7 @@
 #include "prepare/factors.c"
 #include "prepare/turn.c"
 #include "prepare/rounds.c"
+#include "prepare/apart.c"
 // what calls and kernels cost
 #include "cost/cost.c"
 #include "cost/engine.c"

@@ -473,6 +473,8 @@ typedef struct ein__norm {
 
 // What is derived: the folded program as it is, with tightened operands (rule_tighten.c), with
 // products of sums as sums of products (rule_distribute.c).
+// Dimensions that number two others: as they are, taken apart, those of sums too (apart.c).
+typedef enum { EIN__NUMBERED, EIN__APART, EIN__APART_SUMS, EIN__APARTS } ein__apartness;
 typedef enum { EIN__AS_FOLDED, EIN__TIGHTENED, EIN__DISTRIBUTED, EIN__VARIANTS } ein__variant;
 
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
@@ -498,6 +500,7 @@ typedef struct ein__plan {
     bool rereading;        // derived with ein_ctx.rereading
     uint32_t without;      // ... and ein_ctx.without
     bool nesting;          // ... ein_ctx.nesting
+    ein__apartness apart;  // ... ein_ctx.apart
     ein__variant variant;  // ... ein_ctx.variant
 } ein__plan;
 
@@ -526,6 +529,7 @@ typedef enum {
     EIN__RULE_SCALE,
     EIN__RULE_TURN,
     EIN__RULE_ROUNDS,
+    EIN__RULE_APART,
     EIN__RULE_HOIST,
     EIN__RULE_PREFIX,
     EIN__RULE_DISTRIBUTE,
@@ -618,6 +622,8 @@ struct ein_ctx {
     uint32_t without;  // bits of rules of search by which nothing may be chosen
     bool nesting;      // concatenations begin with others (nest.c)
     bool nests;        // there are such
+    ein__apartness apart;  // whether dimensions are taken apart
+    bool parts;            // there are such
     ein__variant variant;  // what is derived
     ein_stats stats;
 };

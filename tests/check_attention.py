@@ -60,10 +60,17 @@ COUNTS = [
     ("tests/unseen/attention_windows.ein", 1, 4, []),
     ("tests/unseen/attention_windows.ein", 1, 4, ["--math", "fp16"]),
     # Of several products in a score the largest is the attention's.
-    ("tests/unseen/attention_relative.ein", 1, None, []),
-    ("tests/unseen/attention_relative.ein", 1, None, ["--math", "fp16", "--gpu", "orin-nx"]),
+    ("tests/unseen/attention_relative.ein", 1, 4, []),
+    ("tests/unseen/attention_relative.ein", 1, 4, ["--math", "fp16", "--gpu", "orin-nx"]),
     # What the kernel does not store it need not round.
     ("tests/unseen/attention_halves.ein", 1, 3, ["--math", "fp16", "--only-math"]),
+    # Heads and windows that are counted with batches are dimensions, so copies need no kernels.
+    ("tests/unseen/attention_heads.ein", 1, 3, []),
+    ("tests/unseen/attention_heads.ein", 1, 3, ["--math", "fp16"]),
+    ("tests/unseen/attention_heads.ein", 1, 4, ["--rules=-apart"]),
+    ("tests/unseen/attention_grid.ein", 1, 3, []),
+    ("tests/unseen/attention_grid.ein", 1, 3, ["--math", "fp16"]),
+    ("tests/unseen/attention_grid.ein", 1, 4, ["--rules=-apart"]),
     ("tests/unseen/online_forms.ein", 10, None, ["--math", "fp16"]),
     ("models/bert_base.ein", 12, None, []),
     ("models/bert_base.ein", 12, None, ["--math", "tf32"]),

@@ -869,6 +869,8 @@ static sides law_norm(ein_ctx *ctx, ein__val v) {
     return also && random_in(0, 1) ? (sides){y, made.also} : (sides){p, made.out};
 }
 
+#include "laws_apart.h"
+
 // ------------------------------------------------------------------------------------ all of them
 
 typedef struct law {
@@ -886,6 +888,6 @@ static const law laws[] = {
     {EIN__RULE_KERNEL, law_kernel},         {EIN__RULE_NEST, law_nest},
     {EIN__RULE_FACTORS, law_factors},       {EIN__RULE_TURN, law_turn},
     {EIN__RULE_ROUNDS, law_rounds},         {EIN__RULE_DISTRIBUTE, law_distribute},
-    {EIN__RULE_COLLECT, law_collect},
+    {EIN__RULE_COLLECT, law_collect},       {EIN__RULE_APART, law_apart},
 };
 enum { NLAWS = sizeof laws / sizeof *laws };

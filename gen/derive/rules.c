@@ -91,6 +91,8 @@ static const ein__rule ein__rules[] = {
     // sum(y) x[t,y] w[y] at several t is V[t], V[s] = sum(y) x[s,y] w[y]
     [EIN__RULE_ROUNDS] = {"rounds", "products with one weight at several places", EIN__ON_PROGRAM,
                           .rewrite = ein__rebuild_rounds},
+    // V[i], i = d * x + y, is V'[x,y]: ein__take_apart
+    [EIN__RULE_APART] = {"apart", "dimensions taken apart", EIN__ON_PROGRAM, .apply = NULL},
     // f(x, w(x)) is f(x, c[x]), c[x] = w(x) of weights alone, made at load
     [EIN__RULE_HOIST] = {"hoist", "parts of weights alone computed at load", EIN__ON_PROGRAM,
                          .rewrite = ein__rebuild_hoist},
@@ -134,7 +136,7 @@ static int ein__rule_named(const char *name, size_t n) {
 // these, and all of the other kinds; with a '-' in front all but these; NULL: all. Sets the
 // context's error for a name that is none, and for one that cannot be left out.
 EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
-    uint32_t mask = 0, all = (1u << EIN__NRULES) - 1, kept = 0;
+    uint32_t mask = 0, all = UINT32_MAX >> (32 - EIN__NRULES), kept = 0;
     if (!names) return all;
     bool without = *names == '-';
     names += without;
@@ -158,6 +160,7 @@ EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
 // The rewrites of the program that need no search, by the rules that are on.
 EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
     bool ok = !ctx->status && ein__widen_factors(ctx, root, nroot);
+    if (ctx->apart) ok = ok && ein__take_apart(ctx, root, nroot, ctx->apart == EIN__APART_SUMS);
     if (ok && ein__rule_on(ctx, EIN__RULE_INLINE))
         ok = ein__run_pass(ctx, root, nroot, ein__rebuild_pieces);
     if (ctx->nesting) ok = ok && ein__run_pass(ctx, root, nroot, ein__rebuild_nested);

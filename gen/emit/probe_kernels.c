@@ -32,6 +32,7 @@ static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
     ctx->rereading = chosen.rereading;
     ctx->without = chosen.without;
     ctx->nesting = chosen.nesting;
+    ctx->apart = chosen.apart;
     ein__forget_costs(ctx);
     return ok;
 }

@@ -590,6 +590,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan.rereading = ctx->rereading;
     ctx->plan.without = ctx->without;
     ctx->plan.nesting = ctx->nesting;
+    ctx->plan.apart = ctx->apart;
     ctx->plan.variant = ctx->variant;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
@@ -709,6 +710,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ctx->plan.nesting = ctx->nesting;
+    ctx->plan.apart = ctx->apart;
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
@@ -734,19 +736,24 @@ static bool ein__may_reorder(const ein_ctx *ctx) {
     return (tensor || calls) && ein__rule_on(ctx, EIN__RULE_MATCH);
 }
 
+// The model's folded program under `root`.
+static bool ein__folded_program(ein_ctx *ctx, ein__val *root, int nroot) {
+    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
+    return ein__own_outputs(ctx, root, nroot) && ein__fold(ctx, root, nroot);
+}
+
 // Plans with convolutions in declared order, and where calls may have either order with these as
 // well, since what derivation takes for granted layouts may not give.
 static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    ctx->typed = ctx->nests = false;
-    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    if (ctx->nesting && !ctx->nests) return true;
+    ctx->typed = ctx->nests = ctx->parts = false;
+    if (!ein__folded_program(ctx, root, nroot)) return false;
+    if ((ctx->nesting && !ctx->nests) || (ctx->apart && !ctx->parts)) return true;
     ctx->channels_last = ctx->rereading = ctx->rereads = false;
     ctx->without = 0;
     ctx->variant = EIN__AS_FOLDED;
-    if (ctx->nesting) ein__forget_costs(ctx);
+    if (ctx->nesting || ctx->apart) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
@@ -756,14 +763,17 @@ static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     return ok;
 }
 
-// The plan of a lowered model in arithmetic `ctx->desc.math`: as it stands, and with concatenations
-// that begin with others, which library calls may be unable to store in pieces.
+// The plan of a lowered model in arithmetic `ctx->desc.math`: as it stands, with dimensions taken
+// apart, of which kernels may have to find as many digits elsewhere, and with concatenations that
+// begin with others, which library calls may be unable to store in pieces.
 static bool ein__plan_math(ein_ctx *ctx) {
     int64_t baseline = INT64_MAX;
-    ctx->nesting = false;
-    bool ok = ein__try_orders(ctx, &baseline);
-    if (ok && !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST)) {
-        ctx->nesting = true;
+    bool ok = true, nest = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST),
+         part = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_APART);
+    for (int way = 0; way < 2 * EIN__APARTS && ok; way++) {
+        ctx->apart = (ein__apartness)(way % EIN__APARTS);
+        ctx->nesting = way / EIN__APARTS;
+        if ((ctx->apart && !part) || (ctx->nesting && !nest)) continue;
         ok = ein__try_orders(ctx, &baseline);
     }
     if (!ok) return false;
@@ -821,6 +831,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     ctx->rereading = ctx->plan.rereading;
     ctx->without = ctx->plan.without;
     ctx->nesting = ctx->plan.nesting;
+    ctx->apart = ctx->plan.apart;
     // Kernels to be measured are emitted at once.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;
     return !ctx->status;
@@ -833,19 +844,36 @@ EIN__FN bool ein__make_plan(ein_ctx *ctx) {
     return true;
 }
 
+// Whether the model's folded program can be another one: in a variant, or with dimensions taken
+// apart.
+static bool ein__has_variants(ein_ctx *ctx, ein__val *root, int nroot, bool *any) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    *any = ctx->parts = false;
+    for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && !*any; k++) {
+        memcpy(other, root, (size_t)nroot * sizeof *root);
+        ctx->variant = (ein__variant)k;
+        if (!ein__make_variant(ctx, other, nroot, any)) return false;
+    }
+    bool ok = true;
+    for (int k = EIN__APART; k < EIN__APARTS && ok && !*any; k++) {
+        if (!ein__rule_on(ctx, EIN__RULE_APART)) continue;
+        ctx->apart = (ein__apartness)k;
+        ok = ein__folded_program(ctx, other, nroot);
+        *any |= ctx->parts;
+    }
+    ctx->apart = EIN__NUMBERED;
+    return ok;
+}
+
 // The model's folded program, whose contractions are derived, under `root`, in the variant that the
 // plan has; where there is another variant, a plan is made if there is none.
 EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
-    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    bool any = false;
-    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && !any && !ctx->plan.step; k++) {
-        memcpy(other, root, (size_t)nroot * sizeof *root);
-        ctx->variant = (ein__variant)k;
-        if (!ein__make_variant(ctx, other, nroot, &any)) return false;
+    bool any;
+    if (!ein__folded_program(ctx, root, nroot)) return false;
+    if (!ctx->plan.step) {
+        if (!ein__has_variants(ctx, root, nroot, &any)) return false;
+        if (any && !(ein__make_plan(ctx) && ein__folded_program(ctx, root, nroot))) return false;
     }
-    if (any && !ein__make_plan(ctx)) return false;
     ctx->variant = ctx->plan.variant;
     return ein__make_variant(ctx, root, nroot, &any);
 }

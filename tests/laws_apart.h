@@ -1,0 +1,52 @@
+// The law of dimensions taken apart (apart.c): on programs that count them together and take them
+// apart again. Included by laws.h.
+
+// Digits of iterator `slot`, of which `size` are the extents, the last one counting ones; or all
+// but the first as one. Gives how many there are.
+static int digits_of(ein_ctx *ctx, uint32_t slot, const int64_t *size, bool two, int64_t *extent,
+                     ein__ix *ix) {
+    ein__ix it = ein__ix_iter(ctx, slot, size[0] * size[1] * size[2]);
+    int64_t below = size[1] * size[2];
+    extent[0] = size[0];
+    ix[0] = ein__ix_floordiv(ctx, it, below);
+    extent[1] = two ? below : size[1];
+    ix[1] = two ? ein__ix_mod(ctx, it, below)
+                : ein__ix_mod(ctx, ein__ix_floordiv(ctx, it, size[2]), size[1]);
+    extent[2] = size[2];
+    ix[2] = ein__ix_mod(ctx, it, size[2]);
+    return two ? 2 : 3;
+}
+
+// A product whose rows are read by digits, a map over it, and one that takes the rows apart,
+// perhaps beyond their end.
+static sides law_apart(ein_ctx *ctx, ein__val unused) {
+    int64_t size[3] = {random_in(2, 4), random_in(1, 3), random_in(2, 4)}, n[8], box[8];
+    int64_t cols = random_in(1, 3), rows = size[0] * size[1] * size[2], below = size[1] * size[2];
+    ein__shape shape = {0};
+    ein__ix ix[4], at[3];
+    (void)unused;
+    n[0] = rows, n[1] = cols, n[2] = random_in(1, 4);
+    shape.rank = digits_of(ctx, 0, size, random_in(0, 1), shape.d, ix);
+    ix[shape.rank] = ein__ix_iter(ctx, 2, n[2]);
+    shape.d[shape.rank++] = n[2];
+    ein__val x = ein__val_new(ctx, "x", EIN__V_INPUT, -1, (ein__sc){0}, &shape, EIN__F32, -1);
+    static const int in_w[] = {0, 1, 2};
+    bool batch = random_in(0, 1);
+    ein__ex w = factor_read(ctx, n, in_w + !batch, 2 + batch);
+    ein__ex product = ein__ex_binary(ctx, EIN__MUL, ein__ex_read(ctx, x, 0, ix, shape.rank), w);
+    ein__val v = new_scope(ctx, "v", EIN__R_SUM, 2, 1, n, product);
+    for (uint32_t k = 0; k < 2; k++) at[k] = ein__ix_iter(ctx, k, n[k]);
+    if (!v.i) return NO_SIDES;
+    ein__ex body = random_linear(ctx, ein__scope_of(ctx, v), ein__ex_read(ctx, v, 0, at, 2));
+    if (random_in(0, 1)) body = ein__ex_binary(ctx, EIN__ADD, body, ein__ex_idx(ctx, at[0]));
+    ein__val m = map_of(ctx, "m", &(ein__scope){.nt = 2, .n = {n[0], n[1]}}, body);
+    if (!m.i) return NO_SIDES;
+    box[0] = size[0] + random_in(0, 1), box[1] = below, box[2] = cols;
+    at[0] = ein__ix_scale(ctx, ein__ix_iter(ctx, 0, box[0]), below);
+    at[0] = ein__ix_add(ctx, at[0], ein__ix_iter(ctx, 1, below));
+    at[1] = ein__ix_iter(ctx, 2, cols);
+    ein__val y = new_scope(ctx, "y", EIN__R_NONE, 3, 0, box, ein__ex_read(ctx, m, 2.5, at, 2));
+    ein__val root = y;
+    bool made = y.i && ein__take_apart(ctx, &root, 1, random_in(0, 1));
+    return made && root.i != y.i ? (sides){y, root} : NO_SIDES;
+}
