@@ -68,6 +68,8 @@ COUNTS = [
     ("tests/unseen/attention_heads.ein", 1, 3, []),
     ("tests/unseen/attention_heads.ein", 1, 3, ["--math", "fp16"]),
     ("tests/unseen/attention_heads.ein", 1, 4, ["--rules=-apart"]),
+    ("tests/unseen/attention_batches.ein", 1, 3, []),
+    ("tests/unseen/attention_batches.ein", 1, 3, ["--math", "fp16"]),
     ("tests/unseen/attention_grid.ein", 1, 3, []),
     ("tests/unseen/attention_grid.ein", 1, 3, ["--math", "fp16"]),
     ("tests/unseen/attention_grid.ein", 1, 4, ["--rules=-apart"]),

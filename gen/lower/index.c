@@ -423,6 +423,29 @@ static bool ein__unnest(ein_ctx *ctx, const ein__index *f, int64_t d, ein__ix *n
 
 EIN__FN ein__ix ein__ix_floordiv(ein_ctx *ctx, ein__ix a, int64_t d);
 
+// The largest factor g of d by which `f` is g * many + few, few in [0, g); both, unless g is 1.
+static int64_t ein__common_factor(ein_ctx *ctx, const ein__index *f, int64_t d, ein__index *many,
+                                  ein__index *few) {
+    int64_t best = 1, all = d;
+    for (uint32_t i = 0; i < f->n; i++) all = ein__gcd(f->t[i].k, all);
+    for (uint32_t i = 0; i <= f->n; i++) {
+        int64_t g = i < f->n ? ein__gcd(f->t[i].k, d) : all, lo, hi;
+        if (g <= best) continue;
+        ein__index a = {.q = 1, .c = ein__floordiv(f->c, g)};
+        ein__index b = {.q = 1, .c = ein__floormod(f->c, g)};
+        for (uint32_t k = 0; k < f->n; k++) {
+            ein__term t = f->t[k];
+            if (t.k % g) b.t[b.n++] = t;
+            else a.t[a.n++] = (ein__term){t.k / g, t.atom, 0};
+        }
+        if (!ein__sum_bounds(ctx, &b, &lo, &hi) || lo < 0 || hi >= g) continue;
+        best = g;
+        *many = a;
+        *few = b;
+    }
+    return best;
+}
+
 // floor(rest / d) or rest mod d, where rest's coefficients are in [0, d).
 static ein__ix ein__ix_small(ein_ctx *ctx, ein__atom_kind kind, ein__index *rest, int64_t d) {
     int64_t lo, hi;
@@ -433,16 +456,12 @@ static ein__ix ein__ix_small(ein_ctx *ctx, ein__atom_kind kind, ein__index *rest
         rest->c -= at * d;
         return ein__ix_recombine(ctx, rest);
     }
-    int64_t g = d;
-    for (uint32_t i = 0; i < rest->n; i++) g = ein__gcd(rest->t[i].k, g);
+    ein__index many, few;
+    int64_t g = ein__common_factor(ctx, rest, d, &many, &few);
     if (g > 1) {
-        // A common factor: floor((g x + c) / (g d')) = floor((x + floor(c / g)) / d'), and the
-        // remainder keeps c mod g.
-        int64_t low = ein__floormod(rest->c, g);
-        rest->c = ein__floordiv(rest->c, g);
-        for (uint32_t i = 0; i < rest->n; i++) rest->t[i].k /= g;
-        ein__ix x = ein__ix_floor_or_mod(ctx, kind, rest, d / g);
-        return kind == EIN__FLOOR ? x : ein__ix_addc(ctx, ein__ix_scale(ctx, x, g), low);
+        // floor((g x + y) / (g d')) = floor(x / d') for y in [0, g), which the remainder keeps.
+        ein__ix x = ein__ix_floor_or_mod(ctx, kind, &many, d / g);
+        return kind == EIN__FLOOR ? x : ein__ix_combine(ctx, x, g, ein__ix_recombine(ctx, &few), 1);
     }
     ein__ix inner = ein__ix_recombine(ctx, rest);
     if (!inner.i) return inner;
