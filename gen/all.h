@@ -67,6 +67,8 @@
 #include "cost/pair.c"
 #include "cost/sums.c"
 #include "cost/operations.c"
+#include "cost/roofline.c"
+#include "cost/loops.c"
 #include "cost/estimate.c"
 #include "cost/estimate_calls.c"
 // which call or kernel computes which values
