@@ -299,8 +299,7 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
         value = ein__namef(g->ctx, "make_float4(%s, %s, %s, %s)", of[0], of[1], of[2], of[3]);
     } else if (vec == 8 || copy) {
         ein__kaccess at = ein__kaccess_of(g, read, 0);
-        const char *from =
-            ein__namef(g->ctx, "%s + %s", at.param, ein__kparen(g, at.at, EIN__TERM));
+        const char *from = ein__kpointer(g, at.param, at.at.s);
         if (apart) {
             ein__kneed(g, EIN__NEED_MOVED);
             from = ein__namef(g->ctx, "moved(%s, size_t(i) * %lldu)", from, (long long)apart);

@@ -92,6 +92,12 @@ static const char *ein__kvec_type(const ein__kgen *g) {
     return ein__namef(g->ctx, "float%d", g->vec > 1 ? g->vec : 4);
 }
 
+// Where element `at` is. As one index: what is added to a pointer term by term nvcc cannot show to
+// be aligned, and makes four accesses of one.
+static const char *ein__kpointer(ein__kgen *g, const char *param, const char *at) {
+    return strcmp(at, "0") ? ein__namef(g->ctx, "&%s[%s]", param, at) : param;
+}
+
 // Neighbours at once, as a float4 or what else `vec` asks for.
 static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
     bool half = at->dtype == EIN__F16, eight = g->vec == 8, bfloat = at->dtype == EIN__BF16;
@@ -103,8 +109,7 @@ static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
     else if (half || eight)
         ein__kneed(g, !eight ? EIN__NEED_LOAD4 : half ? EIN__NEED_LOAD8 : EIN__NEED_FLOAT8);
     else load = ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
-    if (!strcmp(at->at.s, "0")) return ein__namef(g->ctx, "%s(%s)", load, at->param);
-    return ein__namef(g->ctx, "%s(%s + %s)", load, at->param, ein__kparen(g, at->at, EIN__TERM));
+    return ein__namef(g->ctx, "%s(%s)", load, ein__kpointer(g, at->param, at->at.s));
 }
 
 // `make_float4(v, v, v, v)`

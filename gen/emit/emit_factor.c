@@ -242,8 +242,8 @@ static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf
     if (half || bfloat) fill = ein__namef(g->ctx, "%s()", type);
     else if (at.vector) fill = ein__kfill(g, fill);
     if ((half || bfloat) && at.vector)
-        value = ein__namef(g->ctx, "*reinterpret_cast<const uint2 *>(%s + %s)", at.param,
-                           ein__kparen(g, at.at, EIN__TERM));
+        value = ein__namef(g->ctx, "*reinterpret_cast<const uint2 *>(%s)",
+                           ein__kpointer(g, at.param, at.at.s));
     else if (at.vector) value = ein__kload4(g, &at);
     else if (!half && !bfloat) value = ein__kload(g, &at, at.level).s;
     if (at.guard) value = ein__namef(g->ctx, "%s ? %s : %s", at.guard, value, fill);
@@ -346,8 +346,8 @@ static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein
         return half ? ein__namef(g->ctx, "%s[%s]", at->param, at->at.s) : ein__kload(g, at, 1).s;
     *zero = half ? "make_uint4(0u, 0u, 0u, 0u)" : "make_float4(0.f, 0.f, 0.f, 0.f)";
     if (!half) return ein__kload4(g, at);
-    return ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s + %s)", at->param,
-                      ein__kparen(g, at->at, EIN__TERM));
+    return ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s)",
+                      ein__kpointer(g, at->param, at->at.s));
 }
 
 // Whether a load may say where it finds its elements: they are 16 or 4 bytes and of the type that
@@ -372,10 +372,7 @@ static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kacce
                        : width == 4                ? "float4"
                        : r->math == EIN__MATH_FP16 ? "__half"
                                                    : "float";
-    ein__putf(body, "return fetch<%s>(%s", type, at->param);
-    // What a table has is added to an index, not to a pointer.
-    const char *index = ein__kparen(g, at->at, g->taps ? EIN__PREFIX : EIN__TERM);
-    if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", index);
+    ein__putf(body, "return fetch<%s>(%s", type, ein__kpointer(g, at->param, at->at.s));
     ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
 }
 

@@ -240,14 +240,12 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
         return;
     }
     if (g->vec > 1) {
-        bool half = t == EIN__F16, bfloat = t == EIN__BF16, zero = !strcmp(at, "0");
-        const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
+        bool half = t == EIN__F16, bfloat = t == EIN__BF16;
+        const char *type = ein__kvec_type(g), *to = ein__kpointer(g, y, at);
         if (half) ein__kneed(g, g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4);
         if (bfloat) ein__kneed(g, EIN__NEED_BFLOAT_STORE4);
-        if (zero) at = "";
-        if (half || bfloat)
-            ein__putf(b, "store_%s%d(%s%s%s", half ? "half" : "bfloat", g->vec, y, plus, at);
-        else ein__putf(b, "*reinterpret_cast<%s *>(%s%s%s) = make_%s(", type, y, plus, at, type);
+        if (half || bfloat) ein__putf(b, "store_%s%d(%s", half ? "half" : "bfloat", g->vec, to);
+        else ein__putf(b, "*reinterpret_cast<%s *>(%s) = make_%s(", type, to, type);
         for (int i = 0; i < g->vec; i++)
             ein__putf(b, "%s%s", i || half || bfloat ? ", " : "", value[i].s);
         ein__put(b, ");\n");

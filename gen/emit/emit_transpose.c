@@ -76,7 +76,7 @@ static bool ein__khalf_even(const ein__kgen *g, const int64_t *k, const int *ord
 static const char *ein__khalf_at(ein__kgen *g, const char *param, const int64_t *k, int64_t start,
                                  const int *order, int n) {
     ein__ktext at = ein__knarrow_at(g, k, start, order, n, -1);
-    return ein__namef(g->ctx, "%s + %s", param, ein__kparen(g, at, EIN__TERM));
+    return ein__kpointer(g, param, at.s);
 }
 
 // The operand's address for such a copy; false: it is another kernel's.
