@@ -257,9 +257,11 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     }
     if (flop > ein__times(elements, threshold))
         w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
-    if (kind == EIN__E_LOOPS && !terms) {
+    if (kind == EIN__E_LOOPS) {
         int lane = ein__kernel_lane(ctx, k, &terms);
         w.math_ps = ein__most(w.math_ps, ein__lines_ps(ctx, k->s[0], lane));
+        w.math_ps = ein__most(w.math_ps, ein__turns_ps(ctx, k->s[0], terms));
+        w.math_ps = ein__most(w.math_ps, ein__fetch_ps(ctx, k, terms));
     }
     return w;
 }

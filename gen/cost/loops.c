@@ -122,20 +122,171 @@ static int64_t ein__reduce_chain(ein_ctx *ctx, const ein__scope *s, bool terms, 
 
 // What the loads of reduction `s` take where neighbouring threads, along `lane`, read elements that
 // lie apart: a load of a warp then takes a turn of the cache for every line, however often the line
-// has been read. Threads have four outputs.
+// has been read. Along results threads have four of them, along terms one.
 static int64_t ein__lines_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
     enum { LINE = 128, LINES = 2, WARP = 32, OUTPUTS = 4 };  // LINES of a cycle: assumed
     const ein__gpu *g = ein__gpu_of(ctx);
     int64_t lines = 0;
-    if (lane < 0 || lane >= (int)s->nt) return 0;
+    if (lane < 0) return 0;
+    bool shared = lane >= (int)s->nt;
     const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
         int64_t bytes = ein__times(step, ein__element_size(ctx, (ein__val){e->val}));
-        if (step > 1) lines += ein__least(ein__ceil(bytes * OUTPUTS * WARP, LINE), WARP);
+        int64_t apart = ein__times(bytes, shared ? WARP : OUTPUTS * WARP);
+        if (step > 1) lines += ein__least(ein__ceil(apart, LINE), WARP);
     }
     // An SM's FP32 units make two operations each of a cycle's 128.
     int64_t cycles = ein__muldiv(ein__extent_of(s, ~0u), lines, WARP * LINES);
     return ein__muldiv(cycles, 256 * 1000, g->fp32);
+}
+
+// Whether threads share the terms of a result, so that each works out from one number where its
+// next term lies: a warp, or a part of one; a block; or a column, whose lanes have results of their
+// own. 0: threads have results of their own.
+static int64_t ein__sharing_threads(ein_ctx *ctx, const ein__scope *s, bool terms) {
+    int64_t outputs = ein__results_of(ctx, s), count = ein__terms_of(s);
+    bool many = outputs > EIN__SHARED_OUTPUTS;
+    if (many ? !terms : count < 32) return 0;
+    const ein__expr *e = terms ? NULL : ein__largest_read(ctx, s);
+    if (e && ein__run_of(ctx, s, e, 0, s->nt) >= EIN__COLUMN_THREADS) return EIN__COLUMN_THREADS;
+    if (!many && outputs <= EIN__BLOCK_OUTPUTS && count >= EIN__BLOCK_TERMS)
+        return EIN__BLOCK_THREADS;
+    return ein__least(32, ein__most(count / 8 * 8, 8));
+}
+
+// Whether reduction iterator `i` goes on where the one behind it ends in every read, so that one
+// number counts both.
+static bool ein__goes_on(ein_ctx *ctx, const ein__scope *s, uint32_t i) {
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[r]);
+        int64_t step[EIN__MAX_ITERS];
+        ein__read_steps(ctx, e, i + 2, step);
+        if (step[i] != ein__times(step[i + 1], s->n[i + 1])) return false;
+        if (ein__guarded_slots(ctx, e) >> i & 3) return false;
+    }
+    return true;
+}
+
+// Instructions of a term of reduction `s` in a loop whose threads share terms, but for the term's
+// digits: counted in machine code for sm_90. `own`: in an unrolled loop, whose terms have places in
+// common.
+static int64_t ein__term_operations(ein_ctx *ctx, const ein__scope *s, bool own) {
+    const int64_t LOOP = own ? 0 : 2, READ = own ? 1 : 2, GUARD = own ? 1 : 3, GAPS = own ? 2 : 5;
+    uint32_t terms = ~((1u << s->nt) - 1);
+    int64_t n = LOOP + ein__ex_operations(ctx, s->body);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[r]);
+        n += READ;
+        for (uint32_t k = 0; k < e->nix; k++)
+            if ((ein__ix_uses(ctx, e->ix[k]) & terms) && ein__is_guarded(ctx, e, k))
+                n += GUARD + (ein__ix_get(ctx, e->ix[k])->q > 1 ? GAPS : 0);
+    }
+    return n;
+}
+
+// Instructions of a thread that shares with `lanes` - 1 others the terms of reduction `s`, which
+// iterators of extents `n` count, the innermost last. `*own`: how many of the innermost ones it
+// goes through by itself instead, so that it need not work out their digits for every term; NULL:
+// none, as neighbouring threads have neighbouring terms.
+static int64_t ein__loop_operations(ein_ctx *ctx, const ein__scope *s, const int64_t *n, int count,
+                                    int64_t lanes, int *own) {
+    enum { DIGIT = 12, BITS = 2, TAPS = 16 };
+    int64_t best = INT64_MAX, taps = 1;
+    for (int inner = 0; inner == 0 || (own && inner < count); inner++) {
+        int64_t outer = 1, digits = 0;
+        if (inner) taps = ein__times(taps, n[count - inner]);
+        if (taps > TAPS) break;
+        for (int i = 0; i < count - inner; i++) {
+            outer = ein__times(outer, n[i]);
+            if (i) digits += n[i] & (n[i] - 1) ? DIGIT : BITS;
+        }
+        int64_t each = ein__term_operations(ctx, s, inner != 0);
+        int64_t all = ein__times(ein__ceil(outer, lanes), digits + taps * each);
+        if (all >= best) continue;
+        best = all;
+        if (own) *own = inner;
+    }
+    return best;
+}
+
+// What all instructions of such loops take, beside what a thread has before and behind them.
+static int64_t ein__turns_ps(ein_ctx *ctx, const ein__scope *s, bool terms) {
+    enum { AROUND = 50, SHARE = 800 };  // instructions; of the rate at which they are issued
+    int64_t lanes = ein__sharing_threads(ctx, s, terms), n[EIN__MAX_ITERS];
+    int count = 0, own;
+    if (!lanes) return 0;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        if (s->n[i] == 1) continue;
+        if (count && ein__goes_on(ctx, s, i - 1)) n[count - 1] = ein__times(n[count - 1], s->n[i]);
+        else n[count++] = s->n[i];
+    }
+    bool column = lanes == EIN__COLUMN_THREADS && !terms;
+    int64_t each = ein__loop_operations(ctx, s, n, count, lanes, column ? &own : NULL);
+    int64_t all = ein__times(ein__times(ein__results_of(ctx, s), lanes), each + AROUND);
+    // The peak counts two operations an instruction.
+    return ein__math_ps(ein__gpu_of(ctx), ein__times(all, 2), SHARE);
+}
+
+// Different elements of a read that `n` neighbouring results need, of which `out` has the strides.
+static int64_t ein__block_elements(ein_ctx *ctx, const ein__scope *s, const ein__expr *e,
+                                   const int64_t *out, int64_t n) {
+    const ein__shape *shape = &ctx->value[e->val].shape;
+    ein__scope part = *s;
+    uint32_t used = 0, done = 0;
+    int64_t elements = 1, rest = n, dense[EIN__MAX_RANK];
+    ein__dense_result(s, dense);
+    if (!out) out = dense;
+    for (uint32_t turn = 0; turn < s->nt; turn++) {
+        int at = -1;
+        for (uint32_t i = 0; i < s->nt; i++)
+            if (!(done >> i & 1) && (at < 0 || out[i] < out[at])) at = (int)i;
+        done |= 1u << at;
+        part.n[at] = ein__least(s->n[at], rest);
+        rest = ein__ceil(rest, s->n[at]);
+    }
+    for (uint32_t k = 0; k < e->nix; k++) {
+        uint32_t uses = ein__ix_uses(ctx, e->ix[k]);
+        int64_t range = 1;
+        for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+            int64_t by = uses >> i & 1 ? ein__ix_step(ctx, e->ix[k], i) : 0;
+            range = ein__plus(range, by < 0 ? shape->d[k] : ein__times(by, part.n[i] - 1));
+        }
+        range = ein__least(ein__least(range, shape->d[k]), ein__extent_of(&part, uses));
+        elements = ein__times(elements, range);
+        used |= uses;
+    }
+    // The last of the box is filled in part.
+    elements = ein__least(elements, ein__extent_of(&part, used));
+    return ein__most(ein__muldiv(elements, n, ein__most(ein__outputs_of(&part), n)), 1);
+}
+
+// What the blocks of a reduction fetch from the L2 cache, each for itself unless an SM's own cache
+// keeps an operand for all of its blocks.
+static int64_t ein__fetch_ps(ein_ctx *ctx, const ein__kernel *k, bool terms) {
+    enum { KEPT = 128 << 10, WARPS = 4096 };  // bytes; results from which a block has four warps
+    const ein__gpu *g = ein__gpu_of(ctx);
+    const ein__scope *s = k->s[0];
+    int64_t outputs = ein__results_of(ctx, s), lanes = ein__sharing_threads(ctx, s, terms);
+    int64_t each = !lanes                                   ? EIN__BLOCK_THREADS
+                   : lanes == EIN__COLUMN_THREADS && !terms ? EIN__COLUMN_OUTPUTS
+                   : lanes == EIN__BLOCK_THREADS            ? 1
+                   : outputs >= WARPS                       ? 128 / lanes
+                                                            : 32 / lanes;
+    int64_t blocks = ein__ceil(outputs, each), busy = ein__least(blocks, g->sms), bytes = 0;
+    const int64_t *out = k->s[k->n - 1]->nt == s->nt ? k->out : NULL;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        int64_t size = ein__element_size(ctx, (ein__val){e->val});
+        int64_t block = ein__times(ein__block_elements(ctx, s, e, out, each), size);
+        int64_t all = ein__times(ein__ceil(blocks, busy), block);
+        int64_t whole = ein__bytes_of(ctx, (ein__val){e->val});
+        if (whole <= KEPT) all = ein__least(all, whole);
+        bytes = ein__plus(bytes, ein__times(all, busy));
+    }
+    return ein__memory_ps(g, bytes, ein__memory_share[0], true);
 }

@@ -121,7 +121,7 @@ static void ein__ktile_load(ein__kgen *g, const ein__ktile *z, ein__buf *load) {
     ein__ktext v = ein__kvalue(g, z->read, 0);
     ein__putf(&core, "%s = %s;\n", ein__ktile_at(g, z, z->cols), v.s);
     ein__put(load, g->code[0].s);
-    ein__kloops(g, load, z->cols, z->b.n, core.s);
+    ein__kloops(g, load, z->cols, z->b.n, 1, core.s);
     ein__buf_free(&core);
     // Names inside of the loops end with them; what does not depend on them stays.
     ein__kforget(g, 1);
@@ -190,7 +190,7 @@ static bool ein__ktile_transform(ein__kgen *g, const ein__ktile *z, ein__buf *b,
                   (long long)step);
         for (int j = 1; j < EIN__KLEVELS; j++)
             if (g->code[j].s) g->code[j].s[g->code[j].n = 0] = 0;
-        if (n) ein__kloops(g, b, loop, n, text.s);
+        if (n) ein__kloops(g, b, loop, n, 1, text.s);
         else ein__put(b, text.s);
         ein__buf_free(&at);
         ein__buf_free(&text);
@@ -279,7 +279,7 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
         ein__kindent(&guarded, core.s, 4);
         ein__put(&guarded, "}\n");
     }
-    ein__kloops(g, store, z->rows, z->b.n, inside.n ? guarded.s : core.s);
+    ein__kloops(g, store, z->rows, z->b.n, 1, inside.n ? guarded.s : core.s);
     g->vec = 1;
     g->vec_slot = -1;
     ein__buf_free(&inside);

@@ -159,7 +159,7 @@ static bool ein__knaive(ein_ctx *ctx, ein__val v, const char *hint, bool wide, e
         ein__put(&g.code[0], "");
         ein__putf(&body, "%s acc = %s;\n", ein__knum_type(&g), ein__kidentity(&g, r));
         ein__put(&core, ein__kcombine(&g, r, "acc", value.s));
-        ein__kloops(&g, &body, sums, ns, core.s);
+        ein__kloops(&g, &body, sums, ns, 1, core.s);
         value = (ein__ktext){"acc", EIN__PRIMARY, 0};
     }
     ein__kstore(&g, &store, v, &scan, &value);

@@ -106,7 +106,7 @@ static bool ein__knarrow_planes(ein__kgen *g, const ein__step *step, const ein__
     ein__kcount(g, body);
     for (int i = 0; i < 4; i++) value[i] = ein__kvalue(g, body, i);
     ein__kstore(g, &g->code[1], step->out, scan, value);
-    ein__kloops(g, b, &f->few, 1, "");
+    ein__kloops(g, b, &f->few, 1, 1, "");
     return !g->scattered;
 }
 

@@ -85,7 +85,7 @@ static bool ein__kplace_thread(ein__kgen *g, ein__kplaces *z, const ein__step *s
     ein__buf loops = {0};
     ein__put(&loops, g->code[0].s);
     ein__putf(&loops, "%s best = %s;\n", z->pair, z->none);
-    ein__kloops(g, &loops, r->s, r->ns, r->core.s);
+    ein__kloops(g, &loops, r->s, r->ns, 1, r->core.s);
     ein__put(&loops, r->post.s);
     ein__put(&loops, r->store.s);
     ein__key keys[] = {{0},

@@ -12,10 +12,11 @@ static void ein__kindent(ein__buf *out, const char *text, int by) {
     }
 }
 
-// The loops over an order's slots around `core`, each level's own statements first; a slot that is
-// one vector long needs none. Small loops are unrolled from the inside while at most 64 bodies
-// result.
-static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, const char *core) {
+// The loops over an order's slots, the first of `level`, around `core`, each level's own statements
+// first; a slot that is one vector long needs none. Small loops are unrolled from the inside while
+// at most 64 bodies result.
+static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, int level,
+                        const char *core) {
     ein__buf text = {0};
     int64_t bodies = 1;
     ein__put(&text, core);
@@ -26,7 +27,7 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, co
         if (bodies > 64) bodies = 0;
         int step = order[i] == g->vec_slot ? g->vec : 1;
         if (step == s->n && step > 1) {
-            ein__put(&loop, g->code[i + 1].s);
+            ein__put(&loop, g->code[i + level].s);
             ein__put(&loop, text.s);
             ein__buf_free(&text);
             text = loop;
@@ -37,7 +38,7 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, co
                   (long long)s->n,
                   step > 1 ? ein__namef(g->ctx, "%s += %d", s->name, step)
                            : ein__namef(g->ctx, "%s++", s->name));
-        ein__kindent(&loop, g->code[i + 1].s, 4);
+        ein__kindent(&loop, g->code[i + level].s, 4);
         ein__kindent(&loop, text.s, 4);
         ein__put(&loop, "}\n");
         ein__buf_free(&text);
@@ -63,7 +64,7 @@ static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *ste
     ein__buf loops = {0};
     ein__put(&loops, g->code[0].s);
     ein__put(&loops, r->init.s);
-    ein__kloops(g, &loops, r->s, r->ns, r->core.s);
+    ein__kloops(g, &loops, r->s, r->ns, 1, r->core.s);
     ein__put(&loops, r->post.s);
     ein__put(&loops, r->store.s);
     ein__key keys[] = {{0},
@@ -144,6 +145,13 @@ static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int 
     keys[9] = (ein__key){"split", g->part ? "const unsigned lane = id % 32u;\nid /= 32u;\n" : ""};
 }
 
+// Which of its slots a thread goes through by itself, when `lanes` of them share the terms.
+static void ein__kreduce_own(ein__kgen *g, ein__kred *r, int64_t lanes) {
+    int64_t n[EIN__MAX_ITERS];
+    for (int i = 0; i < r->ns; i++) n[i] = g->slot[r->s[i]].n;
+    ein__loop_operations(g->ctx, ein__scope_of(g->ctx, r->acc), n, r->ns, lanes, &r->own);
+}
+
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
                                 const char *hint, ein__buf *out, ein__launch *l) {
     int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
@@ -155,6 +163,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot;
+    if (column && vec == 1) ein__kreduce_own(g, r, EIN__COLUMN_THREADS * parts);
     ein__kred_parts(g, r, step, false);
     if (g->too_wide || g->scattered) return false;
     bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
@@ -169,9 +178,10 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
     ein__buf terms = {0};
     g->vec_slot = last;
-    ein__kdecompose(g, &terms, r->s, r->ns, r->scan.used, "k");
+    const int outer = r->ns - r->own;
+    ein__kdecompose(g, &terms, r->s, outer, r->scan.used, "k");
     ein__put(&terms, g->code[1].s);
-    ein__put(&terms, r->core.s);
+    ein__kloops(g, &terms, r->s + outer, r->own, 2, r->core.s);
     const char *number = ein__namef(g->ctx, "%d", parts),
                *x = column ? "threadIdx.y" : "threadIdx.x";
     bool several = parts > 1;
@@ -185,7 +195,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"index", r->index.s},
         {"before", g->code[0].s},
         {"identity", ein__kred_zero(g, r)},
-        {"count", ein__knumber(g, r->count / vec)},
+        {"count", ein__knumber(g, ein__kcount_slots(g, r->s, outer) / vec)},
         {"terms", terms.s},
         {"after", r->post.s},
         {"store", r->store.s},

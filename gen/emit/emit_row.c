@@ -107,7 +107,7 @@ static bool ein__kmentions(const char *text, const char *name) {
 static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
     ein__buf *out = &r->phases, body = {0};
     if (r->form == EIN__ROW_THREAD) {
-        ein__kloops(g, out, r->s, r->ns, core);
+        ein__kloops(g, out, r->s, r->ns, 1, core);
         return;
     }
     const char *u = ein__kunsigned(g);

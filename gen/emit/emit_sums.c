@@ -97,6 +97,7 @@ typedef struct ein__kred {
     ein__ex last[2];               // ... these
     ptrdiff_t row[EIN__SIBLINGS];  // of the scan: where maps that finish sums are stored
     int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
+    int own;  // of the last of `s` a thread that shares terms has loops of its own
     int64_t outputs, count;
     ein__kscan scan;
     ein__buf index, init, core, post, store;
@@ -290,11 +291,12 @@ static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r) {
 }
 
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
-// over `k` declares them all. Lanes along a reduction slot add to one sum.
+// over `k` declares those that have none. Lanes along a reduction slot add to one sum.
 static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels) {
     static const char *const acc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
                                                  "acc4", "acc5", "acc6", "acc7"};
-    for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
+    for (int i = 0; i < r->ns; i++)
+        g->slot[r->s[i]].level = levels ? i + 1 : 1 + (int)ein__most(i + 1 + r->own - r->ns, 0);
     if (step->sums) ein__kred_finish_parts(g, r, step);
     else if (r->pair) ein__kred_pair_parts(g, r);
     if (step->sums || r->pair) return;

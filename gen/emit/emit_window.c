@@ -182,7 +182,7 @@ static void ein__kwindow_row(ein__kgen *g, ein__kred *r, const ein__kwindow_tile
     }
     ein__put(&body, g->code[0].s);
     ein__put(&body, r->init.s);
-    ein__kloops(g, &body, r->s, r->ns, r->core.s);
+    ein__kloops(g, &body, r->s, r->ns, 1, r->core.s);
     ein__put(&body, r->post.s);
     ein__put(&body, r->store.s);
     ein__put(b, body.s);
