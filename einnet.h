@@ -829,6 +829,8 @@ typedef struct ein__norm {
 
 // What is derived: the folded program as it is, with tightened operands (rule_tighten.c), with
 // products of sums as sums of products (rule_distribute.c).
+// Dimensions that number two others: as they are, taken apart, those of sums too (apart.c).
+typedef enum { EIN__NUMBERED, EIN__APART, EIN__APART_SUMS, EIN__APARTS } ein__apartness;
 typedef enum { EIN__AS_FOLDED, EIN__TIGHTENED, EIN__DISTRIBUTED, EIN__VARIANTS } ein__variant;
 
 // Merges of contractions that a plan has: none, whole groups, or groups without some members too.
@@ -854,6 +856,7 @@ typedef struct ein__plan {
     bool rereading;        // derived with ein_ctx.rereading
     uint32_t without;      // ... and ein_ctx.without
     bool nesting;          // ... ein_ctx.nesting
+    ein__apartness apart;  // ... ein_ctx.apart
     ein__variant variant;  // ... ein_ctx.variant
 } ein__plan;
 
@@ -882,6 +885,7 @@ typedef enum {
     EIN__RULE_SCALE,
     EIN__RULE_TURN,
     EIN__RULE_ROUNDS,
+    EIN__RULE_APART,
     EIN__RULE_HOIST,
     EIN__RULE_PREFIX,
     EIN__RULE_DISTRIBUTE,
@@ -974,6 +978,8 @@ struct ein_ctx {
     uint32_t without;  // bits of rules of search by which nothing may be chosen
     bool nesting;      // concatenations begin with others (nest.c)
     bool nests;        // there are such
+    ein__apartness apart;  // whether dimensions are taken apart
+    bool parts;            // there are such
     ein__variant variant;  // what is derived
     ein_stats stats;
 };
@@ -8650,6 +8656,29 @@ static bool ein__unnest(ein_ctx *ctx, const ein__index *f, int64_t d, ein__ix *n
 
 EIN__FN ein__ix ein__ix_floordiv(ein_ctx *ctx, ein__ix a, int64_t d);
 
+// The largest factor g of d by which `f` is g * many + few, few in [0, g); both, unless g is 1.
+static int64_t ein__common_factor(ein_ctx *ctx, const ein__index *f, int64_t d, ein__index *many,
+                                  ein__index *few) {
+    int64_t best = 1, all = d;
+    for (uint32_t i = 0; i < f->n; i++) all = ein__gcd(f->t[i].k, all);
+    for (uint32_t i = 0; i <= f->n; i++) {
+        int64_t g = i < f->n ? ein__gcd(f->t[i].k, d) : all, lo, hi;
+        if (g <= best) continue;
+        ein__index a = {.q = 1, .c = ein__floordiv(f->c, g)};
+        ein__index b = {.q = 1, .c = ein__floormod(f->c, g)};
+        for (uint32_t k = 0; k < f->n; k++) {
+            ein__term t = f->t[k];
+            if (t.k % g) b.t[b.n++] = t;
+            else a.t[a.n++] = (ein__term){t.k / g, t.atom, 0};
+        }
+        if (!ein__sum_bounds(ctx, &b, &lo, &hi) || lo < 0 || hi >= g) continue;
+        best = g;
+        *many = a;
+        *few = b;
+    }
+    return best;
+}
+
 // floor(rest / d) or rest mod d, where rest's coefficients are in [0, d).
 static ein__ix ein__ix_small(ein_ctx *ctx, ein__atom_kind kind, ein__index *rest, int64_t d) {
     int64_t lo, hi;
@@ -8660,16 +8689,12 @@ static ein__ix ein__ix_small(ein_ctx *ctx, ein__atom_kind kind, ein__index *rest
         rest->c -= at * d;
         return ein__ix_recombine(ctx, rest);
     }
-    int64_t g = d;
-    for (uint32_t i = 0; i < rest->n; i++) g = ein__gcd(rest->t[i].k, g);
+    ein__index many, few;
+    int64_t g = ein__common_factor(ctx, rest, d, &many, &few);
     if (g > 1) {
-        // A common factor: floor((g x + c) / (g d')) = floor((x + floor(c / g)) / d'), and the
-        // remainder keeps c mod g.
-        int64_t low = ein__floormod(rest->c, g);
-        rest->c = ein__floordiv(rest->c, g);
-        for (uint32_t i = 0; i < rest->n; i++) rest->t[i].k /= g;
-        ein__ix x = ein__ix_floor_or_mod(ctx, kind, rest, d / g);
-        return kind == EIN__FLOOR ? x : ein__ix_addc(ctx, ein__ix_scale(ctx, x, g), low);
+        // floor((g x + y) / (g d')) = floor(x / d') for y in [0, g), which the remainder keeps.
+        ein__ix x = ein__ix_floor_or_mod(ctx, kind, &many, d / g);
+        return kind == EIN__FLOOR ? x : ein__ix_combine(ctx, x, g, ein__ix_recombine(ctx, &few), 1);
     }
     ein__ix inner = ein__ix_recombine(ctx, rest);
     if (!inner.i) return inner;
@@ -8989,6 +9014,9 @@ EIN__FN ein__ex ein__ex_unary(ein_ctx *ctx, ein__fn fn, ein__ex x) {
     const ein__expr *e = ein__ex_get(ctx, x);
     if (fn == EIN__NEG && e->op == EIN__X_UNARY && e->fn == EIN__NEG) return e->kid[0];
     if (fn == EIN__RELU && e->op == EIN__X_UNARY && e->fn == EIN__RELU) return x;
+    if ((fn == EIN__FLOORF || fn == EIN__CEILF) && e->op == EIN__X_IDX &&
+        ein__ix_get(ctx, e->ix[0])->q == 1)
+        return x;
     ein__expr r = {.op = EIN__X_UNARY, .fn = (uint32_t)fn, .nkid = 1, .kid = {x}};
     return ein__ex_intern(ctx, &r);
 }
@@ -9084,7 +9112,8 @@ static bool ein__holds(ein__fn cmp, double a, double b) {
                             : a >= b;
 }
 
-// x cmp y ? p : q. A condition that was stored as one of two numbers is the condition itself.
+// x cmp y ? p : q. A condition that was stored as one of two numbers is the condition itself; one
+// of numbers that are chosen from, which itself gives one of two, is made where they are.
 EIN__FN ein__ex ein__ex_select(ein_ctx *ctx, ein__fn cmp, ein__ex x, ein__ex y, ein__ex p,
                                ein__ex q) {
     double a, b, c;
@@ -9097,6 +9126,12 @@ EIN__FN ein__ex ein__ex_select(ein_ctx *ctx, ein__fn cmp, ein__ex x, ein__ex y, 
         ein__ex_is_const(ctx, s->kid[3], &c))
         return ein__ex_select(ctx, (ein__fn)s->fn, s->kid[0], s->kid[1],
                               ein__holds(cmp, a, b) ? p : q, ein__holds(cmp, c, b) ? p : q);
+    if (against && s->op == EIN__X_SELECT && ein__ex_is_const(ctx, p, &a) &&
+        ein__ex_is_const(ctx, q, &c) &&
+        (ein__ex_is_const(ctx, s->kid[2], &b) || ein__ex_is_const(ctx, s->kid[3], &b)))
+        return ein__ex_select(ctx, (ein__fn)s->fn, s->kid[0], s->kid[1],
+                              ein__ex_select(ctx, cmp, s->kid[2], y, p, q),
+                              ein__ex_select(ctx, cmp, s->kid[3], y, p, q));
     ein__expr e = {.op = EIN__X_SELECT, .fn = (uint32_t)cmp, .nkid = 4, .kid = {x, y, p, q}};
     return ein__ex_intern(ctx, &e);
 }
@@ -11761,14 +11796,15 @@ static const ein__padval *ein__find_pad(const ein__lowerer *l, const char *tenso
     return NULL;
 }
 
-enum { EIN__MAX_FORMULA = 16 };  // nodes of an expression that is computed where it is read
+enum { EIN__MAX_FORMULA = 24 };  // nodes of an expression that is computed where it is read
 
 // Whether `ex`, of at most `*left` nodes, chooses between numbers by places alone, as masks do.
 static bool ein__is_formula(const ein_ctx *ctx, ein__ex ex, int *left) {
     const ein__expr *e = ein__ex_get(ctx, ex);
-    bool is =
-        e->op == EIN__X_CONST || e->op == EIN__X_IDX || e->op == EIN__X_SELECT ||
-        (e->op == EIN__X_BINARY && (e->fn == EIN__ADD || e->fn == EIN__SUB || e->fn == EIN__MUL));
+    bool is = e->op == EIN__X_CONST || e->op == EIN__X_IDX || e->op == EIN__X_SELECT ||
+              (e->op == EIN__X_BINARY && (e->fn == EIN__ADD || e->fn == EIN__SUB ||
+                                          e->fn == EIN__MUL || e->fn == EIN__MAX)) ||
+              (e->op == EIN__X_UNARY && (e->fn == EIN__ABS || e->fn == EIN__NEG));
     if (!is || e->reads || --*left < 0) return false;
     for (uint32_t i = 0; i < e->nkid && is; i++) is = ein__is_formula(ctx, e->kid[i], left);
     return is;
@@ -11776,7 +11812,8 @@ static bool ein__is_formula(const ein_ctx *ctx, ein__ex ex, int *left) {
 
 // A value that is one number everywhere stands for that number, where it is read inside: scalars
 // that are no weights are part of the program. As a tensor has it, with the digits of f32: products
-// of two such numbers are exact, as proofs want them. So does a mask for its expression.
+// of two such numbers are exact, as proofs want them. So do a mask, one of truths too, which is 1
+// or 0, and places for their expression.
 static ein__ex ein__lower_number(ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (e->op != EIN__X_READ) return ex;
@@ -11784,7 +11821,11 @@ static ein__ex ein__lower_number(ein_ctx *ctx, ein__ex ex) {
     const ein__scope *s = v->kind == EIN__V_SCOPE ? ein__sc_get(ctx, v->scope) : NULL;
     double number;
     int left = EIN__MAX_FORMULA;
-    if (!s || s->ns || v->dtype != EIN__F32 || !ein__is_formula(ctx, s->body, &left)) return ex;
+    if (!s || s->ns || !ein__is_formula(ctx, s->body, &left)) return ex;
+    bool whole = v->dtype == EIN__I32 || v->dtype == EIN__I64;
+    if (v->dtype != EIN__F32 && v->dtype != EIN__BOOL &&
+        !(whole && ein__ex_get(ctx, s->body)->op == EIN__X_IDX))
+        return ex;
     for (uint32_t i = 0; i < e->nix; i++) {
         const ein__index *f = ein__ix_get(ctx, e->ix[i]);
         bool inside = f->q == 1 && f->lo >= 0 && f->hi < v->shape.d[i];
@@ -15743,6 +15784,320 @@ static ein__val ein__rebuild_rounds(ein__pass *z, ein__val v) {
     return ein__new_map(z, old.name, old.dtype, old.shape.rank, old.shape.d,
                         ein__ex_read(ctx, all, 0, at, old.shape.rank + 1));
 }
+/* ---- apart.c ---- */
+// Rule `apart`: a dimension that numbers two others, i = d * x + y, is these two, V'[x,y] is
+// V[d * x + y], where that takes quotients and rests out of the program and brings none into it.
+// Exporters count heads together with batches, or windows with images, in front of an attention and
+// take them apart again behind it or for a mask; read by digits, neither products nor what follows
+// can lie in the order that others want.
+//
+// Dimensions that iterators connect, V[.., i, ..] = f(W[.., i, ..]), are one group, taken apart
+// together. All that a group meets elsewhere, inputs and outputs, sums, reads at other places,
+// stays as it is and must see no digit that it did not see before.
+
+enum {
+    EIN__APART_TRIES = 4,   // divisors that one group is tried with
+    EIN__APART_ROUNDS = 4,  // times that a dimension is taken apart
+};
+
+// Dimensions of a group: that of which it is part, or itself, and then what is tried. by[0], while
+// there is any, is d.
+typedef struct ein__apart_dim {
+    int in, n;
+    int64_t by[EIN__APART_TRIES];
+    bool worse, better, stays;
+} ein__apart_dim;
+
+typedef struct ein__apart {
+    ein_ctx *ctx;
+    ein__val *order;
+    int *first;           // by value id: the number of its first dimension; -1: it stays as it is
+    ein__apart_dim *dim;  // by number; both stb_ds arrays
+    ein__val *now;        // by value id: taken apart; stb_ds array
+    bool sums;            // iterators of sums are dimensions too
+    ein__pass *pass;
+} ein__apart;
+
+// A value's iterators before and after.
+typedef struct ein__apart_slots {
+    uint32_t nt, ns;
+    bool any;
+    int64_t d[EIN__MAX_ITERS], n[EIN__MAX_ITERS];  // d: by old slot, 0: whole; n: by new slot
+    ein__ix map[EIN__MAX_ITERS];                   // by old slot: in new ones
+} ein__apart_slots;
+
+// What iterator `k` of `v` is part of; none: it stays.
+static ein__apart_dim *ein__apart_group(const ein__apart *a, ein__val v, uint32_t k) {
+    if ((ptrdiff_t)v.i >= arrlen(a->first) || a->first[v.i] < 0) return NULL;
+    if (!a->sums && k >= ein__scope_of(a->ctx, v)->nt) return NULL;
+    int i = a->first[v.i] + (int)k;
+    while (a->dim[i].in != i) i = a->dim[i].in = a->dim[a->dim[i].in].in;
+    return &a->dim[i];
+}
+
+static int64_t ein__apart_by(const ein__apart *a, ein__val v, uint32_t k) {
+    const ein__apart_dim *g = ein__apart_group(a, v, k);
+    return g && g->n ? g->by[0] : 0;
+}
+
+// ------------------------------------------------------------------------------------ groups
+
+// The divisors of digits that `ix` takes from iterators of `v`.
+static void ein__apart_digits(ein__apart *a, ein__val v, const ein__scope *s, ein__ix ix) {
+    ein_ctx *ctx = a->ctx;
+    const ein__index *f = ein__ix_get(ctx, ix);
+    for (uint32_t t = 0; t < f->n; t++) {
+        const ein__atom *atom = ein__atom_get(ctx, f->t[t].atom);
+        uint32_t slot;
+        int64_t scale, size;
+        if (atom->kind != EIN__FLOOR && atom->kind != EIN__MOD) continue;
+        ein__apart_digits(a, v, s, (ein__ix){atom->ix});
+        if (!ein__read_digit(ctx, s, atom, &slot, &scale, &size)) continue;
+        ein__apart_dim *g = ein__apart_group(a, v, slot);
+        const int64_t by[] = {scale, scale * size};
+        for (int k = 0; g && k < 2; k++) {
+            bool known = by[k] == 1 || by[k] == s->n[slot] || g->n == EIN__APART_TRIES || g->stays;
+            for (int i = 0; i < g->n; i++) known |= g->by[i] == by[k];
+            if (!known) g->by[g->n++] = by[k];
+        }
+    }
+}
+
+static void ein__apart_find(ein__apart *a, ein__val v, const ein__scope *s, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(a->ctx, ex);
+    for (uint32_t i = 0; i < e->nix; i++) ein__apart_digits(a, v, s, e->ix[i]);
+    for (uint32_t i = 0; i < e->nkid; i++) ein__apart_find(a, v, s, e->kid[i]);
+}
+
+// Connects the dimensions of `v` with those that it reads by their iterators.
+static void ein__apart_connect(ein__apart *a, ein__val v, const ein__scope *s) {
+    const ein__ex *reads = ein__ex_reads(a->ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(a->ctx, reads[i]);
+        for (uint32_t k = 0, slot; k < e->nix; k++) {
+            ein__apart_dim *of = ein__apart_group(a, (ein__val){e->val}, k), *g;
+            if (!of || !ein__ix_is_iter(a->ctx, e->ix[k], &slot)) continue;
+            g = ein__apart_group(a, v, slot);
+            if (g && a->ctx->value[e->val].shape.d[k] == s->n[slot]) g->in = (int)(of - a->dim);
+        }
+    }
+}
+
+// A sum over a dimension of what stays, such as that of a projection over heads, stays: taken apart
+// it is the same product.
+static void ein__apart_keep(ein__apart *a, ein__val v, const ein__scope *s) {
+    const ein__ex *reads = ein__ex_reads(a->ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(a->ctx, reads[i]);
+        for (uint32_t k = 0; k < e->nix; k++)
+            for (uint32_t slot = s->nt; slot < s->nt + s->ns; slot++)
+                if (ein__ix_uses(a->ctx, e->ix[k]) >> slot & 1 && ein__apart_group(a, v, slot) &&
+                    !ein__apart_group(a, (ein__val){e->val}, k))
+                    ein__apart_group(a, v, slot)->stays = true;
+    }
+}
+
+// Numbers what may be taken apart: dimensions of what is computed, but for outputs.
+static void ein__apart_begin(ein__apart *a, const ein__val *root, int nroot) {
+    ein_ctx *ctx = a->ctx;
+    for (ptrdiff_t i = 0; i < arrlen(ctx->value); i++) {
+        arrput(a->first, -1);
+        arrput(a->now, (ein__val){0});
+    }
+    for (ptrdiff_t i = 0; i < arrlen(a->order); i++) {
+        ein__val v = a->order[i];
+        const ein__scope *s = ein__scope_of(ctx, v);
+        bool stays = !s || ctx->value[v.i].weight_only;
+        for (int k = 0; k < nroot; k++) stays |= root[k].i == v.i;
+        if (!stays) a->first[v.i] = (int)arrlen(a->dim);
+        for (uint32_t k = 0; !stays && k < s->nt + s->ns; k++) {
+            ein__apart_dim alone = {.in = (int)arrlen(a->dim)};
+            arrput(a->dim, alone);
+        }
+    }
+    for (int step = 0; step < 3; step++)
+        for (ptrdiff_t i = 0; i < arrlen(a->order); i++) {
+            ein__val v = a->order[i];
+            const ein__scope *s = ein__scope_of(ctx, v);
+            if (a->first[v.i] < 0) continue;
+            if (step == 0) ein__apart_connect(a, v, s);
+            if (step == 1) ein__apart_keep(a, v, s);
+            if (step == 2) ein__apart_find(a, v, s, s->body);
+        }
+}
+
+// ------------------------------------------------------------------------------------ gains
+
+// Iterators of `v`, of scope `s`; false: there is no room for so many.
+static bool ein__apart_slots_of(const ein__apart *a, ein__val v, const ein__scope *s,
+                                ein__apart_slots *z) {
+    ein_ctx *ctx = a->ctx;
+    *z = (ein__apart_slots){.nt = 0};
+    for (uint32_t i = 0, at = 0; i < s->nt + s->ns; i++) {
+        int64_t d = ein__apart_by(a, v, i);
+        if (at + (d > 0) >= EIN__MAX_ITERS) return false;
+        z->d[i] = d;
+        z->any |= d > 0;
+        z->map[i] = ein__ix_const(ctx, 0);
+        if (d) {
+            z->n[at] = s->n[i] / d;
+            z->map[i] = ein__ix_scale(ctx, ein__ix_iter(ctx, at, z->n[at]), d);
+            at++;
+        }
+        z->n[at] = d ? d : s->n[i];
+        z->map[i] = ein__ix_add(ctx, z->map[i], ein__ix_iter(ctx, at, z->n[at]));
+        if (++at > EIN__MAX_RANK && i < s->nt) return false;
+        if (i < s->nt) z->nt = at;
+        z->ns = at - z->nt;
+    }
+    return true;
+}
+
+static int ein__count_digits(ein_ctx *ctx, ein__ix ix) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    int n = 0;
+    for (uint32_t t = 0; t < f->n; t++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[t].atom);
+        if (a->kind == EIN__FLOOR || a->kind == EIN__MOD)
+            n += 1 + ein__count_digits(ctx, (ein__ix){a->ix});
+    }
+    return n;
+}
+
+// Notes for the groups that `ix`, of `v`, meets whether it has more digits or fewer when iterators
+// are taken apart and, if `of` is a group, what it reads there.
+static void ein__apart_weigh(ein__apart *a, ein__val v, const ein__apart_slots *z, ein__ix ix,
+                             ein__apart_dim *of) {
+    ein_ctx *ctx = a->ctx;
+    uint32_t used = ein__ix_uses(ctx, ix);
+    int64_t d = of && of->n ? of->by[0] : 0;
+    int before = ein__count_digits(ctx, ix), after = INT32_MAX;
+    ein__attempt attempt = ein__try(ctx);
+    ein__ix to = ein__ix_subst(ctx, ix, z->map, EIN__MAX_ITERS);
+    bool whole = to.i && (!d || ein__ix_get(ctx, to)->q == 1);
+    ein__ix part[2] = {to, ein__ix_const(ctx, 0)};
+    if (whole && d) part[0] = ein__ix_floordiv(ctx, to, d), part[1] = ein__ix_mod(ctx, to, d);
+    if (ein__tried(ctx, attempt) && whole && part[0].i && part[1].i)
+        after = ein__count_digits(ctx, part[0]) + ein__count_digits(ctx, part[1]);
+    for (int i = -1; i < EIN__MAX_ITERS; i++) {
+        ein__apart_dim *g = of;
+        if (i >= 0) g = (used >> i & 1) && z->d[i] ? ein__apart_group(a, v, (uint32_t)i) : NULL;
+        if (!g || !g->n) continue;
+        g->worse |= after > before;
+        g->better |= after < before;
+    }
+}
+
+static void ein__apart_weigh_all(ein__apart *a, ein__val v, const ein__apart_slots *z, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(a->ctx, ex);
+    bool read = e->op == EIN__X_READ;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        ein__apart_dim *of = read ? ein__apart_group(a, (ein__val){e->val}, k) : NULL;
+        ein__apart_weigh(a, v, z, e->ix[k], of);
+    }
+    for (uint32_t k = 0; k < e->nkid; k++) ein__apart_weigh_all(a, v, z, e->kid[k]);
+}
+
+// Weighs what the program would be; gives whether all groups that are left gain. What does not is
+// tried with another divisor, or stays.
+static bool ein__apart_settle(ein__apart *a) {
+    bool settled = true, worse = false;
+    for (ptrdiff_t i = 0; i < arrlen(a->dim); i++) a->dim[i].worse = a->dim[i].better = false;
+    for (ptrdiff_t i = 0; i < arrlen(a->order); i++) {
+        ein__val v = a->order[i];
+        const ein__scope *s = ein__scope_of(a->ctx, v);
+        ein__apart_slots z;
+        if (!s) continue;
+        bool fits = ein__apart_slots_of(a, v, s, &z);
+        for (uint32_t k = 0; k < s->nt + s->ns && !fits; k++)
+            if (ein__apart_by(a, v, k)) ein__apart_group(a, v, k)->worse = true;
+        if (fits) ein__apart_weigh_all(a, v, &z, s->body);
+    }
+    for (ptrdiff_t i = 0; i < arrlen(a->dim); i++) worse |= a->dim[i].n && a->dim[i].worse;
+    for (ptrdiff_t i = 0; i < arrlen(a->dim); i++) {
+        ein__apart_dim *g = &a->dim[i];
+        if (g->in != i || !g->n || (worse ? !g->worse : g->better)) continue;
+        memmove(g->by, g->by + 1, (size_t)--g->n * sizeof *g->by);
+        settled = false;
+    }
+    return settled;
+}
+
+// ------------------------------------------------------------------------------------ rewriting
+
+static ein__ex ein__apart_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    const ein__apart *a = user;
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    ein__val old = {e.val};
+    ein__ix ix[2 * EIN__MAX_RANK];
+    int n = 0;
+    double pad = ein__f64_of(e.bits);
+    if (!a->now[old.i].i) return ein__ex_read(ctx, a->pass->now[old.i], pad, e.ix, (int)e.nix);
+    for (uint32_t k = 0; k < e.nix; k++) {
+        int64_t d = ein__apart_by(a, old, k);
+        if (d) ix[n++] = ein__ix_floordiv(ctx, e.ix[k], d);
+        ix[n++] = d ? ein__ix_mod(ctx, e.ix[k], d) : e.ix[k];
+    }
+    return ein__ex_read(ctx, a->now[old.i], pad, ix, n);
+}
+
+static ein__val ein__rebuild_apart(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    ein__apart *a = z->user;
+    const ein__value old = ctx->value[v.i];
+    ein__scope s = *ein__scope_of(ctx, v), t;
+    ein__apart_slots slots;
+    ein__ix back[EIN__MAX_RANK];
+    z->self = v;
+    a->pass = z;
+    bool fits = ein__apart_slots_of(a, v, &s, &slots);
+    ein__ex body = slots.any ? ein__ex_subst(ctx, s.body, slots.map, EIN__MAX_ITERS) : s.body;
+    if (fits && body.i) body = ein__ex_replace_reads(ctx, body, ein__apart_read, a);
+    if (!fits || !body.i) return (ein__val){0};
+    if (!slots.any) return ein__with_body(z, v, body);
+    t = (ein__scope){.reduce = s.reduce, .nt = slots.nt, .ns = slots.ns, .body = body};
+    memcpy(t.n, slots.n, sizeof t.n);
+    ein__val w = ein__pass_value(z, old.name, v, old.dtype, &t);
+    if (!w.i) return w;
+    a->now[v.i] = w;
+    for (uint32_t i = 0, n = 0; i < s.nt; i++) {
+        ein__ix it = ein__ix_iter(ctx, i, s.n[i]);
+        if (slots.d[i]) back[n++] = ein__ix_floordiv(ctx, it, slots.d[i]);
+        back[n++] = slots.d[i] ? ein__ix_mod(ctx, it, slots.d[i]) : it;
+    }
+    return ein__new_map(z, old.name, old.dtype, old.shape.rank, old.shape.d,
+                        ein__ex_read(ctx, w, 0, back, (int)t.nt));
+}
+
+// Whether anything is taken apart; `sums`: anything that sums run over.
+static bool ein__apart_any(const ein__apart *a, bool sums) {
+    bool any = false;
+    for (ptrdiff_t i = 0; i < arrlen(a->order); i++) {
+        const ein__scope *s = ein__scope_of(a->ctx, a->order[i]);
+        for (uint32_t k = sums && s ? s->nt : 0; s && k < s->nt + s->ns; k++)
+            any |= ein__apart_by(a, a->order[i], k) > 0;
+    }
+    return any;
+}
+
+// Takes dimensions of the program under `root` apart, with `sums` those of sums too; ctx->parts
+// tells whether there were such.
+static bool ein__take_apart(ein_ctx *ctx, ein__val *root, int nroot, bool sums) {
+    bool ok = true, any = true;
+    for (int round = 0; round < EIN__APART_ROUNDS && ok && any; round++) {
+        ein__apart a = {.ctx = ctx, .order = ein__live(ctx, root, nroot), .sums = sums};
+        ein__apart_begin(&a, root, nroot);
+        while (!ein__apart_settle(&a) && !ctx->status) continue;
+        any = ein__apart_any(&a, false);
+        ctx->parts |= ein__apart_any(&a, sums);
+        ok = !ctx->status && (!any || ein__run_pass_for(ctx, root, nroot, ein__rebuild_apart, &a));
+        arrfree(a.order);
+        arrfree(a.first);
+        arrfree(a.dim);
+        arrfree(a.now);
+    }
+    return ok;
+}
 // what calls and kernels cost
 /* ---- cost.c ---- */
 // Devices, and the table of measured costs. Costs are picoseconds, as integers: a table's measured
@@ -17668,7 +18023,7 @@ static int64_t ein__digit_operations(ein_ctx *ctx, const ein__scope *s) {
     }
     return n;
 }
-/* ---- estimate.c ---- */
+/* ---- roofline.c ---- */
 // Estimates: how long a kernel takes that no table knows, and what those of library calls are made
 // of (estimate_calls.c). A roofline with shares of the peaks by kind of call, the machine's fill by
 // tiles, bytes by class of access, and the L2 cache. Its launch comes before all of that: the next
@@ -17800,8 +18155,6 @@ static void ein__add_operand(ein_ctx *ctx, ein__work *w, ein__val v, ein__access
     *to = ein__plus(*to, bytes);
 }
 
-// ------------------------------------------------------------------------------------- kernels
-
 static int64_t ein__outputs_of(const ein__scope *s) { return ein__extent_of(s, (1u << s->nt) - 1); }
 
 // Results that are added up by threads of their own: of a pair both by the same ones.
@@ -17864,25 +18217,8 @@ static int64_t ein__read_elements(ein_ctx *ctx, const ein__scope *s, const ein__
     // Over short distances it is the warp itself.
     return step < sector || s->n[lane] < sector ? n : ein__plus(n, (wide - n) / 3);
 }
-
-// A permutation whose innermost dimension changes, where both sides are worth a tile. `out`:
-// strides of the result.
-static bool ein__is_transpose(ein_ctx *ctx, const ein__scope *s, const int64_t *out) {
-    const ein__expr *e = ein__ex_get(ctx, s->body);
-    int64_t stride[EIN__MAX_RANK];
-    ein__factor f;
-    int inner = -1, out_inner = -1;
-    if (s->reduce != EIN__R_NONE || e->op != EIN__X_READ || s->nt < 2) return false;
-    ein__strides_of(ctx, (ein__val){e->val}, stride);
-    if (!ein__address(ctx, e, stride, &f)) return false;
-    for (uint32_t t = 0; t < s->nt; t++) {
-        if (s->n[t] > 1 && f.coef[t] == 1) inner = (int)t;
-        if (s->n[t] > 1 && out[t] == 1) out_inner = (int)t;
-        if (s->n[t] > 1 && f.coef[t] <= 0) return false;
-    }
-    return inner >= 0 && out_inner >= 0 && inner != out_inner && s->n[inner] >= 8 &&
-           s->n[out_inner] >= 8;
-}
+/* ---- loops.c ---- */
+// The loops of reductions: who works on a result's terms, what their loads and instructions take.
 
 // A kernel to be priced: the definitions that it computes, operands first. What `inner` names is no
 // memory traffic. Whatever else comes to decide a kernel's text belongs into ein__kernel_id as
@@ -18002,6 +18338,198 @@ static int64_t ein__reduce_chain(ein_ctx *ctx, const ein__scope *s, bool terms, 
     if (!terms && (!e || ein__run_of(ctx, s, e, 0, s->nt) < EIN__COLUMN_THREADS)) return whole;
     *parts = ein__share_parts(ein__gpu_of(ctx), &c, ein__terms_of(s), bytes, &ps);
     return *parts > 1 ? ps : whole;
+}
+
+// What the loads of reduction `s` take where neighbouring threads, along `lane`, read elements that
+// lie apart: a load of a warp then takes a turn of the cache for every line, however often the line
+// has been read. Along results threads have four of them, along terms one.
+static int64_t ein__lines_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
+    enum { LINE = 128, LINES = 2, WARP = 32, OUTPUTS = 4 };  // LINES of a cycle: assumed
+    const ein__gpu *g = ein__gpu_of(ctx);
+    int64_t lines = 0;
+    if (lane < 0) return 0;
+    bool shared = lane >= (int)s->nt;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
+        int64_t bytes = ein__times(step, ein__element_size(ctx, (ein__val){e->val}));
+        int64_t apart = ein__times(bytes, shared ? WARP : OUTPUTS * WARP);
+        if (step > 1) lines += ein__least(ein__ceil(apart, LINE), WARP);
+    }
+    // An SM's FP32 units make two operations each of a cycle's 128.
+    int64_t cycles = ein__muldiv(ein__extent_of(s, ~0u), lines, WARP * LINES);
+    return ein__muldiv(cycles, 256 * 1000, g->fp32);
+}
+
+// Whether threads share the terms of a result, so that each works out from one number where its
+// next term lies: a warp, or a part of one; a block; or a column, whose lanes have results of their
+// own. 0: threads have results of their own.
+static int64_t ein__sharing_threads(ein_ctx *ctx, const ein__scope *s, bool terms) {
+    int64_t outputs = ein__results_of(ctx, s), count = ein__terms_of(s);
+    bool many = outputs > EIN__SHARED_OUTPUTS;
+    if (many ? !terms : count < 32) return 0;
+    const ein__expr *e = terms ? NULL : ein__largest_read(ctx, s);
+    if (e && ein__run_of(ctx, s, e, 0, s->nt) >= EIN__COLUMN_THREADS) return EIN__COLUMN_THREADS;
+    if (!many && outputs <= EIN__BLOCK_OUTPUTS && count >= EIN__BLOCK_TERMS)
+        return EIN__BLOCK_THREADS;
+    return ein__least(32, ein__most(count / 8 * 8, 8));
+}
+
+// Whether reduction iterator `i` goes on where the one behind it ends in every read, so that one
+// number counts both.
+static bool ein__goes_on(ein_ctx *ctx, const ein__scope *s, uint32_t i) {
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[r]);
+        int64_t step[EIN__MAX_ITERS];
+        ein__read_steps(ctx, e, i + 2, step);
+        if (step[i] != ein__times(step[i + 1], s->n[i + 1])) return false;
+        if (ein__guarded_slots(ctx, e) >> i & 3) return false;
+    }
+    return true;
+}
+
+// Instructions of a term of reduction `s` in a loop whose threads share terms, but for the term's
+// digits: counted in machine code for sm_90. `own`: in an unrolled loop, whose terms have places in
+// common.
+static int64_t ein__term_operations(ein_ctx *ctx, const ein__scope *s, bool own) {
+    const int64_t LOOP = own ? 0 : 2, READ = own ? 1 : 2, GUARD = own ? 1 : 3, GAPS = own ? 2 : 5;
+    uint32_t terms = ~((1u << s->nt) - 1);
+    int64_t n = LOOP + ein__ex_operations(ctx, s->body);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[r]);
+        n += READ;
+        for (uint32_t k = 0; k < e->nix; k++)
+            if ((ein__ix_uses(ctx, e->ix[k]) & terms) && ein__is_guarded(ctx, e, k))
+                n += GUARD + (ein__ix_get(ctx, e->ix[k])->q > 1 ? GAPS : 0);
+    }
+    return n;
+}
+
+// Instructions of a thread that shares with `lanes` - 1 others the terms of reduction `s`, which
+// iterators of extents `n` count, the innermost last. `*own`: how many of the innermost ones it
+// goes through by itself instead, so that it need not work out their digits for every term; NULL:
+// none, as neighbouring threads have neighbouring terms.
+static int64_t ein__loop_operations(ein_ctx *ctx, const ein__scope *s, const int64_t *n, int count,
+                                    int64_t lanes, int *own) {
+    enum { DIGIT = 12, BITS = 2, TAPS = 16 };
+    int64_t best = INT64_MAX, taps = 1;
+    for (int inner = 0; inner == 0 || (own && inner < count); inner++) {
+        int64_t outer = 1, digits = 0;
+        if (inner) taps = ein__times(taps, n[count - inner]);
+        if (taps > TAPS) break;
+        for (int i = 0; i < count - inner; i++) {
+            outer = ein__times(outer, n[i]);
+            if (i) digits += n[i] & (n[i] - 1) ? DIGIT : BITS;
+        }
+        int64_t each = ein__term_operations(ctx, s, inner != 0);
+        int64_t all = ein__times(ein__ceil(outer, lanes), digits + taps * each);
+        if (all >= best) continue;
+        best = all;
+        if (own) *own = inner;
+    }
+    return best;
+}
+
+// What all instructions of such loops take, beside what a thread has before and behind them.
+static int64_t ein__turns_ps(ein_ctx *ctx, const ein__scope *s, bool terms) {
+    enum { AROUND = 50, SHARE = 800 };  // instructions; of the rate at which they are issued
+    int64_t lanes = ein__sharing_threads(ctx, s, terms), n[EIN__MAX_ITERS];
+    int count = 0, own;
+    if (!lanes) return 0;
+    for (uint32_t i = s->nt; i < s->nt + s->ns; i++) {
+        if (s->n[i] == 1) continue;
+        if (count && ein__goes_on(ctx, s, i - 1)) n[count - 1] = ein__times(n[count - 1], s->n[i]);
+        else n[count++] = s->n[i];
+    }
+    bool column = lanes == EIN__COLUMN_THREADS && !terms;
+    int64_t each = ein__loop_operations(ctx, s, n, count, lanes, column ? &own : NULL);
+    int64_t all = ein__times(ein__times(ein__results_of(ctx, s), lanes), each + AROUND);
+    // The peak counts two operations an instruction.
+    return ein__math_ps(ein__gpu_of(ctx), ein__times(all, 2), SHARE);
+}
+
+// Different elements of a read that `n` neighbouring results need, of which `out` has the strides.
+static int64_t ein__block_elements(ein_ctx *ctx, const ein__scope *s, const ein__expr *e,
+                                   const int64_t *out, int64_t n) {
+    const ein__shape *shape = &ctx->value[e->val].shape;
+    ein__scope part = *s;
+    uint32_t used = 0, done = 0;
+    int64_t elements = 1, rest = n, dense[EIN__MAX_RANK];
+    ein__dense_result(s, dense);
+    if (!out) out = dense;
+    for (uint32_t turn = 0; turn < s->nt; turn++) {
+        int at = -1;
+        for (uint32_t i = 0; i < s->nt; i++)
+            if (!(done >> i & 1) && (at < 0 || out[i] < out[at])) at = (int)i;
+        done |= 1u << at;
+        part.n[at] = ein__least(s->n[at], rest);
+        rest = ein__ceil(rest, s->n[at]);
+    }
+    for (uint32_t k = 0; k < e->nix; k++) {
+        uint32_t uses = ein__ix_uses(ctx, e->ix[k]);
+        int64_t range = 1;
+        for (uint32_t i = 0; i < s->nt + s->ns; i++) {
+            int64_t by = uses >> i & 1 ? ein__ix_step(ctx, e->ix[k], i) : 0;
+            range = ein__plus(range, by < 0 ? shape->d[k] : ein__times(by, part.n[i] - 1));
+        }
+        range = ein__least(ein__least(range, shape->d[k]), ein__extent_of(&part, uses));
+        elements = ein__times(elements, range);
+        used |= uses;
+    }
+    // The last of the box is filled in part.
+    elements = ein__least(elements, ein__extent_of(&part, used));
+    return ein__most(ein__muldiv(elements, n, ein__most(ein__outputs_of(&part), n)), 1);
+}
+
+// What the blocks of a reduction fetch from the L2 cache, each for itself unless an SM's own cache
+// keeps an operand for all of its blocks.
+static int64_t ein__fetch_ps(ein_ctx *ctx, const ein__kernel *k, bool terms) {
+    enum { KEPT = 128 << 10, WARPS = 4096 };  // bytes; results from which a block has four warps
+    const ein__gpu *g = ein__gpu_of(ctx);
+    const ein__scope *s = k->s[0];
+    int64_t outputs = ein__results_of(ctx, s), lanes = ein__sharing_threads(ctx, s, terms);
+    int64_t each = !lanes                                   ? EIN__BLOCK_THREADS
+                   : lanes == EIN__COLUMN_THREADS && !terms ? EIN__COLUMN_OUTPUTS
+                   : lanes == EIN__BLOCK_THREADS            ? 1
+                   : outputs >= WARPS                       ? 128 / lanes
+                                                            : 32 / lanes;
+    int64_t blocks = ein__ceil(outputs, each), busy = ein__least(blocks, g->sms), bytes = 0;
+    const int64_t *out = k->s[k->n - 1]->nt == s->nt ? k->out : NULL;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        int64_t size = ein__element_size(ctx, (ein__val){e->val});
+        int64_t block = ein__times(ein__block_elements(ctx, s, e, out, each), size);
+        int64_t all = ein__times(ein__ceil(blocks, busy), block);
+        int64_t whole = ein__bytes_of(ctx, (ein__val){e->val});
+        if (whole <= KEPT) all = ein__least(all, whole);
+        bytes = ein__plus(bytes, ein__times(all, busy));
+    }
+    return ein__memory_ps(g, bytes, ein__memory_share[0], true);
+}
+/* ---- estimate.c ---- */
+// Estimates of generated kernels, and where costs come from: a table's row, else an estimate.
+
+// A permutation whose innermost dimension changes, where both sides are worth a tile. `out`:
+// strides of the result.
+static bool ein__is_transpose(ein_ctx *ctx, const ein__scope *s, const int64_t *out) {
+    const ein__expr *e = ein__ex_get(ctx, s->body);
+    int64_t stride[EIN__MAX_RANK];
+    ein__factor f;
+    int inner = -1, out_inner = -1;
+    if (s->reduce != EIN__R_NONE || e->op != EIN__X_READ || s->nt < 2) return false;
+    ein__strides_of(ctx, (ein__val){e->val}, stride);
+    if (!ein__address(ctx, e, stride, &f)) return false;
+    for (uint32_t t = 0; t < s->nt; t++) {
+        if (s->n[t] > 1 && f.coef[t] == 1) inner = (int)t;
+        if (s->n[t] > 1 && out[t] == 1) out_inner = (int)t;
+        if (s->n[t] > 1 && f.coef[t] <= 0) return false;
+    }
+    return inner >= 0 && out_inner >= 0 && inner != out_inner && s->n[inner] >= 8 &&
+           s->n[out_inner] >= 8;
 }
 
 // Elements read by value, so that several reads of one value do not count more than it has.
@@ -18197,26 +18725,6 @@ static int64_t ein__row_chain(const ein__kernel *k, const ein__scope *s) {
     return ein__times(ein__least(ein__ceil(n, EIN__ROW_THREADS), turns), EIN__LOOP_TURN_PS);
 }
 
-// What the loads of reduction `s` take where neighbouring threads, along `lane`, read elements that
-// lie apart: a load of a warp then takes a turn of the cache for every line, however often the line
-// has been read. Threads have four outputs.
-static int64_t ein__lines_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
-    enum { LINE = 128, LINES = 2, WARP = 32, OUTPUTS = 4 };  // LINES of a cycle: assumed
-    const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t lines = 0;
-    if (lane < 0 || lane >= (int)s->nt) return 0;
-    const ein__ex *reads = ein__ex_reads(ctx, s->body);
-    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
-        const ein__expr *e = ein__ex_get(ctx, reads[i]);
-        int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
-        int64_t bytes = ein__times(step, ein__element_size(ctx, (ein__val){e->val}));
-        if (step > 1) lines += ein__least(ein__ceil(bytes * OUTPUTS * WARP, LINE), WARP);
-    }
-    // An SM's FP32 units make two operations each of a cycle's 128.
-    int64_t cycles = ein__muldiv(ein__extent_of(s, ~0u), lines, WARP * LINES);
-    return ein__muldiv(cycles, 256 * 1000, g->fp32);
-}
-
 // A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results.
 // Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
@@ -18262,9 +18770,11 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
     }
     if (flop > ein__times(elements, threshold))
         w.math_ps = ein__plus(w.math_ps, ein__math_ps(g, flop, ein__math_share[kind]));
-    if (kind == EIN__E_LOOPS && !terms) {
+    if (kind == EIN__E_LOOPS) {
         int lane = ein__kernel_lane(ctx, k, &terms);
         w.math_ps = ein__most(w.math_ps, ein__lines_ps(ctx, k->s[0], lane));
+        w.math_ps = ein__most(w.math_ps, ein__turns_ps(ctx, k->s[0], terms));
+        w.math_ps = ein__most(w.math_ps, ein__fetch_ps(ctx, k, terms));
     }
     return w;
 }
@@ -19241,7 +19751,7 @@ static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
             ok &= meant || !made;
         }
     }
-    for (int k = 0; k < a->n; k++) ok &= ctx->value[a->inner[k].i].dtype == EIN__F32;
+    for (int k = 0; k < a->n; k++) ok &= ein__is_real(ctx, a->inner[k]);
     return ok;
 }
 
@@ -19262,15 +19772,23 @@ static bool ein__attention_scores(ein_ctx *ctx, ein__attention *a, ein__ex expon
         a->slots = a->nt + a->box.ns;
         return (ein__ex_uses(ctx, a->score) & a->keys) != 0;
     }
-    bool found = false;
+    // A bias may be a product of queries as well, over fewer keys: the largest one is wanted.
+    ein__attention best;
+    int64_t most = 0;
     const ein__ex *reads = ein__ex_reads(ctx, a->score);
-    for (ptrdiff_t i = 0; i < arrlen(reads) && !found; i++) {
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        ein__attention z = *a;
         ein__val v = {ein__ex_get(ctx, reads[i])->val};
-        a->depth = 0;
-        found = ein__attention_only(ctx, a->score, v).i && ein__ex_get(ctx, reads[i])->nix &&
-                ein__attention_product(ctx, a, reads[i]) && ein__attention_absorb(a, a->dot);
+        if (!ein__attention_only(ctx, a->score, v).i || !ein__ex_get(ctx, reads[i])->nix ||
+            !ein__attention_product(ctx, &z, reads[i]) || !ein__attention_absorb(&z, z.dot))
+            continue;
+        int64_t terms = ein__extent_of(ein__scope_of(ctx, v), ~0u);
+        if (terms <= most) continue;
+        most = terms;
+        best = z;
     }
-    return found;
+    if (most) *a = best;
+    return most > 0;
 }
 
 // The sum of the exponentials among what the result reads, where it is.
@@ -19575,23 +20093,27 @@ static ein__attention_work ein__attention_loading(ein_ctx *ctx, const ein__atten
     if (w.computed) w.width = (int)ein__most(ein__least(w.width, 4), 1);
     return w;
 }
-/* ---- attention_mask.c ---- */
-// Keys that no row of a tile attends to: where the score is
-//     x = select(K >= 0, ..., c), K = a * i - j + b, a >= 0, c free of rows, keys and the product,
-// every key from a * i + b + 1 on has c for the rows up to i. Its weight is exp(c - m), m the
-// largest score: once that is 0 for every row of the tile, further keys change nothing, and the
-// kernel stops there (causal attention: half of all keys). It looks, since nothing else says how
-// far below the other scores c is; until it is, the kernel goes on.
+/* ---- attention_side.c ---- */
+// What an expression is on one side of a limit: where K >= 0, K an affine form of iterators, or
+// where it is not. Conditions that are sure there are put in, whatever they are put together from:
+// comparisons of whole numbers, distances, products and maxima of truth values, guards.
 
-typedef struct ein__attention_mask {
-    ein__ex value;   // c
-    ein__ex kept;    // the score of other keys
-    int row;         // slot i; -1: a is 0
-    int64_t a, key;  // the first key without rows up to i is a * i + key
-} ein__attention_mask;
+enum {
+    EIN__SIDE_BYTE = 255,  // the largest number, of either sign, that a read byte or truth value is
+    EIN__SIDE_DEPTH = 16   // of what stands inside of a condition
+};
+
+typedef struct ein__side {
+    ein__ix k, minus;  // K, -K
+    bool above;        // K >= 0; else K < 0
+} ein__side;
+
+static ein__side ein__side_of(ein_ctx *ctx, ein__ix k, bool above) {
+    return (ein__side){k, ein__ix_scale(ctx, k, -1), above};
+}
 
 // `ex`, arithmetic on whole numbers, as an affine index form.
-static bool ein__attention_count(ein_ctx *ctx, ein__ex ex, ein__ix *ix) {
+static bool ein__side_count(ein_ctx *ctx, ein__ex ex, ein__ix *ix) {
     const ein__expr e = *ein__ex_get(ctx, ex);
     ein__ix x, y;
     double v;
@@ -19601,11 +20123,11 @@ static bool ein__attention_count(ein_ctx *ctx, ein__ex ex, ein__ix *ix) {
     } else if (e.op == EIN__X_IDX) {
         *ix = e.ix[0];
     } else if (e.op == EIN__X_UNARY && e.fn == EIN__NEG) {
-        if (!ein__attention_count(ctx, e.kid[0], &x)) return false;
+        if (!ein__side_count(ctx, e.kid[0], &x)) return false;
         *ix = ein__ix_scale(ctx, x, -1);
     } else if (e.op == EIN__X_BINARY &&
                (e.fn == EIN__ADD || e.fn == EIN__SUB || e.fn == EIN__MUL)) {
-        if (!ein__attention_count(ctx, e.kid[0], &x) || !ein__attention_count(ctx, e.kid[1], &y))
+        if (!ein__side_count(ctx, e.kid[0], &x) || !ein__side_count(ctx, e.kid[1], &y))
             return false;
         bool left = e.fn == EIN__MUL && !ein__ix_uses(ctx, x);
         if (e.fn == EIN__MUL && !left && ein__ix_uses(ctx, y)) return false;
@@ -19616,26 +20138,12 @@ static bool ein__attention_count(ein_ctx *ctx, ein__ex ex, ein__ix *ix) {
     } else {
         return false;
     }
-    return ein__ix_get(ctx, *ix)->q == 1 && ein__ix_affine(ctx, *ix);
-}
-
-// K of the condition of `e`, or of its contrary.
-static bool ein__attention_kept(ein_ctx *ctx, const ein__expr *e, bool contrary, ein__ix *k) {
-    ein__ix x, y;
-    bool less = e->fn == EIN__LT || e->fn == EIN__LE;
-    if (!less && e->fn != EIN__GT && e->fn != EIN__GE) return false;
-    if (!ein__attention_count(ctx, e->kid[0], &x) || !ein__attention_count(ctx, e->kid[1], &y))
-        return false;
-    *k = less ? ein__ix_add(ctx, y, ein__ix_scale(ctx, x, -1))
-              : ein__ix_add(ctx, x, ein__ix_scale(ctx, y, -1));
-    if (e->fn == EIN__LT || e->fn == EIN__GT) *k = ein__ix_addc(ctx, *k, -1);
-    if (contrary) *k = ein__ix_addc(ctx, ein__ix_scale(ctx, *k, -1), -1);
-    return true;
+    return ix->i && ein__ix_get(ctx, *ix)->q == 1 && ein__ix_affine(ctx, *ix);
 }
 
 // -inf, as it is or as log(0), or a number that any score vanishes beside: the sum of both is that
 // number in f32, unless the score is 2^-25 of it, some 1e31.
-static bool ein__attention_never(ein_ctx *ctx, ein__ex ex) {
+static bool ein__side_never(ein_ctx *ctx, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     double v;
     if (e->op == EIN__X_UNARY && e->fn == EIN__LOG)
@@ -19643,54 +20151,345 @@ static bool ein__attention_never(ein_ctx *ctx, ein__ex ex) {
     return ein__ex_is_const(ctx, ex, &v) && v <= -3.4e38;
 }
 
-// A constant, or one element of a value that the kernel does not make.
+typedef struct ein__side_range {
+    int64_t lo, hi;
+} ein__side_range;
+
+// Values that form `ix` has on the side.
+static ein__side_range ein__side_reach(ein_ctx *ctx, const ein__side *z, ein__ix ix) {
+    const ein__index *f = ein__ix_get(ctx, ix);
+    ein__side_range r = {f->lo, f->hi};
+    int64_t d;
+    if (ein__same_lattice(ctx, ix, z->k, &d)) {
+        if (z->above) r.lo = ein__most(r.lo, d);
+        else r.hi = ein__least(r.hi, d - 1);
+    }
+    if (ein__same_lattice(ctx, ix, z->minus, &d)) {
+        if (z->above) r.hi = ein__least(r.hi, d);
+        else r.lo = ein__most(r.lo, d + 1);
+    }
+    return r;
+}
+
+static bool ein__side_combined(ein__fn fn, ein__side_range x, ein__side_range y,
+                               ein__side_range *r) {
+    int64_t p[] = {x.lo * y.lo, x.lo * y.hi, x.hi * y.lo, x.hi * y.hi};
+    switch ((int)fn) {
+    case EIN__ADD: *r = (ein__side_range){x.lo + y.lo, x.hi + y.hi}; return true;
+    case EIN__SUB: *r = (ein__side_range){x.lo - y.hi, x.hi - y.lo}; return true;
+    case EIN__MIN:
+        *r = (ein__side_range){ein__least(x.lo, y.lo), ein__least(x.hi, y.hi)};
+        return true;
+    case EIN__MAX:
+        *r = (ein__side_range){ein__most(x.lo, y.lo), ein__most(x.hi, y.hi)};
+        return true;
+    case EIN__MUL:
+        *r = (ein__side_range){p[0], p[0]};
+        for (int i = 1; i < 4; i++)
+            *r = (ein__side_range){ein__least(r->lo, p[i]), ein__most(r->hi, p[i])};
+        return true;
+    default: return false;
+    }
+}
+
+static int ein__side_holds(ein_ctx *ctx, const ein__side *z, const ein__expr *e, int depth);
+
+// Whether guard `e` lets its body through: 1, 0, or -1: it depends.
+static int ein__side_passes(ein_ctx *ctx, const ein__side *z, const ein__expr *e) {
+    const ein__index *f = ein__ix_get(ctx, e->ix[0]);
+    if (f->q != 1 || !ein__ix_affine(ctx, e->ix[0])) return -1;
+    ein__side_range r = ein__side_reach(ctx, z, e->ix[0]);
+    if (r.lo >= 0 && r.hi < e->n) return !e->negate;
+    return r.hi < 0 || r.lo >= e->n ? (int)e->negate : -1;
+}
+
+// Values that `ex` has on the side, where it is a whole number whatever is read; false: not known.
+static bool ein__side_values(ein_ctx *ctx, const ein__side *z, ein__ex ex, int depth,
+                             ein__side_range *r) {
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    ein__side_range x = {0, 0}, y = {0, 0};
+    ein__ix ix;
+    bool known = depth <= EIN__SIDE_DEPTH;
+    if (!known) return false;
+    if (ein__side_count(ctx, ex, &ix)) {
+        *r = ein__side_reach(ctx, z, ix);
+    } else if (e.op == EIN__X_READ) {
+        ein__dtype type = ctx->value[e.val].dtype;
+        *r = (ein__side_range){-EIN__SIDE_BYTE, EIN__SIDE_BYTE};
+        known = !e.bits && (type == EIN__BOOL || type == EIN__I8);
+    } else if (e.op == EIN__X_SELECT || e.op == EIN__X_WHEN) {
+        bool select = e.op == EIN__X_SELECT;
+        int holds = select ? ein__side_holds(ctx, z, &e, depth) : ein__side_passes(ctx, z, &e);
+        if (holds != 0) known = ein__side_values(ctx, z, e.kid[select ? 2 : 0], depth + 1, &x);
+        if (holds != 1 && select) known &= ein__side_values(ctx, z, e.kid[3], depth + 1, &y);
+        *r = holds == 1 ? x : y;
+        if (holds < 0) *r = (ein__side_range){ein__least(x.lo, y.lo), ein__most(x.hi, y.hi)};
+    } else if (e.op == EIN__X_UNARY && (e.fn == EIN__ABS || e.fn == EIN__NEG)) {
+        known = ein__side_values(ctx, z, e.kid[0], depth + 1, &x);
+        *r = (ein__side_range){-x.hi, -x.lo};
+        if (e.fn == EIN__ABS)
+            *r = (ein__side_range){ein__most(ein__most(x.lo, -x.hi), 0), ein__most(x.hi, -x.lo)};
+    } else {
+        known = e.op == EIN__X_BINARY && ein__side_values(ctx, z, e.kid[0], depth + 1, &x) &&
+                ein__side_values(ctx, z, e.kid[1], depth + 1, &y) &&
+                ein__side_combined((ein__fn)e.fn, x, y, r);
+    }
+    return known && r->lo <= r->hi && r->lo >= -INT32_MAX && r->hi <= INT32_MAX;
+}
+
+// Whether the condition of select `e` holds on the side: 1, 0, or -1: it depends.
+static int ein__side_holds(ein_ctx *ctx, const ein__side *z, const ein__expr *e, int depth) {
+    ein__side_range x, y, d;
+    ein__ix a, b;
+    if (ein__side_count(ctx, e->kid[0], &a) && ein__side_count(ctx, e->kid[1], &b)) {
+        ein__ix distance = ein__ix_add(ctx, a, ein__ix_scale(ctx, b, -1));
+        if (!distance.i) return -1;
+        d = ein__side_reach(ctx, z, distance);
+    } else {
+        if (!ein__side_values(ctx, z, e->kid[0], depth + 1, &x) ||
+            !ein__side_values(ctx, z, e->kid[1], depth + 1, &y))
+            return -1;
+        d = (ein__side_range){x.lo - y.hi, x.hi - y.lo};
+    }
+    bool equal = d.lo == 0 && d.hi == 0, apart = d.lo > 0 || d.hi < 0;
+    switch ((int)e->fn) {
+    case EIN__LT: return d.hi < 0 ? 1 : d.lo >= 0 ? 0 : -1;
+    case EIN__LE: return d.hi <= 0 ? 1 : d.lo > 0 ? 0 : -1;
+    case EIN__GT: return d.lo > 0 ? 1 : d.hi <= 0 ? 0 : -1;
+    case EIN__GE: return d.lo >= 0 ? 1 : d.hi < 0 ? 0 : -1;
+    case EIN__EQ: return equal ? 1 : apart ? 0 : -1;
+    case EIN__NE: return equal ? 0 : apart ? 1 : -1;
+    default: return -1;
+    }
+}
+
+// `ex` as it is on the side. x + -inf is -inf, so a mask may be added as well.
+static ein__ex ein__side_put(ein_ctx *ctx, const ein__side *z, ein__ex ex) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    ein__side_range r;
+    if (!e.nkid) return ex;
+    int holds = e.op == EIN__X_SELECT ? ein__side_holds(ctx, z, &e, 0)
+                : e.op == EIN__X_WHEN ? ein__side_passes(ctx, z, &e)
+                                      : -1;
+    if (holds >= 0 && e.op == EIN__X_SELECT) return ein__side_put(ctx, z, e.kid[3 - holds]);
+    if (holds >= 0) return holds ? ein__side_put(ctx, z, e.kid[0]) : ein__ex_const(ctx, 0);
+    if (ein__side_values(ctx, z, ex, 0, &r) && r.lo == r.hi)
+        return ein__ex_const(ctx, (double)r.lo);
+    for (uint32_t i = 0; i < e.nkid; i++) {
+        e.kid[i] = ein__side_put(ctx, z, e.kid[i]);
+        if (!e.kid[i].i) return (ein__ex){0};
+    }
+    bool sum = e.op == EIN__X_BINARY && e.fn == EIN__ADD;
+    for (int k = 0; k < 2 && sum; k++)
+        if (ein__side_never(ctx, e.kid[k])) return e.kid[k];
+    return ein__ex_make(ctx, &e);
+}
+/* ---- attention_mask.c ---- */
+// Keys that no row of a tile attends to: where the score is one constant, c, for all keys j with
+//     K < 0,  K = a * i - j + b  or  K = j - a * i + b,  a >= 0,
+// i the row, every key from a * i + b + 1 on has c for the rows up to i, or every key before
+// a * i - b for the rows from i on. Its weight is exp(c - m), m the largest score: once that is 0
+// for every row of the tile, such keys change nothing. The kernel begins with the first key that
+// some row attends to and stops behind the last one (causal attention: half of all keys; a window:
+// as many as it is wide). It looks, since nothing else says how far below the other scores c is;
+// until it is, the kernel goes on, behind the last of all keys with the first one.
+//
+// K is looked for in the conditions of the score, and both sides of it are what the score is there.
+
+// Key a * i + key, i the row.
+typedef struct ein__attention_edge {
+    bool is;
+    int64_t a, key;
+} ein__attention_edge;
+
+typedef struct ein__attention_mask {
+    ein__ex value;                   // c
+    ein__ex kept;                    // the score of other keys
+    bool far;                        // c is so low that it is expected not to count
+    bool read;                       // some edge is that of a mask which the score reads
+    ein__attention_edge begin, end;  // the first one of those, and the first one behind them
+} ein__attention_mask;
+
+enum {
+    EIN__ATTENTION_FAR = -100,   // exp(-88) is about the smallest number of f32
+    EIN__ATTENTION_LIMITS = 24,  // forms looked at
+    EIN__ATTENTION_LEAVES = 4    // of them, on one side of a condition
+};
+
+typedef struct ein__attention_limits {
+    ein__ix k[EIN__ATTENTION_LIMITS];
+    int n;
+} ein__attention_limits;
+
+typedef struct ein__attention_source {
+    ein__val dot;
+    int looks;
+} ein__attention_source;
+
+// K and its contrary.
+static void ein__attention_limit(ein_ctx *ctx, ein__attention_limits *all, ein__ix k) {
+    ein__ix both[] = {k, ein__ix_addc(ctx, ein__ix_scale(ctx, k, -1), -1)};
+    for (int i = 0; i < 2 && all->n < EIN__ATTENTION_LIMITS; i++)
+        if (both[i].i) all->k[all->n++] = both[i];
+}
+
+// Forms that `ex` is, or one of which it is: a distance is one or its negative.
+static int ein__attention_leaves(ein_ctx *ctx, ein__ex ex, ein__ix *leaf, int room) {
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    int n = 0;
+    if (room > 0 && ein__side_count(ctx, ex, leaf)) return 1;
+    if (e.op == EIN__X_UNARY && (e.fn == EIN__ABS || e.fn == EIN__NEG)) {
+        n = ein__attention_leaves(ctx, e.kid[0], leaf, e.fn == EIN__ABS ? room / 2 : room);
+        for (int i = 0; i < n; i++) {
+            ein__ix minus = ein__ix_scale(ctx, leaf[i], -1);
+            leaf[e.fn == EIN__ABS ? n + i : i] = minus;
+        }
+        if (e.fn == EIN__ABS) n *= 2;
+    } else if (e.op == EIN__X_BINARY && (e.fn == EIN__MIN || e.fn == EIN__MAX)) {
+        n = ein__attention_leaves(ctx, e.kid[0], leaf, room);
+        n += ein__attention_leaves(ctx, e.kid[1], leaf + n, room - n);
+    }
+    return n;
+}
+
+// What may be K in the conditions of `ex`.
+static void ein__attention_conditions(ein_ctx *ctx, ein__ex ex, ein__attention_limits *all) {
+    const ein__expr e = *ein__ex_get(ctx, ex);
+    ein__ix x[EIN__ATTENTION_LEAVES], y[EIN__ATTENTION_LEAVES];
+    int nx = 0, ny = 0;
+    bool less = e.fn == EIN__LT || e.fn == EIN__LE, strict = e.fn == EIN__LT || e.fn == EIN__GT;
+    if (e.op == EIN__X_SELECT && (less || e.fn == EIN__GT || e.fn == EIN__GE)) {
+        nx = ein__attention_leaves(ctx, e.kid[0], x, EIN__ATTENTION_LEAVES);
+        ny = ein__attention_leaves(ctx, e.kid[1], y, EIN__ATTENTION_LEAVES);
+    }
+    for (int i = 0; i < nx * ny; i++) {
+        ein__ix from = less ? y[i % ny] : x[i / ny], by = less ? x[i / ny] : y[i % ny];
+        ein__ix k = ein__ix_add(ctx, from, ein__ix_scale(ctx, by, -1));
+        ein__attention_limit(ctx, all, strict ? ein__ix_addc(ctx, k, -1) : k);
+    }
+    if (e.op == EIN__X_WHEN && ein__ix_get(ctx, e.ix[0])->q == 1 && ein__ix_affine(ctx, e.ix[0])) {
+        ein__ix minus = ein__ix_scale(ctx, e.ix[0], -1);
+        ein__attention_limit(ctx, all, e.ix[0]);
+        ein__attention_limit(ctx, all, ein__ix_addc(ctx, minus, e.n - 1));
+    }
+    for (uint32_t i = 0; i < e.nkid; i++) ein__attention_conditions(ctx, e.kid[i], all);
+}
+
+// A constant below 0, or one element of a value that the kernel does not make.
 static bool ein__attention_fixed(ein_ctx *ctx, const ein__attention *a, ein__ex ex) {
     const ein__expr *e = ein__ex_get(ctx, ex);
-    if (e->op == EIN__X_CONST || ein__attention_never(ctx, ex)) return true;
+    double v;
+    if (ein__side_never(ctx, ex)) return true;
+    if (ein__ex_is_const(ctx, ex, &v)) return v < 0;
     return e->op == EIN__X_READ && e->val != a->dot.i && !ein__ex_uses(ctx, ex);
+}
+
+// The edge that K is, where it is one of `begin` or of others; else it is none.
+static ein__attention_edge ein__attention_edge_of(ein_ctx *ctx, const ein__attention *a, ein__ix k,
+                                                  bool begin) {
+    const ein__attention_edge none = {0};
+    uint32_t used = ein__ix_uses(ctx, k), rows = used & ~a->keys;
+    const ein__index *f = ein__ix_get(ctx, k);
+    uint32_t row = 0, key = 0;
+    if ((used & a->keys) != a->keys || (rows && rows != a->rows) || rows & (rows - 1)) return none;
+    while (!(a->keys >> key & 1)) key++;
+    while (rows && !(rows >> row & 1)) row++;
+    int64_t by = rows ? ein__ix_coef(ctx, k, row) : 0;
+    if (ein__ix_coef(ctx, k, key) != (begin ? 1 : -1)) return none;
+    ein__attention_edge e = {true, begin ? -by : by, begin ? -f->c : f->c + 1};
+    if (e.a < 0 || e.a > INT32_MAX || e.key > INT32_MAX || e.key < -INT32_MAX) return none;
+    // Where a kernel begins is counted in 32 bits; and where no key is hidden there is no edge.
+    int64_t last = rows ? ein__times(e.a, a->box.n[row]) : 0;
+    if (begin && (f->lo >= 0 || ein__plus(last, e.key < 0 ? -e.key : e.key) > INT32_MAX))
+        return none;
+    return e;
+}
+
+// Finds where the mask of `score` begins, or ends: the closest place of those that hide keys by a
+// constant, the same on both sides. Gives its K; none.
+static ein__ix ein__attention_find(ein_ctx *ctx, const ein__attention *a, ein__ex score, bool begin,
+                                   ein__attention_mask *m) {
+    ein__attention_edge *edge = begin ? &m->begin : &m->end;
+    ein__attention_limits all = {.n = 0};
+    ein__ix best = {0};
+    if (edge->is) return best;
+    ein__attention_conditions(ctx, score, &all);
+    for (int i = 0; i < all.n; i++) {
+        ein__attention_edge e = ein__attention_edge_of(ctx, a, all.k[i], begin);
+        bool closer = begin ? e.key > edge->key : e.key < edge->key;
+        if (!e.is || (edge->is && (e.a != edge->a || !closer))) continue;
+        ein__side hidden = ein__side_of(ctx, all.k[i], false);
+        ein__ex value = ein__side_put(ctx, &hidden, score);
+        if (!value.i || !ein__attention_fixed(ctx, a, value)) continue;
+        if (m->value.i && m->value.i != value.i) continue;
+        m->value = value;
+        *edge = e;
+        best = all.k[i];
+    }
+    return best;
+}
+
+// A read of a map that the kernel does not make: its definition in place. What it has beside a mask
+// is of no interest, so halves are left alone, which have no number as low as a mask's.
+static ein__ex ein__attention_define_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__attention_source *z = user;
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__val p = {e->val};
+    ein__dtype type = ctx->value[p.i].dtype;
+    if (p.i == z->dot.i || !ein__is_map(ctx, p) || type == EIN__F16 || type == EIN__BF16 ||
+        (type != EIN__BOOL && ein__narrows(ctx, p)) || ++z->looks > EIN__ATTENTION_LOOKS)
+        return ex;
+    ein__ex body = ein__rule_inline(ctx, p, e);
+    if (!body.i || ein__ex_size(ctx, body) > EIN__MAX_INLINE) return ex;
+    return ein__ex_replace_reads(ctx, body, ein__attention_define_read, z);
+}
+
+// The same in masks that are read: those of a batch, made once for all heads or all layers.
+static void ein__attention_find_read(ein_ctx *ctx, const ein__attention *a,
+                                     ein__attention_mask *m) {
+    ein__attention_source z = {.dot = a->dot};
+    ein__attention_mask found = *m;
+    if (m->begin.is && m->end.is) return;
+    ein__attempt attempt = ein__try(ctx);
+    ein__ex score = ein__ex_replace_reads(ctx, a->score, ein__attention_define_read, &z);
+    if (score.i && score.i != a->score.i && ein__ex_size(ctx, score) <= EIN__MAX_INLINE) {
+        found.read = ein__attention_find(ctx, a, score, false, &found).i != 0;
+        found.read |= ein__attention_find(ctx, a, score, true, &found).i != 0;
+    }
+    if (ein__tried(ctx, attempt)) *m = found;
 }
 
 // The mask of `a`; false when there is none.
 EIN__FN bool ein__attention_masked(ein_ctx *ctx, const ein__attention *a, ein__attention_mask *m) {
-    ein__expr whole = *ein__ex_get(ctx, a->score), select = whole, *e = &select;
-    ein__ex rest = {0};
-    // x + -inf is -inf, so such a mask may be added as well.
-    bool added = whole.op == EIN__X_BINARY && whole.fn == EIN__ADD;
-    for (int k = 0; added && k < 2; k++) {
-        const ein__expr *kid = ein__ex_get(ctx, whole.kid[k]);
-        if (kid->op == EIN__X_SELECT) select = *kid, rest = whole.kid[1 - k];
+    double c;
+    *m = (ein__attention_mask){.kept = a->score};
+    if (a->band || (a->keys & (a->keys - 1))) return false;
+    ein__attempt attempt = ein__try(ctx);
+    for (int begin = 0; begin < 2; begin++) {
+        ein__ix k = ein__attention_find(ctx, a, a->score, begin, m);
+        ein__side shown = ein__side_of(ctx, k, true);
+        if (k.i && m->kept.i) m->kept = ein__side_put(ctx, &shown, m->kept);
     }
-    if (a->band || e->op != EIN__X_SELECT || (a->keys & (a->keys - 1))) return false;
-    for (int side = 2; side < 4; side++) {
-        ein__ix k;
-        if (added ? !ein__attention_never(ctx, e->kid[side])
-                  : !ein__attention_fixed(ctx, a, e->kid[side]))
-            continue;
-        if (!ein__attention_kept(ctx, e, side == 2, &k)) return false;
-        uint32_t used = ein__ix_uses(ctx, k), rows = used & ~a->keys;
-        if ((used & a->keys) != a->keys || rows & (rows - 1) || rows & ~a->rows) continue;
-        ein__ex kept = e->kid[5 - side];
-        if (added) kept = ein__ex_binary(ctx, EIN__ADD, rest, kept);
-        *m = (ein__attention_mask){.value = e->kid[side], .kept = kept, .row = -1};
-        int j = 0;
-        for (int i = 0; i < EIN__MAX_ITERS; i++) {
-            if (rows >> i & 1) m->row = i;
-            if (a->keys >> i & 1) j = i;
-        }
-        if (ein__ix_coef(ctx, k, (uint32_t)j) != -1) continue;
-        m->a = m->row < 0 ? 0 : ein__ix_coef(ctx, k, (uint32_t)m->row);
-        m->key = ein__ix_get(ctx, k)->c + 1;
-        return m->a >= 0 && m->a <= INT32_MAX && m->key <= INT32_MAX && m->key >= -INT32_MAX &&
-               (m->row < 0 || a->rows == 1u << m->row);
-    }
-    return false;
+    if (!ein__tried(ctx, attempt) || !m->kept.i) return false;
+    ein__attention_find_read(ctx, a, m);
+    m->far = m->value.i && (!ein__ex_is_const(ctx, m->value, &c) || c <= EIN__ATTENTION_FAR);
+    return m->begin.is || m->end.is;
+}
+
+static int64_t ein__attention_edge_at(const ein__attention_edge *e, int64_t row, int64_t most) {
+    int64_t key = e->a * row + e->key;
+    return key < 0 ? 0 : key < most ? key : most;
+}
+
+// The first key that the rows from `first` on attend to, 0 to `keys`.
+static int64_t ein__attention_begin(const ein__attention_mask *m, int64_t first, int64_t keys) {
+    return m->begin.is ? ein__attention_edge_at(&m->begin, first, keys) : 0;
 }
 
 // The first key that no row of the `rows` rows from `first` on attends to, 0 to `keys`.
 static int64_t ein__attention_end(const ein__attention_mask *m, int64_t first, int64_t rows,
                                   int64_t keys) {
-    int64_t end = m->a * (first + rows - 1) + m->key;
-    return end < 0 ? 0 : end < keys ? end : keys;
+    return m->end.is ? ein__attention_edge_at(&m->end, first + rows - 1, keys) : keys;
 }
 /* ---- attention_score.c ---- */
 // What kernels keep of scores. A weight is 2^(s * unit - top), top what the largest s gives
@@ -19708,7 +20507,7 @@ typedef struct ein__attention_score {
 static bool ein__score_number(ein_ctx *ctx, ein__ex ex, double *v) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     if (ein__ex_is_const(ctx, ex, v)) return true;
-    bool never = e->op == EIN__X_UNARY && ein__attention_never(ctx, ex);
+    bool never = e->op == EIN__X_UNARY && ein__side_never(ctx, ex);
     if (never) *v = -HUGE_VAL;
     return never;
 }
@@ -19841,7 +20640,8 @@ typedef struct ein__attention_tile {
     int64_t query;           // and for the queries
     int64_t nrow, row_tiles, residues, batch, depth, cols;
     int64_t nkey;   // keys of a row
-    int64_t terms;  // keys that a tile meets at most ...
+    int64_t terms;  // keys that there are for a tile ...
+    int64_t most;   // ... that one meets at most ...
     int64_t met;    // ... and on average
     bool masked;    // a tile need not meet all of them
     ein__attention_mask mask;
@@ -19927,17 +20727,34 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
     return true;
 }
 
+// The first key of the turn that a tile of rows from `first` on begins with.
+static int64_t ein__attention_low(const ein__attention_tile *t, int64_t first) {
+    int64_t last = ein__up(t->nkey, t->keys) - t->keys;
+    return ein__least(ein__attention_begin(&t->mask, first, t->nkey) / t->keys * t->keys, last);
+}
+
+// Whether some tile does not begin with the first of all keys.
+static bool ein__attention_is_late(const ein__attention_tile *t) {
+    return t->masked && ein__attention_low(t, (t->row_tiles - 1) * t->rows) > 0;
+}
+
 // How many tiles of rows there are, and the keys that they meet, a whole number of steps each.
 static void ein__attention_meet(const ein__attention *a, ein__attention_tile *t) {
     t->row_tiles = ein__ceil(t->nrow, t->rows);
     t->lines = t->row_tiles > 1 ? t->rows : t->nrow;
-    t->met = t->terms = a->band ? t->nkey + t->rows - 1 : t->nkey;
-    if (!t->masked) return;
+    t->met = t->most = t->terms = a->band ? t->nkey + t->rows - 1 : t->nkey;
+    if (!t->masked || !t->mask.far) return;
+    bool late = ein__attention_is_late(t);
+    if (late) t->most = 0;
     int64_t samples = ein__least(t->row_tiles, EIN__ATTENTION_SAMPLES), sum = 0;
     for (int64_t i = 0; i < samples; i++) {
         int64_t first = i * t->row_tiles / samples * t->rows;
         int64_t end = ein__attention_end(&t->mask, first, t->rows, t->nkey);
-        sum += ein__least(ein__up(end > 0 ? end : 1, t->keys), t->nkey);
+        int64_t low = late ? ein__attention_low(t, first) : 0;
+        end = ein__least(ein__up(end > 0 ? end : 1, t->keys), t->nkey);
+        int64_t met = ein__most(end - low, ein__least(t->keys, t->nkey));
+        sum += met;
+        if (late) t->most = ein__most(t->most, met);
     }
     t->met = sum / samples;
 }
@@ -19959,7 +20776,7 @@ static int64_t ein__attention_turns(const ein__attention_tile *t, int64_t keys) 
 // those with most come first, and the last ones fill up what they leave, but for half a block.
 static int64_t ein__attention_span(const ein__gpu *g, const ein__attention_tile *t) {
     int64_t blocks = ein__attention_blocks(t);
-    int64_t keys = ein__times(ein__attention_turns(t, t->terms), t->keys);
+    int64_t keys = ein__times(ein__attention_turns(t, t->most), t->keys);
     int64_t one = ein__times(g->sms, keys);
     int64_t waves = ein__times(ein__ceil(blocks, g->sms), one);
     if (!t->masked) return waves;
@@ -20127,7 +20944,7 @@ static int ein__attention_resident(const ein__gpu *g, const ein__attention_tile 
 static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
                                      const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t depth = ein__up(t->depth, t->kc), turns = ein__attention_turns(t, t->terms);
+    int64_t depth = ein__up(t->depth, t->kc), turns = ein__attention_turns(t, t->most);
     int64_t blocks = ein__attention_blocks(t);
     int64_t lanes = g->cc == 80 ? 64 : 128;
     int64_t span = ein__attention_span(g, t) / (g->sms * t->keys);
@@ -20141,14 +20958,14 @@ static int64_t ein__attend_tensor_ps(ein_ctx *ctx, const ein__attention *a,
     waits += ein__attention_issued(ctx, a, a->value, a->cols, 1) > 0;
     int64_t steps = ein__plus(ein__times(turns, depth / t->kc + 1 + waits), 2);
     int64_t chain = ein__times(steps, EIN__PRODUCT_STEP_PS);
-    chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->terms));
+    chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->most));
     return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
 }
 
 // Time of one block's steps without tensor cores, as above.
 static int64_t ein__plain_chain(ein_ctx *ctx, const ein__attention_tile *t) {
     int64_t loads = ein__ceil(t->depth, t->kc) + ein__ceil(t->keys, t->kv);
-    int64_t steps = ein__plus(ein__times(ein__attention_turns(t, t->terms), loads), 2);
+    int64_t steps = ein__plus(ein__times(ein__attention_turns(t, t->most), loads), 2);
     int64_t rounds = ein__ceil(ein__attention_blocks(t),
                                ein__times(ein__gpu_of(ctx)->sms, EIN__ATTENTION_RESIDENT));
     return ein__times(ein__times(steps, EIN__PRODUCT_STEP_PS), rounds);
@@ -20201,7 +21018,7 @@ static bool ein__few_fits(const ein__attention *a, ein__attention_tile *t, int l
 static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
                                   const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
-    int64_t lanes = g->cc == 80 ? 64 : 128, turns = ein__attention_turns(t, t->terms), log = 0;
+    int64_t lanes = g->cc == 80 ? 64 : 128, turns = ein__attention_turns(t, t->most), log = 0;
     for (int d = 1; d < t->lanes; d *= 2) log++;
     int64_t each = t->score + EIN__ATTENTION_SCORE;
     int64_t scores = t->ahead * (t->ke + t->ve + (a->dot.i ? 2 * log : 0)) + t->ve;
@@ -20221,7 +21038,7 @@ static int64_t ein__attend_few_ps(ein_ctx *ctx, const ein__attention *a,
         ein__ceil(ein__attention_blocks(t), ein__times(g->sms, ein__most(resident, 1)));
     int64_t chain = ein__times(turns, EIN__ATTENTION_TRIP_PS);
     chain = ein__plus(chain, 2 * EIN__PRODUCT_STEP_PS + EIN__SHARE_JOIN_PS);
-    chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->terms));
+    chain = ein__plus(chain, ein__muldiv(ein__times(chain, rounds - 1), t->met, t->most));
     return ein__most(ein__most(ps, chain), ein__attention_again(ctx, a, t));
 }
 
@@ -20296,11 +21113,33 @@ static int64_t ein__attention_moved(ein_ctx *ctx, const ein__attention *a, const
     return ein__work_ps(g, &w) - g->node_ns * 1000;
 }
 
+// `a` with the keys alone that some row attends to.
+static ein__attention ein__attention_seen(ein_ctx *ctx, const ein__attention *a) {
+    ein__attention z = *a;
+    ein__attention_mask m;
+    int64_t keys = ein__attention_extent(a, a->keys), rows = ein__attention_extent(a, a->rows);
+    if (rows > INT32_MAX || !ein__attention_masked(ctx, a, &m) || !m.far) return z;
+    int64_t first = ein__attention_begin(&m, 0, keys);
+    int64_t n = ein__attention_end(&m, 0, rows, keys) - first;
+    int key = 0;
+    while (!(a->keys >> key & 1)) key++;
+    if (n <= 0 || n == keys) return z;
+    ein__ix at = ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)key, n), first);
+    ein__ex *part[] = {&z.key, &z.value, &z.score};
+    z.box.n[key] = n;
+    for (int p = 0; p < 3; p++) {
+        *part[p] = ein__attention_in(ctx, a, *part[p], key, at);
+        if (!part[p]->i) return *a;
+    }
+    return z;
+}
+
 // The two products' operands are in the L2 cache where they are for products of their own.
 static int64_t ein__attention_memory(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
-    const ein__ex first[] = {a->query, a->key, a->score}, second[] = {a->value, a->result};
-    return ein__plus(ein__attention_moved(ctx, a, first, 3, 0),
-                     ein__attention_moved(ctx, a, second, 2, bytes_out));
+    ein__attention z = ein__attention_seen(ctx, a);
+    const ein__ex first[] = {z.query, z.key, z.score}, second[] = {z.value, z.result};
+    return ein__plus(ein__attention_moved(ctx, &z, first, 3, 0),
+                     ein__attention_moved(ctx, &z, second, 2, bytes_out));
 }
 
 // The fastest tile for `a` as it is, the largest one among equals; its rows are 0 when none fits.
@@ -20359,6 +21198,12 @@ static uint64_t ein__attention_id(ein_ctx *ctx, const ein__attention *a, int64_t
     h = ein__mix(ein__mix(h, ein__hash_box(&a->box, a->slots)), alpha);
     h = ein__mix(h, (uint64_t)ein__attention_mode(ctx, a));
     for (int p = 0; p < 5; p++) h = ein__mix(h, ein__hash_ex(&z, part[p]));
+    // What a mask that is read hides is in none of the parts.
+    ein__attention_mask m;
+    const ein__attention_edge *edge[] = {&m.begin, &m.end};
+    bool read = ein__attention_masked(ctx, a, &m) && m.read;
+    for (int i = 0; i < 2 && read; i++)
+        h = ein__mix(ein__mix(h, (uint64_t)edge[i]->a), (uint64_t)edge[i]->key + edge[i]->is);
     return ein__mix(h, (uint64_t)z.nseen);
 }
 
@@ -23691,6 +24536,102 @@ static bool ein__without_sums(ein_ctx *ctx, const ein__scope *s, uint32_t gone, 
     return t->body.i != 0;
 }
 
+// Sums over r that read a[(E + k*r)/q], k = 1 or -1: of q neighbouring r one gives an integer,
+// which is q*R + p with p a function of E (the one-point rule).
+typedef struct ein__gaps {
+    const ein__scope *s;
+    ein__scope t;
+    ein__ix e[EIN__MAX_ITERS];    // by slot r: E, or none
+    ein__ix map[EIN__MAX_ITERS];  // by old slot, in new iterators
+} ein__gaps;
+
+// Finds r and E in subscript `f`; the result's iterators alone may be in E. False: nothing to do.
+static bool ein__gap_of(ein_ctx *ctx, ein__gaps *g, const ein__index *f, uint32_t *r) {
+    ein__ix e = ein__ix_const(ctx, f->c);
+    int found = 0;
+    for (uint32_t i = 0; i < f->n && f->q > 1; i++) {
+        const ein__atom *a = ein__atom_get(ctx, f->t[i].atom);
+        if (a->kind != EIN__ITER) return false;
+        if (a->slot >= g->s->nt) {
+            *r = a->slot;
+            found += f->t[i].k == 1 || f->t[i].k == -1 ? 1 : 2;
+        } else {
+            e = ein__ix_add(ctx, e,
+                            ein__ix_scale(ctx, ein__ix_iter(ctx, a->slot, a->n), f->t[i].k));
+        }
+    }
+    if (found != 1 || !e.i) return false;
+    g->e[*r] = e;
+    return true;
+}
+
+// Takes the gaps of every read in a product. False: a sum has several, or with as many terms as
+// the new iterators count some would be added whose r is beyond the last.
+static bool ein__gaps_of(ein_ctx *ctx, ein__gaps *g, ein__ex ex, uint32_t *padded, uint32_t *gaps) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    if (e->op == EIN__X_CONST) return true;
+    if (e->op == EIN__X_BINARY && e->fn == EIN__MUL)
+        return ein__gaps_of(ctx, g, e->kid[0], padded, gaps) &&
+               ein__gaps_of(ctx, g, e->kid[1], padded, gaps);
+    if (e->op != EIN__X_READ) return false;
+    for (uint32_t k = 0; k < e->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, e->ix[k]);
+        uint32_t r;
+        if (f->q > 1 && ein__gap_of(ctx, g, f, &r)) {
+            int64_t q = f->q, n = g->s->n[r];
+            bool up = ein__ix_coef(ctx, e->ix[k], r) == 1;
+            if (*gaps >> r & 1) return false;
+            *gaps |= 1u << r;
+            ein__ix phase = ein__ix_mod(ctx, ein__ix_scale(ctx, g->e[r], up ? -1 : 1), q);
+            g->t.n[r] = ein__ceil(n, q);
+            ein__ix turn = ein__ix_scale(ctx, ein__ix_iter(ctx, r, g->t.n[r]), q);
+            g->map[r] = ein__ix_add(ctx, turn, phase);
+            if (!g->map[r].i) return false;
+            if (n % q == 0) *padded |= 1u << r;
+        } else if (ein__ix_is_iter(ctx, e->ix[k], &r) && !e->bits &&
+                   ctx->value[e->val].shape.d[k] == g->s->n[r]) {
+            *padded |= 1u << r;
+        }
+    }
+    return true;
+}
+
+static ein__ex ein__over_gaps(ein_ctx *ctx, const ein__gaps *g, ein__ex ex) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    ein__ix ix[EIN__MAX_RANK];
+    if (e->op == EIN__X_CONST) return ex;
+    if (e->op == EIN__X_BINARY) {
+        ein__ex a = ein__over_gaps(ctx, g, e->kid[0]), b = ein__over_gaps(ctx, g, e->kid[1]);
+        return a.i && b.i ? ein__ex_binary(ctx, EIN__MUL, a, b) : (ein__ex){0};
+    }
+    for (uint32_t k = 0; k < e->nix; k++) {
+        const ein__index *f = ein__ix_get(ctx, e->ix[k]);
+        ein__gaps copy = *g;
+        uint32_t r;
+        ix[k] = ein__ix_subst(ctx, e->ix[k], g->map, (int)(g->s->nt + g->s->ns));
+        if (f->q > 1 && ein__gap_of(ctx, &copy, f, &r)) {
+            int64_t up = ein__ix_coef(ctx, e->ix[k], r);
+            ein__ix at =
+                ein__ix_floordiv(ctx, ein__ix_addc(ctx, g->e[r], up == 1 ? f->q - 1 : 0), f->q);
+            ein__ix turn = ein__ix_scale(ctx, ein__ix_iter(ctx, r, g->t.n[r]), up);
+            ix[k] = ein__ix_add(ctx, at, turn);
+        }
+        if (!ix[k].i) return (ein__ex){0};
+    }
+    return ein__ex_read(ctx, (ein__val){e->val}, ein__f64_of(e->bits), ix, (int)e->nix);
+}
+
+// Sum `s` over the terms that are there.
+static bool ein__without_gaps(ein_ctx *ctx, const ein__scope *s, ein__scope *t) {
+    ein__gaps g = {.s = s, .t = *s};
+    uint32_t padded = 0, gaps = 0;
+    for (uint32_t i = 0; i < s->nt + s->ns; i++) g.map[i] = ein__ix_iter(ctx, i, s->n[i]);
+    if (!ein__gaps_of(ctx, &g, s->body, &padded, &gaps) || !gaps || (gaps & ~padded)) return false;
+    *t = g.t;
+    t->body = ein__over_gaps(ctx, &g, s->body);
+    return t->body.i != 0;
+}
+
 // Every proper subset of the summation goes to an inner value; factors free of it stay outside.
 static void ein__rule_split(ein__deriver *z, int from) {
     ein_ctx *ctx = z->ctx;
@@ -23724,8 +24665,12 @@ static void ein__rule_split(ein__deriver *z, int from) {
             ein__ex body = outside.i ? ein__ex_binary(ctx, EIN__MUL, outside, w) : w;
             if (alpha != 1) body = ein__ex_binary(ctx, EIN__MUL, ein__ex_const(ctx, alpha), body);
             ein__scope t;
-            if (ein__without_sums(ctx, s, inner, body, &t))
-                ein__add_def(z, d.cls, &t, from, "summation splitting", d.inner);
+            if (!ein__without_sums(ctx, s, inner, body, &t)) continue;
+            ein__add_def(z, d.cls, &t, from, "summation splitting", d.inner);
+            ein__scope dense;
+            if (ein__without_gaps(ctx, &t, &dense))
+                ein__add_def(z, d.cls, &dense, from, "summation splitting, one-point rule",
+                             d.inner);
         }
         arrfree(in);
     }
@@ -26100,6 +27045,8 @@ static const ein__rule ein__rules[] = {
     // sum(y) x[t,y] w[y] at several t is V[t], V[s] = sum(y) x[s,y] w[y]
     [EIN__RULE_ROUNDS] = {"rounds", "products with one weight at several places", EIN__ON_PROGRAM,
                           .rewrite = ein__rebuild_rounds},
+    // V[i], i = d * x + y, is V'[x,y]: ein__take_apart
+    [EIN__RULE_APART] = {"apart", "dimensions taken apart", EIN__ON_PROGRAM, .apply = NULL},
     // f(x, w(x)) is f(x, c[x]), c[x] = w(x) of weights alone, made at load
     [EIN__RULE_HOIST] = {"hoist", "parts of weights alone computed at load", EIN__ON_PROGRAM,
                          .rewrite = ein__rebuild_hoist},
@@ -26143,7 +27090,7 @@ static int ein__rule_named(const char *name, size_t n) {
 // these, and all of the other kinds; with a '-' in front all but these; NULL: all. Sets the
 // context's error for a name that is none, and for one that cannot be left out.
 EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
-    uint32_t mask = 0, all = (1u << EIN__NRULES) - 1, kept = 0;
+    uint32_t mask = 0, all = UINT32_MAX >> (32 - EIN__NRULES), kept = 0;
     if (!names) return all;
     bool without = *names == '-';
     names += without;
@@ -26167,6 +27114,7 @@ EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
 // The rewrites of the program that need no search, by the rules that are on.
 EIN__FN bool ein__fold(ein_ctx *ctx, ein__val *root, int nroot) {
     bool ok = !ctx->status && ein__widen_factors(ctx, root, nroot);
+    if (ctx->apart) ok = ok && ein__take_apart(ctx, root, nroot, ctx->apart == EIN__APART_SUMS);
     if (ok && ein__rule_on(ctx, EIN__RULE_INLINE))
         ok = ein__run_pass(ctx, root, nroot, ein__rebuild_pieces);
     if (ctx->nesting) ok = ok && ein__run_pass(ctx, root, nroot, ein__rebuild_nested);
@@ -32429,6 +33377,7 @@ static bool ein__try_plan(ein_ctx *ctx, ein__val *root, int nroot, ein__merging 
     ctx->plan.rereading = ctx->rereading;
     ctx->plan.without = ctx->without;
     ctx->plan.nesting = ctx->nesting;
+    ctx->plan.apart = ctx->apart;
     ctx->plan.variant = ctx->variant;
     ctx->plan.baseline_ps = best.baseline_ps;
     if (ok && ctx->desc.form && merging == EIN__UNMERGED) ein__pass_plan(ctx, &best);
@@ -32548,6 +33497,7 @@ static bool ein__try_ways(ein_ctx *ctx, const ein__val *root, int nroot, int64_t
     if (ok) *baseline = ein__least(*baseline, ein__plan_cost(&ctx->plan));
     best.baseline_ps = ctx->plan.baseline_ps = *baseline;
     ctx->plan.nesting = ctx->nesting;
+    ctx->plan.apart = ctx->apart;
     ein__keep_better(ctx, &best, ok);
     if (!ok || ctx->desc.baseline) return ok;
     memcpy(blocked, root, (size_t)nroot * sizeof *root);
@@ -32573,19 +33523,24 @@ static bool ein__may_reorder(const ein_ctx *ctx) {
     return (tensor || calls) && ein__rule_on(ctx, EIN__RULE_MATCH);
 }
 
+// The model's folded program under `root`.
+static bool ein__folded_program(ein_ctx *ctx, ein__val *root, int nroot) {
+    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
+    return ein__own_outputs(ctx, root, nroot) && ein__fold(ctx, root, nroot);
+}
+
 // Plans with convolutions in declared order, and where calls may have either order with these as
 // well, since what derivation takes for granted layouts may not give.
 static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     int nroot = (int)arrlen(ctx->graph.output);
     ein__val *root = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    ctx->typed = ctx->nests = false;
-    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    if (ctx->nesting && !ctx->nests) return true;
+    ctx->typed = ctx->nests = ctx->parts = false;
+    if (!ein__folded_program(ctx, root, nroot)) return false;
+    if ((ctx->nesting && !ctx->nests) || (ctx->apart && !ctx->parts)) return true;
     ctx->channels_last = ctx->rereading = ctx->rereads = false;
     ctx->without = 0;
     ctx->variant = EIN__AS_FOLDED;
-    if (ctx->nesting) ein__forget_costs(ctx);
+    if (ctx->nesting || ctx->apart) ein__forget_costs(ctx);
     bool ok = ein__try_ways(ctx, root, nroot, baseline);
     if (ok && !ctx->desc.form && ein__may_reorder(ctx)) {
         ctx->channels_last = true;
@@ -32595,14 +33550,17 @@ static bool ein__try_orders(ein_ctx *ctx, int64_t *baseline) {
     return ok;
 }
 
-// The plan of a lowered model in arithmetic `ctx->desc.math`: as it stands, and with concatenations
-// that begin with others, which library calls may be unable to store in pieces.
+// The plan of a lowered model in arithmetic `ctx->desc.math`: as it stands, with dimensions taken
+// apart, of which kernels may have to find as many digits elsewhere, and with concatenations that
+// begin with others, which library calls may be unable to store in pieces.
 static bool ein__plan_math(ein_ctx *ctx) {
     int64_t baseline = INT64_MAX;
-    ctx->nesting = false;
-    bool ok = ein__try_orders(ctx, &baseline);
-    if (ok && !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST)) {
-        ctx->nesting = true;
+    bool ok = true, nest = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_NEST),
+         part = !ctx->desc.form && ein__rule_on(ctx, EIN__RULE_APART);
+    for (int way = 0; way < 2 * EIN__APARTS && ok; way++) {
+        ctx->apart = (ein__apartness)(way % EIN__APARTS);
+        ctx->nesting = way / EIN__APARTS;
+        if ((ctx->apart && !part) || (ctx->nesting && !nest)) continue;
         ok = ein__try_orders(ctx, &baseline);
     }
     if (!ok) return false;
@@ -32660,6 +33618,7 @@ static bool ein__cheapest_plan(ein_ctx *ctx) {
     ctx->rereading = ctx->plan.rereading;
     ctx->without = ctx->plan.without;
     ctx->nesting = ctx->plan.nesting;
+    ctx->apart = ctx->plan.apart;
     // Kernels to be measured are emitted at once.
     ctx->typed = ctx->desc.math == EIN_MATH_FP16;
     return !ctx->status;
@@ -32672,19 +33631,36 @@ EIN__FN bool ein__make_plan(ein_ctx *ctx) {
     return true;
 }
 
+// Whether the model's folded program can be another one: in a variant, or with dimensions taken
+// apart.
+static bool ein__has_variants(ein_ctx *ctx, ein__val *root, int nroot, bool *any) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    *any = ctx->parts = false;
+    for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && !*any; k++) {
+        memcpy(other, root, (size_t)nroot * sizeof *root);
+        ctx->variant = (ein__variant)k;
+        if (!ein__make_variant(ctx, other, nroot, any)) return false;
+    }
+    bool ok = true;
+    for (int k = EIN__APART; k < EIN__APARTS && ok && !*any; k++) {
+        if (!ein__rule_on(ctx, EIN__RULE_APART)) continue;
+        ctx->apart = (ein__apartness)k;
+        ok = ein__folded_program(ctx, other, nroot);
+        *any |= ctx->parts;
+    }
+    ctx->apart = EIN__NUMBERED;
+    return ok;
+}
+
 // The model's folded program, whose contractions are derived, under `root`, in the variant that the
 // plan has; where there is another variant, a plan is made if there is none.
 EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
-    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
-    bool any = false;
-    for (int k = 0; k < nroot; k++) root[k] = ctx->tensor_value[ctx->graph.output[k].tensor];
-    if (!ein__own_outputs(ctx, root, nroot) || !ein__fold(ctx, root, nroot)) return false;
-    for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && !any && !ctx->plan.step; k++) {
-        memcpy(other, root, (size_t)nroot * sizeof *root);
-        ctx->variant = (ein__variant)k;
-        if (!ein__make_variant(ctx, other, nroot, &any)) return false;
+    bool any;
+    if (!ein__folded_program(ctx, root, nroot)) return false;
+    if (!ctx->plan.step) {
+        if (!ein__has_variants(ctx, root, nroot, &any)) return false;
+        if (any && !(ein__make_plan(ctx) && ein__folded_program(ctx, root, nroot))) return false;
     }
-    if (any && !ein__make_plan(ctx)) return false;
     ctx->variant = ctx->plan.variant;
     return ein__make_variant(ctx, root, nroot, &any);
 }
@@ -33048,9 +34024,10 @@ static const char *const ein__tmpl_attention[] = {
     "//@key many    whether there is more than one block",
     "//@key parts   blocks that share the keys of a tile; empty: one",
     "//@key tile    number of the block's tile",
-    "//@key shares  keys of the block's share: declares from and until",
+    "//@key shares  the first of the keys that the block takes, or how many, where that takes statements",
     "//@key first   the first key that the block takes",
-    "//@key end     where its keys end",
+    "//@key goes    whether there are more of them",
+    "//@key step    makes u0 the first key of the next turn",
     "//@key lines   rows of a tile that there are, which parts have",
     "//@key joined  what all parts of the tile have for a row's four columns from `at` on",
     "//@key index   the batch's position and the tile's first row m0, from id",
@@ -33058,7 +34035,7 @@ static const char *const ein__tmpl_attention[] = {
     "//@key queryRow  row of element e",
     "//@key queryAt   its place in the row",
     "//@key loadQuery  statements, then query[row][k] = its value",
-    "//@key stop    the first key that no row of the tile attends to",
+    "//@key stop    whether no row of the tile attends to a key of the turn; empty: it does",
     "//@key masked  statements, then masked = the power of two that those keys have",
     "//@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads",
     "//@key keyType   type of one",
@@ -33095,7 +34072,7 @@ static const char *const ein__tmpl_attention[] = {
     "    //@end",
     "    await_previous();",
     "    $index;",
-    "    //@if parts",
+    "    //@if shares",
     "    $shares;",
     "    //@end",
     "    //@if product",
@@ -33117,9 +34094,9 @@ static const char *const ein__tmpl_attention[] = {
     "#pragma unroll",
     "        for (int c = 0; c < RC; c++) acc[i][c] = 0.f;",
     "    }",
-    "    for (int u0 = $first; u0 < $end; u0 += 16 * RN) {",
+    "    for (int u0 = $first; $goes; $step) {",
     "        //@if stop",
-    "        if (u0 >= $stop) {",
+    "        if ($stop) {",
     "            $masked;",
     "            bool more = false;  // a weight that is not 0",
     "#pragma unroll",
@@ -33293,14 +34270,15 @@ static const char *const ein__tmpl_attention_few[] = {
     "//@key tile    number of the block's tile",
     "//@key index   the batch's position and the tile's first row m0, from id",
     "//@key parts   blocks that share the keys of a tile; empty: one",
-    "//@key shares  keys of the block's share: declares from and until",
+    "//@key shares  the first of the keys that the block takes, or how many, where that takes statements",
     "//@key first   the first key that the block takes",
-    "//@key end     where its keys end",
+    "//@key goes    whether there are more of them",
+    "//@key step    makes u0 the first key of the next turn",
     "//@key queries  elements to load, or vectors of them",
     "//@key queryRow  row of element e",
     "//@key queryAt   its place in the row",
     "//@key loadQuery  statements, then query[row][k] = its value",
-    "//@key stop    the first key that no row of the tile attends to",
+    "//@key stop    whether no row of the tile attends to a key of the turn; empty: it does",
     "//@key masked  statements, then masked = the power of two that those keys have",
     "//@key keyType   type of what a lane loads of a key at once",
     "//@key loadKey   statements, then keys[i] = elements from k on of a key",
@@ -33325,7 +34303,7 @@ static const char *const ein__tmpl_attention_few[] = {
     "    //@end",
     "    await_previous();",
     "    $index;",
-    "    //@if parts",
+    "    //@if shares",
     "    $shares;",
     "    //@end",
     "    //@if product",
@@ -33350,9 +34328,9 @@ static const char *const ein__tmpl_attention_few[] = {
     "#pragma unroll",
     "        for (int c = 0; c < VE; c++) acc[row][c] = 0.f;",
     "    }",
-    "    for (int u0 = $first; u0 < $end; u0 += GROUPS * J) {",
+    "    for (int u0 = $first; $goes; $step) {",
     "        //@if stop",
-    "        if (u0 >= $stop) {",
+    "        if ($stop) {",
     "            $masked;",
     "            bool more = false;  // a weight that is not 0, of a row whatever lanes have its keys",
     "#pragma unroll",
@@ -33501,9 +34479,10 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key many    whether there is more than one block",
     "//@key parts   blocks that share the keys of a tile; empty: one",
     "//@key tile    number of the block's tile",
-    "//@key shares  keys of the block's share: declares from and until",
+    "//@key shares  the first of the keys that the block takes, or how many, where that takes statements",
     "//@key first   the first key that the block takes",
-    "//@key end     where its keys end",
+    "//@key goes    whether there are more of them",
+    "//@key step    makes u0 the first key of the next turn",
     "//@key lines   rows of a tile that there are, which parts have",
     "//@key joined  what all parts of the tile have for a row's four columns from `at` on",
     "//@key index   the batch's position and the tile's first row m0, from id",
@@ -33512,8 +34491,10 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key queryRow  row of element e",
     "//@key queryAt   its place in the row",
     "//@key loadQuery  statements, then query[row * (depth + PAD) + k] = its value",
-    "//@key stop    the first key that no row of the tile attends to",
+    "//@key stop    whether no row of the tile attends to a key of the turn; empty: it does",
     "//@key masked  statements, then masked = the power of two that those keys have",
+    "//@key follows  whether there is a next turn",
+    "//@key next    its first key",
     "//@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads",
     "//@key keyTurns  of those, that are unrolled",
     "//@key keyPlace  statements: key and place k in it of the thread's element i",
@@ -33558,7 +34539,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    //@end",
     "    await_previous();",
     "    $index;",
-    "    //@if parts",
+    "    //@if shares",
     "    $shares;",
     "    //@end",
     "    // Parts of keys and values, of u0's turn.",
@@ -33625,9 +34606,9 @@ static const char *const ein__tmpl_attention_mma[] = {
     "#pragma unroll",
     "            for (int e = 0; e < 4; e++) acc[m][c][e] = 0.f;",
     "    }",
-    "    for (int u0 = $first; u0 < $end; u0 += KW * NK) {",
+    "    for (int u0 = $first; $goes; $step) {",
     "        //@if stop",
-    "        if (u0 >= $stop) {",
+    "        if ($stop) {",
     "            $masked;",
     "            float most[RM][2];",
     "#pragma unroll",
@@ -33790,7 +34771,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "        //@end",
     "        __syncthreads();",
     "        //@if product",
-    "        if (u0 + KW * NK < $end) load_keys(u0 + KW * NK, 0);",
+    "        if ($follows) load_keys($next, 0);",
     "            //@end",
     "#pragma unroll",
     "        for (int j = 0; j < NK / 8; j += WORD) {",
@@ -41961,6 +42942,12 @@ static const char *ein__kvec_type(const ein__kgen *g) {
     return ein__namef(g->ctx, "float%d", g->vec > 1 ? g->vec : 4);
 }
 
+// Where element `at` is. As one index: what is added to a pointer term by term nvcc cannot show to
+// be aligned, and makes four accesses of one.
+static const char *ein__kpointer(ein__kgen *g, const char *param, const char *at) {
+    return strcmp(at, "0") ? ein__namef(g->ctx, "&%s[%s]", param, at) : param;
+}
+
 // Neighbours at once, as a float4 or what else `vec` asks for.
 static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
     bool half = at->dtype == EIN__F16, eight = g->vec == 8, bfloat = at->dtype == EIN__BF16;
@@ -41972,8 +42959,7 @@ static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
     else if (half || eight)
         ein__kneed(g, !eight ? EIN__NEED_LOAD4 : half ? EIN__NEED_LOAD8 : EIN__NEED_FLOAT8);
     else load = ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
-    if (!strcmp(at->at.s, "0")) return ein__namef(g->ctx, "%s(%s)", load, at->param);
-    return ein__namef(g->ctx, "%s(%s + %s)", load, at->param, ein__kparen(g, at->at, EIN__TERM));
+    return ein__namef(g->ctx, "%s(%s)", load, ein__kpointer(g, at->param, at->at.s));
 }
 
 // `make_float4(v, v, v, v)`
@@ -42601,14 +43587,12 @@ static void ein__kput_store(ein__kgen *g, ein__buf *b, ein__dtype t, const char 
         return;
     }
     if (g->vec > 1) {
-        bool half = t == EIN__F16, bfloat = t == EIN__BF16, zero = !strcmp(at, "0");
-        const char *type = ein__kvec_type(g), *plus = zero ? "" : " + ";
+        bool half = t == EIN__F16, bfloat = t == EIN__BF16;
+        const char *type = ein__kvec_type(g), *to = ein__kpointer(g, y, at);
         if (half) ein__kneed(g, g->vec == 8 ? EIN__NEED_STORE8 : EIN__NEED_STORE4);
         if (bfloat) ein__kneed(g, EIN__NEED_BFLOAT_STORE4);
-        if (zero) at = "";
-        if (half || bfloat)
-            ein__putf(b, "store_%s%d(%s%s%s", half ? "half" : "bfloat", g->vec, y, plus, at);
-        else ein__putf(b, "*reinterpret_cast<%s *>(%s%s%s) = make_%s(", type, y, plus, at, type);
+        if (half || bfloat) ein__putf(b, "store_%s%d(%s", half ? "half" : "bfloat", g->vec, to);
+        else ein__putf(b, "*reinterpret_cast<%s *>(%s) = make_%s(", type, to, type);
         for (int i = 0; i < g->vec; i++)
             ein__putf(b, "%s%s", i || half || bfloat ? ", " : "", value[i].s);
         ein__put(b, ");\n");
@@ -42989,6 +43973,7 @@ typedef struct ein__kred {
     ein__ex last[2];               // ... these
     ptrdiff_t row[EIN__SIBLINGS];  // of the scan: where maps that finish sums are stored
     int nt, ns, t[EIN__MAX_ITERS], s[EIN__MAX_ITERS];
+    int own;  // of the last of `s` a thread that shares terms has loops of its own
     int64_t outputs, count;
     ein__kscan scan;
     ein__buf index, init, core, post, store;
@@ -43182,11 +44167,12 @@ static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r) {
 }
 
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
-// over `k` declares them all. Lanes along a reduction slot add to one sum.
+// over `k` declares those that have none. Lanes along a reduction slot add to one sum.
 static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels) {
     static const char *const acc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
                                                  "acc4", "acc5", "acc6", "acc7"};
-    for (int i = 0; i < r->ns; i++) g->slot[r->s[i]].level = levels ? i + 1 : 1;
+    for (int i = 0; i < r->ns; i++)
+        g->slot[r->s[i]].level = levels ? i + 1 : 1 + (int)ein__most(i + 1 + r->own - r->ns, 0);
     if (step->sums) ein__kred_finish_parts(g, r, step);
     else if (r->pair) ein__kred_pair_parts(g, r);
     if (step->sums || r->pair) return;
@@ -43237,10 +44223,11 @@ static void ein__kindent(ein__buf *out, const char *text, int by) {
     }
 }
 
-// The loops over an order's slots around `core`, each level's own statements first; a slot that is
-// one vector long needs none. Small loops are unrolled from the inside while at most 64 bodies
-// result.
-static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, const char *core) {
+// The loops over an order's slots, the first of `level`, around `core`, each level's own statements
+// first; a slot that is one vector long needs none. Small loops are unrolled from the inside while
+// at most 64 bodies result.
+static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, int level,
+                        const char *core) {
     ein__buf text = {0};
     int64_t bodies = 1;
     ein__put(&text, core);
@@ -43251,7 +44238,7 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, co
         if (bodies > 64) bodies = 0;
         int step = order[i] == g->vec_slot ? g->vec : 1;
         if (step == s->n && step > 1) {
-            ein__put(&loop, g->code[i + 1].s);
+            ein__put(&loop, g->code[i + level].s);
             ein__put(&loop, text.s);
             ein__buf_free(&text);
             text = loop;
@@ -43262,7 +44249,7 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, co
                   (long long)s->n,
                   step > 1 ? ein__namef(g->ctx, "%s += %d", s->name, step)
                            : ein__namef(g->ctx, "%s++", s->name));
-        ein__kindent(&loop, g->code[i + 1].s, 4);
+        ein__kindent(&loop, g->code[i + level].s, 4);
         ein__kindent(&loop, text.s, 4);
         ein__put(&loop, "}\n");
         ein__buf_free(&text);
@@ -43288,7 +44275,7 @@ static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *ste
     ein__buf loops = {0};
     ein__put(&loops, g->code[0].s);
     ein__put(&loops, r->init.s);
-    ein__kloops(g, &loops, r->s, r->ns, r->core.s);
+    ein__kloops(g, &loops, r->s, r->ns, 1, r->core.s);
     ein__put(&loops, r->post.s);
     ein__put(&loops, r->store.s);
     ein__key keys[] = {{0},
@@ -43369,6 +44356,13 @@ static void ein__kreduce_lanes(ein__kgen *g, const ein__kred *r, int lanes, int 
     keys[9] = (ein__key){"split", g->part ? "const unsigned lane = id % 32u;\nid /= 32u;\n" : ""};
 }
 
+// Which of its slots a thread goes through by itself, when `lanes` of them share the terms.
+static void ein__kreduce_own(ein__kgen *g, ein__kred *r, int64_t lanes) {
+    int64_t n[EIN__MAX_ITERS];
+    for (int i = 0; i < r->ns; i++) n[i] = g->slot[r->s[i]].n;
+    ein__loop_operations(g->ctx, ein__scope_of(g->ctx, r->acc), n, r->ns, lanes, &r->own);
+}
+
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
                                 const char *hint, ein__buf *out, ein__launch *l) {
     int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
@@ -43380,6 +44374,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (parts > 1 && !column) how = EIN__SHARE_BLOCK;
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot;
+    if (column && vec == 1) ein__kreduce_own(g, r, EIN__COLUMN_THREADS * parts);
     ein__kred_parts(g, r, step, false);
     if (g->too_wide || g->scattered) return false;
     bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
@@ -43394,9 +44389,10 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (column) l->block[0] = EIN__COLUMN_OUTPUTS, l->block[1] = EIN__COLUMN_THREADS;
     ein__buf terms = {0};
     g->vec_slot = last;
-    ein__kdecompose(g, &terms, r->s, r->ns, r->scan.used, "k");
+    const int outer = r->ns - r->own;
+    ein__kdecompose(g, &terms, r->s, outer, r->scan.used, "k");
     ein__put(&terms, g->code[1].s);
-    ein__put(&terms, r->core.s);
+    ein__kloops(g, &terms, r->s + outer, r->own, 2, r->core.s);
     const char *number = ein__namef(g->ctx, "%d", parts),
                *x = column ? "threadIdx.y" : "threadIdx.x";
     bool several = parts > 1;
@@ -43410,7 +44406,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"index", r->index.s},
         {"before", g->code[0].s},
         {"identity", ein__kred_zero(g, r)},
-        {"count", ein__knumber(g, r->count / vec)},
+        {"count", ein__knumber(g, ein__kcount_slots(g, r->s, outer) / vec)},
         {"terms", terms.s},
         {"after", r->post.s},
         {"store", r->store.s},
@@ -43539,7 +44535,7 @@ static bool ein__kplace_thread(ein__kgen *g, ein__kplaces *z, const ein__step *s
     ein__buf loops = {0};
     ein__put(&loops, g->code[0].s);
     ein__putf(&loops, "%s best = %s;\n", z->pair, z->none);
-    ein__kloops(g, &loops, r->s, r->ns, r->core.s);
+    ein__kloops(g, &loops, r->s, r->ns, 1, r->core.s);
     ein__put(&loops, r->post.s);
     ein__put(&loops, r->store.s);
     ein__key keys[] = {{0},
@@ -43762,7 +44758,7 @@ static bool ein__knarrow_planes(ein__kgen *g, const ein__step *step, const ein__
     ein__kcount(g, body);
     for (int i = 0; i < 4; i++) value[i] = ein__kvalue(g, body, i);
     ein__kstore(g, &g->code[1], step->out, scan, value);
-    ein__kloops(g, b, &f->few, 1, "");
+    ein__kloops(g, b, &f->few, 1, 1, "");
     return !g->scattered;
 }
 
@@ -43927,7 +44923,7 @@ static bool ein__khalf_even(const ein__kgen *g, const int64_t *k, const int *ord
 static const char *ein__khalf_at(ein__kgen *g, const char *param, const int64_t *k, int64_t start,
                                  const int *order, int n) {
     ein__ktext at = ein__knarrow_at(g, k, start, order, n, -1);
-    return ein__namef(g->ctx, "%s + %s", param, ein__kparen(g, at, EIN__TERM));
+    return ein__kpointer(g, param, at.s);
 }
 
 // The operand's address for such a copy; false: it is another kernel's.
@@ -44462,7 +45458,7 @@ static void ein__kwindow_row(ein__kgen *g, ein__kred *r, const ein__kwindow_tile
     }
     ein__put(&body, g->code[0].s);
     ein__put(&body, r->init.s);
-    ein__kloops(g, &body, r->s, r->ns, r->core.s);
+    ein__kloops(g, &body, r->s, r->ns, 1, r->core.s);
     ein__put(&body, r->post.s);
     ein__put(&body, r->store.s);
     ein__put(b, body.s);
@@ -44651,7 +45647,7 @@ static bool ein__kmentions(const char *text, const char *name) {
 static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
     ein__buf *out = &r->phases, body = {0};
     if (r->form == EIN__ROW_THREAD) {
-        ein__kloops(g, out, r->s, r->ns, core);
+        ein__kloops(g, out, r->s, r->ns, 1, core);
         return;
     }
     const char *u = ein__kunsigned(g);
@@ -45301,8 +46297,8 @@ static int ein__kprod_find(ein__kgen *g, ein__ex read, ein__buf *found, ein__buf
     if (half || bfloat) fill = ein__namef(g->ctx, "%s()", type);
     else if (at.vector) fill = ein__kfill(g, fill);
     if ((half || bfloat) && at.vector)
-        value = ein__namef(g->ctx, "*reinterpret_cast<const uint2 *>(%s + %s)", at.param,
-                           ein__kparen(g, at.at, EIN__TERM));
+        value = ein__namef(g->ctx, "*reinterpret_cast<const uint2 *>(%s)",
+                           ein__kpointer(g, at.param, at.at.s));
     else if (at.vector) value = ein__kload4(g, &at);
     else if (!half && !bfloat) value = ein__kload(g, &at, at.level).s;
     if (at.guard) value = ein__namef(g->ctx, "%s ? %s : %s", at.guard, value, fill);
@@ -45405,8 +46401,8 @@ static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein
         return half ? ein__namef(g->ctx, "%s[%s]", at->param, at->at.s) : ein__kload(g, at, 1).s;
     *zero = half ? "make_uint4(0u, 0u, 0u, 0u)" : "make_float4(0.f, 0.f, 0.f, 0.f)";
     if (!half) return ein__kload4(g, at);
-    return ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s + %s)", at->param,
-                      ein__kparen(g, at->at, EIN__TERM));
+    return ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s)",
+                      ein__kpointer(g, at->param, at->at.s));
 }
 
 // Whether a load may say where it finds its elements: they are 16 or 4 bytes and of the type that
@@ -45431,10 +46427,7 @@ static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kacce
                        : width == 4                ? "float4"
                        : r->math == EIN__MATH_FP16 ? "__half"
                                                    : "float";
-    ein__putf(body, "return fetch<%s>(%s", type, at->param);
-    // What a table has is added to an index, not to a pointer.
-    const char *index = ein__kparen(g, at->at, g->taps ? EIN__PREFIX : EIN__TERM);
-    if (strcmp(at->at.s, "0")) ein__putf(body, " + %s", index);
+    ein__putf(body, "return fetch<%s>(%s", type, ein__kpointer(g, at->param, at->at.s));
     ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
 }
 
@@ -46747,7 +47740,7 @@ static void ein__ktile_load(ein__kgen *g, const ein__ktile *z, ein__buf *load) {
     ein__ktext v = ein__kvalue(g, z->read, 0);
     ein__putf(&core, "%s = %s;\n", ein__ktile_at(g, z, z->cols), v.s);
     ein__put(load, g->code[0].s);
-    ein__kloops(g, load, z->cols, z->b.n, core.s);
+    ein__kloops(g, load, z->cols, z->b.n, 1, core.s);
     ein__buf_free(&core);
     // Names inside of the loops end with them; what does not depend on them stays.
     ein__kforget(g, 1);
@@ -46816,7 +47809,7 @@ static bool ein__ktile_transform(ein__kgen *g, const ein__ktile *z, ein__buf *b,
                   (long long)step);
         for (int j = 1; j < EIN__KLEVELS; j++)
             if (g->code[j].s) g->code[j].s[g->code[j].n = 0] = 0;
-        if (n) ein__kloops(g, b, loop, n, text.s);
+        if (n) ein__kloops(g, b, loop, n, 1, text.s);
         else ein__put(b, text.s);
         ein__buf_free(&at);
         ein__buf_free(&text);
@@ -46905,7 +47898,7 @@ static void ein__ktile_store(ein__kgen *g, const ein__step *step, const ein__kti
         ein__kindent(&guarded, core.s, 4);
         ein__put(&guarded, "}\n");
     }
-    ein__kloops(g, store, z->rows, z->b.n, inside.n ? guarded.s : core.s);
+    ein__kloops(g, store, z->rows, z->b.n, 1, inside.n ? guarded.s : core.s);
     g->vec = 1;
     g->vec_slot = -1;
     ein__buf_free(&inside);
@@ -46964,6 +47957,155 @@ static bool ein__kbasis(ein__kgen *g, const ein__step *step, const char *hint, e
     ein__buf_free(&transform);
     ein__buf_free(&store);
     return ok;
+}
+/* ---- emit_attention_turns.c ---- */
+// Which keys an attention's block goes over: where a mask ends for the rows of its tile, and begins
+// (attention_mask.c), and the block's share of those between where several blocks have one tile.
+
+// Whether blocks may be done before they have met all keys.
+static bool ein__kattention_skips(const ein__attention_tile *t) {
+    return t->masked &&
+           ein__up(ein__attention_end(&t->mask, 0, t->rows, t->nkey), t->keys) < t->terms;
+}
+
+// The edge of the tile's row `row`, `back` keys before it.
+static const char *ein__kattention_edge(ein__kgen *g, const ein__attention_edge *e, int64_t row,
+                                        int64_t back) {
+    long long key = (long long)(e->key + e->a * row - back), far = key < 0 ? -key : key;
+    const char *by = e->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)e->a);
+    if (!e->a) return ein__namef(g->ctx, "%lld", key);
+    return ein__namef(g->ctx, "%sm0 %c %lld", by, key < 0 ? '-' : '+', far);
+}
+
+// The first key that no row of the tile attends to, or "" where there is none for any tile.
+static const char *ein__kattention_behind(ein__kgen *g, const ein__attention_tile *t) {
+    return ein__kattention_skips(t) ? ein__kattention_edge(g, &t->mask.end, t->rows - 1, 0) : "";
+}
+
+// Where the mask hides a key of the turn from some row of the tile.
+static const char *ein__kattention_hides(ein__kgen *g, const ein__attention_tile *t) {
+    const ein__attention_edge *begin = &t->mask.begin, *end = &t->mask.end;
+    const char *before = "", *behind = "";
+    if (begin->is)
+        before = ein__namef(g->ctx, "u0 < %s", ein__kattention_edge(g, begin, t->rows - 1, 0));
+    if (end->is) behind = ein__namef(g->ctx, "u0 > %s", ein__kattention_edge(g, end, 0, t->keys));
+    return ein__namef(g->ctx, "%s%s%s", behind, begin->is && end->is ? " || " : "", before);
+}
+
+// Statements that put the mask's value where the mask hides element e's key. Constants are compared
+// with what all places have in common.
+static void ein__kattention_hidden(ein__kgen *g, const ein__attention_tile *t, const char *value,
+                                   ein__buf *b) {
+    static const char *const names[] = {"ahead", "back"}, *const by[] = {">=", "<"};
+    const ein__attention_edge *edge[] = {&t->mask.end, &t->mask.begin};
+    bool same = edge[0]->is && edge[1]->is && edge[0]->a == edge[1]->a;
+    const char *test = "";
+    for (int i = 0; i < 2; i++) {
+        long long a = (long long)edge[i]->a, key = (long long)edge[i]->key;
+        if (!edge[i]->is) continue;
+        const char *name = names[same ? 0 : i];
+        if (!i || !same)
+            ein__putf(b,
+                      "const %s %s = u0 + first + lane %% 4 * 2 - %lld * (m0 + own + lane / 4);\n",
+                      ein__kint(g), name, a);
+        test = ein__namef(g->ctx, "%s%s%s %s %lld * (16 * m + e / 2 * 8) - 8 * j - e %% 2 + %lld",
+                          test, *test ? " || " : "", name, by[i], a, key);
+    }
+    ein__putf(b, "%sif (%s)\n    s[m][j][e] = %s;\n", g->code[0].s, test, value);
+}
+
+// The keys of a block's share: whole turns, of those before the first one that no row attends to as
+// many as of others' but for one; the last block goes on behind them.
+static void ein__kattention_shares(const ein__attention_tile *t, const char *stop, ein__buf *b) {
+    long long terms = (long long)t->terms, turns = (long long)ein__ceil(t->terms, t->keys);
+    if (t->parts == 1) return;
+    ein__putf(b, "const int share = (int)(blockIdx.x %% %du);\n", t->parts);
+    if (!*stop) {
+        ein__putf(b, "const int from = share * %lld / %d * %d;\n", turns, t->parts, t->keys);
+        ein__putf(b, "const int until = (share + 1) * %lld / %d * %d;\n", turns, t->parts, t->keys);
+        return;
+    }
+    ein__putf(b, "const int behind = (int)(%s);\n", stop);
+    ein__putf(b, "const int turns = behind <= 0 ? 1 : behind < %lld ? (behind + %d) / %d : %lld;\n",
+              terms, t->keys - 1, t->keys, turns);
+    ein__putf(b, "const int from = share * turns / %d * %d;\n", t->parts, t->keys);
+    ein__putf(b, "const int until = share < %d ? (share + 1) * turns / %d * %d : %lld;\n",
+              t->parts - 1, t->parts, t->keys, terms);
+}
+
+// Where blocks begin with the first key that some row attends to: `low`, of a whole turn.
+static void ein__kattention_begins(ein__kgen *g, const ein__attention_tile *t, ein__buf *b) {
+    const ein__attention_edge *begin = &t->mask.begin;
+    long long all = (long long)ein__up(t->terms, t->keys);
+    if (!begin->a) {
+        ein__putf(b, "const int low = %lld;\n", (long long)ein__attention_low(t, 0));
+        return;
+    }
+    int64_t last = begin->a * (t->row_tiles - 1) * t->rows + begin->key;
+    const char *seen = "seen";
+    if (last >= all) seen = ein__namef(g->ctx, "min(seen, %lld)", all - t->keys);
+    ein__putf(b, "const int seen = (int)(%s);\n", ein__kattention_edge(g, begin, 0, 0));
+    ein__putf(b, "const int low = seen < %d ? 0 : %s / %d * %d;\n", t->keys, seen, t->keys,
+              t->keys);
+}
+
+// The keys of a block's share then, in `togo` the number of its turns. The last block goes on
+// behind the last key with the first one; it has the turn that holds the last key of the tile's
+// first row, so that it meets a key of every row that has some, and sees that what is masked does
+// not count.
+static void ein__kattention_turns(ein__kgen *g, const ein__attention_tile *t, const char *stop,
+                                  ein__buf *b) {
+    const ein__attention_edge *end = &t->mask.end;
+    long long turns = (long long)ein__ceil(t->terms, t->keys), all = turns * t->keys;
+    const char *others;
+    ein__kattention_begins(g, t, b);
+    if (t->parts == 1) {
+        ein__putf(b, "int togo = %lld;  // turns\n", turns);
+        return;
+    }
+    ein__putf(b, "const int share = (int)(blockIdx.x %% %du);\n", t->parts);
+    if (!t->mask.begin.a && (!*stop || !end->a)) {
+        int64_t low = ein__attention_low(t, 0), behind = *stop ? ein__least(end->key, all) : all;
+        int64_t some = behind <= low ? 1 : ein__ceil(behind - low, t->keys);
+        others = ein__namef(g->ctx, "%lld", (long long)((t->parts - 1) * some / t->parts));
+    } else {
+        const char *behind = ein__namef(g->ctx, "%lld", all), *last = "turns - 1";
+        if (*stop) {
+            behind = ein__namef(g->ctx, "min((int)(%s), %lld)", stop, all);
+            last = ein__namef(g->ctx, "max((int)(%s) - low, 0) / %d",
+                              ein__kattention_edge(g, end, 0, 1), t->keys);
+        }
+        ein__putf(b, "const int behind = %s;\n", behind);
+        ein__putf(b, "const int turns = behind <= low ? 1 : (behind - low + %d) / %d;\n",
+                  t->keys - 1, t->keys);
+        ein__putf(b, "const int others = min(%d * turns / %d, %s);\n", t->parts - 1, t->parts,
+                  last);
+        others = "others";
+    }
+    ein__putf(b, "const int before = share * %s / %d, from = low + before * %d;\n", others,
+              t->parts - 1, t->keys);
+    ein__putf(b, "int togo = (share < %d ? (share + 1) * %s / %d : %lld) - before;\n", t->parts - 1,
+              others, t->parts - 1, turns);
+}
+
+// The key that follows those of a turn, `step` of them.
+static const char *ein__kattention_next(ein__kgen *g, const ein__attention_tile *t,
+                                        const char *step) {
+    long long all = (long long)ein__up(t->terms, t->keys);
+    if (!ein__attention_is_late(t)) return ein__namef(g->ctx, "u0 + %s", step);
+    return ein__namef(g->ctx, "u0 + %s < %lld ? u0 + %s : 0", step, all, step);
+}
+
+// Where a block's keys end.
+static const char *ein__kattention_until(ein__kgen *g, const ein__attention_tile *t) {
+    return t->parts > 1 ? "until" : ein__namef(g->ctx, "%lld", (long long)t->terms);
+}
+
+// The load of the first keys, ahead of the loop.
+static const char *ein__kattention_started(const ein__attention_tile *t) {
+    bool late = ein__attention_is_late(t);
+    if (t->parts == 1) return late ? "load_keys(low, 0);\n" : "load_keys(0, 0);\n";
+    return late ? "if (togo > 0) load_keys(from, 0);\n" : "if (from < until) load_keys(from, 0);\n";
 }
 /* ---- emit_attention.c ---- */
 // A product, a softmax along one of its dimensions and the product that sums over it, in one kernel
@@ -47105,12 +48247,6 @@ static void ein__kattention_reset(ein__kgen *g) {
     ein__put(&g->code[0], "");
 }
 
-// Whether blocks may be done before they have met all keys.
-static bool ein__kattention_skips(const ein__attention_tile *t) {
-    return t->masked &&
-           ein__up(ein__attention_end(&t->mask, 0, t->rows, t->nkey), t->keys) < t->terms;
-}
-
 // What makes powers of two of scores up to `most`.
 static const char *ein__kattention_unit(ein__kgen *g, const ein__kattention_form *f,
                                         const char *most) {
@@ -47119,28 +48255,22 @@ static const char *ein__kattention_unit(ein__kgen *g, const ein__kattention_form
     return ein__namef(g->ctx, "score_unit(%s)", most);
 }
 
-// The first key that `rows` rows from `row` on do not attend to, `back` keys before it.
-static const char *ein__kattention_behind(ein__kgen *g, const ein__attention_mask *m,
-                                          const char *row, int64_t rows, int64_t back) {
-    long long key = (long long)(m->key + m->a * (rows - 1) - back), far = key < 0 ? -key : key;
-    const char *by = m->a == 1 ? "" : ein__namef(g->ctx, "%lld * ", (long long)m->a);
-    if (!m->a) return ein__namef(g->ctx, "%lld", key);
-    return ein__namef(g->ctx, "%s%s %c %lld", by, row, key < 0 ? '-' : '+', far);
-}
-
-// The first key that no row of the tile attends to, or "" where blocks meet all keys, and in `b`
-// what gives the score that stands for those keys.
+// Whether no row of the tile attends to a key of the turn, or "" where blocks meet all keys, and in
+// `b` what gives the score that stands for those keys.
 static const char *ein__kattention_stop(ein__kgen *g, const ein__kattention_form *f, ein__buf *b) {
     const ein__attention_tile *t = &f->t;
-    const ein__attention_mask *m = &t->mask;
+    const char *behind = ein__kattention_behind(g, t);
+    bool late = ein__attention_is_late(t);
     ein__put(b, "");
-    if (!ein__kattention_skips(t)) return "";
+    if (!*behind && !late) return "";
     ein__kcount(g, f->never);
     const char *value = ein__kvalue(g, f->never, 0).s;
     ein__putf(b, "%sconst float never = %s;\nconst float masked = never * %s;\n", g->code[0].s,
               value, ein__kattention_unit(g, f, "never"));
     ein__kattention_reset(g);
-    return ein__kattention_behind(g, m, "m0", t->rows, 0);
+    const char *stop = *behind ? ein__namef(g->ctx, "u0 >= %s", behind) : "";
+    return ein__namef(g->ctx, "%s%s%s", stop, *behind && late ? " || " : "",
+                      late ? "u0 < low" : "");
 }
 
 // Where the block is: id counts tiles of rows, residues and batches, tiles fastest. Where a tile
@@ -47279,8 +48409,7 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
         value = ein__namef(g->ctx, "make_float4(%s, %s, %s, %s)", of[0], of[1], of[2], of[3]);
     } else if (vec == 8 || copy) {
         ein__kaccess at = ein__kaccess_of(g, read, 0);
-        const char *from =
-            ein__namef(g->ctx, "%s + %s", at.param, ein__kparen(g, at.at, EIN__TERM));
+        const char *from = ein__kpointer(g, at.param, at.at.s);
         if (apart) {
             ein__kneed(g, EIN__NEED_MOVED);
             from = ein__namef(g->ctx, "moved(%s, size_t(i) * %lldu)", from, (long long)apart);
@@ -47441,22 +48570,13 @@ static void ein__kattention_place(const ein__kattention_form *f, const char *tex
 static void ein__kattention_absent(ein__kgen *g, const ein__kattention_form *f,
                                    const ein__kattention_keyed *k, ein__kattention_text *x) {
     const ein__attention_tile *t = &f->t;
-    const ein__attention_mask *m = &t->mask;
     const char *ends = k->ends;
     ein__buf *b = &x->absent;
     if (t->masked) {
-        long long a = (long long)m->a, key = (long long)m->key;
-        ends = ein__namef(g->ctx, "u0 > %s%s%s", ein__kattention_behind(g, m, "m0", 1, t->keys),
-                          *ends ? " || " : "", ends);
+        ends = ein__namef(g->ctx, "%s%s%s", ein__kattention_hides(g, t), *ends ? " || " : "", ends);
         ein__kcount(g, f->never);
         const char *value = ein__kvalue(g, f->never, 0).s;
-        // So that constants are compared with what all places have in common.
-        ein__putf(b,
-                  "const %s ahead = u0 + first + lane %% 4 * 2 - %lld * (m0 + own + lane / 4);\n",
-                  ein__kint(g), a);
-        ein__putf(b, "%sif (ahead >= %lld * (16 * m + e / 2 * 8) - 8 * j - e %% 2 + %lld)\n",
-                  g->code[0].s, a, key);
-        ein__putf(b, "    s[m][j][e] = %s;\n", value);
+        ein__kattention_hidden(g, t, value, b);
         ein__kattention_reset(g);
     }
     x->ends = *ends ? ends : NULL;
@@ -47528,26 +48648,6 @@ static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
     ein__kattention_reset(g);
 }
 
-// The keys of a block's share: whole turns, of those before the first one that no row attends to as
-// many as of others' but for one; the last block goes on behind them.
-static void ein__kattention_shares(const ein__attention_tile *t, const char *stop, ein__buf *b) {
-    long long terms = (long long)t->terms, turns = (long long)ein__ceil(t->terms, t->keys);
-    ein__put(b, "");
-    if (t->parts == 1) return;
-    ein__putf(b, "const int share = (int)(blockIdx.x %% %du);\n", t->parts);
-    if (!*stop) {
-        ein__putf(b, "const int from = share * %lld / %d * %d;\n", turns, t->parts, t->keys);
-        ein__putf(b, "const int until = (share + 1) * %lld / %d * %d;\n", turns, t->parts, t->keys);
-        return;
-    }
-    ein__putf(b, "const int behind = (int)(%s);\n", stop);
-    ein__putf(b, "const int turns = behind <= 0 ? 1 : behind < %lld ? (behind + %d) / %d : %lld;\n",
-              terms, t->keys - 1, t->keys, turns);
-    ein__putf(b, "const int from = share * turns / %d * %d;\n", t->parts, t->keys);
-    ein__putf(b, "const int until = share < %d ? (share + 1) * turns / %d * %d : %lld;\n",
-              t->parts - 1, t->parts, t->keys, terms);
-}
-
 // `kv`: keys of a part of the values. `to`: where elements of queries, keys and values go.
 static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                   int64_t kv, const char *const *to, ein__kattention_text *x) {
@@ -47590,7 +48690,10 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
         ein__put(&x->key.text, "");
     }
     x->stop = ein__kattention_stop(g, f, &x->masked);
-    ein__kattention_shares(t, x->stop, &x->shares);
+    ein__put(&x->shares, "");
+    const char *behind = ein__kattention_behind(g, t);
+    if (ein__attention_is_late(t)) ein__kattention_turns(g, t, behind, &x->shares);
+    else ein__kattention_shares(t, behind, &x->shares);
     if (t->parts > 1)
         x->joined =
             ein__namef(g->ctx, "join_keys<%d, false>(left + blockIdx.x / %du * %du, row, at)",
@@ -47636,19 +48739,24 @@ static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, const 
 static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
 static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
 
-enum { EIN__KATTENTION_ALL = 23, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
+enum { EIN__KATTENTION_ALL = 24, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
 
-// Keys that all templates have, in `k` from place 2 on.
+// Keys that all templates have, in `k` from place 2 on. `step`: keys of a turn.
 static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
-                                const ein__kattention_text *x, ein__key *k) {
-    bool shared = f->t.parts > 1;
+                                const ein__kattention_text *x, const char *step, ein__key *k) {
+    bool shared = f->t.parts > 1, late = ein__attention_is_late(&f->t);
+    const char *next = ein__kattention_next(g, &f->t, step);
+    const char *until = ein__namef(g->ctx, "u0 < %s", ein__kattention_until(g, &f->t));
     const char *parts = ein__namef(g->ctx, "%du", f->t.parts);
     const ein__key all[EIN__KATTENTION_ALL] = {
         {"parts", shared ? parts : ""},
         {"tile", shared ? ein__namef(g->ctx, "blockIdx.x / %s", parts) : "blockIdx.x"},
         {"shares", x->shares.s},
-        {"first", shared ? "from" : "0"},
-        {"end", shared ? "until" : ein__namef(g->ctx, "%lld", (long long)f->t.terms)},
+        {"first", shared ? "from"
+                  : late ? "low"
+                         : "0"},
+        {"goes", late ? "togo > 0" : until},
+        {"step", ein__namef(g->ctx, late ? "togo--, u0 = %s" : "u0 += %s", late ? next : step)},
         {"lines", ein__namef(g->ctx, "%lld", (long long)f->t.lines)},
         {"joined", x->joined},
         {"store", x->store.s},
@@ -47672,8 +48780,8 @@ static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
 
 // Keys of the templates that have parts of keys and values in shared memory.
 static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
-                                 const ein__kattention_text *x, ein__key *k) {
-    ein__kattention_all(g, f, x, k);
+                                 const ein__kattention_text *x, const char *step, ein__key *k) {
+    ein__kattention_all(g, f, x, step, k);
     k += EIN__KATTENTION_ALL;
     k[0] = (ein__key){"KC", ein__namef(g->ctx, "%d", f->t.kc)};
     bool sum = f->a.sum.i || f->t.parts > 1 || ein__ex_contains(g->ctx, f->a.result, f->a.top);
@@ -47712,7 +48820,7 @@ static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__katt
             {"KV", ein__namef(c, "%d", t->kv)}, {"part", ein__namef(c, "%lld", (long long)part)}};
         ein__kattention_own(g, &x.key, "part[key * (KC + 4) + k]", key, own + 6);
         ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 8);
-        ein__kattention_keys(g, f, &x, k + 2);
+        ein__kattention_keys(g, f, &x, "16 * RN", k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, COUNT, out, l);
     }
@@ -47733,11 +48841,12 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
                                    const char *hint, ein__buf *out, ein__launch *l) {
     static const char *const to[] = {"query[row * (depth + PAD) + k]", "keys[key * (KC + PAD) + k]",
                                      "values[key * (cols + PAD) + col]"};
-    enum { OWN = 21, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 23, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     ein__kattention_text x = {0};
-    bool half = t->math == EIN__MATH_FP16;
+    bool half = t->math == EIN__MATH_FP16, late = ein__attention_is_late(t);
+    const char *turn = "KW * NK", *next = ein__kattention_next(g, t, turn);
     ein__kneed(g, half ? EIN__NEED_ATTEND_HALF : EIN__NEED_ATTEND_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
     ein__kattention_parts(g, step, f, t->keys, to, &x);
@@ -47756,8 +48865,10 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"storage", ein__kattention_storage(g, t, l)},
             {"split", t->rw < 4 ? "1" : ""},
             {"others", t->parts > 1 ? "(warp % KW > 0 ? 0 : KW - 1)" : "KW - 1"},
-            {"begin",
-             t->parts > 1 ? "if (from < until) load_keys(from, 0);\n" : "load_keys(0, 0);\n"},
+            {"begin", ein__kattention_started(t)},
+            {"follows",
+             late ? "togo > 1" : ein__namef(c, "%s < %s", next, ein__kattention_until(g, t))},
+            {"next", next},
             {"keyWords", x.key.copy && !half ? "1" : ""},
             {"valueWords", x.value.copy && !half ? "1" : ""},
             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
@@ -47767,7 +48878,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"valueTurns", x.value.copy ? "8" : "4"},
             {"ends", x.ends ? x.ends : ""},
             {"absent", x.absent.s}};
-        ein__kattention_keys(g, f, &x, k + 2);
+        ein__kattention_keys(g, f, &x, turn, k + 2);
         memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, COUNT, out, l);
     }
@@ -47797,7 +48908,7 @@ static void ein__kattention_few(ein__kgen *g, const ein__step *step, ein__katten
             {"KW", ein__namef(c, "%d", t->kw)},       {"VE", ein__namef(c, "%d", t->ve)},
             {"VW", ein__namef(c, "%d", t->vw)},       {"cols", ein__namef(c, "%d", t->width)},
             {"keyType", ein__kattention_type(t->kw)}, {"valueType", ein__kattention_type(t->vw)}};
-        ein__kattention_all(g, f, &x, k + 2);
+        ein__kattention_all(g, f, &x, "GROUPS * J", k + 2);
         memcpy(k + 2 + EIN__KATTENTION_ALL, own, sizeof own);
         ein__kfinish(g, step->out, hint, ein__tmpl_attention_few, k, COUNT, out, l);
     }
@@ -47968,15 +49079,17 @@ static bool ein__knaive(ein_ctx *ctx, ein__val v, const char *hint, bool wide, e
     ein__kcount(&g, s->body);
     ein__ktext value = ein__kvalue(&g, s->body, 0);
     *launch = (ein__launch){0};
+    // What is free of the terms is named in front of their loops.
+    if (s->reduce != EIN__R_NONE && g.num == EIN__NUM_INT)
+        value = ein__kname_value(&g, s->body, 0, value);
     ein__put(&body, g.code[0].s);
     if (s->reduce != EIN__R_NONE) {
         ein__red r = (ein__red)s->reduce;
-        if (g.num == EIN__NUM_INT) value = ein__kname_value(&g, s->body, 0, value);
         ein__buf_free(&g.code[0]);
         ein__put(&g.code[0], "");
         ein__putf(&body, "%s acc = %s;\n", ein__knum_type(&g), ein__kidentity(&g, r));
         ein__put(&core, ein__kcombine(&g, r, "acc", value.s));
-        ein__kloops(&g, &body, sums, ns, core.s);
+        ein__kloops(&g, &body, sums, ns, 1, core.s);
         value = (ein__ktext){"acc", EIN__PRIMARY, 0};
     }
     ein__kstore(&g, &store, v, &scan, &value);
@@ -50523,6 +51636,7 @@ static bool ein__probe_variant(ein_ctx *ctx, ein_libs libs, int rank) {
     ctx->rereading = chosen.rereading;
     ctx->without = chosen.without;
     ctx->nesting = chosen.nesting;
+    ctx->apart = chosen.apart;
     ein__forget_costs(ctx);
     return ok;
 }

@@ -12,66 +12,66 @@
 // libraries cuBLAS (596 MB) 25 steps, without it up to 8.8 us more
 // by        merging 1, online softmax 12, norm taken into the product 23
 //    14.5 us est. a.0.v.split.merged cublasLt matmul 128 x 2304 x 768 + bias
-//     4.9 us est. a.0.o            k_attention_ffce4a8c
+//     4.9 us est. a.0.o            k_attention_dfb0ea83
 //     6.8 us est. r.0              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.0              k_product_3dff6eb4, in 2 parts
+//    18.7 us est. g.0              k_product_4edadb02, in 2 parts
 //    18.4 us est. s.0              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.1.v.split.merged k_product_64ca7b7b, in 3 parts
-//     4.9 us est. a.1.o            k_attention_ffce4a8c
+//    15.9 us est. a.1.v.split.merged k_product_5c8fb93e, in 3 parts
+//     4.9 us est. a.1.o            k_attention_dfb0ea83
 //     6.8 us est. r.1              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.1              k_product_3dff6eb4, in 2 parts
+//    18.7 us est. g.1              k_product_4edadb02, in 2 parts
 //    18.4 us est. s.1              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.2.v.split.merged k_product_64ca7b7b, in 3 parts
-//     4.9 us est. a.2.o            k_attention_ffce4a8c
+//    15.9 us est. a.2.v.split.merged k_product_5c8fb93e, in 3 parts
+//     4.9 us est. a.2.o            k_attention_dfb0ea83
 //     6.8 us est. r.2              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.2              k_product_3dff6eb4, in 2 parts
+//    18.7 us est. g.2              k_product_4edadb02, in 2 parts
 //    18.4 us est. s.2              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.3.v.split.merged k_product_64ca7b7b, in 3 parts
-//     4.9 us est. a.3.o            k_attention_ffce4a8c
+//    15.9 us est. a.3.v.split.merged k_product_5c8fb93e, in 3 parts
+//     4.9 us est. a.3.o            k_attention_dfb0ea83
 //     6.8 us est. r.3              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.3              k_product_3dff6eb4, in 2 parts
+//    18.7 us est. g.3              k_product_4edadb02, in 2 parts
 //    18.4 us est. s.3              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.4.v.split.merged k_product_64ca7b7b, in 3 parts
-//     4.9 us est. a.4.o            k_attention_ffce4a8c
+//    15.9 us est. a.4.v.split.merged k_product_5c8fb93e, in 3 parts
+//     4.9 us est. a.4.o            k_attention_dfb0ea83
 //     6.8 us est. r.4              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.4              k_product_3dff6eb4, in 2 parts
+//    18.7 us est. g.4              k_product_4edadb02, in 2 parts
 //    18.4 us est. s.4              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.5.v.split.merged k_product_64ca7b7b, in 3 parts
-//     4.9 us est. a.5.o            k_attention_ffce4a8c
+//    15.9 us est. a.5.v.split.merged k_product_5c8fb93e, in 3 parts
+//     4.9 us est. a.5.o            k_attention_dfb0ea83
 //     6.8 us est. r.5              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.5              k_product_3dff6eb4, in 2 parts
+//    18.7 us est. g.5              k_product_4edadb02, in 2 parts
 //    18.4 us est. s.5              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.6.v.split.merged k_product_64ca7b7b, in 3 parts
-//     4.9 us est. a.6.o            k_attention_ffce4a8c
+//    15.9 us est. a.6.v.split.merged k_product_5c8fb93e, in 3 parts
+//     4.9 us est. a.6.o            k_attention_dfb0ea83
 //     6.8 us est. r.6              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.6              k_product_3dff6eb4, in 2 parts
+//    18.7 us est. g.6              k_product_4edadb02, in 2 parts
 //    18.4 us est. s.6              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.7.v.split.merged k_product_64ca7b7b, in 3 parts
-//     4.9 us est. a.7.o            k_attention_ffce4a8c
+//    15.9 us est. a.7.v.split.merged k_product_5c8fb93e, in 3 parts
+//     4.9 us est. a.7.o            k_attention_dfb0ea83
 //     6.8 us est. r.7              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.7              k_product_3dff6eb4, in 2 parts
+//    18.7 us est. g.7              k_product_4edadb02, in 2 parts
 //    18.4 us est. s.7              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.8.v.split.merged k_product_64ca7b7b, in 3 parts
-//     4.9 us est. a.8.o            k_attention_ffce4a8c
+//    15.9 us est. a.8.v.split.merged k_product_5c8fb93e, in 3 parts
+//     4.9 us est. a.8.o            k_attention_dfb0ea83
 //     6.8 us est. r.8              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.8              k_product_3dff6eb4, in 2 parts
+//    18.7 us est. g.8              k_product_4edadb02, in 2 parts
 //    18.4 us est. s.8              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.9.v.split.merged k_product_64ca7b7b, in 3 parts
-//     4.9 us est. a.9.o            k_attention_ffce4a8c
+//    15.9 us est. a.9.v.split.merged k_product_5c8fb93e, in 3 parts
+//     4.9 us est. a.9.o            k_attention_dfb0ea83
 //     6.8 us est. r.9              cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.9              k_product_3dff6eb4, in 2 parts
+//    18.7 us est. g.9              k_product_4edadb02, in 2 parts
 //    18.4 us est. s.9              cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.10.v.split.merged k_product_64ca7b7b, in 3 parts
-//     4.9 us est. a.10.o           k_attention_ffce4a8c
+//    15.9 us est. a.10.v.split.merged k_product_5c8fb93e, in 3 parts
+//     4.9 us est. a.10.o           k_attention_dfb0ea83
 //     6.8 us est. r.10             cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.10             k_product_3dff6eb4, in 2 parts
+//    18.7 us est. g.10             k_product_4edadb02, in 2 parts
 //    18.4 us est. s.10             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//    15.9 us est. a.11.v.split.merged k_product_64ca7b7b, in 3 parts
-//     4.9 us est. a.11.o           k_attention_ffce4a8c
+//    15.9 us est. a.11.v.split.merged k_product_5c8fb93e, in 3 parts
+//     4.9 us est. a.11.o           k_attention_dfb0ea83
 //     6.8 us est. r.11             cublasLt matmul 128 x 768 x 768 + residual + bias
-//    18.7 us est. g.11             k_product_3dff6eb4, in 2 parts
+//    18.7 us est. g.11             k_product_4edadb02, in 2 parts
 //    18.4 us est. s.11             cublasLt matmul 128 x 768 x 3072 + residual + bias
-//     2.0 us est. y                k_row_03e7db9c
+//     2.0 us est. y                k_row_4d578108
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -1170,20 +1170,20 @@ static __global__ void __launch_bounds__(256) k_map_21179172(const float *__rest
 // a.0.v.split.weights[i0] = a.0.q.p.b[i0-768] + a.0.v.p.b[i0] + a.0.k.p.b[i0-1536] where i0 in
 //     0:2304, pad a.0.k.p.b 0, pad a.0.q.p.b 0, pad a.0.v.p.b 0
 // p0: a.0.q.p.b, p1: a.0.v.p.b, p2: a.0.k.p.b
-static __global__ void __launch_bounds__(64) k_map_6016e413(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_2a142e0c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 576u) return;
     const int i0 = (int)id * 4;
     const int t0 = i0 - 768;
-    const float4 v0 = (unsigned)t0 < 768u ? *reinterpret_cast<const float4 *>(p0 + t0)
+    const float4 v0 = (unsigned)t0 < 768u ? *reinterpret_cast<const float4 *>(&p0[t0])
         : make_float4(0.f, 0.f, 0.f, 0.f);
-    const float4 v1 = i0 < 768 ? *reinterpret_cast<const float4 *>(p1 + i0) : make_float4(0.f, 0.f,
+    const float4 v1 = i0 < 768 ? *reinterpret_cast<const float4 *>(&p1[i0]) : make_float4(0.f, 0.f,
         0.f, 0.f);
-    const float4 v2 = i0 >= 1536 ? *reinterpret_cast<const float4 *>(p2 + i0 - 1536)
+    const float4 v2 = i0 >= 1536 ? *reinterpret_cast<const float4 *>(&p2[i0 - 1536])
         : make_float4(0.f, 0.f, 0.f, 0.f);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x + v1.x + v2.x, v0.y + v1.y + v2.y,
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x + v1.x + v2.x, v0.y + v1.y + v2.y,
         v0.z + v1.z + v2.z, v0.w + v1.w + v2.w);
 }
 
@@ -1192,7 +1192,7 @@ static __global__ void __launch_bounds__(64) k_map_6016e413(const float *__restr
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_adb72e19(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_f11f684a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ float part[8][16];
     const unsigned lane = threadIdx.x % 4u;
@@ -1205,7 +1205,7 @@ static __global__ void __launch_bounds__(256) k_reduce_adb72e19(const float *__r
 #pragma unroll 2
         for (unsigned k = threadIdx.x / 4u; k < 768u; k += 64u) {
             const int r0 = (int)k;
-            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 3072 + i0);
+            const float4 w = *reinterpret_cast<const float4 *>(&p0[r0 * 3072 + i0]);
             const float x = p1[r0];
             acc[0][0] += w.x * x;
             acc[0][1] += w.y * x;
@@ -1234,16 +1234,16 @@ static __global__ void __launch_bounds__(256) k_reduce_adb72e19(const float *__r
 
 // n.0.weights[i0,i1] = n.0.scale[i0] * f.0.w[i0,i1]
 // p0: f.0.w, p1: n.0.scale
-static __global__ void __launch_bounds__(256) k_map_e0590b17(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_db9f0728(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 589824u) return;
     const int i1 = (int)(id % 768u) * 4;
     const int i0 = (int)(id / 768u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 3072 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 3072 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 3072 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 3072 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1252,7 +1252,7 @@ static __global__ void __launch_bounds__(256) k_map_e0590b17(const float *__rest
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_94bc103c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_df4b613a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ float part[8][8];
     const unsigned id = blockIdx.x;
@@ -1267,9 +1267,9 @@ static __global__ void __launch_bounds__(256) k_reduce_94bc103c(const float *__r
 #pragma unroll
             for (int j = 0; j < 8; j++) {
                 const int i0 = (int)(n0 + (unsigned)j);
-                w[j] = *reinterpret_cast<const float4 *>(p0 + i0 * 768 + r0);
+                w[j] = *reinterpret_cast<const float4 *>(&p0[i0 * 768 + r0]);
             }
-            const float4 x = *reinterpret_cast<const float4 *>(p1 + r0);
+            const float4 x = *reinterpret_cast<const float4 *>(&p1[r0]);
 #pragma unroll
             for (int j = 0; j < 8; j++) {
                 acc[0][j] += w[j].x * x.x;
@@ -1323,7 +1323,7 @@ static __global__ void __launch_bounds__(256) k_map_3153650e(const float *__rest
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_ffce4a8c(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_dfb0ea83(const float *p0,
     float *__restrict__ y) {
     const int RM = 2, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -1342,7 +1342,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_ffce4a8c(const floa
         const int row = e / 16, k = e % 16 * 4;
         const int i2 = m0 + row;
         const int r1 = k;
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 2304 + i1 * 64 + r1 + 768);
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i2 * 2304 + i1 * 64 + r1 + 768]);
         *reinterpret_cast<float4 *>(&query[row][k]) = v0;
     }
     float top[RM], acc[RM][RC];
@@ -1368,8 +1368,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_ffce4a8c(const floa
                 const int key = (int)threadIdx.x / 8 + 16 * i, k = (int)threadIdx.x % 8 * 4;
                 const int r0 = u0 + key;
                 const int r1 = k0 + k;
-                const float4 v1 = *reinterpret_cast<const float4 *>(p0 + r0 * 2304 + i1 * 64 + r1
-                    + 1536);
+                const float4 v1 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i1 * 64 + r1
+                    + 1536]);
                 own[i] = v1;
             }
             __syncthreads();
@@ -1430,7 +1430,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_ffce4a8c(const floa
                 const int key = (int)threadIdx.x / 16 + 8 * i, col = (int)threadIdx.x % 16 * 4;
                 const int r0 = u0 + k0 + key;
                 const int i3 = col;
-                const float4 v2 = *reinterpret_cast<const float4 *>(p0 + r0 * 2304 + i1 * 64 + i3);
+                const float4 v2 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i1 * 64 + i3]);
                 own[i] = v2;
             }
             __syncthreads();
@@ -1498,7 +1498,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_ffce4a8c(const floa
 //     n.0.factor2[0,i1] * n.0.scale[i2]
 // p0: r.0, p1: n.0.weights, p2: n.0.scale, p3: n.0.bias, p4: n.0.offset2, p5: n.0.offset, p6:
 //     f.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_3dff6eb4(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_4edadb02(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
     const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
     unsigned *arrived) {
@@ -1513,7 +1513,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_3dff6eb4(const float 
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(k0 + e % 8u * 4u);
         found_a f;
-        f.v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+        f.v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
         f.v1 = p0[i1 * 768];
         return f;
     };
@@ -1523,7 +1523,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_3dff6eb4(const float 
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
         const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(p1 + r0 * 3072 + i2);
+        return fetch<float4>(&p1[r0 * 3072 + i2]);
     };
     float acc[4][12] = {};
     row_sums<64, 32, 4> sums = {};
@@ -1559,26 +1559,26 @@ static __global__ void __launch_bounds__(256, 1) k_product_3dff6eb4(const float 
         const unsigned line = e / 6u;
         const int i1 = (int)(m0 + line);
         const int r0 = (int)(n0 / 96u * 24u + e % 6u * 4u);
-        const float4 v5 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+        const float4 v5 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
         const float v6 = p0[i1 * 768];
-        const float4 v7 = *reinterpret_cast<const float4 *>(p2 + r0);
-        const float4 v8 = *reinterpret_cast<const float4 *>(p3 + r0);
+        const float4 v7 = *reinterpret_cast<const float4 *>(&p2[r0]);
+        const float4 v8 = *reinterpret_cast<const float4 *>(&p3[r0]);
         const float v9 = factor[0][line] * (v5.x - v6) * v7.x + v8.x + factor[1][line] * v7.x;
         const float v10 = factor[0][line] * (v5.y - v6) * v7.y + v8.y + factor[1][line] * v7.y;
         const float v11 = factor[0][line] * (v5.z - v6) * v7.z + v8.z + factor[1][line] * v7.z;
         const float v12 = factor[0][line] * (v5.w - v6) * v7.w + v8.w + factor[1][line] * v7.w;
-        *reinterpret_cast<float4 *>(also + i1 * 768 + r0) = make_float4(v9, v10, v11, v12);
+        *reinterpret_cast<float4 *>(&also[i1 * 768 + r0]) = make_float4(v9, v10, v11, v12);
     }
 #pragma unroll
     for (int e = 0; e < 2 * 12; e += 4) {
         const int i = e / 12, j = e % 12;
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
-        const float4 v13 = *reinterpret_cast<const float4 *>(p4 + i2);
-        const float4 v14 = *reinterpret_cast<const float4 *>(p5 + i2);
+        const float4 v13 = *reinterpret_cast<const float4 *>(&p4[i2]);
+        const float4 v14 = *reinterpret_cast<const float4 *>(&p5[i2]);
         const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * acc[i][j]
             + v14.x);
-        const float4 v16 = *reinterpret_cast<const float4 *>(p6 + i2);
+        const float4 v16 = *reinterpret_cast<const float4 *>(&p6[i2]);
         const float v17 = v15 + v16.x;
         const float v18 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * acc[i][j + 1]
             + v14.y);
@@ -1589,7 +1589,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_3dff6eb4(const float 
         const float v22 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * acc[i][j + 3]
             + v14.w);
         const float v23 = v22 + v16.w;
-        *reinterpret_cast<float4 *>(y + i1 * 3072 + i2) = make_float4((erff(v17 * 0.70710677f)
+        *reinterpret_cast<float4 *>(&y[i1 * 3072 + i2]) = make_float4((erff(v17 * 0.70710677f)
             + 1.f) * (v17 * 0.5f), (erff(v19 * 0.70710677f) + 1.f) * (v19 * 0.5f),
             (erff(v21 * 0.70710677f) + 1.f) * (v21 * 0.5f),
             (erff(v23 * 0.70710677f) + 1.f) * (v23 * 0.5f));
@@ -1617,7 +1617,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_3dff6eb4(const float 
 //     h.0.factor2[0,i1] * h.0.scale[i2]
 // p0: s.0, p1: h.0.weights, p2: h.0.scale, p3: h.0.bias, p4: h.0.offset2, p5: h.0.offset, p6:
 //     a.1.v.split.weights
-static __global__ void __launch_bounds__(256, 1) k_product_64ca7b7b(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_5c8fb93e(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, const float *p5,
     const float *p6, float *__restrict__ y, float *__restrict__ also, float4 *parts,
     unsigned *arrived) {
@@ -1632,7 +1632,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_64ca7b7b(const float 
         const int i1 = (int)(m0 + e / 4u);
         const int r0 = (int)(k0 + e % 4u * 4u);
         found_a f;
-        f.v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+        f.v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
         f.v1 = p0[i1 * 768];
         return f;
     };
@@ -1642,7 +1642,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_64ca7b7b(const float 
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 32u * 4u);
         const int r0 = (int)(e / 32u);
-        return fetch<float4>(p1 + r0 * 2304 + i2);
+        return fetch<float4>(&p1[r0 * 2304 + i2]);
     };
     float acc[4][8] = {};
     row_sums<64, 16, 4> sums = {};
@@ -1679,15 +1679,15 @@ static __global__ void __launch_bounds__(256, 1) k_product_64ca7b7b(const float 
         const int i1 = (int)(m0 + line);
         const int r0 = (int)(n0 / 128u * 44u + e % 11u * 4u);
         if (r0 < 768) {
-            const float4 v5 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+            const float4 v5 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
             const float v6 = p0[i1 * 768];
-            const float4 v7 = *reinterpret_cast<const float4 *>(p2 + r0);
-            const float4 v8 = *reinterpret_cast<const float4 *>(p3 + r0);
+            const float4 v7 = *reinterpret_cast<const float4 *>(&p2[r0]);
+            const float4 v8 = *reinterpret_cast<const float4 *>(&p3[r0]);
             const float v9 = factor[0][line] * (v5.x - v6) * v7.x + v8.x + factor[1][line] * v7.x;
             const float v10 = factor[0][line] * (v5.y - v6) * v7.y + v8.y + factor[1][line] * v7.y;
             const float v11 = factor[0][line] * (v5.z - v6) * v7.z + v8.z + factor[1][line] * v7.z;
             const float v12 = factor[0][line] * (v5.w - v6) * v7.w + v8.w + factor[1][line] * v7.w;
-            *reinterpret_cast<float4 *>(also + i1 * 768 + r0) = make_float4(v9, v10, v11, v12);
+            *reinterpret_cast<float4 *>(&also[i1 * 768 + r0]) = make_float4(v9, v10, v11, v12);
         }
     }
 #pragma unroll
@@ -1695,18 +1695,18 @@ static __global__ void __launch_bounds__(256, 1) k_product_64ca7b7b(const float 
         const int i = e / 8, j = e % 8;
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
-        const float4 v13 = *reinterpret_cast<const float4 *>(p4 + i2);
-        const float4 v14 = *reinterpret_cast<const float4 *>(p5 + i2);
+        const float4 v13 = *reinterpret_cast<const float4 *>(&p4[i2]);
+        const float4 v14 = *reinterpret_cast<const float4 *>(&p5[i2]);
         const float v15 = factor[1][tile.row(i)] * v13.x + (factor[0][tile.row(i)] * acc[i][j]
             + v14.x);
-        const float4 v16 = *reinterpret_cast<const float4 *>(p6 + i2);
+        const float4 v16 = *reinterpret_cast<const float4 *>(&p6[i2]);
         const float v17 = factor[1][tile.row(i)] * v13.y + (factor[0][tile.row(i)] * acc[i][j + 1]
             + v14.y);
         const float v18 = factor[1][tile.row(i)] * v13.z + (factor[0][tile.row(i)] * acc[i][j + 2]
             + v14.z);
         const float v19 = factor[1][tile.row(i)] * v13.w + (factor[0][tile.row(i)] * acc[i][j + 3]
             + v14.w);
-        *reinterpret_cast<float4 *>(y + i1 * 2304 + i2) = make_float4(v15 + v16.x, v17 + v16.y,
+        *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(v15 + v16.x, v17 + v16.y,
             v18 + v16.z, v19 + v16.w);
     }
 }
@@ -1716,7 +1716,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_64ca7b7b(const float 
 // y[0,i1,i2] = rsqrt(h.11.sum2[0,i1] / 768 + 1e-12) * (s.11[0,i1,i2] - h.11.sum[0,i1] / 768) *
 //     h.11.scale[i2] + h.11.bias[i2]
 // p0: s.11, p1: h.11.scale, p2: h.11.bias
-static __global__ void __launch_bounds__(32) k_row_03e7db9c(const float *p0,
+static __global__ void __launch_bounds__(32) k_row_4d578108(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
@@ -1729,7 +1729,7 @@ static __global__ void __launch_bounds__(32) k_row_03e7db9c(const float *p0,
     for (int j = 0; j < 6; j++) {
         const unsigned k = lane + 32u * (unsigned)j;
         const int r0 = (int)k * 4;
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0);
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]);
         c0[j] = v0;
         s0 += c0[j].x;
         s0 += c0[j].y;
@@ -1758,9 +1758,9 @@ static __global__ void __launch_bounds__(32) k_row_03e7db9c(const float *p0,
     for (int j = 0; j < 6; j++) {
         const unsigned k = lane + 32u * (unsigned)j;
         const int r0 = (int)k * 4;
-        const float4 v9 = *reinterpret_cast<const float4 *>(p1 + r0);
-        const float4 v10 = *reinterpret_cast<const float4 *>(p2 + r0);
-        *reinterpret_cast<float4 *>(y + i1 * 768 + r0) = make_float4((c0[j].x - v1) * v8 * v9.x
+        const float4 v9 = *reinterpret_cast<const float4 *>(&p1[r0]);
+        const float4 v10 = *reinterpret_cast<const float4 *>(&p2[r0]);
+        *reinterpret_cast<float4 *>(&y[i1 * 768 + r0]) = make_float4((c0[j].x - v1) * v8 * v9.x
             + v10.x, (c0[j].y - v1) * v8 * v9.y + v10.y, (c0[j].z - v1) * v8 * v9.z + v10.z,
             (c0[j].w - v1) * v8 * v9.w + v10.w);
     }
@@ -2010,53 +2010,53 @@ static int launch(bert_base *m, int when, void (*kernel)(P...), const char *name
 static int prepare_weights_from_a_0_v_p_p_weights(bert_base *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_21179172, "a.0.v.p.p.weights", 6912, 256, stream, v_a_0_k_p_w,
         v_a_0_v_p_w, v_a_0_q_p_w, v_a_0_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_map_6016e413, "a.0.v.split.weights", 9, 64, stream, v_a_0_q_p_b,
+    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.0.v.split.weights", 9, 64, stream, v_a_0_q_p_b,
         v_a_0_v_p_b, v_a_0_k_p_b, v_a_0_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.0.offset", 192, 256, stream, v_f_0_w, v_n_0_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.0.offset", 192, 256, stream, v_f_0_w, v_n_0_bias,
         v_n_0_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.0.offset2", 192, 256, stream, v_f_0_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.0.offset2", 192, 256, stream, v_f_0_w,
         v_n_0_scale, v_n_0_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "n.0.weights", 2304, 256, stream, v_f_0_w, v_n_0_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "n.0.weights", 2304, 256, stream, v_f_0_w, v_n_0_scale,
         v_n_0_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.1.v.p.p.weights", 6912, 256, stream, v_a_1_k_p_w,
         v_a_1_v_p_w, v_a_1_q_p_w, v_a_1_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.0.offset", 288, 256, stream, v_a_1_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.0.offset", 288, 256, stream, v_a_1_v_p_p_weights,
         v_h_0_bias, v_h_0_offset));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.0.offset2", 288, 256, stream, v_a_1_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.0.offset2", 288, 256, stream, v_a_1_v_p_p_weights,
         v_h_0_scale, v_h_0_offset2));
     // h.0.weights stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_3153650e, "h.0.weights", 6912, 256, stream, v_a_1_v_p_p_weights,
         v_h_0_scale, v_h_0_weights));
-    CALL(launch(m, ORDERED, k_map_6016e413, "a.1.v.split.weights", 9, 64, stream, v_a_1_q_p_b,
+    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.1.v.split.weights", 9, 64, stream, v_a_1_q_p_b,
         v_a_1_v_p_b, v_a_1_k_p_b, v_a_1_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.1.offset", 192, 256, stream, v_f_1_w, v_n_1_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.1.offset", 192, 256, stream, v_f_1_w, v_n_1_bias,
         v_n_1_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.1.offset2", 192, 256, stream, v_f_1_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.1.offset2", 192, 256, stream, v_f_1_w,
         v_n_1_scale, v_n_1_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "n.1.weights", 2304, 256, stream, v_f_1_w, v_n_1_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "n.1.weights", 2304, 256, stream, v_f_1_w, v_n_1_scale,
         v_n_1_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.2.v.p.p.weights", 6912, 256, stream, v_a_2_k_p_w,
         v_a_2_v_p_w, v_a_2_q_p_w, v_a_2_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.1.offset", 288, 256, stream, v_a_2_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.1.offset", 288, 256, stream, v_a_2_v_p_p_weights,
         v_h_1_bias, v_h_1_offset));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.1.offset2", 288, 256, stream, v_a_2_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.1.offset2", 288, 256, stream, v_a_2_v_p_p_weights,
         v_h_1_scale, v_h_1_offset2));
     // h.1.weights stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_3153650e, "h.1.weights", 6912, 256, stream, v_a_2_v_p_p_weights,
         v_h_1_scale, v_h_1_weights));
-    CALL(launch(m, ORDERED, k_map_6016e413, "a.2.v.split.weights", 9, 64, stream, v_a_2_q_p_b,
+    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.2.v.split.weights", 9, 64, stream, v_a_2_q_p_b,
         v_a_2_v_p_b, v_a_2_k_p_b, v_a_2_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.2.offset", 192, 256, stream, v_f_2_w, v_n_2_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.2.offset", 192, 256, stream, v_f_2_w, v_n_2_bias,
         v_n_2_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.2.offset2", 192, 256, stream, v_f_2_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.2.offset2", 192, 256, stream, v_f_2_w,
         v_n_2_scale, v_n_2_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "n.2.weights", 2304, 256, stream, v_f_2_w, v_n_2_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "n.2.weights", 2304, 256, stream, v_f_2_w, v_n_2_scale,
         v_n_2_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.3.v.p.p.weights", 6912, 256, stream, v_a_3_k_p_w,
         v_a_3_v_p_w, v_a_3_q_p_w, v_a_3_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.2.offset", 288, 256, stream, v_a_3_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.2.offset", 288, 256, stream, v_a_3_v_p_p_weights,
         v_h_2_bias, v_h_2_offset));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.2.offset2", 288, 256, stream, v_a_3_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.2.offset2", 288, 256, stream, v_a_3_v_p_p_weights,
         v_h_2_scale, v_h_2_offset2));
     // h.2.weights stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_3153650e, "h.2.weights", 6912, 256, stream, v_a_3_v_p_p_weights,
@@ -2065,47 +2065,47 @@ static int prepare_weights_from_a_0_v_p_p_weights(bert_base *m, cudaStream_t str
 }
 
 static int prepare_weights_from_a_3_v_split_weights(bert_base *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_6016e413, "a.3.v.split.weights", 9, 64, stream, v_a_3_q_p_b,
+    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.3.v.split.weights", 9, 64, stream, v_a_3_q_p_b,
         v_a_3_v_p_b, v_a_3_k_p_b, v_a_3_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.3.offset", 192, 256, stream, v_f_3_w, v_n_3_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.3.offset", 192, 256, stream, v_f_3_w, v_n_3_bias,
         v_n_3_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.3.offset2", 192, 256, stream, v_f_3_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.3.offset2", 192, 256, stream, v_f_3_w,
         v_n_3_scale, v_n_3_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "n.3.weights", 2304, 256, stream, v_f_3_w, v_n_3_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "n.3.weights", 2304, 256, stream, v_f_3_w, v_n_3_scale,
         v_n_3_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.4.v.p.p.weights", 6912, 256, stream, v_a_4_k_p_w,
         v_a_4_v_p_w, v_a_4_q_p_w, v_a_4_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.3.offset", 288, 256, stream, v_a_4_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.3.offset", 288, 256, stream, v_a_4_v_p_p_weights,
         v_h_3_bias, v_h_3_offset));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.3.offset2", 288, 256, stream, v_a_4_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.3.offset2", 288, 256, stream, v_a_4_v_p_p_weights,
         v_h_3_scale, v_h_3_offset2));
     // h.3.weights stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_3153650e, "h.3.weights", 6912, 256, stream, v_a_4_v_p_p_weights,
         v_h_3_scale, v_h_3_weights));
-    CALL(launch(m, ORDERED, k_map_6016e413, "a.4.v.split.weights", 9, 64, stream, v_a_4_q_p_b,
+    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.4.v.split.weights", 9, 64, stream, v_a_4_q_p_b,
         v_a_4_v_p_b, v_a_4_k_p_b, v_a_4_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.4.offset", 192, 256, stream, v_f_4_w, v_n_4_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.4.offset", 192, 256, stream, v_f_4_w, v_n_4_bias,
         v_n_4_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.4.offset2", 192, 256, stream, v_f_4_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.4.offset2", 192, 256, stream, v_f_4_w,
         v_n_4_scale, v_n_4_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "n.4.weights", 2304, 256, stream, v_f_4_w, v_n_4_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "n.4.weights", 2304, 256, stream, v_f_4_w, v_n_4_scale,
         v_n_4_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.5.v.p.p.weights", 6912, 256, stream, v_a_5_k_p_w,
         v_a_5_v_p_w, v_a_5_q_p_w, v_a_5_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.4.offset", 288, 256, stream, v_a_5_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.4.offset", 288, 256, stream, v_a_5_v_p_p_weights,
         v_h_4_bias, v_h_4_offset));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.4.offset2", 288, 256, stream, v_a_5_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.4.offset2", 288, 256, stream, v_a_5_v_p_p_weights,
         v_h_4_scale, v_h_4_offset2));
     // h.4.weights stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_3153650e, "h.4.weights", 6912, 256, stream, v_a_5_v_p_p_weights,
         v_h_4_scale, v_h_4_weights));
-    CALL(launch(m, ORDERED, k_map_6016e413, "a.5.v.split.weights", 9, 64, stream, v_a_5_q_p_b,
+    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.5.v.split.weights", 9, 64, stream, v_a_5_q_p_b,
         v_a_5_v_p_b, v_a_5_k_p_b, v_a_5_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.5.offset", 192, 256, stream, v_f_5_w, v_n_5_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.5.offset", 192, 256, stream, v_f_5_w, v_n_5_bias,
         v_n_5_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.5.offset2", 192, 256, stream, v_f_5_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.5.offset2", 192, 256, stream, v_f_5_w,
         v_n_5_scale, v_n_5_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "n.5.weights", 2304, 256, stream, v_f_5_w, v_n_5_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "n.5.weights", 2304, 256, stream, v_f_5_w, v_n_5_scale,
         v_n_5_weights));
     return 0;
 }
@@ -2113,60 +2113,60 @@ static int prepare_weights_from_a_3_v_split_weights(bert_base *m, cudaStream_t s
 static int prepare_weights_from_a_6_v_p_p_weights(bert_base *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_map_21179172, "a.6.v.p.p.weights", 6912, 256, stream, v_a_6_k_p_w,
         v_a_6_v_p_w, v_a_6_q_p_w, v_a_6_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.5.offset", 288, 256, stream, v_a_6_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.5.offset", 288, 256, stream, v_a_6_v_p_p_weights,
         v_h_5_bias, v_h_5_offset));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.5.offset2", 288, 256, stream, v_a_6_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.5.offset2", 288, 256, stream, v_a_6_v_p_p_weights,
         v_h_5_scale, v_h_5_offset2));
     // h.5.weights stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_3153650e, "h.5.weights", 6912, 256, stream, v_a_6_v_p_p_weights,
         v_h_5_scale, v_h_5_weights));
-    CALL(launch(m, ORDERED, k_map_6016e413, "a.6.v.split.weights", 9, 64, stream, v_a_6_q_p_b,
+    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.6.v.split.weights", 9, 64, stream, v_a_6_q_p_b,
         v_a_6_v_p_b, v_a_6_k_p_b, v_a_6_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.6.offset", 192, 256, stream, v_f_6_w, v_n_6_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.6.offset", 192, 256, stream, v_f_6_w, v_n_6_bias,
         v_n_6_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.6.offset2", 192, 256, stream, v_f_6_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.6.offset2", 192, 256, stream, v_f_6_w,
         v_n_6_scale, v_n_6_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "n.6.weights", 2304, 256, stream, v_f_6_w, v_n_6_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "n.6.weights", 2304, 256, stream, v_f_6_w, v_n_6_scale,
         v_n_6_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.7.v.p.p.weights", 6912, 256, stream, v_a_7_k_p_w,
         v_a_7_v_p_w, v_a_7_q_p_w, v_a_7_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.6.offset", 288, 256, stream, v_a_7_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.6.offset", 288, 256, stream, v_a_7_v_p_p_weights,
         v_h_6_bias, v_h_6_offset));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.6.offset2", 288, 256, stream, v_a_7_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.6.offset2", 288, 256, stream, v_a_7_v_p_p_weights,
         v_h_6_scale, v_h_6_offset2));
     // h.6.weights stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_3153650e, "h.6.weights", 6912, 256, stream, v_a_7_v_p_p_weights,
         v_h_6_scale, v_h_6_weights));
-    CALL(launch(m, ORDERED, k_map_6016e413, "a.7.v.split.weights", 9, 64, stream, v_a_7_q_p_b,
+    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.7.v.split.weights", 9, 64, stream, v_a_7_q_p_b,
         v_a_7_v_p_b, v_a_7_k_p_b, v_a_7_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.7.offset", 192, 256, stream, v_f_7_w, v_n_7_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.7.offset", 192, 256, stream, v_f_7_w, v_n_7_bias,
         v_n_7_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.7.offset2", 192, 256, stream, v_f_7_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.7.offset2", 192, 256, stream, v_f_7_w,
         v_n_7_scale, v_n_7_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "n.7.weights", 2304, 256, stream, v_f_7_w, v_n_7_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "n.7.weights", 2304, 256, stream, v_f_7_w, v_n_7_scale,
         v_n_7_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.8.v.p.p.weights", 6912, 256, stream, v_a_8_k_p_w,
         v_a_8_v_p_w, v_a_8_q_p_w, v_a_8_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.7.offset", 288, 256, stream, v_a_8_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.7.offset", 288, 256, stream, v_a_8_v_p_p_weights,
         v_h_7_bias, v_h_7_offset));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.7.offset2", 288, 256, stream, v_a_8_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.7.offset2", 288, 256, stream, v_a_8_v_p_p_weights,
         v_h_7_scale, v_h_7_offset2));
     // h.7.weights stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_3153650e, "h.7.weights", 6912, 256, stream, v_a_8_v_p_p_weights,
         v_h_7_scale, v_h_7_weights));
-    CALL(launch(m, ORDERED, k_map_6016e413, "a.8.v.split.weights", 9, 64, stream, v_a_8_q_p_b,
+    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.8.v.split.weights", 9, 64, stream, v_a_8_q_p_b,
         v_a_8_v_p_b, v_a_8_k_p_b, v_a_8_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.8.offset", 192, 256, stream, v_f_8_w, v_n_8_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.8.offset", 192, 256, stream, v_f_8_w, v_n_8_bias,
         v_n_8_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.8.offset2", 192, 256, stream, v_f_8_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.8.offset2", 192, 256, stream, v_f_8_w,
         v_n_8_scale, v_n_8_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "n.8.weights", 2304, 256, stream, v_f_8_w, v_n_8_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "n.8.weights", 2304, 256, stream, v_f_8_w, v_n_8_scale,
         v_n_8_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.9.v.p.p.weights", 6912, 256, stream, v_a_9_k_p_w,
         v_a_9_v_p_w, v_a_9_q_p_w, v_a_9_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.8.offset", 288, 256, stream, v_a_9_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.8.offset", 288, 256, stream, v_a_9_v_p_p_weights,
         v_h_8_bias, v_h_8_offset));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.8.offset2", 288, 256, stream, v_a_9_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.8.offset2", 288, 256, stream, v_a_9_v_p_p_weights,
         v_h_8_scale, v_h_8_offset2));
     return 0;
 }
@@ -2175,47 +2175,47 @@ static int prepare_weights_from_h_8_weights(bert_base *m, cudaStream_t stream) {
     // h.8.weights stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_3153650e, "h.8.weights", 6912, 256, stream, v_a_9_v_p_p_weights,
         v_h_8_scale, v_h_8_weights));
-    CALL(launch(m, ORDERED, k_map_6016e413, "a.9.v.split.weights", 9, 64, stream, v_a_9_q_p_b,
+    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.9.v.split.weights", 9, 64, stream, v_a_9_q_p_b,
         v_a_9_v_p_b, v_a_9_k_p_b, v_a_9_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.9.offset", 192, 256, stream, v_f_9_w, v_n_9_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.9.offset", 192, 256, stream, v_f_9_w, v_n_9_bias,
         v_n_9_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.9.offset2", 192, 256, stream, v_f_9_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.9.offset2", 192, 256, stream, v_f_9_w,
         v_n_9_scale, v_n_9_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "n.9.weights", 2304, 256, stream, v_f_9_w, v_n_9_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "n.9.weights", 2304, 256, stream, v_f_9_w, v_n_9_scale,
         v_n_9_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.10.v.p.p.weights", 6912, 256, stream, v_a_10_k_p_w,
         v_a_10_v_p_w, v_a_10_q_p_w, v_a_10_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.9.offset", 288, 256, stream, v_a_10_v_p_p_weights,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.9.offset", 288, 256, stream, v_a_10_v_p_p_weights,
         v_h_9_bias, v_h_9_offset));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.9.offset2", 288, 256, stream,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.9.offset2", 288, 256, stream,
         v_a_10_v_p_p_weights, v_h_9_scale, v_h_9_offset2));
     // h.9.weights stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_3153650e, "h.9.weights", 6912, 256, stream, v_a_10_v_p_p_weights,
         v_h_9_scale, v_h_9_weights));
-    CALL(launch(m, ORDERED, k_map_6016e413, "a.10.v.split.weights", 9, 64, stream, v_a_10_q_p_b,
+    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.10.v.split.weights", 9, 64, stream, v_a_10_q_p_b,
         v_a_10_v_p_b, v_a_10_k_p_b, v_a_10_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.10.offset", 192, 256, stream, v_f_10_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.10.offset", 192, 256, stream, v_f_10_w,
         v_n_10_bias, v_n_10_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.10.offset2", 192, 256, stream, v_f_10_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.10.offset2", 192, 256, stream, v_f_10_w,
         v_n_10_scale, v_n_10_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "n.10.weights", 2304, 256, stream, v_f_10_w,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "n.10.weights", 2304, 256, stream, v_f_10_w,
         v_n_10_scale, v_n_10_weights));
     CALL(launch(m, ORDERED, k_map_21179172, "a.11.v.p.p.weights", 6912, 256, stream, v_a_11_k_p_w,
         v_a_11_v_p_w, v_a_11_q_p_w, v_a_11_v_p_p_weights));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.10.offset", 288, 256, stream,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.10.offset", 288, 256, stream,
         v_a_11_v_p_p_weights, v_h_10_bias, v_h_10_offset));
-    CALL(launch(m, ORDERED, k_reduce_94bc103c, "h.10.offset2", 288, 256, stream,
+    CALL(launch(m, ORDERED, k_reduce_df4b613a, "h.10.offset2", 288, 256, stream,
         v_a_11_v_p_p_weights, v_h_10_scale, v_h_10_offset2));
     // h.10.weights stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_3153650e, "h.10.weights", 6912, 256, stream, v_a_11_v_p_p_weights,
         v_h_10_scale, v_h_10_weights));
-    CALL(launch(m, ORDERED, k_map_6016e413, "a.11.v.split.weights", 9, 64, stream, v_a_11_q_p_b,
+    CALL(launch(m, ORDERED, k_map_2a142e0c, "a.11.v.split.weights", 9, 64, stream, v_a_11_q_p_b,
         v_a_11_v_p_b, v_a_11_k_p_b, v_a_11_v_split_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.11.offset", 192, 256, stream, v_f_11_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.11.offset", 192, 256, stream, v_f_11_w,
         v_n_11_bias, v_n_11_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "n.11.offset2", 192, 256, stream, v_f_11_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "n.11.offset2", 192, 256, stream, v_f_11_w,
         v_n_11_scale, v_n_11_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "n.11.weights", 2304, 256, stream, v_f_11_w,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "n.11.weights", 2304, 256, stream, v_f_11_w,
         v_n_11_scale, v_n_11_weights));
     return 0;
 }
@@ -2556,77 +2556,77 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
     CALL(matmul_run(m, MATMUL_a_0_v_split_merged, v_x, v_a_0_v_p_p_weights, v_a_0_v_split_weights,
         NULL, v_a_0_v_split_merged, v_workspace));
     // a.0.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_ffce4a8c, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
+    CALL(launch(m, ORDERED, k_attention_dfb0ea83, "a.0.o", 96, 128, stream, v_a_0_v_split_merged,
         v_a_0_c));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = x[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_x, v_r_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
+    CALL(launch(m, ORDERED, k_product_4edadb02, "g.0", 128, 256, stream, v_r_0, v_n_0_weights,
         v_n_0_scale, v_n_0_bias, v_n_0_offset2, v_n_0_offset, v_f_0_b, v_g_0, v_n_0,
         (float4 *)v_workspace, v_arrived + 0));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_0, v_g_0, v_b_0_w, v_b_0_b, v_n_0, v_s_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.1.v.split.merged", 108, 256, stream, v_s_0,
+    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.1.v.split.merged", 108, 256, stream, v_s_0,
         v_h_0_weights, v_h_0_scale, v_h_0_bias, v_h_0_offset2, v_h_0_offset, v_a_1_v_split_weights,
         v_a_1_v_split_merged, v_h_0, (float4 *)v_workspace, v_arrived + 64));
     // a.1.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.1.o", 96, 128, stream, v_a_1_v_split_merged,
         v_a_1_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
+    CALL(launch(m, ORDERED, k_product_4edadb02, "g.1", 128, 256, stream, v_r_1, v_n_1_weights,
         v_n_1_scale, v_n_1_bias, v_n_1_offset2, v_n_1_offset, v_f_1_b, v_g_1, v_n_1,
         (float4 *)v_workspace, v_arrived + 100));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_1, v_g_1, v_b_1_w, v_b_1_b, v_n_1, v_s_1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.2.v.split.merged", 108, 256, stream, v_s_1,
+    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.2.v.split.merged", 108, 256, stream, v_s_1,
         v_h_1_weights, v_h_1_scale, v_h_1_bias, v_h_1_offset2, v_h_1_offset, v_a_2_v_split_weights,
         v_a_2_v_split_merged, v_h_1, (float4 *)v_workspace, v_arrived + 164));
     // a.2.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.2.o", 96, 128, stream, v_a_2_v_split_merged,
         v_a_2_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
+    CALL(launch(m, ORDERED, k_product_4edadb02, "g.2", 128, 256, stream, v_r_2, v_n_2_weights,
         v_n_2_scale, v_n_2_bias, v_n_2_offset2, v_n_2_offset, v_f_2_b, v_g_2, v_n_2,
         (float4 *)v_workspace, v_arrived + 200));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_2, v_g_2, v_b_2_w, v_b_2_b, v_n_2, v_s_2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.3.v.split.merged", 108, 256, stream, v_s_2,
+    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.3.v.split.merged", 108, 256, stream, v_s_2,
         v_h_2_weights, v_h_2_scale, v_h_2_bias, v_h_2_offset2, v_h_2_offset, v_a_3_v_split_weights,
         v_a_3_v_split_merged, v_h_2, (float4 *)v_workspace, v_arrived + 264));
     // a.3.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.3.o", 96, 128, stream, v_a_3_v_split_merged,
         v_a_3_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
+    CALL(launch(m, ORDERED, k_product_4edadb02, "g.3", 128, 256, stream, v_r_3, v_n_3_weights,
         v_n_3_scale, v_n_3_bias, v_n_3_offset2, v_n_3_offset, v_f_3_b, v_g_3, v_n_3,
         (float4 *)v_workspace, v_arrived + 300));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_3, v_g_3, v_b_3_w, v_b_3_b, v_n_3, v_s_3, v_workspace));
-    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.4.v.split.merged", 108, 256, stream, v_s_3,
+    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.4.v.split.merged", 108, 256, stream, v_s_3,
         v_h_3_weights, v_h_3_scale, v_h_3_bias, v_h_3_offset2, v_h_3_offset, v_a_4_v_split_weights,
         v_a_4_v_split_merged, v_h_3, (float4 *)v_workspace, v_arrived + 364));
     // a.4.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.4.o", 96, 128, stream, v_a_4_v_split_merged,
         v_a_4_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
+    CALL(launch(m, ORDERED, k_product_4edadb02, "g.4", 128, 256, stream, v_r_4, v_n_4_weights,
         v_n_4_scale, v_n_4_bias, v_n_4_offset2, v_n_4_offset, v_f_4_b, v_g_4, v_n_4,
         (float4 *)v_workspace, v_arrived + 400));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_4, v_g_4, v_b_4_w, v_b_4_b, v_n_4, v_s_4, v_workspace));
-    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.5.v.split.merged", 108, 256, stream, v_s_4,
+    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.5.v.split.merged", 108, 256, stream, v_s_4,
         v_h_4_weights, v_h_4_scale, v_h_4_bias, v_h_4_offset2, v_h_4_offset, v_a_5_v_split_weights,
         v_a_5_v_split_merged, v_h_4, (float4 *)v_workspace, v_arrived + 464));
     // a.5.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.5.o", 96, 128, stream, v_a_5_v_split_merged,
         v_a_5_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
+    CALL(launch(m, ORDERED, k_product_4edadb02, "g.5", 128, 256, stream, v_r_5, v_n_5_weights,
         v_n_5_scale, v_n_5_bias, v_n_5_offset2, v_n_5_offset, v_f_5_b, v_g_5, v_n_5,
         (float4 *)v_workspace, v_arrived + 500));
     // as r.0
@@ -2637,86 +2637,86 @@ static int steps_from_a_0_v_split_merged(bert_base *m, const void *const *in, vo
 static int steps_from_a_6_v_split_merged(bert_base *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.6.v.split.merged", 108, 256, stream, v_s_5,
+    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.6.v.split.merged", 108, 256, stream, v_s_5,
         v_h_5_weights, v_h_5_scale, v_h_5_bias, v_h_5_offset2, v_h_5_offset, v_a_6_v_split_weights,
         v_a_6_v_split_merged, v_h_5, (float4 *)v_workspace, v_arrived + 564));
     // a.6.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.6.o", 96, 128, stream, v_a_6_v_split_merged,
         v_a_6_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
+    CALL(launch(m, ORDERED, k_product_4edadb02, "g.6", 128, 256, stream, v_r_6, v_n_6_weights,
         v_n_6_scale, v_n_6_bias, v_n_6_offset2, v_n_6_offset, v_f_6_b, v_g_6, v_n_6,
         (float4 *)v_workspace, v_arrived + 600));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_6, v_g_6, v_b_6_w, v_b_6_b, v_n_6, v_s_6, v_workspace));
-    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.7.v.split.merged", 108, 256, stream, v_s_6,
+    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.7.v.split.merged", 108, 256, stream, v_s_6,
         v_h_6_weights, v_h_6_scale, v_h_6_bias, v_h_6_offset2, v_h_6_offset, v_a_7_v_split_weights,
         v_a_7_v_split_merged, v_h_6, (float4 *)v_workspace, v_arrived + 664));
     // a.7.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.7.o", 96, 128, stream, v_a_7_v_split_merged,
         v_a_7_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
+    CALL(launch(m, ORDERED, k_product_4edadb02, "g.7", 128, 256, stream, v_r_7, v_n_7_weights,
         v_n_7_scale, v_n_7_bias, v_n_7_offset2, v_n_7_offset, v_f_7_b, v_g_7, v_n_7,
         (float4 *)v_workspace, v_arrived + 700));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_7, v_g_7, v_b_7_w, v_b_7_b, v_n_7, v_s_7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.8.v.split.merged", 108, 256, stream, v_s_7,
+    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.8.v.split.merged", 108, 256, stream, v_s_7,
         v_h_7_weights, v_h_7_scale, v_h_7_bias, v_h_7_offset2, v_h_7_offset, v_a_8_v_split_weights,
         v_a_8_v_split_merged, v_h_7, (float4 *)v_workspace, v_arrived + 764));
     // a.8.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.8.o", 96, 128, stream, v_a_8_v_split_merged,
         v_a_8_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
+    CALL(launch(m, ORDERED, k_product_4edadb02, "g.8", 128, 256, stream, v_r_8, v_n_8_weights,
         v_n_8_scale, v_n_8_bias, v_n_8_offset2, v_n_8_offset, v_f_8_b, v_g_8, v_n_8,
         (float4 *)v_workspace, v_arrived + 800));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_8, v_g_8, v_b_8_w, v_b_8_b, v_n_8, v_s_8, v_workspace));
-    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.9.v.split.merged", 108, 256, stream, v_s_8,
+    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.9.v.split.merged", 108, 256, stream, v_s_8,
         v_h_8_weights, v_h_8_scale, v_h_8_bias, v_h_8_offset2, v_h_8_offset, v_a_9_v_split_weights,
         v_a_9_v_split_merged, v_h_8, (float4 *)v_workspace, v_arrived + 864));
     // a.9.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.9.o", 96, 128, stream, v_a_9_v_split_merged,
         v_a_9_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
+    CALL(launch(m, ORDERED, k_product_4edadb02, "g.9", 128, 256, stream, v_r_9, v_n_9_weights,
         v_n_9_scale, v_n_9_bias, v_n_9_offset2, v_n_9_offset, v_f_9_b, v_g_9, v_n_9,
         (float4 *)v_workspace, v_arrived + 900));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_9, v_g_9, v_b_9_w, v_b_9_b, v_n_9, v_s_9, v_workspace));
-    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.10.v.split.merged", 108, 256, stream, v_s_9,
+    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.10.v.split.merged", 108, 256, stream, v_s_9,
         v_h_9_weights, v_h_9_scale, v_h_9_bias, v_h_9_offset2, v_h_9_offset, v_a_10_v_split_weights,
         v_a_10_v_split_merged, v_h_9, (float4 *)v_workspace, v_arrived + 964));
     // a.10.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.10.o", 96, 128, stream, v_a_10_v_split_merged,
         v_a_10_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
+    CALL(launch(m, ORDERED, k_product_4edadb02, "g.10", 128, 256, stream, v_r_10, v_n_10_weights,
         v_n_10_scale, v_n_10_bias, v_n_10_offset2, v_n_10_offset, v_f_10_b, v_g_10, v_n_10,
         (float4 *)v_workspace, v_arrived + 1000));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_10, v_g_10, v_b_10_w, v_b_10_b, v_n_10, v_s_10, v_workspace));
-    CALL(launch(m, ORDERED, k_product_64ca7b7b, "a.11.v.split.merged", 108, 256, stream, v_s_10,
+    CALL(launch(m, ORDERED, k_product_5c8fb93e, "a.11.v.split.merged", 108, 256, stream, v_s_10,
         v_h_10_weights, v_h_10_scale, v_h_10_bias, v_h_10_offset2, v_h_10_offset,
         v_a_11_v_split_weights, v_a_11_v_split_merged, v_h_10, (float4 *)v_workspace,
         v_arrived + 1064));
     // a.11.o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_ffce4a8c, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
+    CALL(launch(m, EARLY, k_attention_dfb0ea83, "a.11.o", 96, 128, stream, v_a_11_v_split_merged,
         v_a_11_c));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ORDERED, k_product_3dff6eb4, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
+    CALL(launch(m, ORDERED, k_product_4edadb02, "g.11", 128, 256, stream, v_r_11, v_n_11_weights,
         v_n_11_scale, v_n_11_bias, v_n_11_offset2, v_n_11_offset, v_f_11_b, v_g_11, v_n_11,
         (float4 *)v_workspace, v_arrived + 1100));
     // as r.0
     CALL(matmul_run(m, MATMUL_s_11, v_g_11, v_b_11_w, v_b_11_b, v_n_11, v_s_11, v_workspace));
-    CALL(launch(m, ORDERED, k_row_03e7db9c, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
+    CALL(launch(m, ORDERED, k_row_4d578108, "y", 128, 32, stream, v_s_11, v_h_11_scale, v_h_11_bias,
         v_y));
     return 0;
 }

@@ -8,52 +8,52 @@
 // outputs   y: f32[1,1,28,28]
 // weights   34 tensors, blob of 62 MB
 // memory    arena 60 MB (workspace 32 MB of it), constants 247 MB, peak in create 369 MB
-// plan      43 steps, 512.2 us estimated; 1180.5 us without derivation
+// plan      43 steps, 512.3 us estimated; 1180.6 us without derivation
 // libraries cuBLAS (596 MB) 14 steps, without it up to 0.2 us more
 // by        basis change 37, summation splitting 2
-//     6.5 us est. v1.a             k_product_ee2f7afa
+//     6.5 us est. v1.a             k_product_f3b8cac2
 //    11.5 us est. v1.b.c.sum.data  k_basis_b53c446b
-//    22.9 us est. v1.b.c.sum.product k_product_69360bf6
-//    11.9 us est. v1.b             k_basis_24ac75ba
-//     4.2 us est. p1               k_reduce_0cb76bc4
+//    22.9 us est. v1.b.c.sum.product k_product_933ee59f
+//    11.9 us est. v1.b             k_basis_c755539b
+//     4.2 us est. p1               k_reduce_6f8a9a3d
 //     3.5 us est. v2.a.c.sum.data  k_basis_dbc34d11
 //    13.1 us est. v2.a.c.sum.product cuBLAS sgemm 128 x 784 x 64, batch 36
-//     5.1 us est. v2.a             k_basis_6fafe777
+//     5.1 us est. v2.a             k_basis_7c8fbb33
 //     5.6 us est. v2.b.c.sum.data  k_basis_5e13ec8d
 //    24.9 us est. v2.b.c.sum.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     5.1 us est. v2.b             k_basis_6fafe777
-//     4.0 us est. v3.a.c.sum.data  k_stitch_cc15dfaf
+//     5.1 us est. v2.b             k_basis_7c8fbb33
+//     4.0 us est. v3.a.c.sum.data  k_stitch_85bc3d17
 //    18.7 us est. v3.a.c.sum.product cuBLAS sgemm 256 x 196 x 128, batch 36
-//     5.1 us est. v3.b.c.sum.data  k_stitch_1eb8c8ee
+//     5.1 us est. v3.b.c.sum.data  k_stitch_1bdfa62f
 //    36.0 us est. v3.b.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     5.1 us est. v3.c.c.sum.data  k_stitch_1eb8c8ee
+//     5.1 us est. v3.c.c.sum.data  k_stitch_1bdfa62f
 //    36.0 us est. v3.c.c.sum.product cuBLAS sgemm 256 x 196 x 256, batch 36
-//     3.2 us est. p3               k_stitch_3500620b
+//     3.2 us est. p3               k_stitch_f0c89b7e
 //     1.8 us est. v4.a.c.sum.data  k_basis_357a0753
 //    22.0 us est. v4.a.c.sum.product cuBLAS sgemm 512 x 49 x 256, batch 36
-//     3.4 us est. v4.b.c.sum.data  k_stitch_8d5f8f00
+//     3.4 us est. v4.b.c.sum.data  k_stitch_1b93b12d
 //    38.3 us est. v4.b.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     3.4 us est. v4.c.c.sum.data  k_stitch_8d5f8f00
+//     3.4 us est. v4.c.c.sum.data  k_stitch_1b93b12d
 //    38.3 us est. v4.c.c.sum.product cuBLAS sgemm 512 x 49 x 512, batch 36
-//     2.2 us est. d1.c.sum.digits.split k_basis_232298b5
+//     2.2 us est. d1.c.sum.digits.split k_basis_bdee0f42
 //     2.7 us est. d1.c.sum.data    k_basis_64889adf
 //    39.5 us est. d1.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.4 us est. d2.c.sum.digits.split k_basis_d3e5fd22
+//     2.4 us est. d2.c.sum.digits.split k_basis_006c7fea
 //     2.7 us est. d2.c.sum.data    k_basis_bfd98c18
 //    39.5 us est. d2.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.4 us est. d3.c.sum.digits.split k_basis_d3e5fd22
+//     2.4 us est. d3.c.sum.digits.split k_basis_006c7fea
 //     2.7 us est. d3.c.sum.data    k_basis_bfd98c18
 //    39.5 us est. d3.c.sum.product cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.4 us est. d4.c.sum.digits.split k_basis_d3e5fd22
+//     2.4 us est. d4.c.sum.digits.split k_basis_006c7fea
 //     2.7 us est. d4.c.sum.data    k_basis_bfd98c18
 //    22.8 us est. d4.c.sum.product cuBLAS sgemm 256 x 64 x 512, batch 36
-//     1.9 us est. d5.c.sum.digits.split k_basis_ba868f4d
+//     1.9 us est. d5.c.sum.digits.split k_basis_ea57b1b6
 //     2.0 us est. d5.c.sum.data    k_basis_200439c9
 //     8.1 us est. d5.c.sum.product cuBLAS sgemm 128 x 64 x 256, batch 36
 //     1.6 us est. d5.split         k_basis_cc3e52ec
 //     4.5 us est. d6.c.sum.part    cuBLAS sgemm 576 x 784 x 128
-//     1.6 us est. d6               k_reduce_45d901c4
-//     1.3 us est. y                k_reduce_4c3016c3
+//     1.7 us est. d6               k_reduce_45d901c4
+//     1.3 us est. y                k_reduce_0f8c12cc
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -939,7 +939,7 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 //     0:224, i3 in 0:224, pad x 0
 // v1.a[0,i1,i2,i3] = relu(v1.a.c.sum[0,i1,i2,i3] + v1.a.b[i1])
 // p0: v1.a.k, p1: x, p2: v1.a.b
-static __global__ void __launch_bounds__(256, 1) k_product_ee2f7afa(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_f3b8cac2(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -958,7 +958,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_ee2f7afa(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
         const int r2 = (int)(k0 + e % 16u);
-        return fetch<float>(p0 + i1 * 27 + r2, r2 < 27);
+        return fetch<float>(&p0[i1 * 27 + r2], r2 < 27);
     };
     const auto b = [&](unsigned e, const int4 &tap) {
         const unsigned n = n0 + e % 128u;
@@ -966,8 +966,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_ee2f7afa(const float 
         const int i2 = (int)(n / 224u);
         const int t0 = i2 + tap.y;
         const int t1 = i3 + tap.z;
-        return fetch<float>(p1 + (i2 * 224 + i3 + tap.x),
-            (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+        return fetch<float>(&p1[i2 * 224 + i3 + tap.x], (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][8] = {};
     tile.multiply<true, false, 1>(0u, 27u, spaced<1728>(a), tapped<128>(b, taps), acc);
@@ -977,7 +976,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_ee2f7afa(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 50176 + i3) = make_float4(relu(acc[i][j] + v0),
+        *reinterpret_cast<float4 *>(&y[i1 * 50176 + i3]) = make_float4(relu(acc[i][j] + v0),
             relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
     }
 }
@@ -1043,7 +1042,7 @@ static __global__ void __launch_bounds__(256) k_basis_b53c446b(const float *p0,
 // v1.b.c.sum.product[i0,i1,i2,i3,i4] = sum(r0) v1.b.c.sum.data[i0,i1,r0,i3,i4] *
 //     v1.b.c.sum.filter[i0,i1,i2,r0]
 // p0: v1.b.c.sum.filter, p1: v1.b.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_69360bf6(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_933ee59f(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1052,12 +1051,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_69360bf6(const float 
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e / 4u);
         const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(p0 + i1 * 4096 + i2 * 64 + r0);
+        return fetch<float4>(&p0[i1 * 4096 + i2 * 64 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i4 = (int)(n0 + e % 32u * 4u);
         const int r0 = (int)(e / 32u);
-        return fetch<float4>(p1 + i1 * 200704 + r0 * 3136 + i4, i4 < 3136);
+        return fetch<float4>(&p1[i1 * 200704 + r0 * 3136 + i4], i4 < 3136);
     };
     float acc[4][8] = {};
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<12544, 100352>(b), acc);
@@ -1067,7 +1066,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_69360bf6(const float 
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 3136) {
-            *reinterpret_cast<float4 *>(y + i1 * 200704 + i2 * 3136 + i4) = make_float4(acc[i][j],
+            *reinterpret_cast<float4 *>(&y[i1 * 200704 + i2 * 3136 + i4]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
@@ -1093,7 +1092,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:224, i3 in 0:224
 // v1.b[0,i1,i2,i3] = relu(v1.b.c.sum[0,i1,i2,i3] + v1.b.b[i1])
 // p0: v1.b.c.sum.product, p1: v1.b.b
-static __global__ void __launch_bounds__(256) k_basis_24ac75ba(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_c755539b(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -1120,15 +1119,15 @@ static __global__ void __launch_bounds__(256) k_basis_24ac75ba(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 896 + o0 * 224
-            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+        *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 896 + o0 * 224
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
             relu(d[o0][3] + v0));
     }
 }
 
 // p1[0,i1,i2,i3] = max(r0,r1) v1.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:112, i3 in 0:112, r0 in
 //     0:2, r1 in 0:2
-static __global__ void __launch_bounds__(256) k_reduce_0cb76bc4(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_6f8a9a3d(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -1143,7 +1142,7 @@ static __global__ void __launch_bounds__(256) k_reduce_0cb76bc4(const float *p0,
 #pragma unroll
         for (int k = 0; k < 8; k += 4) {
             const int t1 = i3 * 2 + k;
-            const float4 v = *reinterpret_cast<const float4 *>(p0 + i1 * 50176 + t0 * 224 + t1);
+            const float4 v = *reinterpret_cast<const float4 *>(&p0[i1 * 50176 + t0 * 224 + t1]);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
             x[j][k + 2] = v.z;
@@ -1214,7 +1213,7 @@ static __global__ void __launch_bounds__(128) k_basis_dbc34d11(const float *p0,
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:112, i3 in 0:112
 // v2.a[0,i1,i2,i3] = relu(v2.a.c.sum[0,i1,i2,i3] + v2.a.b[i1])
 // p0: v2.a.c.sum.product, p1: v2.a.b
-static __global__ void __launch_bounds__(256) k_basis_6fafe777(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_7c8fbb33(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -1241,8 +1240,8 @@ static __global__ void __launch_bounds__(256) k_basis_6fafe777(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 12544 + i2 * 448 + o0 * 112
-            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+        *reinterpret_cast<float4 *>(&y[i1 * 12544 + i2 * 448 + o0 * 112
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
             relu(d[o0][3] + v0));
     }
 }
@@ -1289,7 +1288,7 @@ static __global__ void __launch_bounds__(256) k_basis_5e13ec8d(const float *p0,
 
 // p2[0,i1,i2,i3] = max(r0,r1) v2.b[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:56, i3 in 0:56, r0 in 0:2,
 //     r1 in 0:2
-static __device__ __forceinline__ void part_reduce_f2e37d75(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_6e7e77d0(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1301,7 +1300,7 @@ static __device__ __forceinline__ void part_reduce_f2e37d75(const float *p0, flo
 #pragma unroll
         for (int k = 0; k < 8; k += 4) {
             const int t1 = i3 * 2 + k;
-            const float4 v = *reinterpret_cast<const float4 *>(p0 + i1 * 12544 + t0 * 112 + t1);
+            const float4 v = *reinterpret_cast<const float4 *>(&p0[i1 * 12544 + t0 * 112 + t1]);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
             x[j][k + 2] = v.z;
@@ -1319,7 +1318,7 @@ static __device__ __forceinline__ void part_reduce_f2e37d75(const float *p0, flo
             acc3 = fmaxf(acc3, x[r0][r1 + 6]);
         }
     }
-    *reinterpret_cast<float4 *>(y + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(&y[i2 * 56 + i3]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by basis change F(4x4,3x3)
@@ -1359,14 +1358,14 @@ static __device__ __forceinline__ void part_basis_b3a15417(const float *p0, floa
 }
 
 // p2 by slices in shared memory, then v3.a.c.sum.data
-static __global__ void __launch_bounds__(256) k_stitch_cc15dfaf(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_85bc3d17(const float *p0,
     float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 784u; k += 256u)
-        part_reduce_f2e37d75(p0, own, slice * 784u + k);
+        part_reduce_6e7e77d0(p0, own, slice * 784u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 256u)
         part_basis_b3a15417(own, y, slice * 196u + k);
@@ -1377,7 +1376,7 @@ static __global__ void __launch_bounds__(256) k_stitch_cc15dfaf(const float *p0,
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // v3.a[0,i1,i2,i3] = relu(v3.a.c.sum[0,i1,i2,i3] + v3.a.b[i1])
 // p0: v3.a.c.sum.product, p1: v3.a.b
-static __device__ __forceinline__ void part_basis_50aeccd8(const float *p0,
+static __device__ __forceinline__ void part_basis_06c33e48(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1401,7 +1400,7 @@ static __device__ __forceinline__ void part_basis_50aeccd8(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(relu(d[o0][0]
+        *reinterpret_cast<float4 *>(&y[i2 * 224 + o0 * 56 + i3 * 4]) = make_float4(relu(d[o0][0]
             + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0), relu(d[o0][3] + v0));
     }
 }
@@ -1444,14 +1443,14 @@ static __device__ __forceinline__ void part_basis_2648f63f(const float *p0, floa
 
 // v3.a by slices in shared memory, then v3.b.c.sum.data
 // p0: v3.a.c.sum.product, p1: v3.a.b
-static __global__ void __launch_bounds__(224) k_stitch_1eb8c8ee(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_1bdfa62f(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_basis_50aeccd8(p0, p1, own, slice * 196u + k);
+        part_basis_06c33e48(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         part_basis_2648f63f(own, y, slice * 196u + k);
@@ -1459,7 +1458,7 @@ static __global__ void __launch_bounds__(224) k_stitch_1eb8c8ee(const float *p0,
 
 // p3[0,i1,i2,i3] = max(r0,r1) v3.c[0,i1,2*i2+r0,2*i3+r1] where i2 in 0:28, i3 in 0:28, r0 in 0:2,
 //     r1 in 0:2
-static __device__ __forceinline__ void part_reduce_433b163c(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_fb46dd4b(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -1471,7 +1470,7 @@ static __device__ __forceinline__ void part_reduce_433b163c(const float *p0, flo
 #pragma unroll
         for (int k = 0; k < 8; k += 4) {
             const int t1 = i3 * 2 + k;
-            const float4 v = *reinterpret_cast<const float4 *>(p0 + t0 * 56 + t1);
+            const float4 v = *reinterpret_cast<const float4 *>(&p0[t0 * 56 + t1]);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
             x[j][k + 2] = v.z;
@@ -1489,22 +1488,22 @@ static __device__ __forceinline__ void part_reduce_433b163c(const float *p0, flo
             acc3 = fmaxf(acc3, x[r0][r1 + 6]);
         }
     }
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 28 + i3]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // v3.c by slices in shared memory, then p3
 // p0: v3.c.c.sum.product, p1: v3.c.b
-static __global__ void __launch_bounds__(224) k_stitch_3500620b(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_f0c89b7e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_basis_50aeccd8(p0, p1, own, slice * 196u + k);
+        part_basis_06c33e48(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_433b163c(own, y, slice * 196u + k);
+        part_reduce_fb46dd4b(own, y, slice * 196u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -1552,7 +1551,7 @@ static __global__ void __launch_bounds__(64) k_basis_357a0753(const float *p0,
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // v4.a[0,i1,i2,i3] = relu(v4.a.c.sum[0,i1,i2,i3] + v4.a.b[i1])
 // p0: v4.a.c.sum.product, p1: v4.a.b
-static __device__ __forceinline__ void part_basis_ae43c9cf(const float *p0,
+static __device__ __forceinline__ void part_basis_5d7e064e(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1576,7 +1575,7 @@ static __device__ __forceinline__ void part_basis_ae43c9cf(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i2 * 112 + o0 * 28 + i3 * 4) = make_float4(relu(d[o0][0]
+        *reinterpret_cast<float4 *>(&y[i2 * 112 + o0 * 28 + i3 * 4]) = make_float4(relu(d[o0][0]
             + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0), relu(d[o0][3] + v0));
     }
 }
@@ -1619,14 +1618,14 @@ static __device__ __forceinline__ void part_basis_5c11f843(const float *p0, floa
 
 // v4.a by slices in shared memory, then v4.b.c.sum.data
 // p0: v4.a.c.sum.product, p1: v4.a.b
-static __global__ void __launch_bounds__(128) k_stitch_8d5f8f00(const float *p0,
+static __global__ void __launch_bounds__(128) k_stitch_1b93b12d(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[1568];
     float *const own = slices + threadIdx.y * 784u;
     const unsigned slice = blockIdx.x * 2u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_basis_ae43c9cf(p0, p1, own, slice * 49u + k);
+        part_basis_5d7e064e(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
         part_basis_5c11f843(own, y, slice * 49u + k);
@@ -1637,7 +1636,7 @@ static __global__ void __launch_bounds__(128) k_stitch_8d5f8f00(const float *p0,
 //     v1.b.c.sum.at[i2%4,r0] * v1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // d1.c.sum.digits.split[0,i1,i2,i3] = relu(v4.c.c.sum[0,i1,i2,i3] + v4.c.b[i1])
 // p0: v4.c.c.sum.product, p1: v4.c.b
-static __global__ void __launch_bounds__(64) k_basis_232298b5(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_bdee0f42(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -1664,8 +1663,8 @@ static __global__ void __launch_bounds__(64) k_basis_232298b5(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+        *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
             relu(d[o0][3] + v0));
     }
 }
@@ -1718,7 +1717,7 @@ static __global__ void __launch_bounds__(64) k_basis_64889adf(const float *p0,
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
 // d2.c.sum.digits.split[i0,i1,0,i3,i4,i5] = relu(d1.c.sum.phases[i0,i1,0,i3,i4,i5] + d1.b[i3])
 // p0: d1.c.sum.product, p1: d1.b
-static __global__ void __launch_bounds__(64) k_basis_d3e5fd22(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_006c7fea(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -1752,8 +1751,8 @@ static __global__ void __launch_bounds__(64) k_basis_d3e5fd22(const float *p0,
         for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i4 * 4 + o0 < 14 && i5 * 4 + o1 < 14) {
                 const float v1 = p1[i3];
-                *reinterpret_cast<float2 *>(y + i0 * 200704 + i1 * 100352 + i3 * 196 + i4 * 56
-                    + o0 * 14 + i5 * 4 + o1) = make_float2(relu(d[o0][o1] + v1),
+                *reinterpret_cast<float2 *>(&y[i0 * 200704 + i1 * 100352 + i3 * 196 + i4 * 56
+                    + o0 * 14 + i5 * 4 + o1]) = make_float2(relu(d[o0][o1] + v1),
                     relu(d[o0][o1 + 1] + v1));
             }
         }
@@ -1808,7 +1807,7 @@ static __global__ void __launch_bounds__(64) k_basis_bfd98c18(const float *p0,
 //     v1.b.c.sum.at[i4%4,r0] * v1.b.c.sum.at[i5%4,r1] where i4 in 0:14, i5 in 0:14
 // d5.c.sum.digits.split[i0,i1,0,i3,i4,i5] = relu(d4.c.sum.phases[i0,i1,0,i3,i4,i5] + d4.b[i3])
 // p0: d4.c.sum.product, p1: d4.b
-static __global__ void __launch_bounds__(64) k_basis_ba868f4d(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_ea57b1b6(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -1842,8 +1841,8 @@ static __global__ void __launch_bounds__(64) k_basis_ba868f4d(const float *p0,
         for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i4 * 4 + o0 < 14 && i5 * 4 + o1 < 14) {
                 const float v1 = p1[i3];
-                *reinterpret_cast<float2 *>(y + i0 * 100352 + i1 * 50176 + i3 * 196 + i4 * 56
-                    + o0 * 14 + i5 * 4 + o1) = make_float2(relu(d[o0][o1] + v1),
+                *reinterpret_cast<float2 *>(&y[i0 * 100352 + i1 * 50176 + i3 * 196 + i4 * 56
+                    + o0 * 14 + i5 * 4 + o1]) = make_float2(relu(d[o0][o1] + v1),
                     relu(d[o0][o1 + 1] + v1));
             }
         }
@@ -1971,7 +1970,7 @@ static __global__ void __launch_bounds__(128) k_reduce_45d901c4(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_4c3016c3(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_0f8c12cc(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][16];
     const unsigned lane = threadIdx.x % 4u;
@@ -1984,7 +1983,7 @@ static __global__ void __launch_bounds__(256) k_reduce_4c3016c3(const float *p0,
 #pragma unroll 2
         for (unsigned k = threadIdx.x / 4u; k < 64u; k += 64u) {
             const int r0 = (int)k;
-            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 784 + i3);
+            const float4 w = *reinterpret_cast<const float4 *>(&p0[r0 * 784 + i3]);
             const float x = p1[r0];
             acc[0][0] += w.x * x;
             acc[0][1] += w.y * x;
@@ -2353,15 +2352,15 @@ int csrnet_create(csrnet **out, const void *weights, size_t bytes, const csrnet_
 static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_ee2f7afa, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
+    CALL(launch(m, ORDERED, k_product_f3b8cac2, "v1.a", 392, 256, stream, v_v1_a_k, v_x, v_v1_a_b,
         v_v1_a));
     CALL(launch(m, EARLY, k_basis_b53c446b, "v1.b.c.sum.data", 784, 256, stream, v_v1_a,
         v_v1_b_c_sum_data));
-    CALL(launch(m, EARLY, k_product_69360bf6, "v1.b.c.sum.product", 900, 256, stream,
+    CALL(launch(m, EARLY, k_product_933ee59f, "v1.b.c.sum.product", 900, 256, stream,
         v_v1_b_c_sum_filter, v_v1_b_c_sum_data, v_v1_b_c_sum_product));
-    CALL(launch(m, EARLY, k_basis_24ac75ba, "v1.b", 784, 256, stream, v_v1_b_c_sum_product,
+    CALL(launch(m, EARLY, k_basis_c755539b, "v1.b", 784, 256, stream, v_v1_b_c_sum_product,
         v_v1_b_b, v_v1_b));
-    CALL(launch(m, EARLY, k_reduce_0cb76bc4, "p1", 392, 256, stream, v_v1_b, v_p1));
+    CALL(launch(m, EARLY, k_reduce_6f8a9a3d, "p1", 392, 256, stream, v_v1_b, v_p1));
     CALL(launch(m, EARLY, k_basis_dbc34d11, "v2.a.c.sum.data", 392, 128, stream, v_p1,
         v_v2_a_c_sum_data));
     // by basis change F(4x4,3x3)
@@ -2369,48 +2368,48 @@ static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
     //     v2.a.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_v2_a_c_sum_product, v_v2_a_c_sum_filter, v_v2_a_c_sum_data,
         v_v2_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_6fafe777, "v2.a", 392, 256, stream, v_v2_a_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_7c8fbb33, "v2.a", 392, 256, stream, v_v2_a_c_sum_product,
         v_v2_a_b, v_v2_a));
     CALL(launch(m, EARLY, k_basis_5e13ec8d, "v2.b.c.sum.data", 392, 256, stream, v_v2_a,
         v_v2_b_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v2_b_c_sum_product, v_v2_b_c_sum_filter, v_v2_b_c_sum_data,
         v_v2_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_6fafe777, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_7c8fbb33, "v2.b", 392, 256, stream, v_v2_b_c_sum_product,
         v_v2_b_b, v_v2_b));
-    CALL(launch(m, EARLY, k_stitch_cc15dfaf, "v3.a.c.sum.data", 128, 256, stream, v_v2_b,
+    CALL(launch(m, EARLY, k_stitch_85bc3d17, "v3.a.c.sum.data", 128, 256, stream, v_v2_b,
         v_v3_a_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v3_a_c_sum_product, v_v3_a_c_sum_filter, v_v3_a_c_sum_data,
         v_v3_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_1eb8c8ee, "v3.b.c.sum.data", 256, 224, stream,
+    CALL(launch(m, ORDERED, k_stitch_1bdfa62f, "v3.b.c.sum.data", 256, 224, stream,
         v_v3_a_c_sum_product, v_v3_a_b, v_v3_b_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v3_b_c_sum_product, v_v3_b_c_sum_filter, v_v3_b_c_sum_data,
         v_v3_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_1eb8c8ee, "v3.c.c.sum.data", 256, 224, stream,
+    CALL(launch(m, ORDERED, k_stitch_1bdfa62f, "v3.c.c.sum.data", 256, 224, stream,
         v_v3_b_c_sum_product, v_v3_b_b, v_v3_c_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v3_c_c_sum_product, v_v3_c_c_sum_filter, v_v3_c_c_sum_data,
         v_v3_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_3500620b, "p3", 256, 224, stream, v_v3_c_c_sum_product,
+    CALL(launch(m, ORDERED, k_stitch_f0c89b7e, "p3", 256, 224, stream, v_v3_c_c_sum_product,
         v_v3_c_b, v_p3));
     CALL(launch(m, EARLY, k_basis_357a0753, "v4.a.c.sum.data", 196, 64, stream, v_p3,
         v_v4_a_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v4_a_c_sum_product, v_v4_a_c_sum_filter, v_v4_a_c_sum_data,
         v_v4_a_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_8d5f8f00, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
+    CALL(launch(m, ORDERED, k_stitch_1b93b12d, "v4.b.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_a_c_sum_product, v_v4_a_b, v_v4_b_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v4_b_c_sum_product, v_v4_b_c_sum_filter, v_v4_b_c_sum_data,
         v_v4_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_stitch_8d5f8f00, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
+    CALL(launch(m, ORDERED, k_stitch_1b93b12d, "v4.c.c.sum.data", 256, dim3(64, 2), stream,
         v_v4_b_c_sum_product, v_v4_b_b, v_v4_c_c_sum_data));
     // as v2.a.c.sum.product
     CALL(gemm_run(m, &gemm_v4_c_c_sum_product, v_v4_c_c_sum_filter, v_v4_c_c_sum_data,
         v_v4_c_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_232298b5, "d1.c.sum.digits.split", 392, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_bdee0f42, "d1.c.sum.digits.split", 392, 64, stream,
         v_v4_c_c_sum_product, v_v4_c_b, v_d1_c_sum_digits_split));
     CALL(launch(m, EARLY, k_basis_64889adf, "d1.c.sum.data", 512, 64, stream,
         v_d1_c_sum_digits_split, v_d1_c_sum_data));
@@ -2419,14 +2418,14 @@ static int steps_from_v1_a(csrnet *m, const void *const *in, void *const *out,
     //     d1.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_d1_c_sum_product, v_d1_c_sum_filter, v_d1_c_sum_data,
         v_d1_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_d3e5fd22, "d2.c.sum.digits.split", 512, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_006c7fea, "d2.c.sum.digits.split", 512, 64, stream,
         v_d1_c_sum_product, v_d1_b, v_d2_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_bfd98c18, "d2.c.sum.data", 512, 64, stream, v_d2_c_sum_digits,
         v_d2_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d2_c_sum_product, v_d2_c_sum_filter, v_d2_c_sum_data,
         v_d2_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_d3e5fd22, "d3.c.sum.digits.split", 512, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_006c7fea, "d3.c.sum.digits.split", 512, 64, stream,
         v_d2_c_sum_product, v_d2_b, v_d3_c_sum_digits));
     return 0;
 }
@@ -2439,14 +2438,14 @@ static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *cons
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d3_c_sum_product, v_d3_c_sum_filter, v_d3_c_sum_data,
         v_d3_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_d3e5fd22, "d4.c.sum.digits.split", 512, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_006c7fea, "d4.c.sum.digits.split", 512, 64, stream,
         v_d3_c_sum_product, v_d3_b, v_d4_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_bfd98c18, "d4.c.sum.data", 512, 64, stream, v_d4_c_sum_digits,
         v_d4_c_sum_data));
     // as d1.c.sum.product
     CALL(gemm_run(m, &gemm_d4_c_sum_product, v_d4_c_sum_filter, v_d4_c_sum_data,
         v_d4_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_ba868f4d, "d5.c.sum.digits.split", 256, 64, stream,
+    CALL(launch(m, ORDERED, k_basis_ea57b1b6, "d5.c.sum.digits.split", 256, 64, stream,
         v_d4_c_sum_product, v_d4_b, v_d5_c_sum_digits));
     CALL(launch(m, EARLY, k_basis_200439c9, "d5.c.sum.data", 256, 64, stream, v_d5_c_sum_digits,
         v_d5_c_sum_data));
@@ -2461,7 +2460,7 @@ static int steps_from_d3_c_sum_data(csrnet *m, const void *const *in, void *cons
     CALL(gemm_run(m, &gemm_d6_c_sum_part, v_d6_c_sum_part_filter, v_d5, v_d6_c_sum_part));
     CALL(launch(m, ORDERED, k_reduce_45d901c4, "d6", 392, 128, stream, v_d6_c_sum_part, v_d6_b,
         v_d6));
-    CALL(launch(m, EARLY, k_reduce_4c3016c3, "y", 49, 256, stream, v_d6, v_k, v_b, v_y));
+    CALL(launch(m, EARLY, k_reduce_0f8c12cc, "y", 49, 256, stream, v_d6, v_k, v_b, v_y));
     return 0;
 }
 

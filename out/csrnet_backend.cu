@@ -8,7 +8,7 @@
 // outputs   y: f32[1,64,14,14]
 // weights   6 tensors, blob of 33 MB
 // memory    arena 36 MB (workspace 32 MB of it), constants 57 MB, peak in create 126 MB
-// plan      16 steps, 79.3 us estimated; 121.2 us without derivation
+// plan      16 steps, 79.3 us estimated; 121.5 us without derivation
 // libraries cuBLAS (596 MB) 4 steps, without it up to 0.0 us more
 // by        basis change 12, summation splitting 3
 //     1.7 us est. d1.c.data        k_basis_ccf09643
@@ -21,9 +21,9 @@
 //    15.2 us est. d3.c.product     cuBLAS sgemm 512 x 64 x 512, batch 16
 //     1.8 us est. d4.c.digits.split k_basis_4a2ccb26
 //     1.7 us est. d4.c.data        k_basis_0ce61401
-//     8.8 us est. d4.c.product     k_product_6c68139c
+//     8.8 us est. d4.c.product     k_product_78a05a80
 //     1.5 us est. d4.split         k_basis_8d8dc26c
-//     5.4 us est. d5.c.parts       k_product_71a1c56c
+//     5.4 us est. d5.c.parts       k_product_fc7adf02
 //     1.6 us est. d5               k_reduce_c3d7e089
 //     2.8 us est. y.c.part         cuBLAS sgemm 576 x 196 x 128
 //     1.4 us est. y                k_reduce_92b2bc10
@@ -729,7 +729,7 @@ static __global__ void __launch_bounds__(64) k_basis_0ce61401(const float *p0,
 // d4.c.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) d4.c.data[i0,i1,r0,i3,i4,i5,i6] *
 //     d4.c.filter[i0,i1,i2,r0]
 // p0: d4.c.filter, p1: d4.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_6c68139c(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_78a05a80(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -738,12 +738,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_6c68139c(const float 
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 131072 + i2 * 512 + r0);
+        return fetch<float4>(&p0[i1 * 131072 + i2 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i6 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p1 + i1 * 32768 + r0 * 64 + i6);
+        return fetch<float4>(&p1[i1 * 32768 + r0 * 64 + i6]);
     };
     float acc[8][4] = {};
     tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<256, 4096>(b), acc);
@@ -752,7 +752,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_6c68139c(const float 
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i6 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(y + i1 * 16384 + i2 * 64 + i6) = make_float4(acc[i][j],
+        *reinterpret_cast<float4 *>(&y[i1 * 16384 + i2 * 64 + i6]) = make_float4(acc[i][j],
             acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
 }
@@ -804,7 +804,7 @@ static __global__ void __launch_bounds__(64) k_basis_8d8dc26c(const float *p0,
 // d5.c.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) d4[0,16*i0+r0,i3+2*r1-2,i4+2*r2-2] *
 //     d5.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad d4 0
 // p0: d5.c.lines, p1: d4
-static __global__ void __launch_bounds__(256, 1) k_product_71a1c56c(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_fc7adf02(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -814,7 +814,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_71a1c56c(const float 
         const int i2 = (int)(m0 + e / 4u);
         const int r2 = (int)k0 / 16u;
         const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(p0 + i2 * 2304 + r2 * 256 + i0 * 16 + r0);
+        return fetch<float4>(&p0[i2 * 2304 + r2 * 256 + i0 * 16 + r0]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
@@ -825,7 +825,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_71a1c56c(const float 
         const int r0 = (int)(k0 % 16u + e / 64u);
         const int t0 = r1 * 2 + i3 - 2;
         const int t1 = r2 * 2 + i4 - 2;
-        return fetch<float>(p1 + i0 * 3136 + r0 * 196 + t0 * 14 + t1,
+        return fetch<float>(&p1[i0 * 3136 + r0 * 196 + t0 * 14 + t1],
             n < 196u && (unsigned)t0 < 14u && (unsigned)t1 < 14u);
     };
     float acc[4][4] = {};
@@ -836,7 +836,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_71a1c56c(const float 
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 196) {
-            *reinterpret_cast<float4 *>(y + i0 * 25088 + i2 * 196 + i4) = make_float4(acc[i][j],
+            *reinterpret_cast<float4 *>(&y[i0 * 25088 + i2 * 196 + i4]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
@@ -1183,11 +1183,11 @@ static int steps(csrnet_backend *m, const void *const *in, void *const *out, cud
         v_d4_c_digits));
     CALL(launch(m, EARLY, k_basis_0ce61401, "d4.c.data", 512, 64, stream, v_d4_c_digits,
         v_d4_c_data));
-    CALL(launch(m, EARLY, k_product_6c68139c, "d4.c.product", 128, 256, stream, v_d4_c_filter,
+    CALL(launch(m, EARLY, k_product_78a05a80, "d4.c.product", 128, 256, stream, v_d4_c_filter,
         v_d4_c_data, v_d4_c_product));
     // d4.split stored as [i3,i4,i2,i0,i5,i1]
     CALL(launch(m, EARLY, k_basis_8d8dc26c, "d4.split", 256, 64, stream, v_d4_c_product, v_d4));
-    CALL(launch(m, EARLY, k_product_71a1c56c, "d5.c.parts", 128, 256, stream, v_d5_c_lines, v_d4,
+    CALL(launch(m, EARLY, k_product_fc7adf02, "d5.c.parts", 128, 256, stream, v_d5_c_lines, v_d4,
         v_d5_c_parts));
     CALL(launch(m, EARLY, k_reduce_c3d7e089, "d5", 392, 64, stream, v_d5_c_parts, v_d5));
     // by summation splitting (r0 inside), variable substitution

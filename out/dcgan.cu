@@ -7,19 +7,20 @@
 // inputs    z: f32[1,100,1,1]
 // outputs   y: f32[1,3,64,64]
 // weights   5 tensors, blob of 14 MB
-// memory    arena 32 MB (workspace 32 MB of it), constants 14 MB, peak in create 56 MB
-// plan      9 steps, 22.1 us estimated; 27.3 us without derivation
-// libraries cuBLAS (596 MB) 1 step, without it up to 1.8 us more
-// by        summation splitting 6, one-point rule by phases 1
-//     2.1 us est. c1.part          k_reduce_0411ed34
+// memory    arena 32 MB (workspace 32 MB of it), constants 14 MB, peak in create 57 MB
+// plan      10 steps, 23.3 us estimated; 27.5 us without derivation
+// libraries cuBLAS (596 MB) 2 steps, without it up to 2.1 us more
+// by        summation splitting 8
+//     2.1 us est. c1.part          k_reduce_13600e05
 //     1.3 us est. r1               k_reduce_e81bb262
 //     4.6 us est. c2.part          cuBLAS sgemm 4 x 16 x 512, batch 1024
 //     1.4 us est. r2.split         k_reduce_fdf030ef
-//     3.1 us est. c3.phases.parts  k_product_081bb0c4
+//     3.1 us est. c3.phases.parts  k_product_a849b24b
 //     2.3 us est. r3.split         k_reduce_a1c123ef
-//     3.1 us est. c4.phases.parts  k_product_f4e9ab2b
-//     1.7 us est. r4.split         k_reduce_09bf1a55
-//     2.4 us est. y.split          k_reduce_997efb15
+//     3.1 us est. c4.phases.parts  k_product_7129186c
+//     2.3 us est. r4.split         k_reduce_cc6a3d88
+//     1.6 us est. c5.part          cuBLAS sgemm 4 x 1024 x 64, batch 12
+//     1.4 us est. y.split          k_reduce_e37684c3
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -30,7 +31,7 @@
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define DCGAN_ARENA_BYTES 33849344ull
+#define DCGAN_ARENA_BYTES 34013184ull
 #define DCGAN_WEIGHT_BYTES 14299392ull
 
 #ifdef __cplusplus
@@ -102,6 +103,7 @@ const dcgan_info *dcgan_describe(void);
 #define v_k3 INIT(8388608)
 #define v_k4 INIT(10485760)
 #define v_k5 INIT(11010048)
+#define v_r4 ARENA(33554432)
 #define v_r3 ARENA(2097152)
 #define v_r2 ARENA(2097152)
 #define v_c1_part ARENA(0)
@@ -110,10 +112,10 @@ const dcgan_info *dcgan_describe(void);
 #define v_c2_part ARENA(33554432)
 #define v_c3_phases_lines CONST(11665408)
 #define v_c3_phases_parts ARENA(0)
-#define v_c5_taps CONST(13762560)
-#define v_r4 ARENA(2097152)
+#define v_c4_phases_lines CONST(13762560)
 #define v_c4_phases_parts ARENA(0)
-#define v_c4_phases_lines CONST(13774848)
+#define v_c5_taps CONST(14286848)
+#define v_c5_part ARENA(33816576)
 #define CONST_BYTES 14299136ull
 #define INIT_BYTES 11022336ull
 #define WORKSPACE_BYTES 33554432
@@ -421,15 +423,6 @@ struct product_tile {
     }
 };
 
-static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, v, d);
-        v += other;
-    }
-    return v;
-}
-
 // A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
 // to sum to[k] * ik.
 struct relay {
@@ -454,7 +447,7 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_0411ed34(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_13600e05(const float *__restrict__ p0,
     const float *p1, float *__restrict__ y) {
     __shared__ float part[8][64];
     const unsigned lane = threadIdx.x % 4u;
@@ -469,8 +462,8 @@ static __global__ void __launch_bounds__(256) k_reduce_0411ed34(const float *__r
         for (unsigned k = threadIdx.x / 4u; k < 400u; k += 64u) {
             const int r1 = (int)(k % 4u);
             const int r0 = (int)(k / 4u);
-            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 8192 + i0 * 16 + r1 * 4
-                + i1);
+            const float4 w = *reinterpret_cast<const float4 *>(&p0[r0 * 8192 + i0 * 16 + r1 * 4
+                + i1]);
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const int i2 = (int)i;
@@ -558,7 +551,7 @@ static __global__ void __launch_bounds__(64) k_reduce_fdf030ef(const float *p0,
 //     c3.phases.lines[i1,i2,i3,r1,r2_,16*i0+r0] where i0 in 0:16, i4 in 0:8, i5 in 0:8, r0 in
 //     0:16, pad r2 0
 // p0: c3.phases.lines, p1: r2
-static __global__ void __launch_bounds__(256, 1) k_product_081bb0c4(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_a849b24b(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -570,7 +563,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_081bb0c4(const float 
         const int i3 = (int)(m0 + e / 4u);
         const int r2 = (int)k0 / 16u;
         const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(p0 + i1 * 262144 + i2 * 131072 + i3 * 1024 + r2 * 256 + i0 * 16 + r0);
+        return fetch<float4>(&p0[i1 * 262144 + i2 * 131072 + i3 * 1024 + r2 * 256 + i0 * 16 + r0]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
@@ -581,7 +574,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_081bb0c4(const float 
         const int r0 = (int)(k0 % 16u + e / 64u);
         const int t0 = i1 + i4 + r1 - 1;
         const int t1 = i2 + i5 + r2 - 1;
-        return fetch<float>(p1 + i0 * 1024 + r0 * 64 + t0 * 8 + t1,
+        return fetch<float>(&p1[i0 * 1024 + r0 * 64 + t0 * 8 + t1],
             (unsigned)t0 < 8u && (unsigned)t1 < 8u);
     };
     float acc[4][4] = {};
@@ -591,8 +584,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_081bb0c4(const float 
         const int i = e / 4, j = e % 4;
         const int i3 = (int)(m0 + tile.row(i));
         const int i5 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(y + i0 * 32768 + i1 * 16384 + i2 * 8192 + i3 * 64
-            + i5) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        *reinterpret_cast<float4 *>(&y[i0 * 32768 + i1 * 16384 + i2 * 8192 + i3 * 64
+            + i5]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
 }
 
@@ -619,77 +612,71 @@ static __global__ void __launch_bounds__(64) k_reduce_a1c123ef(const float *p0,
 // c4.phases.parts[i0,i1,i2,i3,i4,i5] = sum(r0,r1,r2) r3[0,16*i0+r0,i1+i4+r1-1,i2+i5+r2-1] *
 //     c4.phases.lines[i1,i2,i3,r1,r2,16*i0+r0] where i0 in 0:8, i4 in 0:16, i5 in 0:16, r0 in
 //     0:16, pad r3 0
-// p0: r3, p1: c4.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_f4e9ab2b(const float *p0,
+// p0: c4.phases.lines, p1: r3
+static __global__ void __launch_bounds__(256, 1) k_product_7129186c(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
-    const unsigned n0 = 0u, m0 = id % 4u * 64u;
+    const unsigned n0 = id % 4u * 64u, m0 = 0u;
     const int i2 = (int)(id / 4u % 2u);
     const int i1 = (int)(id / 8u % 2u);
     const int i0 = (int)(id / 16u % 8u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const unsigned m = m0 + e % 64u;
-        const int i5 = (int)(m % 16u);
-        const int i4 = (int)(m / 16u);
+        const int i3 = (int)(m0 + e / 4u);
+        const int r2 = (int)k0 / 16u;
+        const int r0 = (int)(k0 % 16u + e % 4u * 4u);
+        return fetch<float4>(&p0[i1 * 65536 + i2 * 32768 + i3 * 512 + r2 * 128 + i0 * 16 + r0]);
+    };
+    const auto b = [&](unsigned e, unsigned k0) {
+        const unsigned n = n0 + e % 64u;
+        const int i5 = (int)(n % 16u);
+        const int i4 = (int)(n / 16u);
         const int r2 = (int)(k0 / 16u % 2u);
         const int r1 = (int)(k0 / 16u / 2u);
         const int r0 = (int)(k0 % 16u + e / 64u);
         const int t0 = i1 + i4 + r1 - 1;
         const int t1 = i2 + i5 + r2 - 1;
-        return fetch<float>(p0 + i0 * 4096 + r0 * 256 + t0 * 16 + t1,
+        return fetch<float>(&p1[i0 * 4096 + r0 * 256 + t0 * 16 + t1],
             (unsigned)t0 < 16u && (unsigned)t1 < 16u);
     };
-    const auto b = [&](unsigned e, unsigned k0) {
-        const int i3 = (int)(n0 + e % 16u * 4u);
-        const int r2 = (int)k0 / 16u;
-        const int r0 = (int)(k0 % 16u + e / 16u);
-        return fetch<float4>(p1 + r2 * 32768 + i0 * 4096 + r0 * 256 + i1 * 128 + i2 * 64 + i3);
-    };
     float acc[4][4] = {};
-    tile.multiply<false, false, 2>(0u, 64u, spaced<4096>(a), spaced<16384>(b), acc);
+    tile.multiply<true, false, 1>(0u, 64u, spaced<131072>(a), spaced<4096>(b), acc);
 #pragma unroll
     for (int e = 0; e < 4 * 4; e += 4) {
         const int i = e / 4, j = e % 4;
-        const unsigned m = m0 + tile.row(i);
-        const int i5 = (int)(m % 16u);
-        const int i4 = (int)(m / 16u);
-        const int i3 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(y + i0 * 65536 + i4 * 4096 + i1 * 2048 + i5 * 128 + i2 * 64
-            + i3) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+        const int i3 = (int)(m0 + tile.row(i));
+        const int i5 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i0 * 65536 + i1 * 32768 + i2 * 16384 + i3 * 256
+            + i5]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
 }
 
 // c4.phases[i0,i1,i2,i3,i4] = sum(r0) c4.phases.parts[r0,i0,i1,i2,i3,i4]
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_09bf1a55(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_cc6a3d88(const float *p0,
     float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+    const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
-    if (id >= 16384u) return;
-    const int i2 = (int)id * 4;
-    float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
+    if (id >= 65536u) return;
+    const int i1 = (int)(id % 2u);
+    const int i4 = (int)(id / 2u % 16u);
+    const int i0 = (int)(id / 32u % 2u);
+    const int i3 = (int)(id / 64u);
+    float acc = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 8; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0 * 65536 + i2);
-        acc0 += v0.x;
-        acc1 += v0.y;
-        acc2 += v0.z;
-        acc3 += v0.w;
+        acc += p0[r0 * 65536 + i0 * 32768 + i1 * 16384 + i3 * 16 + i4];
     }
-    *reinterpret_cast<float4 *>(y + i2) = make_float4(relu(acc0), relu(acc1), relu(acc2),
-        relu(acc3));
+    y[i3 * 64 + i0 * 32 + i4 * 2 + i1] = relu(acc);
 }
 
-// by one-point rule by phases
-// c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) r4[0,r0,i0+i3+r1-1,i1+i4+r2-1] *
-//     c5.taps[i0,i1,i2,r0,r1,r2] where i3 in 0:32, i4 in 0:32, pad r4 0
+// by one-point rule by phases; summation splitting
+// c5.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c5.part[i0,i1,i2,r0,r1,i0+i3+r0-1,i1+i4+r1-1] where i3 in
+//     0:32, i4 in 0:32, pad c5.part 0
 // y.split[i0,i1,i2,i3,i4] = tanh(c5.phases[i0,i1,i2,i3,i4])
-// p0: r4, p1: c5.taps
-static __global__ void __launch_bounds__(128) k_reduce_997efb15(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
+static __global__ void __launch_bounds__(64) k_reduce_e37684c3(const float *p0,
+    float *__restrict__ y) {
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 12288u) return;
     const int i1 = (int)(id % 2u);
@@ -698,22 +685,18 @@ static __global__ void __launch_bounds__(128) k_reduce_997efb15(const float *p0,
     const int i3 = (int)(id / 128u % 32u);
     const int i2 = (int)(id / 4096u);
     float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 256u; k += 32u) {
-        const int r0 = (int)(k % 64u);
-        const int r2 = (int)(k / 64u % 2u);
-        const int r1 = (int)(k / 128u);
-        const int t0 = i0 + i3 + r1 - 1;
-        const int t1 = i1 + i4 + r2 - 1;
-        const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[t0 * 2048 + t1 * 64 + r0]
-            : 0.f;
-        const float v1 = v0 * p1[i0 * 1536 + i1 * 768 + i2 * 256 + r0 * 4 + r1 * 2 + r2];
-        acc += v1;
+#pragma unroll
+    for (int r0 = 0; r0 < 2; r0++) {
+        const int t0 = i0 + i3 + r0 - 1;
+#pragma unroll
+        for (int r1 = 0; r1 < 2; r1++) {
+            const int t1 = i1 + i4 + r1 - 1;
+            const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[i0 * 24576 + i1 * 12288
+                + i2 * 4096 + r0 * 2048 + r1 * 1024 + t0 * 32 + t1] : 0.f;
+            acc += v0;
+        }
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
-        y[i2 * 4096 + i3 * 128 + i0 * 64 + i4 * 2 + i1] = tanhf(acc);
-    }
+    y[i2 * 4096 + i3 * 128 + i0 * 64 + i4 * 2 + i1] = tanhf(acc);
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -804,6 +787,8 @@ static int gemm_run(dcgan *h, const gemm_size *g, const float *a, const float *b
 
 static const gemm_size gemm_c2_part = {"c2.part", 1, 0, 1024, 4, 16, 512, 4, 16, 16, 2048, 0, 64,
     1.f};
+static const gemm_size gemm_c5_part = {"c5.part", 1, 0, 12, 4, 1024, 64, 4, 1024, 1024, 256, 0,
+    4096, 1.f};
 
 // Library calls go to this stream, with the workspace of this branch, from here on.
 static int libraries_on(dcgan *m, int branch, cudaStream_t stream) {
@@ -868,10 +853,9 @@ static int prepare_weights(dcgan *m, cudaStream_t stream) {
         v_c3_phases_lines, relay{6, 15, {2, 2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {262144,
         131072, 1024, 512, 256, 1}}));
     // as c3.phases.lines
-    // c4.phases.lines stored as [i3,i4,i5,i0,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.phases.lines", 512, 256, stream, v_k4,
-        v_c4_phases_lines, relay{6, 15, {2, 2, 64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {128, 64,
-        1, 65536, 32768, 256}}));
+        v_c4_phases_lines, relay{6, 15, {2, 2, 64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {65536,
+        32768, 512, 256, 128, 1}}));
     // as c2.taps
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c5.taps", 12, 256, stream, v_k5, v_c5_taps, relay{6,
         15, {2, 2, 3, 64, 2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}));
@@ -989,24 +973,26 @@ int dcgan_create(dcgan **out, const void *weights, size_t bytes, const dcgan_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(dcgan *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_reduce_0411ed34, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
+    CALL(launch(m, ORDERED, k_reduce_13600e05, "c1.part", 128, 256, stream, v_k1, v_z, v_c1_part));
     CALL(launch(m, EARLY, k_reduce_e81bb262, "r1", 128, 64, stream, v_c1_part, v_r1));
     // by one-point rule by phases; summation splitting (r0 inside), variable substitution
     // c2.part[i0,i1,i2,i3,i4,i5,i6] = sum(r0) r1[0,r0,i5,i6] * c2.taps[i0,i1,i2,r0,i3,i4]
     CALL(gemm_run(m, &gemm_c2_part, v_c2_taps, v_r1, v_c2_part));
     // r2.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, ORDERED, k_reduce_fdf030ef, "r2.split", 256, 64, stream, v_c2_part, v_r2));
-    CALL(launch(m, EARLY, k_product_081bb0c4, "c3.phases.parts", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_a849b24b, "c3.phases.parts", 128, 256, stream,
         v_c3_phases_lines, v_r2, v_c3_phases_parts));
     // r3.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, EARLY, k_reduce_a1c123ef, "r3.split", 512, 64, stream, v_c3_phases_parts, v_r3));
-    // c4.phases.parts stored as [i0,i4,i1,i5,i2,i3]
-    CALL(launch(m, EARLY, k_product_f4e9ab2b, "c4.phases.parts", 128, 256, stream, v_r3,
-        v_c4_phases_lines, v_c4_phases_parts));
-    // r4.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, EARLY, k_reduce_09bf1a55, "r4.split", 256, 64, stream, v_c4_phases_parts, v_r4));
+    CALL(launch(m, EARLY, k_product_7129186c, "c4.phases.parts", 128, 256, stream,
+        v_c4_phases_lines, v_r3, v_c4_phases_parts));
+    // r4.split stored as [i2,i3,i0,i4,i1]
+    CALL(launch(m, EARLY, k_reduce_cc6a3d88, "r4.split", 512, 128, stream, v_c4_phases_parts,
+        v_r4));
+    // as c2.part
+    CALL(gemm_run(m, &gemm_c5_part, v_c5_taps, v_r4, v_c5_part));
     // y.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, EARLY, k_reduce_997efb15, "y.split", 3072, 128, stream, v_r4, v_c5_taps, v_y));
+    CALL(launch(m, ORDERED, k_reduce_e37684c3, "y.split", 192, 64, stream, v_c5_part, v_y));
     return 0;
 }
 
@@ -1132,6 +1118,6 @@ static const dcgan_tensor info_weights[] = {
 static const dcgan_info info = {
     "dcgan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     DCGAN_ARENA_BYTES, DCGAN_WEIGHT_BYTES,
-    14299136ull, 59170816ull, 0x6756f55537a6229eull};
+    14299136ull, 59334656ull, 0x6756f55537a6229eull};
 
 const dcgan_info *dcgan_describe(void) { return &info; }

@@ -8,18 +8,18 @@
 // outputs   y: f32[1,1,128,128]
 // weights   20 tensors, blob of 53 kB
 // memory    arena 548 kB (workspace 0 B of it), constants 53 kB, peak in create 619 kB
-// plan      9 steps, 15.3 us estimated; 37.7 us without derivation
+// plan      9 steps, 16.0 us estimated; 40.9 us without derivation
 // libraries none
 // by        summation splitting 2
 //     1.6 us est. r1               k_reduce_018f5c3b
-//     1.6 us est. m                k_reduce_bdd57131
-//     1.7 us est. m.0              k_reduce_f4392795
-//     1.7 us est. m.1              k_reduce_f4392795
-//     1.7 us est. m.2              k_reduce_f4392795
-//     1.7 us est. r3               k_reduce_6b14bf4d
-//     1.6 us est. r4               k_reduce_903c3a46
-//     2.0 us est. y.sum.part       k_product_5a71952c
-//     1.6 us est. y                k_reduce_0cf76a4d
+//     1.8 us est. m                k_reduce_bdd57131
+//     1.8 us est. m.0              k_reduce_d424e08a
+//     1.8 us est. m.1              k_reduce_d424e08a
+//     1.8 us est. m.2              k_reduce_d424e08a
+//     1.8 us est. r3               k_reduce_2c22e49b
+//     1.9 us est. r4               k_reduce_903c3a46
+//     2.0 us est. y.sum.part       k_product_cfe6a12a
+//     1.6 us est. y                k_reduce_653ac4aa
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -427,15 +427,6 @@ struct product_tile {
     }
 };
 
-static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, v, d);
-        v += other;
-    }
-    return v;
-}
-
 // A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
 // to sum to[k] * ik.
 struct relay {
@@ -518,7 +509,7 @@ static __global__ void __launch_bounds__(256) k_reduce_bdd57131(const float *p0,
 //     0:32, i3 in 0:32, pad m 0
 // m.0[0,i1,i2,i3] = m.0.sum[0,i1,i2,i3] + b3.0[i1]
 // p0: m, p1: k3.0, p2: b3.0
-static __global__ void __launch_bounds__(256) k_reduce_f4392795(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_d424e08a(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
@@ -529,15 +520,19 @@ static __global__ void __launch_bounds__(256) k_reduce_f4392795(const float *p0,
     const int i1 = (int)(id / 1024u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = threadIdx.y; k < 108u; k += 8u) {
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        const int t0 = i2 + r1 - 1;
-        const int t1 = i3 + r2 - 1;
-        const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[r0 * 1024 + t0 * 32 + t1]
-            : 0.f;
-        acc += v0 * p1[i1 * 108 + r0 * 9 + r1 * 3 + r2];
+    for (unsigned k = threadIdx.y; k < 12u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[r0 * 1024 + t0 * 32
+                    + t1] : 0.f;
+                acc += v0 * p1[i1 * 108 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
     }
     part[threadIdx.y][threadIdx.x] = acc;
     __syncthreads();
@@ -555,7 +550,7 @@ static __global__ void __launch_bounds__(256) k_reduce_f4392795(const float *p0,
 // r3[0,i1,i2,i3] = select(m.3.sum[0,i1,i2,i3] + b3.3[i1] < 0, (m.3.sum[0,i1,i2,i3] + b3.3[i1]) *
 //     a3[0], m.3.sum[0,i1,i2,i3] + b3.3[i1])
 // p0: m.2, p1: k3.3, p2: b3.3, p3: a3
-static __global__ void __launch_bounds__(256) k_reduce_6b14bf4d(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_2c22e49b(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     __shared__ float part[8][32];
@@ -567,15 +562,19 @@ static __global__ void __launch_bounds__(256) k_reduce_6b14bf4d(const float *p0,
     const int i1 = (int)(id / 1024u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = threadIdx.y; k < 108u; k += 8u) {
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        const int t0 = i2 + r1 - 1;
-        const int t1 = i3 + r2 - 1;
-        const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[r0 * 1024 + t0 * 32 + t1]
-            : 0.f;
-        acc += v0 * p1[i1 * 108 + r0 * 9 + r1 * 3 + r2];
+    for (unsigned k = threadIdx.y; k < 12u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 32u && (unsigned)t1 < 32u ? p0[r0 * 1024 + t0 * 32
+                    + t1] : 0.f;
+                acc += v0 * p1[i1 * 108 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
     }
     part[threadIdx.y][threadIdx.x] = acc;
     __syncthreads();
@@ -613,7 +612,7 @@ static __global__ void __launch_bounds__(128) k_reduce_903c3a46(const float *p0,
 // by summation splitting (r0 inside), variable substitution
 // y.sum.part[i0,i1,i2,i3] = sum(r0) r4[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
 // p0: y.sum.part.filter, p1: r4
-static __global__ void __launch_bounds__(256, 2) k_product_5a71952c(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_cfe6a12a(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -621,12 +620,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_5a71952c(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
         const int r0 = (int)(k0 + e % 16u * 4u);
-        return fetch<float4>(p0 + i1 * 56 + r0, i1 < 81 && r0 < 56);
+        return fetch<float4>(&p0[i1 * 56 + r0], i1 < 81 && r0 < 56);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const int i3 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(k0 + e / 16u);
-        return fetch<float4>(p1 + r0 * 1024 + i3, r0 < 56);
+        return fetch<float4>(&p1[r0 * 1024 + i3], r0 < 56);
     };
     float acc[4][4] = {};
     tile.multiply<true, false, 1>(0u, 56u, spaced<3584>(a), spaced<65536>(b), acc);
@@ -636,40 +635,42 @@ static __global__ void __launch_bounds__(256, 2) k_product_5a71952c(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i1 < 81) {
-            *reinterpret_cast<float4 *>(y + i1 * 1024 + i3) = make_float4(acc[i][j], acc[i][j + 1],
+            *reinterpret_cast<float4 *>(&y[i1 * 1024 + i3]) = make_float4(acc[i][j], acc[i][j + 1],
                 acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
 
-// by summation splitting
-// y.sum[0,0,i2,i3] = sum(r0,r1) y.sum.part[r0,r1,(i2-r0+3)/4,(i3-r1+3)/4] * [(i2-r0+3)%4 == 0] *
-//     [(i3-r1+3)%4 == 0] where i2 in 0:128, i3 in 0:128, pad y.sum.part 0
+// by summation splitting, one-point rule
+// y.sum[0,0,i2,i3] = sum(r0,r1) y.sum.part[4*r0+(i2+3)%4,4*r1+(i3+3)%4,(i2+3)/4-r0,(i3+3)/4-r1]
+//     where i2 in 0:128, i3 in 0:128, r0 in 0:3, r1 in 0:3, pad y.sum.part 0
 // y[0,0,i2,i3] = y.sum[0,0,i2,i3] + b5[0]
 // p0: y.sum.part, p1: b5
-static __global__ void __launch_bounds__(128) k_reduce_0cf76a4d(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_653ac4aa(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
+    const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i3 = (int)(id % 128u);
     const int i2 = (int)(id / 128u);
+    const int t0 = (i2 + 3) % 4;
+    const int t1 = (i3 + 3) % 4;
+    const int t2 = (i2 + 3) / 4;
+    const int t4 = (i3 + 3) / 4;
     float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 81u; k += 32u) {
-        const int r1 = (int)(k % 9u);
-        const int r0 = (int)(k / 9u);
-        const int t0 = i2 - r0 + 3;
-        const int t1 = i3 - r1 + 3;
-        const float v0 = (unsigned)t0 < 128u && t0 % 4 == 0 && (unsigned)t1 < 128u && t1 % 4 == 0
-            ? p0[r0 * 9216 + r1 * 1024 + (t0 / 4) * 32 + (t1 / 4)] : 0.f;
-        acc += v0;
+#pragma unroll
+    for (int r0 = 0; r0 < 3; r0++) {
+        const int t3 = -r0 + t2;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t5 = -r1 + t4;
+            const float v0 = r0 * 4 + t0 < 9 && r1 * 4 + t1 < 9 && (unsigned)t3 < 32u
+                && (unsigned)t5 < 32u ? p0[r0 * 36864 + t0 * 9216 + r1 * 4096 + t1 * 1024 + t3 * 32
+                + t5] : 0.f;
+            acc += v0;
+        }
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
-        y[i2 * 128 + i3] = acc + p1[0];
-    }
+    y[i2 * 128 + i3] = acc + p1[0];
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -886,18 +887,18 @@ static int steps(fsrcnn *m, const void *const *in, void *const *out, cudaStream_
         v_r1));
     CALL(launch(m, EARLY, k_reduce_bdd57131, "m", 384, dim3(32, 8), stream, v_r1, v_k2, v_b2, v_a2,
         v_m));
-    CALL(launch(m, EARLY, k_reduce_f4392795, "m.0", 384, dim3(32, 8), stream, v_m, v_k3_0, v_b3_0,
+    CALL(launch(m, EARLY, k_reduce_d424e08a, "m.0", 384, dim3(32, 8), stream, v_m, v_k3_0, v_b3_0,
         v_m_0));
-    CALL(launch(m, EARLY, k_reduce_f4392795, "m.1", 384, dim3(32, 8), stream, v_m_0, v_k3_1, v_b3_1,
+    CALL(launch(m, EARLY, k_reduce_d424e08a, "m.1", 384, dim3(32, 8), stream, v_m_0, v_k3_1, v_b3_1,
         v_m_1));
-    CALL(launch(m, EARLY, k_reduce_f4392795, "m.2", 384, dim3(32, 8), stream, v_m_1, v_k3_2, v_b3_2,
+    CALL(launch(m, EARLY, k_reduce_d424e08a, "m.2", 384, dim3(32, 8), stream, v_m_1, v_k3_2, v_b3_2,
         v_m_2));
-    CALL(launch(m, EARLY, k_reduce_6b14bf4d, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3, v_b3_3,
+    CALL(launch(m, EARLY, k_reduce_2c22e49b, "r3", 384, dim3(32, 8), stream, v_m_2, v_k3_3, v_b3_3,
         v_a3, v_r3));
     CALL(launch(m, EARLY, k_reduce_903c3a46, "r4", 448, 128, stream, v_r3, v_k4, v_b4, v_a4, v_r4));
-    CALL(launch(m, EARLY, k_product_5a71952c, "y.sum.part", 96, 256, stream, v_y_sum_part_filter,
+    CALL(launch(m, EARLY, k_product_cfe6a12a, "y.sum.part", 96, 256, stream, v_y_sum_part_filter,
         v_r4, v_y_sum_part));
-    CALL(launch(m, EARLY, k_reduce_0cf76a4d, "y", 4096, 128, stream, v_y_sum_part, v_b5, v_y));
+    CALL(launch(m, EARLY, k_reduce_653ac4aa, "y", 256, 64, stream, v_y_sum_part, v_b5, v_y));
     return 0;
 }
 

@@ -7,96 +7,96 @@
 // inputs    x: f32[1,3,224,224]
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
-// memory    arena 52 MB (workspace 32 MB of it), constants 62 MB, peak in create 166 MB
-// plan      133 steps, 509.7 us estimated; 772.6 us without derivation
+// memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 165 MB
+// plan      134 steps, 510.9 us estimated; 785.1 us without derivation
 // libraries cuDNN (415 MB) 17 steps, without it up to 3.1 us more
-//           cuBLAS (596 MB) 32 steps, without it up to 8.8 us more
-// by        basis change 21, merging 61, summation splitting 14, products with one weight
+//           cuBLAS (596 MB) 33 steps, without it up to 8.8 us more
+// by        basis change 21, merging 62, summation splitting 14, products with one weight
 //     collected 2
-//     9.9 us est. stem             k_product_d00fda93
-//     2.0 us est. p                k_reduce_0d108d3d
+//     9.9 us est. stem             k_product_9f875dc8
+//     2.0 us est. p                k_reduce_588bbc0a
 //     2.4 us est. l1.a             cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.b.c.sum.data  k_basis_5750835a
 //     3.8 us est. l1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.b             k_basis_c5456742
-//     6.5 us est. l1               k_product_56bfe9ac
-//     5.2 us est. l1.0.a           k_product_dfb15932
+//     1.8 us est. l1.b             k_basis_c46632b4
+//     6.5 us est. l1               k_product_55131aac
+//     5.2 us est. l1.0.a           k_product_74f1d9e6
 //     1.8 us est. l1.0.b.c.sum.data k_basis_5750835a
 //     3.8 us est. l1.0.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.0.b           k_basis_c5456742
-//     4.1 us est. l1.0             k_product_d501d709
-//     5.2 us est. l1.1.a           k_product_dfb15932
+//     1.8 us est. l1.0.b           k_basis_c46632b4
+//     4.1 us est. l1.0             k_product_c573800a
+//     5.2 us est. l1.1.a           k_product_74f1d9e6
 //     1.8 us est. l1.1.b.c.sum.data k_basis_5750835a
 //     3.8 us est. l1.1.b.c.sum.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.1.b           k_basis_c5456742
-//     4.1 us est. l1.1             k_product_d501d709
+//     1.8 us est. l1.1.b           k_basis_c46632b4
+//     4.1 us est. l1.1             k_product_c573800a
 //    23.3 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
-//     7.9 us est. l2.b.c.sum.part  k_product_3337f522
-//     3.1 us est. g1.l1            k_siblings_59422487
+//     7.9 us est. l2.b.c.sum.part  k_product_979fe2fc
+//     3.1 us est. g1.l1            k_siblings_65b61958
 //     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
-//     2.7 us est. g1.s             k_stitch_c9cc1ba8
+//     2.7 us est. g1.s             k_stitch_5b721233
 //     3.4 us est. g1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     4.5 us est. l2.c.sum         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2               cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     5.5 us est. l2.0.a           cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.6 us est. l2.0.b.c.sum.data k_basis_cc0193fb
 //     4.8 us est. l2.0.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.0.b           k_basis_94dc1e1b
+//     1.5 us est. l2.0.b           k_basis_3af571b3
 //     4.5 us est. l2.0             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     5.5 us est. l2.1.a           cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.6 us est. l2.1.b.c.sum.data k_basis_cc0193fb
 //     4.8 us est. l2.1.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.1.b           k_basis_94dc1e1b
+//     1.5 us est. l2.1.b           k_basis_3af571b3
 //     4.5 us est. l2.1             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     5.5 us est. l2.2.a           cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.6 us est. l2.2.b.c.sum.data k_basis_cc0193fb
 //     4.8 us est. l2.2.b.c.sum.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.2.b           k_basis_94dc1e1b
+//     1.5 us est. l2.2.b           k_basis_3af571b3
 //     4.5 us est. l2.2             cuDNN conv 1x1, 128 to 512 + residual + bias + relu
-//    20.9 us est. g2.l1.sum.merged k_product_46f6957d
-//     3.1 us est. g2.l1            k_siblings_14426845
+//    20.9 us est. g2.l1.sum.merged k_product_66683885
+//     3.1 us est. g2.l1            k_siblings_f343af04
 //     1.9 us est. g2.l2.sum.merged cuBLAS sgemm 231 x 784 x 21, batch 2
 //     2.0 us est. g2.s             k_stitch_b2968f3c
-//     8.8 us est. l3.l1.c.sum.product k_product_e3f06698
-//     1.9 us est. g2.a.c.sum.part  k_siblings_dcb8aa01
+//     8.8 us est. l3.l1.c.sum.product k_product_cbdfd38e
+//     1.9 us est. g2.a.c.sum.part  k_siblings_d947412e
 //     1.5 us est. g2.a             k_reduce_434052ae
-//     1.6 us est. g2.b.sum.part    k_reduce_0d977150
-//     5.3 us est. l3.l2.c.sum.merged k_product_c9c51161
-//     2.2 us est. l3.m             k_stitch_66f3cb92
-//    10.5 us est. l3.d.0           k_product_d5288c95
+//     1.6 us est. g2.b.sum.part    k_reduce_43dcb857
+//     5.3 us est. l3.l2.c.sum.merged k_product_c5f40ec2
+//     2.2 us est. l3.m             k_stitch_b097b22e
+//    10.5 us est. l3.d.0           k_product_3c743cd2
 //    15.0 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.8 us est. l3.t1.0          k_stitch_b7e359cc
-//     1.8 us est. l3.t3.0          k_stitch_06b232ed
+//     1.8 us est. l3.t1.0          k_stitch_c61d1d7a
+//     1.8 us est. l3.t3.0          k_stitch_8b752052
 //     2.9 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. l3.u.0           k_stitch_32f25219
+//     1.9 us est. l3.u.0           k_stitch_32f25219
 //     2.8 us est. l3.c1.1.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.8 us est. l3.t1.1          k_stitch_a192e8fd
-//     1.8 us est. l3.t3.1          k_stitch_a2431288
+//     1.8 us est. l3.t1.1          k_stitch_83cd6819
+//     1.8 us est. l3.t3.1          k_stitch_33c02403
 //     2.9 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. l3.u.1           k_stitch_32f25219
+//     1.9 us est. l3.u.1           k_stitch_32f25219
 //     2.8 us est. l3.c1.2.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.8 us est. l3.t1.2          k_stitch_a192e8fd
-//     1.8 us est. l3.t3.2          k_stitch_a2431288
+//     1.8 us est. l3.t1.2          k_stitch_83cd6819
+//     1.8 us est. l3.t3.2          k_stitch_33c02403
 //     2.9 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. l3.u.2           k_stitch_32f25219
+//     1.9 us est. l3.u.2           k_stitch_32f25219
 //     2.8 us est. l3.c1.3.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.8 us est. l3.t1.3          k_stitch_a192e8fd
-//     1.8 us est. l3.t3.3          k_stitch_a2431288
+//     1.8 us est. l3.t1.3          k_stitch_83cd6819
+//     1.8 us est. l3.t3.3          k_stitch_33c02403
 //     2.9 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
-//     1.8 us est. l3.u.3           k_stitch_32f25219
+//     1.9 us est. l3.u.3           k_stitch_32f25219
 //     2.8 us est. l3.c1.4.sum.added.merged cuBLAS sgemm 850 x 196 x 85
 //     1.6 us est. l3.t1.4          k_siblings_e768bf12
 //     2.9 us est. l3.c2.4.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.9 us est. l3.f.4.sum.terms k_stitch_ec27ee05
-//     2.9 us est. l3               k_product_6a64b4f9
+//     2.9 us est. l3               k_product_0bb795b2
 //    31.7 us est. g3.l1.sum.merged cuBLAS sgemm 2254 x 196 x 1024
 //     1.9 us est. g3.l1            k_siblings_4d2de466
-//     1.6 us est. g3.r2.sum        k_reduce_b7bed0a7
-//     1.6 us est. g3.s             k_reduce_b30998b5
-//     1.6 us est. g3.a             k_reduce_ff3cfa0a
+//     1.9 us est. g3.l2.sum.merged cuBLAS sgemm 231 x 196 x 21, batch 2
+//     2.1 us est. g3.s             k_stitch_050785f1
+//     1.6 us est. g3.a             k_reduce_5ac9169e
 //     4.8 us est. l4.l2.c.sum.merged cuBLAS sgemm 896 x 196 x 128, batch 2
 //     2.0 us est. l4.m             k_stitch_b703a3fb
-//    10.8 us est. l4.d.0           k_product_8e7d4310, in 4 parts
+//    10.8 us est. l4.d.0           k_product_0bca8244, in 4 parts
 //    15.6 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
 //     1.8 us est. l4.t1.0          k_stitch_c21200ba
 //     1.8 us est. l4.t3.0          k_stitch_2294a253
@@ -121,30 +121,31 @@
 //     1.5 us est. l4.t1.4          k_siblings_fca7150e
 //     2.8 us est. l4.c2.4.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.f.4.sum.terms k_stitch_f02cd2e7
-//     2.6 us est. l4               k_product_745b49ba
+//     2.6 us est. l4               k_product_3db151bc
 //     7.0 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
 //     1.6 us est. g4.l1            k_siblings_5514a17a
-//     3.0 us est. g4.s             k_reduce_61918a31
+//     1.6 us est. g4.r2.sum        k_reduce_8dafffa1
+//     1.6 us est. g4.s             k_reduce_270db385
 //     1.6 us est. g4.a             k_reduce_ada3246c
 //     1.6 us est. g4               k_reduce_391601e1
-//     1.6 us est. s3               k_reduce_4fac2a8e
-//     1.6 us est. f3.a             k_reduce_ff3cfa0a
-//     1.6 us est. f3               k_reduce_8396d3d0
+//     1.6 us est. s3               k_reduce_b4a35d69
+//     1.6 us est. f3.a             k_reduce_5ac9169e
+//     1.6 us est. f3               k_reduce_82ba9708
 //     1.6 us est. s2               k_reduce_122f6acc
-//     1.6 us est. f2.a.c.sum.part  k_reduce_0d977150
+//     1.6 us est. f2.a.c.sum.part  k_reduce_43dcb857
 //     1.5 us est. f2.a             k_reduce_434052ae
-//     1.6 us est. f2.b.sum.part    k_reduce_0d977150
+//     1.6 us est. f2.b.sum.part    k_reduce_43dcb857
 //     1.6 us est. f2               k_reduce_de93ed34
-//     3.5 us est. s1               k_product_ce39544a
+//     3.5 us est. s1               k_product_a0650679
 //     3.4 us est. f1.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f1               cuDNN conv 3x3, 21 to 21 + residual + bias
 //     3.4 us est. f0.a             cuDNN conv 3x3, 21 to 21 + bias + relu
 //     3.4 us est. f0               cuDNN conv 3x3, 21 to 21 + residual + bias
-//     3.7 us est. u0               k_map_83561ba5
+//     3.7 us est. u0               k_map_7d969ee0
 //    11.6 us est. e0.a.c.sum.part  cuDNN conv 3x1, 21 to 63
-//     4.2 us est. e0.a             k_reduce_65345eb8
+//     4.2 us est. e0.a             k_reduce_7ed91114
 //    11.6 us est. e0.b.sum.part    cuDNN conv 3x1, 21 to 63
-//     4.9 us est. e0               k_reduce_be7b2419
+//     4.9 us est. e0               k_reduce_3319051c
 //     4.5 us est. y                cuDNN conv 1x1, 21 to 21 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -342,23 +343,23 @@ const gcn_info *gcn_describe(void);
 #define v_g2_b_b CONST(4173056)
 #define v_g3_l1_k INIT(46131200)
 #define v_g3_l1_b CONST(4173312)
-#define v_g3_l2_k CONST(4173568)
-#define v_g3_l2_b INIT(47077376)
-#define v_g3_r1_k INIT(47077632)
-#define v_g3_r1_b CONST(4193024)
-#define v_g3_r2_k CONST(4193280)
-#define v_g3_r2_b INIT(48023808)
-#define v_g3_a_c_k CONST(4212736)
-#define v_g3_a_c_b CONST(4228864)
-#define v_g3_b_k CONST(4229120)
-#define v_g3_b_b CONST(4245248)
-#define v_g4_l1_k INIT(48024064)
-#define v_g4_l1_b CONST(4245504)
-#define v_g4_l2_k INIT(49916416)
-#define v_g4_l2_b INIT(49935872)
-#define v_g4_r1_k INIT(49936128)
-#define v_g4_r1_b CONST(4245760)
-#define v_g4_r2_k INIT(51828480)
+#define v_g3_l2_k INIT(47077376)
+#define v_g3_l2_b INIT(47096832)
+#define v_g3_r1_k INIT(47097088)
+#define v_g3_r1_b CONST(4173568)
+#define v_g3_r2_k INIT(48043264)
+#define v_g3_r2_b INIT(48062720)
+#define v_g3_a_c_k CONST(4173824)
+#define v_g3_a_c_b CONST(4189952)
+#define v_g3_b_k CONST(4190208)
+#define v_g3_b_b CONST(4206336)
+#define v_g4_l1_k INIT(48062976)
+#define v_g4_l1_b CONST(4206592)
+#define v_g4_l2_k CONST(4206848)
+#define v_g4_l2_b INIT(49955328)
+#define v_g4_r1_k INIT(49955584)
+#define v_g4_r1_b CONST(4226304)
+#define v_g4_r2_k CONST(4226560)
 #define v_g4_r2_b INIT(51847936)
 #define v_g4_a_c_k CONST(4246016)
 #define v_g4_a_c_b CONST(4262144)
@@ -386,7 +387,6 @@ const gcn_info *gcn_describe(void);
 #define v_e0_b_b CONST(4410112)
 #define v_y_k CONST(4410368)
 #define v_y_b CONST(4412160)
-#define v_g4_l1_joined ARENA(0)
 #define v_l4_t1_4_joined ARENA(34307072)
 #define v_l4_t1_3_joined ARENA(34307072)
 #define v_l4_t1_2_joined ARENA(34307072)
@@ -394,6 +394,7 @@ const gcn_info *gcn_describe(void);
 #define v_l4_t1_0_joined ARENA(34307072)
 #define v_l4_m_joined ARENA(36704768)
 #define v_l4_l1_joined ARENA(37607936)
+#define v_g3_l1_joined ARENA(37808640)
 #define v_l3_t1_4_joined ARENA(35023872)
 #define v_l3_t1_3_joined ARENA(35023872)
 #define v_l3_t1_2_joined ARENA(35023872)
@@ -502,31 +503,30 @@ const gcn_info *gcn_describe(void);
 #define v_l3_f_4_sum_terms ARENA(0)
 #define v_g3_l1_sum_weights CONST(21423872)
 #define v_g3_l1_sum_merged ARENA(33554432)
-#define v_g3_l1 ARENA(0)
-#define v_g3_r1 ARENA(16640)
-#define v_g3_r2_sum ARENA(33280)
-#define v_g3_s_const CONST(30656256)
+#define v_g3_l2_sum_weights CONST(30656256)
+#define v_g3_l2_sum_merged ARENA(33554432)
+#define v_g3_s_const CONST(30695168)
 #define v_g3_s ARENA(34959360)
 #define v_g3_a ARENA(34976000)
-#define v_l4_l2_c_sum_weights CONST(30656512)
+#define v_l4_l2_c_sum_weights CONST(30695424)
 #define v_l4_l2_c_sum_merged ARENA(33554432)
-#define v_l4_d_0_const CONST(31574016)
+#define v_l4_d_0_const CONST(31612928)
 #define v_l4_d_0 ARENA(33554432)
-#define v_l4_c1_0_sum_weights CONST(31582208)
+#define v_l4_c1_0_sum_weights CONST(31621120)
 #define v_l4_c1_0_sum_merged ARENA(33955840)
 #define v_l4_c1_0_sum ARENA(34357248)
 #define v_l4_c3_0_sum ARENA(34382336)
-#define v_l4_c2_0_sum_weights CONST(46262272)
+#define v_l4_c2_0_sum_weights CONST(46301184)
 #define v_l4_c2_0_sum_merged ARENA(33955840)
 #define v_l4_u_0 ARENA(34407424)
 #define v_l4_c1_1_sum_constant INIT(52972544)
-#define v_l4_c1_1_sum_of_constant CONST(47179776)
+#define v_l4_c1_1_sum_of_constant CONST(47218688)
 #define v_l4_c1_1_sum_weight INIT(53373952)
 #define v_l4_c3_1_sum_weight INIT(53832704)
-#define v_l4_c1_1_sum_added_weights CONST(47204864)
+#define v_l4_c1_1_sum_added_weights CONST(47243776)
 #define v_l4_c1_1_sum_added_merged ARENA(33955840)
 #define v_l4_c1_1_sum ARENA(34432512)
-#define v_l4_c3_1_sum_of_constant CONST(48122368)
+#define v_l4_c3_1_sum_of_constant CONST(48161280)
 #define v_l4_c3_1_sum ARENA(34357248)
 #define v_l4_c2_1_sum_merged ARENA(33955840)
 #define v_l4_u_1 ARENA(34382336)
@@ -544,11 +544,13 @@ const gcn_info *gcn_describe(void);
 #define v_l4_c2_4_sum_merged ARENA(33955840)
 #define v_l4_f_4_sum_terms ARENA(0)
 #define v_l4 ARENA(33955840)
-#define v_g4_l1_sum_weights CONST(48147456)
+#define v_g4_l1_sum_weights CONST(48186368)
 #define v_g4_l1_sum_merged ARENA(33554432)
-#define v_g4_l2_sum_weights CONST(51932160)
-#define v_g4_s_const CONST(52359168)
-#define v_g4_s ARENA(8448)
+#define v_g4_l1 ARENA(0)
+#define v_g4_r1 ARENA(4352)
+#define v_g4_r2_sum ARENA(8704)
+#define v_g4_s_const CONST(51971072)
+#define v_g4_s ARENA(4352)
 #define v_g4_a ARENA(0)
 #define v_g4 ARENA(16640)
 #define v_s3 ARENA(0)
@@ -565,21 +567,21 @@ const gcn_info *gcn_describe(void);
 #define v_f0_a ARENA(33554432)
 #define v_f0 ARENA(33817856)
 #define v_u0 ARENA(46198784)
-#define v_e0_a_c_sum_part_filter CONST(52359424)
+#define v_e0_a_c_sum_part_filter CONST(51971328)
 #define v_e0_a_c_sum_part ARENA(33554432)
 #define v_e0_a ARENA(50413568)
-#define v_e0_b_sum_part_filter CONST(52375552)
+#define v_e0_b_sum_part_filter CONST(51987456)
 #define v_e0_b_sum_part ARENA(33554432)
 #define v_e0 ARENA(50413568)
-#define v_l2_b_c_sum_part_lines CONST(52391680)
-#define v_l3_f_sum_weights CONST(52981504)
-#define v_l4_f_sum_weights CONST(55426816)
+#define v_l2_b_c_sum_part_lines CONST(52003584)
+#define v_l3_f_sum_weights CONST(52593408)
+#define v_l4_f_sum_weights CONST(55038720)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 64864256ull
+#define CONST_BYTES 64476160ull
 #define INIT_BYTES 54291456ull
 #define WORKSPACE_BYTES 33554432
 #define WORKSPACE_AT {0}
-#define v_arrived CONST_OF(unsigned, 64864000)
+#define v_arrived CONST_OF(unsigned, 64475904)
 
 // One convolution: sizes, and what cuDNN needs to run it. Axes are padded with 1 in front.
 typedef struct conv_size {
@@ -1130,32 +1132,32 @@ static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__res
 // l1.c.sum.weights[i0,i1] = l1.d.k[i0,i1-64,0,0] + l1.c.k[i0,i1,0,0] where i1 in 0:128, pad l1.c.k
 //     0, pad l1.d.k 0
 // p0: l1.d.k, p1: l1.c.k
-static __global__ void __launch_bounds__(64) k_map_1e2e12eb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_cd46c9a0(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8192u) return;
     const int i1 = (int)(id % 32u) * 4;
     const int i0 = (int)(id / 32u);
-    const float4 v0 = i1 >= 64 ? *reinterpret_cast<const float4 *>(p0 + i0 * 64 + i1 - 64)
+    const float4 v0 = i1 >= 64 ? *reinterpret_cast<const float4 *>(&p0[i0 * 64 + i1 - 64])
         : make_float4(0.f, 0.f, 0.f, 0.f);
-    const float4 v1 = i1 < 64 ? *reinterpret_cast<const float4 *>(p1 + i0 * 64 + i1)
+    const float4 v1 = i1 < 64 ? *reinterpret_cast<const float4 *>(&p1[i0 * 64 + i1])
         : make_float4(0.f, 0.f, 0.f, 0.f);
-    *reinterpret_cast<float4 *>(y + i0 * 128 + i1) = make_float4(v0.x + v1.x, v0.y + v1.y,
+    *reinterpret_cast<float4 *>(&y[i0 * 128 + i1]) = make_float4(v0.x + v1.x, v0.y + v1.y,
         v0.z + v1.z, v0.w + v1.w);
 }
 
 // l1.const[i0] = l1.c.b[i0] + l1.d.b[i0]
 // p0: l1.c.b, p1: l1.d.b
-static __global__ void __launch_bounds__(64) k_map_9d569e1e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_fe02c149(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x + v1.x, v0.y + v1.y, v0.z + v1.z,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x + v1.x, v0.y + v1.y, v0.z + v1.z,
         v0.w + v1.w);
 }
 
@@ -1230,15 +1232,15 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 
 // l2.const[i0] = l2.c.b[i0] + l2.d.b[i0]
 // p0: l2.c.b, p1: l2.d.b
-static __global__ void __launch_bounds__(64) k_map_a151f03c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_10acb7d4(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x + v1.x, v0.y + v1.y, v0.z + v1.z,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x + v1.x, v0.y + v1.y, v0.z + v1.z,
         v0.w + v1.w);
 }
 
@@ -1378,15 +1380,15 @@ static __global__ void __launch_bounds__(256) k_map_d527ed57(const float *__rest
 
 // l3.d.0.const[i0] = l3.f.b[i0] + l3.d.b[i0]
 // p0: l3.f.b, p1: l3.d.b
-static __global__ void __launch_bounds__(64) k_map_eb1ef530(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_0d710e36(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x + v1.x, v0.y + v1.y, v0.z + v1.z,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x + v1.x, v0.y + v1.y, v0.z + v1.z,
         v0.w + v1.w);
 }
 
@@ -1561,15 +1563,15 @@ static __global__ void __launch_bounds__(256) k_map_a374d1ea(const float *__rest
 
 // l4.d.0.const[i0] = l4.f.b[i0] + l4.d.b[i0]
 // p0: l4.f.b, p1: l4.d.b
-static __global__ void __launch_bounds__(64) k_map_8c744c2e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_c385dbc9(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x + v1.x, v0.y + v1.y, v0.z + v1.z,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x + v1.x, v0.y + v1.y, v0.z + v1.z,
         v0.w + v1.w);
 }
 
@@ -1703,31 +1705,11 @@ static __global__ void __launch_bounds__(256) k_map_7fc9a74c(const float *__rest
     y[i0 * 2048 + i1] = v0 + v1;
 }
 
-// by merging: laid side by side
-// g4.l2.sum.weights[i0,i1,i2,i3] = g4.r2.k[i0,i1-21,i2,0] * [i3 == 5] + g4.l2.k[i0,i1,0,i3] * [i2
-//     == 5] where i1 in 0:42, pad g4.l2.k 0, pad g4.r2.k 0
-// p0: g4.l2.k, p1: g4.r2.k
-static __global__ void __launch_bounds__(256) k_map_e2a4c493(const float *__restrict__ p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 256u + threadIdx.x;
-    await_previous();
-    if (id >= 106722u) return;
-    const int i3 = (int)(id % 11u);
-    const int i2 = (int)(id / 11u % 11u);
-    const int i1 = (int)(id / 121u % 42u);
-    const int i0 = (int)(id / 5082u);
-    const int t0 = i2 - 5;
-    const float v0 = (unsigned)t0 < 1u ? (i1 < 21 ? p0[i0 * 231 + i1 * 11 + i3] : 0.f) : 0.f;
-    const int t1 = i3 - 5;
-    const float v1 = (unsigned)t1 < 1u ? (i1 >= 21 ? p1[i0 * 231 + i1 * 11 + i2 - 231] : 0.f) : 0.f;
-    y[i0 * 5082 + i1 * 121 + i2 * 11 + i3] = v0 + v1;
-}
-
 // stem.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) x[0,r0,2*i2+r1-3,2*i3+r2-3] * stem.c.k[i1,r0,r1,r2] where
 //     i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = relu(stem.c.sum[0,i1,i2,i3] + stem.c.b[i1])
 // p0: stem.c.k, p1: x, p2: stem.c.b
-static __global__ void __launch_bounds__(256, 1) k_product_d00fda93(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_9f875dc8(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1735,7 +1717,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d00fda93(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
         const int r2 = (int)(k0 + e % 32u);
-        return fetch<float>(p0 + i1 * 147 + r2, r2 < 147);
+        return fetch<float>(&p0[i1 * 147 + r2], r2 < 147);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 32u + e / 1024u * 32u;
@@ -1747,7 +1729,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d00fda93(const float 
         const int r0 = (int)(k / 49u);
         const int t0 = i2 * 2 + r1 - 3;
         const int t1 = i3 * 2 + r2 - 3;
-        return fetch<float>(p1 + r0 * 50176 + t0 * 224 + t1,
+        return fetch<float>(&p1[r0 * 50176 + t0 * 224 + t1],
             n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][12] = {};
@@ -1759,7 +1741,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d00fda93(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 12544) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(relu(acc[i][j] + v0),
                 relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
         }
     }
@@ -1767,7 +1749,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d00fda93(const float 
 
 // p[0,i1,i2,i3] = max(r0,r1) stem[0,i1,2*i2+r0-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0 in
 //     0:3, r1 in 0:3, pad stem -inf
-static __global__ void __launch_bounds__(128) k_reduce_0d108d3d(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_588bbc0a(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
@@ -1782,8 +1764,8 @@ static __global__ void __launch_bounds__(128) k_reduce_0d108d3d(const float *p0,
 #pragma unroll
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 * 2 + k - 4;
-            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i1 * 12544
-                + t0 * 112 + t1) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(&p0[i1 * 12544
+                + t0 * 112 + t1]) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
             x[j][k + 2] = v.z;
@@ -1801,7 +1783,7 @@ static __global__ void __launch_bounds__(128) k_reduce_0d108d3d(const float *p0,
             acc3 = fmaxf(acc3, x[r0][r1 + 9]);
         }
     }
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // l1.b.c.sum.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
@@ -1881,7 +1863,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.b[0,i1,i2,i3] = relu(l1.b.c.sum[0,i1,i2,i3] + l1.b.c.b[i1])
 // p0: l1.b.c.sum.product, p1: l1.b.c.b
-static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_c46632b4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -1908,8 +1890,8 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
             relu(d[o0][3] + v0));
     }
 }
@@ -1919,7 +1901,7 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
 // by merging: sum of products
 // l1[0,i1,i2,i3] = relu(l1.c.sum.merged[0,i1,i2,i3] + l1.const[i1])
 // p0: l1.c.sum.weights, p1: l1.b.joined, p2: l1.const
-static __global__ void __launch_bounds__(256, 2) k_product_56bfe9ac(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_55131aac(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1927,12 +1909,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_56bfe9ac(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 128 + r0);
+        return fetch<float4>(&p0[i1 * 128 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
         const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(p1 + r0 * 3136 + i3, i3 < 3136);
+        return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
     };
     float acc[4][12] = {};
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), acc);
@@ -1943,7 +1925,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_56bfe9ac(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 3136) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0),
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
                 relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
         }
     }
@@ -1952,7 +1934,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_56bfe9ac(const float 
 // l1.0.a.c.sum[0,i1,i2,i3] = sum(r0) l1[0,r0,i2,i3] * l1.0.a.c.k[i1,r0,0,0]
 // l1.0.a[0,i1,i2,i3] = relu(l1.0.a.c.sum[0,i1,i2,i3] + l1.0.a.c.b[i1])
 // p0: l1.0.a.c.k, p1: l1, p2: l1.0.a.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_74f1d9e6(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1960,12 +1942,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 256 + r0);
+        return fetch<float4>(&p0[i1 * 256 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p1 + r0 * 3136 + i3);
+        return fetch<float4>(&p1[r0 * 3136 + i3]);
     };
     float acc[8][4] = {};
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 200704>(b), acc);
@@ -1975,7 +1957,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0),
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
             relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
     }
 }
@@ -1983,7 +1965,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float 
 // l1.0.c.sum[0,i1,i2,i3] = sum(r0) l1.0.b[0,r0,i2,i3] * l1.0.c.k[i1,r0,0,0]
 // l1.0[0,i1,i2,i3] = relu(l1[0,i1,i2,i3] + l1.0.c.sum[0,i1,i2,i3] + l1.0.c.b[i1])
 // p0: l1.0.c.k, p1: l1.0.b, p2: l1, p3: l1.0.c.b
-static __global__ void __launch_bounds__(256, 2) k_product_d501d709(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_c573800a(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1991,12 +1973,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_d501d709(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 64 + r0);
+        return fetch<float4>(&p0[i1 * 64 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
         const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(p1 + r0 * 3136 + i3, i3 < 3136);
+        return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
     };
     float acc[4][12] = {};
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), acc);
@@ -2006,9 +1988,9 @@ static __global__ void __launch_bounds__(256, 2) k_product_d501d709(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 3136) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i1 * 3136 + i3);
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 3136 + i3]);
             const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0.x
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0.x
                 + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
                 relu(acc[i][j + 3] + v0.w + v1));
         }
@@ -2020,7 +2002,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_d501d709(const float 
 // l2.b.c.sum.part[i0,i1,i2,i3,i4] = sum(r0) l2.a[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.b.c.sum.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.a 0
 // p0: l2.b.c.sum.part.lines, p1: l2.a.c.b, p2: l2.a.c.sum.merged
-static __global__ void __launch_bounds__(256, 1) k_product_3337f522(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_979fe2fc(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2030,7 +2012,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_3337f522(const float 
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p0 + r0 * 1152 + i0 * 384 + i1 * 128 + i2);
+        return fetch<float4>(&p0[r0 * 1152 + i0 * 384 + i1 * 128 + i2]);
     };
     struct found_b {
         float v0;
@@ -2062,8 +2044,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_3337f522(const float 
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 784) {
-            *reinterpret_cast<float4 *>(y + i0 * 301056 + i1 * 100352 + i2 * 784
-                + i4) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            *reinterpret_cast<float4 *>(&y[i0 * 301056 + i1 * 100352 + i2 * 784
+                + i4]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
@@ -2073,7 +2055,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_3337f522(const float 
 //     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
 // g1.l1[0,i1,i2,i3] = g1.l1.sum[0,i1,i2,i3] + g1.l1.b[i1]
 // p0: l2.a.c.sum.merged, p1: g1.l1.b
-static __device__ __forceinline__ void part_reduce_c0fa7b48(const float *p0,
+static __device__ __forceinline__ void part_reduce_552cfeaf(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -2082,15 +2064,15 @@ static __device__ __forceinline__ void part_reduce_c0fa7b48(const float *p0,
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i2 + r0 - 5;
-        const float4 v0 = (unsigned)t0 < 56u ? *reinterpret_cast<const float4 *>(p0 + i1 * 34496
-            + r0 * 3136 + t0 * 56 + i3 + 401408) : make_float4(0.f, 0.f, 0.f, 0.f);
+        const float4 v0 = (unsigned)t0 < 56u ? *reinterpret_cast<const float4 *>(&p0[i1 * 34496
+            + r0 * 3136 + t0 * 56 + i3 + 401408]) : make_float4(0.f, 0.f, 0.f, 0.f);
         acc0 += v0.x;
         acc1 += v0.y;
         acc2 += v0.z;
         acc3 += v0.w;
     }
     const float v1 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v1, acc1 + v1,
+    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0 + v1, acc1 + v1,
         acc2 + v1, acc3 + v1);
 }
 
@@ -2099,7 +2081,7 @@ static __device__ __forceinline__ void part_reduce_c0fa7b48(const float *p0,
 //     in 0:56, r0 in 0:11, pad l2.a.c.sum.merged 0
 // g1.r1[0,i1,i2,i3] = g1.r1.sum[0,i1,i2,i3] + g1.r1.b[i1]
 // p0: l2.a.c.sum.merged, p1: g1.r1.b
-static __device__ __forceinline__ void part_reduce_9fd6431c(const float *p0,
+static __device__ __forceinline__ void part_reduce_f4e66486(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -2115,7 +2097,7 @@ static __device__ __forceinline__ void part_reduce_9fd6431c(const float *p0,
         acc3 += (unsigned)(t0 + 3) < 56u ? p0[t1 + 1125827] : 0.f;
     }
     const float v0 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v0, acc1 + v0,
+    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0 + v0, acc1 + v0,
         acc2 + v0, acc3 + v0);
 }
 
@@ -2123,49 +2105,49 @@ static __device__ __forceinline__ void part_reduce_9fd6431c(const float *p0,
 // l2.b.c.sum[0,i1,i2,i3] = sum(r0,r1) l2.b.c.sum.part[r0,r1,i1,i2,i3]
 // l2.b[0,i1,i2,i3] = relu(l2.b.c.sum[0,i1,i2,i3] + l2.b.c.b[i1])
 // p0: l2.b.c.sum.part, p1: l2.b.c.b
-static __device__ __forceinline__ void part_reduce_656200d8(const float *p0,
+static __device__ __forceinline__ void part_reduce_6ce6a057(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u) * 4;
     const int i1 = (int)(id / 196u);
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r1 = 0; r1 < 9; r1++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r1 * 100352 + i1 * 784 + i3);
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r1 * 100352 + i1 * 784 + i3]);
         acc0 += v0.x;
         acc1 += v0.y;
         acc2 += v0.z;
         acc3 += v0.w;
     }
     const float v1 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i3) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
+    *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
         relu(acc2 + v1), relu(acc3 + v1));
 }
 
 // side by side: g1.l1, g1.r1, l2.b
 // p0: l2.a.c.sum.merged, p1: g1.l1.b, p2: g1.r1.b, p3: l2.b.c.sum.part, p4: l2.b.c.b
-static __global__ void __launch_bounds__(128) k_siblings_59422487(const float *p0,
+static __global__ void __launch_bounds__(128) k_siblings_65b61958(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
     const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
     float *__restrict__ y2) {
     unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id < 16512u) {
-        if (id < 16464u) part_reduce_c0fa7b48(p0, p1, y, id);
+        if (id < 16464u) part_reduce_552cfeaf(p0, p1, y, id);
         return;
     }
     id -= 16512u;
     if (id < 16512u) {
-        if (id < 16464u) part_reduce_9fd6431c(p0, p2, y1, id);
+        if (id < 16464u) part_reduce_f4e66486(p0, p2, y1, id);
         return;
     }
     id -= 16512u;
-    part_reduce_656200d8(p3, p4, y2, id);
+    part_reduce_6ce6a057(p3, p4, y2, id);
 }
 
 // by merging: batched
 // g1.r2.sum[0,i1,i2,i3] = sum(r0) g1.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:56, pad
 //     g1.l2.sum.merged 0
-static __device__ __forceinline__ void part_reduce_b7fd3cb7(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_5293545d(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -2174,14 +2156,14 @@ static __device__ __forceinline__ void part_reduce_b7fd3cb7(const float *p0, flo
 #pragma unroll
     for (int r0 = 0; r0 < 11; r0++) {
         const int t0 = i2 + r0 - 5;
-        const float4 v0 = (unsigned)t0 < 56u ? *reinterpret_cast<const float4 *>(p0 + i1 * 34496
-            + r0 * 3136 + t0 * 56 + i3 + 724416) : make_float4(0.f, 0.f, 0.f, 0.f);
+        const float4 v0 = (unsigned)t0 < 56u ? *reinterpret_cast<const float4 *>(&p0[i1 * 34496
+            + r0 * 3136 + t0 * 56 + i3 + 724416]) : make_float4(0.f, 0.f, 0.f, 0.f);
         acc0 += v0.x;
         acc1 += v0.y;
         acc2 += v0.z;
         acc3 += v0.w;
     }
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(&y[i3]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by merging: batched
@@ -2189,7 +2171,7 @@ static __device__ __forceinline__ void part_reduce_b7fd3cb7(const float *p0, flo
 //     g1.l2.sum.merged 0
 // g1.s[0,i1,i2,i3] = g1.l2.sum[0,i1,i2,i3] + g1.r2.sum[0,i1,i2,i3] + g1.s.const[i1]
 // p0: g1.l2.sum.merged, p1: g1.r2.sum, p2: g1.s.const
-static __device__ __forceinline__ void part_reduce_011472cc(const float *p0, const float *p1,
+static __device__ __forceinline__ void part_reduce_7ff200ba(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -2204,25 +2186,25 @@ static __device__ __forceinline__ void part_reduce_011472cc(const float *p0, con
         acc2 += (unsigned)(t0 + 2) < 56u ? p0[t1 + 2] : 0.f;
         acc3 += (unsigned)(t0 + 3) < 56u ? p0[t1 + 3] : 0.f;
     }
-    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p1[i3]);
     const float v1 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0 + v0.x + v1,
+    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0 + v0.x + v1,
         acc1 + v0.y + v1, acc2 + v0.z + v1, acc3 + v0.w + v1);
 }
 
 // g1.r2.sum by slices in shared memory, then g1.s
 // p0: g1.l2.sum.merged, p1: g1.s.const
-static __global__ void __launch_bounds__(256) k_stitch_c9cc1ba8(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_5b721233(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[448];
     float *const own = slices + threadIdx.y * 56u;
     const unsigned slice = blockIdx.x * 8u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 14u; k += 32u)
-        part_reduce_b7fd3cb7(p0, own, slice * 14u + k);
+        part_reduce_5293545d(p0, own, slice * 14u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 14u; k += 32u)
-        part_reduce_011472cc(p0, own, p1, y, slice * 14u + k);
+        part_reduce_7ff200ba(p0, own, p1, y, slice * 14u + k);
 }
 
 // by basis change F(4x4,3x3)
@@ -2270,7 +2252,7 @@ static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
 //     l1.b.c.sum.at[i2%4,r0] * l1.b.c.sum.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.0.b[0,i1,i2,i3] = relu(l2.0.b.c.sum[0,i1,i2,i3] + l2.0.b.c.b[i1])
 // p0: l2.0.b.c.sum.product, p1: l2.0.b.c.b
-static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_3af571b3(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -2297,8 +2279,8 @@ static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+        *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
             relu(d[o0][3] + v0));
     }
 }
@@ -2306,7 +2288,7 @@ static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
 // by merging: shared input
 // g2.l1.sum.merged[i0,i1,i2] = sum(r0) l2.2[0,r0,i1,i2] * g2.l1.sum.weights[i0,r0]
 // p0: g2.l1.sum.weights, p1: l2.2
-static __global__ void __launch_bounds__(256, 2) k_product_46f6957d(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_66683885(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2314,12 +2296,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_46f6957d(const float 
     const auto a = [&](unsigned e) {
         const int i0 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i0 * 512 + r0, i0 < 887);
+        return fetch<float4>(&p0[i0 * 512 + r0], i0 < 887);
     };
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
         const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(p1 + r0 * 784 + i2, i2 < 784);
+        return fetch<float4>(&p1[r0 * 784 + i2], i2 < 784);
     };
     float acc[4][12] = {};
     tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<3136, 128>(b), acc);
@@ -2329,7 +2311,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_46f6957d(const float 
         const int i0 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i0 < 887 && i2 < 784) {
-            *reinterpret_cast<float4 *>(y + i0 * 784 + i2) = make_float4(acc[i][j], acc[i][j + 1],
+            *reinterpret_cast<float4 *>(&y[i0 * 784 + i2]) = make_float4(acc[i][j], acc[i][j + 1],
                 acc[i][j + 2], acc[i][j + 3]);
         }
     }
@@ -2402,7 +2384,7 @@ static __device__ __forceinline__ void part_basis_fa787b7c(const float *p0, floa
 //     in 0:28, r0 in 0:5, pad g2.l1.sum.merged 0
 // l3.r1[0,i1,i2,i3] = relu(l3.r1.c.sum[0,i1,i2,i3] + l3.r1.c.b[i1])
 // p0: g2.l1.sum.merged, p1: l3.r1.c.b
-static __device__ __forceinline__ void part_reduce_592b2fe8(const float *p0,
+static __device__ __forceinline__ void part_reduce_da91dec8(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -2414,8 +2396,8 @@ static __device__ __forceinline__ void part_reduce_592b2fe8(const float *p0,
 #pragma unroll
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 + k - 4;
-            const float4 v = (unsigned)t1 < 28u ? *reinterpret_cast<const float4 *>(p0 + t0 * 784
-                + i2 * 28 + t1) : make_float4(0.f, 0.f, 0.f, 0.f);
+            const float4 v = (unsigned)t1 < 28u ? *reinterpret_cast<const float4 *>(&p0[t0 * 784
+                + i2 * 28 + t1]) : make_float4(0.f, 0.f, 0.f, 0.f);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
             x[j][k + 2] = v.z;
@@ -2431,13 +2413,13 @@ static __device__ __forceinline__ void part_reduce_592b2fe8(const float *p0,
         acc3 += x[r0][r0 + 5];
     }
     const float v0 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(relu(acc0 + v0),
+    *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 28 + i3]) = make_float4(relu(acc0 + v0),
         relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
 }
 
 // side by side: g2.l1, g2.r1, l3.l1.c.sum.data, l3.r1
 // p0: g2.l1.sum.merged, p1: g2.l1.b, p2: g2.r1.b, p3: l2.2, p4: l3.r1.c.b
-static __global__ void __launch_bounds__(256) k_siblings_14426845(const float *p0,
+static __global__ void __launch_bounds__(256) k_siblings_f343af04(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *p3,
     const float *__restrict__ p4, float *__restrict__ y, float *__restrict__ y1,
     float *__restrict__ y2, float *__restrict__ y3) {
@@ -2458,7 +2440,7 @@ static __global__ void __launch_bounds__(256) k_siblings_14426845(const float *p
         return;
     }
     id -= 200704u;
-    if (id < 16660u) part_reduce_592b2fe8(p0, p4, y3, id);
+    if (id < 16660u) part_reduce_da91dec8(p0, p4, y3, id);
 }
 
 // by merging: batched
@@ -2519,7 +2501,7 @@ static __global__ void __launch_bounds__(128) k_stitch_b2968f3c(const float *p0,
 // l3.l1.c.sum.product[i0,i1,i2,i3] = sum(r0) l3.l1.c.sum.data[i0,r0,i2,i3] *
 //     l3.l1.c.sum.filter[i0,i1,r0]
 // p0: l3.l1.c.sum.filter, p1: l3.l1.c.sum.data
-static __global__ void __launch_bounds__(256, 2) k_product_e3f06698(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_cbdfd38e(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2528,12 +2510,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_e3f06698(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i0 * 43520 + i1 * 512 + r0, i1 < 85);
+        return fetch<float4>(&p0[i0 * 43520 + i1 * 512 + r0], i1 < 85);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p1 + i0 * 200704 + r0 * 392 + i3, i3 < 392);
+        return fetch<float4>(&p1[i0 * 200704 + r0 * 392 + i3], i3 < 392);
     };
     float acc[8][4] = {};
     tile.multiply<true, false, 1>(0u, 512u, moving<4, 65536>(a), moving<1568, 25088>(b), acc);
@@ -2543,7 +2525,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_e3f06698(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i1 < 85 && i3 < 392) {
-            *reinterpret_cast<float4 *>(y + i0 * 33320 + i1 * 392 + i3) = make_float4(acc[i][j],
+            *reinterpret_cast<float4 *>(&y[i0 * 33320 + i1 * 392 + i3]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
@@ -2553,7 +2535,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_e3f06698(const float 
 // g2.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) g2.s[0,i0,i2+r0-1,i3+r1-1] *
 //     g2.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad g2.s 0
 // p0: g2.s, p1: g2.a.c.sum.part.filter
-static __device__ __forceinline__ void part_reduce_f47b088b(const float *p0,
+static __device__ __forceinline__ void part_reduce_ded674a4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -2567,7 +2549,7 @@ static __device__ __forceinline__ void part_reduce_f47b088b(const float *p0,
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 + k - 4;
             const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
-                ? *reinterpret_cast<const float4 *>(p0 + i0 * 784 + t0 * 28 + t1) : make_float4(0.f,
+                ? *reinterpret_cast<const float4 *>(&p0[i0 * 784 + t0 * 28 + t1]) : make_float4(0.f,
                 0.f, 0.f, 0.f);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
@@ -2587,7 +2569,7 @@ static __device__ __forceinline__ void part_reduce_f47b088b(const float *p0,
             acc3 += x[r0][r1 + 6] * v0;
         }
     }
-    *reinterpret_cast<float4 *>(y + i0 * 16464 + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1,
+    *reinterpret_cast<float4 *>(&y[i0 * 16464 + i1 * 784 + i2 * 28 + i3]) = make_float4(acc0, acc1,
         acc2, acc3);
 }
 
@@ -2627,13 +2609,13 @@ static __device__ __forceinline__ void part_basis_51c5366f(const float *p0,
 
 // side by side: g2.a.c.sum.part, l3.l1
 // p0: g2.s, p1: g2.a.c.sum.part.filter, p2: l3.l1.c.sum.product, p3: l3.l1.c.b
-static __global__ void __launch_bounds__(256) k_siblings_dcb8aa01(const float *p0,
+static __global__ void __launch_bounds__(256) k_siblings_d947412e(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, float *__restrict__ y1) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id < 86528u) {
-        if (id < 86436u) part_reduce_f47b088b(p0, p1, y, id);
+        if (id < 86436u) part_reduce_ded674a4(p0, p1, y, id);
         return;
     }
     id -= 86528u;
@@ -2662,7 +2644,7 @@ static __global__ void __launch_bounds__(64) k_reduce_434052ae(const float *p0,
 // g2.b.sum.part[i0,i1,i2,i3] = sum(r0,r1) g2.a[0,i0,i2+r0-1,i3+r1-1] *
 //     g2.b.sum.part.filter[i0,i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad g2.a 0
 // p0: g2.a, p1: g2.b.sum.part.filter
-static __global__ void __launch_bounds__(256) k_reduce_0d977150(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_43dcb857(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -2679,7 +2661,7 @@ static __global__ void __launch_bounds__(256) k_reduce_0d977150(const float *p0,
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 + k - 4;
             const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
-                ? *reinterpret_cast<const float4 *>(p0 + i0 * 784 + t0 * 28 + t1) : make_float4(0.f,
+                ? *reinterpret_cast<const float4 *>(&p0[i0 * 784 + t0 * 28 + t1]) : make_float4(0.f,
                 0.f, 0.f, 0.f);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
@@ -2699,7 +2681,7 @@ static __global__ void __launch_bounds__(256) k_reduce_0d977150(const float *p0,
             acc3 += x[r0][r1 + 6] * v0;
         }
     }
-    *reinterpret_cast<float4 *>(y + i0 * 16464 + i1 * 784 + i2 * 28 + i3) = make_float4(acc0, acc1,
+    *reinterpret_cast<float4 *>(&y[i0 * 16464 + i1 * 784 + i2 * 28 + i3]) = make_float4(acc0, acc1,
         acc2, acc3);
 }
 
@@ -2707,7 +2689,7 @@ static __global__ void __launch_bounds__(256) k_reduce_0d977150(const float *p0,
 // l3.l2.c.sum.merged[i0,i1,i2,i3,i4] = sum(r0) l3.l1.joined[i0,r0,i3,i4] *
 //     l3.l2.c.sum.weights[i0,i1,i2,r0]
 // p0: l3.l2.c.sum.weights, p1: l3.l1.joined
-static __global__ void __launch_bounds__(256, 1) k_product_c9c51161(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_c5f40ec2(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2716,12 +2698,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_c9c51161(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i2 = (int)(m0 + e / 32u);
         const int r0 = (int)(k0 + e % 32u);
-        return fetch<float>(p0 + i0 * 36125 + i2 * 85 + r0, i2 < 425 && r0 < 85);
+        return fetch<float>(&p0[i0 * 36125 + i2 * 85 + r0], i2 < 425 && r0 < 85);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const int i4 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
         const int r0 = (int)(k0 + e / 8u % 32u);
-        return fetch<float4>(p1 + i0 * 66640 + r0 * 784 + i4, i4 < 784 && r0 < 85);
+        return fetch<float4>(&p1[i0 * 66640 + r0 * 784 + i4], i4 < 784 && r0 < 85);
     };
     float acc[4][12] = {};
     tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<128>(b), acc);
@@ -2731,7 +2713,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_c9c51161(const float 
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i2 < 425 && i4 < 784) {
-            *reinterpret_cast<float4 *>(y + i0 * 333200 + i2 * 784 + i4) = make_float4(acc[i][j],
+            *reinterpret_cast<float4 *>(&y[i0 * 333200 + i2 * 784 + i4]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
@@ -2740,7 +2722,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_c9c51161(const float 
 // by merging: batched
 // l3.r2.c.sum[0,i1,i2,i3] = sum(r0) l3.l2.c.sum.merged[1,i1,r0,i2+r0-2,i3] where i2 in 0:28, pad
 //     l3.l2.c.sum.merged 0
-static __device__ __forceinline__ void part_reduce_f69a8168(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_549ff7af(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
     const int i2 = (int)(id / 7u % 28u);
@@ -2749,14 +2731,14 @@ static __device__ __forceinline__ void part_reduce_f69a8168(const float *p0, flo
 #pragma unroll
     for (int r0 = 0; r0 < 5; r0++) {
         const int t0 = i2 + r0 - 2;
-        const float4 v0 = (unsigned)t0 < 28u ? *reinterpret_cast<const float4 *>(p0 + i1 * 3920
-            + r0 * 784 + t0 * 28 + i3 + 333200) : make_float4(0.f, 0.f, 0.f, 0.f);
+        const float4 v0 = (unsigned)t0 < 28u ? *reinterpret_cast<const float4 *>(&p0[i1 * 3920
+            + r0 * 784 + t0 * 28 + i3 + 333200]) : make_float4(0.f, 0.f, 0.f, 0.f);
         acc0 += v0.x;
         acc1 += v0.y;
         acc2 += v0.z;
         acc3 += v0.w;
     }
-    *reinterpret_cast<float4 *>(y + i2 * 28 + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(&y[i3]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // by merging: batched
@@ -2765,7 +2747,7 @@ static __device__ __forceinline__ void part_reduce_f69a8168(const float *p0, flo
 // l3.m[0,i1,i2,i3] = relu(l3.l2.c.sum[0,i1,i2,i3] + l3.l2.c.b[i1]) + relu(l3.r2.c.sum[0,i1,i2,i3]
 //     + l3.r2.c.b[i1])
 // p0: l3.l2.c.sum.merged, p1: l3.r2.c.sum, p2: l3.r2.c.b, p3: l3.l2.c.b
-static __device__ __forceinline__ void part_reduce_621710b5(const float *p0, const float *p1,
+static __device__ __forceinline__ void part_reduce_e2e498bc(const float *p0, const float *p1,
     const float *__restrict__ p2, const float *__restrict__ p3, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 7u) * 4;
@@ -2781,27 +2763,27 @@ static __device__ __forceinline__ void part_reduce_621710b5(const float *p0, con
         acc2 += (unsigned)(t0 + 2) < 28u ? p0[t1 + 2] : 0.f;
         acc3 += (unsigned)(t0 + 3) < 28u ? p0[t1 + 3] : 0.f;
     }
-    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i2 * 28 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p1[i3]);
     const float v1 = p2[i1];
     const float v2 = p3[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(relu(v0.x + v1)
+    *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 28 + i3]) = make_float4(relu(v0.x + v1)
         + relu(acc0 + v2), relu(v0.y + v1) + relu(acc1 + v2), relu(v0.z + v1) + relu(acc2 + v2),
         relu(v0.w + v1) + relu(acc3 + v2));
 }
 
 // l3.r2.c.sum by slices in shared memory, then l3.m
 // p0: l3.l2.c.sum.merged, p1: l3.r2.c.b, p2: l3.l2.c.b
-static __global__ void __launch_bounds__(224) k_stitch_66f3cb92(const float *p0,
+static __global__ void __launch_bounds__(128) k_stitch_b097b22e(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    __shared__ __align__(16) float slices[784];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
+    __shared__ __align__(16) float slices[112];
+    float *const own = slices + threadIdx.y * 28u;
+    const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_f69a8168(p0, own, slice * 196u + k);
+    for (unsigned k = threadIdx.x; k < 7u; k += 32u)
+        part_reduce_549ff7af(p0, own, slice * 7u + k);
     __syncthreads();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_621710b5(p0, own, p1, p2, y, slice * 196u + k);
+    for (unsigned k = threadIdx.x; k < 7u; k += 32u)
+        part_reduce_e2e498bc(p0, own, p1, p2, y, slice * 7u + k);
 }
 
 // by merging: sum of products
@@ -2810,7 +2792,7 @@ static __global__ void __launch_bounds__(224) k_stitch_66f3cb92(const float *p0,
 // by merging: sum of products
 // l3.d.0[0,i1,i2,i3] = l3.f.sum.merged[0,i1,i2,i3] + l3.d.0.const[i1]
 // p0: l3.f.sum.weights, p1: l3.m.joined, p2: l3.d.0.const
-static __global__ void __launch_bounds__(256, 1) k_product_d5288c95(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_3c743cd2(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2818,14 +2800,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_d5288c95(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e % 8u * 4u);
         const int r0 = (int)(k0 + e / 8u);
-        return fetch<float4>(p0 + r0 * 1024 + i1, r0 < 597);
+        return fetch<float4>(&p0[r0 * 1024 + i1], r0 < 597);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
         const int i3 = (int)(n % 14u);
         const int i2 = (int)(n / 14u);
         const int r0 = (int)(k0 + e / 64u);
-        return fetch<float>(p1 + r0 * 784 + i2 * 56 + i3 * 2, n < 196u && r0 < 597);
+        return fetch<float>(&p1[r0 * 784 + i2 * 56 + i3 * 2], n < 196u && r0 < 597);
     };
     float acc[8][4] = {};
     tile.multiply<false, false, 1>(0u, 597u, spaced<131072>(a), spaced<12544>(b), acc);
@@ -2836,7 +2818,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d5288c95(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(acc[i][j] + v0,
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0,
                 acc[i][j + 1] + v0, acc[i][j + 2] + v0, acc[i][j + 3] + v0);
         }
     }
@@ -2862,19 +2844,19 @@ static __device__ __forceinline__ void part_reduce_601b37c8(const float *p0, flo
 
 // l3.t1.0[0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1])
 // p0: l3.c1.0.sum, p1: l3.b1
-static __device__ __forceinline__ void part_map_7689c8f6(const float *p0,
+static __device__ __forceinline__ void part_map_9c419689(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 49u) * 4;
     const int i1 = (int)(id / 49u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i3]);
     const float v1 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(relu(v0.x + v1), relu(v0.y + v1),
+    *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(v0.x + v1), relu(v0.y + v1),
         relu(v0.z + v1), relu(v0.w + v1));
 }
 
 // l3.c1.0.sum by slices in shared memory and, as a whole, to `also`, then l3.t1.0
 // p0: l3.c1.0.sum.merged, p1: l3.b1
-static __global__ void __launch_bounds__(224) k_stitch_b7e359cc(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_c61d1d7a(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[196];
     float *const own = slices;
@@ -2887,7 +2869,7 @@ static __global__ void __launch_bounds__(224) k_stitch_b7e359cc(const float *p0,
         reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
             reinterpret_cast<const uint4 *>(own)[k];
     for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        part_map_7689c8f6(own, p1, y, slice * 49u + k);
+        part_map_9c419689(own, p1, y, slice * 49u + k);
 }
 
 // by merging: shared input
@@ -2910,7 +2892,7 @@ static __device__ __forceinline__ void part_reduce_690c4aff(const float *p0, flo
 
 // l3.c3.0.sum by slices in shared memory and, as a whole, to `also`, then l3.t3.0
 // p0: l3.c1.0.sum.merged, p1: l3.b3
-static __global__ void __launch_bounds__(224) k_stitch_06b232ed(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_8b752052(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[196];
     float *const own = slices;
@@ -2923,7 +2905,7 @@ static __global__ void __launch_bounds__(224) k_stitch_06b232ed(const float *p0,
         reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
             reinterpret_cast<const uint4 *>(own)[k];
     for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        part_map_7689c8f6(own, p1, y, slice * 49u + k);
+        part_map_9c419689(own, p1, y, slice * 49u + k);
 }
 
 // by merging: batched
@@ -3005,7 +2987,7 @@ static __device__ __forceinline__ void part_reduce_1e303f17(const float *p0,
 
 // l3.c1.1.sum by slices in shared memory and, as a whole, to `also`, then l3.t1.1
 // p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum, p3: l3.b1
-static __global__ void __launch_bounds__(224) k_stitch_a192e8fd(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_83cd6819(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[196];
@@ -3019,7 +3001,7 @@ static __global__ void __launch_bounds__(224) k_stitch_a192e8fd(const float *p0,
         reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
             reinterpret_cast<const uint4 *>(own)[k];
     for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        part_map_7689c8f6(own, p3, y, slice * 49u + k);
+        part_map_9c419689(own, p3, y, slice * 49u + k);
 }
 
 // by merging: shared input
@@ -3046,7 +3028,7 @@ static __device__ __forceinline__ void part_reduce_5710f93e(const float *p0,
 
 // l3.c3.1.sum by slices in shared memory and, as a whole, to `also`, then l3.t3.1
 // p0: l3.c1.1.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.0.sum, p3: l3.b3
-static __global__ void __launch_bounds__(224) k_stitch_a2431288(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_33c02403(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[196];
@@ -3060,7 +3042,7 @@ static __global__ void __launch_bounds__(224) k_stitch_a2431288(const float *p0,
         reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
             reinterpret_cast<const uint4 *>(own)[k];
     for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        part_map_7689c8f6(own, p3, y, slice * 49u + k);
+        part_map_9c419689(own, p3, y, slice * 49u + k);
 }
 
 // by merging: shared input
@@ -3174,7 +3156,7 @@ static __global__ void __launch_bounds__(224) k_stitch_ec27ee05(const float *p0,
 // l3[0,i1,i2,i3] = l3.f.4.sum.collected[0,i1,i2,i3] + l3.b5[i1] + l3.b5[i1] + l3.b5[i1] +
 //     l3.b5[i1] + l3.b5[i1] + l3.d.0[0,i1,i2,i3]
 // p0: l3.k5, p1: l3.f.4.sum.terms, p2: l3.b5, p3: l3.d.0
-static __global__ void __launch_bounds__(256, 1) k_product_6a64b4f9(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_0bb795b2(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -3182,12 +3164,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_6a64b4f9(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
         const int r0 = (int)(k0 + e % 32u);
-        return fetch<float>(p0 + i1 * 85 + r0, r0 < 85);
+        return fetch<float>(&p0[i1 * 85 + r0], r0 < 85);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const int i3 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(k0 + e / 16u);
-        return fetch<float4>(p1 + r0 * 196 + i3, i3 < 196 && r0 < 85);
+        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196 && r0 < 85);
     };
     float acc[4][4] = {};
     tile.multiply<true, false, 1>(0u, 85u, spaced<2720>(a), spaced<12544>(b), acc);
@@ -3198,8 +3180,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_6a64b4f9(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
             const float v0 = p2[i1];
-            const float4 v1 = *reinterpret_cast<const float4 *>(p3 + i1 * 196 + i3);
-            *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(acc[i][j] + v0 + v0 + v0
+            const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 196 + i3]);
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j] + v0 + v0 + v0
                 + v0 + v0 + v1.x, acc[i][j + 1] + v0 + v0 + v0 + v0 + v0 + v1.y,
                 acc[i][j + 2] + v0 + v0 + v0 + v0 + v0 + v1.z,
                 acc[i][j + 3] + v0 + v0 + v0 + v0 + v0 + v1.w);
@@ -3314,79 +3296,64 @@ static __global__ void __launch_bounds__(128) k_siblings_4d2de466(const float *p
     part_reduce_813115d9(p0, p4, y3, id);
 }
 
-// g3.r2.sum[0,i1,i2,i3] = sum(r0,r1) g3.r1[0,r0,i2+r1-5,i3] * g3.r2.k[i1,r0,r1,0] where i2 in
-//     0:14, pad g3.r1 0
-// p0: g3.r1, p1: g3.r2.k
-static __global__ void __launch_bounds__(256) k_reduce_b7bed0a7(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
-    await_previous();
+// by merging: batched
+// g3.r2.sum[0,i1,i2,i3] = sum(r0) g3.l2.sum.merged[1,i1,r0,i2+r0-5,i3] where i2 in 0:14, pad
+//     g3.l2.sum.merged 0
+static __device__ __forceinline__ void part_reduce_91fb19c8(const float *p0, float *__restrict__ y,
+    unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = threadIdx.y; k < 231u; k += 8u) {
-        const int r1 = (int)(k % 11u);
-        const int r0 = (int)(k / 11u);
-        const int t0 = i2 + r1 - 5;
-        const float v0 = ((unsigned)t0 < 14u ? p0[r0 * 196 + t0 * 14 + i3] : 0.f) * p1[i1 * 231
-            + r0 * 11 + r1];
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i2 + r0 - 5;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + t0 * 14 + i3 + 45276] : 0.f;
         acc += v0;
     }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 4116u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i1 * 196 + i2 * 14 + i3] = acc;
-    }
+    y[i2 * 14 + i3] = acc;
 }
 
-// g3.l2.sum[0,i1,i2,i3] = sum(r0,r1) g3.l1[0,r0,i2,i3+r1-5] * g3.l2.k[i1,r0,0,r1] where i3 in
-//     0:14, pad g3.l1 0
+// by merging: batched
+// g3.l2.sum[0,i1,i2,i3] = sum(r0) g3.l2.sum.merged[0,i1,r0,i2,i3+r0-5] where i3 in 0:14, pad
+//     g3.l2.sum.merged 0
 // g3.s[0,i1,i2,i3] = g3.l2.sum[0,i1,i2,i3] + g3.r2.sum[0,i1,i2,i3] + g3.s.const[i1]
-// p0: g3.l1, p1: g3.l2.k, p2: g3.r2.sum, p3: g3.s.const
-static __global__ void __launch_bounds__(256) k_reduce_b30998b5(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 4116u ? column : 4116u - 1u;  // all load, some do not store
-    await_previous();
+// p0: g3.l2.sum.merged, p1: g3.r2.sum, p2: g3.s.const
+static __device__ __forceinline__ void part_reduce_62b15692(const float *p0, const float *p1,
+    const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = threadIdx.y; k < 231u; k += 8u) {
-        const int r1 = (int)(k % 11u);
-        const int r0 = (int)(k / 11u);
-        const int t0 = i3 + r1 - 5;
-        const float v0 = ((unsigned)t0 < 14u ? p0[r0 * 196 + i2 * 14 + t0] : 0.f) * p1[i1 * 231
-            + r0 * 11 + r1];
+#pragma unroll
+    for (int r0 = 0; r0 < 11; r0++) {
+        const int t0 = i3 + r0 - 5;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 2156 + r0 * 196 + i2 * 14 + t0] : 0.f;
         acc += v0;
     }
-    part[threadIdx.y][threadIdx.x] = acc;
+    y[i1 * 196 + i2 * 14 + i3] = acc + p1[i2 * 14 + i3] + p2[i1];
+}
+
+// g3.r2.sum by slices in shared memory, then g3.s
+// p0: g3.l2.sum.merged, p1: g3.s.const
+static __global__ void __launch_bounds__(224) k_stitch_050785f1(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
+    __shared__ __align__(16) float slices[196];
+    float *const own = slices;
+    const unsigned slice = blockIdx.x;
+    await_previous();
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        part_reduce_91fb19c8(p0, own, slice * 196u + k);
     __syncthreads();
-    if (threadIdx.y == 0u && column < 4116u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i1 * 196 + i2 * 14 + i3] = acc + p2[i1 * 196 + i2 * 14 + i3] + p3[i1];
-    }
+    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
+        part_reduce_62b15692(p0, own, p1, y, slice * 196u + k);
 }
 
 // g3.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g3.s[0,r0,i2+r1-1,i3+r2-1] * g3.a.c.k[i1,r0,r1,r2] where
 //     i2 in 0:14, i3 in 0:14, pad g3.s 0
 // g3.a[0,i1,i2,i3] = relu(g3.a.c.sum[0,i1,i2,i3] + g3.a.c.b[i1])
 // p0: g3.s, p1: g3.a.c.k, p2: g3.a.c.b
-static __global__ void __launch_bounds__(256) k_reduce_ff3cfa0a(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_5ac9169e(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][32];
     const unsigned column = blockIdx.x * 32u + threadIdx.x;
@@ -3397,15 +3364,19 @@ static __global__ void __launch_bounds__(256) k_reduce_ff3cfa0a(const float *p0,
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = threadIdx.y; k < 189u; k += 8u) {
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        const int t0 = i2 + r1 - 1;
-        const int t1 = i3 + r2 - 1;
-        const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14 + t1]
-            : 0.f;
-        acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14
+                    + t1] : 0.f;
+                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
     }
     part[threadIdx.y][threadIdx.x] = acc;
     __syncthreads();
@@ -3480,7 +3451,7 @@ static __global__ void __launch_bounds__(224) k_stitch_b703a3fb(const float *p0,
 // by merging: sum of products
 // l4.d.0[0,i1,i2,i3] = l4.f.sum.merged[0,i1,i2,i3] + l4.d.0.const[i1]
 // p0: l4.f.sum.weights, p1: l4.m.joined, p2: l4.d.0.const
-static __global__ void __launch_bounds__(256, 1) k_product_8e7d4310(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_0bca8244(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y, float4 *parts, unsigned *arrived) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3488,14 +3459,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_8e7d4310(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p0 + r0 * 2048 + i1);
+        return fetch<float4>(&p0[r0 * 2048 + i1]);
     };
     const auto b = [&](unsigned e) {
         const unsigned n = n0 + e % 64u;
         const int i3 = (int)(n % 7u);
         const int i2 = (int)(n / 7u);
         const int r0 = (int)(e / 64u);
-        return fetch<float>(p1 + r0 * 196 + i2 * 28 + i3 * 2, n < 49u);
+        return fetch<float>(&p1[r0 * 196 + i2 * 28 + i3 * 2], n < 49u);
     };
     float acc[8][4] = {};
     const unsigned part = blockIdx.x % 4, from = part * 288u;
@@ -3845,7 +3816,7 @@ static __global__ void __launch_bounds__(64) k_stitch_f02cd2e7(const float *p0, 
 // l4[0,i1,i2,i3] = l4.f.4.sum.collected[0,i1,i2,i3] + l4.b5[i1] + l4.b5[i1] + l4.b5[i1] +
 //     l4.b5[i1] + l4.b5[i1] + l4.d.0[0,i1,i2,i3]
 // p0: l4.k5, p1: l4.f.4.sum.terms, p2: l4.d.0, p3: l4.b5
-static __global__ void __launch_bounds__(256, 1) k_product_745b49ba(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_3db151bc(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -3853,12 +3824,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_745b49ba(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 16u);
         const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(p0 + i1 * 128 + r0);
+        return fetch<float4>(&p0[i1 * 128 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 64u);
         const int r0 = (int)(e / 64u);
-        return fetch<float>(p1 + r0 * 49 + i3, i3 < 49);
+        return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
     float acc[4][4] = {};
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 8192>(a), moving<196, 784>(b), acc);
@@ -3929,14 +3900,11 @@ static __global__ void __launch_bounds__(64) k_siblings_5514a17a(const float *p0
     if (id < 1029u) part_reduce_947f85c2(p0, p2, y1, id);
 }
 
-// by merging: sum of products
-// g4.l2.sum.merged[0,i1,i2,i3] = sum(r0,r1,r2) g4.l1.joined[0,r0,i2+r1-5,i3+r2-5] *
-//     g4.l2.sum.weights[i1,r0,r1,r2] where i2 in 0:7, i3 in 0:7, pad g4.l1.joined 0
-// by merging: sum of products
-// g4.s[0,i1,i2,i3] = g4.l2.sum.merged[0,i1,i2,i3] + g4.s.const[i1]
-// p0: g4.l1.joined, p1: g4.l2.sum.weights, p2: g4.s.const
-static __global__ void __launch_bounds__(32) k_reduce_61918a31(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
+// g4.r2.sum[0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i2 in 0:7,
+//     pad g4.r1 0
+// p0: g4.r1, p1: g4.r2.k
+static __global__ void __launch_bounds__(32) k_reduce_8dafffa1(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
     await_previous();
@@ -3946,18 +3914,47 @@ static __global__ void __launch_bounds__(32) k_reduce_61918a31(const float *p0,
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = lane; k < 5082u; k += 32u) {
-        const int r2 = (int)(k % 11u);
-        const int r1 = (int)(k / 11u % 11u);
-        const int r0 = (int)(k / 121u);
+    for (unsigned k = lane; k < 231u; k += 32u) {
+        const int r1 = (int)(k % 11u);
+        const int r0 = (int)(k / 11u);
         const int t0 = i2 + r1 - 5;
-        const int t1 = i3 + r2 - 5;
-        const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[r0 * 49 + t0 * 7 + t1] : 0.f;
-        acc += v0 * p1[i1 * 5082 + r0 * 121 + r1 * 11 + r2];
+        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + t0 * 7 + i3] : 0.f) * p1[i1 * 231
+            + r0 * 11 + r1];
+        acc += v0;
     }
     acc = warp_sum(acc);
     if (lane == 0u) {
-        y[i1 * 49 + i2 * 7 + i3] = acc + p2[i1];
+        y[i1 * 49 + i2 * 7 + i3] = acc;
+    }
+}
+
+// g4.l2.sum[0,i1,i2,i3] = sum(r0,r1) g4.l1[0,r0,i2,i3+r1-5] * g4.l2.k[i1,r0,0,r1] where i3 in 0:7,
+//     pad g4.l1 0
+// g4.s[0,i1,i2,i3] = g4.l2.sum[0,i1,i2,i3] + g4.r2.sum[0,i1,i2,i3] + g4.s.const[i1]
+// p0: g4.l1, p1: g4.l2.k, p2: g4.r2.sum, p3: g4.s.const
+static __global__ void __launch_bounds__(32) k_reduce_270db385(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    float *__restrict__ y) {
+    const unsigned lane = threadIdx.x % 32u;
+    const unsigned id = blockIdx.x;
+    await_previous();
+    if (id >= 1029u) return;
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll 4
+    for (unsigned k = lane; k < 231u; k += 32u) {
+        const int r1 = (int)(k % 11u);
+        const int r0 = (int)(k / 11u);
+        const int t0 = i3 + r1 - 5;
+        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + i2 * 7 + t0] : 0.f) * p1[i1 * 231
+            + r0 * 11 + r1];
+        acc += v0;
+    }
+    acc = warp_sum(acc);
+    if (lane == 0u) {
+        y[i1 * 49 + i2 * 7 + i3] = acc + p2[i1 * 49 + i2 * 7 + i3] + p3[i1];
     }
 }
 
@@ -4030,7 +4027,7 @@ static __global__ void __launch_bounds__(32) k_reduce_391601e1(const float *p0,
 //     (g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13] * (1 - idx((6*i3)%13) / 13) + idx((6*i3)%13) /
 //     13 * g4[0,i1,(6*i2)/13-(6*i2+13)/91+1,(6*i3)/13-(6*i3+13)/91+1])) + g3.b.b[i1]
 // p0: g3.a, p1: g3.b.k, p2: g4, p3: g3.s, p4: g3.b.b
-static __global__ void __launch_bounds__(256) k_reduce_4fac2a8e(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_b4a35d69(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *p3, const float *__restrict__ p4,
     float *__restrict__ y) {
     __shared__ float part[8][32];
@@ -4042,15 +4039,19 @@ static __global__ void __launch_bounds__(256) k_reduce_4fac2a8e(const float *p0,
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = threadIdx.y; k < 189u; k += 8u) {
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        const int t0 = i2 + r1 - 1;
-        const int t1 = i3 + r2 - 1;
-        const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14 + t1]
-            : 0.f;
-        acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14
+                    + t1] : 0.f;
+                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
     }
     part[threadIdx.y][threadIdx.x] = acc;
     __syncthreads();
@@ -4080,7 +4081,7 @@ static __global__ void __launch_bounds__(256) k_reduce_4fac2a8e(const float *p0,
 //     in 0:14, i3 in 0:14, pad f3.a 0
 // f3[0,i1,i2,i3] = s3[0,i1,i2,i3] + f3.b.sum[0,i1,i2,i3] + f3.b.b[i1]
 // p0: f3.a, p1: f3.b.k, p2: s3, p3: f3.b.b
-static __global__ void __launch_bounds__(256) k_reduce_8396d3d0(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_82ba9708(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     __shared__ float part[8][32];
@@ -4092,15 +4093,19 @@ static __global__ void __launch_bounds__(256) k_reduce_8396d3d0(const float *p0,
     const int i1 = (int)(id / 196u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = threadIdx.y; k < 189u; k += 8u) {
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        const int t0 = i2 + r1 - 1;
-        const int t1 = i3 + r2 - 1;
-        const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14 + t1]
-            : 0.f;
-        acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 14u && (unsigned)t1 < 14u ? p0[r0 * 196 + t0 * 14
+                    + t1] : 0.f;
+                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
     }
     part[threadIdx.y][threadIdx.x] = acc;
     __syncthreads();
@@ -4177,7 +4182,7 @@ static __global__ void __launch_bounds__(64) k_reduce_de93ed34(const float *p0, 
 //     idx((27*i3)%55) / 55) + idx((27*i3)%55) / 55 *
 //     f2[0,i1,(27*i2)/55-(27*i2+55)/1540+1,(27*i3)/55-(27*i3+55)/1540+1])) + g1.b.b[i1]
 // p0: g1.b.k, p1: g1.a, p2: f2, p3: g1.s, p4: g1.b.b
-static __global__ void __launch_bounds__(256, 1) k_product_ce39544a(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_a0650679(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -4196,7 +4201,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_ce39544a(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 32u);
         const int r2 = (int)(k0 + e % 32u);
-        return fetch<float>(p0 + i1 * 189 + r2, i1 < 21 && r2 < 189);
+        return fetch<float>(&p0[i1 * 189 + r2], i1 < 21 && r2 < 189);
     };
     const auto b = [&](unsigned e, const int4 &tap) {
         const unsigned n = n0 + e % 32u;
@@ -4204,7 +4209,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_ce39544a(const float 
         const int i2 = (int)(n / 56u);
         const int t0 = i2 + tap.y;
         const int t1 = i3 + tap.z;
-        return fetch<float>(p1 + (i2 * 56 + i3 + tap.x), (unsigned)t0 < 56u && (unsigned)t1 < 56u);
+        return fetch<float>(&p1[i2 * 56 + i3 + tap.x], (unsigned)t0 < 56u && (unsigned)t1 < 56u);
     };
     float acc[4][4] = {};
     tile.multiply<true, false, 1>(0u, 189u, spaced<6048>(a), tapped<32>(b, taps), acc);
@@ -4242,7 +4247,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_ce39544a(const float 
 //     idx((55*i3)%223) / 223 *
 //     f0[0,i1,(55*i2)/223-(55*i2+223)/12488+1,(55*i3)/223-(55*i3+223)/12488+1]) where i2 in 0:224,
 //     i3 in 0:224
-static __global__ void __launch_bounds__(256) k_map_83561ba5(const float *p0,
+static __global__ void __launch_bounds__(256) k_map_7d969ee0(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -4286,7 +4291,7 @@ static __global__ void __launch_bounds__(256) k_map_83561ba5(const float *p0,
         + 1] * v15;
     const float v18 = p0[i1 * 3136 + t0 * 56 - t4 * 56 + t9 + 56] * v16 + p0[i1 * 3136
         + t0 * 56 - t4 * 56 - t11 + t9 + 57] * v15;
-    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(v2 * v5 + v6 * v4,
+    *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 224 + i3]) = make_float4(v2 * v5 + v6 * v4,
         v9 * v5 + v10 * v4, v13 * v5 + v14 * v4, v17 * v5 + v18 * v4);
 }
 
@@ -4295,7 +4300,7 @@ static __global__ void __launch_bounds__(256) k_map_83561ba5(const float *p0,
 //     e0.a.c.sum.part 0
 // e0.a[0,i1,i2,i3] = relu(e0.a.c.sum[0,i1,i2,i3] + e0.a.c.b[i1])
 // p0: e0.a.c.sum.part, p1: e0.a.c.b
-static __global__ void __launch_bounds__(256) k_reduce_65345eb8(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_7ed91114(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -4314,7 +4319,7 @@ static __global__ void __launch_bounds__(256) k_reduce_65345eb8(const float *p0,
         acc3 += (unsigned)(t0 + 3) < 224u ? p0[t1 + 3] : 0.f;
     }
     const float v0 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(relu(acc0 + v0),
+    *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 224 + i3]) = make_float4(relu(acc0 + v0),
         relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
 }
 
@@ -4323,7 +4328,7 @@ static __global__ void __launch_bounds__(256) k_reduce_65345eb8(const float *p0,
 //     e0.b.sum.part 0
 // e0[0,i1,i2,i3] = u0[0,i1,i2,i3] + e0.b.sum[0,i1,i2,i3] + e0.b.b[i1]
 // p0: e0.b.sum.part, p1: u0, p2: e0.b.b
-static __global__ void __launch_bounds__(256) k_reduce_be7b2419(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_reduce_3319051c(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -4341,9 +4346,9 @@ static __global__ void __launch_bounds__(256) k_reduce_be7b2419(const float *p0,
         acc2 += (unsigned)(t0 + 2) < 224u ? p0[t1 + 2] : 0.f;
         acc3 += (unsigned)(t0 + 3) < 224u ? p0[t1 + 3] : 0.f;
     }
-    const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 50176 + i2 * 224 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p1[i1 * 50176 + i2 * 224 + i3]);
     const float v1 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(acc0 + v0.x + v1,
+    *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 224 + i3]) = make_float4(acc0 + v0.x + v1,
         acc1 + v0.y + v1, acc2 + v0.z + v1, acc3 + v0.w + v1);
 }
 
@@ -4620,6 +4625,8 @@ static const gemm_size gemm_l3_c2_4_sum_merged = {"l3.c2.4.sum.merged", 0, 0, 2,
     196, 196, 36125, 16660, 83300, 1.f};
 static const gemm_size gemm_g3_l1_sum_merged = {"g3.l1.sum.merged", 0, 0, 1, 2254, 196, 1024, 1024,
     196, 196, 0, 0, 0, 1.f};
+static const gemm_size gemm_g3_l2_sum_merged = {"g3.l2.sum.merged", 0, 0, 2, 231, 196, 21, 21, 196,
+    196, 4851, 4116, 45276, 1.f};
 static const gemm_size gemm_l4_l2_c_sum_merged = {"l4.l2.c.sum.merged", 0, 0, 2, 896, 196, 128, 128,
     196, 196, 114688, 25088, 175616, 1.f};
 static const gemm_size gemm_l4_c1_0_sum_merged = {"l4.c1.0.sum.merged", 0, 0, 1, 1792, 49, 2048,
@@ -4699,9 +4706,9 @@ static int launch(gcn *m, int when, void (*kernel)(P...), const char *name, dim3
 static int prepare_weights_from_l1_b_c_sum_filter(gcn *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.c.sum.filter", 64, 64, stream, v_l1_b_c_k,
         v_l1_b_c_sum_filter));
-    CALL(launch(m, ORDERED, k_map_1e2e12eb, "l1.c.sum.weights", 128, 64, stream, v_l1_d_k, v_l1_c_k,
+    CALL(launch(m, ORDERED, k_map_cd46c9a0, "l1.c.sum.weights", 128, 64, stream, v_l1_d_k, v_l1_c_k,
         v_l1_c_sum_weights));
-    CALL(launch(m, ORDERED, k_map_9d569e1e, "l1.const", 1, 64, stream, v_l1_c_b, v_l1_d_b,
+    CALL(launch(m, ORDERED, k_map_fe02c149, "l1.const", 1, 64, stream, v_l1_c_b, v_l1_d_b,
         v_l1_const));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.0.b.c.sum.filter", 64, 64, stream, v_l1_0_b_c_k,
         v_l1_0_b_c_sum_filter));
@@ -4717,7 +4724,7 @@ static int prepare_weights_from_l1_b_c_sum_filter(gcn *m, cudaStream_t stream) {
     // l2.b.c.sum.part.lines stored as [i3,i0,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "l2.b.c.sum.part.lines", 576, 256, stream, v_l2_b_c_k,
         v_l2_b_c_sum_part_lines, relay{2, 0, {128, 1152}, {1152, 1}, {1, 128}}));
-    CALL(launch(m, ORDERED, k_map_a151f03c, "l2.const", 2, 64, stream, v_l2_c_b, v_l2_d_b,
+    CALL(launch(m, ORDERED, k_map_10acb7d4, "l2.const", 2, 64, stream, v_l2_c_b, v_l2_d_b,
         v_l2_const));
     CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.0.b.c.sum.filter", 256, 64, stream, v_l2_0_b_c_k,
         v_l2_0_b_c_sum_filter));
@@ -4738,7 +4745,7 @@ static int prepare_weights_from_l1_b_c_sum_filter(gcn *m, cudaStream_t stream) {
     // l3.f.sum.weights stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_d527ed57, "l3.f.sum.weights", 2388, 256, stream, v_l3_d_k,
         v_l3_f_k, v_l3_f_sum_weights));
-    CALL(launch(m, ORDERED, k_map_eb1ef530, "l3.d.0.const", 4, 64, stream, v_l3_f_b, v_l3_d_b,
+    CALL(launch(m, ORDERED, k_map_0d710e36, "l3.d.0.const", 4, 64, stream, v_l3_f_b, v_l3_d_b,
         v_l3_d_0_const));
     CALL(launch(m, ORDERED, k_map_3b852027, "l3.c1.0.sum.weights", 3400, 256, stream, v_l3_k3,
         v_l3_k1, v_l3_c1_0_sum_weights));
@@ -4759,6 +4766,8 @@ static int prepare_weights_from_l1_b_c_sum_filter(gcn *m, cudaStream_t stream) {
         v_l3_c1_1_sum_constant, v_l3_k3, v_l3_c3_1_sum_of_constant));
     CALL(launch(m, ORDERED, k_map_6eabdac6, "g3.l1.sum.weights", 9016, 256, stream, v_l4_l1_c_k,
         v_g3_l1_k, v_g3_r1_k, v_l4_r1_c_k, v_g3_l1_sum_weights));
+    CALL(launch(m, ORDERED, k_map_9b5e2018, "g3.l2.sum.weights", 152, 64, stream, v_g3_l2_k,
+        v_g3_r2_k, v_g3_l2_sum_weights));
     CALL(launch(m, ORDERED, k_map_eb09c0db, "g3.s.const", 1, 64, stream, v_g3_l2_b, v_g3_r2_b,
         v_g3_s_const));
     CALL(launch(m, ORDERED, k_map_07f7446b, "l4.l2.c.sum.weights", 896, 256, stream, v_l4_r2_c_k,
@@ -4766,7 +4775,7 @@ static int prepare_weights_from_l1_b_c_sum_filter(gcn *m, cudaStream_t stream) {
     // l4.f.sum.weights stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_a374d1ea, "l4.f.sum.weights", 9216, 256, stream, v_l4_d_k,
         v_l4_f_k, v_l4_f_sum_weights));
-    CALL(launch(m, ORDERED, k_map_8c744c2e, "l4.d.0.const", 8, 64, stream, v_l4_f_b, v_l4_d_b,
+    CALL(launch(m, ORDERED, k_map_c385dbc9, "l4.d.0.const", 8, 64, stream, v_l4_f_b, v_l4_d_b,
         v_l4_d_0_const));
     CALL(launch(m, ORDERED, k_map_23d5bed6, "l4.c1.0.sum.weights", 14336, 256, stream, v_l4_k1,
         v_l4_k3, v_l4_c1_0_sum_weights));
@@ -4791,8 +4800,6 @@ static int prepare_weights_from_l4_c2_0_sum_weights(gcn *m, cudaStream_t stream)
         v_l4_c1_1_sum_constant, v_l4_k3, v_l4_c3_1_sum_of_constant));
     CALL(launch(m, ORDERED, k_map_7fc9a74c, "g4.l1.sum.weights", 3696, 256, stream, v_g4_l1_k,
         v_g4_r1_k, v_g4_l1_sum_weights));
-    CALL(launch(m, ORDERED, k_map_e2a4c493, "g4.l2.sum.weights", 417, 256, stream, v_g4_l2_k,
-        v_g4_r2_k, v_g4_l2_sum_weights));
     CALL(launch(m, ORDERED, k_map_eb09c0db, "g4.s.const", 1, 64, stream, v_g4_l2_b, v_g4_r2_b,
         v_g4_s_const));
     // e0.a.c.sum.part.filter[i0,i1,i2,i3] = e0.a.c.k[i0,i2,i3,i1]
@@ -5103,9 +5110,9 @@ int gcn_create(gcn **out, const void *weights, size_t bytes, const gcn_options *
 // ---- run ----------------------------------------------------------------------------------------
 static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_d00fda93, "stem", 131, 256, stream, v_stem_c_k, v_x,
+    CALL(launch(m, ORDERED, k_product_9f875dc8, "stem", 131, 256, stream, v_stem_c_k, v_x,
         v_stem_c_b, v_stem));
-    CALL(launch(m, EARLY, k_reduce_0d108d3d, "p", 392, 128, stream, v_stem,
+    CALL(launch(m, EARLY, k_reduce_588bbc0a, "p", 392, 128, stream, v_stem,
         v_l1_b_joined + 200704));
     // l1.a.c.sum[0,i1,i2,i3] = sum(r0) p[0,r0,i2,i3] * l1.a.c.k[i1,r0,0,0]
     // l1.a[0,i1,i2,i3] = relu(l1.a.c.sum[0,i1,i2,i3] + l1.a.c.b[i1])
@@ -5118,38 +5125,38 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
     //     l1.b.c.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_b_c_sum_product, v_l1_b_c_sum_filter, v_l1_b_c_sum_data,
         v_l1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.b", 196, 64, stream, v_l1_b_c_sum_product,
         v_l1_b_c_b, v_l1_b_joined));
-    CALL(launch(m, EARLY, k_product_56bfe9ac, "l1", 132, 256, stream, v_l1_c_sum_weights,
+    CALL(launch(m, EARLY, k_product_55131aac, "l1", 132, 256, stream, v_l1_c_sum_weights,
         v_l1_b_joined, v_l1_const, v_l1));
-    CALL(launch(m, EARLY, k_product_dfb15932, "l1.0.a", 98, 256, stream, v_l1_0_a_c_k, v_l1,
+    CALL(launch(m, EARLY, k_product_74f1d9e6, "l1.0.a", 98, 256, stream, v_l1_0_a_c_k, v_l1,
         v_l1_0_a_c_b, v_l1_0_a));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.0.b.c.sum.data", 196, 64, stream, v_l1_0_a,
         v_l1_0_b_c_sum_data));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l1_0_b_c_sum_product, v_l1_0_b_c_sum_filter, v_l1_0_b_c_sum_data,
         v_l1_0_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.0.b", 196, 64, stream, v_l1_0_b_c_sum_product,
         v_l1_0_b_c_b, v_l1_0_b));
-    CALL(launch(m, EARLY, k_product_d501d709, "l1.0", 132, 256, stream, v_l1_0_c_k, v_l1_0_b, v_l1,
+    CALL(launch(m, EARLY, k_product_c573800a, "l1.0", 132, 256, stream, v_l1_0_c_k, v_l1_0_b, v_l1,
         v_l1_0_c_b, v_l1_0));
-    CALL(launch(m, EARLY, k_product_dfb15932, "l1.1.a", 98, 256, stream, v_l1_1_a_c_k, v_l1_0,
+    CALL(launch(m, EARLY, k_product_74f1d9e6, "l1.1.a", 98, 256, stream, v_l1_1_a_c_k, v_l1_0,
         v_l1_1_a_c_b, v_l1_1_a));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.1.b.c.sum.data", 196, 64, stream, v_l1_1_a,
         v_l1_1_b_c_sum_data));
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l1_1_b_c_sum_product, v_l1_1_b_c_sum_filter, v_l1_1_b_c_sum_data,
         v_l1_1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.1.b", 196, 64, stream, v_l1_1_b_c_sum_product,
         v_l1_1_b_c_b, v_l1_1_b));
-    CALL(launch(m, EARLY, k_product_d501d709, "l1.1", 132, 256, stream, v_l1_1_c_k, v_l1_1_b,
+    CALL(launch(m, EARLY, k_product_c573800a, "l1.1", 132, 256, stream, v_l1_1_c_k, v_l1_1_b,
         v_l1_0, v_l1_1_c_b, v_l1_1));
     // by merging: shared input
     // l2.a.c.sum.merged[i0,i1,i2] = sum(r0) l1.1[0,r0,i1,i2] * l2.a.c.sum.weights[i0,r0]
     CALL(gemm_run(m, &gemm_l2_a_c_sum_merged, v_l2_a_c_sum_weights, v_l1_1, v_l2_a_c_sum_merged));
-    CALL(launch(m, ORDERED, k_product_3337f522, "l2.b.c.sum.part", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_979fe2fc, "l2.b.c.sum.part", 126, 256, stream,
         v_l2_b_c_sum_part_lines, v_l2_a_c_b, v_l2_a_c_sum_merged, v_l2_b_c_sum_part));
-    CALL(launch(m, EARLY, k_siblings_59422487, "g1.l1", 454, 128, stream, v_l2_a_c_sum_merged,
+    CALL(launch(m, EARLY, k_siblings_65b61958, "g1.l1", 454, 128, stream, v_l2_a_c_sum_merged,
         v_g1_l1_b, v_g1_r1_b, v_l2_b_c_sum_part, v_l2_b_c_b, v_g1_l1_joined, v_g1_l1_joined + 65856,
         v_l2_b));
     // by merging: batched
@@ -5157,7 +5164,7 @@ static int steps_from_stem(gcn *m, const void *const *in, void *const *out, cuda
     //     g1.l2.sum.weights[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_g1_l2_sum_merged, v_g1_l2_sum_weights, v_g1_l1_joined,
         v_g1_l2_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_c9cc1ba8, "g1.s", 147, dim3(32, 8), stream, v_g1_l2_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_5b721233, "g1.s", 147, dim3(32, 8), stream, v_g1_l2_sum_merged,
         v_g1_s_const, v_g1_s));
     // g1.a.c.sum[0,i1,i2,i3] = sum(r0,r1,r2) g1.s[0,r0,i2+r1-1,i3+r2-1] * g1.a.c.k[i1,r0,r1,r2]
     //     where i2 in 0:56, i3 in 0:56, pad g1.s 0
@@ -5182,7 +5189,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_0_b_c_sum_product, v_l2_0_b_c_sum_filter, v_l2_0_b_c_sum_data,
         v_l2_0_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.0.b", 98, 64, stream, v_l2_0_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_3af571b3, "l2.0.b", 98, 64, stream, v_l2_0_b_c_sum_product,
         v_l2_0_b_c_b, v_l2_0_b));
     // l2.0.c.sum[0,i1,i2,i3] = sum(r0) l2.0.b[0,r0,i2,i3] * l2.0.c.k[i1,r0,0,0]
     // l2.0[0,i1,i2,i3] = relu(l2[0,i1,i2,i3] + l2.0.c.sum[0,i1,i2,i3] + l2.0.c.b[i1])
@@ -5194,7 +5201,7 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_1_b_c_sum_product, v_l2_1_b_c_sum_filter, v_l2_1_b_c_sum_data,
         v_l2_1_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.1.b", 98, 64, stream, v_l2_1_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_3af571b3, "l2.1.b", 98, 64, stream, v_l2_1_b_c_sum_product,
         v_l2_1_b_c_b, v_l2_1_b));
     // as l2.0
     CALL(conv_run(m, CONV_l2_1, v_l2_1_b, v_l2_1_c_k, v_l2_1_c_b, v_l2_0, v_l2_1, v_workspace));
@@ -5205,14 +5212,14 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
     // as l1.b.c.sum.product
     CALL(gemm_run(m, &gemm_l2_2_b_c_sum_product, v_l2_2_b_c_sum_filter, v_l2_2_b_c_sum_data,
         v_l2_2_b_c_sum_product));
-    CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.2.b", 98, 64, stream, v_l2_2_b_c_sum_product,
+    CALL(launch(m, ORDERED, k_basis_3af571b3, "l2.2.b", 98, 64, stream, v_l2_2_b_c_sum_product,
         v_l2_2_b_c_b, v_l2_2_b));
     // as l2.0
     CALL(conv_run(m, CONV_l2_2, v_l2_2_b, v_l2_2_c_k, v_l2_2_c_b, v_l2_1, v_l3_m_joined + 66640,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_46f6957d, "g2.l1.sum.merged", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_66683885, "g2.l1.sum.merged", 126, 256, stream,
         v_g2_l1_sum_weights, v_l3_m_joined + 66640, v_g2_l1_sum_merged));
-    CALL(launch(m, EARLY, k_siblings_14426845, "g2.l1", 980, 256, stream, v_g2_l1_sum_merged,
+    CALL(launch(m, EARLY, k_siblings_f343af04, "g2.l1", 980, 256, stream, v_g2_l1_sum_merged,
         v_g2_l1_b, v_g2_r1_b, v_l3_m_joined + 66640, v_l3_r1_c_b, v_g2_l1_joined,
         v_g2_l1_joined + 16464, v_l3_l1_c_sum_data, v_l3_l1_joined + 66640));
     // as g1.l2.sum.merged
@@ -5220,9 +5227,9 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_g2_l2_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_b2968f3c, "g2.s", 147, dim3(32, 4), stream, v_g2_l2_sum_merged,
         v_g2_s_const, v_g2_s));
-    CALL(launch(m, EARLY, k_product_e3f06698, "l3.l1.c.sum.product", 126, 256, stream,
+    CALL(launch(m, EARLY, k_product_cbdfd38e, "l3.l1.c.sum.product", 126, 256, stream,
         v_l3_l1_c_sum_filter, v_l3_l1_c_sum_data, v_l3_l1_c_sum_product));
-    CALL(launch(m, EARLY, k_siblings_dcb8aa01, "g2.a.c.sum.part", 469, 256, stream, v_g2_s,
+    CALL(launch(m, EARLY, k_siblings_d947412e, "g2.a.c.sum.part", 469, 256, stream, v_g2_s,
         v_g2_a_c_k, v_l3_l1_c_sum_product, v_l3_l1_c_b, v_g2_a_c_sum_part, v_l3_l1_joined));
     CALL(launch(m, EARLY, k_reduce_434052ae, "g2.a", 258, 64, stream, v_g2_a_c_sum_part, v_g2_a_c_b,
         v_g2_a));
@@ -5233,20 +5240,20 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
     cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, EARLY, k_reduce_0d977150, "g2.b.sum.part", 338, 256, stream, v_g2_a, v_g2_b_k,
+    CALL(launch(m, EARLY, k_reduce_43dcb857, "g2.b.sum.part", 338, 256, stream, v_g2_a, v_g2_b_k,
         v_g2_b_sum_part));
-    CALL(launch(m, EARLY, k_product_c9c51161, "l3.l2.c.sum.merged", 126, 256, stream,
+    CALL(launch(m, EARLY, k_product_c5f40ec2, "l3.l2.c.sum.merged", 126, 256, stream,
         v_l3_l2_c_sum_weights, v_l3_l1_joined, v_l3_l2_c_sum_merged));
-    CALL(launch(m, EARLY, k_stitch_66f3cb92, "l3.m", 85, 224, stream, v_l3_l2_c_sum_merged,
+    CALL(launch(m, EARLY, k_stitch_b097b22e, "l3.m", 595, dim3(32, 4), stream, v_l3_l2_c_sum_merged,
         v_l3_r2_c_b, v_l3_l2_c_b, v_l3_m_joined));
-    CALL(launch(m, EARLY, k_product_d5288c95, "l3.d.0", 128, 256, stream, v_l3_f_sum_weights,
+    CALL(launch(m, EARLY, k_product_3c743cd2, "l3.d.0", 128, 256, stream, v_l3_f_sum_weights,
         v_l3_m_joined, v_l3_d_0_const, v_l3_d_0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
         v_l3_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_b7e359cc, "l3.t1.0", 85, 224, stream, v_l3_c1_0_sum_merged,
+    CALL(launch(m, ORDERED, k_stitch_c61d1d7a, "l3.t1.0", 85, 224, stream, v_l3_c1_0_sum_merged,
         v_l3_b1, v_l3_t1_0_joined, v_l3_c1_0_sum));
-    CALL(launch(m, EARLY, k_stitch_06b232ed, "l3.t3.0", 85, 224, stream, v_l3_c1_0_sum_merged,
+    CALL(launch(m, EARLY, k_stitch_8b752052, "l3.t3.0", 85, 224, stream, v_l3_c1_0_sum_merged,
         v_l3_b3, v_l3_t1_0_joined + 16660, v_l3_c3_0_sum));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
@@ -5256,10 +5263,10 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_1_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_0,
         v_l3_c1_1_sum_added_merged));
-    CALL(launch(m, ORDERED, k_stitch_a192e8fd, "l3.t1.1", 85, 224, stream,
+    CALL(launch(m, ORDERED, k_stitch_83cd6819, "l3.t1.1", 85, 224, stream,
         v_l3_c1_1_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_0_sum, v_l3_b1,
         v_l3_t1_1_joined, v_l3_c1_1_sum));
-    CALL(launch(m, EARLY, k_stitch_a2431288, "l3.t3.1", 85, 224, stream, v_l3_c1_1_sum_added_merged,
+    CALL(launch(m, EARLY, k_stitch_33c02403, "l3.t3.1", 85, 224, stream, v_l3_c1_1_sum_added_merged,
         v_l3_c3_1_sum_of_constant, v_l3_c3_0_sum, v_l3_b3, v_l3_t1_1_joined + 16660,
         v_l3_c3_1_sum));
     // as g1.l2.sum.merged
@@ -5270,10 +5277,10 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_2_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_1,
         v_l3_c1_2_sum_added_merged));
-    CALL(launch(m, ORDERED, k_stitch_a192e8fd, "l3.t1.2", 85, 224, stream,
+    CALL(launch(m, ORDERED, k_stitch_83cd6819, "l3.t1.2", 85, 224, stream,
         v_l3_c1_2_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_1_sum, v_l3_b1,
         v_l3_t1_2_joined, v_l3_c1_2_sum));
-    CALL(launch(m, EARLY, k_stitch_a2431288, "l3.t3.2", 85, 224, stream, v_l3_c1_2_sum_added_merged,
+    CALL(launch(m, EARLY, k_stitch_33c02403, "l3.t3.2", 85, 224, stream, v_l3_c1_2_sum_added_merged,
         v_l3_c3_1_sum_of_constant, v_l3_c3_1_sum, v_l3_b3, v_l3_t1_2_joined + 16660,
         v_l3_c3_2_sum));
     // as g1.l2.sum.merged
@@ -5284,10 +5291,10 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_3_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_2,
         v_l3_c1_3_sum_added_merged));
-    CALL(launch(m, ORDERED, k_stitch_a192e8fd, "l3.t1.3", 85, 224, stream,
+    CALL(launch(m, ORDERED, k_stitch_83cd6819, "l3.t1.3", 85, 224, stream,
         v_l3_c1_3_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_2_sum, v_l3_b1,
         v_l3_t1_3_joined, v_l3_c1_3_sum));
-    CALL(launch(m, EARLY, k_stitch_a2431288, "l3.t3.3", 85, 224, stream, v_l3_c1_3_sum_added_merged,
+    CALL(launch(m, EARLY, k_stitch_33c02403, "l3.t3.3", 85, 224, stream, v_l3_c1_3_sum_added_merged,
         v_l3_c3_1_sum_of_constant, v_l3_c3_2_sum, v_l3_b3, v_l3_t1_3_joined + 16660,
         v_l3_c3_3_sum));
     // as g1.l2.sum.merged
@@ -5314,26 +5321,27 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
 static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
     (void)out;
-    CALL(launch(m, EARLY, k_product_6a64b4f9, "l3", 128, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
+    CALL(launch(m, EARLY, k_product_0bb795b2, "l3", 128, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
         v_l3_b5, v_l3_d_0, v_l4_m_joined + 25088));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g3_l1_sum_merged, v_g3_l1_sum_weights, v_l4_m_joined + 25088,
         v_g3_l1_sum_merged));
     CALL(launch(m, ORDERED, k_siblings_4d2de466, "g3.l1", 458, 128, stream, v_g3_l1_sum_merged,
-        v_g3_l1_b, v_g3_r1_b, v_l4_l1_c_b, v_l4_r1_c_b, v_g3_l1, v_g3_r1, v_l4_l1_joined,
-        v_l4_l1_joined + 25088));
-    CALL(launch(m, EARLY, k_reduce_b7bed0a7, "g3.r2.sum", 129, dim3(32, 8), stream, v_g3_r1,
-        v_g3_r2_k, v_g3_r2_sum));
-    CALL(launch(m, EARLY, k_reduce_b30998b5, "g3.s", 129, dim3(32, 8), stream, v_g3_l1, v_g3_l2_k,
-        v_g3_r2_sum, v_g3_s_const, v_g3_s));
-    CALL(launch(m, EARLY, k_reduce_ff3cfa0a, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
+        v_g3_l1_b, v_g3_r1_b, v_l4_l1_c_b, v_l4_r1_c_b, v_g3_l1_joined, v_g3_l1_joined + 4116,
+        v_l4_l1_joined, v_l4_l1_joined + 25088));
+    // as g1.l2.sum.merged
+    CALL(gemm_run(m, &gemm_g3_l2_sum_merged, v_g3_l2_sum_weights, v_g3_l1_joined,
+        v_g3_l2_sum_merged));
+    CALL(launch(m, ORDERED, k_stitch_050785f1, "g3.s", 21, 224, stream, v_g3_l2_sum_merged,
+        v_g3_s_const, v_g3_s));
+    CALL(launch(m, EARLY, k_reduce_5ac9169e, "g3.a", 129, dim3(32, 8), stream, v_g3_s, v_g3_a_c_k,
         v_g3_a_c_b, v_g3_a));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_l2_c_sum_merged, v_l4_l2_c_sum_weights, v_l4_l1_joined,
         v_l4_l2_c_sum_merged));
     CALL(launch(m, ORDERED, k_stitch_b703a3fb, "l4.m", 128, 224, stream, v_l4_l2_c_sum_merged,
         v_l4_l2_c_b, v_l4_r2_c_b, v_l4_m_joined));
-    CALL(launch(m, EARLY, k_product_8e7d4310, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
+    CALL(launch(m, EARLY, k_product_0bca8244, "l4.d.0", 128, 256, stream, v_l4_f_sum_weights,
         v_l4_m_joined, v_l4_d_0_const, v_l4_d_0, (float4 *)v_workspace, v_arrived + 0));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
@@ -5399,14 +5407,16 @@ static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaSt
     CALL(launch(m, ORDERED, k_stitch_f02cd2e7, "l4.f.4.sum.terms", 128, 64, stream,
         v_l4_c2_4_sum_merged, v_l4_u_0, v_l4_u_2, v_l4_u_3, v_l4_b2, v_l4_b4, v_l4_u_1,
         v_l4_f_4_sum_terms));
-    CALL(launch(m, EARLY, k_product_745b49ba, "l4", 128, 256, stream, v_l4_k5, v_l4_f_4_sum_terms,
+    CALL(launch(m, EARLY, k_product_3db151bc, "l4", 128, 256, stream, v_l4_k5, v_l4_f_4_sum_terms,
         v_l4_d_0, v_l4_b5, v_l4));
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
     CALL(launch(m, ORDERED, k_siblings_5514a17a, "g4.l1", 34, 64, stream, v_g4_l1_sum_merged,
-        v_g4_l1_b, v_g4_r1_b, v_g4_l1_joined, v_g4_l1_joined + 1029));
-    CALL(launch(m, EARLY, k_reduce_61918a31, "g4.s", 1029, 32, stream, v_g4_l1_joined,
-        v_g4_l2_sum_weights, v_g4_s_const, v_g4_s));
+        v_g4_l1_b, v_g4_r1_b, v_g4_l1, v_g4_r1));
+    CALL(launch(m, EARLY, k_reduce_8dafffa1, "g4.r2.sum", 1029, 32, stream, v_g4_r1, v_g4_r2_k,
+        v_g4_r2_sum));
+    CALL(launch(m, EARLY, k_reduce_270db385, "g4.s", 1029, 32, stream, v_g4_l1, v_g4_l2_k,
+        v_g4_r2_sum, v_g4_s_const, v_g4_s));
     CALL(launch(m, EARLY, k_reduce_ada3246c, "g4.a", 1029, 32, stream, v_g4_s, v_g4_a_c_k,
         v_g4_a_c_b, v_g4_a));
     return 0;
@@ -5416,23 +5426,23 @@ static int steps_from_g4(gcn *m, const void *const *in, void *const *out, cudaSt
     (void)in;
     CALL(launch(m, EARLY, k_reduce_391601e1, "g4", 1029, 32, stream, v_g4_a, v_g4_b_k, v_g4_s,
         v_g4_b_b, v_g4));
-    CALL(launch(m, EARLY, k_reduce_4fac2a8e, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k, v_g4,
+    CALL(launch(m, EARLY, k_reduce_b4a35d69, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k, v_g4,
         v_g3_s, v_g3_b_b, v_s3));
-    CALL(launch(m, EARLY, k_reduce_ff3cfa0a, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k,
+    CALL(launch(m, EARLY, k_reduce_5ac9169e, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k,
         v_f3_a_c_b, v_f3_a));
-    CALL(launch(m, EARLY, k_reduce_8396d3d0, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k, v_s3,
+    CALL(launch(m, EARLY, k_reduce_82ba9708, "f3", 129, dim3(32, 8), stream, v_f3_a, v_f3_b_k, v_s3,
         v_f3_b_b, v_f3));
     CALL(launch(m, EARLY, k_reduce_122f6acc, "s2", 258, 64, stream, v_g2_b_sum_part, v_g2_s, v_f3,
         v_g2_b_b, v_s2));
-    CALL(launch(m, EARLY, k_reduce_0d977150, "f2.a.c.sum.part", 338, 256, stream, v_s2, v_f2_a_c_k,
+    CALL(launch(m, EARLY, k_reduce_43dcb857, "f2.a.c.sum.part", 338, 256, stream, v_s2, v_f2_a_c_k,
         v_f2_a_c_sum_part));
     CALL(launch(m, EARLY, k_reduce_434052ae, "f2.a", 258, 64, stream, v_f2_a_c_sum_part, v_f2_a_c_b,
         v_f2_a));
-    CALL(launch(m, EARLY, k_reduce_0d977150, "f2.b.sum.part", 338, 256, stream, v_f2_a, v_f2_b_k,
+    CALL(launch(m, EARLY, k_reduce_43dcb857, "f2.b.sum.part", 338, 256, stream, v_f2_a, v_f2_b_k,
         v_f2_b_sum_part));
     CALL(launch(m, EARLY, k_reduce_de93ed34, "f2", 258, 64, stream, v_f2_b_sum_part, v_s2, v_f2_b_b,
         v_f2));
-    CALL(launch(m, EARLY, k_product_ce39544a, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
+    CALL(launch(m, EARLY, k_product_a0650679, "s1", 98, 256, stream, v_g1_b_k, v_g1_a, v_f2, v_g1_s,
         v_g1_b_b, v_s1));
     // as g1.a
     CALL(conv_run(m, CONV_f1_a, v_s1, v_f1_a_c_k, v_f1_a_c_b, NULL, v_f1_a, v_workspace));
@@ -5444,18 +5454,18 @@ static int steps_from_g4(gcn *m, const void *const *in, void *const *out, cudaSt
     CALL(conv_run(m, CONV_f0_a, v_f1, v_f0_a_c_k, v_f0_a_c_b, NULL, v_f0_a, v_workspace));
     // as f1
     CALL(conv_run(m, CONV_f0, v_f0_a, v_f0_b_k, v_f0_b_b, v_f1, v_f0, v_workspace));
-    CALL(launch(m, ORDERED, k_map_83561ba5, "u0", 1029, 256, stream, v_f0, v_u0));
+    CALL(launch(m, ORDERED, k_map_7d969ee0, "u0", 1029, 256, stream, v_f0, v_u0));
     // by summation splitting (r0,r1 inside), variable substitution
     // e0.a.c.sum.part[i0,i1,i2,i3] = sum(r0,r1) u0[0,r0,i2+r1-1,i3] *
     //     e0.a.c.sum.part.filter[i0,i1,r0,r1] where i2 in 0:224, pad u0 0
     CALL(conv_run(m, CONV_e0_a_c_sum_part, v_u0, v_e0_a_c_sum_part_filter, NULL, NULL,
         v_e0_a_c_sum_part, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_65345eb8, "e0.a", 1029, 256, stream, v_e0_a_c_sum_part,
+    CALL(launch(m, ORDERED, k_reduce_7ed91114, "e0.a", 1029, 256, stream, v_e0_a_c_sum_part,
         v_e0_a_c_b, v_e0_a));
     // as e0.a.c.sum.part
     CALL(conv_run(m, CONV_e0_b_sum_part, v_e0_a, v_e0_b_sum_part_filter, NULL, NULL,
         v_e0_b_sum_part, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_be7b2419, "e0", 1029, 256, stream, v_e0_b_sum_part, v_u0,
+    CALL(launch(m, ORDERED, k_reduce_3319051c, "e0", 1029, 256, stream, v_e0_b_sum_part, v_u0,
         v_e0_b_b, v_e0));
     // y.sum[0,i1,i2,i3] = sum(r0) e0[0,r0,i2,i3] * y.k[i1,r0,0,0]
     // y[0,i1,i2,i3] = y.sum[0,i1,i2,i3] + y.b[i1]
@@ -5753,6 +5763,6 @@ static const gcn_tensor info_weights[] = {
 static const gcn_info info = {
     "gcn", 1, 1, 162, info_inputs, info_outputs, info_weights,
     GCN_ARENA_BYTES, GCN_WEIGHT_BYTES,
-    64864256ull, 173784064ull, 0xe4a54419c106ca07ull};
+    64476160ull, 173395968ull, 0xe4a54419c106ca07ull};
 
 const gcn_info *gcn_describe(void) { return &info; }

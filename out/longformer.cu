@@ -11,11 +11,11 @@
 // plan      5 steps, 2011.9 us estimated; 2460.6 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 15.2 us more
 // by        merging 1, online softmax 1
-//   125.8 us est. v                k_product_19063e46
+//   125.8 us est. v                k_product_33d45156
 //   221.7 us est. q.merged         cuBLAS sgemm 10000 x 1024 x 512
-//  1413.6 us est. o                k_attention_6af1f002
+//  1413.6 us est. o                k_attention_b8df7d94
 //   126.2 us est. f                cublasLt matmul 10000 x 512 x 512 + bias + relu
-//   124.6 us est. y                k_product_805709b2
+//   124.6 us est. y                k_product_c4c0d166
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -493,24 +493,24 @@ static __device__ __forceinline__ float weight_of(float power, float top) {
 // by merging: laid side by side
 // q.weights[i0,i1] = wk[i0-512,i1] + wq[i0,i1] where i0 in 0:1024, pad wk 0, pad wq 0
 // p0: wk, p1: wq
-static __global__ void __launch_bounds__(256) k_map_2df6c1c6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_b828d70a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 131072u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
-    const float4 v0 = i0 >= 512 ? *reinterpret_cast<const float4 *>(p0 + i0 * 512 + i1 - 262144)
+    const float4 v0 = i0 >= 512 ? *reinterpret_cast<const float4 *>(&p0[i0 * 512 + i1 - 262144])
         : make_float4(0.f, 0.f, 0.f, 0.f);
-    const float4 v1 = i0 < 512 ? *reinterpret_cast<const float4 *>(p1 + i0 * 512 + i1)
+    const float4 v1 = i0 < 512 ? *reinterpret_cast<const float4 *>(&p1[i0 * 512 + i1])
         : make_float4(0.f, 0.f, 0.f, 0.f);
-    *reinterpret_cast<float4 *>(y + i0 * 512 + i1) = make_float4(v0.x + v1.x, v0.y + v1.y,
+    *reinterpret_cast<float4 *>(&y[i0 * 512 + i1]) = make_float4(v0.x + v1.x, v0.y + v1.y,
         v0.z + v1.z, v0.w + v1.w);
 }
 
 // v[0,i1,i2,i3] = sum(r0) x[0,i2,r0] * wv[64*i1+i3,r0] where i1 in 0:8, i3 in 0:64
 // p0: x, p1: wv
-static __global__ void __launch_bounds__(256, 2) k_product_19063e46(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_33d45156(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -518,12 +518,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_19063e46(const float 
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e / 4u);
         const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(p0 + i2 * 512 + r0, i2 < 10000);
+        return fetch<float4>(&p0[i2 * 512 + r0], i2 < 10000);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e / 4u);
         const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(p1 + i3 * 512 + r0);
+        return fetch<float4>(&p1[i3 * 512 + r0]);
     };
     float acc[4][8] = {};
     tile.multiply<true, true, 2>(0u, 512u, moving<4, 131072>(a), moving<4, 131072>(b), acc);
@@ -535,7 +535,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_19063e46(const float 
         const int i3 = (int)(n % 64u);
         const int i1 = (int)(n / 64u);
         if (i2 < 10000) {
-            *reinterpret_cast<float4 *>(y + i1 * 640000 + i2 * 64 + i3) = make_float4(acc[i][j],
+            *reinterpret_cast<float4 *>(&y[i1 * 640000 + i2 * 64 + i3]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
@@ -554,7 +554,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_19063e46(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_6af1f002(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_b8df7d94(const float *p0,
     const float *p1, float *__restrict__ y) {
     const int RM = 7, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -576,7 +576,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_6af1f002(const floa
         if (base + 4 * row < 10000) {
             const int i2 = base + 4 * row;
             const int r1 = k;
-            const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 1024 + i1 * 64 + r1);
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i2 * 1024 + i1 * 64 + r1]);
             t = v0;
         }
         *reinterpret_cast<float4 *>(&query[row][k]) = t;
@@ -607,8 +607,9 @@ static __global__ void __launch_bounds__(128, 1) k_attention_6af1f002(const floa
                     const int r0 = u0 + key;
                     const int r1 = k0 + k;
                     const int t0 = r0 * 4 + base - 4000;
-                    const float4 v1 = (unsigned)t0 < 10000u ? *reinterpret_cast<const float4 *>(p0
-                        + t0 * 1024 + i1 * 64 + r1 + 512) : make_float4(0.f, 0.f, 0.f, 0.f);
+                    const float4 v1 = (unsigned)t0 < 10000u ? *reinterpret_cast<const
+                        float4 *>(&p0[t0 * 1024 + i1 * 64 + r1 + 512]) : make_float4(0.f, 0.f, 0.f,
+                        0.f);
                     t = v1;
                 }
                 own[i] = t;
@@ -677,8 +678,9 @@ static __global__ void __launch_bounds__(128, 1) k_attention_6af1f002(const floa
                     const int r0 = u0 + k0 + key;
                     const int i3 = col;
                     const int t1 = r0 * 4 + base - 4000;
-                    const float4 v2 = (unsigned)t1 < 10000u ? *reinterpret_cast<const float4 *>(p1
-                        + i1 * 640000 + t1 * 64 + i3) : make_float4(0.f, 0.f, 0.f, 0.f);
+                    const float4 v2 = (unsigned)t1 < 10000u ? *reinterpret_cast<const
+                        float4 *>(&p1[i1 * 640000 + t1 * 64 + i3]) : make_float4(0.f, 0.f, 0.f,
+                        0.f);
                     t = v2;
                 }
                 own[i] = t;
@@ -731,7 +733,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_6af1f002(const floa
 // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
 // p0: f, p1: w2, p2: b2, p3: x
-static __global__ void __launch_bounds__(256, 2) k_product_805709b2(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_c4c0d166(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -739,12 +741,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_805709b2(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 4u);
         const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(p0 + i1 * 512 + r0, i1 < 10000);
+        return fetch<float4>(&p0[i1 * 512 + r0], i1 < 10000);
     };
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 32u * 4u);
         const int r0 = (int)(e / 32u);
-        return fetch<float4>(p1 + r0 * 512 + i2);
+        return fetch<float4>(&p1[r0 * 512 + i2]);
     };
     float acc[4][8] = {};
     tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<2048, 16384>(b), acc);
@@ -754,9 +756,9 @@ static __global__ void __launch_bounds__(256, 2) k_product_805709b2(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i1 < 10000) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i2);
-            const float4 v1 = *reinterpret_cast<const float4 *>(p3 + i1 * 512 + i2);
-            *reinterpret_cast<float4 *>(y + i1 * 512 + i2) = make_float4(relu(acc[i][j] + v0.x)
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i2]);
+            const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i1 * 512 + i2]);
+            *reinterpret_cast<float4 *>(&y[i1 * 512 + i2]) = make_float4(relu(acc[i][j] + v0.x)
                 + v1.x, relu(acc[i][j + 1] + v0.y) + v1.y, relu(acc[i][j + 2] + v0.z) + v1.z,
                 relu(acc[i][j + 3] + v0.w) + v1.w);
         }
@@ -1026,7 +1028,7 @@ static int launch(longformer *m, int when, void (*kernel)(P...), const char *nam
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(longformer *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_2df6c1c6, "q.weights", 512, 256, stream, v_wk, v_wq,
+    CALL(launch(m, ORDERED, k_map_b828d70a, "q.weights", 512, 256, stream, v_wk, v_wq,
         v_q_weights));
     return 0;
 }
@@ -1054,7 +1056,7 @@ static int check_device(longformer *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_2df6c1c6);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_b828d70a);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -1154,16 +1156,16 @@ int longformer_create(longformer **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(longformer *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_19063e46, "v", 628, 256, stream, v_x, v_wv, v_v));
+    CALL(launch(m, ORDERED, k_product_33d45156, "v", 628, 256, stream, v_x, v_wv, v_v));
     // by merging: shared input
     // q.merged[0,i1,i2] = sum(r0) x[0,i1,r0] * q.weights[i2,r0]
     CALL(gemm_run(m, &gemm_q_merged, v_x, v_q_weights, v_q_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, ORDERED, k_attention_6af1f002, "o", 1440, 128, stream, v_q_merged, v_v, v_t));
+    CALL(launch(m, ORDERED, k_attention_b8df7d94, "o", 1440, 128, stream, v_q_merged, v_v, v_t));
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
-    CALL(launch(m, ORDERED, k_product_805709b2, "y", 628, 256, stream, v_f, v_w2, v_b2, v_x, v_y));
+    CALL(launch(m, ORDERED, k_product_c4c0d166, "y", 628, 256, stream, v_f, v_w2, v_b2, v_x, v_y));
     return 0;
 }
 

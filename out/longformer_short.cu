@@ -11,10 +11,10 @@
 // plan      4 steps, 81.6 us estimated; 91.2 us without derivation
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.4 us more
 // by        merging 1, online softmax 1
-//    38.3 us est. v.merged         k_product_dd115103
-//    14.4 us est. o                k_attention_579cfb6b
+//    38.3 us est. v.merged         k_product_f86e3765
+//    14.4 us est. o                k_attention_2bee5128
 //    14.3 us est. f                cublasLt matmul 1024 x 512 x 512 + bias + relu
-//    14.7 us est. y                k_product_499a1f78
+//    14.7 us est. y                k_product_65f6a60c
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -508,7 +508,7 @@ static __global__ void __launch_bounds__(256) k_map_1bc9ecf9(const float *__rest
 // by merging: batched
 // v.merged[i0,0,i2,i3,i4] = sum(r0) x[0,i3,r0] * v.weights[i0,i2,i4,r0]
 // p0: x, p1: v.weights
-static __global__ void __launch_bounds__(256, 2) k_product_dd115103(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_f86e3765(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -516,12 +516,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_dd115103(const float 
     const auto a = [&](unsigned e) {
         const int i3 = (int)(m0 + e / 4u);
         const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(p0 + i3 * 512 + r0);
+        return fetch<float4>(&p0[i3 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i4 = (int)(n0 + e % 16u * 4u + e / 256u * 64u);
         const int r0 = (int)(e / 16u % 16u);
-        return fetch<float4>(p1 + r0 * 1536 + i4);
+        return fetch<float4>(&p1[r0 * 1536 + i4]);
     };
     float acc[4][12] = {};
     tile.multiply<true, false, 2>(0u, 512u, moving<4, 131072>(a), moving<6144, 256>(b), acc);
@@ -532,7 +532,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_dd115103(const float 
         const unsigned n = n0 + tile.column(j);
         const int i4 = (int)(n % 64u);
         const int i2 = (int)(n / 64u);
-        *reinterpret_cast<float4 *>(y + i2 * 65536 + i3 * 64 + i4) = make_float4(acc[i][j],
+        *reinterpret_cast<float4 *>(&y[i2 * 65536 + i3 * 64 + i4]) = make_float4(acc[i][j],
             acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
 }
@@ -549,7 +549,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_dd115103(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_579cfb6b(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_2bee5128(const float *p0,
     float *__restrict__ y) {
     const int RM = 8, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -571,8 +571,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_579cfb6b(const floa
         if (base + 4 * row < 1024) {
             const int i2 = base + 4 * row;
             const int r1 = k;
-            const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 65536 + i2 * 64 + r1
-                + 524288);
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 65536 + i2 * 64 + r1
+                + 524288]);
             t = v0;
         }
         *reinterpret_cast<float4 *>(&query[row][k]) = t;
@@ -601,8 +601,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_579cfb6b(const floa
                 const int r0 = u0 + key;
                 const int r1 = k0 + k;
                 const int t0 = r0 * 4 + base - 256;
-                const float4 v1 = (unsigned)t0 < 1024u ? *reinterpret_cast<const float4 *>(p0
-                    + i1 * 65536 + t0 * 64 + r1 + 1048576) : make_float4(0.f, 0.f, 0.f, 0.f);
+                const float4 v1 = (unsigned)t0 < 1024u ? *reinterpret_cast<const float4 *>(&p0[i1 *
+                    65536 + t0 * 64 + r1 + 1048576]) : make_float4(0.f, 0.f, 0.f, 0.f);
                 own[i] = v1;
             }
             __syncthreads();
@@ -667,8 +667,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_579cfb6b(const floa
                 const int r0 = u0 + k0 + key;
                 const int i3 = col;
                 const int t1 = r0 * 4 + base - 256;
-                const float4 v2 = (unsigned)t1 < 1024u ? *reinterpret_cast<const float4 *>(p0
-                    + i1 * 65536 + t1 * 64 + i3) : make_float4(0.f, 0.f, 0.f, 0.f);
+                const float4 v2 = (unsigned)t1 < 1024u ? *reinterpret_cast<const float4 *>(&p0[i1 *
+                    65536 + t1 * 64 + i3]) : make_float4(0.f, 0.f, 0.f, 0.f);
                 own[i] = v2;
             }
             __syncthreads();
@@ -719,7 +719,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_579cfb6b(const floa
 // g.sum[0,i1,i2] = sum(r0) f[0,i1,r0] * w2[r0,i2]
 // y[0,i1,i2] = x[0,i1,i2] + relu(g.sum[0,i1,i2] + b2[i2])
 // p0: f, p1: w2, p2: x, p3: b2
-static __global__ void __launch_bounds__(256, 2) k_product_499a1f78(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_65f6a60c(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -727,12 +727,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_499a1f78(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 512 + r0);
+        return fetch<float4>(&p0[i1 * 512 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p1 + r0 * 512 + i2);
+        return fetch<float4>(&p1[r0 * 512 + i2]);
     };
     float acc[8][4] = {};
     tile.multiply<true, false, 2>(0u, 512u, moving<4, 65536>(a), moving<2048, 32768>(b), acc);
@@ -741,9 +741,9 @@ static __global__ void __launch_bounds__(256, 2) k_product_499a1f78(const float 
         const int i = e / 4, j = e % 4;
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
-        const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i1 * 512 + i2);
-        const float4 v1 = *reinterpret_cast<const float4 *>(p3 + i2);
-        *reinterpret_cast<float4 *>(y + i1 * 512 + i2) = make_float4(v0.x + relu(acc[i][j] + v1.x),
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 512 + i2]);
+        const float4 v1 = *reinterpret_cast<const float4 *>(&p3[i2]);
+        *reinterpret_cast<float4 *>(&y[i1 * 512 + i2]) = make_float4(v0.x + relu(acc[i][j] + v1.x),
             v0.y + relu(acc[i][j + 1] + v1.y), v0.z + relu(acc[i][j + 2] + v1.z),
             v0.w + relu(acc[i][j + 3] + v1.w));
     }
@@ -1130,14 +1130,14 @@ int longformer_short_create(longformer_short **out, const void *weights, size_t 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(longformer_short *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_dd115103, "v.merged", 128, 256, stream, v_x, v_v_weights,
+    CALL(launch(m, ORDERED, k_product_f86e3765, "v.merged", 128, 256, stream, v_x, v_v_weights,
         v_v_merged));
     // o stored as [i0,i2,i1,i3]
-    CALL(launch(m, EARLY, k_attention_579cfb6b, "o", 128, 128, stream, v_v_merged, v_t));
+    CALL(launch(m, EARLY, k_attention_2bee5128, "o", 128, 128, stream, v_v_merged, v_t));
     // f.sum[0,i1,i2] = sum(r0) t[0,i1,r0] * w1[r0,i2]
     // f[0,i1,i2] = relu(f.sum[0,i1,i2] + b1[i2])
     CALL(matmul_run(m, MATMUL_f, v_t, v_w1, v_b1, NULL, v_f, v_workspace));
-    CALL(launch(m, ORDERED, k_product_499a1f78, "y", 128, 256, stream, v_f, v_w2, v_x, v_b2, v_y));
+    CALL(launch(m, ORDERED, k_product_65f6a60c, "y", 128, 256, stream, v_f, v_w2, v_x, v_b2, v_y));
     return 0;
 }
 

@@ -8,62 +8,62 @@
 // outputs   y: f32[1,1000]
 // weights   262 tensors, blob of 14 MB
 // memory    arena 6174 kB (workspace 3378 kB of it), constants 13 MB, peak in create 28 MB
-// plan      54 steps, 128.7 us estimated; nothing derived is cheaper
-// libraries cuDNN (415 MB) 11 steps, without it up to 0.5 us more
-//     2.6 us est. stem             k_product_9b6d1b56
-//     1.9 us est. b1.d             k_reduce_a06f64ad
+// plan      54 steps, 131.5 us estimated; nothing derived is cheaper
+// libraries cuDNN (415 MB) 16 steps, without it up to 0.7 us more
+//     2.6 us est. stem             k_product_476ec251
+//     1.9 us est. b1.d             k_reduce_6f500e4a
 //     2.5 us est. b1               cuDNN conv 1x1, 32 to 16 + bias
-//     2.5 us est. b2.h.e           k_product_48fefed2
-//     2.4 us est. b2.h.d           k_reduce_ede02e60
+//     2.5 us est. b2.h.e           k_product_4918d5bc
+//     2.4 us est. b2.h.d           k_reduce_4d680877
 //     2.5 us est. b2.h             cuDNN conv 1x1, 96 to 24 + bias
-//     2.5 us est. b2.b.0.e         k_product_eb036eac
-//     1.9 us est. b2.b.0.d         k_reduce_2b4871cd
+//     2.5 us est. b2.b.0.e         k_product_b7a2bc1a
+//     1.9 us est. b2.b.0.d         k_reduce_33baea7f
 //     3.1 us est. b2.h.0           cuDNN conv 1x1, 144 to 24 + residual + bias
-//     2.5 us est. b3.h.e           k_product_eb036eac
-//     1.7 us est. b3.h.d           k_reduce_ebbb25ee
-//     2.7 us est. b3.h             k_reduce_80e64419
-//     1.9 us est. b3.b.0.e         k_product_0ef3ccf6
-//     1.5 us est. b3.b.0.d         k_reduce_6d472bcd
+//     2.5 us est. b3.h.e           k_product_b7a2bc1a
+//     1.7 us est. b3.h.d           k_reduce_0f8f889f
+//     3.1 us est. b3.h             cuDNN conv 1x1, 144 to 32 + bias
+//     1.9 us est. b3.b.0.e         k_product_fd7f708d
+//     1.5 us est. b3.b.0.d         k_reduce_fa44b9c0
 //     3.2 us est. b3.h.0           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b3.b.1.e         k_product_0ef3ccf6
-//     1.5 us est. b3.b.1.d         k_reduce_6d472bcd
+//     1.9 us est. b3.b.1.e         k_product_fd7f708d
+//     1.5 us est. b3.b.1.d         k_reduce_fa44b9c0
 //     3.2 us est. b3.h.1           cuDNN conv 1x1, 192 to 32 + residual + bias
-//     1.9 us est. b4.h.e           k_product_0ef3ccf6
-//     1.4 us est. b4.h.d           k_reduce_8fb1d2cc
-//     2.1 us est. b4.h             k_reduce_c80e68f0
-//     2.0 us est. b4.b.0.e         k_product_baaac92d
-//     1.4 us est. b4.b.0.d         k_reduce_fe314186
-//     2.9 us est. b4.h.0           k_reduce_7d91e7ff
-//     2.0 us est. b4.b.1.e         k_product_baaac92d
-//     1.4 us est. b4.b.1.d         k_reduce_fe314186
-//     2.9 us est. b4.h.1           k_reduce_7d91e7ff
-//     2.0 us est. b4.b.2.e         k_product_baaac92d
-//     1.4 us est. b4.b.2.d         k_reduce_fe314186
-//     2.9 us est. b4.h.2           k_reduce_7d91e7ff
-//     2.0 us est. b5.h.e           k_product_baaac92d
-//     1.4 us est. b5.h.d           k_reduce_fe314186
+//     1.9 us est. b4.h.e           k_product_fd7f708d
+//     1.4 us est. b4.h.d           k_reduce_6fd598a5
+//     3.0 us est. b4.h             k_reduce_c80e68f0
+//     2.0 us est. b4.b.0.e         k_product_b3af6f7c
+//     1.4 us est. b4.b.0.d         k_reduce_d1d2bbab
+//     3.2 us est. b4.h.0           cuDNN conv 1x1, 384 to 64 + residual + bias
+//     2.0 us est. b4.b.1.e         k_product_b3af6f7c
+//     1.4 us est. b4.b.1.d         k_reduce_d1d2bbab
+//     3.2 us est. b4.h.1           cuDNN conv 1x1, 384 to 64 + residual + bias
+//     2.0 us est. b4.b.2.e         k_product_b3af6f7c
+//     1.4 us est. b4.b.2.d         k_reduce_d1d2bbab
+//     3.2 us est. b4.h.2           cuDNN conv 1x1, 384 to 64 + residual + bias
+//     2.0 us est. b5.h.e           k_product_b3af6f7c
+//     1.4 us est. b5.h.d           k_reduce_d1d2bbab
 //     3.3 us est. b5.h             cuDNN conv 1x1, 384 to 96 + bias
-//     2.5 us est. b5.b.0.e         k_product_f8454a95
-//     1.5 us est. b5.b.0.d         k_reduce_aa4767c4
+//     2.5 us est. b5.b.0.e         k_product_76dfc2b7
+//     1.5 us est. b5.b.0.d         k_reduce_2e189ab1
 //     3.6 us est. b5.h.0           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b5.b.1.e         k_product_f8454a95
-//     1.5 us est. b5.b.1.d         k_reduce_aa4767c4
+//     2.5 us est. b5.b.1.e         k_product_76dfc2b7
+//     1.5 us est. b5.b.1.d         k_reduce_2e189ab1
 //     3.6 us est. b5.h.1           cuDNN conv 1x1, 576 to 96 + residual + bias
-//     2.5 us est. b6.h.e           k_product_f8454a95
+//     2.5 us est. b6.h.e           k_product_76dfc2b7
 //     1.4 us est. b6.h.d           k_reduce_56b3fb8d
-//     2.8 us est. b6.h             k_reduce_88d3466c
-//     3.1 us est. b6.b.0.e         k_product_0acab79c
+//     3.5 us est. b6.h             cuDNN conv 1x1, 576 to 160 + bias
+//     3.1 us est. b6.b.0.e         k_product_898173e0
 //     1.4 us est. b6.b.0.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.0           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.1 us est. b6.b.1.e         k_product_0acab79c
+//     3.1 us est. b6.b.1.e         k_product_898173e0
 //     1.4 us est. b6.b.1.d         k_reduce_a2ee086c
 //     3.8 us est. b6.h.1           cuDNN conv 1x1, 960 to 160 + residual + bias
-//     3.1 us est. b7.e             k_product_0acab79c
+//     3.1 us est. b7.e             k_product_898173e0
 //     1.4 us est. b7.d             k_reduce_a2ee086c
 //     4.1 us est. b7               cuDNN conv 1x1, 960 to 320 + bias
-//     4.4 us est. head             k_product_de6f1e9f
+//     4.4 us est. head             k_product_2647452f
 //     1.6 us est. f                k_reduce_efab682a
-//     2.5 us est. y                k_reduce_d8e0cefc
+//     2.5 us est. y                k_reduce_e72b9544
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -446,7 +446,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b3_h_d_n_s INIT(9049088)
 #define v_b3_h_d_n_c_scaled CONST(5197824)
 #define v_b3_h_d_n_t CONST(5203200)
-#define v_b3_h_d ARENA(1806336)
+#define v_b3_h_d ARENA(3459072)
 #define v_b3_h_s INIT(9049856)
 #define v_b3_h_c_scaled CONST(5203968)
 #define v_b3_h_t CONST(5222400)
@@ -486,7 +486,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_h_s INIT(9055232)
 #define v_b4_h_c_scaled CONST(5371392)
 #define v_b4_h_t CONST(5420544)
-#define v_b4_h ARENA(752640)
+#define v_b4_h ARENA(3760128)
 #define v_b4_b_0_e_n_s INIT(9055488)
 #define v_b4_b_0_e_n_c_scaled CONST(5420800)
 #define v_b4_b_0_e_n_t CONST(5519104)
@@ -494,11 +494,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_0_d_n_s INIT(9057024)
 #define v_b4_b_0_d_n_c_scaled CONST(5520640)
 #define v_b4_b_0_d_n_t CONST(5534464)
-#define v_b4_b_0_d ARENA(301056)
+#define v_b4_b_0_d ARENA(3459072)
 #define v_b4_b_0_s INIT(9058560)
 #define v_b4_b_0_c_scaled CONST(5536000)
 #define v_b4_b_0_t CONST(5634304)
-#define v_b4_h_0 ARENA(602112)
+#define v_b4_h_0 ARENA(3810304)
 #define v_b4_b_1_e_n_s INIT(9058816)
 #define v_b4_b_1_e_n_c_scaled CONST(5634560)
 #define v_b4_b_1_e_n_t CONST(5732864)
@@ -506,11 +506,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_1_d_n_s INIT(9060352)
 #define v_b4_b_1_d_n_c_scaled CONST(5734400)
 #define v_b4_b_1_d_n_t CONST(5748224)
-#define v_b4_b_1_d ARENA(301056)
+#define v_b4_b_1_d ARENA(3459072)
 #define v_b4_b_1_s INIT(9061888)
 #define v_b4_b_1_c_scaled CONST(5749760)
 #define v_b4_b_1_t CONST(5848064)
-#define v_b4_h_1 ARENA(652288)
+#define v_b4_h_1 ARENA(3760128)
 #define v_b4_b_2_e_n_s INIT(9062144)
 #define v_b4_b_2_e_n_c_scaled CONST(5848320)
 #define v_b4_b_2_e_n_t CONST(5946624)
@@ -518,11 +518,11 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b4_b_2_d_n_s INIT(9063680)
 #define v_b4_b_2_d_n_c_scaled CONST(5948160)
 #define v_b4_b_2_d_n_t CONST(5961984)
-#define v_b4_b_2_d ARENA(301056)
+#define v_b4_b_2_d ARENA(3459072)
 #define v_b4_b_2_s INIT(9065216)
 #define v_b4_b_2_c_scaled CONST(5963520)
 #define v_b4_b_2_t CONST(6061824)
-#define v_b4_h_2 ARENA(602112)
+#define v_b4_h_2 ARENA(3810304)
 #define v_b5_h_e_n_s INIT(9065472)
 #define v_b5_h_e_n_c_scaled CONST(6062080)
 #define v_b5_h_e_n_t CONST(6160384)
@@ -566,7 +566,7 @@ const mobilenet_v2_info *mobilenet_v2_describe(void);
 #define v_b6_h_d_n_s INIT(9081600)
 #define v_b6_h_d_n_c_scaled CONST(7485184)
 #define v_b6_h_d_n_t CONST(7505920)
-#define v_b6_h_d ARENA(451584)
+#define v_b6_h_d ARENA(3459072)
 #define v_b6_h_s INIT(9083904)
 #define v_b6_h_c_scaled CONST(7508224)
 #define v_b6_h_t CONST(7876864)
@@ -640,11 +640,16 @@ static const conv_size conv_sizes[] = {
     {"b1", 0, 1, 32, 16, 1, {112, 112}, {112, 112}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b2.h", 0, 1, 96, 24, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b2.h.0", 0, 1, 144, 24, 1, {56, 56}, {56, 56}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
+    {"b3.h", 0, 1, 144, 32, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b3.h.0", 0, 1, 192, 32, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b3.h.1", 0, 1, 192, 32, 1, {28, 28}, {28, 28}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
+    {"b4.h.0", 0, 1, 384, 64, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
+    {"b4.h.1", 0, 1, 384, 64, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
+    {"b4.h.2", 0, 1, 384, 64, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b5.h", 0, 1, 384, 96, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b5.h.0", 0, 1, 576, 96, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b5.h.1", 0, 1, 576, 96, 1, {14, 14}, {14, 14}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
+    {"b6.h", 0, 1, 576, 160, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b6.h.0", 0, 1, 960, 160, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b6.h.1", 0, 1, 960, 160, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
     {"b7", 0, 1, 960, 320, 1, {7, 7}, {7, 7}, {1, 1}, {0, 0}, {1, 1}, {1, 1}, 1, 0},
@@ -653,11 +658,16 @@ enum {
     CONV_b1,
     CONV_b2_h,
     CONV_b2_h_0,
+    CONV_b3_h,
     CONV_b3_h_0,
     CONV_b3_h_1,
+    CONV_b4_h_0,
+    CONV_b4_h_1,
+    CONV_b4_h_2,
     CONV_b5_h,
     CONV_b5_h_0,
     CONV_b5_h_1,
+    CONV_b6_h,
     CONV_b6_h_0,
     CONV_b6_h_1,
     CONV_b7,
@@ -1032,15 +1042,15 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 
 // stem.n.s[i0] = stem.n.scale[i0] * rsqrt(stem.n.var[i0] + 1e-05)
 // p0: stem.n.var, p1: stem.n.scale
-static __global__ void __launch_bounds__(64) k_map_5469775c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_862c6648(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
@@ -1059,16 +1069,16 @@ static __global__ void __launch_bounds__(64) k_map_e2109c29(const float *__restr
 
 // stem.n.t[i0] = stem.n.bias[i0] - stem.n.mean[i0] * stem.n.s[i0]
 // p0: stem.n.bias, p1: stem.n.mean, p2: stem.n.s
-static __global__ void __launch_bounds__(64) k_map_eedacba2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_c930e79b(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
@@ -1086,91 +1096,91 @@ static __global__ void __launch_bounds__(64) k_map_c58c82f0(const float *__restr
 
 // b1.s[i0] = b1.scale[i0] * rsqrt(b1.var[i0] + 1e-05)
 // p0: b1.scale, p1: b1.var
-static __global__ void __launch_bounds__(64) k_map_7fc1c602(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_7612a077(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
         v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
         v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
 }
 
 // b1.c.scaled[i0,i1] = b1.s[i0] * b1.k[i0,i1,0,0]
 // p0: b1.k, p1: b1.s
-static __global__ void __launch_bounds__(64) k_map_655a8246(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_22f6f14a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i1 = (int)(id % 8u) * 4;
     const int i0 = (int)(id / 8u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 32 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 32 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 32 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 32 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b1.t[i0] = b1.bias[i0] - b1.mean[i0] * b1.s[i0]
 // p0: b1.bias, p1: b1.mean, p2: b1.s
-static __global__ void __launch_bounds__(64) k_map_a76e002e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_34f8fcb8(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b2.h.e.n.s[i0] = b2.h.e.n.scale[i0] * rsqrt(b2.h.e.n.var[i0] + 1e-05)
 // p0: b2.h.e.n.var, p1: b2.h.e.n.scale
-static __global__ void __launch_bounds__(64) k_map_3909a27d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_e9cb2f72(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 24u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
 // b2.h.e.n.c.scaled[i0,i1] = b2.h.e.n.s[i0] * b2.h.e.n.k[i0,i1,0,0]
 // p0: b2.h.e.n.k, p1: b2.h.e.n.s
-static __global__ void __launch_bounds__(64) k_map_199af87b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_39dad79c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 384u) return;
     const int i1 = (int)(id % 4u) * 4;
     const int i0 = (int)(id / 4u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 16 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 16 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 16 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 16 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b2.h.e.n.t[i0] = b2.h.e.n.bias[i0] - b2.h.e.n.mean[i0] * b2.h.e.n.s[i0]
 // p0: b2.h.e.n.bias, p1: b2.h.e.n.mean, p2: b2.h.e.n.s
-static __global__ void __launch_bounds__(64) k_map_1d718e33(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_ef8af00c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 24u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
@@ -1188,91 +1198,91 @@ static __global__ void __launch_bounds__(64) k_map_996b88c5(const float *__restr
 
 // b2.h.s[i0] = b2.h.scale[i0] * rsqrt(b2.h.var[i0] + 1e-05)
 // p0: b2.h.scale, p1: b2.h.var
-static __global__ void __launch_bounds__(64) k_map_417d0a56(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_2715ed25(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 6u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
         v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
         v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
 }
 
 // b2.h.c.scaled[i0,i1] = b2.h.s[i0] * b2.h.k[i0,i1,0,0]
 // p0: b2.h.k, p1: b2.h.s
-static __global__ void __launch_bounds__(64) k_map_90d1f529(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_31965d4d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 576u) return;
     const int i1 = (int)(id % 24u) * 4;
     const int i0 = (int)(id / 24u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 96 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 96 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 96 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 96 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b2.h.t[i0] = b2.h.bias[i0] - b2.h.mean[i0] * b2.h.s[i0]
 // p0: b2.h.bias, p1: b2.h.mean, p2: b2.h.s
-static __global__ void __launch_bounds__(64) k_map_44a0220c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_0296c6d7(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 6u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b2.b.0.e.n.s[i0] = b2.b.0.e.n.scale[i0] * rsqrt(b2.b.0.e.n.var[i0] + 1e-05)
 // p0: b2.b.0.e.n.var, p1: b2.b.0.e.n.scale
-static __global__ void __launch_bounds__(64) k_map_6360333b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9af34fcb(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 36u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
 // b2.b.0.e.n.c.scaled[i0,i1] = b2.b.0.e.n.s[i0] * b2.b.0.e.n.k[i0,i1,0,0]
 // p0: b2.b.0.e.n.k, p1: b2.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_5dbfd66c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_fa4b165f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 864u) return;
     const int i1 = (int)(id % 6u) * 4;
     const int i0 = (int)(id / 6u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 24 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 24 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 24 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 24 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b2.b.0.e.n.t[i0] = b2.b.0.e.n.bias[i0] - b2.b.0.e.n.mean[i0] * b2.b.0.e.n.s[i0]
 // p0: b2.b.0.e.n.bias, p1: b2.b.0.e.n.mean, p2: b2.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_974996c2(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_b3471306(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 36u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
@@ -1290,76 +1300,76 @@ static __global__ void __launch_bounds__(64) k_map_1cee6745(const float *__restr
 
 // b2.b.0.c.scaled[i0,i1] = b2.b.0.s[i0] * b2.b.0.k[i0,i1,0,0]
 // p0: b2.b.0.k, p1: b2.b.0.s
-static __global__ void __launch_bounds__(64) k_map_2409a3cd(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_45030c14(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 864u) return;
     const int i1 = (int)(id % 36u) * 4;
     const int i0 = (int)(id / 36u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 144 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 144 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 144 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 144 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b3.h.c.scaled[i0,i1] = b3.h.s[i0] * b3.h.k[i0,i1,0,0]
 // p0: b3.h.k, p1: b3.h.s
-static __global__ void __launch_bounds__(64) k_map_841ee09c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_dfce8ea1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 1152u) return;
     const int i1 = (int)(id % 36u) * 4;
     const int i0 = (int)(id / 36u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 144 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 144 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 144 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 144 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b3.b.0.e.n.s[i0] = b3.b.0.e.n.scale[i0] * rsqrt(b3.b.0.e.n.var[i0] + 1e-05)
 // p0: b3.b.0.e.n.scale, p1: b3.b.0.e.n.var
-static __global__ void __launch_bounds__(64) k_map_a2e9575e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_fadc66d2(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 48u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
         v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
         v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
 }
 
 // b3.b.0.e.n.c.scaled[i0,i1] = b3.b.0.e.n.s[i0] * b3.b.0.e.n.k[i0,i1,0,0]
 // p0: b3.b.0.e.n.k, p1: b3.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_341594d3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_59d42c32(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 1536u) return;
     const int i1 = (int)(id % 8u) * 4;
     const int i0 = (int)(id / 8u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 32 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 32 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 32 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 32 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b3.b.0.e.n.t[i0] = b3.b.0.e.n.bias[i0] - b3.b.0.e.n.mean[i0] * b3.b.0.e.n.s[i0]
 // p0: b3.b.0.e.n.bias, p1: b3.b.0.e.n.mean, p2: b3.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_a25636ca(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_49652f1b(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 48u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
@@ -1377,106 +1387,106 @@ static __global__ void __launch_bounds__(64) k_map_404e4416(const float *__restr
 
 // b3.b.0.c.scaled[i0,i1] = b3.b.0.s[i0] * b3.b.0.k[i0,i1,0,0]
 // p0: b3.b.0.k, p1: b3.b.0.s
-static __global__ void __launch_bounds__(64) k_map_8f419762(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_8e37d297(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 1536u) return;
     const int i1 = (int)(id % 48u) * 4;
     const int i0 = (int)(id / 48u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 192 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 192 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 192 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 192 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b4.h.s[i0] = b4.h.scale[i0] * rsqrt(b4.h.var[i0] + 1e-05)
 // p0: b4.h.var, p1: b4.h.scale
-static __global__ void __launch_bounds__(64) k_map_8e0083f4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_df13b9c7(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
 // b4.h.c.scaled[i0,i1] = b4.h.s[i0] * b4.h.k[i0,i1,0,0]
 // p0: b4.h.k, p1: b4.h.s
-static __global__ void __launch_bounds__(64) k_map_61bc83e3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_00283bac(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 3072u) return;
     const int i1 = (int)(id % 48u) * 4;
     const int i0 = (int)(id / 48u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 192 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 192 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 192 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 192 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b4.h.t[i0] = b4.h.bias[i0] - b4.h.mean[i0] * b4.h.s[i0]
 // p0: b4.h.bias, p1: b4.h.mean, p2: b4.h.s
-static __global__ void __launch_bounds__(64) k_map_69d19039(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_05d43eb3(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b4.b.0.e.n.s[i0] = b4.b.0.e.n.scale[i0] * rsqrt(b4.b.0.e.n.var[i0] + 1e-05)
 // p0: b4.b.0.e.n.var, p1: b4.b.0.e.n.scale
-static __global__ void __launch_bounds__(64) k_map_5d5c1bdc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_cedec943(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 96u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
 // b4.b.0.e.n.c.scaled[i0,i1] = b4.b.0.e.n.s[i0] * b4.b.0.e.n.k[i0,i1,0,0]
 // p0: b4.b.0.e.n.k, p1: b4.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_c68fe32d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_0592f7b6(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 6144u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 64 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 64 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 64 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 64 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b4.b.0.e.n.t[i0] = b4.b.0.e.n.bias[i0] - b4.b.0.e.n.mean[i0] * b4.b.0.e.n.s[i0]
 // p0: b4.b.0.e.n.bias, p1: b4.b.0.e.n.mean, p2: b4.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_4d55c776(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_337bfa78(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 96u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
@@ -1494,76 +1504,76 @@ static __global__ void __launch_bounds__(64) k_map_d6d34644(const float *__restr
 
 // b4.b.0.c.scaled[i0,i1] = b4.b.0.s[i0] * b4.b.0.k[i0,i1,0,0]
 // p0: b4.b.0.k, p1: b4.b.0.s
-static __global__ void __launch_bounds__(64) k_map_3de0e43f(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_f0b11a8c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 6144u) return;
     const int i1 = (int)(id % 96u) * 4;
     const int i0 = (int)(id / 96u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 384 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 384 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 384 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 384 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b5.h.c.scaled[i0,i1] = b5.h.s[i0] * b5.h.k[i0,i1,0,0]
 // p0: b5.h.k, p1: b5.h.s
-static __global__ void __launch_bounds__(64) k_map_89e99ee9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_1459ee68(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 9216u) return;
     const int i1 = (int)(id % 96u) * 4;
     const int i0 = (int)(id / 96u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 384 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 384 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 384 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 384 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b5.b.0.e.n.s[i0] = b5.b.0.e.n.scale[i0] * rsqrt(b5.b.0.e.n.var[i0] + 1e-05)
 // p0: b5.b.0.e.n.scale, p1: b5.b.0.e.n.var
-static __global__ void __launch_bounds__(64) k_map_b7cdb3b1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_667e11dd(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 144u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
         v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
         v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
 }
 
 // b5.b.0.e.n.c.scaled[i0,i1] = b5.b.0.e.n.s[i0] * b5.b.0.e.n.k[i0,i1,0,0]
 // p0: b5.b.0.e.n.k, p1: b5.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_1d2a838e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_d998e982(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 13824u) return;
     const int i1 = (int)(id % 24u) * 4;
     const int i0 = (int)(id / 24u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 96 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 96 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 96 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 96 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b5.b.0.e.n.t[i0] = b5.b.0.e.n.bias[i0] - b5.b.0.e.n.mean[i0] * b5.b.0.e.n.s[i0]
 // p0: b5.b.0.e.n.bias, p1: b5.b.0.e.n.mean, p2: b5.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_e02ef4ec(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_5dd9230d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 144u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
@@ -1581,106 +1591,106 @@ static __global__ void __launch_bounds__(64) k_map_1aabae42(const float *__restr
 
 // b5.b.0.c.scaled[i0,i1] = b5.b.0.s[i0] * b5.b.0.k[i0,i1,0,0]
 // p0: b5.b.0.k, p1: b5.b.0.s
-static __global__ void __launch_bounds__(64) k_map_68e24266(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_1fb183a0(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 13824u) return;
     const int i1 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 576 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 576 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 576 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 576 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b6.h.s[i0] = b6.h.scale[i0] * rsqrt(b6.h.var[i0] + 1e-05)
 // p0: b6.h.scale, p1: b6.h.var
-static __global__ void __launch_bounds__(64) k_map_4ce6685b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_8d7cbbbe(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 40u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
         v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
         v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
 }
 
 // b6.h.c.scaled[i0,i1] = b6.h.s[i0] * b6.h.k[i0,i1,0,0]
 // p0: b6.h.k, p1: b6.h.s
-static __global__ void __launch_bounds__(64) k_map_a41543ec(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_bb6e13ef(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 23040u) return;
     const int i1 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 576 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 576 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 576 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 576 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b6.h.t[i0] = b6.h.bias[i0] - b6.h.mean[i0] * b6.h.s[i0]
 // p0: b6.h.bias, p1: b6.h.mean, p2: b6.h.s
-static __global__ void __launch_bounds__(64) k_map_62c058e9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_fd972d02(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 40u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // b6.b.0.e.n.s[i0] = b6.b.0.e.n.scale[i0] * rsqrt(b6.b.0.e.n.var[i0] + 1e-05)
 // p0: b6.b.0.e.n.var, p1: b6.b.0.e.n.scale
-static __global__ void __launch_bounds__(64) k_map_467c473c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_cc1c9dd1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 240u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
 // b6.b.0.e.n.c.scaled[i0,i1] = b6.b.0.e.n.s[i0] * b6.b.0.e.n.k[i0,i1,0,0]
 // p0: b6.b.0.e.n.k, p1: b6.b.0.e.n.s
-static __global__ void __launch_bounds__(128) k_map_aee51afc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_7db13598(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 38400u) return;
     const int i1 = (int)(id % 40u) * 4;
     const int i0 = (int)(id / 40u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 160 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 160 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 160 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 160 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b6.b.0.e.n.t[i0] = b6.b.0.e.n.bias[i0] - b6.b.0.e.n.mean[i0] * b6.b.0.e.n.s[i0]
 // p0: b6.b.0.e.n.bias, p1: b6.b.0.e.n.mean, p2: b6.b.0.e.n.s
-static __global__ void __launch_bounds__(64) k_map_be5218b3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_2cdccc09(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 240u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
@@ -1698,106 +1708,106 @@ static __global__ void __launch_bounds__(64) k_map_b7a42ae1(const float *__restr
 
 // b6.b.0.c.scaled[i0,i1] = b6.b.0.s[i0] * b6.b.0.k[i0,i1,0,0]
 // p0: b6.b.0.k, p1: b6.b.0.s
-static __global__ void __launch_bounds__(128) k_map_68e8ace4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_15b9ae5b(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 38400u) return;
     const int i1 = (int)(id % 240u) * 4;
     const int i0 = (int)(id / 240u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 960 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 960 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 960 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 960 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b7.s[i0] = b7.scale[i0] * rsqrt(b7.var[i0] + 1e-05)
 // p0: b7.var, p1: b7.scale
-static __global__ void __launch_bounds__(64) k_map_091e1676(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_25f37785(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 80u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
 // b7.c.scaled[i0,i1] = b7.s[i0] * b7.k[i0,i1,0,0]
 // p0: b7.k, p1: b7.s
-static __global__ void __launch_bounds__(256) k_map_b17642c7(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_38835fa1(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 76800u) return;
     const int i1 = (int)(id % 240u) * 4;
     const int i0 = (int)(id / 240u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 960 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 960 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 960 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 960 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // b7.t[i0] = b7.bias[i0] - b7.mean[i0] * b7.s[i0]
 // p0: b7.bias, p1: b7.mean, p2: b7.s
-static __global__ void __launch_bounds__(64) k_map_189b70ee(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_c37cc100(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 80u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // head.n.s[i0] = head.n.scale[i0] * rsqrt(head.n.var[i0] + 1e-05)
 // p0: head.n.var, p1: head.n.scale
-static __global__ void __launch_bounds__(64) k_map_48bc8319(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_99e7493f(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 320u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
 // head.n.c.scaled[i0,i1] = head.n.s[i0] * head.n.k[i0,i1,0,0]
 // p0: head.n.k, p1: head.n.s
-static __global__ void __launch_bounds__(256) k_map_3565ca3b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_c9c8ea21(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 102400u) return;
     const int i1 = (int)(id % 80u) * 4;
     const int i0 = (int)(id / 80u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 320 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 320 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 320 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 320 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // head.n.t[i0] = head.n.bias[i0] - head.n.mean[i0] * head.n.s[i0]
 // p0: head.n.bias, p1: head.n.mean, p2: head.n.s
-static __global__ void __launch_bounds__(64) k_map_c1f969c8(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_33dc9930(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 320u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
@@ -1805,7 +1815,7 @@ static __global__ void __launch_bounds__(64) k_map_c1f969c8(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // stem[0,i1,i2,i3] = min(max(stem.n.c[0,i1,i2,i3] + stem.n.t[i1], 0), 6)
 // p0: stem.n.c.scaled, p1: x, p2: stem.n.t
-static __global__ void __launch_bounds__(256, 1) k_product_9b6d1b56(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_476ec251(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1824,13 +1834,13 @@ static __global__ void __launch_bounds__(256, 1) k_product_9b6d1b56(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e % 8u * 4u);
         const int r2 = (int)(k0 + e / 8u);
-        return fetch<float4>(p0 + r2 * 32 + i1, r2 < 27);
+        return fetch<float4>(&p0[r2 * 32 + i1], r2 < 27);
     };
     const auto b = [&](unsigned e, const int4 &tap) {
         const unsigned n = n0 + e % 32u;
         const int i3 = (int)(n % 112u);
         const int i2 = (int)(n / 112u);
-        return fetch<float>(p1 + (i2 * 448 + i3 * 2 + tap.x),
+        return fetch<float>(&p1[i2 * 448 + i3 * 2 + tap.x],
             i2 * 2 + tap.y >= 0 && i3 * 2 + tap.z >= 0);
     };
     float acc[4][4] = {};
@@ -1841,7 +1851,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_9b6d1b56(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(fminf(fmaxf(acc[i][j] + v0,
+        *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(fminf(fmaxf(acc[i][j] + v0,
             0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 2] + v0,
             0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + v0, 0.f), 6.f));
     }
@@ -1851,7 +1861,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_9b6d1b56(const float 
 //     i2 in 0:112, i3 in 0:112, pad stem 0
 // b1.d[0,i1,i2,i3] = min(max(b1.d.n.c[0,i1,i2,i3] + b1.d.n.t[i1], 0), 6)
 // p0: stem, p1: b1.d.n.c.scaled, p2: b1.d.n.t
-static __global__ void __launch_bounds__(256) k_reduce_a06f64ad(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_6f500e4a(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -1867,7 +1877,7 @@ static __global__ void __launch_bounds__(256) k_reduce_a06f64ad(const float *p0,
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 + k - 4;
             const float4 v = (unsigned)t0 < 112u && (unsigned)t1 < 112u
-                ? *reinterpret_cast<const float4 *>(p0 + i1 * 12544 + t0 * 112 + t1)
+                ? *reinterpret_cast<const float4 *>(&p0[i1 * 12544 + t0 * 112 + t1])
                 : make_float4(0.f, 0.f, 0.f, 0.f);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
@@ -1888,7 +1898,7 @@ static __global__ void __launch_bounds__(256) k_reduce_a06f64ad(const float *p0,
         }
     }
     const float v1 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 12544 + i2 * 112 + i3) = make_float4(fminf(fmaxf(acc0 + v1,
+    *reinterpret_cast<float4 *>(&y[i1 * 12544 + i2 * 112 + i3]) = make_float4(fminf(fmaxf(acc0 + v1,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f), fminf(fmaxf(acc2 + v1, 0.f), 6.f),
         fminf(fmaxf(acc3 + v1, 0.f), 6.f));
 }
@@ -1896,7 +1906,7 @@ static __global__ void __launch_bounds__(256) k_reduce_a06f64ad(const float *p0,
 // b2.h.e.n.c[0,i1,i2,i3] = sum(r0) b1[0,r0,i2,i3] * b2.h.e.n.c.scaled[i1,r0]
 // b2.h.e[0,i1,i2,i3] = min(max(b2.h.e.n.c[0,i1,i2,i3] + b2.h.e.n.t[i1], 0), 6)
 // p0: b2.h.e.n.c.scaled, p1: b1, p2: b2.h.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_48fefed2(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_4918d5bc(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 192, 16, 1, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1904,12 +1914,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_48fefed2(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 4u);
         const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(p0 + i1 * 16 + r0, i1 < 96);
+        return fetch<float4>(&p0[i1 * 16 + r0], i1 < 96);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 16u * 4u + e / 256u * 64u);
         const int r0 = (int)(e / 16u % 16u);
-        return fetch<float4>(p1 + r0 * 12544 + i3, i3 < 12544);
+        return fetch<float4>(&p1[r0 * 12544 + i3], i3 < 12544);
     };
     float acc[4][12] = {};
     tile.multiply<true, false, 1>(0u, 16u, moving<4, 4096>(a), moving<50176, 256>(b), acc);
@@ -1920,7 +1930,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_48fefed2(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i1 < 96 && i3 < 12544) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(fminf(fmaxf(acc[i][j]
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(fminf(fmaxf(acc[i][j]
                 + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + v0, 0.f), 6.f),
                 fminf(fmaxf(acc[i][j + 2] + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + v0, 0.f),
                 6.f));
@@ -1932,7 +1942,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_48fefed2(const float 
 //     b2.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:56, i3 in 0:56, pad b2.h.e 0
 // b2.h.d[0,i1,i2,i3] = min(max(b2.h.d.n.c[0,i1,i2,i3] + b2.h.d.n.t[i1], 0), 6)
 // p0: b2.h.e, p1: b2.h.d.n.c.scaled, p2: b2.h.d.n.t
-static __global__ void __launch_bounds__(256) k_reduce_ede02e60(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_4d680877(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -1947,8 +1957,8 @@ static __global__ void __launch_bounds__(256) k_reduce_ede02e60(const float *p0,
 #pragma unroll
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 * 2 + k - 4;
-            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i1 * 12544
-                + t0 * 112 + t1) : make_float4(0.f, 0.f, 0.f, 0.f);
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(&p0[i1 * 12544
+                + t0 * 112 + t1]) : make_float4(0.f, 0.f, 0.f, 0.f);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
             x[j][k + 2] = v.z;
@@ -1968,7 +1978,7 @@ static __global__ void __launch_bounds__(256) k_reduce_ede02e60(const float *p0,
         }
     }
     const float v1 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(fminf(fmaxf(acc0 + v1,
+    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(fminf(fmaxf(acc0 + v1,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f), fminf(fmaxf(acc2 + v1, 0.f), 6.f),
         fminf(fmaxf(acc3 + v1, 0.f), 6.f));
 }
@@ -1976,7 +1986,7 @@ static __global__ void __launch_bounds__(256) k_reduce_ede02e60(const float *p0,
 // b2.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b2.h[0,r0,i2,i3] * b2.b.0.e.n.c.scaled[i1,r0]
 // b2.b.0.e[0,i1,i2,i3] = min(max(b2.b.0.e.n.c[0,i1,i2,i3] + b2.b.0.e.n.t[i1], 0), 6)
 // p0: b2.b.0.e.n.c.scaled, p1: b2.h, p2: b2.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_eb036eac(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_b7a2bc1a(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1984,12 +1994,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_eb036eac(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(k0 + e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 24 + r0, i1 < 144 && r0 < 24);
+        return fetch<float4>(&p0[i1 * 24 + r0], i1 < 144 && r0 < 24);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const int i3 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(k0 + e / 16u);
-        return fetch<float4>(p1 + r0 * 3136 + i3, r0 < 24);
+        return fetch<float4>(&p1[r0 * 3136 + i3], r0 < 24);
     };
     float acc[4][4] = {};
     tile.multiply<true, false, 1>(0u, 24u, spaced<3072>(a), spaced<200704>(b), acc);
@@ -2000,7 +2010,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_eb036eac(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i1 < 144) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(fminf(fmaxf(acc[i][j]
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(fminf(fmaxf(acc[i][j]
                 + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + v0, 0.f), 6.f),
                 fminf(fmaxf(acc[i][j + 2] + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + v0, 0.f),
                 6.f));
@@ -2012,7 +2022,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_eb036eac(const float 
 //     b2.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:56, i3 in 0:56, pad b2.b.0.e 0
 // b2.b.0.d[0,i1,i2,i3] = min(max(b2.b.0.d.n.c[0,i1,i2,i3] + b2.b.0.d.n.t[i1], 0), 6)
 // p0: b2.b.0.e, p1: b2.b.0.d.n.c.scaled, p2: b2.b.0.d.n.t
-static __global__ void __launch_bounds__(256) k_reduce_2b4871cd(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_33baea7f(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -2028,7 +2038,7 @@ static __global__ void __launch_bounds__(256) k_reduce_2b4871cd(const float *p0,
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 + k - 4;
             const float4 v = (unsigned)t0 < 56u && (unsigned)t1 < 56u
-                ? *reinterpret_cast<const float4 *>(p0 + i1 * 3136 + t0 * 56 + t1)
+                ? *reinterpret_cast<const float4 *>(&p0[i1 * 3136 + t0 * 56 + t1])
                 : make_float4(0.f, 0.f, 0.f, 0.f);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
@@ -2049,7 +2059,7 @@ static __global__ void __launch_bounds__(256) k_reduce_2b4871cd(const float *p0,
         }
     }
     const float v1 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(fminf(fmaxf(acc0 + v1,
+    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(fminf(fmaxf(acc0 + v1,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f), fminf(fmaxf(acc2 + v1, 0.f), 6.f),
         fminf(fmaxf(acc3 + v1, 0.f), 6.f));
 }
@@ -2058,7 +2068,7 @@ static __global__ void __launch_bounds__(256) k_reduce_2b4871cd(const float *p0,
 //     b3.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad b3.h.e 0
 // b3.h.d[0,i1,i2,i3] = min(max(b3.h.d.n.c[0,i1,i2,i3] + b3.h.d.n.t[i1], 0), 6)
 // p0: b3.h.e, p1: b3.h.d.n.c.scaled, p2: b3.h.d.n.t
-static __global__ void __launch_bounds__(64) k_reduce_ebbb25ee(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_0f8f889f(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -2073,8 +2083,8 @@ static __global__ void __launch_bounds__(64) k_reduce_ebbb25ee(const float *p0,
 #pragma unroll
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 * 2 + k - 4;
-            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i1 * 3136
-                + t0 * 56 + t1) : make_float4(0.f, 0.f, 0.f, 0.f);
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(&p0[i1 * 3136
+                + t0 * 56 + t1]) : make_float4(0.f, 0.f, 0.f, 0.f);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
             x[j][k + 2] = v.z;
@@ -2094,32 +2104,15 @@ static __global__ void __launch_bounds__(64) k_reduce_ebbb25ee(const float *p0,
         }
     }
     const float v1 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(fminf(fmaxf(acc0 + v1,
+    *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 28 + i3]) = make_float4(fminf(fmaxf(acc0 + v1,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f), fminf(fmaxf(acc2 + v1, 0.f), 6.f),
         fminf(fmaxf(acc3 + v1, 0.f), 6.f));
-}
-
-// b3.h.c[0,i1,i2,i3] = sum(r0) b3.h.d[0,r0,i2,i3] * b3.h.c.scaled[i1,r0]
-// b3.h[0,i1,i2,i3] = b3.h.c[0,i1,i2,i3] + b3.h.t[i1]
-// p0: b3.h.d, p1: b3.h.c.scaled, p2: b3.h.t
-static __global__ void __launch_bounds__(64) k_reduce_80e64419(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 25088u) return;
-    const int i3 = (int)(id % 784u);
-    const int i1 = (int)(id / 784u);
-    float acc = 0.f;
-    for (int r0 = 0; r0 < 144; r0++) {
-        acc += p0[r0 * 784 + i3] * p1[i1 * 144 + r0];
-    }
-    y[i1 * 784 + i3] = acc + p2[i1];
 }
 
 // b3.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b3.h[0,r0,i2,i3] * b3.b.0.e.n.c.scaled[i1,r0]
 // b3.b.0.e[0,i1,i2,i3] = min(max(b3.b.0.e.n.c[0,i1,i2,i3] + b3.b.0.e.n.t[i1], 0), 6)
 // p0: b3.b.0.e.n.c.scaled, p1: b3.h, p2: b3.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_0ef3ccf6(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_fd7f708d(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 2, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2127,12 +2120,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_0ef3ccf6(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 32 + r0);
+        return fetch<float4>(&p0[i1 * 32 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p1 + r0 * 784 + i3, i3 < 784);
+        return fetch<float4>(&p1[r0 * 784 + i3], i3 < 784);
     };
     float acc[4][4] = {};
     tile.multiply<true, false, 1>(0u, 32u, moving<4, 4096>(a), moving<3136, 50176>(b), acc);
@@ -2143,7 +2136,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_0ef3ccf6(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 784) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 784 + i3) = make_float4(fminf(fmaxf(acc[i][j] + v0,
+            *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(fminf(fmaxf(acc[i][j] + v0,
                 0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + v0, 0.f), 6.f),
                 fminf(fmaxf(acc[i][j + 2] + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + v0, 0.f),
                 6.f));
@@ -2155,7 +2148,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_0ef3ccf6(const float 
 //     b3.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:28, i3 in 0:28, pad b3.b.0.e 0
 // b3.b.0.d[0,i1,i2,i3] = min(max(b3.b.0.d.n.c[0,i1,i2,i3] + b3.b.0.d.n.t[i1], 0), 6)
 // p0: b3.b.0.e, p1: b3.b.0.d.n.c.scaled, p2: b3.b.0.d.n.t
-static __global__ void __launch_bounds__(128) k_reduce_6d472bcd(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_fa44b9c0(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
@@ -2171,7 +2164,7 @@ static __global__ void __launch_bounds__(128) k_reduce_6d472bcd(const float *p0,
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 + k - 4;
             const float4 v = (unsigned)t0 < 28u && (unsigned)t1 < 28u
-                ? *reinterpret_cast<const float4 *>(p0 + i1 * 784 + t0 * 28 + t1) : make_float4(0.f,
+                ? *reinterpret_cast<const float4 *>(&p0[i1 * 784 + t0 * 28 + t1]) : make_float4(0.f,
                 0.f, 0.f, 0.f);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
@@ -2192,7 +2185,7 @@ static __global__ void __launch_bounds__(128) k_reduce_6d472bcd(const float *p0,
         }
     }
     const float v1 = p2[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 28 + i3) = make_float4(fminf(fmaxf(acc0 + v1,
+    *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 28 + i3]) = make_float4(fminf(fmaxf(acc0 + v1,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f), fminf(fmaxf(acc2 + v1, 0.f), 6.f),
         fminf(fmaxf(acc3 + v1, 0.f), 6.f));
 }
@@ -2201,7 +2194,7 @@ static __global__ void __launch_bounds__(128) k_reduce_6d472bcd(const float *p0,
 //     b4.h.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b4.h.e 0
 // b4.h.d[0,i1,i2,i3] = min(max(b4.h.d.n.c[0,i1,i2,i3] + b4.h.d.n.t[i1], 0), 6)
 // p0: b4.h.e, p1: b4.h.d.n.c.scaled, p2: b4.h.d.n.t
-static __global__ void __launch_bounds__(64) k_reduce_8fb1d2cc(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_6fd598a5(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -2216,8 +2209,8 @@ static __global__ void __launch_bounds__(64) k_reduce_8fb1d2cc(const float *p0,
 #pragma unroll
         for (int k = 0; k < 6; k += 2) {
             const int t1 = i3 * 2 + k - 2;
-            const float2 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float2 *>(p0 + i1 * 784
-                + t0 * 28 + t1) : make_float2(0.f, 0.f);
+            const float2 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float2 *>(&p0[i1 * 784
+                + t0 * 28 + t1]) : make_float2(0.f, 0.f);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
         }
@@ -2233,7 +2226,7 @@ static __global__ void __launch_bounds__(64) k_reduce_8fb1d2cc(const float *p0,
         }
     }
     const float v1 = p2[i1];
-    *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 14 + i3) = make_float2(fminf(fmaxf(acc0 + v1,
+    *reinterpret_cast<float2 *>(&y[i1 * 196 + i2 * 14 + i3]) = make_float2(fminf(fmaxf(acc0 + v1,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f));
 }
 
@@ -2268,7 +2261,7 @@ static __global__ void __launch_bounds__(256) k_reduce_c80e68f0(const float *p0,
 // b4.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b4.h[0,r0,i2,i3] * b4.b.0.e.n.c.scaled[i1,r0]
 // b4.b.0.e[0,i1,i2,i3] = min(max(b4.b.0.e.n.c[0,i1,i2,i3] + b4.b.0.e.n.t[i1], 0), 6)
 // p0: b4.b.0.e.n.c.scaled, p1: b4.h, p2: b4.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_baaac92d(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_b3af6f7c(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2276,12 +2269,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_baaac92d(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 16u);
         const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(p0 + i1 * 64 + r0);
+        return fetch<float4>(&p0[i1 * 64 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p1 + r0 * 196 + i3, i3 < 196);
+        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
     float acc[4][4] = {};
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 4096>(a), moving<784, 12544>(b), acc);
@@ -2292,7 +2285,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_baaac92d(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(fminf(fmaxf(acc[i][j] + v0,
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(fminf(fmaxf(acc[i][j] + v0,
                 0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + v0, 0.f), 6.f),
                 fminf(fmaxf(acc[i][j + 2] + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + v0, 0.f),
                 6.f));
@@ -2304,7 +2297,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_baaac92d(const float 
 //     b4.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b4.b.0.e 0
 // b4.b.0.d[0,i1,i2,i3] = min(max(b4.b.0.d.n.c[0,i1,i2,i3] + b4.b.0.d.n.t[i1], 0), 6)
 // p0: b4.b.0.e, p1: b4.b.0.d.n.c.scaled, p2: b4.b.0.d.n.t
-static __global__ void __launch_bounds__(128) k_reduce_fe314186(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_d1d2bbab(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
@@ -2320,7 +2313,7 @@ static __global__ void __launch_bounds__(128) k_reduce_fe314186(const float *p0,
         for (int k = 0; k < 6; k += 2) {
             const int t1 = i3 + k - 2;
             const float2 v = (unsigned)t0 < 14u && (unsigned)t1 < 14u
-                ? *reinterpret_cast<const float2 *>(p0 + i1 * 196 + t0 * 14 + t1) : make_float2(0.f,
+                ? *reinterpret_cast<const float2 *>(&p0[i1 * 196 + t0 * 14 + t1]) : make_float2(0.f,
                 0.f);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
@@ -2337,43 +2330,14 @@ static __global__ void __launch_bounds__(128) k_reduce_fe314186(const float *p0,
         }
     }
     const float v1 = p2[i1];
-    *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 14 + i3) = make_float2(fminf(fmaxf(acc0 + v1,
+    *reinterpret_cast<float2 *>(&y[i1 * 196 + i2 * 14 + i3]) = make_float2(fminf(fmaxf(acc0 + v1,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f));
-}
-
-// b4.b.0.c[0,i1,i2,i3] = sum(r0) b4.b.0.d[0,r0,i2,i3] * b4.b.0.c.scaled[i1,r0]
-// b4.h.0[0,i1,i2,i3] = b4.b.0.c[0,i1,i2,i3] + b4.h[0,i1,i2,i3] + b4.b.0.t[i1]
-// p0: b4.b.0.d, p1: b4.b.0.c.scaled, p2: b4.h, p3: b4.b.0.t
-static __global__ void __launch_bounds__(256) k_reduce_7d91e7ff(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y) {
-    __shared__ float part[8][32];
-    const unsigned column = blockIdx.x * 32u + threadIdx.x;
-    const unsigned id = column < 12544u ? column : 12544u - 1u;  // all load, some do not store
-    await_previous();
-    const int i3 = (int)(id % 196u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = threadIdx.y; k < 384u; k += 8u) {
-        const int r0 = (int)k;
-        acc += p0[r0 * 196 + i3] * p1[i1 * 384 + r0];
-    }
-    part[threadIdx.y][threadIdx.x] = acc;
-    __syncthreads();
-    if (threadIdx.y == 0u && column < 12544u) {
-#pragma unroll
-        for (int j = 1; j < 8; j++) {
-            acc += part[j][threadIdx.x];
-        }
-        y[i1 * 196 + i3] = acc + p2[i1 * 196 + i3] + p3[i1];
-    }
 }
 
 // b5.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b5.h[0,r0,i2,i3] * b5.b.0.e.n.c.scaled[i1,r0]
 // b5.b.0.e[0,i1,i2,i3] = min(max(b5.b.0.e.n.c[0,i1,i2,i3] + b5.b.0.e.n.t[i1], 0), 6)
 // p0: b5.b.0.e.n.c.scaled, p1: b5.h, p2: b5.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 2) k_product_f8454a95(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_76dfc2b7(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2381,12 +2345,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_f8454a95(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 96 + r0);
+        return fetch<float4>(&p0[i1 * 96 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 8u * 4u);
         const int r0 = (int)(e / 8u);
-        return fetch<float4>(p1 + r0 * 196 + i3, i3 < 196);
+        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
     float acc[4][4] = {};
     tile.multiply<true, false, 1>(0u, 96u, moving<4, 12288>(a), moving<784, 25088>(b), acc);
@@ -2397,7 +2361,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_f8454a95(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(fminf(fmaxf(acc[i][j] + v0,
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(fminf(fmaxf(acc[i][j] + v0,
                 0.f), 6.f), fminf(fmaxf(acc[i][j + 1] + v0, 0.f), 6.f),
                 fminf(fmaxf(acc[i][j + 2] + v0, 0.f), 6.f), fminf(fmaxf(acc[i][j + 3] + v0, 0.f),
                 6.f));
@@ -2409,7 +2373,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_f8454a95(const float 
 //     b5.b.0.d.n.c.scaled[i1,r0,r1] where i2 in 0:14, i3 in 0:14, pad b5.b.0.e 0
 // b5.b.0.d[0,i1,i2,i3] = min(max(b5.b.0.d.n.c[0,i1,i2,i3] + b5.b.0.d.n.t[i1], 0), 6)
 // p0: b5.b.0.e, p1: b5.b.0.d.n.c.scaled, p2: b5.b.0.d.n.t
-static __global__ void __launch_bounds__(128) k_reduce_aa4767c4(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_2e189ab1(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
@@ -2425,7 +2389,7 @@ static __global__ void __launch_bounds__(128) k_reduce_aa4767c4(const float *p0,
         for (int k = 0; k < 6; k += 2) {
             const int t1 = i3 + k - 2;
             const float2 v = (unsigned)t0 < 14u && (unsigned)t1 < 14u
-                ? *reinterpret_cast<const float2 *>(p0 + i1 * 196 + t0 * 14 + t1) : make_float2(0.f,
+                ? *reinterpret_cast<const float2 *>(&p0[i1 * 196 + t0 * 14 + t1]) : make_float2(0.f,
                 0.f);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
@@ -2442,7 +2406,7 @@ static __global__ void __launch_bounds__(128) k_reduce_aa4767c4(const float *p0,
         }
     }
     const float v1 = p2[i1];
-    *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 14 + i3) = make_float2(fminf(fmaxf(acc0 + v1,
+    *reinterpret_cast<float2 *>(&y[i1 * 196 + i2 * 14 + i3]) = make_float2(fminf(fmaxf(acc0 + v1,
         0.f), 6.f), fminf(fmaxf(acc1 + v1, 0.f), 6.f));
 }
 
@@ -2471,33 +2435,10 @@ static __global__ void __launch_bounds__(64) k_reduce_56b3fb8d(const float *p0,
     y[i1 * 49 + i2 * 7 + i3] = fminf(fmaxf(acc + p2[i1], 0.f), 6.f);
 }
 
-// b6.h.c[0,i1,i2,i3] = sum(r0) b6.h.d[0,r0,i2,i3] * b6.h.c.scaled[i1,r0]
-// b6.h[0,i1,i2,i3] = b6.h.c[0,i1,i2,i3] + b6.h.t[i1]
-// p0: b6.h.d, p1: b6.h.c.scaled, p2: b6.h.t
-static __global__ void __launch_bounds__(128) k_reduce_88d3466c(const float *p0,
-    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
-    await_previous();
-    if (id >= 7840u) return;
-    const int i3 = (int)(id % 49u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll 4
-    for (unsigned k = lane; k < 576u; k += 32u) {
-        const int r0 = (int)k;
-        acc += p0[r0 * 49 + i3] * p1[i1 * 576 + r0];
-    }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
-        y[i1 * 49 + i3] = acc + p2[i1];
-    }
-}
-
 // b6.b.0.e.n.c[0,i1,i2,i3] = sum(r0) b6.h[0,r0,i2,i3] * b6.b.0.e.n.c.scaled[i1,r0]
 // b6.b.0.e[0,i1,i2,i3] = min(max(b6.b.0.e.n.c[0,i1,i2,i3] + b6.b.0.e.n.t[i1], 0), 6)
 // p0: b6.b.0.e.n.c.scaled, p1: b6.h, p2: b6.b.0.e.n.t
-static __global__ void __launch_bounds__(256, 1) k_product_0acab79c(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_898173e0(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 32, 32, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2505,12 +2446,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_0acab79c(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 160 + r0);
+        return fetch<float4>(&p0[i1 * 160 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 32u);
         const int r0 = (int)(e / 32u);
-        return fetch<float>(p1 + r0 * 49 + i3, i3 < 49);
+        return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
     float acc[4][4] = {};
     tile.multiply<true, false, 1>(0u, 160u, moving<4, 20480>(a), moving<196, 1568>(b), acc);
@@ -2555,7 +2496,7 @@ static __global__ void __launch_bounds__(128) k_reduce_a2ee086c(const float *p0,
 // head.n.c[0,i1,i2,i3] = sum(r0) b7[0,r0,i2,i3] * head.n.c.scaled[i1,r0]
 // head[0,i1,i2,i3] = min(max(head.n.c[0,i1,i2,i3] + head.n.t[i1], 0), 6)
 // p0: head.n.c.scaled, p1: b7, p2: head.n.t
-static __global__ void __launch_bounds__(256, 1) k_product_de6f1e9f(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_2647452f(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2563,12 +2504,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_de6f1e9f(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 16u);
         const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(p0 + i1 * 320 + r0);
+        return fetch<float4>(&p0[i1 * 320 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 64u);
         const int r0 = (int)(e / 64u);
-        return fetch<float>(p1 + r0 * 49 + i3, i3 < 49);
+        return fetch<float>(&p1[r0 * 49 + i3], i3 < 49);
     };
     float acc[4][4] = {};
     tile.multiply<true, false, 1>(0u, 320u, moving<4, 20480>(a), moving<196, 784>(b), acc);
@@ -2610,7 +2551,7 @@ static __global__ void __launch_bounds__(32) k_reduce_efab682a(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_d8e0cefc(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_e72b9544(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][2];
     const unsigned id = blockIdx.x;
@@ -2625,9 +2566,9 @@ static __global__ void __launch_bounds__(256) k_reduce_d8e0cefc(const float *__r
 #pragma unroll
             for (int j = 0; j < 2; j++) {
                 const int i1 = (int)(n0 + (unsigned)j);
-                w[j] = *reinterpret_cast<const float4 *>(p0 + i1 * 1280 + r0);
+                w[j] = *reinterpret_cast<const float4 *>(&p0[i1 * 1280 + r0]);
             }
-            const float4 x = *reinterpret_cast<const float4 *>(p1 + r0);
+            const float4 x = *reinterpret_cast<const float4 *>(&p1[r0]);
 #pragma unroll
             for (int j = 0; j < 2; j++) {
                 acc[0][j] += w[j].x * x.x;
@@ -2673,7 +2614,7 @@ struct mobilenet_v2 {
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
     cudnnHandle_t cudnn;
-    conv_call conv[11];
+    conv_call conv[16];
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -2889,332 +2830,332 @@ static int launch(mobilenet_v2 *m, int when, void (*kernel)(P...), const char *n
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_from_stem_n_s(mobilenet_v2 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_5469775c, "stem.n.s", 1, 64, stream, v_stem_n_var, v_stem_n_scale,
+    CALL(launch(m, ORDERED, k_map_862c6648, "stem.n.s", 1, 64, stream, v_stem_n_var, v_stem_n_scale,
         v_stem_n_s));
     // stem.n.c.scaled stored as [i1,i2,i3,i0]
     CALL(launch(m, ORDERED, k_map_e2109c29, "stem.n.c.scaled", 14, 64, stream, v_stem_n_k,
         v_stem_n_s, v_stem_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_eedacba2, "stem.n.t", 1, 64, stream, v_stem_n_bias, v_stem_n_mean,
+    CALL(launch(m, ORDERED, k_map_c930e79b, "stem.n.t", 1, 64, stream, v_stem_n_bias, v_stem_n_mean,
         v_stem_n_s, v_stem_n_t));
-    CALL(launch(m, ORDERED, k_map_5469775c, "b1.d.n.s", 1, 64, stream, v_b1_d_n_var, v_b1_d_n_scale,
+    CALL(launch(m, ORDERED, k_map_862c6648, "b1.d.n.s", 1, 64, stream, v_b1_d_n_var, v_b1_d_n_scale,
         v_b1_d_n_s));
     CALL(launch(m, ORDERED, k_map_c58c82f0, "b1.d.n.c.scaled", 5, 64, stream, v_b1_d_n_k,
         v_b1_d_n_s, v_b1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_eedacba2, "b1.d.n.t", 1, 64, stream, v_b1_d_n_bias, v_b1_d_n_mean,
+    CALL(launch(m, ORDERED, k_map_c930e79b, "b1.d.n.t", 1, 64, stream, v_b1_d_n_bias, v_b1_d_n_mean,
         v_b1_d_n_s, v_b1_d_n_t));
-    CALL(launch(m, ORDERED, k_map_7fc1c602, "b1.s", 1, 64, stream, v_b1_scale, v_b1_var, v_b1_s));
-    CALL(launch(m, ORDERED, k_map_655a8246, "b1.c.scaled", 2, 64, stream, v_b1_k, v_b1_s,
+    CALL(launch(m, ORDERED, k_map_7612a077, "b1.s", 1, 64, stream, v_b1_scale, v_b1_var, v_b1_s));
+    CALL(launch(m, ORDERED, k_map_22f6f14a, "b1.c.scaled", 2, 64, stream, v_b1_k, v_b1_s,
         v_b1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_a76e002e, "b1.t", 1, 64, stream, v_b1_bias, v_b1_mean, v_b1_s,
+    CALL(launch(m, ORDERED, k_map_34f8fcb8, "b1.t", 1, 64, stream, v_b1_bias, v_b1_mean, v_b1_s,
         v_b1_t));
-    CALL(launch(m, ORDERED, k_map_3909a27d, "b2.h.e.n.s", 1, 64, stream, v_b2_h_e_n_var,
+    CALL(launch(m, ORDERED, k_map_e9cb2f72, "b2.h.e.n.s", 1, 64, stream, v_b2_h_e_n_var,
         v_b2_h_e_n_scale, v_b2_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_199af87b, "b2.h.e.n.c.scaled", 6, 64, stream, v_b2_h_e_n_k,
+    CALL(launch(m, ORDERED, k_map_39dad79c, "b2.h.e.n.c.scaled", 6, 64, stream, v_b2_h_e_n_k,
         v_b2_h_e_n_s, v_b2_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_1d718e33, "b2.h.e.n.t", 1, 64, stream, v_b2_h_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_ef8af00c, "b2.h.e.n.t", 1, 64, stream, v_b2_h_e_n_bias,
         v_b2_h_e_n_mean, v_b2_h_e_n_s, v_b2_h_e_n_t));
-    CALL(launch(m, ORDERED, k_map_3909a27d, "b2.h.d.n.s", 1, 64, stream, v_b2_h_d_n_var,
+    CALL(launch(m, ORDERED, k_map_e9cb2f72, "b2.h.d.n.s", 1, 64, stream, v_b2_h_d_n_var,
         v_b2_h_d_n_scale, v_b2_h_d_n_s));
     CALL(launch(m, ORDERED, k_map_996b88c5, "b2.h.d.n.c.scaled", 14, 64, stream, v_b2_h_d_n_k,
         v_b2_h_d_n_s, v_b2_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_1d718e33, "b2.h.d.n.t", 1, 64, stream, v_b2_h_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_ef8af00c, "b2.h.d.n.t", 1, 64, stream, v_b2_h_d_n_bias,
         v_b2_h_d_n_mean, v_b2_h_d_n_s, v_b2_h_d_n_t));
-    CALL(launch(m, ORDERED, k_map_417d0a56, "b2.h.s", 1, 64, stream, v_b2_h_scale, v_b2_h_var,
+    CALL(launch(m, ORDERED, k_map_2715ed25, "b2.h.s", 1, 64, stream, v_b2_h_scale, v_b2_h_var,
         v_b2_h_s));
-    CALL(launch(m, ORDERED, k_map_90d1f529, "b2.h.c.scaled", 9, 64, stream, v_b2_h_k, v_b2_h_s,
+    CALL(launch(m, ORDERED, k_map_31965d4d, "b2.h.c.scaled", 9, 64, stream, v_b2_h_k, v_b2_h_s,
         v_b2_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_44a0220c, "b2.h.t", 1, 64, stream, v_b2_h_bias, v_b2_h_mean,
+    CALL(launch(m, ORDERED, k_map_0296c6d7, "b2.h.t", 1, 64, stream, v_b2_h_bias, v_b2_h_mean,
         v_b2_h_s, v_b2_h_t));
-    CALL(launch(m, ORDERED, k_map_6360333b, "b2.b.0.e.n.s", 1, 64, stream, v_b2_b_0_e_n_var,
+    CALL(launch(m, ORDERED, k_map_9af34fcb, "b2.b.0.e.n.s", 1, 64, stream, v_b2_b_0_e_n_var,
         v_b2_b_0_e_n_scale, v_b2_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_5dbfd66c, "b2.b.0.e.n.c.scaled", 14, 64, stream, v_b2_b_0_e_n_k,
+    CALL(launch(m, ORDERED, k_map_fa4b165f, "b2.b.0.e.n.c.scaled", 14, 64, stream, v_b2_b_0_e_n_k,
         v_b2_b_0_e_n_s, v_b2_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_974996c2, "b2.b.0.e.n.t", 1, 64, stream, v_b2_b_0_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_b3471306, "b2.b.0.e.n.t", 1, 64, stream, v_b2_b_0_e_n_bias,
         v_b2_b_0_e_n_mean, v_b2_b_0_e_n_s, v_b2_b_0_e_n_t));
-    CALL(launch(m, ORDERED, k_map_6360333b, "b2.b.0.d.n.s", 1, 64, stream, v_b2_b_0_d_n_var,
+    CALL(launch(m, ORDERED, k_map_9af34fcb, "b2.b.0.d.n.s", 1, 64, stream, v_b2_b_0_d_n_var,
         v_b2_b_0_d_n_scale, v_b2_b_0_d_n_s));
     CALL(launch(m, ORDERED, k_map_1cee6745, "b2.b.0.d.n.c.scaled", 21, 64, stream, v_b2_b_0_d_n_k,
         v_b2_b_0_d_n_s, v_b2_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_974996c2, "b2.b.0.d.n.t", 1, 64, stream, v_b2_b_0_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_b3471306, "b2.b.0.d.n.t", 1, 64, stream, v_b2_b_0_d_n_bias,
         v_b2_b_0_d_n_mean, v_b2_b_0_d_n_s, v_b2_b_0_d_n_t));
-    CALL(launch(m, ORDERED, k_map_417d0a56, "b2.b.0.s", 1, 64, stream, v_b2_b_0_scale, v_b2_b_0_var,
+    CALL(launch(m, ORDERED, k_map_2715ed25, "b2.b.0.s", 1, 64, stream, v_b2_b_0_scale, v_b2_b_0_var,
         v_b2_b_0_s));
-    CALL(launch(m, ORDERED, k_map_2409a3cd, "b2.b.0.c.scaled", 14, 64, stream, v_b2_b_0_k,
+    CALL(launch(m, ORDERED, k_map_45030c14, "b2.b.0.c.scaled", 14, 64, stream, v_b2_b_0_k,
         v_b2_b_0_s, v_b2_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_44a0220c, "b2.b.0.t", 1, 64, stream, v_b2_b_0_bias, v_b2_b_0_mean,
+    CALL(launch(m, ORDERED, k_map_0296c6d7, "b2.b.0.t", 1, 64, stream, v_b2_b_0_bias, v_b2_b_0_mean,
         v_b2_b_0_s, v_b2_b_0_t));
-    CALL(launch(m, ORDERED, k_map_6360333b, "b3.h.e.n.s", 1, 64, stream, v_b3_h_e_n_var,
+    CALL(launch(m, ORDERED, k_map_9af34fcb, "b3.h.e.n.s", 1, 64, stream, v_b3_h_e_n_var,
         v_b3_h_e_n_scale, v_b3_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_5dbfd66c, "b3.h.e.n.c.scaled", 14, 64, stream, v_b3_h_e_n_k,
+    CALL(launch(m, ORDERED, k_map_fa4b165f, "b3.h.e.n.c.scaled", 14, 64, stream, v_b3_h_e_n_k,
         v_b3_h_e_n_s, v_b3_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_974996c2, "b3.h.e.n.t", 1, 64, stream, v_b3_h_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_b3471306, "b3.h.e.n.t", 1, 64, stream, v_b3_h_e_n_bias,
         v_b3_h_e_n_mean, v_b3_h_e_n_s, v_b3_h_e_n_t));
-    CALL(launch(m, ORDERED, k_map_6360333b, "b3.h.d.n.s", 1, 64, stream, v_b3_h_d_n_var,
+    CALL(launch(m, ORDERED, k_map_9af34fcb, "b3.h.d.n.s", 1, 64, stream, v_b3_h_d_n_var,
         v_b3_h_d_n_scale, v_b3_h_d_n_s));
     CALL(launch(m, ORDERED, k_map_1cee6745, "b3.h.d.n.c.scaled", 21, 64, stream, v_b3_h_d_n_k,
         v_b3_h_d_n_s, v_b3_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_974996c2, "b3.h.d.n.t", 1, 64, stream, v_b3_h_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_b3471306, "b3.h.d.n.t", 1, 64, stream, v_b3_h_d_n_bias,
         v_b3_h_d_n_mean, v_b3_h_d_n_s, v_b3_h_d_n_t));
-    CALL(launch(m, ORDERED, k_map_5469775c, "b3.h.s", 1, 64, stream, v_b3_h_var, v_b3_h_scale,
+    CALL(launch(m, ORDERED, k_map_862c6648, "b3.h.s", 1, 64, stream, v_b3_h_var, v_b3_h_scale,
         v_b3_h_s));
-    CALL(launch(m, ORDERED, k_map_841ee09c, "b3.h.c.scaled", 18, 64, stream, v_b3_h_k, v_b3_h_s,
+    CALL(launch(m, ORDERED, k_map_dfce8ea1, "b3.h.c.scaled", 18, 64, stream, v_b3_h_k, v_b3_h_s,
         v_b3_h_c_scaled));
     return 0;
 }
 
 static int prepare_weights_from_b3_h_t(mobilenet_v2 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_eedacba2, "b3.h.t", 1, 64, stream, v_b3_h_bias, v_b3_h_mean,
+    CALL(launch(m, ORDERED, k_map_c930e79b, "b3.h.t", 1, 64, stream, v_b3_h_bias, v_b3_h_mean,
         v_b3_h_s, v_b3_h_t));
-    CALL(launch(m, ORDERED, k_map_a2e9575e, "b3.b.0.e.n.s", 1, 64, stream, v_b3_b_0_e_n_scale,
+    CALL(launch(m, ORDERED, k_map_fadc66d2, "b3.b.0.e.n.s", 1, 64, stream, v_b3_b_0_e_n_scale,
         v_b3_b_0_e_n_var, v_b3_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_341594d3, "b3.b.0.e.n.c.scaled", 24, 64, stream, v_b3_b_0_e_n_k,
+    CALL(launch(m, ORDERED, k_map_59d42c32, "b3.b.0.e.n.c.scaled", 24, 64, stream, v_b3_b_0_e_n_k,
         v_b3_b_0_e_n_s, v_b3_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_a25636ca, "b3.b.0.e.n.t", 1, 64, stream, v_b3_b_0_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_49652f1b, "b3.b.0.e.n.t", 1, 64, stream, v_b3_b_0_e_n_bias,
         v_b3_b_0_e_n_mean, v_b3_b_0_e_n_s, v_b3_b_0_e_n_t));
-    CALL(launch(m, ORDERED, k_map_a2e9575e, "b3.b.0.d.n.s", 1, 64, stream, v_b3_b_0_d_n_scale,
+    CALL(launch(m, ORDERED, k_map_fadc66d2, "b3.b.0.d.n.s", 1, 64, stream, v_b3_b_0_d_n_scale,
         v_b3_b_0_d_n_var, v_b3_b_0_d_n_s));
     CALL(launch(m, ORDERED, k_map_404e4416, "b3.b.0.d.n.c.scaled", 27, 64, stream, v_b3_b_0_d_n_k,
         v_b3_b_0_d_n_s, v_b3_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_a25636ca, "b3.b.0.d.n.t", 1, 64, stream, v_b3_b_0_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_49652f1b, "b3.b.0.d.n.t", 1, 64, stream, v_b3_b_0_d_n_bias,
         v_b3_b_0_d_n_mean, v_b3_b_0_d_n_s, v_b3_b_0_d_n_t));
-    CALL(launch(m, ORDERED, k_map_5469775c, "b3.b.0.s", 1, 64, stream, v_b3_b_0_var, v_b3_b_0_scale,
+    CALL(launch(m, ORDERED, k_map_862c6648, "b3.b.0.s", 1, 64, stream, v_b3_b_0_var, v_b3_b_0_scale,
         v_b3_b_0_s));
-    CALL(launch(m, ORDERED, k_map_8f419762, "b3.b.0.c.scaled", 24, 64, stream, v_b3_b_0_k,
+    CALL(launch(m, ORDERED, k_map_8e37d297, "b3.b.0.c.scaled", 24, 64, stream, v_b3_b_0_k,
         v_b3_b_0_s, v_b3_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_eedacba2, "b3.b.0.t", 1, 64, stream, v_b3_b_0_bias, v_b3_b_0_mean,
+    CALL(launch(m, ORDERED, k_map_c930e79b, "b3.b.0.t", 1, 64, stream, v_b3_b_0_bias, v_b3_b_0_mean,
         v_b3_b_0_s, v_b3_b_0_t));
-    CALL(launch(m, ORDERED, k_map_a2e9575e, "b3.b.1.e.n.s", 1, 64, stream, v_b3_b_1_e_n_scale,
+    CALL(launch(m, ORDERED, k_map_fadc66d2, "b3.b.1.e.n.s", 1, 64, stream, v_b3_b_1_e_n_scale,
         v_b3_b_1_e_n_var, v_b3_b_1_e_n_s));
-    CALL(launch(m, ORDERED, k_map_341594d3, "b3.b.1.e.n.c.scaled", 24, 64, stream, v_b3_b_1_e_n_k,
+    CALL(launch(m, ORDERED, k_map_59d42c32, "b3.b.1.e.n.c.scaled", 24, 64, stream, v_b3_b_1_e_n_k,
         v_b3_b_1_e_n_s, v_b3_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_a25636ca, "b3.b.1.e.n.t", 1, 64, stream, v_b3_b_1_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_49652f1b, "b3.b.1.e.n.t", 1, 64, stream, v_b3_b_1_e_n_bias,
         v_b3_b_1_e_n_mean, v_b3_b_1_e_n_s, v_b3_b_1_e_n_t));
-    CALL(launch(m, ORDERED, k_map_a2e9575e, "b3.b.1.d.n.s", 1, 64, stream, v_b3_b_1_d_n_scale,
+    CALL(launch(m, ORDERED, k_map_fadc66d2, "b3.b.1.d.n.s", 1, 64, stream, v_b3_b_1_d_n_scale,
         v_b3_b_1_d_n_var, v_b3_b_1_d_n_s));
     CALL(launch(m, ORDERED, k_map_404e4416, "b3.b.1.d.n.c.scaled", 27, 64, stream, v_b3_b_1_d_n_k,
         v_b3_b_1_d_n_s, v_b3_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_a25636ca, "b3.b.1.d.n.t", 1, 64, stream, v_b3_b_1_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_49652f1b, "b3.b.1.d.n.t", 1, 64, stream, v_b3_b_1_d_n_bias,
         v_b3_b_1_d_n_mean, v_b3_b_1_d_n_s, v_b3_b_1_d_n_t));
-    CALL(launch(m, ORDERED, k_map_5469775c, "b3.b.1.s", 1, 64, stream, v_b3_b_1_var, v_b3_b_1_scale,
+    CALL(launch(m, ORDERED, k_map_862c6648, "b3.b.1.s", 1, 64, stream, v_b3_b_1_var, v_b3_b_1_scale,
         v_b3_b_1_s));
-    CALL(launch(m, ORDERED, k_map_8f419762, "b3.b.1.c.scaled", 24, 64, stream, v_b3_b_1_k,
+    CALL(launch(m, ORDERED, k_map_8e37d297, "b3.b.1.c.scaled", 24, 64, stream, v_b3_b_1_k,
         v_b3_b_1_s, v_b3_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_eedacba2, "b3.b.1.t", 1, 64, stream, v_b3_b_1_bias, v_b3_b_1_mean,
+    CALL(launch(m, ORDERED, k_map_c930e79b, "b3.b.1.t", 1, 64, stream, v_b3_b_1_bias, v_b3_b_1_mean,
         v_b3_b_1_s, v_b3_b_1_t));
-    CALL(launch(m, ORDERED, k_map_a2e9575e, "b4.h.e.n.s", 1, 64, stream, v_b4_h_e_n_scale,
+    CALL(launch(m, ORDERED, k_map_fadc66d2, "b4.h.e.n.s", 1, 64, stream, v_b4_h_e_n_scale,
         v_b4_h_e_n_var, v_b4_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_341594d3, "b4.h.e.n.c.scaled", 24, 64, stream, v_b4_h_e_n_k,
+    CALL(launch(m, ORDERED, k_map_59d42c32, "b4.h.e.n.c.scaled", 24, 64, stream, v_b4_h_e_n_k,
         v_b4_h_e_n_s, v_b4_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_a25636ca, "b4.h.e.n.t", 1, 64, stream, v_b4_h_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_49652f1b, "b4.h.e.n.t", 1, 64, stream, v_b4_h_e_n_bias,
         v_b4_h_e_n_mean, v_b4_h_e_n_s, v_b4_h_e_n_t));
-    CALL(launch(m, ORDERED, k_map_a2e9575e, "b4.h.d.n.s", 1, 64, stream, v_b4_h_d_n_scale,
+    CALL(launch(m, ORDERED, k_map_fadc66d2, "b4.h.d.n.s", 1, 64, stream, v_b4_h_d_n_scale,
         v_b4_h_d_n_var, v_b4_h_d_n_s));
     CALL(launch(m, ORDERED, k_map_404e4416, "b4.h.d.n.c.scaled", 27, 64, stream, v_b4_h_d_n_k,
         v_b4_h_d_n_s, v_b4_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_a25636ca, "b4.h.d.n.t", 1, 64, stream, v_b4_h_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_49652f1b, "b4.h.d.n.t", 1, 64, stream, v_b4_h_d_n_bias,
         v_b4_h_d_n_mean, v_b4_h_d_n_s, v_b4_h_d_n_t));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "b4.h.s", 1, 64, stream, v_b4_h_var, v_b4_h_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "b4.h.s", 1, 64, stream, v_b4_h_var, v_b4_h_scale,
         v_b4_h_s));
-    CALL(launch(m, ORDERED, k_map_61bc83e3, "b4.h.c.scaled", 48, 64, stream, v_b4_h_k, v_b4_h_s,
+    CALL(launch(m, ORDERED, k_map_00283bac, "b4.h.c.scaled", 48, 64, stream, v_b4_h_k, v_b4_h_s,
         v_b4_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_69d19039, "b4.h.t", 1, 64, stream, v_b4_h_bias, v_b4_h_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "b4.h.t", 1, 64, stream, v_b4_h_bias, v_b4_h_mean,
         v_b4_h_s, v_b4_h_t));
-    CALL(launch(m, ORDERED, k_map_5d5c1bdc, "b4.b.0.e.n.s", 2, 64, stream, v_b4_b_0_e_n_var,
+    CALL(launch(m, ORDERED, k_map_cedec943, "b4.b.0.e.n.s", 2, 64, stream, v_b4_b_0_e_n_var,
         v_b4_b_0_e_n_scale, v_b4_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_c68fe32d, "b4.b.0.e.n.c.scaled", 96, 64, stream, v_b4_b_0_e_n_k,
+    CALL(launch(m, ORDERED, k_map_0592f7b6, "b4.b.0.e.n.c.scaled", 96, 64, stream, v_b4_b_0_e_n_k,
         v_b4_b_0_e_n_s, v_b4_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4d55c776, "b4.b.0.e.n.t", 2, 64, stream, v_b4_b_0_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_337bfa78, "b4.b.0.e.n.t", 2, 64, stream, v_b4_b_0_e_n_bias,
         v_b4_b_0_e_n_mean, v_b4_b_0_e_n_s, v_b4_b_0_e_n_t));
-    CALL(launch(m, ORDERED, k_map_5d5c1bdc, "b4.b.0.d.n.s", 2, 64, stream, v_b4_b_0_d_n_var,
+    CALL(launch(m, ORDERED, k_map_cedec943, "b4.b.0.d.n.s", 2, 64, stream, v_b4_b_0_d_n_var,
         v_b4_b_0_d_n_scale, v_b4_b_0_d_n_s));
     CALL(launch(m, ORDERED, k_map_d6d34644, "b4.b.0.d.n.c.scaled", 54, 64, stream, v_b4_b_0_d_n_k,
         v_b4_b_0_d_n_s, v_b4_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4d55c776, "b4.b.0.d.n.t", 2, 64, stream, v_b4_b_0_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_337bfa78, "b4.b.0.d.n.t", 2, 64, stream, v_b4_b_0_d_n_bias,
         v_b4_b_0_d_n_mean, v_b4_b_0_d_n_s, v_b4_b_0_d_n_t));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "b4.b.0.s", 1, 64, stream, v_b4_b_0_var, v_b4_b_0_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "b4.b.0.s", 1, 64, stream, v_b4_b_0_var, v_b4_b_0_scale,
         v_b4_b_0_s));
-    CALL(launch(m, ORDERED, k_map_3de0e43f, "b4.b.0.c.scaled", 96, 64, stream, v_b4_b_0_k,
+    CALL(launch(m, ORDERED, k_map_f0b11a8c, "b4.b.0.c.scaled", 96, 64, stream, v_b4_b_0_k,
         v_b4_b_0_s, v_b4_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_69d19039, "b4.b.0.t", 1, 64, stream, v_b4_b_0_bias, v_b4_b_0_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "b4.b.0.t", 1, 64, stream, v_b4_b_0_bias, v_b4_b_0_mean,
         v_b4_b_0_s, v_b4_b_0_t));
-    CALL(launch(m, ORDERED, k_map_5d5c1bdc, "b4.b.1.e.n.s", 2, 64, stream, v_b4_b_1_e_n_var,
+    CALL(launch(m, ORDERED, k_map_cedec943, "b4.b.1.e.n.s", 2, 64, stream, v_b4_b_1_e_n_var,
         v_b4_b_1_e_n_scale, v_b4_b_1_e_n_s));
     return 0;
 }
 
 static int prepare_weights_from_b4_b_1_e_n_c_scaled(mobilenet_v2 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_c68fe32d, "b4.b.1.e.n.c.scaled", 96, 64, stream, v_b4_b_1_e_n_k,
+    CALL(launch(m, ORDERED, k_map_0592f7b6, "b4.b.1.e.n.c.scaled", 96, 64, stream, v_b4_b_1_e_n_k,
         v_b4_b_1_e_n_s, v_b4_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4d55c776, "b4.b.1.e.n.t", 2, 64, stream, v_b4_b_1_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_337bfa78, "b4.b.1.e.n.t", 2, 64, stream, v_b4_b_1_e_n_bias,
         v_b4_b_1_e_n_mean, v_b4_b_1_e_n_s, v_b4_b_1_e_n_t));
-    CALL(launch(m, ORDERED, k_map_5d5c1bdc, "b4.b.1.d.n.s", 2, 64, stream, v_b4_b_1_d_n_var,
+    CALL(launch(m, ORDERED, k_map_cedec943, "b4.b.1.d.n.s", 2, 64, stream, v_b4_b_1_d_n_var,
         v_b4_b_1_d_n_scale, v_b4_b_1_d_n_s));
     CALL(launch(m, ORDERED, k_map_d6d34644, "b4.b.1.d.n.c.scaled", 54, 64, stream, v_b4_b_1_d_n_k,
         v_b4_b_1_d_n_s, v_b4_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4d55c776, "b4.b.1.d.n.t", 2, 64, stream, v_b4_b_1_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_337bfa78, "b4.b.1.d.n.t", 2, 64, stream, v_b4_b_1_d_n_bias,
         v_b4_b_1_d_n_mean, v_b4_b_1_d_n_s, v_b4_b_1_d_n_t));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "b4.b.1.s", 1, 64, stream, v_b4_b_1_var, v_b4_b_1_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "b4.b.1.s", 1, 64, stream, v_b4_b_1_var, v_b4_b_1_scale,
         v_b4_b_1_s));
-    CALL(launch(m, ORDERED, k_map_3de0e43f, "b4.b.1.c.scaled", 96, 64, stream, v_b4_b_1_k,
+    CALL(launch(m, ORDERED, k_map_f0b11a8c, "b4.b.1.c.scaled", 96, 64, stream, v_b4_b_1_k,
         v_b4_b_1_s, v_b4_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_69d19039, "b4.b.1.t", 1, 64, stream, v_b4_b_1_bias, v_b4_b_1_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "b4.b.1.t", 1, 64, stream, v_b4_b_1_bias, v_b4_b_1_mean,
         v_b4_b_1_s, v_b4_b_1_t));
-    CALL(launch(m, ORDERED, k_map_5d5c1bdc, "b4.b.2.e.n.s", 2, 64, stream, v_b4_b_2_e_n_var,
+    CALL(launch(m, ORDERED, k_map_cedec943, "b4.b.2.e.n.s", 2, 64, stream, v_b4_b_2_e_n_var,
         v_b4_b_2_e_n_scale, v_b4_b_2_e_n_s));
-    CALL(launch(m, ORDERED, k_map_c68fe32d, "b4.b.2.e.n.c.scaled", 96, 64, stream, v_b4_b_2_e_n_k,
+    CALL(launch(m, ORDERED, k_map_0592f7b6, "b4.b.2.e.n.c.scaled", 96, 64, stream, v_b4_b_2_e_n_k,
         v_b4_b_2_e_n_s, v_b4_b_2_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4d55c776, "b4.b.2.e.n.t", 2, 64, stream, v_b4_b_2_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_337bfa78, "b4.b.2.e.n.t", 2, 64, stream, v_b4_b_2_e_n_bias,
         v_b4_b_2_e_n_mean, v_b4_b_2_e_n_s, v_b4_b_2_e_n_t));
-    CALL(launch(m, ORDERED, k_map_5d5c1bdc, "b4.b.2.d.n.s", 2, 64, stream, v_b4_b_2_d_n_var,
+    CALL(launch(m, ORDERED, k_map_cedec943, "b4.b.2.d.n.s", 2, 64, stream, v_b4_b_2_d_n_var,
         v_b4_b_2_d_n_scale, v_b4_b_2_d_n_s));
     CALL(launch(m, ORDERED, k_map_d6d34644, "b4.b.2.d.n.c.scaled", 54, 64, stream, v_b4_b_2_d_n_k,
         v_b4_b_2_d_n_s, v_b4_b_2_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4d55c776, "b4.b.2.d.n.t", 2, 64, stream, v_b4_b_2_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_337bfa78, "b4.b.2.d.n.t", 2, 64, stream, v_b4_b_2_d_n_bias,
         v_b4_b_2_d_n_mean, v_b4_b_2_d_n_s, v_b4_b_2_d_n_t));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "b4.b.2.s", 1, 64, stream, v_b4_b_2_var, v_b4_b_2_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "b4.b.2.s", 1, 64, stream, v_b4_b_2_var, v_b4_b_2_scale,
         v_b4_b_2_s));
-    CALL(launch(m, ORDERED, k_map_3de0e43f, "b4.b.2.c.scaled", 96, 64, stream, v_b4_b_2_k,
+    CALL(launch(m, ORDERED, k_map_f0b11a8c, "b4.b.2.c.scaled", 96, 64, stream, v_b4_b_2_k,
         v_b4_b_2_s, v_b4_b_2_c_scaled));
-    CALL(launch(m, ORDERED, k_map_69d19039, "b4.b.2.t", 1, 64, stream, v_b4_b_2_bias, v_b4_b_2_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "b4.b.2.t", 1, 64, stream, v_b4_b_2_bias, v_b4_b_2_mean,
         v_b4_b_2_s, v_b4_b_2_t));
-    CALL(launch(m, ORDERED, k_map_5d5c1bdc, "b5.h.e.n.s", 2, 64, stream, v_b5_h_e_n_var,
+    CALL(launch(m, ORDERED, k_map_cedec943, "b5.h.e.n.s", 2, 64, stream, v_b5_h_e_n_var,
         v_b5_h_e_n_scale, v_b5_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_c68fe32d, "b5.h.e.n.c.scaled", 96, 64, stream, v_b5_h_e_n_k,
+    CALL(launch(m, ORDERED, k_map_0592f7b6, "b5.h.e.n.c.scaled", 96, 64, stream, v_b5_h_e_n_k,
         v_b5_h_e_n_s, v_b5_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4d55c776, "b5.h.e.n.t", 2, 64, stream, v_b5_h_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_337bfa78, "b5.h.e.n.t", 2, 64, stream, v_b5_h_e_n_bias,
         v_b5_h_e_n_mean, v_b5_h_e_n_s, v_b5_h_e_n_t));
-    CALL(launch(m, ORDERED, k_map_5d5c1bdc, "b5.h.d.n.s", 2, 64, stream, v_b5_h_d_n_var,
+    CALL(launch(m, ORDERED, k_map_cedec943, "b5.h.d.n.s", 2, 64, stream, v_b5_h_d_n_var,
         v_b5_h_d_n_scale, v_b5_h_d_n_s));
     CALL(launch(m, ORDERED, k_map_d6d34644, "b5.h.d.n.c.scaled", 54, 64, stream, v_b5_h_d_n_k,
         v_b5_h_d_n_s, v_b5_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_4d55c776, "b5.h.d.n.t", 2, 64, stream, v_b5_h_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_337bfa78, "b5.h.d.n.t", 2, 64, stream, v_b5_h_d_n_bias,
         v_b5_h_d_n_mean, v_b5_h_d_n_s, v_b5_h_d_n_t));
-    CALL(launch(m, ORDERED, k_map_3909a27d, "b5.h.s", 1, 64, stream, v_b5_h_var, v_b5_h_scale,
+    CALL(launch(m, ORDERED, k_map_e9cb2f72, "b5.h.s", 1, 64, stream, v_b5_h_var, v_b5_h_scale,
         v_b5_h_s));
     return 0;
 }
 
 static int prepare_weights_from_b5_h_c_scaled(mobilenet_v2 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_89e99ee9, "b5.h.c.scaled", 144, 64, stream, v_b5_h_k, v_b5_h_s,
+    CALL(launch(m, ORDERED, k_map_1459ee68, "b5.h.c.scaled", 144, 64, stream, v_b5_h_k, v_b5_h_s,
         v_b5_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_1d718e33, "b5.h.t", 1, 64, stream, v_b5_h_bias, v_b5_h_mean,
+    CALL(launch(m, ORDERED, k_map_ef8af00c, "b5.h.t", 1, 64, stream, v_b5_h_bias, v_b5_h_mean,
         v_b5_h_s, v_b5_h_t));
-    CALL(launch(m, ORDERED, k_map_b7cdb3b1, "b5.b.0.e.n.s", 3, 64, stream, v_b5_b_0_e_n_scale,
+    CALL(launch(m, ORDERED, k_map_667e11dd, "b5.b.0.e.n.s", 3, 64, stream, v_b5_b_0_e_n_scale,
         v_b5_b_0_e_n_var, v_b5_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_1d2a838e, "b5.b.0.e.n.c.scaled", 216, 64, stream, v_b5_b_0_e_n_k,
+    CALL(launch(m, ORDERED, k_map_d998e982, "b5.b.0.e.n.c.scaled", 216, 64, stream, v_b5_b_0_e_n_k,
         v_b5_b_0_e_n_s, v_b5_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e02ef4ec, "b5.b.0.e.n.t", 3, 64, stream, v_b5_b_0_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_5dd9230d, "b5.b.0.e.n.t", 3, 64, stream, v_b5_b_0_e_n_bias,
         v_b5_b_0_e_n_mean, v_b5_b_0_e_n_s, v_b5_b_0_e_n_t));
-    CALL(launch(m, ORDERED, k_map_b7cdb3b1, "b5.b.0.d.n.s", 3, 64, stream, v_b5_b_0_d_n_scale,
+    CALL(launch(m, ORDERED, k_map_667e11dd, "b5.b.0.d.n.s", 3, 64, stream, v_b5_b_0_d_n_scale,
         v_b5_b_0_d_n_var, v_b5_b_0_d_n_s));
     CALL(launch(m, ORDERED, k_map_1aabae42, "b5.b.0.d.n.c.scaled", 81, 64, stream, v_b5_b_0_d_n_k,
         v_b5_b_0_d_n_s, v_b5_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e02ef4ec, "b5.b.0.d.n.t", 3, 64, stream, v_b5_b_0_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_5dd9230d, "b5.b.0.d.n.t", 3, 64, stream, v_b5_b_0_d_n_bias,
         v_b5_b_0_d_n_mean, v_b5_b_0_d_n_s, v_b5_b_0_d_n_t));
-    CALL(launch(m, ORDERED, k_map_3909a27d, "b5.b.0.s", 1, 64, stream, v_b5_b_0_var, v_b5_b_0_scale,
+    CALL(launch(m, ORDERED, k_map_e9cb2f72, "b5.b.0.s", 1, 64, stream, v_b5_b_0_var, v_b5_b_0_scale,
         v_b5_b_0_s));
-    CALL(launch(m, ORDERED, k_map_68e24266, "b5.b.0.c.scaled", 216, 64, stream, v_b5_b_0_k,
+    CALL(launch(m, ORDERED, k_map_1fb183a0, "b5.b.0.c.scaled", 216, 64, stream, v_b5_b_0_k,
         v_b5_b_0_s, v_b5_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_1d718e33, "b5.b.0.t", 1, 64, stream, v_b5_b_0_bias, v_b5_b_0_mean,
+    CALL(launch(m, ORDERED, k_map_ef8af00c, "b5.b.0.t", 1, 64, stream, v_b5_b_0_bias, v_b5_b_0_mean,
         v_b5_b_0_s, v_b5_b_0_t));
-    CALL(launch(m, ORDERED, k_map_b7cdb3b1, "b5.b.1.e.n.s", 3, 64, stream, v_b5_b_1_e_n_scale,
+    CALL(launch(m, ORDERED, k_map_667e11dd, "b5.b.1.e.n.s", 3, 64, stream, v_b5_b_1_e_n_scale,
         v_b5_b_1_e_n_var, v_b5_b_1_e_n_s));
-    CALL(launch(m, ORDERED, k_map_1d2a838e, "b5.b.1.e.n.c.scaled", 216, 64, stream, v_b5_b_1_e_n_k,
+    CALL(launch(m, ORDERED, k_map_d998e982, "b5.b.1.e.n.c.scaled", 216, 64, stream, v_b5_b_1_e_n_k,
         v_b5_b_1_e_n_s, v_b5_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e02ef4ec, "b5.b.1.e.n.t", 3, 64, stream, v_b5_b_1_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_5dd9230d, "b5.b.1.e.n.t", 3, 64, stream, v_b5_b_1_e_n_bias,
         v_b5_b_1_e_n_mean, v_b5_b_1_e_n_s, v_b5_b_1_e_n_t));
-    CALL(launch(m, ORDERED, k_map_b7cdb3b1, "b5.b.1.d.n.s", 3, 64, stream, v_b5_b_1_d_n_scale,
+    CALL(launch(m, ORDERED, k_map_667e11dd, "b5.b.1.d.n.s", 3, 64, stream, v_b5_b_1_d_n_scale,
         v_b5_b_1_d_n_var, v_b5_b_1_d_n_s));
     CALL(launch(m, ORDERED, k_map_1aabae42, "b5.b.1.d.n.c.scaled", 81, 64, stream, v_b5_b_1_d_n_k,
         v_b5_b_1_d_n_s, v_b5_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e02ef4ec, "b5.b.1.d.n.t", 3, 64, stream, v_b5_b_1_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_5dd9230d, "b5.b.1.d.n.t", 3, 64, stream, v_b5_b_1_d_n_bias,
         v_b5_b_1_d_n_mean, v_b5_b_1_d_n_s, v_b5_b_1_d_n_t));
-    CALL(launch(m, ORDERED, k_map_3909a27d, "b5.b.1.s", 1, 64, stream, v_b5_b_1_var, v_b5_b_1_scale,
+    CALL(launch(m, ORDERED, k_map_e9cb2f72, "b5.b.1.s", 1, 64, stream, v_b5_b_1_var, v_b5_b_1_scale,
         v_b5_b_1_s));
-    CALL(launch(m, ORDERED, k_map_68e24266, "b5.b.1.c.scaled", 216, 64, stream, v_b5_b_1_k,
+    CALL(launch(m, ORDERED, k_map_1fb183a0, "b5.b.1.c.scaled", 216, 64, stream, v_b5_b_1_k,
         v_b5_b_1_s, v_b5_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_1d718e33, "b5.b.1.t", 1, 64, stream, v_b5_b_1_bias, v_b5_b_1_mean,
+    CALL(launch(m, ORDERED, k_map_ef8af00c, "b5.b.1.t", 1, 64, stream, v_b5_b_1_bias, v_b5_b_1_mean,
         v_b5_b_1_s, v_b5_b_1_t));
-    CALL(launch(m, ORDERED, k_map_b7cdb3b1, "b6.h.e.n.s", 3, 64, stream, v_b6_h_e_n_scale,
+    CALL(launch(m, ORDERED, k_map_667e11dd, "b6.h.e.n.s", 3, 64, stream, v_b6_h_e_n_scale,
         v_b6_h_e_n_var, v_b6_h_e_n_s));
-    CALL(launch(m, ORDERED, k_map_1d2a838e, "b6.h.e.n.c.scaled", 216, 64, stream, v_b6_h_e_n_k,
+    CALL(launch(m, ORDERED, k_map_d998e982, "b6.h.e.n.c.scaled", 216, 64, stream, v_b6_h_e_n_k,
         v_b6_h_e_n_s, v_b6_h_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e02ef4ec, "b6.h.e.n.t", 3, 64, stream, v_b6_h_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_5dd9230d, "b6.h.e.n.t", 3, 64, stream, v_b6_h_e_n_bias,
         v_b6_h_e_n_mean, v_b6_h_e_n_s, v_b6_h_e_n_t));
-    CALL(launch(m, ORDERED, k_map_b7cdb3b1, "b6.h.d.n.s", 3, 64, stream, v_b6_h_d_n_scale,
+    CALL(launch(m, ORDERED, k_map_667e11dd, "b6.h.d.n.s", 3, 64, stream, v_b6_h_d_n_scale,
         v_b6_h_d_n_var, v_b6_h_d_n_s));
     CALL(launch(m, ORDERED, k_map_1aabae42, "b6.h.d.n.c.scaled", 81, 64, stream, v_b6_h_d_n_k,
         v_b6_h_d_n_s, v_b6_h_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e02ef4ec, "b6.h.d.n.t", 3, 64, stream, v_b6_h_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_5dd9230d, "b6.h.d.n.t", 3, 64, stream, v_b6_h_d_n_bias,
         v_b6_h_d_n_mean, v_b6_h_d_n_s, v_b6_h_d_n_t));
-    CALL(launch(m, ORDERED, k_map_4ce6685b, "b6.h.s", 1, 64, stream, v_b6_h_scale, v_b6_h_var,
+    CALL(launch(m, ORDERED, k_map_8d7cbbbe, "b6.h.s", 1, 64, stream, v_b6_h_scale, v_b6_h_var,
         v_b6_h_s));
-    CALL(launch(m, ORDERED, k_map_a41543ec, "b6.h.c.scaled", 360, 64, stream, v_b6_h_k, v_b6_h_s,
+    CALL(launch(m, ORDERED, k_map_bb6e13ef, "b6.h.c.scaled", 360, 64, stream, v_b6_h_k, v_b6_h_s,
         v_b6_h_c_scaled));
-    CALL(launch(m, ORDERED, k_map_62c058e9, "b6.h.t", 1, 64, stream, v_b6_h_bias, v_b6_h_mean,
+    CALL(launch(m, ORDERED, k_map_fd972d02, "b6.h.t", 1, 64, stream, v_b6_h_bias, v_b6_h_mean,
         v_b6_h_s, v_b6_h_t));
-    CALL(launch(m, ORDERED, k_map_467c473c, "b6.b.0.e.n.s", 4, 64, stream, v_b6_b_0_e_n_var,
+    CALL(launch(m, ORDERED, k_map_cc1c9dd1, "b6.b.0.e.n.s", 4, 64, stream, v_b6_b_0_e_n_var,
         v_b6_b_0_e_n_scale, v_b6_b_0_e_n_s));
-    CALL(launch(m, ORDERED, k_map_aee51afc, "b6.b.0.e.n.c.scaled", 300, 128, stream, v_b6_b_0_e_n_k,
+    CALL(launch(m, ORDERED, k_map_7db13598, "b6.b.0.e.n.c.scaled", 300, 128, stream, v_b6_b_0_e_n_k,
         v_b6_b_0_e_n_s, v_b6_b_0_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be5218b3, "b6.b.0.e.n.t", 4, 64, stream, v_b6_b_0_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_2cdccc09, "b6.b.0.e.n.t", 4, 64, stream, v_b6_b_0_e_n_bias,
         v_b6_b_0_e_n_mean, v_b6_b_0_e_n_s, v_b6_b_0_e_n_t));
-    CALL(launch(m, ORDERED, k_map_467c473c, "b6.b.0.d.n.s", 4, 64, stream, v_b6_b_0_d_n_var,
+    CALL(launch(m, ORDERED, k_map_cc1c9dd1, "b6.b.0.d.n.s", 4, 64, stream, v_b6_b_0_d_n_var,
         v_b6_b_0_d_n_scale, v_b6_b_0_d_n_s));
     CALL(launch(m, ORDERED, k_map_b7a42ae1, "b6.b.0.d.n.c.scaled", 135, 64, stream, v_b6_b_0_d_n_k,
         v_b6_b_0_d_n_s, v_b6_b_0_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be5218b3, "b6.b.0.d.n.t", 4, 64, stream, v_b6_b_0_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_2cdccc09, "b6.b.0.d.n.t", 4, 64, stream, v_b6_b_0_d_n_bias,
         v_b6_b_0_d_n_mean, v_b6_b_0_d_n_s, v_b6_b_0_d_n_t));
-    CALL(launch(m, ORDERED, k_map_4ce6685b, "b6.b.0.s", 1, 64, stream, v_b6_b_0_scale, v_b6_b_0_var,
+    CALL(launch(m, ORDERED, k_map_8d7cbbbe, "b6.b.0.s", 1, 64, stream, v_b6_b_0_scale, v_b6_b_0_var,
         v_b6_b_0_s));
     return 0;
 }
 
 static int prepare_weights_from_b6_b_0_c_scaled(mobilenet_v2 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_68e8ace4, "b6.b.0.c.scaled", 300, 128, stream, v_b6_b_0_k,
+    CALL(launch(m, ORDERED, k_map_15b9ae5b, "b6.b.0.c.scaled", 300, 128, stream, v_b6_b_0_k,
         v_b6_b_0_s, v_b6_b_0_c_scaled));
-    CALL(launch(m, ORDERED, k_map_62c058e9, "b6.b.0.t", 1, 64, stream, v_b6_b_0_bias, v_b6_b_0_mean,
+    CALL(launch(m, ORDERED, k_map_fd972d02, "b6.b.0.t", 1, 64, stream, v_b6_b_0_bias, v_b6_b_0_mean,
         v_b6_b_0_s, v_b6_b_0_t));
-    CALL(launch(m, ORDERED, k_map_467c473c, "b6.b.1.e.n.s", 4, 64, stream, v_b6_b_1_e_n_var,
+    CALL(launch(m, ORDERED, k_map_cc1c9dd1, "b6.b.1.e.n.s", 4, 64, stream, v_b6_b_1_e_n_var,
         v_b6_b_1_e_n_scale, v_b6_b_1_e_n_s));
-    CALL(launch(m, ORDERED, k_map_aee51afc, "b6.b.1.e.n.c.scaled", 300, 128, stream, v_b6_b_1_e_n_k,
+    CALL(launch(m, ORDERED, k_map_7db13598, "b6.b.1.e.n.c.scaled", 300, 128, stream, v_b6_b_1_e_n_k,
         v_b6_b_1_e_n_s, v_b6_b_1_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be5218b3, "b6.b.1.e.n.t", 4, 64, stream, v_b6_b_1_e_n_bias,
+    CALL(launch(m, ORDERED, k_map_2cdccc09, "b6.b.1.e.n.t", 4, 64, stream, v_b6_b_1_e_n_bias,
         v_b6_b_1_e_n_mean, v_b6_b_1_e_n_s, v_b6_b_1_e_n_t));
-    CALL(launch(m, ORDERED, k_map_467c473c, "b6.b.1.d.n.s", 4, 64, stream, v_b6_b_1_d_n_var,
+    CALL(launch(m, ORDERED, k_map_cc1c9dd1, "b6.b.1.d.n.s", 4, 64, stream, v_b6_b_1_d_n_var,
         v_b6_b_1_d_n_scale, v_b6_b_1_d_n_s));
     CALL(launch(m, ORDERED, k_map_b7a42ae1, "b6.b.1.d.n.c.scaled", 135, 64, stream, v_b6_b_1_d_n_k,
         v_b6_b_1_d_n_s, v_b6_b_1_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be5218b3, "b6.b.1.d.n.t", 4, 64, stream, v_b6_b_1_d_n_bias,
+    CALL(launch(m, ORDERED, k_map_2cdccc09, "b6.b.1.d.n.t", 4, 64, stream, v_b6_b_1_d_n_bias,
         v_b6_b_1_d_n_mean, v_b6_b_1_d_n_s, v_b6_b_1_d_n_t));
-    CALL(launch(m, ORDERED, k_map_4ce6685b, "b6.b.1.s", 1, 64, stream, v_b6_b_1_scale, v_b6_b_1_var,
+    CALL(launch(m, ORDERED, k_map_8d7cbbbe, "b6.b.1.s", 1, 64, stream, v_b6_b_1_scale, v_b6_b_1_var,
         v_b6_b_1_s));
-    CALL(launch(m, ORDERED, k_map_68e8ace4, "b6.b.1.c.scaled", 300, 128, stream, v_b6_b_1_k,
+    CALL(launch(m, ORDERED, k_map_15b9ae5b, "b6.b.1.c.scaled", 300, 128, stream, v_b6_b_1_k,
         v_b6_b_1_s, v_b6_b_1_c_scaled));
-    CALL(launch(m, ORDERED, k_map_62c058e9, "b6.b.1.t", 1, 64, stream, v_b6_b_1_bias, v_b6_b_1_mean,
+    CALL(launch(m, ORDERED, k_map_fd972d02, "b6.b.1.t", 1, 64, stream, v_b6_b_1_bias, v_b6_b_1_mean,
         v_b6_b_1_s, v_b6_b_1_t));
-    CALL(launch(m, ORDERED, k_map_467c473c, "b7.e.n.s", 4, 64, stream, v_b7_e_n_var, v_b7_e_n_scale,
+    CALL(launch(m, ORDERED, k_map_cc1c9dd1, "b7.e.n.s", 4, 64, stream, v_b7_e_n_var, v_b7_e_n_scale,
         v_b7_e_n_s));
-    CALL(launch(m, ORDERED, k_map_aee51afc, "b7.e.n.c.scaled", 300, 128, stream, v_b7_e_n_k,
+    CALL(launch(m, ORDERED, k_map_7db13598, "b7.e.n.c.scaled", 300, 128, stream, v_b7_e_n_k,
         v_b7_e_n_s, v_b7_e_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be5218b3, "b7.e.n.t", 4, 64, stream, v_b7_e_n_bias, v_b7_e_n_mean,
+    CALL(launch(m, ORDERED, k_map_2cdccc09, "b7.e.n.t", 4, 64, stream, v_b7_e_n_bias, v_b7_e_n_mean,
         v_b7_e_n_s, v_b7_e_n_t));
-    CALL(launch(m, ORDERED, k_map_467c473c, "b7.d.n.s", 4, 64, stream, v_b7_d_n_var, v_b7_d_n_scale,
+    CALL(launch(m, ORDERED, k_map_cc1c9dd1, "b7.d.n.s", 4, 64, stream, v_b7_d_n_var, v_b7_d_n_scale,
         v_b7_d_n_s));
     CALL(launch(m, ORDERED, k_map_b7a42ae1, "b7.d.n.c.scaled", 135, 64, stream, v_b7_d_n_k,
         v_b7_d_n_s, v_b7_d_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_be5218b3, "b7.d.n.t", 4, 64, stream, v_b7_d_n_bias, v_b7_d_n_mean,
+    CALL(launch(m, ORDERED, k_map_2cdccc09, "b7.d.n.t", 4, 64, stream, v_b7_d_n_bias, v_b7_d_n_mean,
         v_b7_d_n_s, v_b7_d_n_t));
-    CALL(launch(m, ORDERED, k_map_091e1676, "b7.s", 2, 64, stream, v_b7_var, v_b7_scale, v_b7_s));
-    CALL(launch(m, ORDERED, k_map_b17642c7, "b7.c.scaled", 300, 256, stream, v_b7_k, v_b7_s,
+    CALL(launch(m, ORDERED, k_map_25f37785, "b7.s", 2, 64, stream, v_b7_var, v_b7_scale, v_b7_s));
+    CALL(launch(m, ORDERED, k_map_38835fa1, "b7.c.scaled", 300, 256, stream, v_b7_k, v_b7_s,
         v_b7_c_scaled));
-    CALL(launch(m, ORDERED, k_map_189b70ee, "b7.t", 2, 64, stream, v_b7_bias, v_b7_mean, v_b7_s,
+    CALL(launch(m, ORDERED, k_map_c37cc100, "b7.t", 2, 64, stream, v_b7_bias, v_b7_mean, v_b7_s,
         v_b7_t));
-    CALL(launch(m, ORDERED, k_map_48bc8319, "head.n.s", 5, 64, stream, v_head_n_var, v_head_n_scale,
+    CALL(launch(m, ORDERED, k_map_99e7493f, "head.n.s", 5, 64, stream, v_head_n_var, v_head_n_scale,
         v_head_n_s));
-    CALL(launch(m, ORDERED, k_map_3565ca3b, "head.n.c.scaled", 400, 256, stream, v_head_n_k,
+    CALL(launch(m, ORDERED, k_map_c9c8ea21, "head.n.c.scaled", 400, 256, stream, v_head_n_k,
         v_head_n_s, v_head_n_c_scaled));
-    CALL(launch(m, ORDERED, k_map_c1f969c8, "head.n.t", 5, 64, stream, v_head_n_bias, v_head_n_mean,
+    CALL(launch(m, ORDERED, k_map_33dc9930, "head.n.t", 5, 64, stream, v_head_n_bias, v_head_n_mean,
         v_head_n_s, v_head_n_t));
     return 0;
 }
@@ -3251,7 +3192,7 @@ static int check_device(mobilenet_v2 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_5469775c);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_862c6648);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3563,7 +3504,7 @@ static int first_like(const Row *row, int i) {
 
 static int open_libraries(mobilenet_v2 *m) {
     CUDNN_CALL(m, "cudnnCreate", cudnnCreate(&m->cudnn));
-    for (int i = 0; i < 11; i++) {
+    for (int i = 0; i < 16; i++) {
         int k = first_like(conv_sizes, i);
         m->conv[i] = m->conv[k];
         m->conv[i].shared = k < i;
@@ -3621,80 +3562,83 @@ int mobilenet_v2_create(mobilenet_v2 **out, const void *weights, size_t bytes,
 static int steps_from_stem(mobilenet_v2 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_9b6d1b56, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_476ec251, "stem", 392, 256, stream, v_stem_n_c_scaled, v_x,
         v_stem_n_t, v_stem));
-    CALL(launch(m, EARLY, k_reduce_a06f64ad, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
+    CALL(launch(m, EARLY, k_reduce_6f500e4a, "b1.d", 392, 256, stream, v_stem, v_b1_d_n_c_scaled,
         v_b1_d_n_t, v_b1_d));
     // b1.c[0,i1,i2,i3] = sum(r0) b1.d[0,r0,i2,i3] * b1.c.scaled[i1,r0]
     // b1[0,i1,i2,i3] = b1.c[0,i1,i2,i3] + b1.t[i1]
     CALL(conv_run(m, CONV_b1, v_b1_d, v_b1_c_scaled, v_b1_t, NULL, v_b1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_48fefed2, "b2.h.e", 132, 256, stream, v_b2_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_4918d5bc, "b2.h.e", 132, 256, stream, v_b2_h_e_n_c_scaled,
         v_b1, v_b2_h_e_n_t, v_b2_h_e));
-    CALL(launch(m, EARLY, k_reduce_ede02e60, "b2.h.d", 294, 256, stream, v_b2_h_e,
+    CALL(launch(m, EARLY, k_reduce_4d680877, "b2.h.d", 294, 256, stream, v_b2_h_e,
         v_b2_h_d_n_c_scaled, v_b2_h_d_n_t, v_b2_h_d));
     // as b1
     CALL(conv_run(m, CONV_b2_h, v_b2_h_d, v_b2_h_c_scaled, v_b2_h_t, NULL, v_b2_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_eb036eac, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_b7a2bc1a, "b2.b.0.e", 245, 256, stream, v_b2_b_0_e_n_c_scaled,
         v_b2_h, v_b2_b_0_e_n_t, v_b2_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_2b4871cd, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
+    CALL(launch(m, EARLY, k_reduce_33baea7f, "b2.b.0.d", 441, 256, stream, v_b2_b_0_e,
         v_b2_b_0_d_n_c_scaled, v_b2_b_0_d_n_t, v_b2_b_0_d));
     // b2.b.0.c[0,i1,i2,i3] = sum(r0) b2.b.0.d[0,r0,i2,i3] * b2.b.0.c.scaled[i1,r0]
     // b2.h.0[0,i1,i2,i3] = b2.b.0.c[0,i1,i2,i3] + b2.h[0,i1,i2,i3] + b2.b.0.t[i1]
     CALL(conv_run(m, CONV_b2_h_0, v_b2_b_0_d, v_b2_b_0_c_scaled, v_b2_b_0_t, v_b2_h, v_b2_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_eb036eac, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_b7a2bc1a, "b3.h.e", 245, 256, stream, v_b3_h_e_n_c_scaled,
         v_b2_h_0, v_b3_h_e_n_t, v_b3_h_e));
-    CALL(launch(m, EARLY, k_reduce_ebbb25ee, "b3.h.d", 441, 64, stream, v_b3_h_e,
+    CALL(launch(m, EARLY, k_reduce_0f8f889f, "b3.h.d", 441, 64, stream, v_b3_h_e,
         v_b3_h_d_n_c_scaled, v_b3_h_d_n_t, v_b3_h_d));
-    CALL(launch(m, EARLY, k_reduce_80e64419, "b3.h", 392, 64, stream, v_b3_h_d, v_b3_h_c_scaled,
-        v_b3_h_t, v_b3_h));
-    CALL(launch(m, EARLY, k_product_0ef3ccf6, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
+    // as b1
+    CALL(conv_run(m, CONV_b3_h, v_b3_h_d, v_b3_h_c_scaled, v_b3_h_t, NULL, v_b3_h, v_workspace));
+    CALL(launch(m, ORDERED, k_product_fd7f708d, "b3.b.0.e", 78, 256, stream, v_b3_b_0_e_n_c_scaled,
         v_b3_h, v_b3_b_0_e_n_t, v_b3_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_6d472bcd, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
+    CALL(launch(m, EARLY, k_reduce_fa44b9c0, "b3.b.0.d", 294, 128, stream, v_b3_b_0_e,
         v_b3_b_0_d_n_c_scaled, v_b3_b_0_d_n_t, v_b3_b_0_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_0, v_b3_b_0_d, v_b3_b_0_c_scaled, v_b3_b_0_t, v_b3_h, v_b3_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_0ef3ccf6, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_fd7f708d, "b3.b.1.e", 78, 256, stream, v_b3_b_1_e_n_c_scaled,
         v_b3_h_0, v_b3_b_1_e_n_t, v_b3_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_6d472bcd, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
+    CALL(launch(m, EARLY, k_reduce_fa44b9c0, "b3.b.1.d", 294, 128, stream, v_b3_b_1_e,
         v_b3_b_1_d_n_c_scaled, v_b3_b_1_d_n_t, v_b3_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b3_h_1, v_b3_b_1_d, v_b3_b_1_c_scaled, v_b3_b_1_t, v_b3_h_0, v_b3_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_0ef3ccf6, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_fd7f708d, "b4.h.e", 78, 256, stream, v_b4_h_e_n_c_scaled,
         v_b3_h_1, v_b4_h_e_n_t, v_b4_h_e));
-    CALL(launch(m, EARLY, k_reduce_8fb1d2cc, "b4.h.d", 294, 64, stream, v_b4_h_e,
+    CALL(launch(m, EARLY, k_reduce_6fd598a5, "b4.h.d", 294, 64, stream, v_b4_h_e,
         v_b4_h_d_n_c_scaled, v_b4_h_d_n_t, v_b4_h_d));
     CALL(launch(m, EARLY, k_reduce_c80e68f0, "b4.h", 392, dim3(32, 8), stream, v_b4_h_d,
         v_b4_h_c_scaled, v_b4_h_t, v_b4_h));
-    CALL(launch(m, EARLY, k_product_baaac92d, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
+    CALL(launch(m, EARLY, k_product_b3af6f7c, "b4.b.0.e", 96, 256, stream, v_b4_b_0_e_n_c_scaled,
         v_b4_h, v_b4_b_0_e_n_t, v_b4_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
+    CALL(launch(m, EARLY, k_reduce_d1d2bbab, "b4.b.0.d", 294, 128, stream, v_b4_b_0_e,
         v_b4_b_0_d_n_c_scaled, v_b4_b_0_d_n_t, v_b4_b_0_d));
-    CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.0", 392, dim3(32, 8), stream, v_b4_b_0_d,
-        v_b4_b_0_c_scaled, v_b4_h, v_b4_b_0_t, v_b4_h_0));
-    CALL(launch(m, EARLY, k_product_baaac92d, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
+    // as b2.h.0
+    CALL(conv_run(m, CONV_b4_h_0, v_b4_b_0_d, v_b4_b_0_c_scaled, v_b4_b_0_t, v_b4_h, v_b4_h_0,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_b3af6f7c, "b4.b.1.e", 96, 256, stream, v_b4_b_1_e_n_c_scaled,
         v_b4_h_0, v_b4_b_1_e_n_t, v_b4_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
+    CALL(launch(m, EARLY, k_reduce_d1d2bbab, "b4.b.1.d", 294, 128, stream, v_b4_b_1_e,
         v_b4_b_1_d_n_c_scaled, v_b4_b_1_d_n_t, v_b4_b_1_d));
-    CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.1", 392, dim3(32, 8), stream, v_b4_b_1_d,
-        v_b4_b_1_c_scaled, v_b4_h_0, v_b4_b_1_t, v_b4_h_1));
-    CALL(launch(m, EARLY, k_product_baaac92d, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
+    // as b2.h.0
+    CALL(conv_run(m, CONV_b4_h_1, v_b4_b_1_d, v_b4_b_1_c_scaled, v_b4_b_1_t, v_b4_h_0, v_b4_h_1,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_b3af6f7c, "b4.b.2.e", 96, 256, stream, v_b4_b_2_e_n_c_scaled,
         v_b4_h_1, v_b4_b_2_e_n_t, v_b4_b_2_e));
-    CALL(launch(m, EARLY, k_reduce_fe314186, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
+    CALL(launch(m, EARLY, k_reduce_d1d2bbab, "b4.b.2.d", 294, 128, stream, v_b4_b_2_e,
         v_b4_b_2_d_n_c_scaled, v_b4_b_2_d_n_t, v_b4_b_2_d));
-    CALL(launch(m, EARLY, k_reduce_7d91e7ff, "b4.h.2", 392, dim3(32, 8), stream, v_b4_b_2_d,
-        v_b4_b_2_c_scaled, v_b4_h_1, v_b4_b_2_t, v_b4_h_2));
-    CALL(launch(m, EARLY, k_product_baaac92d, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
+    // as b2.h.0
+    CALL(conv_run(m, CONV_b4_h_2, v_b4_b_2_d, v_b4_b_2_c_scaled, v_b4_b_2_t, v_b4_h_1, v_b4_h_2,
+        v_workspace));
+    CALL(launch(m, ORDERED, k_product_b3af6f7c, "b5.h.e", 96, 256, stream, v_b5_h_e_n_c_scaled,
         v_b4_h_2, v_b5_h_e_n_t, v_b5_h_e));
-    CALL(launch(m, EARLY, k_reduce_fe314186, "b5.h.d", 294, 128, stream, v_b5_h_e,
+    CALL(launch(m, EARLY, k_reduce_d1d2bbab, "b5.h.d", 294, 128, stream, v_b5_h_e,
         v_b5_h_d_n_c_scaled, v_b5_h_d_n_t, v_b5_h_d));
     // as b1
     CALL(conv_run(m, CONV_b5_h, v_b5_h_d, v_b5_h_c_scaled, v_b5_h_t, NULL, v_b5_h, v_workspace));
-    CALL(launch(m, ORDERED, k_product_f8454a95, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_76dfc2b7, "b5.b.0.e", 126, 256, stream, v_b5_b_0_e_n_c_scaled,
         v_b5_h, v_b5_b_0_e_n_t, v_b5_b_0_e));
-    CALL(launch(m, EARLY, k_reduce_aa4767c4, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
+    CALL(launch(m, EARLY, k_reduce_2e189ab1, "b5.b.0.d", 441, 128, stream, v_b5_b_0_e,
         v_b5_b_0_d_n_c_scaled, v_b5_b_0_d_n_t, v_b5_b_0_d));
     return 0;
 }
@@ -3705,43 +3649,43 @@ static int steps_from_b5_h_0(mobilenet_v2 *m, const void *const *in, void *const
     // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_0, v_b5_b_0_d, v_b5_b_0_c_scaled, v_b5_b_0_t, v_b5_h, v_b5_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_f8454a95, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_76dfc2b7, "b5.b.1.e", 126, 256, stream, v_b5_b_1_e_n_c_scaled,
         v_b5_h_0, v_b5_b_1_e_n_t, v_b5_b_1_e));
-    CALL(launch(m, EARLY, k_reduce_aa4767c4, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
+    CALL(launch(m, EARLY, k_reduce_2e189ab1, "b5.b.1.d", 441, 128, stream, v_b5_b_1_e,
         v_b5_b_1_d_n_c_scaled, v_b5_b_1_d_n_t, v_b5_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b5_h_1, v_b5_b_1_d, v_b5_b_1_c_scaled, v_b5_b_1_t, v_b5_h_0, v_b5_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_f8454a95, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_76dfc2b7, "b6.h.e", 126, 256, stream, v_b6_h_e_n_c_scaled,
         v_b5_h_1, v_b6_h_e_n_t, v_b6_h_e));
     CALL(launch(m, EARLY, k_reduce_56b3fb8d, "b6.h.d", 441, 64, stream, v_b6_h_e,
         v_b6_h_d_n_c_scaled, v_b6_h_d_n_t, v_b6_h_d));
-    CALL(launch(m, EARLY, k_reduce_88d3466c, "b6.h", 1960, 128, stream, v_b6_h_d, v_b6_h_c_scaled,
-        v_b6_h_t, v_b6_h));
-    CALL(launch(m, EARLY, k_product_0acab79c, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
+    // as b1
+    CALL(conv_run(m, CONV_b6_h, v_b6_h_d, v_b6_h_c_scaled, v_b6_h_t, NULL, v_b6_h, v_workspace));
+    CALL(launch(m, ORDERED, k_product_898173e0, "b6.b.0.e", 60, 256, stream, v_b6_b_0_e_n_c_scaled,
         v_b6_h, v_b6_b_0_e_n_t, v_b6_b_0_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b6.b.0.d", 368, 128, stream, v_b6_b_0_e,
         v_b6_b_0_d_n_c_scaled, v_b6_b_0_d_n_t, v_b6_b_0_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_0, v_b6_b_0_d, v_b6_b_0_c_scaled, v_b6_b_0_t, v_b6_h, v_b6_h_0,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_0acab79c, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_898173e0, "b6.b.1.e", 60, 256, stream, v_b6_b_1_e_n_c_scaled,
         v_b6_h_0, v_b6_b_1_e_n_t, v_b6_b_1_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b6.b.1.d", 368, 128, stream, v_b6_b_1_e,
         v_b6_b_1_d_n_c_scaled, v_b6_b_1_d_n_t, v_b6_b_1_d));
     // as b2.h.0
     CALL(conv_run(m, CONV_b6_h_1, v_b6_b_1_d, v_b6_b_1_c_scaled, v_b6_b_1_t, v_b6_h_0, v_b6_h_1,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_0acab79c, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
+    CALL(launch(m, ORDERED, k_product_898173e0, "b7.e", 60, 256, stream, v_b7_e_n_c_scaled,
         v_b6_h_1, v_b7_e_n_t, v_b7_e));
     CALL(launch(m, EARLY, k_reduce_a2ee086c, "b7.d", 368, 128, stream, v_b7_e, v_b7_d_n_c_scaled,
         v_b7_d_n_t, v_b7_d));
     // as b1
     CALL(conv_run(m, CONV_b7, v_b7_d, v_b7_c_scaled, v_b7_t, NULL, v_b7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_de6f1e9f, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
+    CALL(launch(m, ORDERED, k_product_2647452f, "head", 80, 256, stream, v_head_n_c_scaled, v_b7,
         v_head_n_t, v_head));
     CALL(launch(m, EARLY, k_reduce_efab682a, "f", 1280, 32, stream, v_head, v_f));
-    CALL(launch(m, EARLY, k_reduce_d8e0cefc, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
+    CALL(launch(m, EARLY, k_reduce_e72b9544, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 
@@ -3846,7 +3790,7 @@ int mobilenet_v2_capture(mobilenet_v2 *m, const void *const *in, void *const *ou
 void mobilenet_v2_destroy(mobilenet_v2 *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    for (int i = 0; i < 11; i++) conv_close(&m->conv[i]);
+    for (int i = 0; i < 16; i++) conv_close(&m->conv[i]);
     if (m->cudnn) cudnnDestroy(m->cudnn);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);

@@ -8,53 +8,53 @@
 // outputs   y: f32[1,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 9704 kB (workspace 4608 kB of it), constants 57 MB, peak in create 118 MB
-// plan      43 steps, 148.9 us estimated; 179.9 us without derivation
+// plan      43 steps, 149.2 us estimated; 181.2 us without derivation
 // libraries cuDNN (415 MB) 1 step, without it up to 0.0 us more
 //           cuBLAS (596 MB) 7 steps, without it up to 0.9 us more
 // by        basis change 28, summation splitting 6
-//     9.8 us est. r0               k_product_374367e5
-//     3.3 us est. l1.a.a.c.data    k_stitch_6a13a591
+//     9.8 us est. r0               k_product_30df2508
+//     3.3 us est. l1.a.a.c.data    k_stitch_e06690cb
 //     3.8 us est. l1.a.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.a.r           k_basis_c5456742
+//     1.8 us est. l1.a.r           k_basis_c46632b4
 //     1.8 us est. l1.a.b.c.data    k_basis_5750835a
 //     3.8 us est. l1.a.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.9 us est. l1.a             k_basis_fc81df83
+//     1.9 us est. l1.a             k_basis_acc74812
 //     1.8 us est. l1.b.a.c.data    k_basis_5750835a
 //     3.8 us est. l1.b.a.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.b.r           k_basis_c5456742
+//     1.8 us est. l1.b.r           k_basis_c46632b4
 //     1.8 us est. l1.b.b.c.data    k_basis_5750835a
 //     3.8 us est. l1.b.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.9 us est. l1.b             k_basis_fc81df83
-//     4.5 us est. l2.h.a.c.part    k_product_2587aefa
-//     2.5 us est. l2.h.b.c.data    k_stitch_bf7e0e43
+//     1.9 us est. l1.b             k_basis_acc74812
+//     4.5 us est. l2.h.a.c.part    k_product_fae9d81c
+//     2.6 us est. l2.h.b.c.data    k_stitch_45436631
 //     4.8 us est. l2.h.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.b.c         k_basis_64f18838
+//     1.5 us est. l2.h.b.c         k_basis_5a539ceb
 //     2.2 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //     1.6 us est. l2.a.c.data      k_basis_cc0193fb
 //     4.8 us est. l2.a.c.product   cuBLAS sgemm 128 x 49 x 128, batch 36
-//     2.1 us est. l2.b.c.data      k_stitch_e5820927
+//     2.1 us est. l2.b.c.data      k_stitch_8e03b319
 //     4.8 us est. l2.b.c.product   cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.6 us est. l2               k_basis_82a38ba6
-//     5.4 us est. l3.h.a.c.parts   k_product_2e2c515b
-//     2.1 us est. l3.h.b.c.data    k_stitch_f8ce7378
-//     5.4 us est. l3.h.b.c.product k_product_bd2110d0
-//     1.5 us est. l3.h.b.c         k_basis_03b7416e
-//     2.6 us est. l3.h             k_product_1b5f7d1f
+//     1.6 us est. l2               k_basis_f16b6588
+//     5.4 us est. l3.h.a.c.parts   k_product_91b7b15e
+//     2.2 us est. l3.h.b.c.data    k_stitch_f8ce7378
+//     5.4 us est. l3.h.b.c.product k_product_2a0537f7
+//     1.5 us est. l3.h.b.c         k_basis_4b999636
+//     2.6 us est. l3.h             k_product_b3a88037
 //     1.5 us est. l3.a.c.data      k_basis_f6968ebb
-//     5.4 us est. l3.a.c.product   k_product_bd2110d0
-//     2.0 us est. l3.b.c.data      k_stitch_c11441b7
-//     5.4 us est. l3.b.c.product   k_product_bd2110d0
+//     5.4 us est. l3.a.c.product   k_product_2a0537f7
+//     2.0 us est. l3.b.c.data      k_stitch_64d541a3
+//     5.4 us est. l3.b.c.product   k_product_2a0537f7
 //     1.5 us est. l3               k_basis_40004ab9
-//     5.2 us est. l4.h.a.c.parts   k_product_ccb2fb3e
+//     5.2 us est. l4.h.a.c.parts   k_product_97fda272
 //     1.6 us est. l4.h.r           k_reduce_8827085f
-//     9.3 us est. l4.h.b.c.parts   k_product_d2974b0c
+//     9.3 us est. l4.h.b.c.parts   k_product_1672b670
 //     1.6 us est. l4.h.b.c         k_reduce_b5291b22
-//     3.1 us est. l4.h             k_product_813f0c61, in 4 parts
-//     9.3 us est. l4.a.c.parts     k_product_d2974b0c
+//     3.1 us est. l4.h             k_product_fd746632, in 4 parts
+//     9.3 us est. l4.a.c.parts     k_product_1672b670
 //     1.6 us est. l4.r             k_reduce_8827085f
-//     9.3 us est. l4.b.c.parts     k_product_d2974b0c
+//     9.3 us est. l4.b.c.parts     k_product_1672b670
 //     2.2 us est. f                k_stitch_20e872de
-//     1.8 us est. y                k_reduce_5eeabc66
+//     1.8 us est. y                k_reduce_c4e6a146
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -777,15 +777,15 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
 // p0: stem.var, p1: stem.scale
-static __global__ void __launch_bounds__(64) k_map_8e0083f4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_df13b9c7(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
@@ -804,31 +804,31 @@ static __global__ void __launch_bounds__(64) k_map_fb625e93(const float *__restr
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
 // p0: stem.bias, p1: stem.mean, p2: stem.s
-static __global__ void __launch_bounds__(64) k_map_69d19039(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_05d43eb3(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l1.a.b.c.scaled[i0,i1,i2,i3] = l1.a.b.s[i0] * l1.a.b.k[i0,i1,i2,i3]
 // p0: l1.a.b.k, p1: l1.a.b.s
-static __global__ void __launch_bounds__(64) k_map_012510fa(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_b988b85c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 9216u) return;
     const int i3 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 576 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 576 + i3]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 576 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 576 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -883,46 +883,46 @@ static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__res
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
 // p0: l2.d.scale, p1: l2.d.var
-static __global__ void __launch_bounds__(64) k_map_7584f10b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_4ae5c049(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
         v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
         v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
 }
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
 // p0: l2.d.k, p1: l2.d.s
-static __global__ void __launch_bounds__(64) k_map_7cb32798(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_8e101f70(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 2048u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 64 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 64 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 64 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 64 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l2.h.b.c.scaled[i0,i1,i2,i3] = l2.h.b.s[i0] * l2.h.b.k[i0,i1,i2,i3]
 // p0: l2.h.b.k, p1: l2.h.b.s
-static __global__ void __launch_bounds__(128) k_map_8102c30e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_c7a6ba3c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 36864u) return;
     const int i3 = (int)(id % 288u) * 4;
     const int i0 = (int)(id / 288u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 1152 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 1152 + i3]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 1152 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 1152 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -975,82 +975,82 @@ static __global__ void __launch_bounds__(256) k_map_157ab122(const float *__rest
 
 // l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
 // p0: l2.h.a.bias, p1: l2.h.a.mean, p2: l2.h.a.s
-static __global__ void __launch_bounds__(64) k_map_f73e06ce(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_7239da58(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + (l2.h.b.bias[i0] - l2.h.b.mean[i0]
 //     * l2.h.b.s[i0])
 // p0: l2.d.bias, p1: l2.d.mean, p2: l2.d.s, p3: l2.h.b.bias, p4: l2.h.b.mean, p5: l2.h.b.s
-static __global__ void __launch_bounds__(64) k_map_4247c089(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_e8107ead(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
-    const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
-    const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
+    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
+    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
         v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
 // p0: l3.d.scale, p1: l3.d.var
-static __global__ void __launch_bounds__(64) k_map_bf354f26(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_039743dc(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
         v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
         v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
 }
 
 // l3.d.c.scaled[i0,i1] = l3.d.s[i0] * l3.d.k[i0,i1,0,0]
 // p0: l3.d.k, p1: l3.d.s
-static __global__ void __launch_bounds__(64) k_map_1f1e745a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_6f8f0b56(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8192u) return;
     const int i1 = (int)(id % 32u) * 4;
     const int i0 = (int)(id / 32u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 128 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 128 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 128 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 128 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l3.h.b.c.scaled[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i1,i2,i3]
 // p0: l3.h.b.k, p1: l3.h.b.s
-static __global__ void __launch_bounds__(256) k_map_6b4ca383(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_69014e0d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 147456u) return;
     const int i3 = (int)(id % 576u) * 4;
     const int i0 = (int)(id / 576u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 2304 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 2304 + i3]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 2304 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 2304 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1115,51 +1115,51 @@ static __global__ void __launch_bounds__(256) k_map_3b064604(const float *__rest
 
 // l3.h.a.t[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0]
 // p0: l3.h.a.bias, p1: l3.h.a.mean, p2: l3.h.a.s
-static __global__ void __launch_bounds__(64) k_map_e2f0aa7e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_d6d2134b(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + (l3.h.b.bias[i0] - l3.h.b.mean[i0]
 //     * l3.h.b.s[i0])
 // p0: l3.d.bias, p1: l3.d.mean, p2: l3.d.s, p3: l3.h.b.bias, p4: l3.h.b.mean, p5: l3.h.b.s
-static __global__ void __launch_bounds__(64) k_map_a6a0ae4d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9da69f6d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
-    const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
-    const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
+    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
+    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
         v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
 // p0: l4.d.var, p1: l4.d.scale
-static __global__ void __launch_bounds__(64) k_map_d6433888(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_32b8515e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
@@ -1191,16 +1191,16 @@ static __global__ void __launch_bounds__(256) k_map_0538888f(const float *__rest
 
 // l4.h.a.t[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0]
 // p0: l4.h.a.bias, p1: l4.h.a.mean, p2: l4.h.a.s
-static __global__ void __launch_bounds__(64) k_map_f880efde(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_487df60c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
@@ -1220,20 +1220,20 @@ static __global__ void __launch_bounds__(256) k_map_7fc05e22(const float *__rest
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.b.bias[i0] - l4.h.b.mean[i0]
 //     * l4.h.b.s[i0])
 // p0: l4.d.bias, p1: l4.d.mean, p2: l4.d.s, p3: l4.h.b.bias, p4: l4.h.b.mean, p5: l4.h.b.s
-static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_e3c66234(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
-    const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
-    const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
+    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
+    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
         v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
@@ -1242,7 +1242,7 @@ static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_374367e5(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_30df2508(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1250,7 +1250,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_374367e5(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)(k0 + e / 16u);
-        return fetch<float4>(p0 + r2 * 64 + i1, r2 < 147);
+        return fetch<float4>(&p0[r2 * 64 + i1], r2 < 147);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 32u + e / 1024u * 32u;
@@ -1262,7 +1262,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_374367e5(const float 
         const int r0 = (int)(k / 49u);
         const int t0 = i2 * 2 + r1 - 3;
         const int t1 = i3 * 2 + r2 - 3;
-        return fetch<float>(p1 + r0 * 50176 + t0 * 224 + t1,
+        return fetch<float>(&p1[r0 * 50176 + t0 * 224 + t1],
             n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][12] = {};
@@ -1274,7 +1274,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_374367e5(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 12544) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(relu(acc[i][j] + v0),
                 relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
         }
     }
@@ -1282,7 +1282,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_374367e5(const float 
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
 //     0:3, r1 in 0:3, pad r0 -inf
-static __device__ __forceinline__ void part_reduce_b9ca31c4(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_5df68697(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int i2 = (int)(id / 14u % 56u);
@@ -1294,8 +1294,8 @@ static __device__ __forceinline__ void part_reduce_b9ca31c4(const float *p0, flo
 #pragma unroll
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 * 2 + k - 4;
-            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i1 * 12544
-                + t0 * 112 + t1) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(&p0[i1 * 12544
+                + t0 * 112 + t1]) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
             x[j][k + 2] = v.z;
@@ -1313,7 +1313,7 @@ static __device__ __forceinline__ void part_reduce_b9ca31c4(const float *p0, flo
             acc3 = fmaxf(acc3, x[r0][r1 + 9]);
         }
     }
-    *reinterpret_cast<float4 *>(y + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(&y[i2 * 56 + i3]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // l1.a.a.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
@@ -1370,14 +1370,14 @@ static __device__ __forceinline__ void part_basis_df4df871(const float *p0, floa
 }
 
 // p0 by slices in shared memory and, as a whole, to `also`, then l1.a.a.c.data
-static __global__ void __launch_bounds__(256) k_stitch_6a13a591(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_e06690cb(const float *p0,
     float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 784u; k += 256u)
-        part_reduce_b9ca31c4(p0, own, slice * 784u + k);
+        part_reduce_5df68697(p0, own, slice * 784u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 784u; k += 256u)
         reinterpret_cast<uint4 *>(also)[slice * 784u + k] =
@@ -1406,7 +1406,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[0,i1,i2,i3] = relu(l1.a.a.c[0,i1,i2,i3] + l1.a.a.t[i1])
 // p0: l1.a.a.c.product, p1: l1.a.a.t
-static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_c46632b4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -1433,8 +1433,8 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
             relu(d[o0][3] + v0));
     }
 }
@@ -1484,7 +1484,7 @@ static __global__ void __launch_bounds__(64) k_basis_5750835a(const float *p0,
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[0,i1,i2,i3] = relu(l1.a.b.c[0,i1,i2,i3] + p0[0,i1,i2,i3] + l1.a.b.t[i1])
 // p0: l1.a.b.c.product, p1: p0, p2: l1.a.b.t
-static __global__ void __launch_bounds__(64) k_basis_fc81df83(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_acc74812(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -1510,11 +1510,11 @@ static __global__ void __launch_bounds__(64) k_basis_fc81df83(const float *p0, c
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4);
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p1[i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4]);
         const float v1 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(relu(d[o0][0] + v0.x + v1), relu(d[o0][1] + v0.y + v1),
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0.x + v1), relu(d[o0][1] + v0.y + v1),
             relu(d[o0][2] + v0.z + v1), relu(d[o0][3] + v0.w + v1));
     }
 }
@@ -1523,7 +1523,7 @@ static __global__ void __launch_bounds__(64) k_basis_fc81df83(const float *p0, c
 // l2.h.a.c.part[i0,i1,i2,i3,i4] = sum(r0) l1.b[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.a.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l1.b 0
 // p0: l2.h.a.c.part.lines, p1: l1.b
-static __global__ void __launch_bounds__(256, 1) k_product_2587aefa(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_fae9d81c(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1533,14 +1533,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_2587aefa(const float 
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p0 + r0 * 1152 + i0 * 384 + i1 * 128 + i2);
+        return fetch<float4>(&p0[r0 * 1152 + i0 * 384 + i1 * 128 + i2]);
     };
     const auto b = [&](unsigned e) {
         const unsigned n = n0 + e % 128u;
         const int i4 = (int)(n % 28u);
         const int i3 = (int)(n / 28u);
         const int r0 = (int)(e / 128u);
-        return fetch<float>(p1 + r0 * 3136 + i3 * 112 + i0 * 56 + i4 * 2 + i1 - 57,
+        return fetch<float>(&p1[r0 * 3136 + i3 * 112 + i0 * 56 + i4 * 2 + i1 - 57],
             n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1);
     };
     float acc[4][8] = {};
@@ -1551,8 +1551,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_2587aefa(const float 
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 784) {
-            *reinterpret_cast<float4 *>(y + i0 * 301056 + i1 * 100352 + i2 * 784
-                + i4) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            *reinterpret_cast<float4 *>(&y[i0 * 301056 + i1 * 100352 + i2 * 784
+                + i4]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
@@ -1561,21 +1561,21 @@ static __global__ void __launch_bounds__(256, 1) k_product_2587aefa(const float 
 // l2.h.a.c[0,i1,i2,i3] = sum(r0,r1) l2.h.a.c.part[r0,r1,i1,i2,i3]
 // l2.h.r[0,i1,i2,i3] = relu(l2.h.a.c[0,i1,i2,i3] + l2.h.a.t[i1])
 // p0: l2.h.a.c.part, p1: l2.h.a.t
-static __device__ __forceinline__ void part_reduce_332e36e2(const float *p0,
+static __device__ __forceinline__ void part_reduce_4d4a02c5(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 196u) * 4;
     const int i1 = (int)(id / 196u);
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r1 = 0; r1 < 9; r1++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r1 * 100352 + i1 * 784 + i3);
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r1 * 100352 + i1 * 784 + i3]);
         acc0 += v0.x;
         acc1 += v0.y;
         acc2 += v0.z;
         acc3 += v0.w;
     }
     const float v1 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
+    *reinterpret_cast<float4 *>(&y[i3]) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
         relu(acc2 + v1), relu(acc3 + v1));
 }
 
@@ -1617,14 +1617,14 @@ static __device__ __forceinline__ void part_basis_82a124d2(const float *p0, floa
 
 // l2.h.r by slices in shared memory, then l2.h.b.c.data
 // p0: l2.h.a.c.part, p1: l2.h.a.t
-static __global__ void __launch_bounds__(224) k_stitch_bf7e0e43(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_45436631(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_332e36e2(p0, p1, own, slice * 196u + k);
+        part_reduce_4d4a02c5(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 224u)
         part_basis_82a124d2(own, y, slice * 49u + k);
@@ -1633,7 +1633,7 @@ static __global__ void __launch_bounds__(224) k_stitch_bf7e0e43(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i2/4,i3/4] * l1.a.a.c.at[i2%4,r0] *
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(64) k_basis_64f18838(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_5a539ceb(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -1659,8 +1659,8 @@ static __global__ void __launch_bounds__(64) k_basis_64f18838(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4) = make_float4(d[o0][0], d[o0][1], d[o0][2], d[o0][3]);
+        *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4]) = make_float4(d[o0][0], d[o0][1], d[o0][2], d[o0][3]);
     }
 }
 
@@ -1709,7 +1709,7 @@ static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[0,i1,i2,i3] = relu(l2.a.c[0,i1,i2,i3] + l2.a.t[i1])
 // p0: l2.a.c.product, p1: l2.a.t
-static __device__ __forceinline__ void part_basis_bdb914a3(const float *p0,
+static __device__ __forceinline__ void part_basis_ba383589(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1733,21 +1733,21 @@ static __device__ __forceinline__ void part_basis_bdb914a3(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i2 * 112 + o0 * 28 + i3 * 4) = make_float4(relu(d[o0][0]
+        *reinterpret_cast<float4 *>(&y[i2 * 112 + o0 * 28 + i3 * 4]) = make_float4(relu(d[o0][0]
             + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0), relu(d[o0][3] + v0));
     }
 }
 
 // l2.r by slices in shared memory, then l2.b.c.data
 // p0: l2.a.c.product, p1: l2.a.t
-static __global__ void __launch_bounds__(64) k_stitch_e5820927(const float *p0,
+static __global__ void __launch_bounds__(64) k_stitch_8e03b319(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_basis_bdb914a3(p0, p1, own, slice * 49u + k);
+        part_basis_ba383589(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
         part_basis_82a124d2(own, y, slice * 49u + k);
@@ -1758,7 +1758,7 @@ static __global__ void __launch_bounds__(64) k_stitch_e5820927(const float *p0,
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2[0,i1,i2,i3] = relu(l2.b.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.b.t[i1])
 // p0: l2.b.c.product, p1: l2.h, p2: l2.b.t
-static __global__ void __launch_bounds__(64) k_basis_82a38ba6(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_f16b6588(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -1784,11 +1784,11 @@ static __global__ void __launch_bounds__(64) k_basis_82a38ba6(const float *p0, c
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4);
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p1[i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4]);
         const float v1 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4) = make_float4(relu(d[o0][0] + v0.x + v1), relu(d[o0][1] + v0.y + v1),
+        *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0.x + v1), relu(d[o0][1] + v0.y + v1),
             relu(d[o0][2] + v0.z + v1), relu(d[o0][3] + v0.w + v1));
     }
 }
@@ -1798,7 +1798,7 @@ static __global__ void __launch_bounds__(64) k_basis_82a38ba6(const float *p0, c
 //     l3.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:8, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l2 0
 // p0: l3.h.a.c.lines, p1: l2
-static __global__ void __launch_bounds__(256, 1) k_product_2e2c515b(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_91b7b15e(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1808,7 +1808,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_2e2c515b(const float 
         const int i2 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)k0 / 16u;
         const int r0 = (int)(k0 % 16u + e / 16u);
-        return fetch<float4>(p0 + r2 * 32768 + i0 * 4096 + r0 * 256 + i2);
+        return fetch<float4>(&p0[r2 * 32768 + i0 * 4096 + r0 * 256 + i2]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
@@ -1817,7 +1817,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_2e2c515b(const float 
         const int r2 = (int)(k0 / 16u % 3u);
         const int r1 = (int)(k0 / 16u / 3u);
         const int r0 = (int)(k0 % 16u + e / 64u);
-        return fetch<float>(p1 + i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29,
+        return fetch<float>(&p1[i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29],
             n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
     float acc[4][4] = {};
@@ -1828,7 +1828,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_2e2c515b(const float 
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 196) {
-            *reinterpret_cast<float4 *>(y + i0 * 50176 + i2 * 196 + i4) = make_float4(acc[i][j],
+            *reinterpret_cast<float4 *>(&y[i0 * 50176 + i2 * 196 + i4]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
@@ -1916,7 +1916,7 @@ static __global__ void __launch_bounds__(224) k_stitch_f8ce7378(const float *p0,
 // l3.h.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.b.c.data[i0,i1,r0,i3,i4] *
 //     l3.h.b.c.filter[i0,i1,i2,r0]
 // p0: l3.h.b.c.filter, p1: l3.h.b.c.data
-static __global__ void __launch_bounds__(256, 1) k_product_bd2110d0(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_2a0537f7(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -1925,12 +1925,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_bd2110d0(const float 
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 65536 + i2 * 256 + r0);
+        return fetch<float4>(&p0[i1 * 65536 + i2 * 256 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i4 = (int)(n0 + e % 64u);
         const int r0 = (int)(e / 64u);
-        return fetch<float>(p1 + i1 * 12544 + r0 * 49 + i4, i4 < 49);
+        return fetch<float>(&p1[i1 * 12544 + r0 * 49 + i4], i4 < 49);
     };
     float acc[8][4] = {};
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 784>(b), acc);
@@ -1958,7 +1958,7 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 // by basis change F(2x2,3x3)
 // l3.h.b.c[0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i2/2,i3/2] * l3.h.b.c.at[i2%2,r0] *
 //     l3.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(64) k_basis_03b7416e(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_4b999636(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -1984,8 +1984,8 @@ static __global__ void __launch_bounds__(64) k_basis_03b7416e(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-        *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 28 + o0 * 14
-            + i3 * 2) = make_float2(d[o0][0], d[o0][1]);
+        *reinterpret_cast<float2 *>(&y[i1 * 196 + i2 * 28 + o0 * 14
+            + i3 * 2]) = make_float2(d[o0][0], d[o0][1]);
     }
 }
 
@@ -1993,7 +1993,7 @@ static __global__ void __launch_bounds__(64) k_basis_03b7416e(const float *p0,
 //     0:14
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.b.c[0,i1,i2,i3] + l3.h.const[i1])
 // p0: l2, p1: l3.d.c.scaled, p2: l3.h.b.c, p3: l3.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_1b5f7d1f(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_b3a88037(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2003,12 +2003,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_1b5f7d1f(const float 
         const int i3 = (int)(m % 14u);
         const int i2 = (int)(m / 14u);
         const int r0 = (int)(e / 16u);
-        return fetch<float>(p0 + r0 * 784 + i2 * 56 + i3 * 2, m < 196u);
+        return fetch<float>(&p0[r0 * 784 + i2 * 56 + i3 * 2], m < 196u);
     };
     const auto b = [&](unsigned e) {
         const int i1 = (int)(n0 + e / 16u);
         const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(p1 + i1 * 128 + r0);
+        return fetch<float4>(&p1[i1 * 128 + r0]);
     };
     float acc[4][4] = {};
     tile.multiply<false, true, 2>(0u, 128u, moving<3136, 50176>(a), moving<4, 8192>(b), acc);
@@ -2068,7 +2068,7 @@ static __global__ void __launch_bounds__(64) k_basis_f6968ebb(const float *p0,
 //     l3.h.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[0,i1,i2,i3] = relu(l3.a.c[0,i1,i2,i3] + l3.a.t[i1])
 // p0: l3.a.c.product, p1: l3.a.t
-static __device__ __forceinline__ void part_basis_649847ea(const float *p0,
+static __device__ __forceinline__ void part_basis_bd011ed5(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -2092,21 +2092,21 @@ static __device__ __forceinline__ void part_basis_649847ea(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float2 *>(y + i2 * 28 + o0 * 14 + i3 * 2) = make_float2(relu(d[o0][0]
+        *reinterpret_cast<float2 *>(&y[i2 * 28 + o0 * 14 + i3 * 2]) = make_float2(relu(d[o0][0]
             + v0), relu(d[o0][1] + v0));
     }
 }
 
 // l3.r by slices in shared memory, then l3.b.c.data
 // p0: l3.a.c.product, p1: l3.a.t
-static __global__ void __launch_bounds__(64) k_stitch_c11441b7(const float *p0,
+static __global__ void __launch_bounds__(64) k_stitch_64d541a3(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[196];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_basis_649847ea(p0, p1, own, slice * 49u + k);
+        part_basis_bd011ed5(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
         part_basis_a2003854(own, y, slice * 49u + k);
@@ -2156,7 +2156,7 @@ static __global__ void __launch_bounds__(64) k_basis_40004ab9(const float *p0, c
 //     l4.h.a.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:16, pad l3
 //     0
 // p0: l4.h.a.c.lines, p1: l3
-static __global__ void __launch_bounds__(256, 2) k_product_ccb2fb3e(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_97fda272(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 16, 1, 4, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2166,7 +2166,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_ccb2fb3e(const float 
         const int i2 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)k0 / 16u;
         const int r0 = (int)(k0 % 16u + e / 16u);
-        return fetch<float4>(p0 + r2 * 131072 + i0 * 8192 + r0 * 512 + i2);
+        return fetch<float4>(&p0[r2 * 131072 + i0 * 8192 + r0 * 512 + i2]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e / 4u;
@@ -2175,7 +2175,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_ccb2fb3e(const float 
         const int r2 = (int)(k0 / 16u % 3u);
         const int r1 = (int)(k0 / 16u / 3u);
         const int r0 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(p1 + i3 * 7168 + r1 * 3584 + i4 * 512 + r2 * 256 + i0 * 16 + r0 - 3840,
+        return fetch<float4>(&p1[i3 * 7168 + r1 * 3584 + i4 * 512 + r2 * 256 + i0 * 16 + r0 - 3840],
             n < 49u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
     float acc[4][4] = {};
@@ -2214,7 +2214,7 @@ static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
 // p0: l4.h.b.c.lines, p1: l4.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_d2974b0c(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_1672b670(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2224,7 +2224,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d2974b0c(const float 
         const int i2 = (int)(m0 + e / 8u);
         const int r2 = (int)k0 / 32u;
         const int r0 = (int)(k0 % 32u + e % 8u * 4u);
-        return fetch<float4>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
+        return fetch<float4>(&p0[i2 * 4608 + r2 * 512 + i0 * 32 + r0]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
@@ -2235,7 +2235,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d2974b0c(const float 
         const int r0 = (int)(k0 % 32u + e / 64u);
         const int t0 = i3 + r1 - 1;
         const int t1 = i4 + r2 - 1;
-        return fetch<float>(p1 + i0 * 1568 + r0 * 49 + t0 * 7 + t1,
+        return fetch<float>(&p1[i0 * 1568 + r0 * 49 + t0 * 7 + t1],
             n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
     };
     float acc[8][4] = {};
@@ -2270,7 +2270,7 @@ static __global__ void __launch_bounds__(64) k_reduce_b5291b22(const float *p0,
 //     0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.b.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.d.c.scaled, p1: l3, p2: l4.h.b.c, p3: l4.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_813f0c61(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_fd746632(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 1> tile;
@@ -2279,14 +2279,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_813f0c61(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e % 4u * 4u);
         const int r0 = (int)(e / 4u);
-        return fetch<float4>(p0 + r0 * 512 + i1);
+        return fetch<float4>(&p0[r0 * 512 + i1]);
     };
     const auto b = [&](unsigned e) {
         const unsigned n = n0 + e / 16u;
         const int i3 = (int)(n % 7u);
         const int i2 = (int)(n / 7u);
         const int r0 = (int)(e % 16u * 4u);
-        return fetch<float4>(p1 + i2 * 7168 + i3 * 512 + r0, n < 49u);
+        return fetch<float4>(&p1[i2 * 7168 + i3 * 512 + r0], n < 49u);
     };
     float acc[4][4] = {};
     const unsigned part = blockIdx.x % 4, from = part * 64u;
@@ -2361,7 +2361,7 @@ static __global__ void __launch_bounds__(128) k_stitch_20e872de(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(128) k_reduce_5eeabc66(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_reduce_c4e6a146(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[4][2];
     const unsigned id = blockIdx.x;
@@ -2376,9 +2376,9 @@ static __global__ void __launch_bounds__(128) k_reduce_5eeabc66(const float *__r
 #pragma unroll
             for (int j = 0; j < 2; j++) {
                 const int i1 = (int)(n0 + (unsigned)j);
-                w[j] = *reinterpret_cast<const float4 *>(p0 + i1 * 512 + r0);
+                w[j] = *reinterpret_cast<const float4 *>(&p0[i1 * 512 + r0]);
             }
-            const float4 x = *reinterpret_cast<const float4 *>(p1 + r0);
+            const float4 x = *reinterpret_cast<const float4 *>(&p1[r0]);
 #pragma unroll
             for (int j = 0; j < 2; j++) {
                 acc[0][j] += w[j].x * x.x;
@@ -2707,52 +2707,52 @@ static int launch(resnet18 *m, int when, void (*kernel)(P...), const char *name,
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_from_stem_s(resnet18 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
     // stem.c.scaled stored as [i1,i2,i3,i0]
     CALL(launch(m, ORDERED, k_map_fb625e93, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
         v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_69d19039, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
         v_l1_a_b_s));
-    CALL(launch(m, ORDERED, k_map_012510fa, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
+    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
         v_l1_a_b_s, v_l1_a_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled,
         v_l1_a_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale,
         v_l1_a_a_s));
-    CALL(launch(m, ORDERED, k_map_012510fa, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k,
+    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k,
         v_l1_a_a_s, v_l1_a_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled,
         v_l1_a_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.a.a.t", 1, 64, stream, v_l1_a_a_bias, v_l1_a_a_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.a.a.t", 1, 64, stream, v_l1_a_a_bias, v_l1_a_a_mean,
         v_l1_a_a_s, v_l1_a_a_t));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.a.b.t", 1, 64, stream, v_l1_a_b_bias, v_l1_a_b_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.a.b.t", 1, 64, stream, v_l1_a_b_bias, v_l1_a_b_mean,
         v_l1_a_b_s, v_l1_a_b_t));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
         v_l1_b_b_s));
-    CALL(launch(m, ORDERED, k_map_012510fa, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
+    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
         v_l1_b_b_s, v_l1_b_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled,
         v_l1_b_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale,
         v_l1_b_a_s));
-    CALL(launch(m, ORDERED, k_map_012510fa, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k,
+    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k,
         v_l1_b_a_s, v_l1_b_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled,
         v_l1_b_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.b.a.t", 1, 64, stream, v_l1_b_a_bias, v_l1_b_a_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.b.a.t", 1, 64, stream, v_l1_b_a_bias, v_l1_b_a_mean,
         v_l1_b_a_s, v_l1_b_a_t));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.b.b.t", 1, 64, stream, v_l1_b_b_bias, v_l1_b_b_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.b.b.t", 1, 64, stream, v_l1_b_b_bias, v_l1_b_b_mean,
         v_l1_b_b_s, v_l1_b_b_t));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
         v_l2_d_s));
-    CALL(launch(m, ORDERED, k_map_7cb32798, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
+    CALL(launch(m, ORDERED, k_map_8e101f70, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
         v_l2_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
         v_l2_h_b_s));
-    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k,
+    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k,
         v_l2_h_b_s, v_l2_h_b_c_scaled));
     return 0;
 }
@@ -2760,99 +2760,99 @@ static int prepare_weights_from_stem_s(resnet18 *m, cudaStream_t stream) {
 static int prepare_weights_from_l2_h_b_c_filter(resnet18 *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled,
         v_l2_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
         v_l2_h_a_s));
     // l2.h.a.c.part.lines stored as [i3,i0,i1,i2]
     CALL(launch(m, ORDERED, k_map_157ab122, "l2.h.a.c.part.lines", 288, 256, stream, v_l2_h_a_k,
         v_l2_h_a_s, v_l2_h_a_c_part_lines));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
         v_l2_h_a_s, v_l2_h_a_t));
-    CALL(launch(m, ORDERED, k_map_4247c089, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
+    CALL(launch(m, ORDERED, k_map_e8107ead, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
         v_l2_d_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_b_s, v_l2_h_const));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
         v_l2_b_s));
-    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
+    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
         v_l2_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled,
         v_l2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var,
         v_l2_a_s));
-    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s,
+    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s,
         v_l2_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
         v_l2_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.a.t", 1, 64, stream, v_l2_a_bias, v_l2_a_mean,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.a.t", 1, 64, stream, v_l2_a_bias, v_l2_a_mean,
         v_l2_a_s, v_l2_a_t));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.b.t", 1, 64, stream, v_l2_b_bias, v_l2_b_mean,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.b.t", 1, 64, stream, v_l2_b_bias, v_l2_b_mean,
         v_l2_b_s, v_l2_b_t));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
         v_l3_d_s));
-    CALL(launch(m, ORDERED, k_map_1f1e745a, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s,
+    CALL(launch(m, ORDERED, k_map_6f8f0b56, "l3.d.c.scaled", 128, 64, stream, v_l3_d_k, v_l3_d_s,
         v_l3_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
         v_l3_h_b_s));
-    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k,
+    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k,
         v_l3_h_b_s, v_l3_h_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.b.c.filter", 512, 128, stream,
         v_l3_h_b_c_scaled, v_l3_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
         v_l3_h_a_s));
     // l3.h.a.c.lines stored as [i1,i2,i3,i0]
     CALL(launch(m, ORDERED, k_map_3b064604, "l3.h.a.c.lines", 1152, 256, stream, v_l3_h_a_k,
         v_l3_h_a_s, v_l3_h_a_c_lines));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
         v_l3_h_a_s, v_l3_h_a_t));
-    CALL(launch(m, ORDERED, k_map_a6a0ae4d, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
+    CALL(launch(m, ORDERED, k_map_9da69f6d, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
         v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
         v_l3_b_s));
-    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s,
+    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s,
         v_l3_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled,
         v_l3_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var,
         v_l3_a_s));
-    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s,
+    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s,
         v_l3_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled,
         v_l3_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.a.t", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.a.t", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
         v_l3_a_s, v_l3_a_t));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.b.t", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.b.t", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
         v_l3_b_s, v_l3_b_t));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
     // l4.d.c.scaled stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_05a86bea, "l4.d.c.scaled", 512, 256, stream, v_l4_d_k, v_l4_d_s,
         v_l4_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
         v_l4_h_a_s));
     // l4.h.a.c.lines stored as [i1,i2,i3,i0]
     CALL(launch(m, ORDERED, k_map_0538888f, "l4.h.a.c.lines", 4608, 256, stream, v_l4_h_a_k,
         v_l4_h_a_s, v_l4_h_a_c_lines));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
         v_l4_h_a_s, v_l4_h_a_t));
     return 0;
 }
 
 static int prepare_weights_from_l4_h_b_s(resnet18 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
         v_l4_h_b_s));
     CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
         v_l4_h_b_s, v_l4_h_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_0978d495, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
+    CALL(launch(m, ORDERED, k_map_e3c66234, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
         v_l4_d_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_b_s, v_l4_h_const));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
         v_l4_a_s));
     CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.a.c.lines", 9216, 256, stream, v_l4_a_k, v_l4_a_s,
         v_l4_a_c_lines));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l4.a.t", 2, 64, stream, v_l4_a_bias, v_l4_a_mean,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l4.a.t", 2, 64, stream, v_l4_a_bias, v_l4_a_mean,
         v_l4_a_s, v_l4_a_t));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
         v_l4_b_s));
     CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.b.c.lines", 9216, 256, stream, v_l4_b_k, v_l4_b_s,
         v_l4_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l4.b.t", 2, 64, stream, v_l4_b_bias, v_l4_b_mean,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l4.b.t", 2, 64, stream, v_l4_b_bias, v_l4_b_mean,
         v_l4_b_s, v_l4_b_t));
     return 0;
 }
@@ -2887,7 +2887,7 @@ static int check_device(resnet18 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_8e0083f4);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_df13b9c7);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3098,46 +3098,46 @@ int resnet18_create(resnet18 **out, const void *weights, size_t bytes, const res
 static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_374367e5, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_30df2508, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
-    CALL(launch(m, EARLY, k_stitch_6a13a591, "l1.a.a.c.data", 64, 256, stream, v_r0,
+    CALL(launch(m, EARLY, k_stitch_e06690cb, "l1.a.a.c.data", 64, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
     // by basis change F(4x4,3x3)
     // l1.a.a.c.product[i0,i1,i2,i3,i4] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4] *
     //     l1.a.a.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_a_a_c_product, v_l1_a_a_c_filter, v_l1_a_a_c_data,
         v_l1_a_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product,
+    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.a.r", 196, 64, stream, v_l1_a_a_c_product,
         v_l1_a_a_t, v_l1_a_r));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.a.b.c.data", 196, 64, stream, v_l1_a_r,
         v_l1_a_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_a_b_c_product, v_l1_a_b_c_filter, v_l1_a_b_c_data,
         v_l1_a_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_fc81df83, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0,
+    CALL(launch(m, ORDERED, k_basis_acc74812, "l1.a", 196, 64, stream, v_l1_a_b_c_product, v_p0,
         v_l1_a_b_t, v_l1_a));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.b.a.c.data", 196, 64, stream, v_l1_a,
         v_l1_b_a_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_a_c_product, v_l1_b_a_c_filter, v_l1_b_a_c_data,
         v_l1_b_a_c_product));
-    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product,
+    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.b.r", 196, 64, stream, v_l1_b_a_c_product,
         v_l1_b_a_t, v_l1_b_r));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.b.b.c.data", 196, 64, stream, v_l1_b_r,
         v_l1_b_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l1_b_b_c_product, v_l1_b_b_c_filter, v_l1_b_b_c_data,
         v_l1_b_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_fc81df83, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
+    CALL(launch(m, ORDERED, k_basis_acc74812, "l1.b", 196, 64, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
-    CALL(launch(m, EARLY, k_product_2587aefa, "l2.h.a.c.part", 126, 256, stream,
+    CALL(launch(m, EARLY, k_product_fae9d81c, "l2.h.a.c.part", 126, 256, stream,
         v_l2_h_a_c_part_lines, v_l1_b, v_l2_h_a_c_part));
-    CALL(launch(m, EARLY, k_stitch_bf7e0e43, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
+    CALL(launch(m, EARLY, k_stitch_45436631, "l2.h.b.c.data", 128, 224, stream, v_l2_h_a_c_part,
         v_l2_h_a_t, v_l2_h_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_64f18838, "l2.h.b.c", 98, 64, stream, v_l2_h_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_5a539ceb, "l2.h.b.c", 98, 64, stream, v_l2_h_b_c_product,
         v_l2_h_b_c));
     // l2.d.c[0,i1,i2,i3] = sum(r0) l1.b[0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
@@ -3148,38 +3148,38 @@ static int steps_from_r0(resnet18 *m, const void *const *in, void *const *out,
         v_l2_a_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_e5820927, "l2.b.c.data", 128, 64, stream, v_l2_a_c_product,
+    CALL(launch(m, ORDERED, k_stitch_8e03b319, "l2.b.c.data", 128, 64, stream, v_l2_a_c_product,
         v_l2_a_t, v_l2_b_c_data));
     // as l1.a.a.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_82a38ba6, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h,
+    CALL(launch(m, ORDERED, k_basis_f16b6588, "l2", 98, 64, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
-    CALL(launch(m, EARLY, k_product_2e2c515b, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
+    CALL(launch(m, EARLY, k_product_91b7b15e, "l3.h.a.c.parts", 128, 256, stream, v_l3_h_a_c_lines,
         v_l2, v_l3_h_a_c_parts));
     CALL(launch(m, EARLY, k_stitch_f8ce7378, "l3.h.b.c.data", 256, 224, stream, v_l3_h_a_c_parts,
         v_l3_h_a_t, v_l3_h_b_c_data));
-    CALL(launch(m, EARLY, k_product_bd2110d0, "l3.h.b.c.product", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_2a0537f7, "l3.h.b.c.product", 128, 256, stream,
         v_l3_h_b_c_filter, v_l3_h_b_c_data, v_l3_h_b_c_product));
-    CALL(launch(m, EARLY, k_basis_03b7416e, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
+    CALL(launch(m, EARLY, k_basis_4b999636, "l3.h.b.c", 196, 64, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
     // l3.h stored as [i0,i2,i3,i1]
-    CALL(launch(m, EARLY, k_product_1b5f7d1f, "l3.h", 52, 256, stream, v_l2, v_l3_d_c_scaled,
+    CALL(launch(m, EARLY, k_product_b3a88037, "l3.h", 52, 256, stream, v_l2, v_l3_d_c_scaled,
         v_l3_h_b_c, v_l3_h_const, v_l3_h));
     CALL(launch(m, EARLY, k_basis_f6968ebb, "l3.a.c.data", 196, 64, stream, v_l3_h, v_l3_a_c_data));
-    CALL(launch(m, EARLY, k_product_bd2110d0, "l3.a.c.product", 128, 256, stream, v_l3_a_c_filter,
+    CALL(launch(m, EARLY, k_product_2a0537f7, "l3.a.c.product", 128, 256, stream, v_l3_a_c_filter,
         v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, EARLY, k_stitch_c11441b7, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
+    CALL(launch(m, EARLY, k_stitch_64d541a3, "l3.b.c.data", 256, 64, stream, v_l3_a_c_product,
         v_l3_a_t, v_l3_b_c_data));
-    CALL(launch(m, EARLY, k_product_bd2110d0, "l3.b.c.product", 128, 256, stream, v_l3_b_c_filter,
+    CALL(launch(m, EARLY, k_product_2a0537f7, "l3.b.c.product", 128, 256, stream, v_l3_b_c_filter,
         v_l3_b_c_data, v_l3_b_c_product));
     // l3 stored as [i0,i2,i3,i1]
     CALL(launch(m, EARLY, k_basis_40004ab9, "l3", 196, 64, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
-    CALL(launch(m, EARLY, k_product_ccb2fb3e, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
+    CALL(launch(m, EARLY, k_product_97fda272, "l4.h.a.c.parts", 128, 256, stream, v_l4_h_a_c_lines,
         v_l3, v_l4_h_a_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.r", 392, 64, stream, v_l4_h_a_c_parts,
         v_l4_h_a_t, v_l4_h_r));
-    CALL(launch(m, EARLY, k_product_d2974b0c, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
+    CALL(launch(m, EARLY, k_product_1672b670, "l4.h.b.c.parts", 128, 256, stream, v_l4_h_b_c_lines,
         v_l4_h_r, v_l4_h_b_c_parts));
     return 0;
 }
@@ -3189,17 +3189,17 @@ static int steps_from_l4_h_b_c(resnet18 *m, const void *const *in, void *const *
     (void)in;
     CALL(launch(m, EARLY, k_reduce_b5291b22, "l4.h.b.c", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_c));
-    CALL(launch(m, EARLY, k_product_813f0c61, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
+    CALL(launch(m, EARLY, k_product_fd746632, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3,
         v_l4_h_b_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
-    CALL(launch(m, EARLY, k_product_d2974b0c, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
+    CALL(launch(m, EARLY, k_product_1672b670, "l4.a.c.parts", 128, 256, stream, v_l4_a_c_lines,
         v_l4_h, v_l4_a_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.r", 392, 64, stream, v_l4_a_c_parts, v_l4_a_t,
         v_l4_r));
-    CALL(launch(m, EARLY, k_product_d2974b0c, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
+    CALL(launch(m, EARLY, k_product_1672b670, "l4.b.c.parts", 128, 256, stream, v_l4_b_c_lines,
         v_l4_r, v_l4_b_c_parts));
     CALL(launch(m, EARLY, k_stitch_20e872de, "f", 256, dim3(64, 2), stream, v_l4_b_c_parts, v_l4_h,
         v_l4_b_t, v_f));
-    CALL(launch(m, EARLY, k_reduce_5eeabc66, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
+    CALL(launch(m, EARLY, k_reduce_c4e6a146, "y", 500, 128, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 

@@ -8,42 +8,42 @@
 // outputs   y: f32[16,1000]
 // weights   102 tensors, blob of 45 MB
 // memory    arena 89 MB (workspace 32 MB of it), constants 153 MB, peak in create 320 MB
-// plan      41 steps, 830.9 us estimated; 1576.9 us without derivation
+// plan      41 steps, 831.7 us estimated; 1577.2 us without derivation
 // libraries cuDNN (415 MB) 3 steps, without it up to 0.0 us more
 //           cuBLAS (596 MB) 10 steps, without it up to 0.0 us more
 // by        basis change 32, summation splitting 1
-//   103.9 us est. r0               k_product_aaa1df5d
-//    25.9 us est. l1.a.a.c.data    k_stitch_f080c6f8
-//    22.9 us est. l1.a.a.c.product k_product_204f92be
-//    16.1 us est. l1.a.b.c.data    k_stitch_1c716a50
-//    22.9 us est. l1.a.b.c.product k_product_204f92be
-//    22.2 us est. l1.b.a.c.data    k_stitch_46214fbd
-//    22.9 us est. l1.b.a.c.product k_product_204f92be
-//    16.1 us est. l1.b.b.c.data    k_stitch_1c716a50
-//    22.9 us est. l1.b.b.c.product k_product_204f92be
-//    14.9 us est. l1.b             k_basis_193ec680
+//   103.9 us est. r0               k_product_0682b711
+//    25.9 us est. l1.a.a.c.data    k_stitch_4def1fb1
+//    22.9 us est. l1.a.a.c.product k_product_384fc1ec
+//    16.1 us est. l1.a.b.c.data    k_stitch_adcc9750
+//    22.9 us est. l1.a.b.c.product k_product_384fc1ec
+//    22.2 us est. l1.b.a.c.data    k_stitch_cd3cb3ec
+//    22.9 us est. l1.b.a.c.product k_product_384fc1ec
+//    16.1 us est. l1.b.b.c.data    k_stitch_adcc9750
+//    22.9 us est. l1.b.b.c.product k_product_384fc1ec
+//    14.9 us est. l1.b             k_basis_e1aa0019
 //    48.2 us est. l2.h.r           cuDNN conv 3x3, 64 to 128 + bias + relu
 //     5.6 us est. l2.h.b.c.data    k_basis_b0af5b9a
 //    24.9 us est. l2.h.b.c.product cuBLAS sgemm 128 x 784 x 128, batch 36
-//     5.1 us est. l2.h.b.c         k_basis_31329385
+//     5.1 us est. l2.h.b.c         k_basis_a3fed44c
 //     6.5 us est. l2.h             cuDNN conv 1x1, 64 to 128 + residual + bias + relu
 //     5.6 us est. l2.a.c.data      k_basis_b0af5b9a
 //    24.9 us est. l2.a.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     8.6 us est. l2.b.c.data      k_stitch_a54902ff
+//     8.6 us est. l2.b.c.data      k_stitch_bf132fba
 //    24.9 us est. l2.b.c.product   cuBLAS sgemm 128 x 784 x 128, batch 36
-//     6.2 us est. l2               k_basis_85872f02
-//    46.8 us est. l3.h.r           k_product_325f4df2
+//     6.2 us est. l2               k_basis_c7a62e55
+//    46.8 us est. l3.h.r           k_product_cc742cb6
 //     4.1 us est. l3.h.b.c.data    k_basis_9f1b6b4d
 //    36.0 us est. l3.h.b.c.product cuBLAS sgemm 256 x 256 x 256, batch 36
-//     3.6 us est. l3.h.b.c         k_basis_a4894cb0
-//     6.6 us est. l3.h             k_product_e277b683
+//     3.6 us est. l3.h.b.c         k_basis_44863cdd
+//     6.6 us est. l3.h             k_product_57945686
 //     4.1 us est. l3.a.c.data      k_basis_9f1b6b4d
 //    36.0 us est. l3.a.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     6.2 us est. l3.b.c.data      k_stitch_63fc5ef7
+//     6.2 us est. l3.b.c.data      k_stitch_68bea586
 //    36.0 us est. l3.b.c.product   cuBLAS sgemm 256 x 256 x 256, batch 36
-//     4.1 us est. l3               k_basis_0a5427ab
-//    49.2 us est. l4.h.a.c.part    k_product_b339737d
-//     4.9 us est. l4.h.b.c.data    k_stitch_eb13330c
+//     4.1 us est. l3               k_basis_c0288840
+//    49.2 us est. l4.h.a.c.part    k_product_6fa94069
+//     5.6 us est. l4.h.b.c.data    k_stitch_eb13330c
 //    39.5 us est. l4.h.b.c.product cuBLAS sgemm 512 x 64 x 512, batch 36
 //     2.4 us est. l4.h.b.c         k_basis_f7f00405
 //     8.2 us est. l4.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
@@ -51,7 +51,7 @@
 //    39.5 us est. l4.a.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
 //     3.9 us est. l4.b.c.data      k_stitch_18f17591
 //    39.5 us est. l4.b.c.product   cuBLAS sgemm 512 x 64 x 512, batch 36
-//     2.9 us est. f                k_stitch_b93b46f6
+//     3.1 us est. f                k_stitch_b93b46f6
 //     3.5 us est. y                cublasLt matmul 16 x 1000 x 512 + bias
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -787,15 +787,15 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
 // p0: stem.var, p1: stem.scale
-static __global__ void __launch_bounds__(64) k_map_8e0083f4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_df13b9c7(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
@@ -814,31 +814,31 @@ static __global__ void __launch_bounds__(64) k_map_fb625e93(const float *__restr
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
 // p0: stem.bias, p1: stem.mean, p2: stem.s
-static __global__ void __launch_bounds__(64) k_map_69d19039(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_05d43eb3(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l1.a.b.c.scaled[i0,i1,i2,i3] = l1.a.b.s[i0] * l1.a.b.k[i0,i1,i2,i3]
 // p0: l1.a.b.k, p1: l1.a.b.s
-static __global__ void __launch_bounds__(64) k_map_012510fa(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_b988b85c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 9216u) return;
     const int i3 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 576 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 576 + i3]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 576 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 576 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -893,46 +893,46 @@ static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__res
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
 // p0: l2.d.scale, p1: l2.d.var
-static __global__ void __launch_bounds__(64) k_map_7584f10b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_4ae5c049(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
         v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
         v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
 }
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
 // p0: l2.d.k, p1: l2.d.s
-static __global__ void __launch_bounds__(64) k_map_7cb32798(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_8e101f70(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 2048u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 64 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 64 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 64 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 64 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l2.h.b.c.scaled[i0,i1,i2,i3] = l2.h.b.s[i0] * l2.h.b.k[i0,i1,i2,i3]
 // p0: l2.h.b.k, p1: l2.h.b.s
-static __global__ void __launch_bounds__(128) k_map_8102c30e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_c7a6ba3c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 36864u) return;
     const int i3 = (int)(id % 288u) * 4;
     const int i0 = (int)(id / 288u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 1152 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 1152 + i3]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 1152 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 1152 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -973,66 +973,66 @@ static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__res
 
 // l2.h.a.c.scaled[i0,i1,i2,i3] = l2.h.a.s[i0] * l2.h.a.k[i0,i1,i2,i3]
 // p0: l2.h.a.k, p1: l2.h.a.s
-static __global__ void __launch_bounds__(64) k_map_eb3059b5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_d7bb0630(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 18432u) return;
     const int i3 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 576 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 576 + i3]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 576 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 576 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
 // p0: l2.h.a.bias, p1: l2.h.a.mean, p2: l2.h.a.s
-static __global__ void __launch_bounds__(64) k_map_f73e06ce(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_7239da58(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + (l2.h.b.bias[i0] - l2.h.b.mean[i0]
 //     * l2.h.b.s[i0])
 // p0: l2.d.bias, p1: l2.d.mean, p2: l2.d.s, p3: l2.h.b.bias, p4: l2.h.b.mean, p5: l2.h.b.s
-static __global__ void __launch_bounds__(64) k_map_4247c089(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_e8107ead(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
-    const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
-    const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
+    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
+    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
         v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
 // p0: l3.d.scale, p1: l3.d.var
-static __global__ void __launch_bounds__(64) k_map_bf354f26(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_039743dc(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
         v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
         v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
 }
@@ -1051,16 +1051,16 @@ static __global__ void __launch_bounds__(64) k_map_52288c6e(const float *__restr
 
 // l3.h.b.c.scaled[i0,i1,i2,i3] = l3.h.b.s[i0] * l3.h.b.k[i0,i1,i2,i3]
 // p0: l3.h.b.k, p1: l3.h.b.s
-static __global__ void __launch_bounds__(256) k_map_6b4ca383(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_69014e0d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 147456u) return;
     const int i3 = (int)(id % 576u) * 4;
     const int i0 = (int)(id / 576u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 2304 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 2304 + i3]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 2304 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 2304 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1114,82 +1114,82 @@ static __global__ void __launch_bounds__(256) k_map_3b064604(const float *__rest
 
 // l3.h.a.t[i0] = l3.h.a.bias[i0] - l3.h.a.mean[i0] * l3.h.a.s[i0]
 // p0: l3.h.a.bias, p1: l3.h.a.mean, p2: l3.h.a.s
-static __global__ void __launch_bounds__(64) k_map_e2f0aa7e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_d6d2134b(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + (l3.h.b.bias[i0] - l3.h.b.mean[i0]
 //     * l3.h.b.s[i0])
 // p0: l3.d.bias, p1: l3.d.mean, p2: l3.d.s, p3: l3.h.b.bias, p4: l3.h.b.mean, p5: l3.h.b.s
-static __global__ void __launch_bounds__(64) k_map_a6a0ae4d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9da69f6d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
-    const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
-    const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
+    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
+    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
         v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
 // p0: l4.d.var, p1: l4.d.scale
-static __global__ void __launch_bounds__(64) k_map_d6433888(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_32b8515e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
 // l4.d.c.scaled[i0,i1] = l4.d.s[i0] * l4.d.k[i0,i1,0,0]
 // p0: l4.d.k, p1: l4.d.s
-static __global__ void __launch_bounds__(64) k_map_f5d29384(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_f97999a6(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 256 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 256 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 256 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 256 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l4.h.b.c.scaled[i0,i1,i2,i3] = l4.h.b.s[i0] * l4.h.b.k[i0,i1,i2,i3]
 // p0: l4.h.b.k, p1: l4.h.b.s
-static __global__ void __launch_bounds__(256) k_map_03d6f3e4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_b4ed4691(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 589824u) return;
     const int i3 = (int)(id % 1152u) * 4;
     const int i0 = (int)(id / 1152u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 4608 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 4608 + i3]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 4608 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 4608 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1242,36 +1242,36 @@ static __global__ void __launch_bounds__(256) k_map_3be656d1(const float *__rest
 
 // l4.h.a.t[i0] = l4.h.a.bias[i0] - l4.h.a.mean[i0] * l4.h.a.s[i0]
 // p0: l4.h.a.bias, p1: l4.h.a.mean, p2: l4.h.a.s
-static __global__ void __launch_bounds__(64) k_map_f880efde(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_487df60c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.b.bias[i0] - l4.h.b.mean[i0]
 //     * l4.h.b.s[i0])
 // p0: l4.d.bias, p1: l4.d.mean, p2: l4.d.s, p3: l4.h.b.bias, p4: l4.h.b.mean, p5: l4.h.b.s
-static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_e3c66234(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
-    const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
-    const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
+    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
+    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
         v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
@@ -1280,7 +1280,7 @@ static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[i0,i1,i2,i3] = relu(stem.c[i0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_aaa1df5d(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_0682b711(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1299,7 +1299,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_aaa1df5d(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)(k0 + e / 16u);
-        return fetch<float4>(p0 + r2 * 64 + i1, r2 < 147);
+        return fetch<float4>(&p0[r2 * 64 + i1], r2 < 147);
     };
     const auto b = [&](unsigned e, const int4 &tap) {
         const unsigned n = n0 + e % 128u;
@@ -1308,7 +1308,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_aaa1df5d(const float 
         const int i0 = (int)(n / 12544u);
         const int t0 = i2 * 2 + tap.y;
         const int t1 = i3 * 2 + tap.z;
-        return fetch<float>(p1 + (i0 * 150528 + i2 * 448 + i3 * 2 + tap.x),
+        return fetch<float>(&p1[i0 * 150528 + i2 * 448 + i3 * 2 + tap.x],
             (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][8] = {};
@@ -1321,14 +1321,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_aaa1df5d(const float 
         const int i3 = (int)(n % 12544u);
         const int i0 = (int)(n / 12544u);
         const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i0 * 802816 + i1 * 12544 + i3) = make_float4(relu(acc[i][j]
+        *reinterpret_cast<float4 *>(&y[i0 * 802816 + i1 * 12544 + i3]) = make_float4(relu(acc[i][j]
             + v0), relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
     }
 }
 
 // p0[i0,i1,i2,i3] = max(r0_,r1) r0[i0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_
 //     in 0:3, r1 in 0:3, pad r0 -inf
-static __device__ __forceinline__ void part_reduce_855cf87a(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_9f3d8b12(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 14u) * 4;
     const int strip = (int)(id / 14u % 28u);
@@ -1341,8 +1341,8 @@ static __device__ __forceinline__ void part_reduce_855cf87a(const float *p0, flo
 #pragma unroll
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 * 2 + k - 4;
-            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i0 * 802816
-                + i1 * 12544 + t0 * 112 + t1) : make_float4(-INFINITY, -INFINITY, -INFINITY,
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(&p0[i0 * 802816
+                + i1 * 12544 + t0 * 112 + t1]) : make_float4(-INFINITY, -INFINITY, -INFINITY,
                 -INFINITY);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
@@ -1423,14 +1423,14 @@ static __device__ __forceinline__ void part_basis_fde9f4e0(const float *p0, floa
 }
 
 // p0 by slices in shared memory and, as a whole, to `also`, then l1.a.a.c.data
-static __global__ void __launch_bounds__(256) k_stitch_f080c6f8(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_4def1fb1(const float *p0,
     float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 392u; k += 256u)
-        part_reduce_855cf87a(p0, own, slice * 392u + k);
+        part_reduce_9f3d8b12(p0, own, slice * 392u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 784u; k += 256u)
         reinterpret_cast<uint4 *>(also)[slice * 784u + k] =
@@ -1443,7 +1443,7 @@ static __global__ void __launch_bounds__(256) k_stitch_f080c6f8(const float *p0,
 // l1.a.a.c.product[i0,i1,i2,i3,i4,i5] = sum(r0) l1.a.a.c.data[i0,i1,r0,i3,i4,i5] *
 //     l1.a.a.c.filter[i0,i1,i2,r0]
 // p0: l1.a.a.c.filter, p1: l1.a.a.c.data
-static __global__ void __launch_bounds__(256, 2) k_product_204f92be(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_384fc1ec(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1452,12 +1452,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_204f92be(const float 
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e / 4u);
         const int r0 = (int)(e % 4u * 4u);
-        return fetch<float4>(p0 + i1 * 4096 + i2 * 64 + r0);
+        return fetch<float4>(&p0[i1 * 4096 + i2 * 64 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i5 = (int)(n0 + e % 32u * 4u);
         const int r0 = (int)(e / 32u);
-        return fetch<float4>(p1 + i1 * 200704 + r0 * 3136 + i5, i5 < 3136);
+        return fetch<float4>(&p1[i1 * 200704 + r0 * 3136 + i5], i5 < 3136);
     };
     float acc[4][8] = {};
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 16384>(a), moving<12544, 100352>(b), acc);
@@ -1467,7 +1467,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_204f92be(const float 
         const int i2 = (int)(m0 + tile.row(i));
         const int i5 = (int)(n0 + tile.column(j));
         if (i5 < 3136) {
-            *reinterpret_cast<float4 *>(y + i1 * 200704 + i2 * 3136 + i5) = make_float4(acc[i][j],
+            *reinterpret_cast<float4 *>(&y[i1 * 200704 + i2 * 3136 + i5]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
@@ -1493,7 +1493,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a.r[i0,i1,i2,i3] = relu(l1.a.a.c[i0,i1,i2,i3] + l1.a.a.t[i1])
 // p0: l1.a.a.c.product, p1: l1.a.a.t
-static __device__ __forceinline__ void part_basis_de6ae435(const float *p0,
+static __device__ __forceinline__ void part_basis_dbe56265(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1519,21 +1519,21 @@ static __device__ __forceinline__ void part_basis_de6ae435(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v1 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(relu(d[o0][0]
+        *reinterpret_cast<float4 *>(&y[i2 * 224 + o0 * 56 + i3 * 4]) = make_float4(relu(d[o0][0]
             + v1), relu(d[o0][1] + v1), relu(d[o0][2] + v1), relu(d[o0][3] + v1));
     }
 }
 
 // l1.a.r by slices in shared memory, then l1.a.b.c.data
 // p0: l1.a.a.c.product, p1: l1.a.a.t
-static __global__ void __launch_bounds__(224) k_stitch_1c716a50(const float *p0,
+static __global__ void __launch_bounds__(224) k_stitch_adcc9750(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_basis_de6ae435(p0, p1, own, slice * 196u + k);
+        part_basis_dbe56265(p0, p1, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
         part_basis_fde9f4e0(own, y, slice * 196u + k);
@@ -1544,7 +1544,7 @@ static __global__ void __launch_bounds__(224) k_stitch_1c716a50(const float *p0,
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.a[i0,i1,i2,i3] = relu(l1.a.b.c[i0,i1,i2,i3] + p0[i0,i1,i2,i3] + l1.a.b.t[i1])
 // p0: l1.a.b.c.product, p1: p0, p2: l1.a.b.t
-static __device__ __forceinline__ void part_basis_ab2b8497(const float *p0, const float *p1,
+static __device__ __forceinline__ void part_basis_d896af18(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -1569,10 +1569,10 @@ static __device__ __forceinline__ void part_basis_ab2b8497(const float *p0, cons
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0 * 200704 + i1 * 3136 + i2 * 224
-            + o0 * 56 + i3 * 4);
+        const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0 * 200704 + i1 * 3136 + i2 * 224
+            + o0 * 56 + i3 * 4]);
         const float v2 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i2 * 224 + o0 * 56 + i3 * 4) = make_float4(relu(d[o0][0]
+        *reinterpret_cast<float4 *>(&y[i2 * 224 + o0 * 56 + i3 * 4]) = make_float4(relu(d[o0][0]
             + v1.x + v2), relu(d[o0][1] + v1.y + v2), relu(d[o0][2] + v1.z + v2),
             relu(d[o0][3] + v1.w + v2));
     }
@@ -1580,14 +1580,14 @@ static __device__ __forceinline__ void part_basis_ab2b8497(const float *p0, cons
 
 // l1.a by slices in shared memory and, as a whole, to `also`, then l1.b.a.c.data
 // p0: l1.a.b.c.product, p1: p0, p2: l1.a.b.t
-static __global__ void __launch_bounds__(224) k_stitch_46214fbd(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(224) k_stitch_cd3cb3ec(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y, float *__restrict__ also) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices;
     const unsigned slice = blockIdx.x;
     await_previous();
     for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_basis_ab2b8497(p0, p1, p2, own, slice * 196u + k);
+        part_basis_d896af18(p0, p1, p2, own, slice * 196u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 784u; k += 224u)
         reinterpret_cast<uint4 *>(also)[slice * 784u + k] =
@@ -1601,7 +1601,7 @@ static __global__ void __launch_bounds__(224) k_stitch_46214fbd(const float *p0,
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.b[i0,i1,i2,i3] = relu(l1.b.b.c[i0,i1,i2,i3] + l1.a[i0,i1,i2,i3] + l1.b.b.t[i1])
 // p0: l1.b.b.c.product, p1: l1.a, p2: l1.b.b.t
-static __global__ void __launch_bounds__(256) k_basis_193ec680(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_basis_e1aa0019(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -1629,11 +1629,11 @@ static __global__ void __launch_bounds__(256) k_basis_193ec680(const float *p0, 
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0 * 200704 + i1 * 3136 + i2 * 224
-            + o0 * 56 + i3 * 4);
+        const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0 * 200704 + i1 * 3136 + i2 * 224
+            + o0 * 56 + i3 * 4]);
         const float v2 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i0 * 200704 + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(relu(d[o0][0] + v1.x + v2), relu(d[o0][1] + v1.y + v2),
+        *reinterpret_cast<float4 *>(&y[i0 * 200704 + i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v1.x + v2), relu(d[o0][1] + v1.y + v2),
             relu(d[o0][2] + v1.z + v2), relu(d[o0][3] + v1.w + v2));
     }
 }
@@ -1682,7 +1682,7 @@ static __global__ void __launch_bounds__(256) k_basis_b0af5b9a(const float *p0,
 // by basis change F(4x4,3x3)
 // l2.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
-static __global__ void __launch_bounds__(256) k_basis_31329385(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_a3fed44c(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -1710,8 +1710,8 @@ static __global__ void __launch_bounds__(256) k_basis_31329385(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        *reinterpret_cast<float4 *>(y + i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4) = make_float4(d[o0][0], d[o0][1], d[o0][2], d[o0][3]);
+        *reinterpret_cast<float4 *>(&y[i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4]) = make_float4(d[o0][0], d[o0][1], d[o0][2], d[o0][3]);
     }
 }
 
@@ -1720,7 +1720,7 @@ static __global__ void __launch_bounds__(256) k_basis_31329385(const float *p0,
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.r[i0,i1,i2,i3] = relu(l2.a.c[i0,i1,i2,i3] + l2.a.t[i1])
 // p0: l2.a.c.product, p1: l2.a.t
-static __device__ __forceinline__ void part_basis_4d09b373(const float *p0,
+static __device__ __forceinline__ void part_basis_e103cb85(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -1746,7 +1746,7 @@ static __device__ __forceinline__ void part_basis_4d09b373(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v1 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i2 * 112 + o0 * 28 + i3 * 4) = make_float4(relu(d[o0][0]
+        *reinterpret_cast<float4 *>(&y[i2 * 112 + o0 * 28 + i3 * 4]) = make_float4(relu(d[o0][0]
             + v1), relu(d[o0][1] + v1), relu(d[o0][2] + v1), relu(d[o0][3] + v1));
     }
 }
@@ -1790,14 +1790,14 @@ static __device__ __forceinline__ void part_basis_0efd252c(const float *p0, floa
 
 // l2.r by slices in shared memory, then l2.b.c.data
 // p0: l2.a.c.product, p1: l2.a.t
-static __global__ void __launch_bounds__(256) k_stitch_a54902ff(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_bf132fba(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[3136];
     float *const own = slices + threadIdx.y * 784u;
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_basis_4d09b373(p0, p1, own, slice * 49u + k);
+        part_basis_e103cb85(p0, p1, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
         part_basis_0efd252c(own, y, slice * 49u + k);
@@ -1808,7 +1808,7 @@ static __global__ void __launch_bounds__(256) k_stitch_a54902ff(const float *p0,
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2[i0,i1,i2,i3] = relu(l2.b.c[i0,i1,i2,i3] + l2.h[i0,i1,i2,i3] + l2.b.t[i1])
 // p0: l2.b.c.product, p1: l2.h, p2: l2.b.t
-static __global__ void __launch_bounds__(256) k_basis_85872f02(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(256) k_basis_c7a62e55(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -1836,11 +1836,11 @@ static __global__ void __launch_bounds__(256) k_basis_85872f02(const float *p0, 
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0 * 100352 + i1 * 784 + i2 * 112
-            + o0 * 28 + i3 * 4);
+        const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0 * 100352 + i1 * 784 + i2 * 112
+            + o0 * 28 + i3 * 4]);
         const float v2 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4) = make_float4(relu(d[o0][0] + v1.x + v2), relu(d[o0][1] + v1.y + v2),
+        *reinterpret_cast<float4 *>(&y[i0 * 100352 + i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v1.x + v2), relu(d[o0][1] + v1.y + v2),
             relu(d[o0][2] + v1.z + v2), relu(d[o0][3] + v1.w + v2));
     }
 }
@@ -1849,7 +1849,7 @@ static __global__ void __launch_bounds__(256) k_basis_85872f02(const float *p0, 
 //     l3.h.a.c.lines[i1,r1,r2,r0] where i2 in 0:14, i3 in 0:14, pad l2 0
 // l3.h.r[i0,i1,i2,i3] = relu(l3.h.a.c[i0,i1,i2,i3] + l3.h.a.t[i1])
 // p0: l3.h.a.c.lines, p1: l2, p2: l3.h.a.t
-static __global__ void __launch_bounds__(256, 1) k_product_325f4df2(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_cc742cb6(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1857,7 +1857,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_325f4df2(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p0 + r0 * 256 + i1);
+        return fetch<float4>(&p0[r0 * 256 + i1]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 32u + e / 1024u * 32u;
@@ -1867,7 +1867,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_325f4df2(const float 
         const int r2 = (int)(k0 / 128u % 3u);
         const int r1 = (int)(k0 / 128u / 3u);
         const int r0 = (int)(k0 % 128u + e / 32u % 32u);
-        return fetch<float>(p1 + i0 * 100352 + r0 * 784 + i2 * 56 + r1 * 28 + i3 * 2 + r2 - 29,
+        return fetch<float>(&p1[i0 * 100352 + r0 * 784 + i2 * 56 + r1 * 28 + i3 * 2 + r2 - 29],
             n < 3136u && i2 * 2 + r1 >= 1 && i3 * 2 + r2 >= 1);
     };
     float acc[4][12] = {};
@@ -1881,7 +1881,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_325f4df2(const float 
         const int i0 = (int)(n / 196u);
         if (n < 3136u) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(y + i0 * 50176 + i1 * 196 + i3) = make_float4(relu(acc[i][j]
+            *reinterpret_cast<float4 *>(&y[i0 * 50176 + i1 * 196 + i3]) = make_float4(relu(acc[i][j]
                 + v0), relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0),
                 relu(acc[i][j + 3] + v0));
         }
@@ -1932,7 +1932,7 @@ static __global__ void __launch_bounds__(128) k_basis_9f1b6b4d(const float *p0,
 // by basis change F(4x4,3x3)
 // l3.h.b.c[i0,i1,i2,i3] = sum(r0,r1) l3.h.b.c.product[r0,r1,i1,i0,i2/4,i3/4] *
 //     l1.a.a.c.at[i2%4,r0] * l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
-static __global__ void __launch_bounds__(128) k_basis_a4894cb0(const float *p0,
+static __global__ void __launch_bounds__(128) k_basis_44863cdd(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
@@ -1963,8 +1963,8 @@ static __global__ void __launch_bounds__(128) k_basis_a4894cb0(const float *p0,
 #pragma unroll
         for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i2 * 4 + o0 < 14 && i3 * 4 + o1 < 14) {
-                *reinterpret_cast<float2 *>(y + i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4
-                    + o1) = make_float2(d[o0][o1], d[o0][o1 + 1]);
+                *reinterpret_cast<float2 *>(&y[i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4
+                    + o1]) = make_float2(d[o0][o1], d[o0][o1 + 1]);
             }
         }
     }
@@ -1974,7 +1974,7 @@ static __global__ void __launch_bounds__(128) k_basis_a4894cb0(const float *p0,
 //     0:14
 // l3.h[i0,i1,i2,i3] = relu(l3.d.c[i0,i1,i2,i3] + l3.h.b.c[i0,i1,i2,i3] + l3.h.const[i1])
 // p0: l3.d.c.scaled, p1: l2, p2: l3.h.b.c, p3: l3.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_e277b683(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_57945686(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1982,7 +1982,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_e277b683(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p0 + r0 * 256 + i1);
+        return fetch<float4>(&p0[r0 * 256 + i1]);
     };
     const auto b = [&](unsigned e) {
         const unsigned n = n0 + e % 32u + e / 1024u * 32u;
@@ -1990,7 +1990,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_e277b683(const float 
         const int i2 = (int)(n / 14u % 14u);
         const int i0 = (int)(n / 196u);
         const int r0 = (int)(e / 32u % 32u);
-        return fetch<float>(p1 + i0 * 100352 + r0 * 784 + i2 * 56 + i3 * 2, n < 3136u);
+        return fetch<float>(&p1[i0 * 100352 + r0 * 784 + i2 * 56 + i3 * 2], n < 3136u);
     };
     float acc[4][12] = {};
     tile.multiply<false, false, 1>(0u, 128u, moving<1024, 16384>(a), moving<3136, 0>(b), acc);
@@ -2002,9 +2002,9 @@ static __global__ void __launch_bounds__(256, 1) k_product_e277b683(const float 
         const int i3 = (int)(n % 196u);
         const int i0 = (int)(n / 196u);
         if (n < 3136u) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i0 * 50176 + i1 * 196 + i3);
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i0 * 50176 + i1 * 196 + i3]);
             const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(y + i0 * 50176 + i1 * 196 + i3) = make_float4(relu(acc[i][j]
+            *reinterpret_cast<float4 *>(&y[i0 * 50176 + i1 * 196 + i3]) = make_float4(relu(acc[i][j]
                 + v0.x + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
                 relu(acc[i][j + 3] + v0.w + v1));
         }
@@ -2016,7 +2016,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_e277b683(const float 
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3.r[i0,i1,i2,i3] = relu(l3.a.c[i0,i1,i2,i3] + l3.a.t[i1])
 // p0: l3.a.c.product, p1: l3.a.t
-static __device__ __forceinline__ void part_basis_660faa63(const float *p0,
+static __device__ __forceinline__ void part_basis_f2b50277(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 4u);
     const int i2 = (int)(id / 4u % 4u);
@@ -2045,8 +2045,8 @@ static __device__ __forceinline__ void part_basis_660faa63(const float *p0,
         for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i2 * 4 + o0 < 14 && i3 * 4 + o1 < 14) {
                 const float v1 = p1[i1];
-                *reinterpret_cast<float2 *>(y + i2 * 56 + o0 * 14 + i3 * 4
-                    + o1) = make_float2(relu(d[o0][o1] + v1), relu(d[o0][o1 + 1] + v1));
+                *reinterpret_cast<float2 *>(&y[i2 * 56 + o0 * 14 + i3 * 4
+                    + o1]) = make_float2(relu(d[o0][o1] + v1), relu(d[o0][o1 + 1] + v1));
             }
         }
     }
@@ -2091,14 +2091,14 @@ static __device__ __forceinline__ void part_basis_fc21c785(const float *p0, floa
 
 // l3.r by slices in shared memory, then l3.b.c.data
 // p0: l3.a.c.product, p1: l3.a.t
-static __global__ void __launch_bounds__(256) k_stitch_63fc5ef7(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_68bea586(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ __align__(16) float slices[1568];
     float *const own = slices + threadIdx.y * 196u;
     const unsigned slice = blockIdx.x * 8u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 16u; k += 32u)
-        part_basis_660faa63(p0, p1, own, slice * 16u + k);
+        part_basis_f2b50277(p0, p1, own, slice * 16u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 16u; k += 32u)
         part_basis_fc21c785(own, y, slice * 16u + k);
@@ -2109,7 +2109,7 @@ static __global__ void __launch_bounds__(256) k_stitch_63fc5ef7(const float *p0,
 //     l1.a.a.c.at[i3%4,r1] where i2 in 0:14, i3 in 0:14
 // l3[i0,i1,i2,i3] = relu(l3.b.c[i0,i1,i2,i3] + l3.h[i0,i1,i2,i3] + l3.b.t[i1])
 // p0: l3.b.c.product, p1: l3.h, p2: l3.b.t
-static __global__ void __launch_bounds__(128) k_basis_0a5427ab(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(128) k_basis_c0288840(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
@@ -2141,11 +2141,11 @@ static __global__ void __launch_bounds__(128) k_basis_0a5427ab(const float *p0, 
         for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i2 * 4 + o0 < 14 && i3 * 4 + o1 < 14) {
                 const float2 v1 = i2 * 4 + o0 < 14 && i3 * 4 + o1 < 14
-                    ? *reinterpret_cast<const float2 *>(p1 + i0 * 50176 + i1 * 196 + i2 * 56
-                    + o0 * 14 + i3 * 4 + o1) : make_float2(0.f, 0.f);
+                    ? *reinterpret_cast<const float2 *>(&p1[i0 * 50176 + i1 * 196 + i2 * 56
+                    + o0 * 14 + i3 * 4 + o1]) : make_float2(0.f, 0.f);
                 const float v2 = p2[i1];
-                *reinterpret_cast<float2 *>(y + i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4
-                    + o1) = make_float2(relu(d[o0][o1] + v1.x + v2),
+                *reinterpret_cast<float2 *>(&y[i0 * 50176 + i1 * 196 + i2 * 56 + o0 * 14 + i3 * 4
+                    + o1]) = make_float2(relu(d[o0][o1] + v1.x + v2),
                     relu(d[o0][o1 + 1] + v1.y + v2));
             }
         }
@@ -2156,7 +2156,7 @@ static __global__ void __launch_bounds__(128) k_basis_0a5427ab(const float *p0, 
 // l4.h.a.c.part[i0,i1,i2,i3,i4,i5] = sum(r0) l3[i2,r0,i0+2*i4-1,i1+2*i5-1] *
 //     l4.h.a.c.part.lines[i0,i1,i3,r0] where i4 in 0:7, i5 in 0:7, pad l3 0
 // p0: l4.h.a.c.part.lines, p1: l3
-static __global__ void __launch_bounds__(256, 1) k_product_b339737d(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_6fa94069(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<128, 128, 16, 1, 8, 8, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2166,7 +2166,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_b339737d(const float 
     const auto a = [&](unsigned e) {
         const int i3 = (int)(m0 + e % 32u * 4u);
         const int r0 = (int)(e / 32u);
-        return fetch<float4>(p0 + r0 * 4608 + i0 * 1536 + i1 * 512 + i3);
+        return fetch<float4>(&p0[r0 * 4608 + i0 * 1536 + i1 * 512 + i3]);
     };
     const auto b = [&](unsigned e) {
         const unsigned n = n0 + e % 128u;
@@ -2174,7 +2174,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_b339737d(const float 
         const int i4 = (int)(n / 7u % 7u);
         const int i2 = (int)(n / 49u);
         const int r0 = (int)(e / 128u);
-        return fetch<float>(p1 + i2 * 50176 + r0 * 196 + i4 * 28 + i0 * 14 + i5 * 2 + i1 - 15,
+        return fetch<float>(&p1[i2 * 50176 + r0 * 196 + i4 * 28 + i0 * 14 + i5 * 2 + i1 - 15],
             n < 784u && i4 * 2 + i0 >= 1 && i5 * 2 + i1 >= 1);
     };
     float acc[8][8] = {};
@@ -2918,52 +2918,52 @@ static int launch(resnet18_n16 *m, int when, void (*kernel)(P...), const char *n
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_from_stem_s(resnet18_n16 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
     // stem.c.scaled stored as [i1,i2,i3,i0]
     CALL(launch(m, ORDERED, k_map_fb625e93, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
         v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_69d19039, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.a.b.s", 1, 64, stream, v_l1_a_b_var, v_l1_a_b_scale,
         v_l1_a_b_s));
-    CALL(launch(m, ORDERED, k_map_012510fa, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
+    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.a.b.c.scaled", 144, 64, stream, v_l1_a_b_k,
         v_l1_a_b_s, v_l1_a_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.a.b.c.filter", 64, 64, stream, v_l1_a_b_c_scaled,
         v_l1_a_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.a.a.s", 1, 64, stream, v_l1_a_a_var, v_l1_a_a_scale,
         v_l1_a_a_s));
-    CALL(launch(m, ORDERED, k_map_012510fa, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k,
+    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.a.a.c.scaled", 144, 64, stream, v_l1_a_a_k,
         v_l1_a_a_s, v_l1_a_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.a.a.c.filter", 64, 64, stream, v_l1_a_a_c_scaled,
         v_l1_a_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.a.a.t", 1, 64, stream, v_l1_a_a_bias, v_l1_a_a_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.a.a.t", 1, 64, stream, v_l1_a_a_bias, v_l1_a_a_mean,
         v_l1_a_a_s, v_l1_a_a_t));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.a.b.t", 1, 64, stream, v_l1_a_b_bias, v_l1_a_b_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.a.b.t", 1, 64, stream, v_l1_a_b_bias, v_l1_a_b_mean,
         v_l1_a_b_s, v_l1_a_b_t));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.b.b.s", 1, 64, stream, v_l1_b_b_var, v_l1_b_b_scale,
         v_l1_b_b_s));
-    CALL(launch(m, ORDERED, k_map_012510fa, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
+    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.b.b.c.scaled", 144, 64, stream, v_l1_b_b_k,
         v_l1_b_b_s, v_l1_b_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.b.c.filter", 64, 64, stream, v_l1_b_b_c_scaled,
         v_l1_b_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.b.a.s", 1, 64, stream, v_l1_b_a_var, v_l1_b_a_scale,
         v_l1_b_a_s));
-    CALL(launch(m, ORDERED, k_map_012510fa, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k,
+    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.b.a.c.scaled", 144, 64, stream, v_l1_b_a_k,
         v_l1_b_a_s, v_l1_b_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.b.a.c.filter", 64, 64, stream, v_l1_b_a_c_scaled,
         v_l1_b_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.b.a.t", 1, 64, stream, v_l1_b_a_bias, v_l1_b_a_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.b.a.t", 1, 64, stream, v_l1_b_a_bias, v_l1_b_a_mean,
         v_l1_b_a_s, v_l1_b_a_t));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.b.b.t", 1, 64, stream, v_l1_b_b_bias, v_l1_b_b_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.b.b.t", 1, 64, stream, v_l1_b_b_bias, v_l1_b_b_mean,
         v_l1_b_b_s, v_l1_b_b_t));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.d.s", 1, 64, stream, v_l2_d_scale, v_l2_d_var,
         v_l2_d_s));
-    CALL(launch(m, ORDERED, k_map_7cb32798, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
+    CALL(launch(m, ORDERED, k_map_8e101f70, "l2.d.c.scaled", 32, 64, stream, v_l2_d_k, v_l2_d_s,
         v_l2_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
         v_l2_h_b_s));
-    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k,
+    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.h.b.c.scaled", 288, 128, stream, v_l2_h_b_k,
         v_l2_h_b_s, v_l2_h_b_c_scaled));
     return 0;
 }
@@ -2971,104 +2971,104 @@ static int prepare_weights_from_stem_s(resnet18_n16 *m, cudaStream_t stream) {
 static int prepare_weights_from_l2_h_b_c_filter(resnet18_n16 *m, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.b.c.filter", 256, 64, stream, v_l2_h_b_c_scaled,
         v_l2_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
         v_l2_h_a_s));
-    CALL(launch(m, ORDERED, k_map_eb3059b5, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k,
+    CALL(launch(m, ORDERED, k_map_d7bb0630, "l2.h.a.c.scaled", 288, 64, stream, v_l2_h_a_k,
         v_l2_h_a_s, v_l2_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
         v_l2_h_a_s, v_l2_h_a_t));
-    CALL(launch(m, ORDERED, k_map_4247c089, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
+    CALL(launch(m, ORDERED, k_map_e8107ead, "l2.h.const", 1, 64, stream, v_l2_d_bias, v_l2_d_mean,
         v_l2_d_s, v_l2_h_b_bias, v_l2_h_b_mean, v_l2_h_b_s, v_l2_h_const));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.b.s", 1, 64, stream, v_l2_b_scale, v_l2_b_var,
         v_l2_b_s));
-    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
+    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.b.c.scaled", 288, 128, stream, v_l2_b_k, v_l2_b_s,
         v_l2_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.b.c.filter", 256, 64, stream, v_l2_b_c_scaled,
         v_l2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.a.s", 1, 64, stream, v_l2_a_scale, v_l2_a_var,
         v_l2_a_s));
-    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s,
+    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.a.c.scaled", 288, 128, stream, v_l2_a_k, v_l2_a_s,
         v_l2_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.a.c.filter", 256, 64, stream, v_l2_a_c_scaled,
         v_l2_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.a.t", 1, 64, stream, v_l2_a_bias, v_l2_a_mean,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.a.t", 1, 64, stream, v_l2_a_bias, v_l2_a_mean,
         v_l2_a_s, v_l2_a_t));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.b.t", 1, 64, stream, v_l2_b_bias, v_l2_b_mean,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.b.t", 1, 64, stream, v_l2_b_bias, v_l2_b_mean,
         v_l2_b_s, v_l2_b_t));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.d.s", 1, 64, stream, v_l3_d_scale, v_l3_d_var,
         v_l3_d_s));
     // l3.d.c.scaled stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_52288c6e, "l3.d.c.scaled", 512, 64, stream, v_l3_d_k, v_l3_d_s,
         v_l3_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
         v_l3_h_b_s));
-    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k,
+    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.h.b.c.scaled", 576, 256, stream, v_l3_h_b_k,
         v_l3_h_b_s, v_l3_h_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_76cd4e9b, "l3.h.b.c.filter", 512, 128, stream,
         v_l3_h_b_c_scaled, v_l3_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
         v_l3_h_a_s));
     // l3.h.a.c.lines stored as [i1,i2,i3,i0]
     CALL(launch(m, ORDERED, k_map_3b064604, "l3.h.a.c.lines", 1152, 256, stream, v_l3_h_a_k,
         v_l3_h_a_s, v_l3_h_a_c_lines));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
         v_l3_h_a_s, v_l3_h_a_t));
-    CALL(launch(m, ORDERED, k_map_a6a0ae4d, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
+    CALL(launch(m, ORDERED, k_map_9da69f6d, "l3.h.const", 1, 64, stream, v_l3_d_bias, v_l3_d_mean,
         v_l3_d_s, v_l3_h_b_bias, v_l3_h_b_mean, v_l3_h_b_s, v_l3_h_const));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.b.s", 1, 64, stream, v_l3_b_scale, v_l3_b_var,
         v_l3_b_s));
-    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s,
+    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.b.c.scaled", 576, 256, stream, v_l3_b_k, v_l3_b_s,
         v_l3_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_76cd4e9b, "l3.b.c.filter", 512, 128, stream, v_l3_b_c_scaled,
         v_l3_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.a.s", 1, 64, stream, v_l3_a_scale, v_l3_a_var,
         v_l3_a_s));
-    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s,
+    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.a.c.scaled", 576, 256, stream, v_l3_a_k, v_l3_a_s,
         v_l3_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_76cd4e9b, "l3.a.c.filter", 512, 128, stream, v_l3_a_c_scaled,
         v_l3_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.a.t", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.a.t", 1, 64, stream, v_l3_a_bias, v_l3_a_mean,
         v_l3_a_s, v_l3_a_t));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.b.t", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.b.t", 1, 64, stream, v_l3_b_bias, v_l3_b_mean,
         v_l3_b_s, v_l3_b_t));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.d.s", 2, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
-    CALL(launch(m, ORDERED, k_map_f5d29384, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
+    CALL(launch(m, ORDERED, k_map_f97999a6, "l4.d.c.scaled", 512, 64, stream, v_l4_d_k, v_l4_d_s,
         v_l4_d_c_scaled));
     return 0;
 }
 
 static int prepare_weights_from_l4_h_b_s(resnet18_n16 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
         v_l4_h_b_s));
-    CALL(launch(m, ORDERED, k_map_03d6f3e4, "l4.h.b.c.scaled", 2304, 256, stream, v_l4_h_b_k,
+    CALL(launch(m, ORDERED, k_map_b4ed4691, "l4.h.b.c.scaled", 2304, 256, stream, v_l4_h_b_k,
         v_l4_h_b_s, v_l4_h_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "l4.h.b.c.filter", 1024, 256, stream,
         v_l4_h_b_c_scaled, v_l4_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
         v_l4_h_a_s));
     // l4.h.a.c.part.lines stored as [i3,i0,i1,i2]
     CALL(launch(m, ORDERED, k_map_3be656d1, "l4.h.a.c.part.lines", 4608, 256, stream, v_l4_h_a_k,
         v_l4_h_a_s, v_l4_h_a_c_part_lines));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
         v_l4_h_a_s, v_l4_h_a_t));
-    CALL(launch(m, ORDERED, k_map_0978d495, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
+    CALL(launch(m, ORDERED, k_map_e3c66234, "l4.h.const", 2, 64, stream, v_l4_d_bias, v_l4_d_mean,
         v_l4_d_s, v_l4_h_b_bias, v_l4_h_b_mean, v_l4_h_b_s, v_l4_h_const));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.b.s", 2, 64, stream, v_l4_b_var, v_l4_b_scale,
         v_l4_b_s));
-    CALL(launch(m, ORDERED, k_map_03d6f3e4, "l4.b.c.scaled", 2304, 256, stream, v_l4_b_k, v_l4_b_s,
+    CALL(launch(m, ORDERED, k_map_b4ed4691, "l4.b.c.scaled", 2304, 256, stream, v_l4_b_k, v_l4_b_s,
         v_l4_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "l4.b.c.filter", 1024, 256, stream, v_l4_b_c_scaled,
         v_l4_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.a.s", 2, 64, stream, v_l4_a_var, v_l4_a_scale,
         v_l4_a_s));
-    CALL(launch(m, ORDERED, k_map_03d6f3e4, "l4.a.c.scaled", 2304, 256, stream, v_l4_a_k, v_l4_a_s,
+    CALL(launch(m, ORDERED, k_map_b4ed4691, "l4.a.c.scaled", 2304, 256, stream, v_l4_a_k, v_l4_a_s,
         v_l4_a_c_scaled));
     CALL(launch(m, ORDERED, k_basis_e7b8c0d1, "l4.a.c.filter", 1024, 256, stream, v_l4_a_c_scaled,
         v_l4_a_c_filter));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l4.a.t", 2, 64, stream, v_l4_a_bias, v_l4_a_mean,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l4.a.t", 2, 64, stream, v_l4_a_bias, v_l4_a_mean,
         v_l4_a_s, v_l4_a_t));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l4.b.t", 2, 64, stream, v_l4_b_bias, v_l4_b_mean,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l4.b.t", 2, 64, stream, v_l4_b_bias, v_l4_b_mean,
         v_l4_b_s, v_l4_b_t));
     return 0;
 }
@@ -3103,7 +3103,7 @@ static int check_device(resnet18_n16 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_8e0083f4);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_df13b9c7);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3321,25 +3321,25 @@ int resnet18_n16_create(resnet18_n16 **out, const void *weights, size_t bytes,
 static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_aaa1df5d, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_0682b711, "r0", 1568, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
-    CALL(launch(m, EARLY, k_stitch_f080c6f8, "l1.a.a.c.data", 1024, 256, stream, v_r0,
+    CALL(launch(m, EARLY, k_stitch_4def1fb1, "l1.a.a.c.data", 1024, 256, stream, v_r0,
         v_l1_a_a_c_data, v_p0));
-    CALL(launch(m, EARLY, k_product_204f92be, "l1.a.a.c.product", 900, 256, stream,
+    CALL(launch(m, EARLY, k_product_384fc1ec, "l1.a.a.c.product", 900, 256, stream,
         v_l1_a_a_c_filter, v_l1_a_a_c_data, v_l1_a_a_c_product));
-    CALL(launch(m, EARLY, k_stitch_1c716a50, "l1.a.b.c.data", 1024, 224, stream, v_l1_a_a_c_product,
+    CALL(launch(m, EARLY, k_stitch_adcc9750, "l1.a.b.c.data", 1024, 224, stream, v_l1_a_a_c_product,
         v_l1_a_a_t, v_l1_a_b_c_data));
-    CALL(launch(m, EARLY, k_product_204f92be, "l1.a.b.c.product", 900, 256, stream,
+    CALL(launch(m, EARLY, k_product_384fc1ec, "l1.a.b.c.product", 900, 256, stream,
         v_l1_a_b_c_filter, v_l1_a_b_c_data, v_l1_a_b_c_product));
-    CALL(launch(m, EARLY, k_stitch_46214fbd, "l1.b.a.c.data", 1024, 224, stream, v_l1_a_b_c_product,
+    CALL(launch(m, EARLY, k_stitch_cd3cb3ec, "l1.b.a.c.data", 1024, 224, stream, v_l1_a_b_c_product,
         v_p0, v_l1_a_b_t, v_l1_b_a_c_data, v_l1_a));
-    CALL(launch(m, EARLY, k_product_204f92be, "l1.b.a.c.product", 900, 256, stream,
+    CALL(launch(m, EARLY, k_product_384fc1ec, "l1.b.a.c.product", 900, 256, stream,
         v_l1_b_a_c_filter, v_l1_b_a_c_data, v_l1_b_a_c_product));
-    CALL(launch(m, EARLY, k_stitch_1c716a50, "l1.b.b.c.data", 1024, 224, stream, v_l1_b_a_c_product,
+    CALL(launch(m, EARLY, k_stitch_adcc9750, "l1.b.b.c.data", 1024, 224, stream, v_l1_b_a_c_product,
         v_l1_b_a_t, v_l1_b_b_c_data));
-    CALL(launch(m, EARLY, k_product_204f92be, "l1.b.b.c.product", 900, 256, stream,
+    CALL(launch(m, EARLY, k_product_384fc1ec, "l1.b.b.c.product", 900, 256, stream,
         v_l1_b_b_c_filter, v_l1_b_b_c_data, v_l1_b_b_c_product));
-    CALL(launch(m, EARLY, k_basis_193ec680, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
+    CALL(launch(m, EARLY, k_basis_e1aa0019, "l1.b", 784, 256, stream, v_l1_b_b_c_product, v_l1_a,
         v_l1_b_b_t, v_l1_b));
     // l2.h.a.c[i0,i1,i2,i3] = sum(r0,r1,r2) l1.b[i0,r0,2*i2+r1-1,2*i3+r2-1] *
     //     l2.h.a.c.scaled[i1,r0,r1,r2] where i2 in 0:28, i3 in 0:28, pad l1.b 0
@@ -3353,7 +3353,7 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
     //     l2.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l2_h_b_c_product, v_l2_h_b_c_filter, v_l2_h_b_c_data,
         v_l2_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_31329385, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_a3fed44c, "l2.h.b.c", 392, 256, stream, v_l2_h_b_c_product,
         v_l2_h_b_c));
     // l2.d.c[i0,i1,i2,i3] = sum(r0) l1.b[i0,r0,2*i2,2*i3] * l2.d.c.scaled[i1,r0] where i2 in 0:28,
     //     i3 in 0:28
@@ -3364,34 +3364,34 @@ static int steps_from_r0(resnet18_n16 *m, const void *const *in, void *const *ou
         v_l2_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_a_c_product, v_l2_a_c_filter, v_l2_a_c_data, v_l2_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_a54902ff, "l2.b.c.data", 512, dim3(64, 4), stream,
+    CALL(launch(m, ORDERED, k_stitch_bf132fba, "l2.b.c.data", 512, dim3(64, 4), stream,
         v_l2_a_c_product, v_l2_a_t, v_l2_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_b_c_product, v_l2_b_c_filter, v_l2_b_c_data, v_l2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_85872f02, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
+    CALL(launch(m, ORDERED, k_basis_c7a62e55, "l2", 392, 256, stream, v_l2_b_c_product, v_l2_h,
         v_l2_b_t, v_l2));
-    CALL(launch(m, EARLY, k_product_325f4df2, "l3.h.r", 132, 256, stream, v_l3_h_a_c_lines, v_l2,
+    CALL(launch(m, EARLY, k_product_cc742cb6, "l3.h.r", 132, 256, stream, v_l3_h_a_c_lines, v_l2,
         v_l3_h_a_t, v_l3_h_r));
     CALL(launch(m, EARLY, k_basis_9f1b6b4d, "l3.h.b.c.data", 512, 128, stream, v_l3_h_r,
         v_l3_h_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_h_b_c_product, v_l3_h_b_c_filter, v_l3_h_b_c_data,
         v_l3_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_a4894cb0, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_44863cdd, "l3.h.b.c", 512, 128, stream, v_l3_h_b_c_product,
         v_l3_h_b_c));
-    CALL(launch(m, EARLY, k_product_e277b683, "l3.h", 132, 256, stream, v_l3_d_c_scaled, v_l2,
+    CALL(launch(m, EARLY, k_product_57945686, "l3.h", 132, 256, stream, v_l3_d_c_scaled, v_l2,
         v_l3_h_b_c, v_l3_h_const, v_l3_h));
     CALL(launch(m, EARLY, k_basis_9f1b6b4d, "l3.a.c.data", 512, 128, stream, v_l3_h,
         v_l3_a_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_a_c_product, v_l3_a_c_filter, v_l3_a_c_data, v_l3_a_c_product));
-    CALL(launch(m, ORDERED, k_stitch_63fc5ef7, "l3.b.c.data", 512, dim3(32, 8), stream,
+    CALL(launch(m, ORDERED, k_stitch_68bea586, "l3.b.c.data", 512, dim3(32, 8), stream,
         v_l3_a_c_product, v_l3_a_t, v_l3_b_c_data));
     // as l2.h.b.c.product
     CALL(gemm_run(m, &gemm_l3_b_c_product, v_l3_b_c_filter, v_l3_b_c_data, v_l3_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_0a5427ab, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h,
+    CALL(launch(m, ORDERED, k_basis_c0288840, "l3", 512, 128, stream, v_l3_b_c_product, v_l3_h,
         v_l3_b_t, v_l3));
-    CALL(launch(m, EARLY, k_product_b339737d, "l4.h.a.c.part", 252, 256, stream,
+    CALL(launch(m, EARLY, k_product_6fa94069, "l4.h.a.c.part", 252, 256, stream,
         v_l4_h_a_c_part_lines, v_l3, v_l4_h_a_c_part));
     CALL(launch(m, EARLY, k_stitch_eb13330c, "l4.h.b.c.data", 1024, dim3(32, 8), stream,
         v_l4_h_a_c_part, v_l4_h_a_t, v_l4_h_b_c_data));

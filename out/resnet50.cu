@@ -8,92 +8,92 @@
 // outputs   y: f32[1,1000]
 // weights   267 tensors, blob of 98 MB
 // memory    arena 14 MB (workspace 6240 kB of it), constants 112 MB, peak in create 230 MB
-// plan      82 steps, 365.1 us estimated; 395.4 us without derivation
+// plan      82 steps, 365.2 us estimated; 396.4 us without derivation
 // libraries cuDNN (415 MB) 22 steps, without it up to 5.3 us more
 //           cuBLAS (596 MB) 6 steps, without it up to 0.8 us more
 // by        basis change 33, merging 1, summation splitting 6
-//     9.8 us est. r0               k_product_374367e5
-//     2.0 us est. p0               k_reduce_0d108d3d
+//     9.8 us est. r0               k_product_30df2508
+//     2.0 us est. p0               k_reduce_588bbc0a
 //     2.4 us est. l1.h.r           cuDNN conv 1x1, 64 to 64 + bias + relu
 //     1.8 us est. l1.h.b.c.data    k_basis_5750835a
 //     3.8 us est. l1.h.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.h.t           k_basis_c5456742
-//     6.5 us est. l1.h             k_product_56bfe9ac
-//     5.2 us est. l1.h.0.r         k_product_dfb15932
+//     1.8 us est. l1.h.t           k_basis_c46632b4
+//     6.5 us est. l1.h             k_product_55131aac
+//     5.2 us est. l1.h.0.r         k_product_74f1d9e6
 //     1.8 us est. l1.h.0.b.c.data  k_basis_5750835a
 //     3.8 us est. l1.h.0.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.h.0.t         k_basis_c5456742
-//     4.1 us est. l1.h.0           k_product_d501d709
-//     5.2 us est. l1.h.1.r         k_product_dfb15932
+//     1.8 us est. l1.h.0.t         k_basis_c46632b4
+//     4.1 us est. l1.h.0           k_product_c573800a
+//     5.2 us est. l1.h.1.r         k_product_74f1d9e6
 //     1.8 us est. l1.h.1.b.c.data  k_basis_5750835a
 //     3.8 us est. l1.h.1.b.c.product cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. l1.h.1.t         k_basis_c5456742
-//     4.1 us est. l1.h.1           k_product_d501d709
+//     1.8 us est. l1.h.1.t         k_basis_c46632b4
+//     4.1 us est. l1.h.1           k_product_c573800a
 //     7.8 us est. l2.h.r           cuDNN conv 1x1, 256 to 128 + bias + relu
-//     7.8 us est. l2.h.b.c.part    k_product_117aef5a
-//     2.0 us est. l2.h.t           k_reduce_cc348234
+//     7.8 us est. l2.h.b.c.part    k_product_fd6a5d9e
+//     2.0 us est. l2.h.t           k_reduce_a7e67325
 //     4.5 us est. l2.h.c.c         cuDNN conv 1x1, 128 to 512
 //     8.2 us est. l2.h             cuDNN conv 1x1, 256 to 512 + residual + bias + relu
 //     5.5 us est. l2.h.0.r         cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.6 us est. l2.h.0.b.c.data  k_basis_cc0193fb
 //     4.8 us est. l2.h.0.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.0.t         k_basis_94dc1e1b
+//     1.5 us est. l2.h.0.t         k_basis_3af571b3
 //     4.5 us est. l2.h.0           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     5.5 us est. l2.h.1.r         cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.6 us est. l2.h.1.b.c.data  k_basis_cc0193fb
 //     4.8 us est. l2.h.1.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.1.t         k_basis_94dc1e1b
+//     1.5 us est. l2.h.1.t         k_basis_3af571b3
 //     4.5 us est. l2.h.1           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     5.5 us est. l2.h.2.r         cuDNN conv 1x1, 512 to 128 + bias + relu
 //     1.6 us est. l2.h.2.b.c.data  k_basis_cc0193fb
 //     4.8 us est. l2.h.2.b.c.product cuBLAS sgemm 128 x 49 x 128, batch 36
-//     1.5 us est. l2.h.2.t         k_basis_94dc1e1b
+//     1.5 us est. l2.h.2.t         k_basis_3af571b3
 //     4.5 us est. l2.h.2           cuDNN conv 1x1, 128 to 512 + residual + bias + relu
 //     8.8 us est. l3.h.r           cuDNN conv 1x1, 512 to 256 + bias + relu
-//     8.6 us est. l3.h.b.c.parts   k_product_cee41567
-//     1.9 us est. l3.h.t           k_reduce_d65b6a2e
-//     5.2 us est. l3.h.c.c         k_product_9dc78bc0
-//     9.1 us est. l3.h             k_product_66756052
+//     8.6 us est. l3.h.b.c.parts   k_product_de8401e9
+//     2.0 us est. l3.h.t           k_reduce_d65b6a2e
+//     5.2 us est. l3.h.c.c         k_product_2ffef958
+//     9.1 us est. l3.h             k_product_b39625fc
 //     6.0 us est. l3.h.0.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.0.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.0.b.c.product k_product_bd2110d0
-//     1.5 us est. l3.h.0.t         k_basis_4d72e339
-//     5.2 us est. l3.h.0           k_product_5b968fec
+//     5.4 us est. l3.h.0.b.c.product k_product_2a0537f7
+//     1.5 us est. l3.h.0.t         k_basis_e2788776
+//     5.2 us est. l3.h.0           k_product_96ee2a72
 //     6.0 us est. l3.h.1.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.1.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.1.b.c.product k_product_bd2110d0
-//     1.5 us est. l3.h.1.t         k_basis_4d72e339
-//     5.2 us est. l3.h.1           k_product_5b968fec
+//     5.4 us est. l3.h.1.b.c.product k_product_2a0537f7
+//     1.5 us est. l3.h.1.t         k_basis_e2788776
+//     5.2 us est. l3.h.1           k_product_96ee2a72
 //     6.0 us est. l3.h.2.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.2.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.2.b.c.product k_product_bd2110d0
-//     1.5 us est. l3.h.2.t         k_basis_4d72e339
-//     5.2 us est. l3.h.2           k_product_5b968fec
+//     5.4 us est. l3.h.2.b.c.product k_product_2a0537f7
+//     1.5 us est. l3.h.2.t         k_basis_e2788776
+//     5.2 us est. l3.h.2           k_product_96ee2a72
 //     6.0 us est. l3.h.3.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.3.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.3.b.c.product k_product_bd2110d0
-//     1.5 us est. l3.h.3.t         k_basis_4d72e339
-//     5.2 us est. l3.h.3           k_product_5b968fec
+//     5.4 us est. l3.h.3.b.c.product k_product_2a0537f7
+//     1.5 us est. l3.h.3.t         k_basis_e2788776
+//     5.2 us est. l3.h.3           k_product_96ee2a72
 //     6.0 us est. l3.h.4.r         cuDNN conv 1x1, 1024 to 256 + bias + relu
 //     1.5 us est. l3.h.4.b.c.data  k_basis_d466199c
-//     5.4 us est. l3.h.4.b.c.product k_product_bd2110d0
-//     1.5 us est. l3.h.4.t         k_basis_4d72e339
-//     5.2 us est. l3.h.4           k_product_5b968fec
+//     5.4 us est. l3.h.4.b.c.product k_product_2a0537f7
+//     1.5 us est. l3.h.4.t         k_basis_e2788776
+//     5.2 us est. l3.h.4           k_product_96ee2a72
 //     9.2 us est. l4.h.r           cuDNN conv 1x1, 1024 to 512 + bias + relu
-//     9.2 us est. l4.h.b.c.parts   k_product_be50872d
+//     9.2 us est. l4.h.b.c.parts   k_product_324fb4d3
 //     1.6 us est. l4.h.t           k_reduce_8827085f
 //     6.0 us est. l4.h.c.c         cuDNN conv 1x1, 512 to 2048
-//     9.9 us est. l4.h             k_product_bdbe6043, in 4 parts
+//     9.9 us est. l4.h             k_product_8cdccb08, in 4 parts
 //     7.1 us est. l4.h.0.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.3 us est. l4.h.0.b.c.parts k_product_d2974b0c
+//     9.3 us est. l4.h.0.b.c.parts k_product_1672b670
 //     1.6 us est. l4.h.0.t         k_reduce_8827085f
 //     6.0 us est. l4.h.0           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     7.1 us est. l4.h.1.r         cuDNN conv 1x1, 2048 to 512 + bias + relu
-//     9.3 us est. l4.h.1.b.c.parts k_product_d2974b0c
+//     9.3 us est. l4.h.1.b.c.parts k_product_1672b670
 //     1.6 us est. l4.h.1.t         k_reduce_8827085f
 //     6.0 us est. l4.h.1           cuDNN conv 1x1, 512 to 2048 + residual + bias + relu
 //     1.6 us est. f                k_reduce_8a1ece7b
-//     3.2 us est. y                k_reduce_5ab5fe91
+//     3.2 us est. y                k_reduce_809f38b9
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -1158,15 +1158,15 @@ static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets 
 
 // stem.s[i0] = stem.scale[i0] * rsqrt(stem.var[i0] + 1e-05)
 // p0: stem.var, p1: stem.scale
-static __global__ void __launch_bounds__(64) k_map_8e0083f4(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_df13b9c7(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
@@ -1185,31 +1185,31 @@ static __global__ void __launch_bounds__(64) k_map_fb625e93(const float *__restr
 
 // stem.t[i0] = stem.bias[i0] - stem.mean[i0] * stem.s[i0]
 // p0: stem.bias, p1: stem.mean, p2: stem.s
-static __global__ void __launch_bounds__(64) k_map_69d19039(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_05d43eb3(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l1.h.b.c.scaled[i0,i1,i2,i3] = l1.h.b.s[i0] * l1.h.b.k[i0,i1,i2,i3]
 // p0: l1.h.b.k, p1: l1.h.b.s
-static __global__ void __launch_bounds__(64) k_map_012510fa(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_b988b85c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 9216u) return;
     const int i3 = (int)(id % 144u) * 4;
     const int i0 = (int)(id / 144u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 576 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 576 + i3]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 576 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 576 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1264,30 +1264,30 @@ static __global__ void __launch_bounds__(64) k_basis_297a979b(const float *__res
 
 // l1.h.a.c.scaled[i0,i1] = l1.h.a.s[i0] * l1.h.a.k[i0,i1,0,0]
 // p0: l1.h.a.k, p1: l1.h.a.s
-static __global__ void __launch_bounds__(64) k_map_1a867ba6(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_3f042f9c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 1024u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 64 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 64 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 64 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 64 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l1.d.s[i0] = l1.d.scale[i0] * rsqrt(l1.d.var[i0] + 1e-05)
 // p0: l1.d.scale, p1: l1.d.var
-static __global__ void __launch_bounds__(64) k_map_bf354f26(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_039743dc(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
         v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
         v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
 }
@@ -1296,7 +1296,7 @@ static __global__ void __launch_bounds__(64) k_map_bf354f26(const float *__restr
 // l1.d.c.weights[i0,i1] = l1.h.c.s[i0] * l1.h.c.k[i0,i1-64,0,0] + l1.d.s[i0] * l1.d.k[i0,i1,0,0]
 //     where i1 in 0:128, pad l1.d.k 0, pad l1.h.c.k 0
 // p0: l1.d.k, p1: l1.d.s, p2: l1.h.c.k, p3: l1.h.c.s
-static __global__ void __launch_bounds__(64) k_map_93b9f36b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_0b08844f(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
@@ -1304,154 +1304,154 @@ static __global__ void __launch_bounds__(64) k_map_93b9f36b(const float *__restr
     if (id >= 8192u) return;
     const int i1 = (int)(id % 32u) * 4;
     const int i0 = (int)(id / 32u);
-    const float4 v0 = i1 < 64 ? *reinterpret_cast<const float4 *>(p0 + i0 * 64 + i1)
+    const float4 v0 = i1 < 64 ? *reinterpret_cast<const float4 *>(&p0[i0 * 64 + i1])
         : make_float4(0.f, 0.f, 0.f, 0.f);
     const float v1 = p1[i0];
-    const float4 v2 = i1 >= 64 ? *reinterpret_cast<const float4 *>(p2 + i0 * 64 + i1 - 64)
+    const float4 v2 = i1 >= 64 ? *reinterpret_cast<const float4 *>(&p2[i0 * 64 + i1 - 64])
         : make_float4(0.f, 0.f, 0.f, 0.f);
     const float v3 = p3[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 128 + i1) = make_float4(v0.x * v1 + v2.x * v3,
+    *reinterpret_cast<float4 *>(&y[i0 * 128 + i1]) = make_float4(v0.x * v1 + v2.x * v3,
         v0.y * v1 + v2.y * v3, v0.z * v1 + v2.z * v3, v0.w * v1 + v2.w * v3);
 }
 
 // l1.h.const[i0] = l1.d.bias[i0] - l1.d.mean[i0] * l1.d.s[i0] + (l1.h.c.bias[i0] - l1.h.c.mean[i0]
 //     * l1.h.c.s[i0])
 // p0: l1.d.bias, p1: l1.d.mean, p2: l1.d.s, p3: l1.h.c.bias, p4: l1.h.c.mean, p5: l1.h.c.s
-static __global__ void __launch_bounds__(64) k_map_a6a0ae4d(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_9da69f6d(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
-    const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
-    const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
+    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
+    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
         v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l1.h.0.a.c.scaled[i0,i1] = l1.h.0.a.s[i0] * l1.h.0.a.k[i0,i1,0,0]
 // p0: l1.h.0.a.k, p1: l1.h.0.a.s
-static __global__ void __launch_bounds__(64) k_map_d1744417(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_04b11fb6(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4096u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 256 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 256 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 256 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 256 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l1.h.0.c.c.scaled[i0,i1] = l1.h.0.c.s[i0] * l1.h.0.c.k[i0,i1,0,0]
 // p0: l1.h.0.c.k, p1: l1.h.0.c.s
-static __global__ void __launch_bounds__(64) k_map_784a0bb0(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_39d18939(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 4096u) return;
     const int i1 = (int)(id % 16u) * 4;
     const int i0 = (int)(id / 16u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 64 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 64 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 64 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 64 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l1.h.0.c.t[i0] = l1.h.0.c.bias[i0] - l1.h.0.c.mean[i0] * l1.h.0.c.s[i0]
 // p0: l1.h.0.c.bias, p1: l1.h.0.c.mean, p2: l1.h.0.c.s
-static __global__ void __launch_bounds__(64) k_map_e2f0aa7e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_d6d2134b(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 64u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l2.d.s[i0] = l2.d.scale[i0] * rsqrt(l2.d.var[i0] + 1e-05)
 // p0: l2.d.var, p1: l2.d.scale
-static __global__ void __launch_bounds__(64) k_map_d6433888(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_32b8515e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
 
 // l2.d.c.scaled[i0,i1] = l2.d.s[i0] * l2.d.k[i0,i1,0,0]
 // p0: l2.d.k, p1: l2.d.s
-static __global__ void __launch_bounds__(64) k_map_f5d29384(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_f97999a6(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 256 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 256 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 256 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 256 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l2.h.a.s[i0] = l2.h.a.scale[i0] * rsqrt(l2.h.a.var[i0] + 1e-05)
 // p0: l2.h.a.scale, p1: l2.h.a.var
-static __global__ void __launch_bounds__(64) k_map_7584f10b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_4ae5c049(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x * (1.f / sqrtf(v1.x + 1e-05f)),
         v0.y * (1.f / sqrtf(v1.y + 1e-05f)), v0.z * (1.f / sqrtf(v1.z + 1e-05f)),
         v0.w * (1.f / sqrtf(v1.w + 1e-05f)));
 }
 
 // l2.h.a.c.scaled[i0,i1] = l2.h.a.s[i0] * l2.h.a.k[i0,i1,0,0]
 // p0: l2.h.a.k, p1: l2.h.a.s
-static __global__ void __launch_bounds__(64) k_map_222ee1f3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_4cb471da(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 8192u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 256 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 256 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 256 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 256 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l2.h.a.t[i0] = l2.h.a.bias[i0] - l2.h.a.mean[i0] * l2.h.a.s[i0]
 // p0: l2.h.a.bias, p1: l2.h.a.mean, p2: l2.h.a.s
-static __global__ void __launch_bounds__(64) k_map_f73e06ce(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_7239da58(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
@@ -1469,52 +1469,52 @@ static __global__ void __launch_bounds__(256) k_map_4d87eab3(const float *__rest
 
 // l2.h.c.c.scaled[i0,i1] = l2.h.c.s[i0] * l2.h.c.k[i0,i1,0,0]
 // p0: l2.h.c.k, p1: l2.h.c.s
-static __global__ void __launch_bounds__(64) k_map_855feb7a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_5aceaeac(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i1 = (int)(id % 32u) * 4;
     const int i0 = (int)(id / 32u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 128 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 128 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 128 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 128 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l2.h.const[i0] = l2.d.bias[i0] - l2.d.mean[i0] * l2.d.s[i0] + (l2.h.c.bias[i0] - l2.h.c.mean[i0]
 //     * l2.h.c.s[i0])
 // p0: l2.d.bias, p1: l2.d.mean, p2: l2.d.s, p3: l2.h.c.bias, p4: l2.h.c.mean, p5: l2.h.c.s
-static __global__ void __launch_bounds__(64) k_map_0978d495(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_e3c66234(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
-    const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
-    const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
+    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
+    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
         v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l2.h.0.b.c.scaled[i0,i1,i2,i3] = l2.h.0.b.s[i0] * l2.h.0.b.k[i0,i1,i2,i3]
 // p0: l2.h.0.b.k, p1: l2.h.0.b.s
-static __global__ void __launch_bounds__(128) k_map_8102c30e(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_c7a6ba3c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 36864u) return;
     const int i3 = (int)(id % 288u) * 4;
     const int i0 = (int)(id / 288u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 1152 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 1152 + i3]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 1152 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 1152 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1555,45 +1555,45 @@ static __global__ void __launch_bounds__(64) k_basis_19bb4ac3(const float *__res
 
 // l2.h.0.a.c.scaled[i0,i1] = l2.h.0.a.s[i0] * l2.h.0.a.k[i0,i1,0,0]
 // p0: l2.h.0.a.k, p1: l2.h.0.a.s
-static __global__ void __launch_bounds__(64) k_map_13b5bd73(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_ee32a864(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 16384u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 512 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 512 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 512 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 512 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l2.h.0.c.t[i0] = l2.h.0.c.bias[i0] - l2.h.0.c.mean[i0] * l2.h.0.c.s[i0]
 // p0: l2.h.0.c.bias, p1: l2.h.0.c.mean, p2: l2.h.0.c.s
-static __global__ void __launch_bounds__(64) k_map_f880efde(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_487df60c(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 128u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l3.d.s[i0] = l3.d.scale[i0] * rsqrt(l3.d.var[i0] + 1e-05)
 // p0: l3.d.var, p1: l3.d.scale
-static __global__ void __launch_bounds__(64) k_map_986d755b(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_8ce0fc37(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
@@ -1612,16 +1612,16 @@ static __global__ void __launch_bounds__(256) k_map_58c021d0(const float *__rest
 
 // l3.h.a.c.scaled[i0,i1] = l3.h.a.s[i0] * l3.h.a.k[i0,i1,0,0]
 // p0: l3.h.a.k, p1: l3.h.a.s
-static __global__ void __launch_bounds__(64) k_map_35a21f91(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_1f3cb6fc(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 32768u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 512 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 512 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 512 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 512 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1640,52 +1640,52 @@ static __global__ void __launch_bounds__(256) k_map_d71fe1b8(const float *__rest
 
 // l3.h.c.c.scaled[i0,i1] = l3.h.c.s[i0] * l3.h.c.k[i0,i1,0,0]
 // p0: l3.h.c.k, p1: l3.h.c.s
-static __global__ void __launch_bounds__(128) k_map_f9b7babd(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_6d1651b5(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 65536u) return;
     const int i1 = (int)(id % 64u) * 4;
     const int i0 = (int)(id / 64u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 256 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 256 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 256 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 256 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l3.h.const[i0] = l3.d.bias[i0] - l3.d.mean[i0] * l3.d.s[i0] + (l3.h.c.bias[i0] - l3.h.c.mean[i0]
 //     * l3.h.c.s[i0])
 // p0: l3.d.bias, p1: l3.d.mean, p2: l3.d.s, p3: l3.h.c.bias, p4: l3.h.c.mean, p5: l3.h.c.s
-static __global__ void __launch_bounds__(64) k_map_e7f08a25(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_cc01d564(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
-    const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
-    const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
+    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
+    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
         v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l3.h.0.b.c.scaled[i0,i1,i2,i3] = l3.h.0.b.s[i0] * l3.h.0.b.k[i0,i1,i2,i3]
 // p0: l3.h.0.b.k, p1: l3.h.0.b.s
-static __global__ void __launch_bounds__(256) k_map_6b4ca383(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_69014e0d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 147456u) return;
     const int i3 = (int)(id % 576u) * 4;
     const int i0 = (int)(id / 576u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 2304 + i3);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 2304 + i3]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 2304 + i3) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 2304 + i3]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1737,45 +1737,45 @@ static __global__ void __launch_bounds__(128) k_basis_f30c815a(const float *__re
 
 // l3.h.0.a.c.scaled[i0,i1] = l3.h.0.a.s[i0] * l3.h.0.a.k[i0,i1,0,0]
 // p0: l3.h.0.a.k, p1: l3.h.0.a.s
-static __global__ void __launch_bounds__(128) k_map_b2d0c806(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(128) k_map_52f3cdf0(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id >= 65536u) return;
     const int i1 = (int)(id % 256u) * 4;
     const int i0 = (int)(id / 256u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 1024 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 1024 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 1024 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 1024 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l3.h.0.c.t[i0] = l3.h.0.c.bias[i0] - l3.h.0.c.mean[i0] * l3.h.0.c.s[i0]
 // p0: l3.h.0.c.bias, p1: l3.h.0.c.mean, p2: l3.h.0.c.s
-static __global__ void __launch_bounds__(64) k_map_5e3e6a3a(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_3d21f8d7(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 256u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
 // l4.d.s[i0] = l4.d.scale[i0] * rsqrt(l4.d.var[i0] + 1e-05)
 // p0: l4.d.var, p1: l4.d.scale
-static __global__ void __launch_bounds__(64) k_map_e05f63e9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_c2d2a67d(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(1.f / sqrtf(v0.x + 1e-05f) * v1.x,
         1.f / sqrtf(v0.y + 1e-05f) * v1.y, 1.f / sqrtf(v0.z + 1e-05f) * v1.z,
         1.f / sqrtf(v0.w + 1e-05f) * v1.w);
 }
@@ -1794,16 +1794,16 @@ static __global__ void __launch_bounds__(256) k_map_8cdcac58(const float *__rest
 
 // l4.h.a.c.scaled[i0,i1] = l4.h.a.s[i0] * l4.h.a.k[i0,i1,0,0]
 // p0: l4.h.a.k, p1: l4.h.a.s
-static __global__ void __launch_bounds__(256) k_map_a9e6e7ca(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_87ec5faa(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 131072u) return;
     const int i1 = (int)(id % 256u) * 4;
     const int i0 = (int)(id / 256u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 1024 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 1024 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 1024 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 1024 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1822,52 +1822,52 @@ static __global__ void __launch_bounds__(256) k_map_dd615e56(const float *__rest
 
 // l4.h.c.c.scaled[i0,i1] = l4.h.c.s[i0] * l4.h.c.k[i0,i1,0,0]
 // p0: l4.h.c.k, p1: l4.h.c.s
-static __global__ void __launch_bounds__(256) k_map_104d1fd3(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_492006bd(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 262144u) return;
     const int i1 = (int)(id % 128u) * 4;
     const int i0 = (int)(id / 128u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 512 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 512 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 512 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 512 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
 // l4.h.const[i0] = l4.d.bias[i0] - l4.d.mean[i0] * l4.d.s[i0] + (l4.h.c.bias[i0] - l4.h.c.mean[i0]
 //     * l4.h.c.s[i0])
 // p0: l4.d.bias, p1: l4.d.mean, p2: l4.d.s, p3: l4.h.c.bias, p4: l4.h.c.mean, p5: l4.h.c.s
-static __global__ void __launch_bounds__(64) k_map_f56387c5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_7d479919(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     const float *__restrict__ p4, const float *__restrict__ p5, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    const float4 v3 = *reinterpret_cast<const float4 *>(p3 + i0);
-    const float4 v4 = *reinterpret_cast<const float4 *>(p4 + i0);
-    const float4 v5 = *reinterpret_cast<const float4 *>(p5 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    const float4 v3 = *reinterpret_cast<const float4 *>(&p3[i0]);
+    const float4 v4 = *reinterpret_cast<const float4 *>(&p4[i0]);
+    const float4 v5 = *reinterpret_cast<const float4 *>(&p5[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x + (v3.x - v4.x * v5.x),
         v0.y - v1.y * v2.y + (v3.y - v4.y * v5.y), v0.z - v1.z * v2.z + (v3.z - v4.z * v5.z),
         v0.w - v1.w * v2.w + (v3.w - v4.w * v5.w));
 }
 
 // l4.h.0.a.c.scaled[i0,i1] = l4.h.0.a.s[i0] * l4.h.0.a.k[i0,i1,0,0]
 // p0: l4.h.0.a.k, p1: l4.h.0.a.s
-static __global__ void __launch_bounds__(256) k_map_cc8cef7c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_0cbfad83(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 262144u) return;
     const int i1 = (int)(id % 512u) * 4;
     const int i0 = (int)(id / 512u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 2048 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 2048 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 2048 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 2048 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1886,16 +1886,16 @@ static __global__ void __launch_bounds__(256) k_map_7fc05e22(const float *__rest
 
 // l4.h.0.c.t[i0] = l4.h.0.c.bias[i0] - l4.h.0.c.mean[i0] * l4.h.0.c.s[i0]
 // p0: l4.h.0.c.bias, p1: l4.h.0.c.mean, p2: l4.h.0.c.s
-static __global__ void __launch_bounds__(64) k_map_f524daa1(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(64) k_map_efc944d6(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
     if (id >= 512u) return;
     const int i0 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i0);
-    const float4 v2 = *reinterpret_cast<const float4 *>(p2 + i0);
-    *reinterpret_cast<float4 *>(y + i0) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i0]);
+    const float4 v2 = *reinterpret_cast<const float4 *>(&p2[i0]);
+    *reinterpret_cast<float4 *>(&y[i0]) = make_float4(v0.x - v1.x * v2.x, v0.y - v1.y * v2.y,
         v0.z - v1.z * v2.z, v0.w - v1.w * v2.w);
 }
 
@@ -1903,7 +1903,7 @@ static __global__ void __launch_bounds__(64) k_map_f524daa1(const float *__restr
 //     where i2 in 0:112, i3 in 0:112, pad x 0
 // r0[0,i1,i2,i3] = relu(stem.c[0,i1,i2,i3] + stem.t[i1])
 // p0: stem.c.scaled, p1: x, p2: stem.t
-static __global__ void __launch_bounds__(256, 1) k_product_374367e5(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_30df2508(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1911,7 +1911,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_374367e5(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)(k0 + e / 16u);
-        return fetch<float4>(p0 + r2 * 64 + i1, r2 < 147);
+        return fetch<float4>(&p0[r2 * 64 + i1], r2 < 147);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 32u + e / 1024u * 32u;
@@ -1923,7 +1923,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_374367e5(const float 
         const int r0 = (int)(k / 49u);
         const int t0 = i2 * 2 + r1 - 3;
         const int t1 = i3 * 2 + r2 - 3;
-        return fetch<float>(p1 + r0 * 50176 + t0 * 224 + t1,
+        return fetch<float>(&p1[r0 * 50176 + t0 * 224 + t1],
             n < 12544u && k < 147u && (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][12] = {};
@@ -1935,7 +1935,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_374367e5(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 12544) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 12544 + i3) = make_float4(relu(acc[i][j] + v0),
+            *reinterpret_cast<float4 *>(&y[i1 * 12544 + i3]) = make_float4(relu(acc[i][j] + v0),
                 relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
         }
     }
@@ -1943,7 +1943,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_374367e5(const float 
 
 // p0[0,i1,i2,i3] = max(r0_,r1) r0[0,i1,2*i2+r0_-1,2*i3+r1-1] where i2 in 0:56, i3 in 0:56, r0_ in
 //     0:3, r1 in 0:3, pad r0 -inf
-static __global__ void __launch_bounds__(128) k_reduce_0d108d3d(const float *p0,
+static __global__ void __launch_bounds__(128) k_reduce_588bbc0a(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
@@ -1958,8 +1958,8 @@ static __global__ void __launch_bounds__(128) k_reduce_0d108d3d(const float *p0,
 #pragma unroll
         for (int k = 0; k < 12; k += 4) {
             const int t1 = i3 * 2 + k - 4;
-            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(p0 + i1 * 12544
-                + t0 * 112 + t1) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+            const float4 v = t0 >= 0 && t1 >= 0 ? *reinterpret_cast<const float4 *>(&p0[i1 * 12544
+                + t0 * 112 + t1]) : make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
             x[j][k] = v.x;
             x[j][k + 1] = v.y;
             x[j][k + 2] = v.z;
@@ -1977,7 +1977,7 @@ static __global__ void __launch_bounds__(128) k_reduce_0d108d3d(const float *p0,
             acc3 = fmaxf(acc3, x[r0][r1 + 9]);
         }
     }
-    *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 56 + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 56 + i3]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // l1.h.b.c.bt[i0,i1] = [[2, -3, -4, 3, 2, 0], [0, -2, 1, 5, 2, 0], [0, -2, 5, -1, -2, 0], [0, 2,
@@ -2057,7 +2057,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     l1.h.b.c.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // l1.h.t[0,i1,i2,i3] = relu(l1.h.b.c[0,i1,i2,i3] + l1.h.b.t[i1])
 // p0: l1.h.b.c.product, p1: l1.h.b.t
-static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_c46632b4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -2084,8 +2084,8 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
             relu(d[o0][3] + v0));
     }
 }
@@ -2095,7 +2095,7 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
 // by merging: sum of products
 // l1.h[0,i1,i2,i3] = relu(l1.d.c.merged[0,i1,i2,i3] + l1.h.const[i1])
 // p0: l1.d.c.weights, p1: p0.joined, p2: l1.h.const
-static __global__ void __launch_bounds__(256, 2) k_product_56bfe9ac(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_55131aac(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2103,12 +2103,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_56bfe9ac(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 128 + r0);
+        return fetch<float4>(&p0[i1 * 128 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
         const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(p1 + r0 * 3136 + i3, i3 < 3136);
+        return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
     };
     float acc[4][12] = {};
     tile.multiply<true, false, 1>(0u, 128u, moving<4, 16384>(a), moving<12544, 128>(b), acc);
@@ -2119,7 +2119,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_56bfe9ac(const float 
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 3136) {
             const float v0 = p2[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0),
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
                 relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
         }
     }
@@ -2128,7 +2128,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_56bfe9ac(const float 
 // l1.h.0.a.c[0,i1,i2,i3] = sum(r0) l1.h[0,r0,i2,i3] * l1.h.0.a.c.scaled[i1,r0]
 // l1.h.0.r[0,i1,i2,i3] = relu(l1.h.0.a.c[0,i1,i2,i3] + l1.h.0.a.t[i1])
 // p0: l1.h.0.a.c.scaled, p1: l1.h, p2: l1.h.0.a.t
-static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_74f1d9e6(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2136,12 +2136,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 256 + r0);
+        return fetch<float4>(&p0[i1 * 256 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p1 + r0 * 3136 + i3);
+        return fetch<float4>(&p1[r0 * 3136 + i3]);
     };
     float acc[8][4] = {};
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<12544, 200704>(b), acc);
@@ -2151,7 +2151,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0),
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0),
             relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
     }
 }
@@ -2159,7 +2159,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_dfb15932(const float 
 // l1.h.0.c.c[0,i1,i2,i3] = sum(r0) l1.h.0.t[0,r0,i2,i3] * l1.h.0.c.c.scaled[i1,r0]
 // l1.h.0[0,i1,i2,i3] = relu(l1.h.0.c.c[0,i1,i2,i3] + l1.h[0,i1,i2,i3] + l1.h.0.c.t[i1])
 // p0: l1.h.0.c.c.scaled, p1: l1.h.0.t, p2: l1.h, p3: l1.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_d501d709(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_c573800a(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2167,12 +2167,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_d501d709(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 64 + r0);
+        return fetch<float4>(&p0[i1 * 64 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
         const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(p1 + r0 * 3136 + i3, i3 < 3136);
+        return fetch<float4>(&p1[r0 * 3136 + i3], i3 < 3136);
     };
     float acc[4][12] = {};
     tile.multiply<true, false, 1>(0u, 64u, moving<4, 8192>(a), moving<12544, 128>(b), acc);
@@ -2182,9 +2182,9 @@ static __global__ void __launch_bounds__(256, 2) k_product_d501d709(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 3136) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i1 * 3136 + i3);
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 3136 + i3]);
             const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 3136 + i3) = make_float4(relu(acc[i][j] + v0.x
+            *reinterpret_cast<float4 *>(&y[i1 * 3136 + i3]) = make_float4(relu(acc[i][j] + v0.x
                 + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
                 relu(acc[i][j + 3] + v0.w + v1));
         }
@@ -2195,7 +2195,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_d501d709(const float 
 // l2.h.b.c.part[i0,i1,i2,i3,i4] = sum(r0) l2.h.r[0,r0,i0+2*i3-1,i1+2*i4-1] *
 //     l2.h.b.c.part.lines[i0,i1,i2,r0] where i3 in 0:28, i4 in 0:28, pad l2.h.r 0
 // p0: l2.h.b.c.part.lines, p1: l2.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_117aef5a(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_fd6a5d9e(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2205,14 +2205,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_117aef5a(const float 
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p0 + r0 * 1152 + i0 * 384 + i1 * 128 + i2);
+        return fetch<float4>(&p0[r0 * 1152 + i0 * 384 + i1 * 128 + i2]);
     };
     const auto b = [&](unsigned e) {
         const unsigned n = n0 + e % 128u;
         const int i4 = (int)(n % 28u);
         const int i3 = (int)(n / 28u);
         const int r0 = (int)(e / 128u);
-        return fetch<float>(p1 + r0 * 3136 + i3 * 112 + i0 * 56 + i4 * 2 + i1 - 57,
+        return fetch<float>(&p1[r0 * 3136 + i3 * 112 + i0 * 56 + i4 * 2 + i1 - 57],
             n < 784u && i3 * 2 + i0 >= 1 && i4 * 2 + i1 >= 1);
     };
     float acc[4][8] = {};
@@ -2223,8 +2223,8 @@ static __global__ void __launch_bounds__(256, 1) k_product_117aef5a(const float 
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 784) {
-            *reinterpret_cast<float4 *>(y + i0 * 301056 + i1 * 100352 + i2 * 784
-                + i4) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
+            *reinterpret_cast<float4 *>(&y[i0 * 301056 + i1 * 100352 + i2 * 784
+                + i4]) = make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
@@ -2233,7 +2233,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_117aef5a(const float 
 // l2.h.b.c[0,i1,i2,i3] = sum(r0,r1) l2.h.b.c.part[r0,r1,i1,i2,i3]
 // l2.h.t[0,i1,i2,i3] = relu(l2.h.b.c[0,i1,i2,i3] + l2.h.b.t[i1])
 // p0: l2.h.b.c.part, p1: l2.h.b.t
-static __global__ void __launch_bounds__(64) k_reduce_cc348234(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_a7e67325(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -2243,14 +2243,14 @@ static __global__ void __launch_bounds__(64) k_reduce_cc348234(const float *p0,
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r1 = 0; r1 < 9; r1++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r1 * 100352 + i1 * 784 + i3);
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r1 * 100352 + i1 * 784 + i3]);
         acc0 += v0.x;
         acc1 += v0.y;
         acc2 += v0.z;
         acc3 += v0.w;
     }
     const float v1 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 784 + i3) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
+    *reinterpret_cast<float4 *>(&y[i1 * 784 + i3]) = make_float4(relu(acc0 + v1), relu(acc1 + v1),
         relu(acc2 + v1), relu(acc3 + v1));
 }
 
@@ -2299,7 +2299,7 @@ static __global__ void __launch_bounds__(64) k_basis_cc0193fb(const float *p0,
 //     l1.h.b.c.at[i2%4,r0] * l1.h.b.c.at[i3%4,r1] where i2 in 0:28, i3 in 0:28
 // l2.h.0.t[0,i1,i2,i3] = relu(l2.h.0.b.c[0,i1,i2,i3] + l2.h.0.b.t[i1])
 // p0: l2.h.0.b.c.product, p1: l2.h.0.b.t
-static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_3af571b3(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -2326,8 +2326,8 @@ static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 784 + i2 * 112 + o0 * 28
-            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+        *reinterpret_cast<float4 *>(&y[i1 * 784 + i2 * 112 + o0 * 28
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
             relu(d[o0][3] + v0));
     }
 }
@@ -2337,7 +2337,7 @@ static __global__ void __launch_bounds__(64) k_basis_94dc1e1b(const float *p0,
 //     l3.h.b.c.lines[i2,r1,r2,16*i0+r0] where i0 in 0:16, i3 in 0:14, i4 in 0:14, r0 in 0:16, pad
 //     l3.h.r 0
 // p0: l3.h.b.c.lines, p1: l3.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_cee41567(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_de8401e9(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2347,7 +2347,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_cee41567(const float 
         const int i2 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)k0 / 16u;
         const int r0 = (int)(k0 % 16u + e / 16u);
-        return fetch<float4>(p0 + r2 * 65536 + i0 * 4096 + r0 * 256 + i2);
+        return fetch<float4>(&p0[r2 * 65536 + i0 * 4096 + r0 * 256 + i2]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 128u;
@@ -2356,7 +2356,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_cee41567(const float 
         const int r2 = (int)(k0 / 16u % 3u);
         const int r1 = (int)(k0 / 16u / 3u);
         const int r0 = (int)(k0 % 16u + e / 128u);
-        return fetch<float>(p1 + i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29,
+        return fetch<float>(&p1[i0 * 12544 + r0 * 784 + i3 * 56 + r1 * 28 + i4 * 2 + r2 - 29],
             n < 196u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
     float acc[4][8] = {};
@@ -2367,7 +2367,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_cee41567(const float 
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 196) {
-            *reinterpret_cast<float4 *>(y + i0 * 50176 + i2 * 196 + i4) = make_float4(acc[i][j],
+            *reinterpret_cast<float4 *>(&y[i0 * 50176 + i2 * 196 + i4]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
@@ -2393,7 +2393,7 @@ static __global__ void __launch_bounds__(128) k_reduce_d65b6a2e(const float *p0,
 
 // l3.h.c.c[0,i1,i2,i3] = sum(r0) l3.h.t[0,r0,i2,i3] * l3.h.c.c.scaled[i1,r0]
 // p0: l3.h.c.c.scaled, p1: l3.h.t
-static __global__ void __launch_bounds__(256, 2) k_product_9dc78bc0(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_2ffef958(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2401,12 +2401,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_9dc78bc0(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 256 + r0);
+        return fetch<float4>(&p0[i1 * 256 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p1 + r0 * 196 + i3, i3 < 196);
+        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
     float acc[8][4] = {};
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), acc);
@@ -2416,7 +2416,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_9dc78bc0(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
-            *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(acc[i][j], acc[i][j + 1],
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(acc[i][j], acc[i][j + 1],
                 acc[i][j + 2], acc[i][j + 3]);
         }
     }
@@ -2426,7 +2426,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_9dc78bc0(const float 
 //     in 0:14
 // l3.h[0,i1,i2,i3] = relu(l3.d.c[0,i1,i2,i3] + l3.h.c.c[0,i1,i2,i3] + l3.h.const[i1])
 // p0: l3.d.c.scaled, p1: l2.h.2, p2: l3.h.c.c, p3: l3.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_66756052(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_b39625fc(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2434,14 +2434,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_66756052(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e % 8u * 4u);
         const int r0 = (int)(e / 8u);
-        return fetch<float4>(p0 + r0 * 1024 + i1);
+        return fetch<float4>(&p0[r0 * 1024 + i1]);
     };
     const auto b = [&](unsigned e) {
         const unsigned n = n0 + e % 64u;
         const int i3 = (int)(n % 14u);
         const int i2 = (int)(n / 14u);
         const int r0 = (int)(e / 64u);
-        return fetch<float>(p1 + r0 * 784 + i2 * 56 + i3 * 2, n < 196u);
+        return fetch<float>(&p1[r0 * 784 + i2 * 56 + i3 * 2], n < 196u);
     };
     float acc[8][4] = {};
     tile.multiply<false, false, 1>(0u, 512u, moving<4096, 131072>(a), moving<3136, 12544>(b), acc);
@@ -2451,9 +2451,9 @@ static __global__ void __launch_bounds__(256, 1) k_product_66756052(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i1 * 196 + i3);
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
             const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(relu(acc[i][j] + v0.x
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(acc[i][j] + v0.x
                 + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
                 relu(acc[i][j + 3] + v0.w + v1));
         }
@@ -2516,7 +2516,7 @@ static __global__ void __launch_bounds__(64) k_basis_d466199c(const float *p0,
 // l3.h.0.b.c.product[i0,i1,i2,i3,i4] = sum(r0) l3.h.0.b.c.data[i0,i1,r0,i3,i4] *
 //     l3.h.0.b.c.filter[i0,i1,i2,r0]
 // p0: l3.h.0.b.c.filter, p1: l3.h.0.b.c.data
-static __global__ void __launch_bounds__(256, 1) k_product_bd2110d0(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_2a0537f7(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2525,12 +2525,12 @@ static __global__ void __launch_bounds__(256, 1) k_product_bd2110d0(const float 
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 65536 + i2 * 256 + r0);
+        return fetch<float4>(&p0[i1 * 65536 + i2 * 256 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i4 = (int)(n0 + e % 64u);
         const int r0 = (int)(e / 64u);
-        return fetch<float>(p1 + i1 * 12544 + r0 * 49 + i4, i4 < 49);
+        return fetch<float>(&p1[i1 * 12544 + r0 * 49 + i4], i4 < 49);
     };
     float acc[8][4] = {};
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<196, 784>(b), acc);
@@ -2560,7 +2560,7 @@ static __device__ __forceinline__ void basis_f17325cc(float *d, int step) {
 //     l3.h.0.b.c.at[i2%2,r0] * l3.h.0.b.c.at[i3%2,r1] where i2 in 0:14, i3 in 0:14
 // l3.h.0.t[0,i1,i2,i3] = relu(l3.h.0.b.c[0,i1,i2,i3] + l3.h.0.b.t[i1])
 // p0: l3.h.0.b.c.product, p1: l3.h.0.b.t
-static __global__ void __launch_bounds__(64) k_basis_4d72e339(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_e2788776(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -2587,15 +2587,15 @@ static __global__ void __launch_bounds__(64) k_basis_4d72e339(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float2 *>(y + i1 * 196 + i2 * 28 + o0 * 14
-            + i3 * 2) = make_float2(relu(d[o0][0] + v0), relu(d[o0][1] + v0));
+        *reinterpret_cast<float2 *>(&y[i1 * 196 + i2 * 28 + o0 * 14
+            + i3 * 2]) = make_float2(relu(d[o0][0] + v0), relu(d[o0][1] + v0));
     }
 }
 
 // l3.h.0.c.c[0,i1,i2,i3] = sum(r0) l3.h.0.t[0,r0,i2,i3] * l3.h.0.c.c.scaled[i1,r0]
 // l3.h.0[0,i1,i2,i3] = relu(l3.h.0.c.c[0,i1,i2,i3] + l3.h[0,i1,i2,i3] + l3.h.0.c.t[i1])
 // p0: l3.h.0.c.c.scaled, p1: l3.h.0.t, p2: l3.h, p3: l3.h.0.c.t
-static __global__ void __launch_bounds__(256, 2) k_product_5b968fec(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_96ee2a72(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -2603,12 +2603,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_5b968fec(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 256 + r0);
+        return fetch<float4>(&p0[i1 * 256 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i3 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p1 + r0 * 196 + i3, i3 < 196);
+        return fetch<float4>(&p1[r0 * 196 + i3], i3 < 196);
     };
     float acc[8][4] = {};
     tile.multiply<true, false, 1>(0u, 256u, moving<4, 32768>(a), moving<784, 12544>(b), acc);
@@ -2618,9 +2618,9 @@ static __global__ void __launch_bounds__(256, 2) k_product_5b968fec(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         if (i3 < 196) {
-            const float4 v0 = *reinterpret_cast<const float4 *>(p2 + i1 * 196 + i3);
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p2[i1 * 196 + i3]);
             const float v1 = p3[i1];
-            *reinterpret_cast<float4 *>(y + i1 * 196 + i3) = make_float4(relu(acc[i][j] + v0.x
+            *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(acc[i][j] + v0.x
                 + v1), relu(acc[i][j + 1] + v0.y + v1), relu(acc[i][j + 2] + v0.z + v1),
                 relu(acc[i][j + 3] + v0.w + v1));
         }
@@ -2632,7 +2632,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_5b968fec(const float 
 //     l4.h.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.r 0
 // p0: l4.h.b.c.lines, p1: l4.h.r
-static __global__ void __launch_bounds__(256, 1) k_product_be50872d(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_324fb4d3(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2642,7 +2642,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_be50872d(const float 
         const int i2 = (int)(m0 + e % 16u * 4u);
         const int r2 = (int)k0 / 32u;
         const int r0 = (int)(k0 % 32u + e / 16u);
-        return fetch<float4>(p0 + r2 * 262144 + i0 * 16384 + r0 * 512 + i2);
+        return fetch<float4>(&p0[r2 * 262144 + i0 * 16384 + r0 * 512 + i2]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
@@ -2651,7 +2651,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_be50872d(const float 
         const int r2 = (int)(k0 / 32u % 3u);
         const int r1 = (int)(k0 / 32u / 3u);
         const int r0 = (int)(k0 % 32u + e / 64u);
-        return fetch<float>(p1 + i0 * 6272 + r0 * 196 + i3 * 28 + r1 * 14 + i4 * 2 + r2 - 15,
+        return fetch<float>(&p1[i0 * 6272 + r0 * 196 + i3 * 28 + r1 * 14 + i4 * 2 + r2 - 15],
             n < 49u && i3 * 2 + r1 >= 1 && i4 * 2 + r2 >= 1);
     };
     float acc[8][4] = {};
@@ -2689,7 +2689,7 @@ static __global__ void __launch_bounds__(64) k_reduce_8827085f(const float *p0,
 //     in 0:7
 // l4.h[0,i1,i2,i3] = relu(l4.d.c[0,i1,i2,i3] + l4.h.c.c[0,i1,i2,i3] + l4.h.const[i1])
 // p0: l4.d.c.scaled, p1: l3.h.4, p2: l4.h.c.c, p3: l4.h.const
-static __global__ void __launch_bounds__(256, 1) k_product_bdbe6043(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_8cdccb08(const float *p0,
     const float *p1, const float *p2, const float *p3, float *__restrict__ y, float4 *parts,
     unsigned *arrived) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
@@ -2698,14 +2698,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_bdbe6043(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p0 + r0 * 2048 + i1);
+        return fetch<float4>(&p0[r0 * 2048 + i1]);
     };
     const auto b = [&](unsigned e) {
         const unsigned n = n0 + e % 64u;
         const int i3 = (int)(n % 7u);
         const int i2 = (int)(n / 7u);
         const int r0 = (int)(e / 64u);
-        return fetch<float>(p1 + r0 * 196 + i2 * 28 + i3 * 2, n < 49u);
+        return fetch<float>(&p1[r0 * 196 + i2 * 28 + i3 * 2], n < 49u);
     };
     float acc[8][4] = {};
     const unsigned part = blockIdx.x % 4, from = part * 256u;
@@ -2730,7 +2730,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_bdbe6043(const float 
 //     l4.h.0.b.c.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad
 //     l4.h.0.r 0
 // p0: l4.h.0.b.c.lines, p1: l4.h.0.r
-static __global__ void __launch_bounds__(256, 1) k_product_d2974b0c(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_1672b670(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -2740,7 +2740,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d2974b0c(const float 
         const int i2 = (int)(m0 + e / 8u);
         const int r2 = (int)k0 / 32u;
         const int r0 = (int)(k0 % 32u + e % 8u * 4u);
-        return fetch<float4>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
+        return fetch<float4>(&p0[i2 * 4608 + r2 * 512 + i0 * 32 + r0]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
@@ -2751,7 +2751,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d2974b0c(const float 
         const int r0 = (int)(k0 % 32u + e / 64u);
         const int t0 = i3 + r1 - 1;
         const int t1 = i4 + r2 - 1;
-        return fetch<float>(p1 + i0 * 1568 + r0 * 49 + t0 * 7 + t1,
+        return fetch<float>(&p1[i0 * 1568 + r0 * 49 + t0 * 7 + t1],
             n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
     };
     float acc[8][4] = {};
@@ -2794,7 +2794,7 @@ static __global__ void __launch_bounds__(32) k_reduce_8a1ece7b(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_5ab5fe91(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_809f38b9(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][2];
     const unsigned id = blockIdx.x;
@@ -2809,9 +2809,9 @@ static __global__ void __launch_bounds__(256) k_reduce_5ab5fe91(const float *__r
 #pragma unroll
             for (int j = 0; j < 2; j++) {
                 const int i1 = (int)(n0 + (unsigned)j);
-                w[j] = *reinterpret_cast<const float4 *>(p0 + i1 * 2048 + r0);
+                w[j] = *reinterpret_cast<const float4 *>(&p0[i1 * 2048 + r0]);
             }
-            const float4 x = *reinterpret_cast<const float4 *>(p1 + r0);
+            const float4 x = *reinterpret_cast<const float4 *>(&p1[r0]);
 #pragma unroll
             for (int j = 0; j < 2; j++) {
                 acc[0][j] += w[j].x * x.x;
@@ -3138,361 +3138,361 @@ static int launch(resnet50 *m, int when, void (*kernel)(P...), const char *name,
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_from_stem_s(resnet50 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "stem.s", 1, 64, stream, v_stem_var, v_stem_scale,
         v_stem_s));
     // stem.c.scaled stored as [i1,i2,i3,i0]
     CALL(launch(m, ORDERED, k_map_fb625e93, "stem.c.scaled", 147, 64, stream, v_stem_k, v_stem_s,
         v_stem_c_scaled));
-    CALL(launch(m, ORDERED, k_map_69d19039, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "stem.t", 1, 64, stream, v_stem_bias, v_stem_mean,
         v_stem_s, v_stem_t));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.b.s", 1, 64, stream, v_l1_h_b_var, v_l1_h_b_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.h.b.s", 1, 64, stream, v_l1_h_b_var, v_l1_h_b_scale,
         v_l1_h_b_s));
-    CALL(launch(m, ORDERED, k_map_012510fa, "l1.h.b.c.scaled", 144, 64, stream, v_l1_h_b_k,
+    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.h.b.c.scaled", 144, 64, stream, v_l1_h_b_k,
         v_l1_h_b_s, v_l1_h_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.h.b.c.filter", 64, 64, stream, v_l1_h_b_c_scaled,
         v_l1_h_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.a.s", 1, 64, stream, v_l1_h_a_var, v_l1_h_a_scale,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.h.a.s", 1, 64, stream, v_l1_h_a_var, v_l1_h_a_scale,
         v_l1_h_a_s));
-    CALL(launch(m, ORDERED, k_map_1a867ba6, "l1.h.a.c.scaled", 16, 64, stream, v_l1_h_a_k,
+    CALL(launch(m, ORDERED, k_map_3f042f9c, "l1.h.a.c.scaled", 16, 64, stream, v_l1_h_a_k,
         v_l1_h_a_s, v_l1_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.h.a.t", 1, 64, stream, v_l1_h_a_bias, v_l1_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.h.a.t", 1, 64, stream, v_l1_h_a_bias, v_l1_h_a_mean,
         v_l1_h_a_s, v_l1_h_a_t));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.h.b.t", 1, 64, stream, v_l1_h_b_bias, v_l1_h_b_mean,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.h.b.t", 1, 64, stream, v_l1_h_b_bias, v_l1_h_b_mean,
         v_l1_h_b_s, v_l1_h_b_t));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l1.d.s", 1, 64, stream, v_l1_d_scale, v_l1_d_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l1.d.s", 1, 64, stream, v_l1_d_scale, v_l1_d_var,
         v_l1_d_s));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l1.h.c.s", 1, 64, stream, v_l1_h_c_scale, v_l1_h_c_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l1.h.c.s", 1, 64, stream, v_l1_h_c_scale, v_l1_h_c_var,
         v_l1_h_c_s));
-    CALL(launch(m, ORDERED, k_map_93b9f36b, "l1.d.c.weights", 128, 64, stream, v_l1_d_k, v_l1_d_s,
+    CALL(launch(m, ORDERED, k_map_0b08844f, "l1.d.c.weights", 128, 64, stream, v_l1_d_k, v_l1_d_s,
         v_l1_h_c_k, v_l1_h_c_s, v_l1_d_c_weights));
-    CALL(launch(m, ORDERED, k_map_a6a0ae4d, "l1.h.const", 1, 64, stream, v_l1_d_bias, v_l1_d_mean,
+    CALL(launch(m, ORDERED, k_map_9da69f6d, "l1.h.const", 1, 64, stream, v_l1_d_bias, v_l1_d_mean,
         v_l1_d_s, v_l1_h_c_bias, v_l1_h_c_mean, v_l1_h_c_s, v_l1_h_const));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.0.b.s", 1, 64, stream, v_l1_h_0_b_var,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.h.0.b.s", 1, 64, stream, v_l1_h_0_b_var,
         v_l1_h_0_b_scale, v_l1_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_012510fa, "l1.h.0.b.c.scaled", 144, 64, stream, v_l1_h_0_b_k,
+    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.h.0.b.c.scaled", 144, 64, stream, v_l1_h_0_b_k,
         v_l1_h_0_b_s, v_l1_h_0_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.h.0.b.c.filter", 64, 64, stream,
         v_l1_h_0_b_c_scaled, v_l1_h_0_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.0.a.s", 1, 64, stream, v_l1_h_0_a_var,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.h.0.a.s", 1, 64, stream, v_l1_h_0_a_var,
         v_l1_h_0_a_scale, v_l1_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_d1744417, "l1.h.0.a.c.scaled", 64, 64, stream, v_l1_h_0_a_k,
+    CALL(launch(m, ORDERED, k_map_04b11fb6, "l1.h.0.a.c.scaled", 64, 64, stream, v_l1_h_0_a_k,
         v_l1_h_0_a_s, v_l1_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.h.0.a.t", 1, 64, stream, v_l1_h_0_a_bias,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.h.0.a.t", 1, 64, stream, v_l1_h_0_a_bias,
         v_l1_h_0_a_mean, v_l1_h_0_a_s, v_l1_h_0_a_t));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.h.0.b.t", 1, 64, stream, v_l1_h_0_b_bias,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.h.0.b.t", 1, 64, stream, v_l1_h_0_b_bias,
         v_l1_h_0_b_mean, v_l1_h_0_b_s, v_l1_h_0_b_t));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l1.h.0.c.s", 1, 64, stream, v_l1_h_0_c_scale,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l1.h.0.c.s", 1, 64, stream, v_l1_h_0_c_scale,
         v_l1_h_0_c_var, v_l1_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_784a0bb0, "l1.h.0.c.c.scaled", 64, 64, stream, v_l1_h_0_c_k,
+    CALL(launch(m, ORDERED, k_map_39d18939, "l1.h.0.c.c.scaled", 64, 64, stream, v_l1_h_0_c_k,
         v_l1_h_0_c_s, v_l1_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l1.h.0.c.t", 1, 64, stream, v_l1_h_0_c_bias,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l1.h.0.c.t", 1, 64, stream, v_l1_h_0_c_bias,
         v_l1_h_0_c_mean, v_l1_h_0_c_s, v_l1_h_0_c_t));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.1.b.s", 1, 64, stream, v_l1_h_1_b_var,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.h.1.b.s", 1, 64, stream, v_l1_h_1_b_var,
         v_l1_h_1_b_scale, v_l1_h_1_b_s));
     return 0;
 }
 
 static int prepare_weights_from_l1_h_1_b_c_scaled(resnet50 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_012510fa, "l1.h.1.b.c.scaled", 144, 64, stream, v_l1_h_1_b_k,
+    CALL(launch(m, ORDERED, k_map_b988b85c, "l1.h.1.b.c.scaled", 144, 64, stream, v_l1_h_1_b_k,
         v_l1_h_1_b_s, v_l1_h_1_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_297a979b, "l1.h.1.b.c.filter", 64, 64, stream,
         v_l1_h_1_b_c_scaled, v_l1_h_1_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_8e0083f4, "l1.h.1.a.s", 1, 64, stream, v_l1_h_1_a_var,
+    CALL(launch(m, ORDERED, k_map_df13b9c7, "l1.h.1.a.s", 1, 64, stream, v_l1_h_1_a_var,
         v_l1_h_1_a_scale, v_l1_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_d1744417, "l1.h.1.a.c.scaled", 64, 64, stream, v_l1_h_1_a_k,
+    CALL(launch(m, ORDERED, k_map_04b11fb6, "l1.h.1.a.c.scaled", 64, 64, stream, v_l1_h_1_a_k,
         v_l1_h_1_a_s, v_l1_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.h.1.a.t", 1, 64, stream, v_l1_h_1_a_bias,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.h.1.a.t", 1, 64, stream, v_l1_h_1_a_bias,
         v_l1_h_1_a_mean, v_l1_h_1_a_s, v_l1_h_1_a_t));
-    CALL(launch(m, ORDERED, k_map_69d19039, "l1.h.1.b.t", 1, 64, stream, v_l1_h_1_b_bias,
+    CALL(launch(m, ORDERED, k_map_05d43eb3, "l1.h.1.b.t", 1, 64, stream, v_l1_h_1_b_bias,
         v_l1_h_1_b_mean, v_l1_h_1_b_s, v_l1_h_1_b_t));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l1.h.1.c.s", 1, 64, stream, v_l1_h_1_c_scale,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l1.h.1.c.s", 1, 64, stream, v_l1_h_1_c_scale,
         v_l1_h_1_c_var, v_l1_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_784a0bb0, "l1.h.1.c.c.scaled", 64, 64, stream, v_l1_h_1_c_k,
+    CALL(launch(m, ORDERED, k_map_39d18939, "l1.h.1.c.c.scaled", 64, 64, stream, v_l1_h_1_c_k,
         v_l1_h_1_c_s, v_l1_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l1.h.1.c.t", 1, 64, stream, v_l1_h_1_c_bias,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l1.h.1.c.t", 1, 64, stream, v_l1_h_1_c_bias,
         v_l1_h_1_c_mean, v_l1_h_1_c_s, v_l1_h_1_c_t));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l2.d.s", 2, 64, stream, v_l2_d_var, v_l2_d_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l2.d.s", 2, 64, stream, v_l2_d_var, v_l2_d_scale,
         v_l2_d_s));
-    CALL(launch(m, ORDERED, k_map_f5d29384, "l2.d.c.scaled", 512, 64, stream, v_l2_d_k, v_l2_d_s,
+    CALL(launch(m, ORDERED, k_map_f97999a6, "l2.d.c.scaled", 512, 64, stream, v_l2_d_k, v_l2_d_s,
         v_l2_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.a.s", 1, 64, stream, v_l2_h_a_scale, v_l2_h_a_var,
         v_l2_h_a_s));
-    CALL(launch(m, ORDERED, k_map_222ee1f3, "l2.h.a.c.scaled", 128, 64, stream, v_l2_h_a_k,
+    CALL(launch(m, ORDERED, k_map_4cb471da, "l2.h.a.c.scaled", 128, 64, stream, v_l2_h_a_k,
         v_l2_h_a_s, v_l2_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.a.t", 1, 64, stream, v_l2_h_a_bias, v_l2_h_a_mean,
         v_l2_h_a_s, v_l2_h_a_t));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.b.s", 1, 64, stream, v_l2_h_b_scale, v_l2_h_b_var,
         v_l2_h_b_s));
     // l2.h.b.c.part.lines stored as [i3,i0,i1,i2]
     CALL(launch(m, ORDERED, k_map_4d87eab3, "l2.h.b.c.part.lines", 576, 256, stream, v_l2_h_b_k,
         v_l2_h_b_s, v_l2_h_b_c_part_lines));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.b.t", 1, 64, stream, v_l2_h_b_bias, v_l2_h_b_mean,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.b.t", 1, 64, stream, v_l2_h_b_bias, v_l2_h_b_mean,
         v_l2_h_b_s, v_l2_h_b_t));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l2.h.c.s", 2, 64, stream, v_l2_h_c_var, v_l2_h_c_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l2.h.c.s", 2, 64, stream, v_l2_h_c_var, v_l2_h_c_scale,
         v_l2_h_c_s));
-    CALL(launch(m, ORDERED, k_map_855feb7a, "l2.h.c.c.scaled", 256, 64, stream, v_l2_h_c_k,
+    CALL(launch(m, ORDERED, k_map_5aceaeac, "l2.h.c.c.scaled", 256, 64, stream, v_l2_h_c_k,
         v_l2_h_c_s, v_l2_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_0978d495, "l2.h.const", 2, 64, stream, v_l2_d_bias, v_l2_d_mean,
+    CALL(launch(m, ORDERED, k_map_e3c66234, "l2.h.const", 2, 64, stream, v_l2_d_bias, v_l2_d_mean,
         v_l2_d_s, v_l2_h_c_bias, v_l2_h_c_mean, v_l2_h_c_s, v_l2_h_const));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.0.b.s", 1, 64, stream, v_l2_h_0_b_scale,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.0.b.s", 1, 64, stream, v_l2_h_0_b_scale,
         v_l2_h_0_b_var, v_l2_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.h.0.b.c.scaled", 288, 128, stream, v_l2_h_0_b_k,
+    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.h.0.b.c.scaled", 288, 128, stream, v_l2_h_0_b_k,
         v_l2_h_0_b_s, v_l2_h_0_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.0.b.c.filter", 256, 64, stream,
         v_l2_h_0_b_c_scaled, v_l2_h_0_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.0.a.s", 1, 64, stream, v_l2_h_0_a_scale,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.0.a.s", 1, 64, stream, v_l2_h_0_a_scale,
         v_l2_h_0_a_var, v_l2_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_13b5bd73, "l2.h.0.a.c.scaled", 256, 64, stream, v_l2_h_0_a_k,
+    CALL(launch(m, ORDERED, k_map_ee32a864, "l2.h.0.a.c.scaled", 256, 64, stream, v_l2_h_0_a_k,
         v_l2_h_0_a_s, v_l2_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.0.a.t", 1, 64, stream, v_l2_h_0_a_bias,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.0.a.t", 1, 64, stream, v_l2_h_0_a_bias,
         v_l2_h_0_a_mean, v_l2_h_0_a_s, v_l2_h_0_a_t));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.0.b.t", 1, 64, stream, v_l2_h_0_b_bias,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.0.b.t", 1, 64, stream, v_l2_h_0_b_bias,
         v_l2_h_0_b_mean, v_l2_h_0_b_s, v_l2_h_0_b_t));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l2.h.0.c.s", 2, 64, stream, v_l2_h_0_c_var,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l2.h.0.c.s", 2, 64, stream, v_l2_h_0_c_var,
         v_l2_h_0_c_scale, v_l2_h_0_c_s));
     return 0;
 }
 
 static int prepare_weights_from_l2_h_0_c_c_scaled(resnet50 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_855feb7a, "l2.h.0.c.c.scaled", 256, 64, stream, v_l2_h_0_c_k,
+    CALL(launch(m, ORDERED, k_map_5aceaeac, "l2.h.0.c.c.scaled", 256, 64, stream, v_l2_h_0_c_k,
         v_l2_h_0_c_s, v_l2_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l2.h.0.c.t", 2, 64, stream, v_l2_h_0_c_bias,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l2.h.0.c.t", 2, 64, stream, v_l2_h_0_c_bias,
         v_l2_h_0_c_mean, v_l2_h_0_c_s, v_l2_h_0_c_t));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.1.b.s", 1, 64, stream, v_l2_h_1_b_scale,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.1.b.s", 1, 64, stream, v_l2_h_1_b_scale,
         v_l2_h_1_b_var, v_l2_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.h.1.b.c.scaled", 288, 128, stream, v_l2_h_1_b_k,
+    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.h.1.b.c.scaled", 288, 128, stream, v_l2_h_1_b_k,
         v_l2_h_1_b_s, v_l2_h_1_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.1.b.c.filter", 256, 64, stream,
         v_l2_h_1_b_c_scaled, v_l2_h_1_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.1.a.s", 1, 64, stream, v_l2_h_1_a_scale,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.1.a.s", 1, 64, stream, v_l2_h_1_a_scale,
         v_l2_h_1_a_var, v_l2_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_13b5bd73, "l2.h.1.a.c.scaled", 256, 64, stream, v_l2_h_1_a_k,
+    CALL(launch(m, ORDERED, k_map_ee32a864, "l2.h.1.a.c.scaled", 256, 64, stream, v_l2_h_1_a_k,
         v_l2_h_1_a_s, v_l2_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.1.a.t", 1, 64, stream, v_l2_h_1_a_bias,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.1.a.t", 1, 64, stream, v_l2_h_1_a_bias,
         v_l2_h_1_a_mean, v_l2_h_1_a_s, v_l2_h_1_a_t));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.1.b.t", 1, 64, stream, v_l2_h_1_b_bias,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.1.b.t", 1, 64, stream, v_l2_h_1_b_bias,
         v_l2_h_1_b_mean, v_l2_h_1_b_s, v_l2_h_1_b_t));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l2.h.1.c.s", 2, 64, stream, v_l2_h_1_c_var,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l2.h.1.c.s", 2, 64, stream, v_l2_h_1_c_var,
         v_l2_h_1_c_scale, v_l2_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_855feb7a, "l2.h.1.c.c.scaled", 256, 64, stream, v_l2_h_1_c_k,
+    CALL(launch(m, ORDERED, k_map_5aceaeac, "l2.h.1.c.c.scaled", 256, 64, stream, v_l2_h_1_c_k,
         v_l2_h_1_c_s, v_l2_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l2.h.1.c.t", 2, 64, stream, v_l2_h_1_c_bias,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l2.h.1.c.t", 2, 64, stream, v_l2_h_1_c_bias,
         v_l2_h_1_c_mean, v_l2_h_1_c_s, v_l2_h_1_c_t));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.2.b.s", 1, 64, stream, v_l2_h_2_b_scale,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.2.b.s", 1, 64, stream, v_l2_h_2_b_scale,
         v_l2_h_2_b_var, v_l2_h_2_b_s));
-    CALL(launch(m, ORDERED, k_map_8102c30e, "l2.h.2.b.c.scaled", 288, 128, stream, v_l2_h_2_b_k,
+    CALL(launch(m, ORDERED, k_map_c7a6ba3c, "l2.h.2.b.c.scaled", 288, 128, stream, v_l2_h_2_b_k,
         v_l2_h_2_b_s, v_l2_h_2_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_19bb4ac3, "l2.h.2.b.c.filter", 256, 64, stream,
         v_l2_h_2_b_c_scaled, v_l2_h_2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_7584f10b, "l2.h.2.a.s", 1, 64, stream, v_l2_h_2_a_scale,
+    CALL(launch(m, ORDERED, k_map_4ae5c049, "l2.h.2.a.s", 1, 64, stream, v_l2_h_2_a_scale,
         v_l2_h_2_a_var, v_l2_h_2_a_s));
-    CALL(launch(m, ORDERED, k_map_13b5bd73, "l2.h.2.a.c.scaled", 256, 64, stream, v_l2_h_2_a_k,
+    CALL(launch(m, ORDERED, k_map_ee32a864, "l2.h.2.a.c.scaled", 256, 64, stream, v_l2_h_2_a_k,
         v_l2_h_2_a_s, v_l2_h_2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.2.a.t", 1, 64, stream, v_l2_h_2_a_bias,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.2.a.t", 1, 64, stream, v_l2_h_2_a_bias,
         v_l2_h_2_a_mean, v_l2_h_2_a_s, v_l2_h_2_a_t));
-    CALL(launch(m, ORDERED, k_map_f73e06ce, "l2.h.2.b.t", 1, 64, stream, v_l2_h_2_b_bias,
+    CALL(launch(m, ORDERED, k_map_7239da58, "l2.h.2.b.t", 1, 64, stream, v_l2_h_2_b_bias,
         v_l2_h_2_b_mean, v_l2_h_2_b_s, v_l2_h_2_b_t));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l2.h.2.c.s", 2, 64, stream, v_l2_h_2_c_var,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l2.h.2.c.s", 2, 64, stream, v_l2_h_2_c_var,
         v_l2_h_2_c_scale, v_l2_h_2_c_s));
-    CALL(launch(m, ORDERED, k_map_855feb7a, "l2.h.2.c.c.scaled", 256, 64, stream, v_l2_h_2_c_k,
+    CALL(launch(m, ORDERED, k_map_5aceaeac, "l2.h.2.c.c.scaled", 256, 64, stream, v_l2_h_2_c_k,
         v_l2_h_2_c_s, v_l2_h_2_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l2.h.2.c.t", 2, 64, stream, v_l2_h_2_c_bias,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l2.h.2.c.t", 2, 64, stream, v_l2_h_2_c_bias,
         v_l2_h_2_c_mean, v_l2_h_2_c_s, v_l2_h_2_c_t));
-    CALL(launch(m, ORDERED, k_map_986d755b, "l3.d.s", 4, 64, stream, v_l3_d_var, v_l3_d_scale,
+    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.d.s", 4, 64, stream, v_l3_d_var, v_l3_d_scale,
         v_l3_d_s));
     // l3.d.c.scaled stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_58c021d0, "l3.d.c.scaled", 2048, 256, stream, v_l3_d_k, v_l3_d_s,
         v_l3_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.a.s", 1, 64, stream, v_l3_h_a_scale, v_l3_h_a_var,
         v_l3_h_a_s));
-    CALL(launch(m, ORDERED, k_map_35a21f91, "l3.h.a.c.scaled", 512, 64, stream, v_l3_h_a_k,
+    CALL(launch(m, ORDERED, k_map_1f3cb6fc, "l3.h.a.c.scaled", 512, 64, stream, v_l3_h_a_k,
         v_l3_h_a_s, v_l3_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.a.t", 1, 64, stream, v_l3_h_a_bias, v_l3_h_a_mean,
         v_l3_h_a_s, v_l3_h_a_t));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.b.s", 1, 64, stream, v_l3_h_b_scale, v_l3_h_b_var,
         v_l3_h_b_s));
     // l3.h.b.c.lines stored as [i1,i2,i3,i0]
     CALL(launch(m, ORDERED, k_map_d71fe1b8, "l3.h.b.c.lines", 2304, 256, stream, v_l3_h_b_k,
         v_l3_h_b_s, v_l3_h_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.b.t", 1, 64, stream, v_l3_h_b_bias, v_l3_h_b_mean,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.b.t", 1, 64, stream, v_l3_h_b_bias, v_l3_h_b_mean,
         v_l3_h_b_s, v_l3_h_b_t));
-    CALL(launch(m, ORDERED, k_map_986d755b, "l3.h.c.s", 4, 64, stream, v_l3_h_c_var, v_l3_h_c_scale,
+    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.h.c.s", 4, 64, stream, v_l3_h_c_var, v_l3_h_c_scale,
         v_l3_h_c_s));
     return 0;
 }
 
 static int prepare_weights_from_l3_h_c_c_scaled(resnet50 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_f9b7babd, "l3.h.c.c.scaled", 512, 128, stream, v_l3_h_c_k,
+    CALL(launch(m, ORDERED, k_map_6d1651b5, "l3.h.c.c.scaled", 512, 128, stream, v_l3_h_c_k,
         v_l3_h_c_s, v_l3_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e7f08a25, "l3.h.const", 4, 64, stream, v_l3_d_bias, v_l3_d_mean,
+    CALL(launch(m, ORDERED, k_map_cc01d564, "l3.h.const", 4, 64, stream, v_l3_d_bias, v_l3_d_mean,
         v_l3_d_s, v_l3_h_c_bias, v_l3_h_c_mean, v_l3_h_c_s, v_l3_h_const));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.0.b.s", 1, 64, stream, v_l3_h_0_b_scale,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.0.b.s", 1, 64, stream, v_l3_h_0_b_scale,
         v_l3_h_0_b_var, v_l3_h_0_b_s));
-    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.0.b.c.scaled", 576, 256, stream, v_l3_h_0_b_k,
+    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.h.0.b.c.scaled", 576, 256, stream, v_l3_h_0_b_k,
         v_l3_h_0_b_s, v_l3_h_0_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.0.b.c.filter", 512, 128, stream,
         v_l3_h_0_b_c_scaled, v_l3_h_0_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.0.a.s", 1, 64, stream, v_l3_h_0_a_scale,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.0.a.s", 1, 64, stream, v_l3_h_0_a_scale,
         v_l3_h_0_a_var, v_l3_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_b2d0c806, "l3.h.0.a.c.scaled", 512, 128, stream, v_l3_h_0_a_k,
+    CALL(launch(m, ORDERED, k_map_52f3cdf0, "l3.h.0.a.c.scaled", 512, 128, stream, v_l3_h_0_a_k,
         v_l3_h_0_a_s, v_l3_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.0.a.t", 1, 64, stream, v_l3_h_0_a_bias,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.0.a.t", 1, 64, stream, v_l3_h_0_a_bias,
         v_l3_h_0_a_mean, v_l3_h_0_a_s, v_l3_h_0_a_t));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.0.b.t", 1, 64, stream, v_l3_h_0_b_bias,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.0.b.t", 1, 64, stream, v_l3_h_0_b_bias,
         v_l3_h_0_b_mean, v_l3_h_0_b_s, v_l3_h_0_b_t));
-    CALL(launch(m, ORDERED, k_map_986d755b, "l3.h.0.c.s", 4, 64, stream, v_l3_h_0_c_var,
+    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.h.0.c.s", 4, 64, stream, v_l3_h_0_c_var,
         v_l3_h_0_c_scale, v_l3_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_f9b7babd, "l3.h.0.c.c.scaled", 512, 128, stream, v_l3_h_0_c_k,
+    CALL(launch(m, ORDERED, k_map_6d1651b5, "l3.h.0.c.c.scaled", 512, 128, stream, v_l3_h_0_c_k,
         v_l3_h_0_c_s, v_l3_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_5e3e6a3a, "l3.h.0.c.t", 4, 64, stream, v_l3_h_0_c_bias,
+    CALL(launch(m, ORDERED, k_map_3d21f8d7, "l3.h.0.c.t", 4, 64, stream, v_l3_h_0_c_bias,
         v_l3_h_0_c_mean, v_l3_h_0_c_s, v_l3_h_0_c_t));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.1.b.s", 1, 64, stream, v_l3_h_1_b_scale,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.1.b.s", 1, 64, stream, v_l3_h_1_b_scale,
         v_l3_h_1_b_var, v_l3_h_1_b_s));
-    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.1.b.c.scaled", 576, 256, stream, v_l3_h_1_b_k,
+    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.h.1.b.c.scaled", 576, 256, stream, v_l3_h_1_b_k,
         v_l3_h_1_b_s, v_l3_h_1_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.1.b.c.filter", 512, 128, stream,
         v_l3_h_1_b_c_scaled, v_l3_h_1_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.1.a.s", 1, 64, stream, v_l3_h_1_a_scale,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.1.a.s", 1, 64, stream, v_l3_h_1_a_scale,
         v_l3_h_1_a_var, v_l3_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_b2d0c806, "l3.h.1.a.c.scaled", 512, 128, stream, v_l3_h_1_a_k,
+    CALL(launch(m, ORDERED, k_map_52f3cdf0, "l3.h.1.a.c.scaled", 512, 128, stream, v_l3_h_1_a_k,
         v_l3_h_1_a_s, v_l3_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.1.a.t", 1, 64, stream, v_l3_h_1_a_bias,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.1.a.t", 1, 64, stream, v_l3_h_1_a_bias,
         v_l3_h_1_a_mean, v_l3_h_1_a_s, v_l3_h_1_a_t));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.1.b.t", 1, 64, stream, v_l3_h_1_b_bias,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.1.b.t", 1, 64, stream, v_l3_h_1_b_bias,
         v_l3_h_1_b_mean, v_l3_h_1_b_s, v_l3_h_1_b_t));
-    CALL(launch(m, ORDERED, k_map_986d755b, "l3.h.1.c.s", 4, 64, stream, v_l3_h_1_c_var,
+    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.h.1.c.s", 4, 64, stream, v_l3_h_1_c_var,
         v_l3_h_1_c_scale, v_l3_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_f9b7babd, "l3.h.1.c.c.scaled", 512, 128, stream, v_l3_h_1_c_k,
+    CALL(launch(m, ORDERED, k_map_6d1651b5, "l3.h.1.c.c.scaled", 512, 128, stream, v_l3_h_1_c_k,
         v_l3_h_1_c_s, v_l3_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_5e3e6a3a, "l3.h.1.c.t", 4, 64, stream, v_l3_h_1_c_bias,
+    CALL(launch(m, ORDERED, k_map_3d21f8d7, "l3.h.1.c.t", 4, 64, stream, v_l3_h_1_c_bias,
         v_l3_h_1_c_mean, v_l3_h_1_c_s, v_l3_h_1_c_t));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.2.b.s", 1, 64, stream, v_l3_h_2_b_scale,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.2.b.s", 1, 64, stream, v_l3_h_2_b_scale,
         v_l3_h_2_b_var, v_l3_h_2_b_s));
-    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.2.b.c.scaled", 576, 256, stream, v_l3_h_2_b_k,
+    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.h.2.b.c.scaled", 576, 256, stream, v_l3_h_2_b_k,
         v_l3_h_2_b_s, v_l3_h_2_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.2.b.c.filter", 512, 128, stream,
         v_l3_h_2_b_c_scaled, v_l3_h_2_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.2.a.s", 1, 64, stream, v_l3_h_2_a_scale,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.2.a.s", 1, 64, stream, v_l3_h_2_a_scale,
         v_l3_h_2_a_var, v_l3_h_2_a_s));
     return 0;
 }
 
 static int prepare_weights_from_l3_h_2_a_c_scaled(resnet50 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_b2d0c806, "l3.h.2.a.c.scaled", 512, 128, stream, v_l3_h_2_a_k,
+    CALL(launch(m, ORDERED, k_map_52f3cdf0, "l3.h.2.a.c.scaled", 512, 128, stream, v_l3_h_2_a_k,
         v_l3_h_2_a_s, v_l3_h_2_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.2.a.t", 1, 64, stream, v_l3_h_2_a_bias,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.2.a.t", 1, 64, stream, v_l3_h_2_a_bias,
         v_l3_h_2_a_mean, v_l3_h_2_a_s, v_l3_h_2_a_t));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.2.b.t", 1, 64, stream, v_l3_h_2_b_bias,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.2.b.t", 1, 64, stream, v_l3_h_2_b_bias,
         v_l3_h_2_b_mean, v_l3_h_2_b_s, v_l3_h_2_b_t));
-    CALL(launch(m, ORDERED, k_map_986d755b, "l3.h.2.c.s", 4, 64, stream, v_l3_h_2_c_var,
+    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.h.2.c.s", 4, 64, stream, v_l3_h_2_c_var,
         v_l3_h_2_c_scale, v_l3_h_2_c_s));
-    CALL(launch(m, ORDERED, k_map_f9b7babd, "l3.h.2.c.c.scaled", 512, 128, stream, v_l3_h_2_c_k,
+    CALL(launch(m, ORDERED, k_map_6d1651b5, "l3.h.2.c.c.scaled", 512, 128, stream, v_l3_h_2_c_k,
         v_l3_h_2_c_s, v_l3_h_2_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_5e3e6a3a, "l3.h.2.c.t", 4, 64, stream, v_l3_h_2_c_bias,
+    CALL(launch(m, ORDERED, k_map_3d21f8d7, "l3.h.2.c.t", 4, 64, stream, v_l3_h_2_c_bias,
         v_l3_h_2_c_mean, v_l3_h_2_c_s, v_l3_h_2_c_t));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.3.b.s", 1, 64, stream, v_l3_h_3_b_scale,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.3.b.s", 1, 64, stream, v_l3_h_3_b_scale,
         v_l3_h_3_b_var, v_l3_h_3_b_s));
-    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.3.b.c.scaled", 576, 256, stream, v_l3_h_3_b_k,
+    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.h.3.b.c.scaled", 576, 256, stream, v_l3_h_3_b_k,
         v_l3_h_3_b_s, v_l3_h_3_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.3.b.c.filter", 512, 128, stream,
         v_l3_h_3_b_c_scaled, v_l3_h_3_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.3.a.s", 1, 64, stream, v_l3_h_3_a_scale,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.3.a.s", 1, 64, stream, v_l3_h_3_a_scale,
         v_l3_h_3_a_var, v_l3_h_3_a_s));
-    CALL(launch(m, ORDERED, k_map_b2d0c806, "l3.h.3.a.c.scaled", 512, 128, stream, v_l3_h_3_a_k,
+    CALL(launch(m, ORDERED, k_map_52f3cdf0, "l3.h.3.a.c.scaled", 512, 128, stream, v_l3_h_3_a_k,
         v_l3_h_3_a_s, v_l3_h_3_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.3.a.t", 1, 64, stream, v_l3_h_3_a_bias,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.3.a.t", 1, 64, stream, v_l3_h_3_a_bias,
         v_l3_h_3_a_mean, v_l3_h_3_a_s, v_l3_h_3_a_t));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.3.b.t", 1, 64, stream, v_l3_h_3_b_bias,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.3.b.t", 1, 64, stream, v_l3_h_3_b_bias,
         v_l3_h_3_b_mean, v_l3_h_3_b_s, v_l3_h_3_b_t));
-    CALL(launch(m, ORDERED, k_map_986d755b, "l3.h.3.c.s", 4, 64, stream, v_l3_h_3_c_var,
+    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.h.3.c.s", 4, 64, stream, v_l3_h_3_c_var,
         v_l3_h_3_c_scale, v_l3_h_3_c_s));
-    CALL(launch(m, ORDERED, k_map_f9b7babd, "l3.h.3.c.c.scaled", 512, 128, stream, v_l3_h_3_c_k,
+    CALL(launch(m, ORDERED, k_map_6d1651b5, "l3.h.3.c.c.scaled", 512, 128, stream, v_l3_h_3_c_k,
         v_l3_h_3_c_s, v_l3_h_3_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_5e3e6a3a, "l3.h.3.c.t", 4, 64, stream, v_l3_h_3_c_bias,
+    CALL(launch(m, ORDERED, k_map_3d21f8d7, "l3.h.3.c.t", 4, 64, stream, v_l3_h_3_c_bias,
         v_l3_h_3_c_mean, v_l3_h_3_c_s, v_l3_h_3_c_t));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.4.b.s", 1, 64, stream, v_l3_h_4_b_scale,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.4.b.s", 1, 64, stream, v_l3_h_4_b_scale,
         v_l3_h_4_b_var, v_l3_h_4_b_s));
-    CALL(launch(m, ORDERED, k_map_6b4ca383, "l3.h.4.b.c.scaled", 576, 256, stream, v_l3_h_4_b_k,
+    CALL(launch(m, ORDERED, k_map_69014e0d, "l3.h.4.b.c.scaled", 576, 256, stream, v_l3_h_4_b_k,
         v_l3_h_4_b_s, v_l3_h_4_b_c_scaled));
     CALL(launch(m, ORDERED, k_basis_f30c815a, "l3.h.4.b.c.filter", 512, 128, stream,
         v_l3_h_4_b_c_scaled, v_l3_h_4_b_c_filter));
-    CALL(launch(m, ORDERED, k_map_bf354f26, "l3.h.4.a.s", 1, 64, stream, v_l3_h_4_a_scale,
+    CALL(launch(m, ORDERED, k_map_039743dc, "l3.h.4.a.s", 1, 64, stream, v_l3_h_4_a_scale,
         v_l3_h_4_a_var, v_l3_h_4_a_s));
-    CALL(launch(m, ORDERED, k_map_b2d0c806, "l3.h.4.a.c.scaled", 512, 128, stream, v_l3_h_4_a_k,
+    CALL(launch(m, ORDERED, k_map_52f3cdf0, "l3.h.4.a.c.scaled", 512, 128, stream, v_l3_h_4_a_k,
         v_l3_h_4_a_s, v_l3_h_4_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.4.a.t", 1, 64, stream, v_l3_h_4_a_bias,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.4.a.t", 1, 64, stream, v_l3_h_4_a_bias,
         v_l3_h_4_a_mean, v_l3_h_4_a_s, v_l3_h_4_a_t));
-    CALL(launch(m, ORDERED, k_map_e2f0aa7e, "l3.h.4.b.t", 1, 64, stream, v_l3_h_4_b_bias,
+    CALL(launch(m, ORDERED, k_map_d6d2134b, "l3.h.4.b.t", 1, 64, stream, v_l3_h_4_b_bias,
         v_l3_h_4_b_mean, v_l3_h_4_b_s, v_l3_h_4_b_t));
-    CALL(launch(m, ORDERED, k_map_986d755b, "l3.h.4.c.s", 4, 64, stream, v_l3_h_4_c_var,
+    CALL(launch(m, ORDERED, k_map_8ce0fc37, "l3.h.4.c.s", 4, 64, stream, v_l3_h_4_c_var,
         v_l3_h_4_c_scale, v_l3_h_4_c_s));
-    CALL(launch(m, ORDERED, k_map_f9b7babd, "l3.h.4.c.c.scaled", 512, 128, stream, v_l3_h_4_c_k,
+    CALL(launch(m, ORDERED, k_map_6d1651b5, "l3.h.4.c.c.scaled", 512, 128, stream, v_l3_h_4_c_k,
         v_l3_h_4_c_s, v_l3_h_4_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_5e3e6a3a, "l3.h.4.c.t", 4, 64, stream, v_l3_h_4_c_bias,
+    CALL(launch(m, ORDERED, k_map_3d21f8d7, "l3.h.4.c.t", 4, 64, stream, v_l3_h_4_c_bias,
         v_l3_h_4_c_mean, v_l3_h_4_c_s, v_l3_h_4_c_t));
-    CALL(launch(m, ORDERED, k_map_e05f63e9, "l4.d.s", 8, 64, stream, v_l4_d_var, v_l4_d_scale,
+    CALL(launch(m, ORDERED, k_map_c2d2a67d, "l4.d.s", 8, 64, stream, v_l4_d_var, v_l4_d_scale,
         v_l4_d_s));
     // l4.d.c.scaled stored as [i1,i0]
     CALL(launch(m, ORDERED, k_map_8cdcac58, "l4.d.c.scaled", 8192, 256, stream, v_l4_d_k, v_l4_d_s,
         v_l4_d_c_scaled));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.a.s", 2, 64, stream, v_l4_h_a_var, v_l4_h_a_scale,
         v_l4_h_a_s));
-    CALL(launch(m, ORDERED, k_map_a9e6e7ca, "l4.h.a.c.scaled", 512, 256, stream, v_l4_h_a_k,
+    CALL(launch(m, ORDERED, k_map_87ec5faa, "l4.h.a.c.scaled", 512, 256, stream, v_l4_h_a_k,
         v_l4_h_a_s, v_l4_h_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.a.t", 2, 64, stream, v_l4_h_a_bias, v_l4_h_a_mean,
         v_l4_h_a_s, v_l4_h_a_t));
     return 0;
 }
 
 static int prepare_weights_from_l4_h_b_s(resnet50 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.b.s", 2, 64, stream, v_l4_h_b_var, v_l4_h_b_scale,
         v_l4_h_b_s));
     // l4.h.b.c.lines stored as [i1,i2,i3,i0]
     CALL(launch(m, ORDERED, k_map_dd615e56, "l4.h.b.c.lines", 9216, 256, stream, v_l4_h_b_k,
         v_l4_h_b_s, v_l4_h_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.b.t", 2, 64, stream, v_l4_h_b_bias, v_l4_h_b_mean,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.b.t", 2, 64, stream, v_l4_h_b_bias, v_l4_h_b_mean,
         v_l4_h_b_s, v_l4_h_b_t));
-    CALL(launch(m, ORDERED, k_map_e05f63e9, "l4.h.c.s", 8, 64, stream, v_l4_h_c_var, v_l4_h_c_scale,
+    CALL(launch(m, ORDERED, k_map_c2d2a67d, "l4.h.c.s", 8, 64, stream, v_l4_h_c_var, v_l4_h_c_scale,
         v_l4_h_c_s));
-    CALL(launch(m, ORDERED, k_map_104d1fd3, "l4.h.c.c.scaled", 1024, 256, stream, v_l4_h_c_k,
+    CALL(launch(m, ORDERED, k_map_492006bd, "l4.h.c.c.scaled", 1024, 256, stream, v_l4_h_c_k,
         v_l4_h_c_s, v_l4_h_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f56387c5, "l4.h.const", 8, 64, stream, v_l4_d_bias, v_l4_d_mean,
+    CALL(launch(m, ORDERED, k_map_7d479919, "l4.h.const", 8, 64, stream, v_l4_d_bias, v_l4_d_mean,
         v_l4_d_s, v_l4_h_c_bias, v_l4_h_c_mean, v_l4_h_c_s, v_l4_h_const));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.0.a.s", 2, 64, stream, v_l4_h_0_a_var,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.0.a.s", 2, 64, stream, v_l4_h_0_a_var,
         v_l4_h_0_a_scale, v_l4_h_0_a_s));
-    CALL(launch(m, ORDERED, k_map_cc8cef7c, "l4.h.0.a.c.scaled", 1024, 256, stream, v_l4_h_0_a_k,
+    CALL(launch(m, ORDERED, k_map_0cbfad83, "l4.h.0.a.c.scaled", 1024, 256, stream, v_l4_h_0_a_k,
         v_l4_h_0_a_s, v_l4_h_0_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.0.a.t", 2, 64, stream, v_l4_h_0_a_bias,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.0.a.t", 2, 64, stream, v_l4_h_0_a_bias,
         v_l4_h_0_a_mean, v_l4_h_0_a_s, v_l4_h_0_a_t));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.0.b.s", 2, 64, stream, v_l4_h_0_b_var,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.0.b.s", 2, 64, stream, v_l4_h_0_b_var,
         v_l4_h_0_b_scale, v_l4_h_0_b_s));
     CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.0.b.c.lines", 9216, 256, stream, v_l4_h_0_b_k,
         v_l4_h_0_b_s, v_l4_h_0_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.0.b.t", 2, 64, stream, v_l4_h_0_b_bias,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.0.b.t", 2, 64, stream, v_l4_h_0_b_bias,
         v_l4_h_0_b_mean, v_l4_h_0_b_s, v_l4_h_0_b_t));
-    CALL(launch(m, ORDERED, k_map_e05f63e9, "l4.h.0.c.s", 8, 64, stream, v_l4_h_0_c_var,
+    CALL(launch(m, ORDERED, k_map_c2d2a67d, "l4.h.0.c.s", 8, 64, stream, v_l4_h_0_c_var,
         v_l4_h_0_c_scale, v_l4_h_0_c_s));
-    CALL(launch(m, ORDERED, k_map_104d1fd3, "l4.h.0.c.c.scaled", 1024, 256, stream, v_l4_h_0_c_k,
+    CALL(launch(m, ORDERED, k_map_492006bd, "l4.h.0.c.c.scaled", 1024, 256, stream, v_l4_h_0_c_k,
         v_l4_h_0_c_s, v_l4_h_0_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f524daa1, "l4.h.0.c.t", 8, 64, stream, v_l4_h_0_c_bias,
+    CALL(launch(m, ORDERED, k_map_efc944d6, "l4.h.0.c.t", 8, 64, stream, v_l4_h_0_c_bias,
         v_l4_h_0_c_mean, v_l4_h_0_c_s, v_l4_h_0_c_t));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.1.a.s", 2, 64, stream, v_l4_h_1_a_var,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.1.a.s", 2, 64, stream, v_l4_h_1_a_var,
         v_l4_h_1_a_scale, v_l4_h_1_a_s));
-    CALL(launch(m, ORDERED, k_map_cc8cef7c, "l4.h.1.a.c.scaled", 1024, 256, stream, v_l4_h_1_a_k,
+    CALL(launch(m, ORDERED, k_map_0cbfad83, "l4.h.1.a.c.scaled", 1024, 256, stream, v_l4_h_1_a_k,
         v_l4_h_1_a_s, v_l4_h_1_a_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.1.a.t", 2, 64, stream, v_l4_h_1_a_bias,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.1.a.t", 2, 64, stream, v_l4_h_1_a_bias,
         v_l4_h_1_a_mean, v_l4_h_1_a_s, v_l4_h_1_a_t));
-    CALL(launch(m, ORDERED, k_map_d6433888, "l4.h.1.b.s", 2, 64, stream, v_l4_h_1_b_var,
+    CALL(launch(m, ORDERED, k_map_32b8515e, "l4.h.1.b.s", 2, 64, stream, v_l4_h_1_b_var,
         v_l4_h_1_b_scale, v_l4_h_1_b_s));
     CALL(launch(m, ORDERED, k_map_7fc05e22, "l4.h.1.b.c.lines", 9216, 256, stream, v_l4_h_1_b_k,
         v_l4_h_1_b_s, v_l4_h_1_b_c_lines));
-    CALL(launch(m, ORDERED, k_map_f880efde, "l4.h.1.b.t", 2, 64, stream, v_l4_h_1_b_bias,
+    CALL(launch(m, ORDERED, k_map_487df60c, "l4.h.1.b.t", 2, 64, stream, v_l4_h_1_b_bias,
         v_l4_h_1_b_mean, v_l4_h_1_b_s, v_l4_h_1_b_t));
-    CALL(launch(m, ORDERED, k_map_e05f63e9, "l4.h.1.c.s", 8, 64, stream, v_l4_h_1_c_var,
+    CALL(launch(m, ORDERED, k_map_c2d2a67d, "l4.h.1.c.s", 8, 64, stream, v_l4_h_1_c_var,
         v_l4_h_1_c_scale, v_l4_h_1_c_s));
-    CALL(launch(m, ORDERED, k_map_104d1fd3, "l4.h.1.c.c.scaled", 1024, 256, stream, v_l4_h_1_c_k,
+    CALL(launch(m, ORDERED, k_map_492006bd, "l4.h.1.c.c.scaled", 1024, 256, stream, v_l4_h_1_c_k,
         v_l4_h_1_c_s, v_l4_h_1_c_c_scaled));
-    CALL(launch(m, ORDERED, k_map_f524daa1, "l4.h.1.c.t", 8, 64, stream, v_l4_h_1_c_bias,
+    CALL(launch(m, ORDERED, k_map_efc944d6, "l4.h.1.c.t", 8, 64, stream, v_l4_h_1_c_bias,
         v_l4_h_1_c_mean, v_l4_h_1_c_s, v_l4_h_1_c_t));
     return 0;
 }
@@ -3530,7 +3530,7 @@ static int check_device(resnet50 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_8e0083f4);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_df13b9c7);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -3906,9 +3906,9 @@ int resnet50_create(resnet50 **out, const void *weights, size_t bytes, const res
 static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_374367e5, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
+    CALL(launch(m, ORDERED, k_product_30df2508, "r0", 131, 256, stream, v_stem_c_scaled, v_x,
         v_stem_t, v_r0));
-    CALL(launch(m, EARLY, k_reduce_0d108d3d, "p0", 392, 128, stream, v_r0, v_p0_joined));
+    CALL(launch(m, EARLY, k_reduce_588bbc0a, "p0", 392, 128, stream, v_r0, v_p0_joined));
     // l1.h.a.c[0,i1,i2,i3] = sum(r0) p0[0,r0,i2,i3] * l1.h.a.c.scaled[i1,r0]
     // l1.h.r[0,i1,i2,i3] = relu(l1.h.a.c[0,i1,i2,i3] + l1.h.a.t[i1])
     CALL(conv_run(m, CONV_l1_h_r, v_p0_joined, v_l1_h_a_c_scaled, v_l1_h_a_t, NULL, v_l1_h_r,
@@ -3920,38 +3920,38 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     //     l1.h.b.c.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_l1_h_b_c_product, v_l1_h_b_c_filter, v_l1_h_b_c_data,
         v_l1_h_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.h.t", 196, 64, stream, v_l1_h_b_c_product,
         v_l1_h_b_t, v_p0_joined + 200704));
-    CALL(launch(m, EARLY, k_product_56bfe9ac, "l1.h", 132, 256, stream, v_l1_d_c_weights,
+    CALL(launch(m, EARLY, k_product_55131aac, "l1.h", 132, 256, stream, v_l1_d_c_weights,
         v_p0_joined, v_l1_h_const, v_l1_h));
-    CALL(launch(m, EARLY, k_product_dfb15932, "l1.h.0.r", 98, 256, stream, v_l1_h_0_a_c_scaled,
+    CALL(launch(m, EARLY, k_product_74f1d9e6, "l1.h.0.r", 98, 256, stream, v_l1_h_0_a_c_scaled,
         v_l1_h, v_l1_h_0_a_t, v_l1_h_0_r));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.h.0.b.c.data", 196, 64, stream, v_l1_h_0_r,
         v_l1_h_0_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l1_h_0_b_c_product, v_l1_h_0_b_c_filter, v_l1_h_0_b_c_data,
         v_l1_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.h.0.t", 196, 64, stream, v_l1_h_0_b_c_product,
         v_l1_h_0_b_t, v_l1_h_0_t));
-    CALL(launch(m, EARLY, k_product_d501d709, "l1.h.0", 132, 256, stream, v_l1_h_0_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_c573800a, "l1.h.0", 132, 256, stream, v_l1_h_0_c_c_scaled,
         v_l1_h_0_t, v_l1_h, v_l1_h_0_c_t, v_l1_h_0));
-    CALL(launch(m, EARLY, k_product_dfb15932, "l1.h.1.r", 98, 256, stream, v_l1_h_1_a_c_scaled,
+    CALL(launch(m, EARLY, k_product_74f1d9e6, "l1.h.1.r", 98, 256, stream, v_l1_h_1_a_c_scaled,
         v_l1_h_0, v_l1_h_1_a_t, v_l1_h_1_r));
     CALL(launch(m, EARLY, k_basis_5750835a, "l1.h.1.b.c.data", 196, 64, stream, v_l1_h_1_r,
         v_l1_h_1_b_c_data));
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l1_h_1_b_c_product, v_l1_h_1_b_c_filter, v_l1_h_1_b_c_data,
         v_l1_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_c5456742, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_c46632b4, "l1.h.1.t", 196, 64, stream, v_l1_h_1_b_c_product,
         v_l1_h_1_b_t, v_l1_h_1_t));
-    CALL(launch(m, EARLY, k_product_d501d709, "l1.h.1", 132, 256, stream, v_l1_h_1_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_c573800a, "l1.h.1", 132, 256, stream, v_l1_h_1_c_c_scaled,
         v_l1_h_1_t, v_l1_h_0, v_l1_h_1_c_t, v_l1_h_1));
     // as l1.h.r
     CALL(conv_run(m, CONV_l2_h_r, v_l1_h_1, v_l2_h_a_c_scaled, v_l2_h_a_t, NULL, v_l2_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_117aef5a, "l2.h.b.c.part", 126, 256, stream,
+    CALL(launch(m, ORDERED, k_product_fd6a5d9e, "l2.h.b.c.part", 126, 256, stream,
         v_l2_h_b_c_part_lines, v_l2_h_r, v_l2_h_b_c_part));
-    CALL(launch(m, EARLY, k_reduce_cc348234, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
+    CALL(launch(m, EARLY, k_reduce_a7e67325, "l2.h.t", 392, 64, stream, v_l2_h_b_c_part, v_l2_h_b_t,
         v_l2_h_t));
     // l2.h.c.c[0,i1,i2,i3] = sum(r0) l2.h.t[0,r0,i2,i3] * l2.h.c.c.scaled[i1,r0]
     CALL(conv_run(m, CONV_l2_h_c_c, v_l2_h_t, v_l2_h_c_c_scaled, NULL, NULL, v_l2_h_c_c,
@@ -3969,7 +3969,7 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_0_b_c_product, v_l2_h_0_b_c_filter, v_l2_h_0_b_c_data,
         v_l2_h_0_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_3af571b3, "l2.h.0.t", 98, 64, stream, v_l2_h_0_b_c_product,
         v_l2_h_0_b_t, v_l2_h_0_t));
     // l2.h.0.c.c[0,i1,i2,i3] = sum(r0) l2.h.0.t[0,r0,i2,i3] * l2.h.0.c.c.scaled[i1,r0]
     // l2.h.0[0,i1,i2,i3] = relu(l2.h.0.c.c[0,i1,i2,i3] + l2.h[0,i1,i2,i3] + l2.h.0.c.t[i1])
@@ -3983,7 +3983,7 @@ static int steps_from_r0(resnet50 *m, const void *const *in, void *const *out,
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_1_b_c_product, v_l2_h_1_b_c_filter, v_l2_h_1_b_c_data,
         v_l2_h_1_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_3af571b3, "l2.h.1.t", 98, 64, stream, v_l2_h_1_b_c_product,
         v_l2_h_1_b_t, v_l2_h_1_t));
     return 0;
 }
@@ -4003,7 +4003,7 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     // as l1.h.b.c.product
     CALL(gemm_run(m, &gemm_l2_h_2_b_c_product, v_l2_h_2_b_c_filter, v_l2_h_2_b_c_data,
         v_l2_h_2_b_c_product));
-    CALL(launch(m, ORDERED, k_basis_94dc1e1b, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
+    CALL(launch(m, ORDERED, k_basis_3af571b3, "l2.h.2.t", 98, 64, stream, v_l2_h_2_b_c_product,
         v_l2_h_2_b_t, v_l2_h_2_t));
     // as l2.h.0
     CALL(conv_run(m, CONV_l2_h_2, v_l2_h_2_t, v_l2_h_2_c_c_scaled, v_l2_h_2_c_t, v_l2_h_1, v_l2_h_2,
@@ -4011,57 +4011,57 @@ static int steps_from_l2_h_1(resnet50 *m, const void *const *in, void *const *ou
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_r, v_l2_h_2, v_l3_h_a_c_scaled, v_l3_h_a_t, NULL, v_l3_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_cee41567, "l3.h.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_de8401e9, "l3.h.b.c.parts", 128, 256, stream,
         v_l3_h_b_c_lines, v_l3_h_r, v_l3_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_d65b6a2e, "l3.h.t", 392, 128, stream, v_l3_h_b_c_parts,
         v_l3_h_b_t, v_l3_h_t));
-    CALL(launch(m, EARLY, k_product_9dc78bc0, "l3.h.c.c", 128, 256, stream, v_l3_h_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_2ffef958, "l3.h.c.c", 128, 256, stream, v_l3_h_c_c_scaled,
         v_l3_h_t, v_l3_h_c_c));
-    CALL(launch(m, EARLY, k_product_66756052, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
+    CALL(launch(m, EARLY, k_product_b39625fc, "l3.h", 128, 256, stream, v_l3_d_c_scaled, v_l2_h_2,
         v_l3_h_c_c, v_l3_h_const, v_l3_h));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_0_r, v_l3_h, v_l3_h_0_a_c_scaled, v_l3_h_0_a_t, NULL, v_l3_h_0_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.0.b.c.data", 196, 64, stream, v_l3_h_0_r,
         v_l3_h_0_b_c_data));
-    CALL(launch(m, EARLY, k_product_bd2110d0, "l3.h.0.b.c.product", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_2a0537f7, "l3.h.0.b.c.product", 128, 256, stream,
         v_l3_h_0_b_c_filter, v_l3_h_0_b_c_data, v_l3_h_0_b_c_product));
-    CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
+    CALL(launch(m, EARLY, k_basis_e2788776, "l3.h.0.t", 196, 64, stream, v_l3_h_0_b_c_product,
         v_l3_h_0_b_t, v_l3_h_0_t));
-    CALL(launch(m, EARLY, k_product_5b968fec, "l3.h.0", 128, 256, stream, v_l3_h_0_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_96ee2a72, "l3.h.0", 128, 256, stream, v_l3_h_0_c_c_scaled,
         v_l3_h_0_t, v_l3_h, v_l3_h_0_c_t, v_l3_h_0));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_1_r, v_l3_h_0, v_l3_h_1_a_c_scaled, v_l3_h_1_a_t, NULL, v_l3_h_1_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.1.b.c.data", 196, 64, stream, v_l3_h_1_r,
         v_l3_h_1_b_c_data));
-    CALL(launch(m, EARLY, k_product_bd2110d0, "l3.h.1.b.c.product", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_2a0537f7, "l3.h.1.b.c.product", 128, 256, stream,
         v_l3_h_1_b_c_filter, v_l3_h_1_b_c_data, v_l3_h_1_b_c_product));
-    CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
+    CALL(launch(m, EARLY, k_basis_e2788776, "l3.h.1.t", 196, 64, stream, v_l3_h_1_b_c_product,
         v_l3_h_1_b_t, v_l3_h_1_t));
-    CALL(launch(m, EARLY, k_product_5b968fec, "l3.h.1", 128, 256, stream, v_l3_h_1_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_96ee2a72, "l3.h.1", 128, 256, stream, v_l3_h_1_c_c_scaled,
         v_l3_h_1_t, v_l3_h_0, v_l3_h_1_c_t, v_l3_h_1));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_2_r, v_l3_h_1, v_l3_h_2_a_c_scaled, v_l3_h_2_a_t, NULL, v_l3_h_2_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.2.b.c.data", 196, 64, stream, v_l3_h_2_r,
         v_l3_h_2_b_c_data));
-    CALL(launch(m, EARLY, k_product_bd2110d0, "l3.h.2.b.c.product", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_2a0537f7, "l3.h.2.b.c.product", 128, 256, stream,
         v_l3_h_2_b_c_filter, v_l3_h_2_b_c_data, v_l3_h_2_b_c_product));
-    CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
+    CALL(launch(m, EARLY, k_basis_e2788776, "l3.h.2.t", 196, 64, stream, v_l3_h_2_b_c_product,
         v_l3_h_2_b_t, v_l3_h_2_t));
-    CALL(launch(m, EARLY, k_product_5b968fec, "l3.h.2", 128, 256, stream, v_l3_h_2_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_96ee2a72, "l3.h.2", 128, 256, stream, v_l3_h_2_c_c_scaled,
         v_l3_h_2_t, v_l3_h_1, v_l3_h_2_c_t, v_l3_h_2));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_3_r, v_l3_h_2, v_l3_h_3_a_c_scaled, v_l3_h_3_a_t, NULL, v_l3_h_3_r,
         v_workspace));
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.3.b.c.data", 196, 64, stream, v_l3_h_3_r,
         v_l3_h_3_b_c_data));
-    CALL(launch(m, EARLY, k_product_bd2110d0, "l3.h.3.b.c.product", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_2a0537f7, "l3.h.3.b.c.product", 128, 256, stream,
         v_l3_h_3_b_c_filter, v_l3_h_3_b_c_data, v_l3_h_3_b_c_product));
-    CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
+    CALL(launch(m, EARLY, k_basis_e2788776, "l3.h.3.t", 196, 64, stream, v_l3_h_3_b_c_product,
         v_l3_h_3_b_t, v_l3_h_3_t));
-    CALL(launch(m, EARLY, k_product_5b968fec, "l3.h.3", 128, 256, stream, v_l3_h_3_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_96ee2a72, "l3.h.3", 128, 256, stream, v_l3_h_3_c_c_scaled,
         v_l3_h_3_t, v_l3_h_2, v_l3_h_3_c_t, v_l3_h_3));
     // as l1.h.r
     CALL(conv_run(m, CONV_l3_h_4_r, v_l3_h_3, v_l3_h_4_a_c_scaled, v_l3_h_4_a_t, NULL, v_l3_h_4_r,
@@ -4074,28 +4074,28 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     (void)in;
     CALL(launch(m, ORDERED, k_basis_d466199c, "l3.h.4.b.c.data", 196, 64, stream, v_l3_h_4_r,
         v_l3_h_4_b_c_data));
-    CALL(launch(m, EARLY, k_product_bd2110d0, "l3.h.4.b.c.product", 128, 256, stream,
+    CALL(launch(m, EARLY, k_product_2a0537f7, "l3.h.4.b.c.product", 128, 256, stream,
         v_l3_h_4_b_c_filter, v_l3_h_4_b_c_data, v_l3_h_4_b_c_product));
-    CALL(launch(m, EARLY, k_basis_4d72e339, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
+    CALL(launch(m, EARLY, k_basis_e2788776, "l3.h.4.t", 196, 64, stream, v_l3_h_4_b_c_product,
         v_l3_h_4_b_t, v_l3_h_4_t));
-    CALL(launch(m, EARLY, k_product_5b968fec, "l3.h.4", 128, 256, stream, v_l3_h_4_c_c_scaled,
+    CALL(launch(m, EARLY, k_product_96ee2a72, "l3.h.4", 128, 256, stream, v_l3_h_4_c_c_scaled,
         v_l3_h_4_t, v_l3_h_3, v_l3_h_4_c_t, v_l3_h_4));
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_r, v_l3_h_4, v_l4_h_a_c_scaled, v_l4_h_a_t, NULL, v_l4_h_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_be50872d, "l4.h.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_324fb4d3, "l4.h.b.c.parts", 128, 256, stream,
         v_l4_h_b_c_lines, v_l4_h_r, v_l4_h_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.t", 392, 64, stream, v_l4_h_b_c_parts,
         v_l4_h_b_t, v_l4_h_t));
     // as l2.h.c.c
     CALL(conv_run(m, CONV_l4_h_c_c, v_l4_h_t, v_l4_h_c_c_scaled, NULL, NULL, v_l4_h_c_c,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_bdbe6043, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
+    CALL(launch(m, ORDERED, k_product_8cdccb08, "l4.h", 128, 256, stream, v_l4_d_c_scaled, v_l3_h_4,
         v_l4_h_c_c, v_l4_h_const, v_l4_h, (float4 *)v_workspace, v_arrived + 0));
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_0_r, v_l4_h, v_l4_h_0_a_c_scaled, v_l4_h_0_a_t, NULL, v_l4_h_0_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_d2974b0c, "l4.h.0.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_1672b670, "l4.h.0.b.c.parts", 128, 256, stream,
         v_l4_h_0_b_c_lines, v_l4_h_0_r, v_l4_h_0_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.0.t", 392, 64, stream, v_l4_h_0_b_c_parts,
         v_l4_h_0_b_t, v_l4_h_0_t));
@@ -4105,7 +4105,7 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     // as l1.h.r
     CALL(conv_run(m, CONV_l4_h_1_r, v_l4_h_0, v_l4_h_1_a_c_scaled, v_l4_h_1_a_t, NULL, v_l4_h_1_r,
         v_workspace));
-    CALL(launch(m, ORDERED, k_product_d2974b0c, "l4.h.1.b.c.parts", 128, 256, stream,
+    CALL(launch(m, ORDERED, k_product_1672b670, "l4.h.1.b.c.parts", 128, 256, stream,
         v_l4_h_1_b_c_lines, v_l4_h_1_r, v_l4_h_1_b_c_parts));
     CALL(launch(m, EARLY, k_reduce_8827085f, "l4.h.1.t", 392, 64, stream, v_l4_h_1_b_c_parts,
         v_l4_h_1_b_t, v_l4_h_1_t));
@@ -4113,7 +4113,7 @@ static int steps_from_l3_h_4_b_c_data(resnet50 *m, const void *const *in, void *
     CALL(conv_run(m, CONV_l4_h_1, v_l4_h_1_t, v_l4_h_1_c_c_scaled, v_l4_h_1_c_t, v_l4_h_0, v_l4_h_1,
         v_workspace));
     CALL(launch(m, ORDERED, k_reduce_8a1ece7b, "f", 2048, 32, stream, v_l4_h_1, v_f));
-    CALL(launch(m, EARLY, k_reduce_5ab5fe91, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
+    CALL(launch(m, EARLY, k_reduce_809f38b9, "y", 500, 256, stream, v_fc, v_f, v_bias, v_y));
     return 0;
 }
 

@@ -8,16 +8,16 @@
 // outputs   y: f32[1,1,224,224]
 // weights   6 tensors, blob of 225 kB
 // memory    arena 86 MB (workspace 64 kB of it), constants 1176 kB, peak in create 87 MB
-// plan      7 steps, 116.2 us estimated; 182.4 us without derivation
+// plan      7 steps, 116.5 us estimated; 182.4 us without derivation
 // libraries cuBLAS (596 MB) 2 steps, without it up to 0.4 us more
 // by        basis change 3, summation splitting by digits 1, summation splitting 2
-//    16.9 us est. r1               k_product_acd94d5e
+//    16.9 us est. r1               k_product_d92686ef
 //    11.7 us est. c2.sum.data      k_basis_169c570f
 //    48.5 us est. c2.sum.product   cuBLAS sgemm 128 x 3249 x 64, batch 36
-//    23.1 us est. c2.sum.part      k_basis_f73e3d87
-//     8.9 us est. r2               k_reduce_2dfa93b4
+//    23.1 us est. c2.sum.part      k_basis_fbb9bb7c
+//     8.9 us est. r2               k_reduce_8e6513e1
 //     4.9 us est. y.sum.part       cuBLAS sgemm 25 x 50176 x 32
-//     2.2 us est. y                k_reduce_3109a17c
+//     2.4 us est. y                k_reduce_3109a17c
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -530,7 +530,7 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 //     0:224, pad x 0
 // r1[0,i1,i2,i3] = relu(c1.sum[0,i1,i2,i3] + b1[i1])
 // p0: k1, p1: x, p2: b1
-static __global__ void __launch_bounds__(256, 1) k_product_acd94d5e(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_d92686ef(const float *p0,
     const float *p1, const float *p2, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -547,7 +547,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_acd94d5e(const float 
     const auto a = [&](unsigned e, unsigned k0) {
         const int i1 = (int)(m0 + e / 16u);
         const int r1 = (int)(k0 + e % 16u);
-        return fetch<float>(p0 + i1 * 81 + r1, r1 < 81);
+        return fetch<float>(&p0[i1 * 81 + r1], r1 < 81);
     };
     const auto b = [&](unsigned e, const int4 &tap) {
         const unsigned n = n0 + e % 128u;
@@ -555,8 +555,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_acd94d5e(const float 
         const int i2 = (int)(n / 224u);
         const int t0 = i2 + tap.y;
         const int t1 = i3 + tap.z;
-        return fetch<float>(p1 + (i2 * 224 + i3 + tap.x),
-            (unsigned)t0 < 224u && (unsigned)t1 < 224u);
+        return fetch<float>(&p1[i2 * 224 + i3 + tap.x], (unsigned)t0 < 224u && (unsigned)t1 < 224u);
     };
     float acc[4][8] = {};
     tile.multiply<true, false, 1>(0u, 81u, spaced<5184>(a), tapped<128>(b, taps), acc);
@@ -566,7 +565,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_acd94d5e(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i3 = (int)(n0 + tile.column(j));
         const float v0 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 50176 + i3) = make_float4(relu(acc[i][j] + v0),
+        *reinterpret_cast<float4 *>(&y[i1 * 50176 + i3]) = make_float4(relu(acc[i][j] + v0),
             relu(acc[i][j + 1] + v0), relu(acc[i][j + 2] + v0), relu(acc[i][j + 3] + v0));
     }
 }
@@ -648,7 +647,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     F(4x4,3x3)
 // c2.sum.part[i0,i1,i2,i3,i4] = sum(r0,r1) c2.sum.product[r0,r1,i0,i1,i2,i3/4,i4/4] *
 //     c2.sum.at[i3%4,r0] * c2.sum.at[i4%4,r1] where i3 in 0:226, i4 in 0:226
-static __global__ void __launch_bounds__(256) k_basis_f73e3d87(const float *p0,
+static __global__ void __launch_bounds__(256) k_basis_fbb9bb7c(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -681,8 +680,8 @@ static __global__ void __launch_bounds__(256) k_basis_f73e3d87(const float *p0,
 #pragma unroll
         for (int o1 = 0; o1 < 4; o1 += 2) {
             if (i3 * 4 + o0 < 226 && i4 * 4 + o1 < 226) {
-                *reinterpret_cast<float2 *>(y + i0 * 3268864 + i1 * 1634432 + i2 * 51076 + i3 * 904
-                    + o0 * 226 + i4 * 4 + o1) = make_float2(d[o0][o1], d[o0][o1 + 1]);
+                *reinterpret_cast<float2 *>(&y[i0 * 3268864 + i1 * 1634432 + i2 * 51076 + i3 * 904
+                    + o0 * 226 + i4 * 4 + o1]) = make_float2(d[o0][o1], d[o0][o1 + 1]);
             }
         }
     }
@@ -693,7 +692,7 @@ static __global__ void __launch_bounds__(256) k_basis_f73e3d87(const float *p0,
 //     0:224, pad c2.sum.part 0
 // r2[0,i1,i2,i3] = relu(c2.sum[0,i1,i2,i3] + b2[i1])
 // p0: c2.sum.part, p1: b2
-static __global__ void __launch_bounds__(256) k_reduce_2dfa93b4(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_8e6513e1(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -714,7 +713,7 @@ static __global__ void __launch_bounds__(256) k_reduce_2dfa93b4(const float *p0,
         }
     }
     const float v0 = p1[i1];
-    *reinterpret_cast<float4 *>(y + i1 * 50176 + i2 * 224 + i3) = make_float4(relu(acc0 + v0),
+    *reinterpret_cast<float4 *>(&y[i1 * 50176 + i2 * 224 + i3]) = make_float4(relu(acc0 + v0),
         relu(acc1 + v0), relu(acc2 + v0), relu(acc3 + v0));
 }
 
@@ -1009,16 +1008,16 @@ int srcnn_create(srcnn **out, const void *weights, size_t bytes, const srcnn_opt
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(srcnn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_acd94d5e, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
+    CALL(launch(m, ORDERED, k_product_d92686ef, "r1", 392, 256, stream, v_k1, v_x, v_b1, v_r1));
     CALL(launch(m, EARLY, k_basis_169c570f, "c2.sum.data", 813, 256, stream, v_r1, v_c2_sum_data));
     // by summation splitting (blocks of 3x3 taps inside), variable substitution; basis change
     //     F(4x4,3x3)
     // c2.sum.product[i0,i1,i2,i3,i4,i5,i6] = sum(r0) c2.sum.data[i0,i1,r0,i5,i6] *
     //     c2.sum.filter[i0,i1,i2,i3,i4,r0]
     CALL(gemm_run(m, &gemm_c2_sum_product, v_c2_sum_filter, v_c2_sum_data, v_c2_sum_product));
-    CALL(launch(m, ORDERED, k_basis_f73e3d87, "c2.sum.part", 1625, 256, stream, v_c2_sum_product,
+    CALL(launch(m, ORDERED, k_basis_fbb9bb7c, "c2.sum.part", 1625, 256, stream, v_c2_sum_product,
         v_c2_sum_part));
-    CALL(launch(m, EARLY, k_reduce_2dfa93b4, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
+    CALL(launch(m, EARLY, k_reduce_8e6513e1, "r2", 1568, 256, stream, v_c2_sum_part, v_b2, v_r2));
     // by summation splitting (r0 inside), variable substitution
     // y.sum.part[i0,i1,i2,i3] = sum(r0) r2[0,r0,i2,i3] * y.sum.part.filter[i0,i1,r0]
     CALL(gemm_run(m, &gemm_y_sum_part, v_y_sum_part_filter, v_r2, v_y_sum_part));

@@ -12,70 +12,70 @@
 // libraries cuBLAS (596 MB) 24 steps, without it up to 0.0 us more
 // by        summation splitting 1, norm taken into the product 24, online softmax 12, sums in one
 //     pass 1
-//     8.3 us est. patches.sum.parts k_product_8ce645f8
-//     3.6 us est. h                k_stitch_bfc01d76
-//    24.2 us est. a.0.t.split      k_product_d2f11251
-//     8.7 us est. a.0.o            k_attention_82bc67b9, in 2 parts
+//     8.3 us est. patches.sum.parts k_product_afa61bcf
+//     3.6 us est. h                k_stitch_1bceebec
+//    24.2 us est. a.0.t.split      k_product_154503a7
+//     8.7 us est. a.0.o            k_attention_f6863d14, in 2 parts
 //    11.0 us est. r.0              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.0              k_product_a0c10d71
+//    32.1 us est. g.0              k_product_cdc3cc2e
 //    33.0 us est. h.0              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.1.t.split      k_product_d2f11251
-//     8.7 us est. a.1.o            k_attention_82bc67b9, in 2 parts
+//    24.2 us est. a.1.t.split      k_product_154503a7
+//     8.7 us est. a.1.o            k_attention_f6863d14, in 2 parts
 //    11.0 us est. r.1              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.1              k_product_a0c10d71
+//    32.1 us est. g.1              k_product_cdc3cc2e
 //    33.0 us est. h.1              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.2.t.split      k_product_d2f11251
-//     8.7 us est. a.2.o            k_attention_82bc67b9, in 2 parts
+//    24.2 us est. a.2.t.split      k_product_154503a7
+//     8.7 us est. a.2.o            k_attention_f6863d14, in 2 parts
 //    11.0 us est. r.2              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.2              k_product_a0c10d71
+//    32.1 us est. g.2              k_product_cdc3cc2e
 //    33.0 us est. h.2              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.3.t.split      k_product_d2f11251
-//     8.7 us est. a.3.o            k_attention_82bc67b9, in 2 parts
+//    24.2 us est. a.3.t.split      k_product_154503a7
+//     8.7 us est. a.3.o            k_attention_f6863d14, in 2 parts
 //    11.0 us est. r.3              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.3              k_product_a0c10d71
+//    32.1 us est. g.3              k_product_cdc3cc2e
 //    33.0 us est. h.3              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.4.t.split      k_product_d2f11251
-//     8.7 us est. a.4.o            k_attention_82bc67b9, in 2 parts
+//    24.2 us est. a.4.t.split      k_product_154503a7
+//     8.7 us est. a.4.o            k_attention_f6863d14, in 2 parts
 //    11.0 us est. r.4              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.4              k_product_a0c10d71
+//    32.1 us est. g.4              k_product_cdc3cc2e
 //    33.0 us est. h.4              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.5.t.split      k_product_d2f11251
-//     8.7 us est. a.5.o            k_attention_82bc67b9, in 2 parts
+//    24.2 us est. a.5.t.split      k_product_154503a7
+//     8.7 us est. a.5.o            k_attention_f6863d14, in 2 parts
 //    11.0 us est. r.5              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.5              k_product_a0c10d71
+//    32.1 us est. g.5              k_product_cdc3cc2e
 //    33.0 us est. h.5              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.6.t.split      k_product_d2f11251
-//     8.7 us est. a.6.o            k_attention_82bc67b9, in 2 parts
+//    24.2 us est. a.6.t.split      k_product_154503a7
+//     8.7 us est. a.6.o            k_attention_f6863d14, in 2 parts
 //    11.0 us est. r.6              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.6              k_product_a0c10d71
+//    32.1 us est. g.6              k_product_cdc3cc2e
 //    33.0 us est. h.6              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.7.t.split      k_product_d2f11251
-//     8.7 us est. a.7.o            k_attention_82bc67b9, in 2 parts
+//    24.2 us est. a.7.t.split      k_product_154503a7
+//     8.7 us est. a.7.o            k_attention_f6863d14, in 2 parts
 //    11.0 us est. r.7              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.7              k_product_a0c10d71
+//    32.1 us est. g.7              k_product_cdc3cc2e
 //    33.0 us est. h.7              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.8.t.split      k_product_d2f11251
-//     8.7 us est. a.8.o            k_attention_82bc67b9, in 2 parts
+//    24.2 us est. a.8.t.split      k_product_154503a7
+//     8.7 us est. a.8.o            k_attention_f6863d14, in 2 parts
 //    11.0 us est. r.8              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.8              k_product_a0c10d71
+//    32.1 us est. g.8              k_product_cdc3cc2e
 //    33.0 us est. h.8              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.9.t.split      k_product_d2f11251
-//     8.7 us est. a.9.o            k_attention_82bc67b9, in 2 parts
+//    24.2 us est. a.9.t.split      k_product_154503a7
+//     8.7 us est. a.9.o            k_attention_f6863d14, in 2 parts
 //    11.0 us est. r.9              cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.9              k_product_a0c10d71
+//    32.1 us est. g.9              k_product_cdc3cc2e
 //    33.0 us est. h.9              cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.10.t.split     k_product_d2f11251
-//     8.7 us est. a.10.o           k_attention_82bc67b9, in 2 parts
+//    24.2 us est. a.10.t.split     k_product_154503a7
+//     8.7 us est. a.10.o           k_attention_f6863d14, in 2 parts
 //    11.0 us est. r.10             cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.10             k_product_a0c10d71
+//    32.1 us est. g.10             k_product_cdc3cc2e
 //    33.0 us est. h.10             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//    24.2 us est. a.11.t.split     k_product_d2f11251
-//     8.7 us est. a.11.o           k_attention_82bc67b9, in 2 parts
+//    24.2 us est. a.11.t.split     k_product_154503a7
+//     8.7 us est. a.11.o           k_attention_f6863d14, in 2 parts
 //    11.0 us est. r.11             cublasLt matmul 197 x 768 x 768 + residual + bias
-//    32.1 us est. g.11             k_product_a0c10d71
+//    32.1 us est. g.11             k_product_cdc3cc2e
 //    33.0 us est. h.11             cublasLt matmul 197 x 768 x 3072 + residual + bias
-//     1.7 us est. z                k_reduce_16428e8b
-//     2.0 us est. y                k_reduce_686a3900
+//     1.7 us est. z                k_reduce_fdba8c33
+//     2.0 us est. y                k_reduce_0d578379
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -1085,7 +1085,7 @@ static __device__ __forceinline__ float2 warp_pair(float2 v) {  // sums of both,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_76854cb9(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_d2466965(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ float part[8][16];
     const unsigned lane = threadIdx.x % 4u;
@@ -1098,7 +1098,7 @@ static __global__ void __launch_bounds__(256) k_reduce_76854cb9(const float *__r
 #pragma unroll 2
         for (unsigned k = threadIdx.x / 4u; k < 768u; k += 64u) {
             const int r0 = (int)k;
-            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 2304 + i0);
+            const float4 w = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i0]);
             const float x = p1[r0];
             acc[0][0] += w.x * x;
             acc[0][1] += w.y * x;
@@ -1127,16 +1127,16 @@ static __global__ void __launch_bounds__(256) k_reduce_76854cb9(const float *__r
 
 // n.0.weights[i0,i1] = n.0.scale[i0] * a.0.qkv.w[i0,i1]
 // p0: a.0.qkv.w, p1: n.0.scale
-static __global__ void __launch_bounds__(256) k_map_6cfcd8cb(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_36c4a07e(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 442368u) return;
     const int i1 = (int)(id % 576u) * 4;
     const int i0 = (int)(id / 576u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 2304 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 2304 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 2304 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 2304 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1145,7 +1145,7 @@ static __global__ void __launch_bounds__(256) k_map_6cfcd8cb(const float *__rest
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_adb72e19(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_f11f684a(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     __shared__ float part[8][16];
     const unsigned lane = threadIdx.x % 4u;
@@ -1158,7 +1158,7 @@ static __global__ void __launch_bounds__(256) k_reduce_adb72e19(const float *__r
 #pragma unroll 2
         for (unsigned k = threadIdx.x / 4u; k < 768u; k += 64u) {
             const int r0 = (int)k;
-            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 3072 + i0);
+            const float4 w = *reinterpret_cast<const float4 *>(&p0[r0 * 3072 + i0]);
             const float x = p1[r0];
             acc[0][0] += w.x * x;
             acc[0][1] += w.y * x;
@@ -1187,16 +1187,16 @@ static __global__ void __launch_bounds__(256) k_reduce_adb72e19(const float *__r
 
 // m.0.weights[i0,i1] = m.0.scale[i0] * f.0.w[i0,i1]
 // p0: f.0.w, p1: m.0.scale
-static __global__ void __launch_bounds__(256) k_map_e0590b17(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_db9f0728(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id >= 589824u) return;
     const int i1 = (int)(id % 768u) * 4;
     const int i0 = (int)(id / 768u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i0 * 3072 + i1);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i0 * 3072 + i1]);
     const float v1 = p1[i0];
-    *reinterpret_cast<float4 *>(y + i0 * 3072 + i1) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
+    *reinterpret_cast<float4 *>(&y[i0 * 3072 + i1]) = make_float4(v0.x * v1, v0.y * v1, v0.z * v1,
         v0.w * v1);
 }
 
@@ -1204,7 +1204,7 @@ static __global__ void __launch_bounds__(256) k_map_e0590b17(const float *__rest
 // patches.sum.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,r0,i0+16*i3,16*i4+r2] * k[i2,r0,i0,r2]
 //     where i3 in 0:14, i4 in 0:14
 // p0: k, p1: x
-static __global__ void __launch_bounds__(256, 2) k_product_8ce645f8(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_afa61bcf(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 128, 16, 1, 4, 8, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1214,7 +1214,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_8ce645f8(const float 
         const int i2 = (int)(m0 + e / 4u);
         const int r0 = (int)k0 / 16u;
         const int r2 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(p0 + i2 * 768 + r0 * 256 + i0 * 16 + r2);
+        return fetch<float4>(&p0[i2 * 768 + r0 * 256 + i0 * 16 + r2]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e / 4u;
@@ -1222,7 +1222,7 @@ static __global__ void __launch_bounds__(256, 2) k_product_8ce645f8(const float 
         const int i3 = (int)(n / 14u);
         const int r0 = (int)k0 / 16u;
         const int r2 = (int)(k0 % 16u + e % 4u * 4u);
-        return fetch<float4>(p1 + r0 * 50176 + i3 * 3584 + i0 * 224 + i4 * 16 + r2, n < 196u);
+        return fetch<float4>(&p1[r0 * 50176 + i3 * 3584 + i0 * 224 + i4 * 16 + r2], n < 196u);
     };
     float acc[4][8] = {};
     tile.multiply<true, true, 1>(0u, 48u, spaced<196608>(a), b, acc);
@@ -1232,27 +1232,27 @@ static __global__ void __launch_bounds__(256, 2) k_product_8ce645f8(const float 
         const int i2 = (int)(m0 + tile.row(i));
         const int i4 = (int)(n0 + tile.column(j));
         if (i4 < 196) {
-            *reinterpret_cast<float4 *>(y + i0 * 150528 + i2 * 196 + i4) = make_float4(acc[i][j],
+            *reinterpret_cast<float4 *>(&y[i0 * 150528 + i2 * 196 + i4]) = make_float4(acc[i][j],
                 acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
         }
     }
 }
 
 // patches.sum[0,i1,i2,i3] = sum(r0) patches.sum.parts[r0,0,i1,i2,i3]
-static __device__ __forceinline__ void part_reduce_4bf3964a(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_d7f2e8b4(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 49u) * 4;
     const int i1 = (int)(id / 49u);
     float acc0 = 0.f, acc1 = 0.f, acc2 = 0.f, acc3 = 0.f;
 #pragma unroll
     for (int r0 = 0; r0 < 16; r0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0 * 150528 + i1 * 196 + i3);
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0 * 150528 + i1 * 196 + i3]);
         acc0 += v0.x;
         acc1 += v0.y;
         acc2 += v0.z;
         acc3 += v0.w;
     }
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(acc0, acc1, acc2, acc3);
+    *reinterpret_cast<float4 *>(&y[i3]) = make_float4(acc0, acc1, acc2, acc3);
 }
 
 // h[0,i1,i2] = place[0,i1,i2] + first[0,i1,i2] + (patches.sum[0,i2,(i1+13)/14-1,(i1+13)%14] +
@@ -1271,7 +1271,7 @@ static __device__ __forceinline__ void part_map_68c71b39(const float *__restrict
 
 // patches.sum by slices in shared memory, then h
 // p0: patches.sum.parts, p1: place, p2: first, p3: b
-static __global__ void __launch_bounds__(256) k_stitch_bfc01d76(const float *p0,
+static __global__ void __launch_bounds__(256) k_stitch_1bceebec(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     __shared__ __align__(16) float slices[784];
@@ -1279,7 +1279,7 @@ static __global__ void __launch_bounds__(256) k_stitch_bfc01d76(const float *p0,
     const unsigned slice = blockIdx.x * 4u + threadIdx.y;
     await_previous();
     for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_reduce_4bf3964a(p0, own, slice * 49u + k);
+        part_reduce_d7f2e8b4(p0, own, slice * 49u + k);
     __syncthreads();
     for (unsigned k = threadIdx.x; k < 197u; k += 64u)
         part_map_68c71b39(p1, p2, own, p3, y, slice * 197u + k);
@@ -1302,7 +1302,7 @@ static __global__ void __launch_bounds__(256) k_stitch_bfc01d76(const float *p0,
 // a.0.t.split[0,i1,i2] = n.0.factor[0,i1] * a.0.qkv.p.rows[0,i1,i2] + n.0.offset[i2] +
 //     n.0.factor2[0,i1] * n.0.offset2[i2] + a.0.qkv.b[i2]
 // p0: h, p1: n.0.weights, p2: n.0.offset, p3: n.0.offset2, p4: a.0.qkv.b
-static __global__ void __launch_bounds__(256, 1) k_product_d2f11251(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_154503a7(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1315,7 +1315,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d2f11251(const float 
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(k0 + e % 8u * 4u);
         found_a f;
-        f.v0 = i1 < 197 ? *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0) : make_float4(0.f,
+        f.v0 = i1 < 197 ? *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]) : make_float4(0.f,
             0.f, 0.f, 0.f);
         f.v1 = i1 < 197 ? p0[i1 * 768] : 0.f;
         return f;
@@ -1328,7 +1328,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d2f11251(const float 
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 16u * 4u);
         const int r0 = (int)(e / 16u);
-        return fetch<float4>(p1 + r0 * 2304 + i2);
+        return fetch<float4>(&p1[r0 * 2304 + i2]);
     };
     float acc[8][4] = {};
     row_sums<32, 32, 4> sums = {};
@@ -1359,18 +1359,18 @@ static __global__ void __launch_bounds__(256, 1) k_product_d2f11251(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i1 < 197) {
-            const float4 v5 = *reinterpret_cast<const float4 *>(p2 + i2);
-            const float4 v6 = *reinterpret_cast<const float4 *>(p3 + i2);
+            const float4 v5 = *reinterpret_cast<const float4 *>(&p2[i2]);
+            const float4 v6 = *reinterpret_cast<const float4 *>(&p3[i2]);
             const float v7 = acc[i][j] * factor[0][tile.row(i)] + v5.x
                 + factor[1][tile.row(i)] * v6.x;
-            const float4 v8 = *reinterpret_cast<const float4 *>(p4 + i2);
+            const float4 v8 = *reinterpret_cast<const float4 *>(&p4[i2]);
             const float v9 = acc[i][j + 1] * factor[0][tile.row(i)] + v5.y
                 + factor[1][tile.row(i)] * v6.y;
             const float v10 = acc[i][j + 2] * factor[0][tile.row(i)] + v5.z
                 + factor[1][tile.row(i)] * v6.z;
             const float v11 = acc[i][j + 3] * factor[0][tile.row(i)] + v5.w
                 + factor[1][tile.row(i)] * v6.w;
-            *reinterpret_cast<float4 *>(y + i1 * 2304 + i2) = make_float4(v7 + v8.x, v9 + v8.y,
+            *reinterpret_cast<float4 *>(&y[i1 * 2304 + i2]) = make_float4(v7 + v8.x, v9 + v8.y,
                 v10 + v8.z, v11 + v8.w);
         }
     }
@@ -1387,7 +1387,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d2f11251(const float 
 // scores of RN keys, then RC columns of the result, VC of them side by side. Of the keys KC
 // elements are in shared memory at once, of the values those of KV keys. One block a multiprocessor
 // is enough: registers are not to be spilled for the sake of more.
-static __global__ void __launch_bounds__(128, 1) k_attention_82bc67b9(const float *p0,
+static __global__ void __launch_bounds__(128, 1) k_attention_f6863d14(const float *p0,
     float *__restrict__ y, float4 *parts, unsigned *arrived) {
     const int RM = 5, RN = 4, RC = 4, VC = 4, KV = 32;
     const int KC = 32, depth = 64;
@@ -1411,7 +1411,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_82bc67b9(const floa
         if (m0 + row < 197) {
             const int i1 = m0 + row;
             const int r1 = k;
-            const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 * 2304 + i2 * 64 + r1);
+            const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i1 * 2304 + i2 * 64 + r1]);
             t = v0;
         }
         *reinterpret_cast<float4 *>(&query[row][k]) = t;
@@ -1441,8 +1441,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_82bc67b9(const floa
                 if (u0 + key < 197) {
                     const int r0 = u0 + key;
                     const int r1 = k0 + k;
-                    const float4 v1 = *reinterpret_cast<const float4 *>(p0 + r0 * 2304 + i2 * 64
-                        + r1 + 768);
+                    const float4 v1 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i2 * 64 + r1
+                        + 768]);
                     t = v1;
                 }
                 own[i] = t;
@@ -1510,8 +1510,8 @@ static __global__ void __launch_bounds__(128, 1) k_attention_82bc67b9(const floa
                 if (u0 + k0 + key < 197) {
                     const int r0 = u0 + k0 + key;
                     const int i3 = col;
-                    const float4 v2 = *reinterpret_cast<const float4 *>(p0 + r0 * 2304 + i2 * 64
-                        + i3 + 1536);
+                    const float4 v2 = *reinterpret_cast<const float4 *>(&p0[r0 * 2304 + i2 * 64 + i3
+                        + 1536]);
                     t = v2;
                 }
                 own[i] = t;
@@ -1594,7 +1594,7 @@ static __global__ void __launch_bounds__(128, 1) k_attention_82bc67b9(const floa
 //     (m.0.factor[0,i1] * f.0.p.rows[0,i1,i2] + m.0.offset[i2] + m.0.factor2[0,i1] *
 //     m.0.offset2[i2] + f.0.b[i2])) + 1)
 // p0: r.0, p1: m.0.weights, p2: m.0.offset2, p3: m.0.offset, p4: f.0.b
-static __global__ void __launch_bounds__(256, 1) k_product_a0c10d71(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_cdc3cc2e(const float *p0,
     const float *p1, const float *p2, const float *p3, const float *p4, float *__restrict__ y) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -1607,7 +1607,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_a0c10d71(const float 
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(k0 + e % 8u * 4u);
         found_a f;
-        f.v0 = i1 < 197 ? *reinterpret_cast<const float4 *>(p0 + i1 * 768 + r0) : make_float4(0.f,
+        f.v0 = i1 < 197 ? *reinterpret_cast<const float4 *>(&p0[i1 * 768 + r0]) : make_float4(0.f,
             0.f, 0.f, 0.f);
         f.v1 = i1 < 197 ? p0[i1 * 768] : 0.f;
         return f;
@@ -1620,7 +1620,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_a0c10d71(const float 
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
         const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(p1 + r0 * 3072 + i2);
+        return fetch<float4>(&p1[r0 * 3072 + i2]);
     };
     float acc[4][12] = {};
     row_sums<64, 32, 4> sums = {};
@@ -1651,11 +1651,11 @@ static __global__ void __launch_bounds__(256, 1) k_product_a0c10d71(const float 
         const int i1 = (int)(m0 + tile.row(i));
         const int i2 = (int)(n0 + tile.column(j));
         if (i1 < 197) {
-            const float4 v5 = *reinterpret_cast<const float4 *>(p2 + i2);
-            const float4 v6 = *reinterpret_cast<const float4 *>(p3 + i2);
+            const float4 v5 = *reinterpret_cast<const float4 *>(&p2[i2]);
+            const float4 v6 = *reinterpret_cast<const float4 *>(&p3[i2]);
             const float v7 = factor[1][tile.row(i)] * v5.x + (acc[i][j] * factor[0][tile.row(i)]
                 + v6.x);
-            const float4 v8 = *reinterpret_cast<const float4 *>(p4 + i2);
+            const float4 v8 = *reinterpret_cast<const float4 *>(&p4[i2]);
             const float v9 = v7 + v8.x;
             const float v10 = factor[1][tile.row(i)] * v5.y + (acc[i][j
                 + 1] * factor[0][tile.row(i)] + v6.y);
@@ -1666,7 +1666,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_a0c10d71(const float 
             const float v14 = factor[1][tile.row(i)] * v5.w + (acc[i][j
                 + 3] * factor[0][tile.row(i)] + v6.w);
             const float v15 = v14 + v8.w;
-            *reinterpret_cast<float4 *>(y + i1 * 3072 + i2) = make_float4((erff(v9 * 0.70710677f)
+            *reinterpret_cast<float4 *>(&y[i1 * 3072 + i2]) = make_float4((erff(v9 * 0.70710677f)
                 + 1.f) * (v9 * 0.5f), (erff(v11 * 0.70710677f) + 1.f) * (v11 * 0.5f),
                 (erff(v13 * 0.70710677f) + 1.f) * (v13 * 0.5f),
                 (erff(v15 * 0.70710677f) + 1.f) * (v15 * 0.5f));
@@ -1684,7 +1684,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_a0c10d71(const float 
 // z[0,i1] = rsqrt(n.sum2.both[1,0,0] / 768 + 1e-06) * (h.11[0,0,i1] - n.sum2.both[0,0,0] / 768) *
 //     n.scale[i1] + n.bias[i1]
 // p0: h.11, p1: n.bias, p2: n.scale
-static __global__ void __launch_bounds__(32) k_reduce_16428e8b(const float *p0,
+static __global__ void __launch_bounds__(32) k_reduce_fdba8c33(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned lane = threadIdx.x % 32u;
     const unsigned id = blockIdx.x;
@@ -1699,7 +1699,7 @@ static __global__ void __launch_bounds__(32) k_reduce_16428e8b(const float *p0,
 #pragma unroll 4
     for (unsigned k = lane; k < 192u; k += 32u) {
         const int r0 = (int)k * 4;
-        const float4 v0 = *reinterpret_cast<const float4 *>(p0 + r0);
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p0[r0]);
         const float v2 = v0.x - v1;
         const float v3 = v0.y - v1;
         const float v4 = v0.z - v1;
@@ -1729,7 +1729,7 @@ static __global__ void __launch_bounds__(32) k_reduce_16428e8b(const float *p0,
 // A block's threads take every term of its lines in turn, by vectors; a thread sums up its own
 // terms for all of the few lines. Then lanes add up within a warp, and `part` has a row for each
 // warp.
-static __global__ void __launch_bounds__(256) k_reduce_686a3900(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_0d578379(const float *__restrict__ p0,
     const float *p1, const float *__restrict__ p2, float *__restrict__ y) {
     __shared__ float part[8][16];
     const unsigned lane = threadIdx.x % 4u;
@@ -1742,7 +1742,7 @@ static __global__ void __launch_bounds__(256) k_reduce_686a3900(const float *__r
 #pragma unroll 2
         for (unsigned k = threadIdx.x / 4u; k < 768u; k += 64u) {
             const int r0 = (int)k;
-            const float4 w = *reinterpret_cast<const float4 *>(p0 + r0 * 1000 + i1);
+            const float4 w = *reinterpret_cast<const float4 *>(&p0[r0 * 1000 + i1]);
             const float x = p1[r0];
             acc[0][0] += w.x * x;
             acc[0][1] += w.y * x;
@@ -2011,153 +2011,153 @@ static int launch(vit_b *m, int when, void (*kernel)(P...), const char *name, di
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights_from_n_0_offset(vit_b *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.0.offset", 144, 256, stream, v_a_0_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.0.offset", 144, 256, stream, v_a_0_qkv_w,
         v_n_0_bias, v_n_0_offset));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.0.offset2", 144, 256, stream, v_a_0_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.0.offset2", 144, 256, stream, v_a_0_qkv_w,
         v_n_0_scale, v_n_0_offset2));
-    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.0.weights", 1728, 256, stream, v_a_0_qkv_w,
+    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.0.weights", 1728, 256, stream, v_a_0_qkv_w,
         v_n_0_scale, v_n_0_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.0.offset", 192, 256, stream, v_f_0_w, v_m_0_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.0.offset", 192, 256, stream, v_f_0_w, v_m_0_bias,
         v_m_0_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.0.offset2", 192, 256, stream, v_f_0_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.0.offset2", 192, 256, stream, v_f_0_w,
         v_m_0_scale, v_m_0_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "m.0.weights", 2304, 256, stream, v_f_0_w, v_m_0_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "m.0.weights", 2304, 256, stream, v_f_0_w, v_m_0_scale,
         v_m_0_weights));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.1.offset", 144, 256, stream, v_a_1_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.1.offset", 144, 256, stream, v_a_1_qkv_w,
         v_n_1_bias, v_n_1_offset));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.1.offset2", 144, 256, stream, v_a_1_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.1.offset2", 144, 256, stream, v_a_1_qkv_w,
         v_n_1_scale, v_n_1_offset2));
-    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.1.weights", 1728, 256, stream, v_a_1_qkv_w,
+    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.1.weights", 1728, 256, stream, v_a_1_qkv_w,
         v_n_1_scale, v_n_1_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.1.offset", 192, 256, stream, v_f_1_w, v_m_1_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.1.offset", 192, 256, stream, v_f_1_w, v_m_1_bias,
         v_m_1_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.1.offset2", 192, 256, stream, v_f_1_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.1.offset2", 192, 256, stream, v_f_1_w,
         v_m_1_scale, v_m_1_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "m.1.weights", 2304, 256, stream, v_f_1_w, v_m_1_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "m.1.weights", 2304, 256, stream, v_f_1_w, v_m_1_scale,
         v_m_1_weights));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.2.offset", 144, 256, stream, v_a_2_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.2.offset", 144, 256, stream, v_a_2_qkv_w,
         v_n_2_bias, v_n_2_offset));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.2.offset2", 144, 256, stream, v_a_2_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.2.offset2", 144, 256, stream, v_a_2_qkv_w,
         v_n_2_scale, v_n_2_offset2));
-    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.2.weights", 1728, 256, stream, v_a_2_qkv_w,
+    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.2.weights", 1728, 256, stream, v_a_2_qkv_w,
         v_n_2_scale, v_n_2_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.2.offset", 192, 256, stream, v_f_2_w, v_m_2_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.2.offset", 192, 256, stream, v_f_2_w, v_m_2_bias,
         v_m_2_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.2.offset2", 192, 256, stream, v_f_2_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.2.offset2", 192, 256, stream, v_f_2_w,
         v_m_2_scale, v_m_2_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "m.2.weights", 2304, 256, stream, v_f_2_w, v_m_2_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "m.2.weights", 2304, 256, stream, v_f_2_w, v_m_2_scale,
         v_m_2_weights));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.3.offset", 144, 256, stream, v_a_3_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.3.offset", 144, 256, stream, v_a_3_qkv_w,
         v_n_3_bias, v_n_3_offset));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.3.offset2", 144, 256, stream, v_a_3_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.3.offset2", 144, 256, stream, v_a_3_qkv_w,
         v_n_3_scale, v_n_3_offset2));
-    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.3.weights", 1728, 256, stream, v_a_3_qkv_w,
+    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.3.weights", 1728, 256, stream, v_a_3_qkv_w,
         v_n_3_scale, v_n_3_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.3.offset", 192, 256, stream, v_f_3_w, v_m_3_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.3.offset", 192, 256, stream, v_f_3_w, v_m_3_bias,
         v_m_3_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.3.offset2", 192, 256, stream, v_f_3_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.3.offset2", 192, 256, stream, v_f_3_w,
         v_m_3_scale, v_m_3_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "m.3.weights", 2304, 256, stream, v_f_3_w, v_m_3_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "m.3.weights", 2304, 256, stream, v_f_3_w, v_m_3_scale,
         v_m_3_weights));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.4.offset", 144, 256, stream, v_a_4_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.4.offset", 144, 256, stream, v_a_4_qkv_w,
         v_n_4_bias, v_n_4_offset));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.4.offset2", 144, 256, stream, v_a_4_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.4.offset2", 144, 256, stream, v_a_4_qkv_w,
         v_n_4_scale, v_n_4_offset2));
-    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.4.weights", 1728, 256, stream, v_a_4_qkv_w,
+    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.4.weights", 1728, 256, stream, v_a_4_qkv_w,
         v_n_4_scale, v_n_4_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.4.offset", 192, 256, stream, v_f_4_w, v_m_4_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.4.offset", 192, 256, stream, v_f_4_w, v_m_4_bias,
         v_m_4_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.4.offset2", 192, 256, stream, v_f_4_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.4.offset2", 192, 256, stream, v_f_4_w,
         v_m_4_scale, v_m_4_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "m.4.weights", 2304, 256, stream, v_f_4_w, v_m_4_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "m.4.weights", 2304, 256, stream, v_f_4_w, v_m_4_scale,
         v_m_4_weights));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.5.offset", 144, 256, stream, v_a_5_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.5.offset", 144, 256, stream, v_a_5_qkv_w,
         v_n_5_bias, v_n_5_offset));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.5.offset2", 144, 256, stream, v_a_5_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.5.offset2", 144, 256, stream, v_a_5_qkv_w,
         v_n_5_scale, v_n_5_offset2));
-    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.5.weights", 1728, 256, stream, v_a_5_qkv_w,
+    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.5.weights", 1728, 256, stream, v_a_5_qkv_w,
         v_n_5_scale, v_n_5_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.5.offset", 192, 256, stream, v_f_5_w, v_m_5_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.5.offset", 192, 256, stream, v_f_5_w, v_m_5_bias,
         v_m_5_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.5.offset2", 192, 256, stream, v_f_5_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.5.offset2", 192, 256, stream, v_f_5_w,
         v_m_5_scale, v_m_5_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "m.5.weights", 2304, 256, stream, v_f_5_w, v_m_5_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "m.5.weights", 2304, 256, stream, v_f_5_w, v_m_5_scale,
         v_m_5_weights));
     return 0;
 }
 
 static int prepare_weights_from_n_6_offset(vit_b *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.6.offset", 144, 256, stream, v_a_6_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.6.offset", 144, 256, stream, v_a_6_qkv_w,
         v_n_6_bias, v_n_6_offset));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.6.offset2", 144, 256, stream, v_a_6_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.6.offset2", 144, 256, stream, v_a_6_qkv_w,
         v_n_6_scale, v_n_6_offset2));
-    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.6.weights", 1728, 256, stream, v_a_6_qkv_w,
+    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.6.weights", 1728, 256, stream, v_a_6_qkv_w,
         v_n_6_scale, v_n_6_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.6.offset", 192, 256, stream, v_f_6_w, v_m_6_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.6.offset", 192, 256, stream, v_f_6_w, v_m_6_bias,
         v_m_6_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.6.offset2", 192, 256, stream, v_f_6_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.6.offset2", 192, 256, stream, v_f_6_w,
         v_m_6_scale, v_m_6_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "m.6.weights", 2304, 256, stream, v_f_6_w, v_m_6_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "m.6.weights", 2304, 256, stream, v_f_6_w, v_m_6_scale,
         v_m_6_weights));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.7.offset", 144, 256, stream, v_a_7_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.7.offset", 144, 256, stream, v_a_7_qkv_w,
         v_n_7_bias, v_n_7_offset));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.7.offset2", 144, 256, stream, v_a_7_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.7.offset2", 144, 256, stream, v_a_7_qkv_w,
         v_n_7_scale, v_n_7_offset2));
-    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.7.weights", 1728, 256, stream, v_a_7_qkv_w,
+    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.7.weights", 1728, 256, stream, v_a_7_qkv_w,
         v_n_7_scale, v_n_7_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.7.offset", 192, 256, stream, v_f_7_w, v_m_7_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.7.offset", 192, 256, stream, v_f_7_w, v_m_7_bias,
         v_m_7_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.7.offset2", 192, 256, stream, v_f_7_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.7.offset2", 192, 256, stream, v_f_7_w,
         v_m_7_scale, v_m_7_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "m.7.weights", 2304, 256, stream, v_f_7_w, v_m_7_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "m.7.weights", 2304, 256, stream, v_f_7_w, v_m_7_scale,
         v_m_7_weights));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.8.offset", 144, 256, stream, v_a_8_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.8.offset", 144, 256, stream, v_a_8_qkv_w,
         v_n_8_bias, v_n_8_offset));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.8.offset2", 144, 256, stream, v_a_8_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.8.offset2", 144, 256, stream, v_a_8_qkv_w,
         v_n_8_scale, v_n_8_offset2));
-    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.8.weights", 1728, 256, stream, v_a_8_qkv_w,
+    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.8.weights", 1728, 256, stream, v_a_8_qkv_w,
         v_n_8_scale, v_n_8_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.8.offset", 192, 256, stream, v_f_8_w, v_m_8_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.8.offset", 192, 256, stream, v_f_8_w, v_m_8_bias,
         v_m_8_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.8.offset2", 192, 256, stream, v_f_8_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.8.offset2", 192, 256, stream, v_f_8_w,
         v_m_8_scale, v_m_8_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "m.8.weights", 2304, 256, stream, v_f_8_w, v_m_8_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "m.8.weights", 2304, 256, stream, v_f_8_w, v_m_8_scale,
         v_m_8_weights));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.9.offset", 144, 256, stream, v_a_9_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.9.offset", 144, 256, stream, v_a_9_qkv_w,
         v_n_9_bias, v_n_9_offset));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.9.offset2", 144, 256, stream, v_a_9_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.9.offset2", 144, 256, stream, v_a_9_qkv_w,
         v_n_9_scale, v_n_9_offset2));
-    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.9.weights", 1728, 256, stream, v_a_9_qkv_w,
+    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.9.weights", 1728, 256, stream, v_a_9_qkv_w,
         v_n_9_scale, v_n_9_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.9.offset", 192, 256, stream, v_f_9_w, v_m_9_bias,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.9.offset", 192, 256, stream, v_f_9_w, v_m_9_bias,
         v_m_9_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.9.offset2", 192, 256, stream, v_f_9_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.9.offset2", 192, 256, stream, v_f_9_w,
         v_m_9_scale, v_m_9_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "m.9.weights", 2304, 256, stream, v_f_9_w, v_m_9_scale,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "m.9.weights", 2304, 256, stream, v_f_9_w, v_m_9_scale,
         v_m_9_weights));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.10.offset", 144, 256, stream, v_a_10_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.10.offset", 144, 256, stream, v_a_10_qkv_w,
         v_n_10_bias, v_n_10_offset));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.10.offset2", 144, 256, stream, v_a_10_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.10.offset2", 144, 256, stream, v_a_10_qkv_w,
         v_n_10_scale, v_n_10_offset2));
-    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.10.weights", 1728, 256, stream, v_a_10_qkv_w,
+    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.10.weights", 1728, 256, stream, v_a_10_qkv_w,
         v_n_10_scale, v_n_10_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.10.offset", 192, 256, stream, v_f_10_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.10.offset", 192, 256, stream, v_f_10_w,
         v_m_10_bias, v_m_10_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.10.offset2", 192, 256, stream, v_f_10_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.10.offset2", 192, 256, stream, v_f_10_w,
         v_m_10_scale, v_m_10_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "m.10.weights", 2304, 256, stream, v_f_10_w,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "m.10.weights", 2304, 256, stream, v_f_10_w,
         v_m_10_scale, v_m_10_weights));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.11.offset", 144, 256, stream, v_a_11_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.11.offset", 144, 256, stream, v_a_11_qkv_w,
         v_n_11_bias, v_n_11_offset));
-    CALL(launch(m, ORDERED, k_reduce_76854cb9, "n.11.offset2", 144, 256, stream, v_a_11_qkv_w,
+    CALL(launch(m, ORDERED, k_reduce_d2466965, "n.11.offset2", 144, 256, stream, v_a_11_qkv_w,
         v_n_11_scale, v_n_11_offset2));
-    CALL(launch(m, ORDERED, k_map_6cfcd8cb, "n.11.weights", 1728, 256, stream, v_a_11_qkv_w,
+    CALL(launch(m, ORDERED, k_map_36c4a07e, "n.11.weights", 1728, 256, stream, v_a_11_qkv_w,
         v_n_11_scale, v_n_11_weights));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.11.offset", 192, 256, stream, v_f_11_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.11.offset", 192, 256, stream, v_f_11_w,
         v_m_11_bias, v_m_11_offset));
-    CALL(launch(m, ORDERED, k_reduce_adb72e19, "m.11.offset2", 192, 256, stream, v_f_11_w,
+    CALL(launch(m, ORDERED, k_reduce_f11f684a, "m.11.offset2", 192, 256, stream, v_f_11_w,
         v_m_11_scale, v_m_11_offset2));
-    CALL(launch(m, ORDERED, k_map_e0590b17, "m.11.weights", 2304, 256, stream, v_f_11_w,
+    CALL(launch(m, ORDERED, k_map_db9f0728, "m.11.weights", 2304, 256, stream, v_f_11_w,
         v_m_11_scale, v_m_11_weights));
     return 0;
 }
@@ -2191,7 +2191,7 @@ static int check_device(vit_b *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_76854cb9);
+    e = cudaFuncGetAttributes(&a, (const void *)k_reduce_d2466965);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -2448,48 +2448,48 @@ int vit_b_create(vit_b **out, const void *weights, size_t bytes, const vit_b_opt
 static int steps_from_patches_sum_parts(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)out;
-    CALL(launch(m, ORDERED, k_product_8ce645f8, "patches.sum.parts", 384, 256, stream, v_k, v_x,
+    CALL(launch(m, ORDERED, k_product_afa61bcf, "patches.sum.parts", 384, 256, stream, v_k, v_x,
         v_patches_sum_parts));
-    CALL(launch(m, EARLY, k_stitch_bfc01d76, "h", 192, dim3(64, 4), stream, v_patches_sum_parts,
+    CALL(launch(m, EARLY, k_stitch_1bceebec, "h", 192, dim3(64, 4), stream, v_patches_sum_parts,
         v_place, v_token, v_b, v_h));
-    CALL(launch(m, EARLY, k_product_d2f11251, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
+    CALL(launch(m, EARLY, k_product_154503a7, "a.0.t.split", 252, 256, stream, v_h, v_n_0_weights,
         v_n_0_offset, v_n_0_offset2, v_a_0_qkv_b, v_a_0_t_split));
-    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
+    CALL(launch(m, EARLY, k_attention_f6863d14, "a.0.o", 120, 128, stream, v_a_0_t_split, v_a_0_c,
         (float4 *)v_workspace, v_arrived + 0));
     // a.0.p[0,i1,i2] = sum(r0) a.0.c[0,i1,r0] * a.0.w[r0,i2]
     // r.0[0,i1,i2] = h[0,i1,i2] + a.0.p[0,i1,i2] + a.0.b[i2]
     CALL(matmul_run(m, MATMUL_r_0, v_a_0_c, v_a_0_w, v_a_0_b, v_h, v_r_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
+    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.0", 128, 256, stream, v_r_0, v_m_0_weights,
         v_m_0_offset2, v_m_0_offset, v_f_0_b, v_g_0));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_0, v_g_0, v_b_0_w, v_b_0_b, v_r_0, v_h_0, v_workspace));
-    CALL(launch(m, ORDERED, k_product_d2f11251, "a.1.t.split", 252, 256, stream, v_h_0,
+    CALL(launch(m, ORDERED, k_product_154503a7, "a.1.t.split", 252, 256, stream, v_h_0,
         v_n_1_weights, v_n_1_offset, v_n_1_offset2, v_a_1_qkv_b, v_a_1_t_split));
-    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
+    CALL(launch(m, EARLY, k_attention_f6863d14, "a.1.o", 120, 128, stream, v_a_1_t_split, v_a_1_c,
         (float4 *)v_workspace, v_arrived + 60));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_1, v_a_1_c, v_a_1_w, v_a_1_b, v_h_0, v_r_1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
+    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.1", 128, 256, stream, v_r_1, v_m_1_weights,
         v_m_1_offset2, v_m_1_offset, v_f_1_b, v_g_1));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_1, v_g_1, v_b_1_w, v_b_1_b, v_r_1, v_h_1, v_workspace));
-    CALL(launch(m, ORDERED, k_product_d2f11251, "a.2.t.split", 252, 256, stream, v_h_1,
+    CALL(launch(m, ORDERED, k_product_154503a7, "a.2.t.split", 252, 256, stream, v_h_1,
         v_n_2_weights, v_n_2_offset, v_n_2_offset2, v_a_2_qkv_b, v_a_2_t_split));
-    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
+    CALL(launch(m, EARLY, k_attention_f6863d14, "a.2.o", 120, 128, stream, v_a_2_t_split, v_a_2_c,
         (float4 *)v_workspace, v_arrived + 120));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_2, v_a_2_c, v_a_2_w, v_a_2_b, v_h_1, v_r_2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
+    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.2", 128, 256, stream, v_r_2, v_m_2_weights,
         v_m_2_offset2, v_m_2_offset, v_f_2_b, v_g_2));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_2, v_g_2, v_b_2_w, v_b_2_b, v_r_2, v_h_2, v_workspace));
-    CALL(launch(m, ORDERED, k_product_d2f11251, "a.3.t.split", 252, 256, stream, v_h_2,
+    CALL(launch(m, ORDERED, k_product_154503a7, "a.3.t.split", 252, 256, stream, v_h_2,
         v_n_3_weights, v_n_3_offset, v_n_3_offset2, v_a_3_qkv_b, v_a_3_t_split));
-    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
+    CALL(launch(m, EARLY, k_attention_f6863d14, "a.3.o", 120, 128, stream, v_a_3_t_split, v_a_3_c,
         (float4 *)v_workspace, v_arrived + 180));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_3, v_a_3_c, v_a_3_w, v_a_3_b, v_h_2, v_r_3, v_workspace));
-    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
+    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.3", 128, 256, stream, v_r_3, v_m_3_weights,
         v_m_3_offset2, v_m_3_offset, v_f_3_b, v_g_3));
     return 0;
 }
@@ -2499,47 +2499,47 @@ static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cud
     (void)out;
     // as r.0
     CALL(matmul_run(m, MATMUL_h_3, v_g_3, v_b_3_w, v_b_3_b, v_r_3, v_h_3, v_workspace));
-    CALL(launch(m, ORDERED, k_product_d2f11251, "a.4.t.split", 252, 256, stream, v_h_3,
+    CALL(launch(m, ORDERED, k_product_154503a7, "a.4.t.split", 252, 256, stream, v_h_3,
         v_n_4_weights, v_n_4_offset, v_n_4_offset2, v_a_4_qkv_b, v_a_4_t_split));
-    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
+    CALL(launch(m, EARLY, k_attention_f6863d14, "a.4.o", 120, 128, stream, v_a_4_t_split, v_a_4_c,
         (float4 *)v_workspace, v_arrived + 240));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_4, v_a_4_c, v_a_4_w, v_a_4_b, v_h_3, v_r_4, v_workspace));
-    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
+    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.4", 128, 256, stream, v_r_4, v_m_4_weights,
         v_m_4_offset2, v_m_4_offset, v_f_4_b, v_g_4));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_4, v_g_4, v_b_4_w, v_b_4_b, v_r_4, v_h_4, v_workspace));
-    CALL(launch(m, ORDERED, k_product_d2f11251, "a.5.t.split", 252, 256, stream, v_h_4,
+    CALL(launch(m, ORDERED, k_product_154503a7, "a.5.t.split", 252, 256, stream, v_h_4,
         v_n_5_weights, v_n_5_offset, v_n_5_offset2, v_a_5_qkv_b, v_a_5_t_split));
-    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
+    CALL(launch(m, EARLY, k_attention_f6863d14, "a.5.o", 120, 128, stream, v_a_5_t_split, v_a_5_c,
         (float4 *)v_workspace, v_arrived + 300));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_5, v_a_5_c, v_a_5_w, v_a_5_b, v_h_4, v_r_5, v_workspace));
-    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
+    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.5", 128, 256, stream, v_r_5, v_m_5_weights,
         v_m_5_offset2, v_m_5_offset, v_f_5_b, v_g_5));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_5, v_g_5, v_b_5_w, v_b_5_b, v_r_5, v_h_5, v_workspace));
-    CALL(launch(m, ORDERED, k_product_d2f11251, "a.6.t.split", 252, 256, stream, v_h_5,
+    CALL(launch(m, ORDERED, k_product_154503a7, "a.6.t.split", 252, 256, stream, v_h_5,
         v_n_6_weights, v_n_6_offset, v_n_6_offset2, v_a_6_qkv_b, v_a_6_t_split));
-    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
+    CALL(launch(m, EARLY, k_attention_f6863d14, "a.6.o", 120, 128, stream, v_a_6_t_split, v_a_6_c,
         (float4 *)v_workspace, v_arrived + 360));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_6, v_a_6_c, v_a_6_w, v_a_6_b, v_h_5, v_r_6, v_workspace));
-    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
+    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.6", 128, 256, stream, v_r_6, v_m_6_weights,
         v_m_6_offset2, v_m_6_offset, v_f_6_b, v_g_6));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_6, v_g_6, v_b_6_w, v_b_6_b, v_r_6, v_h_6, v_workspace));
-    CALL(launch(m, ORDERED, k_product_d2f11251, "a.7.t.split", 252, 256, stream, v_h_6,
+    CALL(launch(m, ORDERED, k_product_154503a7, "a.7.t.split", 252, 256, stream, v_h_6,
         v_n_7_weights, v_n_7_offset, v_n_7_offset2, v_a_7_qkv_b, v_a_7_t_split));
-    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
+    CALL(launch(m, EARLY, k_attention_f6863d14, "a.7.o", 120, 128, stream, v_a_7_t_split, v_a_7_c,
         (float4 *)v_workspace, v_arrived + 420));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_7, v_a_7_c, v_a_7_w, v_a_7_b, v_h_6, v_r_7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
+    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.7", 128, 256, stream, v_r_7, v_m_7_weights,
         v_m_7_offset2, v_m_7_offset, v_f_7_b, v_g_7));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_7, v_g_7, v_b_7_w, v_b_7_b, v_r_7, v_h_7, v_workspace));
-    CALL(launch(m, ORDERED, k_product_d2f11251, "a.8.t.split", 252, 256, stream, v_h_7,
+    CALL(launch(m, ORDERED, k_product_154503a7, "a.8.t.split", 252, 256, stream, v_h_7,
         v_n_8_weights, v_n_8_offset, v_n_8_offset2, v_a_8_qkv_b, v_a_8_t_split));
     return 0;
 }
@@ -2547,47 +2547,47 @@ static int steps_from_h_3(vit_b *m, const void *const *in, void *const *out, cud
 static int steps_from_a_8_o(vit_b *m, const void *const *in, void *const *out,
     cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
+    CALL(launch(m, EARLY, k_attention_f6863d14, "a.8.o", 120, 128, stream, v_a_8_t_split, v_a_8_c,
         (float4 *)v_workspace, v_arrived + 480));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_8, v_a_8_c, v_a_8_w, v_a_8_b, v_h_7, v_r_8, v_workspace));
-    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
+    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.8", 128, 256, stream, v_r_8, v_m_8_weights,
         v_m_8_offset2, v_m_8_offset, v_f_8_b, v_g_8));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_8, v_g_8, v_b_8_w, v_b_8_b, v_r_8, v_h_8, v_workspace));
-    CALL(launch(m, ORDERED, k_product_d2f11251, "a.9.t.split", 252, 256, stream, v_h_8,
+    CALL(launch(m, ORDERED, k_product_154503a7, "a.9.t.split", 252, 256, stream, v_h_8,
         v_n_9_weights, v_n_9_offset, v_n_9_offset2, v_a_9_qkv_b, v_a_9_t_split));
-    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
+    CALL(launch(m, EARLY, k_attention_f6863d14, "a.9.o", 120, 128, stream, v_a_9_t_split, v_a_9_c,
         (float4 *)v_workspace, v_arrived + 540));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_9, v_a_9_c, v_a_9_w, v_a_9_b, v_h_8, v_r_9, v_workspace));
-    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
+    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.9", 128, 256, stream, v_r_9, v_m_9_weights,
         v_m_9_offset2, v_m_9_offset, v_f_9_b, v_g_9));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_9, v_g_9, v_b_9_w, v_b_9_b, v_r_9, v_h_9, v_workspace));
-    CALL(launch(m, ORDERED, k_product_d2f11251, "a.10.t.split", 252, 256, stream, v_h_9,
+    CALL(launch(m, ORDERED, k_product_154503a7, "a.10.t.split", 252, 256, stream, v_h_9,
         v_n_10_weights, v_n_10_offset, v_n_10_offset2, v_a_10_qkv_b, v_a_10_t_split));
-    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.10.o", 120, 128, stream, v_a_10_t_split,
+    CALL(launch(m, EARLY, k_attention_f6863d14, "a.10.o", 120, 128, stream, v_a_10_t_split,
         v_a_10_c, (float4 *)v_workspace, v_arrived + 600));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_10, v_a_10_c, v_a_10_w, v_a_10_b, v_h_9, v_r_10, v_workspace));
-    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
+    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.10", 128, 256, stream, v_r_10, v_m_10_weights,
         v_m_10_offset2, v_m_10_offset, v_f_10_b, v_g_10));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_10, v_g_10, v_b_10_w, v_b_10_b, v_r_10, v_h_10, v_workspace));
-    CALL(launch(m, ORDERED, k_product_d2f11251, "a.11.t.split", 252, 256, stream, v_h_10,
+    CALL(launch(m, ORDERED, k_product_154503a7, "a.11.t.split", 252, 256, stream, v_h_10,
         v_n_11_weights, v_n_11_offset, v_n_11_offset2, v_a_11_qkv_b, v_a_11_t_split));
-    CALL(launch(m, EARLY, k_attention_82bc67b9, "a.11.o", 120, 128, stream, v_a_11_t_split,
+    CALL(launch(m, EARLY, k_attention_f6863d14, "a.11.o", 120, 128, stream, v_a_11_t_split,
         v_a_11_c, (float4 *)v_workspace, v_arrived + 660));
     // as r.0
     CALL(matmul_run(m, MATMUL_r_11, v_a_11_c, v_a_11_w, v_a_11_b, v_h_10, v_r_11, v_workspace));
-    CALL(launch(m, ORDERED, k_product_a0c10d71, "g.11", 128, 256, stream, v_r_11, v_m_11_weights,
+    CALL(launch(m, ORDERED, k_product_cdc3cc2e, "g.11", 128, 256, stream, v_r_11, v_m_11_weights,
         v_m_11_offset2, v_m_11_offset, v_f_11_b, v_g_11));
     // as r.0
     CALL(matmul_run(m, MATMUL_h_11, v_g_11, v_b_11_w, v_b_11_b, v_r_11, v_h_11, v_workspace));
-    CALL(launch(m, ORDERED, k_reduce_16428e8b, "z", 768, 32, stream, v_h_11, v_n_bias, v_n_scale,
+    CALL(launch(m, ORDERED, k_reduce_fdba8c33, "z", 768, 32, stream, v_h_11, v_n_bias, v_n_scale,
         v_z));
-    CALL(launch(m, EARLY, k_reduce_686a3900, "y", 63, 256, stream, v_fc, v_z, v_bias, v_y));
+    CALL(launch(m, EARLY, k_reduce_0d578379, "y", 63, 256, stream, v_fc, v_z, v_bias, v_y));
     return 0;
 }
 

@@ -13,10 +13,10 @@
 // by        basis change 6
 //     1.8 us est. t1.sum.data      k_basis_5750835a
 //     3.8 us est. t1.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.8 us est. t2               k_basis_c5456742
+//     1.8 us est. t2               k_basis_c46632b4
 //     1.8 us est. t3.sum.data      k_basis_5750835a
 //     3.8 us est. t3.sum.product   cuBLAS sgemm 64 x 196 x 64, batch 36
-//     1.9 us est. y                k_basis_fc81df83
+//     1.9 us est. y                k_basis_acc74812
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -250,7 +250,7 @@ static __device__ __forceinline__ void basis_c21b08a3(float *d, int step) {
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // t2[0,i1,i2,i3] = relu(t1.sum[0,i1,i2,i3] + b1[i1])
 // p0: t1.sum.product, p1: b1
-static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_c46632b4(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -277,8 +277,8 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
         const float v0 = p1[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0), relu(d[o0][1] + v0), relu(d[o0][2] + v0),
             relu(d[o0][3] + v0));
     }
 }
@@ -288,7 +288,7 @@ static __global__ void __launch_bounds__(64) k_basis_c5456742(const float *p0,
 //     t1.sum.at[i3%4,r1] where i2 in 0:56, i3 in 0:56
 // y[0,i1,i2,i3] = relu(x[0,i1,i2,i3] + t3.sum[0,i1,i2,i3] + b2[i1])
 // p0: t3.sum.product, p1: x, p2: b2
-static __global__ void __launch_bounds__(64) k_basis_fc81df83(const float *p0, const float *p1,
+static __global__ void __launch_bounds__(64) k_basis_acc74812(const float *p0, const float *p1,
     const float *__restrict__ p2, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -314,11 +314,11 @@ static __global__ void __launch_bounds__(64) k_basis_fc81df83(const float *p0, c
     }
 #pragma unroll
     for (int o0 = 0; o0 < 4; o0++) {
-        const float4 v0 = *reinterpret_cast<const float4 *>(p1 + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4);
+        const float4 v0 = *reinterpret_cast<const float4 *>(&p1[i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4]);
         const float v1 = p2[i1];
-        *reinterpret_cast<float4 *>(y + i1 * 3136 + i2 * 224 + o0 * 56
-            + i3 * 4) = make_float4(relu(d[o0][0] + v0.x + v1), relu(d[o0][1] + v0.y + v1),
+        *reinterpret_cast<float4 *>(&y[i1 * 3136 + i2 * 224 + o0 * 56
+            + i3 * 4]) = make_float4(relu(d[o0][0] + v0.x + v1), relu(d[o0][1] + v0.y + v1),
             relu(d[o0][2] + v0.z + v1), relu(d[o0][3] + v0.w + v1));
     }
 }
@@ -588,11 +588,11 @@ static int steps(basic_block *m, const void *const *in, void *const *out, cudaSt
     // t1.sum.product[i0,i1,i2,i3,i4] = sum(r0) t1.sum.data[i0,i1,r0,i3,i4] *
     //     t1.sum.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_t1_sum_product, v_t1_sum_filter, v_t1_sum_data, v_t1_sum_product));
-    CALL(launch(m, ORDERED, k_basis_c5456742, "t2", 196, 64, stream, v_t1_sum_product, v_b1, v_t2));
+    CALL(launch(m, ORDERED, k_basis_c46632b4, "t2", 196, 64, stream, v_t1_sum_product, v_b1, v_t2));
     CALL(launch(m, EARLY, k_basis_5750835a, "t3.sum.data", 196, 64, stream, v_t2, v_t3_sum_data));
     // as t1.sum.product
     CALL(gemm_run(m, &gemm_t3_sum_product, v_t3_sum_filter, v_t3_sum_data, v_t3_sum_product));
-    CALL(launch(m, ORDERED, k_basis_fc81df83, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2,
+    CALL(launch(m, ORDERED, k_basis_acc74812, "y", 196, 64, stream, v_t3_sum_product, v_x, v_b2,
         v_y));
     return 0;
 }

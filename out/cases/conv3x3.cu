@@ -11,7 +11,7 @@
 // plan      2 steps, 10.9 us estimated; nothing derived is cheaper
 // libraries none
 // by        summation splitting 1
-//     9.3 us est. y.parts          k_product_d2974b0c
+//     9.3 us est. y.parts          k_product_1672b670
 //     1.6 us est. y                k_reduce_b5291b22
 
 // ---- includes -----------------------------------------------------------------------------------
@@ -416,7 +416,7 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // y.parts[i0,0,i2,i3,i4] = sum(r0,r1,r2) x[0,32*i0+r0,i3+r1-1,i4+r2-1] *
 //     y.lines[i2,r1,r2,32*i0+r0] where i0 in 0:16, i3 in 0:7, i4 in 0:7, r0 in 0:32, pad x 0
 // p0: y.lines, p1: x
-static __global__ void __launch_bounds__(256, 1) k_product_d2974b0c(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_1672b670(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 64, 32, 2, 8, 4, 1> tile;
     const unsigned id = blockIdx.x;
@@ -426,7 +426,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d2974b0c(const float 
         const int i2 = (int)(m0 + e / 8u);
         const int r2 = (int)k0 / 32u;
         const int r0 = (int)(k0 % 32u + e % 8u * 4u);
-        return fetch<float4>(p0 + i2 * 4608 + r2 * 512 + i0 * 32 + r0);
+        return fetch<float4>(&p0[i2 * 4608 + r2 * 512 + i0 * 32 + r0]);
     };
     const auto b = [&](unsigned e, unsigned k0) {
         const unsigned n = n0 + e % 64u;
@@ -437,7 +437,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_d2974b0c(const float 
         const int r0 = (int)(k0 % 32u + e / 64u);
         const int t0 = i3 + r1 - 1;
         const int t1 = i4 + r2 - 1;
-        return fetch<float>(p1 + i0 * 1568 + r0 * 49 + t0 * 7 + t1,
+        return fetch<float>(&p1[i0 * 1568 + r0 * 49 + t0 * 7 + t1],
             n < 49u && (unsigned)t0 < 7u && (unsigned)t1 < 7u);
     };
     float acc[8][4] = {};
@@ -659,7 +659,7 @@ int conv3x3_create(conv3x3 **out, const void *weights, size_t bytes, const conv3
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(conv3x3 *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_d2974b0c, "y.parts", 128, 256, stream, v_y_lines, v_x,
+    CALL(launch(m, ORDERED, k_product_1672b670, "y.parts", 128, 256, stream, v_y_lines, v_x,
         v_y_parts));
     CALL(launch(m, EARLY, k_reduce_b5291b22, "y", 392, 64, stream, v_y_parts, v_y));
     return 0;

@@ -11,8 +11,8 @@
 // plan      2 steps, 9.7 us estimated; 28.0 us without derivation
 // libraries none
 // by        summation splitting 2
-//     8.1 us est. y.part           k_product_c28f45d7
-//     1.5 us est. y                k_reduce_2309095b
+//     8.1 us est. y.part           k_product_14acd3a3
+//     1.5 us est. y                k_reduce_386f482c
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -413,7 +413,7 @@ struct product_tile {
 // by summation splitting (r0 inside), variable substitution
 // y.part[i0,i1,i2,i3,i4,i5] = sum(r0) x[i3,r0,i4,i5] * k[r0,i0,i1,i2]
 // p0: k, p1: x
-static __global__ void __launch_bounds__(256, 1) k_product_c28f45d7(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_14acd3a3(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<32, 64, 32, 4, 8, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -421,14 +421,14 @@ static __global__ void __launch_bounds__(256, 1) k_product_c28f45d7(const float 
     const auto a = [&](unsigned e) {
         const int i2 = (int)(m0 + e % 8u * 4u);
         const int r0 = (int)(e / 8u);
-        return fetch<float4>(p0 + r0 * 4096 + i2);
+        return fetch<float4>(&p0[r0 * 4096 + i2]);
     };
     const auto b = [&](unsigned e) {
         const unsigned n = n0 + e / 32u;
         const int i5 = (int)(n % 4u);
         const int i3 = (int)(n / 4u);
         const int r0 = (int)(e % 32u);
-        return fetch<float>(p1 + i3 * 1792 + r0 * 4 + i5);
+        return fetch<float>(&p1[i3 * 1792 + r0 * 4 + i5]);
     };
     float acc[8][4] = {};
     tile.multiply<false, true, 1>(0u, 448u, moving<16384, 524288>(a), moving<16, 0>(b), acc);
@@ -437,7 +437,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_c28f45d7(const float 
         const int i = e / 4, j = e % 4;
         const int i2 = (int)(m0 + tile.row(i));
         const int i5 = (int)(n0 + tile.column(j));
-        *reinterpret_cast<float4 *>(y + i2 * 64 + i5) = make_float4(acc[i][j], acc[i][j + 1],
+        *reinterpret_cast<float4 *>(&y[i2 * 64 + i5]) = make_float4(acc[i][j], acc[i][j + 1],
             acc[i][j + 2], acc[i][j + 3]);
     }
 }
@@ -445,7 +445,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_c28f45d7(const float 
 // by summation splitting
 // y[i0,i1,i2,i3] = sum(r0,r1) y.part[i1,r0,r1,i0,(i2-r0+1)/2,(i3-r1+1)/2] * [(i2-r0+1)%2 == 0] *
 //     [(i3-r1+1)%2 == 0] where i2 in 0:4, i3 in 0:4, pad y.part 0
-static __global__ void __launch_bounds__(64) k_reduce_2309095b(const float *p0,
+static __global__ void __launch_bounds__(64) k_reduce_386f482c(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -478,7 +478,7 @@ static __global__ void __launch_bounds__(64) k_reduce_2309095b(const float *p0,
             acc3 += v3;
         }
     }
-    *reinterpret_cast<float4 *>(y + i0 * 4096 + i1 * 16 + i2 * 4 + i3) = make_float4(acc0, acc1,
+    *reinterpret_cast<float4 *>(&y[i0 * 4096 + i1 * 16 + i2 * 4 + i3]) = make_float4(acc0, acc1,
         acc2, acc3);
 }
 
@@ -588,7 +588,7 @@ static int check_device(convtranspose *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_product_c28f45d7);
+    e = cudaFuncGetAttributes(&a, (const void *)k_product_14acd3a3);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -672,8 +672,8 @@ int convtranspose_create(convtranspose **out, const void *weights, size_t bytes,
 
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(convtranspose *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_product_c28f45d7, "y.part", 128, 256, stream, v_k, v_x, v_y_part));
-    CALL(launch(m, EARLY, k_reduce_2309095b, "y", 256, 64, stream, v_y_part, v_y));
+    CALL(launch(m, ORDERED, k_product_14acd3a3, "y.part", 128, 256, stream, v_k, v_x, v_y_part));
+    CALL(launch(m, EARLY, k_reduce_386f482c, "y", 256, 64, stream, v_y_part, v_y));
     return 0;
 }
 

@@ -15,7 +15,7 @@
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
 // by        merging 5
 //    12.5 us est. a.merged         cuBLAS sgemm 704 x 324 x 768
-//     1.7 us est. a                k_siblings_153324d1
+//     1.7 us est. a                k_siblings_22355cf4
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -123,7 +123,7 @@ static __device__ __forceinline__ void await_previous() {
 // a.weights[i0,i1] = kb[i0-192,i1,0,0] + ka[i0,i1,0,0] + kc[i0-384,i1,0,0] + kd[i0-544,i1,0,0]
 //     where i0 in 0:704, pad ka 0, pad kb 0, pad kc 0, pad kd 0
 // p0: kb, p1: ka, p2: kc, p3: kd
-static __global__ void __launch_bounds__(256) k_map_855df563(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_4bd881b2(const float *__restrict__ p0,
     const float *__restrict__ p1, const float *__restrict__ p2, const float *__restrict__ p3,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
@@ -132,76 +132,76 @@ static __global__ void __launch_bounds__(256) k_map_855df563(const float *__rest
     const int i1 = (int)(id % 192u) * 4;
     const int i0 = (int)(id / 192u);
     const int t0 = i0 - 192;
-    const float4 v0 = (unsigned)t0 < 192u ? *reinterpret_cast<const float4 *>(p0 + t0 * 768 + i1)
+    const float4 v0 = (unsigned)t0 < 192u ? *reinterpret_cast<const float4 *>(&p0[t0 * 768 + i1])
         : make_float4(0.f, 0.f, 0.f, 0.f);
-    const float4 v1 = i0 < 192 ? *reinterpret_cast<const float4 *>(p1 + i0 * 768 + i1)
+    const float4 v1 = i0 < 192 ? *reinterpret_cast<const float4 *>(&p1[i0 * 768 + i1])
         : make_float4(0.f, 0.f, 0.f, 0.f);
     const int t1 = i0 - 384;
-    const float4 v2 = (unsigned)t1 < 160u ? *reinterpret_cast<const float4 *>(p2 + t1 * 768 + i1)
+    const float4 v2 = (unsigned)t1 < 160u ? *reinterpret_cast<const float4 *>(&p2[t1 * 768 + i1])
         : make_float4(0.f, 0.f, 0.f, 0.f);
-    const float4 v3 = i0 >= 544 ? *reinterpret_cast<const float4 *>(p3 + i0 * 768 + i1 - 417792)
+    const float4 v3 = i0 >= 544 ? *reinterpret_cast<const float4 *>(&p3[i0 * 768 + i1 - 417792])
         : make_float4(0.f, 0.f, 0.f, 0.f);
-    *reinterpret_cast<float4 *>(y + i0 * 768 + i1) = make_float4(v0.x + v1.x + v2.x + v3.x,
+    *reinterpret_cast<float4 *>(&y[i0 * 768 + i1]) = make_float4(v0.x + v1.x + v2.x + v3.x,
         v0.y + v1.y + v2.y + v3.y, v0.z + v1.z + v2.z + v3.z, v0.w + v1.w + v2.w + v3.w);
 }
 
 // by merging: shared input
 // a[0,i1,i2,i3] = a.merged[0,i1,i2,i3] where i1 in 0:192
-static __device__ __forceinline__ void part_map_c45b5777(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_map_0abedf20(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3);
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x, v0.y, v0.z, v0.w);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i3]);
+    *reinterpret_cast<float4 *>(&y[i3]) = make_float4(v0.x, v0.y, v0.z, v0.w);
 }
 
 // by merging: shared input
 // b[0,i1,i2,i3] = a.merged[0,i1+192,i2,i3] where i1 in 0:192
-static __device__ __forceinline__ void part_map_c4e2a898(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_map_7486ad9b(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3 + 62208);
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x, v0.y, v0.z, v0.w);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i3 + 62208]);
+    *reinterpret_cast<float4 *>(&y[i3]) = make_float4(v0.x, v0.y, v0.z, v0.w);
 }
 
 // by merging: shared input
 // c[0,i1,i2,i3] = a.merged[0,i1+384,i2,i3] where i1 in 0:160
-static __device__ __forceinline__ void part_map_39bc1737(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_map_2b140d5f(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3 + 124416);
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x, v0.y, v0.z, v0.w);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i3 + 124416]);
+    *reinterpret_cast<float4 *>(&y[i3]) = make_float4(v0.x, v0.y, v0.z, v0.w);
 }
 
 // by merging: shared input
 // d[0,i1,i2,i3] = a.merged[0,i1+544,i2,i3] where i1 in 0:160
-static __device__ __forceinline__ void part_map_16097248(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_map_5d1ad859(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i3 + 176256);
-    *reinterpret_cast<float4 *>(y + i3) = make_float4(v0.x, v0.y, v0.z, v0.w);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i3 + 176256]);
+    *reinterpret_cast<float4 *>(&y[i3]) = make_float4(v0.x, v0.y, v0.z, v0.w);
 }
 
 // side by side: a, b, c, d
-static __global__ void __launch_bounds__(128) k_siblings_153324d1(const float *p0,
+static __global__ void __launch_bounds__(128) k_siblings_22355cf4(const float *p0,
     float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3) {
     unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
     if (id < 15616u) {
-        if (id < 15552u) part_map_c45b5777(p0, y, id);
+        if (id < 15552u) part_map_0abedf20(p0, y, id);
         return;
     }
     id -= 15616u;
     if (id < 15616u) {
-        if (id < 15552u) part_map_c4e2a898(p0, y1, id);
+        if (id < 15552u) part_map_7486ad9b(p0, y1, id);
         return;
     }
     id -= 15616u;
     if (id < 13056u) {
-        if (id < 12960u) part_map_39bc1737(p0, y2, id);
+        if (id < 12960u) part_map_2b140d5f(p0, y2, id);
         return;
     }
     id -= 13056u;
-    if (id < 12960u) part_map_16097248(p0, y3, id);
+    if (id < 12960u) part_map_5d1ad859(p0, y3, id);
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ static int launch(four_conv1x1 *m, int when, void (*kernel)(P...), const char *n
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(four_conv1x1 *m, cudaStream_t stream) {
-    CALL(launch(m, ORDERED, k_map_855df563, "a.weights", 528, 256, stream, v_kb, v_ka, v_kc, v_kd,
+    CALL(launch(m, ORDERED, k_map_4bd881b2, "a.weights", 528, 256, stream, v_kb, v_ka, v_kc, v_kd,
         v_a_weights));
     return 0;
 }
@@ -354,7 +354,7 @@ static int check_device(four_conv1x1 *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_855df563);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_4bd881b2);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -435,7 +435,7 @@ static int steps(four_conv1x1 *m, const void *const *in, void *const *out, cudaS
     // by merging: shared input
     // a.merged[0,i1,i2,i3] = sum(r0) x[0,r0,i2,i3] * a.weights[i1,r0]
     CALL(gemm_run(m, &gemm_a_merged, v_a_weights, v_x, v_a_merged));
-    CALL(launch(m, ORDERED, k_siblings_153324d1, "a", 448, 128, stream, v_a_merged, v_a, v_b, v_c,
+    CALL(launch(m, ORDERED, k_siblings_22355cf4, "a", 448, 128, stream, v_a_merged, v_a, v_b, v_c,
         v_d));
     return 0;
 }

@@ -13,7 +13,7 @@
 // by        basis change 3
 //     2.0 us est. y.data           k_basis_09b97d81
 //     3.9 us est. y.product        cuBLAS sgemm 64 x 361 x 48, batch 36
-//     2.0 us est. y                k_basis_42fc107d
+//     2.0 us est. y                k_basis_5ae0941d
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -237,7 +237,7 @@ static __device__ __forceinline__ void basis_7e79f157(float *d, int step) {
 // by basis change F(2x2,5x5)
 // y[0,i1,i2,i3] = sum(r0,r1) y.product[r0,r1,i1,i2/2,i3/2] * y.at[i2%2,r0] * y.at[i3%2,r1] where
 //     i2 in 0:38, i3 in 0:38
-static __global__ void __launch_bounds__(64) k_basis_42fc107d(const float *p0,
+static __global__ void __launch_bounds__(64) k_basis_5ae0941d(const float *p0,
     float *__restrict__ y) {
     const unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
@@ -263,8 +263,8 @@ static __global__ void __launch_bounds__(64) k_basis_42fc107d(const float *p0,
     }
 #pragma unroll
     for (int o0 = 0; o0 < 2; o0++) {
-        *reinterpret_cast<float2 *>(y + i1 * 1444 + i2 * 76 + o0 * 38
-            + i3 * 2) = make_float2(d[o0][0], d[o0][1]);
+        *reinterpret_cast<float2 *>(&y[i1 * 1444 + i2 * 76 + o0 * 38
+            + i3 * 2]) = make_float2(d[o0][0], d[o0][1]);
     }
 }
 
@@ -495,7 +495,7 @@ static int steps(pet_conv *m, const void *const *in, void *const *out, cudaStrea
     // by basis change F(2x2,5x5)
     // y.product[i0,i1,i2,i3,i4] = sum(r0) y.data[i0,i1,r0,i3,i4] * y.filter[i0,i1,i2,r0]
     CALL(gemm_run(m, &gemm_y_product, v_y_filter, v_y_data, v_y_product));
-    CALL(launch(m, ORDERED, k_basis_42fc107d, "y", 361, 64, stream, v_y_product, v_y));
+    CALL(launch(m, ORDERED, k_basis_5ae0941d, "y", 361, 64, stream, v_y_product, v_y));
     return 0;
 }
 

@@ -14,8 +14,8 @@
 // libraries cuBLAS (596 MB) 1 step, without it up to 0.0 us more
 // by        merging 3
 //    18.1 us est. q                cuBLAS sgemm 512 x 768 x 768
-//    30.5 us est. k.merged         k_product_a7745f6b
-//     2.5 us est. k                k_siblings_30f5db01
+//    30.5 us est. k.merged         k_product_e6a21027
+//     2.5 us est. k                k_siblings_8aafdfb1
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -427,7 +427,7 @@ struct product_tile {
 // by merging: laid side by side
 // k.weights[i0,i1,i2] = wv[i2,i1] * [i0 == 1] + wk[i2,i1] * [i0 == 0] where i0 in 0:2
 // p0: wk, p1: wv
-static __global__ void __launch_bounds__(256) k_map_f6a66e57(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_map_60c99e0c(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
     const unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
@@ -435,9 +435,9 @@ static __global__ void __launch_bounds__(256) k_map_f6a66e57(const float *__rest
     const int i1 = (int)(id % 192u) * 4;
     const int i0 = (int)(id / 192u % 2u);
     const int i2 = (int)(id / 384u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i2 * 768 + i1);
-    const float4 v1 = *reinterpret_cast<const float4 *>(p1 + i2 * 768 + i1);
-    *reinterpret_cast<float4 *>(y + i2 * 1536 + i0 * 768 + i1) = make_float4((i0 < 1 ? v0.x : 0.f)
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i2 * 768 + i1]);
+    const float4 v1 = *reinterpret_cast<const float4 *>(&p1[i2 * 768 + i1]);
+    *reinterpret_cast<float4 *>(&y[i2 * 1536 + i0 * 768 + i1]) = make_float4((i0 < 1 ? v0.x : 0.f)
         + (i0 >= 1 ? v1.x : 0.f), (i0 < 1 ? v0.y : 0.f) + (i0 >= 1 ? v1.y : 0.f),
         (i0 < 1 ? v0.z : 0.f) + (i0 >= 1 ? v1.z : 0.f),
         (i0 < 1 ? v0.w : 0.f) + (i0 >= 1 ? v1.w : 0.f));
@@ -446,7 +446,7 @@ static __global__ void __launch_bounds__(256) k_map_f6a66e57(const float *__rest
 // by merging: batched
 // k.merged[i0,i1,i2] = sum(r0) x[i1,r0] * k.weights[i0,i2,r0]
 // p0: x, p1: k.weights
-static __global__ void __launch_bounds__(256, 2) k_product_a7745f6b(const float *p0,
+static __global__ void __launch_bounds__(256, 2) k_product_e6a21027(const float *p0,
     const float *p1, float *__restrict__ y) {
     __shared__ product_tile<64, 96, 32, 2, 4, 12, 4> tile;
     const unsigned id = blockIdx.x;
@@ -454,12 +454,12 @@ static __global__ void __launch_bounds__(256, 2) k_product_a7745f6b(const float 
     const auto a = [&](unsigned e) {
         const int i1 = (int)(m0 + e / 8u);
         const int r0 = (int)(e % 8u * 4u);
-        return fetch<float4>(p0 + i1 * 768 + r0);
+        return fetch<float4>(&p0[i1 * 768 + r0]);
     };
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 8u * 4u + e / 256u * 32u);
         const int r0 = (int)(e / 8u % 32u);
-        return fetch<float4>(p1 + r0 * 1536 + i2);
+        return fetch<float4>(&p1[r0 * 1536 + i2]);
     };
     float acc[4][12] = {};
     tile.multiply<true, false, 2>(0u, 768u, moving<4, 98304>(a), moving<6144, 128>(b), acc);
@@ -470,40 +470,40 @@ static __global__ void __launch_bounds__(256, 2) k_product_a7745f6b(const float 
         const unsigned n = n0 + tile.column(j);
         const int i2 = (int)(n % 768u);
         const int i0 = (int)(n / 768u);
-        *reinterpret_cast<float4 *>(y + i0 * 393216 + i1 * 768 + i2) = make_float4(acc[i][j],
+        *reinterpret_cast<float4 *>(&y[i0 * 393216 + i1 * 768 + i2]) = make_float4(acc[i][j],
             acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]);
     }
 }
 
 // by merging: batched
 // k[i0,i1] = k.merged[0,i0,i1]
-static __device__ __forceinline__ void part_map_08256fa7(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_map_e89f664d(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i1 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1);
-    *reinterpret_cast<float4 *>(y + i1) = make_float4(v0.x, v0.y, v0.z, v0.w);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i1]);
+    *reinterpret_cast<float4 *>(&y[i1]) = make_float4(v0.x, v0.y, v0.z, v0.w);
 }
 
 // by merging: batched
 // v[i0,i1] = k.merged[1,i0,i1]
-static __device__ __forceinline__ void part_map_befd8eeb(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_map_1070ea77(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i1 = (int)id * 4;
-    const float4 v0 = *reinterpret_cast<const float4 *>(p0 + i1 + 393216);
-    *reinterpret_cast<float4 *>(y + i1) = make_float4(v0.x, v0.y, v0.z, v0.w);
+    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i1 + 393216]);
+    *reinterpret_cast<float4 *>(&y[i1]) = make_float4(v0.x, v0.y, v0.z, v0.w);
 }
 
 // side by side: k, v
-static __global__ void __launch_bounds__(256) k_siblings_30f5db01(const float *p0,
+static __global__ void __launch_bounds__(256) k_siblings_8aafdfb1(const float *p0,
     float *__restrict__ y, float *__restrict__ y1) {
     unsigned id = blockIdx.x * 256u + threadIdx.x;
     await_previous();
     if (id < 98304u) {
-        part_map_08256fa7(p0, y, id);
+        part_map_e89f664d(p0, y, id);
         return;
     }
     id -= 98304u;
-    part_map_befd8eeb(p0, y1, id);
+    part_map_1070ea77(p0, y1, id);
 }
 
 // ---- state --------------------------------------------------------------------------------------
@@ -647,7 +647,7 @@ static int launch(three_matmuls *m, int when, void (*kernel)(P...), const char *
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(three_matmuls *m, cudaStream_t stream) {
     // k.weights stored as [i2,i0,i1]
-    CALL(launch(m, ORDERED, k_map_f6a66e57, "k.weights", 1152, 256, stream, v_wk, v_wv,
+    CALL(launch(m, ORDERED, k_map_60c99e0c, "k.weights", 1152, 256, stream, v_wk, v_wv,
         v_k_weights));
     return 0;
 }
@@ -675,7 +675,7 @@ static int check_device(three_matmuls *m) {
                     e != cudaSuccess ? cudaGetErrorString(e) : "none is visible");
     CUDA_CALL(m, "cudaGetDevice", cudaGetDevice(&device));
     cudaFuncAttributes a;
-    e = cudaFuncGetAttributes(&a, (const void *)k_map_f6a66e57);
+    e = cudaFuncGetAttributes(&a, (const void *)k_map_60c99e0c);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return fail(m, BAD_DEVICE, "the kernels were compiled for another GPU (nvcc -arch=...)",
@@ -764,9 +764,9 @@ int three_matmuls_create(three_matmuls **out, const void *weights, size_t bytes,
 static int steps(three_matmuls *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // q[i0,i1] = sum(r0) x[i0,r0] * wq[r0,i1]
     CALL(gemm_run(m, &gemm_q, v_x, v_wq, v_q));
-    CALL(launch(m, ORDERED, k_product_a7745f6b, "k.merged", 128, 256, stream, v_x, v_k_weights,
+    CALL(launch(m, ORDERED, k_product_e6a21027, "k.merged", 128, 256, stream, v_x, v_k_weights,
         v_k_merged));
-    CALL(launch(m, EARLY, k_siblings_30f5db01, "k", 768, 256, stream, v_k_merged, v_k, v_v));
+    CALL(launch(m, EARLY, k_siblings_8aafdfb1, "k", 768, 256, stream, v_k_merged, v_k, v_v));
     return 0;
 }
 
