@@ -68,6 +68,12 @@ parts=(
     'build    -    sh tests/frame/test_build.sh'
     "run-fp16 cuda $python tests/run_models.py --new --math fp16 $all"
     "run      cuda $python tests/run_models.py$heavy"
+    "run-race cuda $python tests/run_models.py --mode race $light"
+    "fuzz     cuda $python tests/fuzz_models.py --count 96"
+    'modes    -    python3 tests/check_modes.py'
+    'math     -    sh tests/frame/test_math.sh'
+    'typed    cuda python3 tests/check_typed.py'
+    "run-full cuda $python tests/run_models.py --full $full"
     'nvcc     cuda sh tests/frame/test_nvcc.sh'
     "ptx-fp32 cuda $python tests/run_models.py --ptx 90 --libs none $ptx32"
     "ptx-tf32 cuda $python tests/run_models.py --ptx 90 --libs none --math tf32 $ptx"
@@ -78,11 +84,8 @@ parts=(
     'judge    cuda sh tests/judge/run_judge_tests'
     'early    cuda sh tests/frame/test_early.sh'
     'probe    -    sh tests/frame/test_probe.sh'
-    'math     -    sh tests/frame/test_math.sh'
     'header   -    sh tests/frame/test_header.sh'
-    "run-race cuda $python tests/run_models.py --mode race $light"
     "race-lib cuda $python tests/run_models.py --libs none --mode race models/cases/*.ein $own"
-    "fuzz     cuda $python tests/fuzz_models.py --count 96"
     "run-libs cuda $python tests/run_models.py --new --libs none models/*.ein $own_too"
     "run-base cuda $python tests/run_models.py --new --baseline models/*.ein models/cases/*.ein"
     "run-tf32 cuda $python tests/run_models.py --math tf32 models/*.ein models/cases/*.ein"
@@ -110,7 +113,6 @@ parts=(
     'chain    cuda python3 tests/check_chain.py'
     'finish   cuda python3 tests/check_finish.py'
     'last     cuda python3 tests/check_last.py'
-    'typed    cuda python3 tests/check_typed.py'
     'names    -    python3 tests/check_names.py'
     'used     -    python3 tests/check_used.py'
     'search   -    python3 tests/check_search.py'
@@ -131,7 +133,6 @@ parts=(
     'fit      -    python3 tests/check_fit.py'
     'figures  -    python3 tests/check_figures.py'
     'estimate -    python3 tests/check_estimates.py'
-    'modes    -    python3 tests/check_modes.py'
     "peers    -    $python tests/peers/test_peers.py"
     'cuda11   -    sh tests/frame/test_cuda11.sh'
     "demo     cuda $python tests/demo/test_classifier.py"
@@ -143,7 +144,6 @@ parts=(
     "run-blas cuda $python tests/run_models.py --libs cublas $blas"
     "run-lt   cuda $python tests/run_models.py --full --math fp16 $calls"
     "run-lt32 cuda $python tests/run_models.py --full --math tf32 $calls"
-    "run-full cuda $python tests/run_models.py --full $full"
     "run-ints cuda $python tests/run_models.py --ints --order rev $exact"
 )
 
