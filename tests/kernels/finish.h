@@ -44,5 +44,6 @@ static void finishes(ein_ctx *ctx) {
                        turn / 4 % 2, turn % 4 == 2 ? EIN__F16 : EIN__F32);
     // Many outputs: parts of a warp for each, and a thread.
     one_finish(ctx, 3, 513, 33, 12, true, true, EIN__F32);
+    one_finish(ctx, 4, 513, 33, 12, true, false, EIN__F32);
     one_finish(ctx, 4, 513, 33, 12, false, false, EIN__F32);
 }

@@ -193,8 +193,8 @@ static void put_case(ein_ctx *ctx, const char *name, bool naive, const ein__laun
     ein__put(&launches, l->shared ? ", scratch, counters);\n}\n" : ");\n}\n");
     ein__putf(&launches, "#else\n#define run%d NULL\n#endif\n", ncase);
     ein__dtype t = ein__kdtype(&g, out);
-    ein__putf(&table, "    {\"%s%s %s\", run%d, %d, %d},\n", name, naive ? " naive" : "", l->name,
-              ncase++, l->narg, (int)t);
+    ein__putf(&table, "    {\"%s%s %s\", run%d, %d, %d, %d},\n", name, naive ? " naive" : "",
+              l->name, ncase++, l->narg, (int)t, l->shared ? 2 : 1);
     for (int i = 0; i < l->narg; i++) {
         bool last = i + 1 == l->narg;
         uint64_t offset = naive ? 0 : (uint64_t)ctx->plan.layout[l->arg[i].i].offset;
@@ -274,11 +274,11 @@ static unsigned count_of(const char *name) {
     return n;
 }
 
-// Indices enter a plain product's text in every tile, and epilogues in every arithmetic.
-static const char *variant_of(ein_ctx *ctx, const ein__step *step) {
+// What has a text of its own: the arithmetic of products, and with `tiles` their tile.
+static const char *variant_of(ein_ctx *ctx, const ein__step *step, bool tiles) {
     bool product = step->kind == EIN__K_PRODUCT;
-    int tile = product && step->nval == 1 ? step->tile : -1;
-    return ein__namef(ctx, "%d.%d", tile, product ? (int)ctx->desc.math : -1);
+    return ein__namef(ctx, "%d.%d", product && tiles ? step->tile : -1,
+                      product ? (int)ctx->desc.math : -1);
 }
 
 static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, const ein__val *val) {
@@ -297,9 +297,12 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
         step.loaded[0] = ein__load_of(ctx, read[read[0]->val != forced_load.i], forced_load);
     }
     if (kind == EIN__K_PRODUCT) step.parts = possible_parts(ctx, &step);
-    // Cases of several names often come in turn, too.
-    bool first = first_of(name, ""), other = first_of(name, variant_of(ctx, &step));
-    use = first || other ? RACE | SANITIZERS : one_of(count_of(name) + (unsigned)strlen(name));
+    // Cases of several names often come in turn, too. What products have beside factors that lie in
+    // memory enters the text of each tile in the same places.
+    bool first = first_of(name, "");
+    bool other = first_of(name, variant_of(ctx, &step, strcmp(name, "product") == 0));
+    unsigned before = count_of(name) + (unsigned)strlen(name);
+    use = first || other ? RACE | SANITIZERS : one_of(before);
     ein__buf text = {0};
     ein__launch l;
     ein__emit_kernel(ctx, &step, name, &text, &l);
@@ -312,7 +315,8 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
     ein__buf_free(&text);
     static unsigned turn;
     use = one_of(++turn);
-    if (first || other || turn % 36 == 0) check_wide(ctx, name, &step);
+    bool wide = first_of(ein__namef(ctx, "%s_wide", name), variant_of(ctx, &step, false));
+    if (wide || turn % 36 == 0) check_wide(ctx, name, &step);
     use = SANITIZERS;  // no thread of a naive kernel has to do with another
     for (int i = 0; i < nval && !taken && (first || turn % 24 == 3); i++) {
         ein__emit_naive(ctx, val[i], ein__namef(ctx, "%s_naive", name), &text, &l);
@@ -340,7 +344,9 @@ int main(int argc, char **argv) {
     puts("static float4 *scratch;\nstatic unsigned *counters;\n");
     fputs(launches.s, stdout);
     printf("#define CASES %d\n", ncase);
-    puts("struct test { const char *name; void (*run)(char **, cudaStream_t); int narg, dtype; };");
+    puts(
+        "struct test { const char *name; void (*run)(char **, cudaStream_t); int narg, dtype, "
+        "runs; };");
     printf("static const struct test tests[] = {\n%s};\n", table.s);
     puts("#include \"run.inc\"");
     return fclose(data) != 0;

@@ -66,12 +66,14 @@ static void product_typed(ein_ctx *ctx, int turn, int64_t m, int64_t n, int64_t 
 
 static void product_loads(ein_ctx *ctx) {
     static const int64_t extent[] = {33, 64, 7, 130, 20};
+    int turn[EIN__MATH_FP16 + 1] = {0};
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
         force_tile(ctx, tile);
-        for (int i = 0; i < 4; i++) {
-            int t = 4 * tile + i, kind = t % 9 - 1;
-            product_load(ctx, kind, t / 2 % 2, extent[t % 5], extent[(t / 3 + 1) % 5],
-                         i % 2 ? 136 : 24 + t % 3);
+        // Every arithmetic has each kind on both sides, once with whole vectors.
+        for (int i = 0; i < 2; i++) {
+            int t = turn[ein__product_table[tile - 1].math]++;
+            product_load(ctx, t % 9 - 1, t / 9 % 2, extent[t % 5], extent[(t / 3 + 1) % 5],
+                         t % 2 ? 136 : 24 + t % 3);
         }
         for (int i = 0; i < 2; i++)
             product_typed(ctx, 5 * tile + 7 * i, extent[(tile + i) % 5], extent[(tile / 2 + i) % 5],

@@ -39,8 +39,8 @@ static void product_sizes(ein_ctx *ctx) {
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
         force_tile(ctx, tile);
         int tensor = ein__product_table[tile - 1].math != EIN__MATH_FP32;
-        for (int i = tensor ? tile % 2 : 0; i < COUNT(extent); i += 1 + tensor) {
-            int t = tile + i;
+        for (int i = tile % 2; i < COUNT(extent); i += 2) {
+            int t = i + (tensor ? tile : tile / 2);
             product(ctx, 1, extent[i], extent[(i * 3 + tile) % COUNT(extent)],
                     extent[(i * 7 + 1) % COUNT(extent)], order[t % 2], order[t / 2 % 2],
                     order[t / 4 % 2]);
@@ -64,9 +64,10 @@ static void product_sizes(ein_ctx *ctx) {
 }
 
 // A convolution with whatever a library's fused form has not: y = tanh-free residual chain, stored
-// into a slice of something larger, channels innermost or not.
-static void product_window(ein_ctx *ctx, int64_t c, int64_t f, int64_t h, int64_t r, int stride,
-                           int dilation, int pad, bool transposed) {
+// into a slice of something larger, channels innermost or not. Of `forms`, a bit each: where the
+// result is stored as it is and with channels last; into a slice and as halves.
+static void product_window(ein_ctx *ctx, int forms, int64_t c, int64_t f, int64_t h, int64_t r,
+                           int stride, int dilation, int pad, bool transposed) {
     int64_t span = dilation * (r - 1) + 1, n = 2;
     int64_t o = transposed ? (h - 1) * stride - 2 * pad + span : (h + 2 * pad - span) / stride + 1;
     if (o < 1) return;
@@ -86,18 +87,18 @@ static void product_window(ein_ctx *ctx, int64_t c, int64_t f, int64_t h, int64_
     ein__ex sum = BIN(ADD, BIN(MUL, READ(y, 0, in, jf, ih, iw), NUM(0.5)), READ(b, 0, jf));
     ein__val e = define(ctx, EIN__F32, EIN__R_NONE, 4, 0, DIMS(n, f, o, o),
                         BIN(ADD, UN(RELU, sum), READ(z, 0, in, jf, ih, iw)));
-    CHECK("window_residual", EIN__K_PRODUCT, y, e);
+    if (forms & 1) CHECK("window_residual", EIN__K_PRODUCT, y, e);
     layout(ctx, e, NULL, 4, 4);
-    CHECK("window_slice", EIN__K_PRODUCT, y, e);
+    if (forms & 2) CHECK("window_slice", EIN__K_PRODUCT, y, e);
     layout(ctx, x, "0231", 0, 0);
     layout(ctx, e, "0231", 0, 1);
-    CHECK("window_last", EIN__K_PRODUCT, y, e);
+    if (forms & 1) CHECK("window_last", EIN__K_PRODUCT, y, e);
     ein__val half = define(ctx, EIN__F16, EIN__R_NONE, 4, 0, DIMS(n, f, o, o),
                            UN(RELU, READ(y, 0, in, jf, ih, iw)));
-    CHECK("window_half", EIN__K_PRODUCT, y, half);
+    if (forms & 2) CHECK("window_half", EIN__K_PRODUCT, y, half);
 }
 
-static void product_windows(ein_ctx *ctx, int first, int n) {
+static void product_windows(ein_ctx *ctx, int forms, int first, int n) {
     static const struct window {
         int c, f, h, r, stride, dilation, pad;
         bool transposed;
@@ -108,7 +109,8 @@ static void product_windows(ein_ctx *ctx, int first, int n) {
               {3, 9, 6, 3, 1, 1, 0, false}};
     for (int i = first; i < first + n; i++) {
         const struct window *w = &of[i % COUNT(of)];
-        product_window(ctx, w->c, w->f, w->h, w->r, w->stride, w->dilation, w->pad, w->transposed);
+        product_window(ctx, forms, w->c, w->f, w->h, w->r, w->stride, w->dilation, w->pad,
+                       w->transposed);
     }
 }
 
@@ -169,11 +171,11 @@ static void product_parts(ein_ctx *ctx) {
     static const int64_t extent[] = {3, 70, 33, 130, 20, 64};
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
         force_tile(ctx, tile);
-        int by = ein__product_table[tile - 1].math ? 4 : 1;
+        int by = ein__product_table[tile - 1].math ? 4 : 2;
         for (forced_parts = 2 + tile % by; forced_parts <= 5; forced_parts += by) {
             int64_t depth = (forced_parts - 1) * ein__most(ein__product_table[tile - 1].terms, 64);
             depth += tile % 2 ? 61 : 9;
-            int t = tile + forced_parts;
+            int t = tile / 2 + forced_parts;
             product(ctx, 1 + t % 3, extent[t % 6], extent[(t + 2) % 6], depth, "012", "012", "012");
         }
     }
@@ -183,7 +185,7 @@ static void product_parts(ein_ctx *ctx) {
     product(ctx, 1, 33, 20, 5 * ein__product_table[0].terms, "012", "012", "012");
     force_tile(ctx, 5);
     forced_parts = 3;
-    for (int i = 0; i < 8; i += 2) product_windows(ctx, i, 1);
+    for (int i = 0; i < 8; i += 2) product_windows(ctx, 3, i, 1);
     force_tile(ctx, 0);
     forced_parts = 0;
 }
@@ -263,18 +265,18 @@ static void products(ein_ctx *ctx) {
     product_norms(ctx);
     product_loads(ctx);
     product_sizes(ctx);
-    product_windows(ctx, 0, 9);
+    product_windows(ctx, 3, 0, 9);
     // Several steps of the loop within a tap, whose address moves then.
     force_tile(ctx, 1);
-    product_window(ctx, 16, 6, 5, 3, 2, 1, 1, false);
+    product_window(ctx, 3, 16, 6, 5, 3, 2, 1, 1, false);
     force_tile(ctx, 3);
-    product_window(ctx, 48, 5, 4, 2, 1, 1, 1, false);
+    product_window(ctx, 3, 48, 5, 4, 2, 1, 1, 1, false);
     force_tile(ctx, 0);
     product_others(ctx);
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
         if (ein__product_table[tile - 1].math == EIN__MATH_FP32) continue;
         force_tile(ctx, tile);
-        product_windows(ctx, tile, 1);
+        product_windows(ctx, 1 + tile % 2, tile, 1);
         if (ein__product_table[tile - 1].rows == 16) product_others(ctx);
     }
     // Places of terms come from a table, in all forms of one.
