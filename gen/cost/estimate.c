@@ -263,6 +263,11 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
         w.math_ps = ein__most(w.math_ps, ein__turns_ps(ctx, k->s[0], terms));
         w.math_ps = ein__most(w.math_ps, ein__fetch_ps(ctx, k, terms));
     }
+    if (k->kind == EIN__K_MAP) {
+        int lane = ein__kernel_lane(ctx, k, &terms);
+        w.math_ps = ein__most(w.math_ps, ein__lines_ps(ctx, k->s[0], lane));
+        w.math_ps = ein__most(w.math_ps, ein__map_ps(ctx, k->s[0], lane));
+    }
     return w;
 }
 

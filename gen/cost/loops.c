@@ -175,7 +175,7 @@ static bool ein__goes_on(ein_ctx *ctx, const ein__scope *s, uint32_t i) {
 // common.
 static int64_t ein__term_operations(ein_ctx *ctx, const ein__scope *s, bool own) {
     const int64_t LOOP = own ? 0 : 2, READ = own ? 1 : 2, GUARD = own ? 1 : 3, GAPS = own ? 2 : 5;
-    uint32_t terms = ~((1u << s->nt) - 1);
+    uint32_t terms = s->ns ? ~((1u << s->nt) - 1) : ~0u;
     int64_t n = LOOP + ein__ex_operations(ctx, s->body);
     const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
@@ -289,4 +289,35 @@ static int64_t ein__fetch_ps(ein_ctx *ctx, const ein__kernel *k, bool terms) {
         bytes = ein__plus(bytes, ein__times(all, busy));
     }
     return ein__memory_ps(g, bytes, ein__memory_share[0], true);
+}
+
+// Instructions with which a map's thread takes its number apart: a digit an iterator, but for those
+// that go on where the one behind them ends.
+static int64_t ein__number_operations(ein_ctx *ctx, const ein__scope *s) {
+    enum { DIGIT = 12, BITS = 2 };
+    int64_t n = 0;
+    bool first = true;
+    for (uint32_t i = 0; i < s->nt; i++) {
+        if (s->n[i] == 1 || (i + 1 < s->nt && ein__goes_on(ctx, s, i))) continue;
+        if (!first) n += s->n[i] & (s->n[i] - 1) ? DIGIT : BITS;
+        first = false;
+    }
+    return n;
+}
+
+// What the instructions of a map take whose elements threads compute one by one, because neighbours
+// of the result, along `lane`, lie apart in what it reads or are no multiple of a vector.
+static int64_t ein__map_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
+    enum { AROUND = 10, SHARE = 800, VECTOR = 4 };
+    if (lane < 0) return 0;
+    bool vector = s->n[lane] % VECTOR == 0;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
+        vector &= step == 0 || (step == 1 && !(ein__guarded_slots(ctx, e) >> lane & 1));
+    }
+    if (vector) return 0;
+    int64_t each = AROUND + ein__number_operations(ctx, s) + ein__term_operations(ctx, s, false);
+    return ein__math_ps(ein__gpu_of(ctx), ein__times(2 * ein__outputs_of(s), each), SHARE);
 }

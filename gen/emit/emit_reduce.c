@@ -84,6 +84,20 @@ static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *ste
 
 typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_COLUMN } ein__kshare;
 
+// How many neighbours along some slots read neighbouring elements.
+static int64_t ein__krun_of(const ein__kgen *g, const ein__krow *row, const int *slots, int n) {
+    int64_t run = 1;
+    for (bool more = true; more;) {
+        more = false;
+        for (int i = 0; i < n && !more; i++)
+            if (g->slot[slots[i]].n > 1 && row->k[slots[i]] == run) {
+                run = ein__times(run, g->slot[slots[i]].n);
+                more = true;
+            }
+    }
+    return run;
+}
+
 // Who works on one output. The read with the most elements decides: where neighbouring terms are
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
 // take outputs and the terms are split over the rows of a block, but for many outputs, of which a
@@ -94,14 +108,13 @@ static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r, int64_
     int64_t most = 0, terms = 0, outputs = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
         const ein__krow *row = &r->scan.near[k];
-        int64_t size = 1, t = 0, o = 0;
-        for (int i = 0; i < r->ns + r->nt; i++) {
-            int s = i < r->ns ? r->s[i] : r->t[i - r->ns];
-            int64_t *run = i < r->ns ? &t : &o;
-            if (row->k[s]) size *= g->slot[s].n;
-            if (row->k[s] == 1) *run = g->slot[s].n;
-        }
-        if (size > most) most = size, terms = t, outputs = o;
+        int64_t size = 1;
+        for (int i = 0; i < r->ns; i++) size *= row->k[r->s[i]] ? g->slot[r->s[i]].n : 1;
+        for (int i = 0; i < r->nt; i++) size *= row->k[r->t[i]] ? g->slot[r->t[i]].n : 1;
+        if (size <= most) continue;
+        most = size;
+        terms = ein__krun_of(g, row, r->s, r->ns);
+        outputs = ein__krun_of(g, row, r->t, r->nt);
     }
     if (many && terms < ein__least(r->count, 32)) return EIN__SHARE_NONE;
     if (terms < 32 && outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
