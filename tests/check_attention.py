@@ -72,7 +72,7 @@ COUNTS = [
     ("tests/unseen/attention_batches.ein", 1, 3, ["--math", "fp16"]),
     ("tests/unseen/attention_grid.ein", 1, 3, []),
     ("tests/unseen/attention_grid.ein", 1, 3, ["--math", "fp16"]),
-    ("tests/unseen/attention_grid.ein", 1, 4, ["--rules=-apart"]),
+    ("tests/unseen/attention_grid.ein", 1, 5, ["--rules=-apart"]),
     ("tests/unseen/online_forms.ein", 10, None, ["--math", "fp16"]),
     ("models/bert_base.ein", 12, None, []),
     ("models/bert_base.ein", 12, None, ["--math", "tf32"]),

@@ -137,6 +137,7 @@ parts=(
     'cuda11   -    sh tests/frame/test_cuda11.sh'
     "demo     cuda $python tests/demo/test_classifier.py"
     'access   cuda python3 tests/check_access.py'
+    'profile  cuda python3 tests/check_profile.py'
     'stable   -    python3 tests/check_stable.py'
     'stitch   cuda python3 tests/check_stitch.py'
     'siblings cuda python3 tests/check_siblings.py'

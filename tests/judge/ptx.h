@@ -12,6 +12,7 @@
 //   ptx_memory.cpp   loads, stores, atomics, asynchronous copies
 //   ptx_warp.cpp     what the lanes of a warp do together: shuffles, votes, matrices
 //   ptx_run.cpp      warps, blocks and grids
+//   ptx_profile.cpp  what a launch would ask of a GPU, counted on request
 #ifndef JUDGE_PTX_H
 #define JUDGE_PTX_H
 
@@ -21,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "judge.h"
@@ -113,6 +115,31 @@ struct constant {
     uint64_t value;
 };
 
+// What an instruction asks of a GPU (ptx_profile.cpp): a unit of a scheduler for `busy` cycles, and
+// places of registers in words.
+enum class unit : uint8_t {
+    fma,
+    whole,
+    special,
+    matrix,
+    load,
+    store,
+    atomic,
+    copy,
+    commit,
+    await,
+    exchange,
+    none
+};
+
+struct effect {
+    unit at = unit::none;
+    uint8_t slots = 0;
+    uint16_t busy = 0, latency = 0;
+    uint8_t bytes = 0, matrices = 0;
+    std::vector<uint32_t> reads, writes;
+};
+
 // An entry, decoded. Every warp has a frame of its own: constants, then registers, each with a
 // value for every lane; a predicate is one word.
 struct kernel {
@@ -121,6 +148,7 @@ struct kernel {
     std::vector<declaration> parameters;
     std::vector<uint32_t> parameter_at;
     std::vector<inst> code;
+    std::vector<effect> effects;
     std::vector<special> specials;
     std::vector<constant> constants;
     size_t frame = 0, shared = 0, dynamic_align = 16, local = 0, parameter_bytes = 0;
@@ -166,6 +194,19 @@ struct copy {
 
 struct cta;
 
+// When a warp has what: cycles since its block began.
+struct pace {
+    uint64_t clock = 0, stored = 0, group = 0;
+    std::vector<uint64_t> ready, groups;
+};
+
+// Of a block, and of all blocks of a launch. `path`: cycles that blocks take at least.
+struct totals {
+    uint64_t slots = 0, lanes = 0, busy[4] = {0}, memory = 0, requests = 0, sectors = 0, wanted = 0;
+    uint64_t misses = 0, shared = 0, fewest = 0, local = 0, barriers = 0, path = 0, longest = 0;
+    uint64_t blocks = 0;
+};
+
 struct warp {
     char *frame = nullptr;
     cta *block = nullptr;
@@ -178,6 +219,7 @@ struct warp {
     uint32_t ordered = 0;
     enum { ready, at_barrier, at_grid, over } state = ready;
     uint32_t vote = 0;
+    pace own;
 
     template <class T>
     T *at(uint32_t place) {
@@ -207,6 +249,29 @@ struct cta {
     std::vector<char> frames, shared;
     std::vector<warp> warps;
     uint3 index;
+    totals sum;
+};
+
+const unsigned sms = 132;  // block b runs on SM b % sms
+
+// Sectors of global memory that an SM's first cache holds: the last ones that it fetched.
+struct cache {
+    size_t most = 0, next = 0;
+    std::vector<uint64_t> order;
+    std::unordered_set<uint64_t> held;
+    bool miss(uint64_t sector) {
+        if (!held.insert(sector).second) {
+            return false;
+        }
+        if (order.size() < most) {
+            order.push_back(sector);
+        } else {
+            held.erase(order[next]);
+            order[next] = sector;
+            next = (next + 1) % most;
+        }
+        return true;
+    }
 };
 
 struct launch {
@@ -217,7 +282,20 @@ struct launch {
     std::map<const char *, marks> touched;
     size_t shared_bytes;
     bool reversed, random;
+    totals sum;
+    std::vector<cache> caches;
 };
+
+// ---- ptx_profile.cpp
+
+const char *profile_file();  // of JUDGE_PROFILE, or null
+effect effect_of(const statement &s, const inst &i, size_t operands);
+void begin_profile(cta &b);
+void note(warp &w, const inst &i, const effect &e, uint32_t mask);
+void meet_profile(cta &b);
+void end_profile(cta &b);
+void write_profile(const launch &l);
+bool is_counted(size_t block, size_t blocks);  // of large grids two SMs' are run, and no others
 
 [[noreturn]] void fault(const warp &w, const inst &i, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -357,6 +357,9 @@ void decoder::instruction(const statement &s) {
         }
     }
     k.code.push_back(i);
+    if (profile_file()) {
+        k.effects.push_back(effect_of(s, i, c.types.size()));
+    }
 }
 
 // The called body in place of the call: its parameters are the caller's variables.
@@ -447,6 +450,7 @@ void run(module &m, const function &f, kernel &k, size_t dynamic) {
     inst end;
     end.kind = step::leave;
     k.code.push_back(end);
+    k.effects.emplace_back();
     for (auto &[at, label] : d.jumps) {
         auto found = d.labels.find(label);
         if (found == d.labels.end()) {

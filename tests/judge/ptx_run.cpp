@@ -179,6 +179,9 @@ bool special_step(warp &w, const inst &i, uint32_t mask) {
         return true;
     }
     if (i.kind == step::meet) {
+        if (profile_file()) {
+            note(w, i, w.block->of->code->effects[w.pc], w.active);
+        }
         i.run(w, i, w.active);
         advance(w);
         return true;
@@ -195,7 +198,9 @@ bool special_step(warp &w, const inst &i, uint32_t mask) {
     return false;
 }
 
+template <bool profiled>
 void run_warp(warp &w) {
+    const effect *effects = w.block->of->code->effects.data();
     const inst *code = w.block->of->code->code.data();
     for (;;) {
         const inst &i = code[w.pc];
@@ -203,6 +208,9 @@ void run_warp(warp &w) {
         if (i.guard != none) {
             const uint32_t p = *w.at<uint32_t>(i.guard);
             mask &= i.guard_negated ? ~p : p;
+        }
+        if (profiled && i.kind != step::meet) {
+            note(w, i, effects[w.pc], mask);
         }
         if (i.kind != step::plain) {
             if (!mask) {
@@ -303,10 +311,16 @@ void prepare(cta &b, launch &of, size_t number) {
             }
         }
     }
+    if (profile_file()) {
+        begin_profile(b);
+    }
 }
 
 // All warps are at a barrier: their votes are counted, and they go on.
 void release(cta &b) {
+    if (profile_file()) {
+        meet_profile(b);
+    }
     bool any = false, all = true;
     const inst *code = b.of->code->code.data();
     for (warp &w : b.warps) {
@@ -336,13 +350,16 @@ void run_block(cta &b) {
         for (size_t n = 0; n < count; n++) {
             warp &w = b.warps[b.of->reversed ? count - 1 - n : n];
             if (w.state == warp::ready) {
-                run_warp(w);
+                profile_file() ? run_warp<true>(w) : run_warp<false>(w);
             }
             over += w.state == warp::over;
             waiting += w.state == warp::at_barrier;
             held += w.state == warp::at_grid;
         }
         if (over == count || (held && held + over == count)) {
+            if (profile_file() && over == count) {
+                end_profile(b);
+            }
             return;
         }
         if (waiting == count) {
@@ -555,9 +572,12 @@ void judge_interpret(judge_grid &grid) {
         for (auto &b : l->held) {
             done = done || b->number == number;
         }
-        if (!done) {
+        if (!done && (!ptx::profile_file() || ptx::is_counted(number, blocks))) {
             ptx::prepare(block, *l, number);
             ptx::run_block(block);
         }
+    }
+    if (ptx::profile_file()) {
+        ptx::write_profile(*l);
     }
 }
