@@ -18395,7 +18395,7 @@ static bool ein__goes_on(ein_ctx *ctx, const ein__scope *s, uint32_t i) {
 // common.
 static int64_t ein__term_operations(ein_ctx *ctx, const ein__scope *s, bool own) {
     const int64_t LOOP = own ? 0 : 2, READ = own ? 1 : 2, GUARD = own ? 1 : 3, GAPS = own ? 2 : 5;
-    uint32_t terms = ~((1u << s->nt) - 1);
+    uint32_t terms = s->ns ? ~((1u << s->nt) - 1) : ~0u;
     int64_t n = LOOP + ein__ex_operations(ctx, s->body);
     const ein__ex *reads = ein__ex_reads(ctx, s->body);
     for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
@@ -18509,6 +18509,37 @@ static int64_t ein__fetch_ps(ein_ctx *ctx, const ein__kernel *k, bool terms) {
         bytes = ein__plus(bytes, ein__times(all, busy));
     }
     return ein__memory_ps(g, bytes, ein__memory_share[0], true);
+}
+
+// Instructions with which a map's thread takes its number apart: a digit an iterator, but for those
+// that go on where the one behind them ends.
+static int64_t ein__number_operations(ein_ctx *ctx, const ein__scope *s) {
+    enum { DIGIT = 12, BITS = 2 };
+    int64_t n = 0;
+    bool first = true;
+    for (uint32_t i = 0; i < s->nt; i++) {
+        if (s->n[i] == 1 || (i + 1 < s->nt && ein__goes_on(ctx, s, i))) continue;
+        if (!first) n += s->n[i] & (s->n[i] - 1) ? DIGIT : BITS;
+        first = false;
+    }
+    return n;
+}
+
+// What the instructions of a map take whose elements threads compute one by one, because neighbours
+// of the result, along `lane`, lie apart in what it reads or are no multiple of a vector.
+static int64_t ein__map_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
+    enum { AROUND = 10, SHARE = 800, VECTOR = 4 };
+    if (lane < 0) return 0;
+    bool vector = s->n[lane] % VECTOR == 0;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        int64_t step = ein__read_step(ctx, e, (uint32_t)lane);
+        vector &= step == 0 || (step == 1 && !(ein__guarded_slots(ctx, e) >> lane & 1));
+    }
+    if (vector) return 0;
+    int64_t each = AROUND + ein__number_operations(ctx, s) + ein__term_operations(ctx, s, false);
+    return ein__math_ps(ein__gpu_of(ctx), ein__times(2 * ein__outputs_of(s), each), SHARE);
 }
 /* ---- estimate.c ---- */
 // Estimates of generated kernels, and where costs come from: a table's row, else an estimate.
@@ -18775,6 +18806,11 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
         w.math_ps = ein__most(w.math_ps, ein__lines_ps(ctx, k->s[0], lane));
         w.math_ps = ein__most(w.math_ps, ein__turns_ps(ctx, k->s[0], terms));
         w.math_ps = ein__most(w.math_ps, ein__fetch_ps(ctx, k, terms));
+    }
+    if (k->kind == EIN__K_MAP) {
+        int lane = ein__kernel_lane(ctx, k, &terms);
+        w.math_ps = ein__most(w.math_ps, ein__lines_ps(ctx, k->s[0], lane));
+        w.math_ps = ein__most(w.math_ps, ein__map_ps(ctx, k->s[0], lane));
     }
     return w;
 }
@@ -44295,6 +44331,20 @@ static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *ste
 
 typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_COLUMN } ein__kshare;
 
+// How many neighbours along some slots read neighbouring elements.
+static int64_t ein__krun_of(const ein__kgen *g, const ein__krow *row, const int *slots, int n) {
+    int64_t run = 1;
+    for (bool more = true; more;) {
+        more = false;
+        for (int i = 0; i < n && !more; i++)
+            if (g->slot[slots[i]].n > 1 && row->k[slots[i]] == run) {
+                run = ein__times(run, g->slot[slots[i]].n);
+                more = true;
+            }
+    }
+    return run;
+}
+
 // Who works on one output. The read with the most elements decides: where neighbouring terms are
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
 // take outputs and the terms are split over the rows of a block, but for many outputs, of which a
@@ -44305,14 +44355,13 @@ static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r, int64_
     int64_t most = 0, terms = 0, outputs = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
         const ein__krow *row = &r->scan.near[k];
-        int64_t size = 1, t = 0, o = 0;
-        for (int i = 0; i < r->ns + r->nt; i++) {
-            int s = i < r->ns ? r->s[i] : r->t[i - r->ns];
-            int64_t *run = i < r->ns ? &t : &o;
-            if (row->k[s]) size *= g->slot[s].n;
-            if (row->k[s] == 1) *run = g->slot[s].n;
-        }
-        if (size > most) most = size, terms = t, outputs = o;
+        int64_t size = 1;
+        for (int i = 0; i < r->ns; i++) size *= row->k[r->s[i]] ? g->slot[r->s[i]].n : 1;
+        for (int i = 0; i < r->nt; i++) size *= row->k[r->t[i]] ? g->slot[r->t[i]].n : 1;
+        if (size <= most) continue;
+        most = size;
+        terms = ein__krun_of(g, row, r->s, r->ns);
+        outputs = ein__krun_of(g, row, r->t, r->nt);
     }
     if (many && terms < ein__least(r->count, 32)) return EIN__SHARE_NONE;
     if (terms < 32 && outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;

@@ -8,7 +8,7 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 165 MB
-// plan      134 steps, 510.9 us estimated; 785.1 us without derivation
+// plan      134 steps, 511.0 us estimated; 785.1 us without derivation
 // libraries cuDNN (415 MB) 17 steps, without it up to 3.1 us more
 //           cuBLAS (596 MB) 33 steps, without it up to 8.8 us more
 // by        basis change 21, merging 62, summation splitting 14, products with one weight
@@ -124,10 +124,10 @@
 //     2.6 us est. l4               k_product_3db151bc
 //     7.0 us est. g4.l1.sum.merged cuBLAS sgemm 462 x 49 x 2048
 //     1.6 us est. g4.l1            k_siblings_5514a17a
-//     1.6 us est. g4.r2.sum        k_reduce_8dafffa1
-//     1.6 us est. g4.s             k_reduce_270db385
-//     1.6 us est. g4.a             k_reduce_ada3246c
-//     1.6 us est. g4               k_reduce_391601e1
+//     1.6 us est. g4.r2.sum        k_reduce_3521be06
+//     1.6 us est. g4.s             k_reduce_0d13604f
+//     1.6 us est. g4.a             k_reduce_e0c9e71a
+//     1.6 us est. g4               k_reduce_8c8cf48d
 //     1.6 us est. s3               k_reduce_b4a35d69
 //     1.6 us est. f3.a             k_reduce_5ac9169e
 //     1.6 us est. f3               k_reduce_82ba9708
@@ -3903,27 +3903,34 @@ static __global__ void __launch_bounds__(64) k_siblings_5514a17a(const float *p0
 // g4.r2.sum[0,i1,i2,i3] = sum(r0,r1) g4.r1[0,r0,i2+r1-5,i3] * g4.r2.k[i1,r0,r1,0] where i2 in 0:7,
 //     pad g4.r1 0
 // p0: g4.r1, p1: g4.r2.k
-static __global__ void __launch_bounds__(32) k_reduce_8dafffa1(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_3521be06(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x;
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
     await_previous();
-    if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = lane; k < 231u; k += 32u) {
-        const int r1 = (int)(k % 11u);
-        const int r0 = (int)(k / 11u);
-        const int t0 = i2 + r1 - 5;
-        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + t0 * 7 + i3] : 0.f) * p1[i1 * 231
-            + r0 * 11 + r1];
-        acc += v0;
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 11; r1++) {
+            const int t0 = i2 + r1 - 5;
+            const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + t0 * 7 + i3] : 0.f) * p1[i1 * 231
+                + r0 * 11 + r1];
+            acc += v0;
+        }
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 1029u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
         y[i1 * 49 + i2 * 7 + i3] = acc;
     }
 }
@@ -3932,28 +3939,35 @@ static __global__ void __launch_bounds__(32) k_reduce_8dafffa1(const float *p0,
 //     pad g4.l1 0
 // g4.s[0,i1,i2,i3] = g4.l2.sum[0,i1,i2,i3] + g4.r2.sum[0,i1,i2,i3] + g4.s.const[i1]
 // p0: g4.l1, p1: g4.l2.k, p2: g4.r2.sum, p3: g4.s.const
-static __global__ void __launch_bounds__(32) k_reduce_270db385(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_0d13604f(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x;
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
     await_previous();
-    if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = lane; k < 231u; k += 32u) {
-        const int r1 = (int)(k % 11u);
-        const int r0 = (int)(k / 11u);
-        const int t0 = i3 + r1 - 5;
-        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + i2 * 7 + t0] : 0.f) * p1[i1 * 231
-            + r0 * 11 + r1];
-        acc += v0;
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 11; r1++) {
+            const int t0 = i3 + r1 - 5;
+            const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + i2 * 7 + t0] : 0.f) * p1[i1 * 231
+                + r0 * 11 + r1];
+            acc += v0;
+        }
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 1029u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
         y[i1 * 49 + i2 * 7 + i3] = acc + p2[i1 * 49 + i2 * 7 + i3] + p3[i1];
     }
 }
@@ -3962,28 +3976,38 @@ static __global__ void __launch_bounds__(32) k_reduce_270db385(const float *p0,
 //     i2 in 0:7, i3 in 0:7, pad g4.s 0
 // g4.a[0,i1,i2,i3] = relu(g4.a.c.sum[0,i1,i2,i3] + g4.a.c.b[i1])
 // p0: g4.s, p1: g4.a.c.k, p2: g4.a.c.b
-static __global__ void __launch_bounds__(32) k_reduce_ada3246c(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_e0c9e71a(const float *p0,
     const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x;
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
     await_previous();
-    if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = lane; k < 189u; k += 32u) {
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        const int t0 = i2 + r1 - 1;
-        const int t1 = i3 + r2 - 1;
-        const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[r0 * 49 + t0 * 7 + t1] : 0.f;
-        acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[r0 * 49 + t0 * 7 + t1]
+                    : 0.f;
+                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 1029u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
         y[i1 * 49 + i2 * 7 + i3] = relu(acc + p2[i1]);
     }
 }
@@ -3992,29 +4016,39 @@ static __global__ void __launch_bounds__(32) k_reduce_ada3246c(const float *p0,
 //     in 0:7, i3 in 0:7, pad g4.a 0
 // g4[0,i1,i2,i3] = g4.s[0,i1,i2,i3] + g4.b.sum[0,i1,i2,i3] + g4.b.b[i1]
 // p0: g4.a, p1: g4.b.k, p2: g4.s, p3: g4.b.b
-static __global__ void __launch_bounds__(32) k_reduce_391601e1(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_8c8cf48d(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x;
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 1029u ? column : 1029u - 1u;  // all load, some do not store
     await_previous();
-    if (id >= 1029u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = lane; k < 189u; k += 32u) {
-        const int r2 = (int)(k % 3u);
-        const int r1 = (int)(k / 3u % 3u);
-        const int r0 = (int)(k / 9u);
-        const int t0 = i2 + r1 - 1;
-        const int t1 = i3 + r2 - 1;
-        const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[r0 * 49 + t0 * 7 + t1] : 0.f;
-        acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+    for (unsigned k = threadIdx.y; k < 21u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 3; r1++) {
+            const int t0 = i2 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 3; r2++) {
+                const int t1 = i3 + r2 - 1;
+                const float v0 = (unsigned)t0 < 7u && (unsigned)t1 < 7u ? p0[r0 * 49 + t0 * 7 + t1]
+                    : 0.f;
+                acc += v0 * p1[i1 * 189 + r0 * 9 + r1 * 3 + r2];
+            }
+        }
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 1029u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
         y[i1 * 49 + i2 * 7 + i3] = acc + p2[i1 * 49 + i2 * 7 + i3] + p3[i1];
     }
 }
@@ -5413,19 +5447,19 @@ static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaSt
     CALL(gemm_run(m, &gemm_g4_l1_sum_merged, v_g4_l1_sum_weights, v_l4, v_g4_l1_sum_merged));
     CALL(launch(m, ORDERED, k_siblings_5514a17a, "g4.l1", 34, 64, stream, v_g4_l1_sum_merged,
         v_g4_l1_b, v_g4_r1_b, v_g4_l1, v_g4_r1));
-    CALL(launch(m, EARLY, k_reduce_8dafffa1, "g4.r2.sum", 1029, 32, stream, v_g4_r1, v_g4_r2_k,
-        v_g4_r2_sum));
-    CALL(launch(m, EARLY, k_reduce_270db385, "g4.s", 1029, 32, stream, v_g4_l1, v_g4_l2_k,
+    CALL(launch(m, EARLY, k_reduce_3521be06, "g4.r2.sum", 33, dim3(32, 8), stream, v_g4_r1,
+        v_g4_r2_k, v_g4_r2_sum));
+    CALL(launch(m, EARLY, k_reduce_0d13604f, "g4.s", 33, dim3(32, 8), stream, v_g4_l1, v_g4_l2_k,
         v_g4_r2_sum, v_g4_s_const, v_g4_s));
-    CALL(launch(m, EARLY, k_reduce_ada3246c, "g4.a", 1029, 32, stream, v_g4_s, v_g4_a_c_k,
+    CALL(launch(m, EARLY, k_reduce_e0c9e71a, "g4.a", 33, dim3(32, 8), stream, v_g4_s, v_g4_a_c_k,
         v_g4_a_c_b, v_g4_a));
     return 0;
 }
 
 static int steps_from_g4(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     (void)in;
-    CALL(launch(m, EARLY, k_reduce_391601e1, "g4", 1029, 32, stream, v_g4_a, v_g4_b_k, v_g4_s,
-        v_g4_b_b, v_g4));
+    CALL(launch(m, EARLY, k_reduce_8c8cf48d, "g4", 33, dim3(32, 8), stream, v_g4_a, v_g4_b_k,
+        v_g4_s, v_g4_b_b, v_g4));
     CALL(launch(m, EARLY, k_reduce_b4a35d69, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k, v_g4,
         v_g3_s, v_g3_b_b, v_s3));
     CALL(launch(m, EARLY, k_reduce_5ac9169e, "f3.a", 129, dim3(32, 8), stream, v_s3, v_f3_a_c_k,

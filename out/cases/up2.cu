@@ -11,7 +11,7 @@
 // plan      1 step, 2.1 us estimated; 2.6 us without derivation
 // libraries none
 // by        one-point rule by phases 1
-//     2.1 us est. y.phases         k_reduce_12203704
+//     2.1 us est. y.phases         k_reduce_326e4f31
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
@@ -102,15 +102,6 @@ static __device__ __forceinline__ void await_previous() {
 #endif
 }
 
-static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, v, d);
-        v += other;
-    }
-    return v;
-}
-
 // A tensor known at load, in another order: element (i0, i1, ..) goes from base + sum from[k] * ik
 // to sum to[k] * ik.
 struct relay {
@@ -133,12 +124,12 @@ static __global__ void __launch_bounds__(256) k_relay_09f53f99(const float *__re
 // y.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2) a[0,r0,i0+i3+r1-1,i1+i4+r2-1] *
 //     y.taps[i0,i1,i2,r0,r1,r2] where i3 in 0:16, i4 in 0:16, pad a 0
 // p0: a, p1: y.taps
-static __global__ void __launch_bounds__(32) k_reduce_12203704(const float *p0,
+static __global__ void __launch_bounds__(256) k_reduce_326e4f31(const float *p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x;
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 3072u ? column : 3072u - 1u;  // all load, some do not store
     await_previous();
-    if (id >= 3072u) return;
     const int i1 = (int)(id % 2u);
     const int i4 = (int)(id / 2u % 16u);
     const int i0 = (int)(id / 32u % 2u);
@@ -146,18 +137,27 @@ static __global__ void __launch_bounds__(32) k_reduce_12203704(const float *p0,
     const int i2 = (int)(id / 1024u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = lane; k < 256u; k += 32u) {
-        const int r2 = (int)(k % 2u);
-        const int r1 = (int)(k / 2u % 2u);
-        const int r0 = (int)(k / 4u);
-        const int t0 = i0 + i3 + r1 - 1;
-        const int t1 = i1 + i4 + r2 - 1;
-        const float v0 = (unsigned)t0 < 16u && (unsigned)t1 < 16u ? p0[r0 * 256 + t0 * 16 + t1]
-            : 0.f;
-        acc += v0 * p1[r0 * 48 + r1 * 24 + r2 * 12 + i2 * 4 + i0 * 2 + i1];
+    for (unsigned k = threadIdx.y; k < 64u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 2; r1++) {
+            const int t0 = i0 + i3 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 2; r2++) {
+                const int t1 = i1 + i4 + r2 - 1;
+                const float v0 = (unsigned)t0 < 16u && (unsigned)t1 < 16u ? p0[r0 * 256 + t0 * 16
+                    + t1] : 0.f;
+                acc += v0 * p1[r0 * 48 + r1 * 24 + r2 * 12 + i2 * 4 + i0 * 2 + i1];
+            }
+        }
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 3072u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
         y[i2 * 1024 + i3 * 64 + i0 * 32 + i4 * 2 + i1] = acc;
     }
 }
@@ -329,7 +329,8 @@ int up2_create(up2 **out, const void *weights, size_t bytes, const up2_options *
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(up2 *m, const void *const *in, void *const *out, cudaStream_t stream) {
     // y.phases stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, ORDERED, k_reduce_12203704, "y.phases", 3072, 32, stream, v_a, v_y_taps, v_y));
+    CALL(launch(m, ORDERED, k_reduce_326e4f31, "y.phases", 96, dim3(32, 8), stream, v_a, v_y_taps,
+        v_y));
     return 0;
 }
 
