@@ -27126,7 +27126,7 @@ static int ein__rule_named(const char *name, size_t n) {
 // these, and all of the other kinds; with a '-' in front all but these; NULL: all. Sets the
 // context's error for a name that is none, and for one that cannot be left out.
 EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
-    uint32_t mask = 0, all = UINT32_MAX >> (32 - EIN__NRULES), kept = 0;
+    uint32_t mask = 0, all = (uint32_t)(((uint64_t)1 << EIN__NRULES) - 1), kept = 0;
     if (!names) return all;
     bool without = *names == '-';
     names += without;
@@ -30791,12 +30791,33 @@ static void ein__lay_filter(ein__relayout *r, ein__val m, const ein__scope *s) {
     }
 }
 
-static void ein__lay_filters(ein__relayout *r) {
-    const ein__placer *z = r->z;
+// Value `v` if it is a reduction of a step of its own, which may have windows by channels, and as
+// what it is stored; NULL: it is not.
+static const ein__scope *ein__window_of(const ein__placer *z, ein__val v, ein__val *m) {
+    const ein__scope *s = ein__scope_of(z->ctx, v);
+    *m = z->sel->home[v.i];
+    bool reduces = s && s->reduce != EIN__R_NONE && z->sel->kind[m->i] == EIN__K_REDUCE;
+    return reduces && ein__is_stored(z, *m) ? s : NULL;
+}
+
+// Whether some filter may have to be laid.
+static bool ein__has_windows(const ein__placer *z) {
+    ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(z->sel->order); i++) {
-        ein__val m = z->sel->order[i], product = z->product[m.i];
-        if (product.i && ein__is_stored(z, m) && z->sel->kind[m.i] == EIN__K_REDUCE)
-            ein__lay_filter(r, m, ein__scope_of(z->ctx, product));
+        ein__val m;
+        ein__strip w;
+        int lane;
+        const ein__scope *s = ein__window_of(z, z->sel->order[i], &m);
+        if (s && ein__match_last(ctx, s, ctx->plan.layout[m.i].stride, &w, &lane)) return true;
+    }
+    return false;
+}
+
+static void ein__lay_filters(ein__relayout *r) {
+    for (ptrdiff_t i = 0; i < arrlen(r->z->sel->order); i++) {
+        ein__val m;
+        const ein__scope *s = ein__window_of(r->z, r->z->sel->order[i], &m);
+        if (s) ein__lay_filter(r, m, s);
     }
 }
 /* ---- relayout_conv.c ---- */
@@ -31065,7 +31086,7 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
         r.price[order[i].i] = ein__price_of(&r, order[i]);
         open |= r.price[order[i].i].open;
     }
-    if (open || ctx->channels_last) {
+    if (open || ctx->channels_last || ein__has_windows(z)) {
         ein__relayout_groups(&r);
         ein__sweep_layouts(&r);
         if (ctx->channels_last) ein__choose_conv_orders(&r);

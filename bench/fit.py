@@ -41,7 +41,7 @@ class Failure(Exception):
 def estimates():
     """The sources of the cost model."""
     text = ""
-    for name in ("estimate.c", "estimate_calls.c"):
+    for name in ("roofline.c", "estimate_calls.c"):
         with open(os.path.join(HERE, "..", "gen", "cost", name), encoding="ascii") as file:
             text += file.read()
     return text
@@ -201,7 +201,7 @@ def check_model(c, rows):
                           "was changed alone" % (row.key, row.estimated, mine))
 
 
-# ---- kernels: gen/cost/estimate.c, their parts as the program gives them ----
+# ---- kernels: gen/cost/roofline.c, their parts as the program gives them ----
 
 ACCESS = ("unit", "stride", "window", "gather")
 
@@ -222,7 +222,7 @@ class Kernel:
 
 def kernel_constants(c):
     """Shares of the bandwidth as they are, and what arithmetic is multiplied with, in 1/1000."""
-    with open(os.path.join(HERE, "..", "gen", "cost", "estimate.c"), encoding="ascii") as file:
+    with open(os.path.join(HERE, "..", "gen", "cost", "roofline.c"), encoding="ascii") as file:
         shares = re.search(r"ein__memory_share\[\] = \{(.*?)\}", file.read()).group(1)
     k = dict(zip(ACCESS, (int(v) for v in shares.split(","))))
     k["node_ns"] = c["node_ns"]

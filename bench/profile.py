@@ -26,7 +26,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 JUDGE = os.path.join(HERE, "..", "tests", "judge", "judgecc")
 
-SMS, GHZ, NODE = 132, 1.755, 1.3  # of an H200: clock under load; microseconds of a graph's node
+SMS, GHZ, NODE = 132, 1.98, 1.3  # of an H200: its boost clock; microseconds of a graph's node
 L2_BYTES = 24.5  # that an SM gets in a cycle when all of them ask
 FILL_SECTORS = 2  # ... and that its own cache takes
 SHARED_KB, REGISTERS, WARPS, BLOCKS = 228, 65536, 64, 32  # of an SM

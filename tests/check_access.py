@@ -130,8 +130,8 @@ def check(case, folder):
     return None
 
 
-# Programs, none of whose kernels that store vectors may have them as several stores: nvcc makes such
-# of an address that it cannot show to be aligned.
+# Programs, none of whose kernels that store vectors may have them as several stores: nvcc makes
+# such of an address that it cannot show to be aligned.
 PROGRAMS = [("models/vit_b.ein", ""), ("models/resnet18.ein", "--libs none"),
             ("models/dcgan.ein", "--math fp16 --libs none")]
 STORE = re.compile(r"st\.global\.[bfu](16|32)\s+\[(%rd\d+)(?:\+(\d+))?\]")
@@ -151,7 +151,8 @@ def broken(path, folder):
         if not re.search(r"reinterpret_cast<float4 \*>\(&?y\b|store_half4\(", body):
             continue
         seen += 1
-        at = {(base, int(bits) // 8, int(offset or 0)) for bits, base, offset in STORE.findall(part)}
+        at = {(base, int(bits) // 8, int(offset or 0))
+              for bits, base, offset in STORE.findall(part)}
         if any(all((base, n, first + k * n) in at for k in (1, 2, 3)) for base, n, first in at):
             found.append(name)
     return found, seen

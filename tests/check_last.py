@@ -38,6 +38,30 @@ FORMS = [(96, 21, 23, 3, 3, 1, 1, 4), (64, 33, 31, 5, 3, 2, 1, 4),
          (128, 20, 22, 3, 3, 1, 2, 4), (64, 1, 400, 1, 5, 1, 1, 4), (60, 18, 18, 3, 3, 1, 1, 4)]
 GPU = ["--gpu", "orin-nano", "--libs", "none"]
 
+# Blocks as those of ConvNeXt, where no order of a tensor is left to choose but the filters'.
+BLOCKS = """ein 1
+model blocks
+dim N = 1, C = 96, H = 56
+input x: f32[N,C,H,H]
+output h
+block blk(x) -> y {
+    weight k: f32[C,1,7,7] = randn(std=0.14)
+    weight s: f32[C] = uniform(lo=0.5, hi=1.5)
+    weight b: f32[C] = randn(std=0.1)
+    weight w: f32[C,C] = randn(std=0.1)
+    d = Conv(x, k, b; pads=3, group=C)
+    t = Transpose(d; perm=[0,2,3,1])
+    n = LayerNormalization(t, s, b)
+    m = MatMul(n, w)
+    u = Transpose(m; perm=[0,3,1,2])
+    y = Add(x, u)
+}
+h = Identity(x)
+repeat i in 0:3 {
+    h = blk(h)
+}
+"""
+
 checks = Checks()
 
 
@@ -75,7 +99,7 @@ def form_of(folder, form):
     checks.check(name + ": a strip of columns", kernel, text[:1500])
     if not kernel:
         return text, path
-    loads = re.findall(r"reinterpret_cast<const float4 \*>\(p\d", kernel)
+    loads = re.findall(r"reinterpret_cast<const float4 \*>\(&?p\d", kernel)
     checks.check(name + ": data, filter and bias by vectors", len(loads) >= 3, kernel)
     steps = re.findall(r"us est\. (\S+) +k_(\w+)_", text)
     checks.check(name + ": nothing is transposed", len(steps) <= 3 and
@@ -84,10 +108,25 @@ def form_of(folder, form):
     return text, path
 
 
+def blocks(folder):
+    path = os.path.join(folder, "blocks.ein")
+    with open(path, "w") as file:
+        file.write(BLOCKS)
+    text = subprocess.run([EINNET, "emit", path, "-o", "-", "--libs", "none"], check=True,
+                          text=True, stdout=subprocess.PIPE).stdout
+    last = {name for name, body in re.findall(r"^static __global__ .*? (k_reduce_\w+)\((.*?)^\}",
+                                              text, re.M | re.S) if "x[o + r1].x" in body}
+    used = re.findall(r"us est\. h\.\d\.\S+ +(k_reduce_\w+)", text)
+    # The first block's input has channels first.
+    checks.check("blocks' windows have channels last", len(used) == 3 and last >= set(used[1:]),
+                 "%s of %s" % (sorted(last), used))
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         for form in FORMS:
             text, path = form_of(folder, form)
+        blocks(folder)
         checks.check("no race", status(folder, path, "race", "race", text) == 0)
         planted = re.sub(r"\+= x\[o \+ r1\]\.y", "+= x[o + r1].z", text, count=1)
         checks.check("there is what is planted", planted != text)

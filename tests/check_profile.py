@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What kernels ask of a GPU, counted (bench/profile.py), where it is known: sectors, bank conflicts,
-multiply-adds; and that estimates of loops are near what the counted instructions take.
+"""What kernels ask of a GPU, counted (bench/profile.py), where it is known: sectors, conflicts of
+banks, multiply-adds; and that estimates of loops are near what the counted instructions take.
 
     check_profile.py        ends with `N passed, N failed`
 """

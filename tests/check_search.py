@@ -66,7 +66,7 @@ def check_costs(path):
 # without convergence: kind and sizes. (tests/test_search.c has those that are not cheapest.)
 WITHIN = [
     ("conv3x3", 20, ("gemm", {"m": 49, "n": 4608, "k": 512})),
-    ("convtranspose", 22, ("gemm", {"m": 64, "n": 4096, "k": 448})),
+    ("convtranspose", 26, ("gemm", {"m": 64, "n": 4096, "k": 448})),
 ]
 
 

@@ -136,7 +136,7 @@ static int ein__rule_named(const char *name, size_t n) {
 // these, and all of the other kinds; with a '-' in front all but these; NULL: all. Sets the
 // context's error for a name that is none, and for one that cannot be left out.
 EIN__FN uint32_t ein__rules_named(ein_ctx *ctx, const char *names) {
-    uint32_t mask = 0, all = UINT32_MAX >> (32 - EIN__NRULES), kept = 0;
+    uint32_t mask = 0, all = (uint32_t)(((uint64_t)1 << EIN__NRULES) - 1), kept = 0;
     if (!names) return all;
     bool without = *names == '-';
     names += without;

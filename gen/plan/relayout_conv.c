@@ -263,7 +263,7 @@ EIN__FN void ein__choose_layouts(ein__placer *z, ein__price_step *price_step) {
         r.price[order[i].i] = ein__price_of(&r, order[i]);
         open |= r.price[order[i].i].open;
     }
-    if (open || ctx->channels_last) {
+    if (open || ctx->channels_last || ein__has_windows(z)) {
         ein__relayout_groups(&r);
         ein__sweep_layouts(&r);
         if (ctx->channels_last) ein__choose_conv_orders(&r);

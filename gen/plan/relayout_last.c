@@ -33,11 +33,32 @@ static void ein__lay_filter(ein__relayout *r, ein__val m, const ein__scope *s) {
     }
 }
 
-static void ein__lay_filters(ein__relayout *r) {
-    const ein__placer *z = r->z;
+// Value `v` if it is a reduction of a step of its own, which may have windows by channels, and as
+// what it is stored; NULL: it is not.
+static const ein__scope *ein__window_of(const ein__placer *z, ein__val v, ein__val *m) {
+    const ein__scope *s = ein__scope_of(z->ctx, v);
+    *m = z->sel->home[v.i];
+    bool reduces = s && s->reduce != EIN__R_NONE && z->sel->kind[m->i] == EIN__K_REDUCE;
+    return reduces && ein__is_stored(z, *m) ? s : NULL;
+}
+
+// Whether some filter may have to be laid.
+static bool ein__has_windows(const ein__placer *z) {
+    ein_ctx *ctx = z->ctx;
     for (ptrdiff_t i = 0; i < arrlen(z->sel->order); i++) {
-        ein__val m = z->sel->order[i], product = z->product[m.i];
-        if (product.i && ein__is_stored(z, m) && z->sel->kind[m.i] == EIN__K_REDUCE)
-            ein__lay_filter(r, m, ein__scope_of(z->ctx, product));
+        ein__val m;
+        ein__strip w;
+        int lane;
+        const ein__scope *s = ein__window_of(z, z->sel->order[i], &m);
+        if (s && ein__match_last(ctx, s, ctx->plan.layout[m.i].stride, &w, &lane)) return true;
+    }
+    return false;
+}
+
+static void ein__lay_filters(ein__relayout *r) {
+    for (ptrdiff_t i = 0; i < arrlen(r->z->sel->order); i++) {
+        ein__val m;
+        const ein__scope *s = ein__window_of(r->z, r->z->sel->order[i], &m);
+        if (s) ein__lay_filter(r, m, s);
     }
 }

@@ -70,7 +70,7 @@ check 'a measured tile is taken before one that is not' sh -c \
 plan_of > "$work/chosen"
 sed -n 's/.* \(k_[a-z]*_[0-9a-f]*\).*/\1/p' "$work/chosen" > "$work/names"
 sed 's/.*_/text /' "$work/names" > "$work/texts"
-rows_of 90000000 < "$work/keys" | grep -F -f "$work/texts" > "$work/table"
+rows_of 900000000 < "$work/keys" | grep -F -f "$work/texts" > "$work/table"
 [ -s "$work/table" ] && pass || fail 'the plan has kernels that are measured'
 plan_of --costs "$work/table" > "$work/plan"
 grep -F -f "$work/names" "$work/plan" | grep product > "$found"
