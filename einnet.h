@@ -24573,7 +24573,8 @@ static bool ein__without_sums(ein_ctx *ctx, const ein__scope *s, uint32_t gone, 
 }
 
 // Sums over r that read a[(E + k*r)/q], k = 1 or -1: of q neighbouring r one gives an integer,
-// which is q*R + p with p a function of E (the one-point rule).
+// which is q*R + p with p a function of E (the one-point rule); the others read padding, which is
+// 0.
 typedef struct ein__gaps {
     const ein__scope *s;
     ein__scope t;
@@ -24613,7 +24614,7 @@ static bool ein__gaps_of(ein_ctx *ctx, ein__gaps *g, ein__ex ex, uint32_t *padde
     for (uint32_t k = 0; k < e->nix; k++) {
         const ein__index *f = ein__ix_get(ctx, e->ix[k]);
         uint32_t r;
-        if (f->q > 1 && ein__gap_of(ctx, g, f, &r)) {
+        if (f->q > 1 && !e->bits && ein__gap_of(ctx, g, f, &r)) {
             int64_t q = f->q, n = g->s->n[r];
             bool up = ein__ix_coef(ctx, e->ix[k], r) == 1;
             if (*gaps >> r & 1) return false;
@@ -24645,7 +24646,7 @@ static ein__ex ein__over_gaps(ein_ctx *ctx, const ein__gaps *g, ein__ex ex) {
         ein__gaps copy = *g;
         uint32_t r;
         ix[k] = ein__ix_subst(ctx, e->ix[k], g->map, (int)(g->s->nt + g->s->ns));
-        if (f->q > 1 && ein__gap_of(ctx, &copy, f, &r)) {
+        if (f->q > 1 && !e->bits && ein__gap_of(ctx, &copy, f, &r)) {
             int64_t up = ein__ix_coef(ctx, e->ix[k], r);
             ein__ix at =
                 ein__ix_floordiv(ctx, ein__ix_addc(ctx, g->e[r], up == 1 ? f->q - 1 : 0), f->q);
