@@ -33625,34 +33625,55 @@ static bool ein__plan_math(ein_ctx *ctx) {
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     return !ctx->status;
 }
+/* ---- cheapest.c ---- */
+// The cheapest of the plans that a model has in several arithmetics, with and without libraries.
+
+// Launches are a good part of a plan from one in so many parts of its time on.
+enum { EIN__LAUNCHES = 4 };
 
 // A plan with what it was made by: what is explained is priced as it was.
 typedef struct ein__planned {
     ein__plan plan;
     ein__search *search;
     ein_math math;
+    ein_libs libs;
     bool channels_last;
 } ein__planned;
 
 static ein__planned ein__planned_now(const ein_ctx *ctx) {
-    return (ein__planned){ctx->plan, ctx->search, ctx->desc.math, ctx->channels_last};
+    return (ein__planned){ctx->plan, ctx->search, ctx->desc.math, ctx->desc.libs,
+                          ctx->channels_last};
 }
 
 static void ein__plan_again(ein_ctx *ctx, const ein__planned *p) {
     ctx->plan = p->plan;
     ctx->search = p->search;
     ctx->desc.math = p->math;
+    ctx->desc.libs = p->libs;
     ctx->channels_last = p->channels_last;
 }
 
-// Plans in arithmetic `math`, which is more exact than what the context's plan is in; that stays
-// unless the other one is cheaper.
-static bool ein__try_math(ein_ctx *ctx, ein_math math) {
-    ein__planned best = ein__planned_now(ctx), other = {.math = math};
+// What plans with and without libraries are compared by: products of ours that nobody has measured
+// cost more than they are estimated at, as they do beside a call.
+static int64_t ein__doubted_cost(const ein__plan *p) {
+    int64_t ps = ein__plan_cost(p);
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
+        const ein__step *s = &p->step[i];
+        if (s->kind == EIN__K_PRODUCT)
+            ps = ein__cost_sum(ps, ein__beside_call(s->ps, s->measured) - s->ps);
+    }
+    return ps;
+}
+
+// Plans in arithmetic `math` and with `libs`; the context's plan stays unless the other one costs
+// less by `cost`.
+static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
+                           int64_t (*cost)(const ein__plan *p)) {
+    ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
     ein__plan_again(ctx, &other);
     bool ok = ein__plan_math(ctx);
     other = ein__planned_now(ctx);
-    if (ok && ein__plan_cost(&other.plan) < ein__plan_cost(&best.plan)) {
+    if (ok && cost(&other.plan) < cost(&best.plan)) {
         other = best;
     } else {
         ein__plan_again(ctx, &best);
@@ -33662,15 +33683,32 @@ static bool ein__try_math(ein_ctx *ctx, ein_math math) {
     return ok;
 }
 
+// The same without libraries, where the plan has calls and launches are a good part of what it
+// takes: calls are chosen one by one, but what a kernel of ours saves is often the step before or
+// behind it. Its baseline is still the one with calls.
+static bool ein__try_without_calls(ein_ctx *ctx) {
+    bool calls = false;
+    ptrdiff_t n = arrlen(ctx->plan.step);
+    for (ptrdiff_t i = 0; i < n; i++) calls |= ein__is_call(ctx->plan.step[i].kind);
+    int64_t ps = ein__plan_cost(&ctx->plan), baseline = ctx->plan.baseline_ps;
+    if (!baseline) baseline = ps;
+    if (!calls || n * ein__gpu_of(ctx)->node_ns * 1000 < ps / EIN__LAUNCHES) return true;
+    bool ok = ein__try_other(ctx, ctx->desc.math, EIN_LIBS_NONE, ein__doubted_cost);
+    ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
+    return ok;
+}
+
 // The cheapest plan in the arithmetic that was asked for or in a more exact one: to multiply in
 // fewer bits takes conversions, calls that want addresses of 16 bytes and other orders of tensors,
 // and forbids basis changes. What is asked for is what a mode's calls cost, or one definition, is
 // planned in that mode alone.
 static bool ein__cheapest_plan(ein_ctx *ctx) {
     bool ok = ein__plan_math(ctx);
-    bool alone = ctx->desc.only_math || ctx->desc.probe || ctx->desc.form;
+    bool one = ctx->desc.probe || ctx->desc.form, alone = one || ctx->desc.only_math;
     for (int m = (int)ctx->asked - 1; ok && m >= 0 && !alone; m--)
-        if (m != EIN_MATH_TF32 || ein__gpu_of(ctx)->tf32) ok = ein__try_math(ctx, (ein_math)m);
+        if (m != EIN_MATH_TF32 || ein__gpu_of(ctx)->tf32)
+            ok = ein__try_other(ctx, (ein_math)m, ctx->desc.libs, ein__plan_cost);
+    if (ok && !one && !ctx->desc.baseline) ok = ein__try_without_calls(ctx);
     if (!ok) return false;
     if (!ctx->desc.baseline) ein__count_problems(ctx);
     ctx->rereading = ctx->plan.rereading;

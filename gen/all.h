@@ -123,6 +123,7 @@
 #include "plan/finish.c"
 #include "plan/memory.c"
 #include "plan/plan.c"
+#include "plan/cheapest.c"
 #include "plan/cuts.c"
 // plan to text
 #include "emit/tmpl.c"

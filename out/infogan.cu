@@ -7,28 +7,25 @@
 // inputs    z: f32[1,228,1,1]
 // outputs   y: f32[1,3,32,32]
 // weights   5 tensors, blob of 11 MB
-// memory    arena 32 MB (workspace 32 MB of it), constants 11 MB, peak in create 53 MB
-// plan      7 steps, 15.7 us estimated; 21.9 us without derivation
-// libraries cuBLAS (596 MB) 2 steps, without it up to 1.6 us more
-// by        summation splitting 4, one-point rule by phases 2
+// memory    arena 608 kB (workspace 512 kB of it), constants 11 MB, peak in create 21 MB
+// plan      5 steps, 15.2 us estimated; 21.9 us without derivation
+// libraries none
+// by        one-point rule by phases 4
 //     2.5 us est. r1               k_reduce_83d2a1fd
-//     3.0 us est. c2.part          cuBLAS sgemm 4096 x 4 x 448
-//     1.3 us est. r2               k_reduce_6a125be2
-//     2.1 us est. c3.part          cuBLAS sgemm 4 x 16 x 256, batch 512
-//     1.4 us est. r3.split         k_reduce_e89f870a
-//     3.3 us est. r4.split         k_product_71b7ebe6, in 8 parts
+//     3.7 us est. r2.split         k_reduce_b87968d7, in 4 parts
+//     3.6 us est. r3.split         k_product_1fa2c142, in 16 parts
+//     3.3 us est. r4.split         k_product_cca1b866, in 8 parts
 //     2.1 us est. y.split          k_reduce_d3a44828
 
 // ---- includes -----------------------------------------------------------------------------------
 #include <cuda_runtime.h>
-#include <cublas_v2.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- interface ----------------------------------------------------------------------------------
-#define INFOGAN_ARENA_BYTES 33718272ull
+#define INFOGAN_ARENA_BYTES 622592ull
 #define INFOGAN_WEIGHT_BYTES 11608320ull
 
 #ifdef __cplusplus
@@ -100,21 +97,17 @@ const infogan_info *infogan_describe(void);
 #define v_k3 INIT(7340032)
 #define v_k4 INIT(9437184)
 #define v_k5 INIT(9961472)
-#define v_r3 ARENA(33685504)
-#define v_r1 ARENA(33619968)
-#define v_c2_part_filter CONST(1634304)
-#define v_c2_part ARENA(33554432)
-#define v_r2 ARENA(33685504)
-#define v_c3_taps CONST(8974336)
-#define v_c3_part ARENA(33554432)
-#define v_c5_taps CONST(11071488)
-#define v_r4 ARENA(33554432)
+#define v_r2 ARENA(524288)
+#define v_r1 ARENA(540672)
+#define v_c5_taps CONST(1634304)
+#define v_c2_taps CONST(1646592)
+#define v_r3 ARENA(589824)
+#define v_r4 ARENA(524288)
+#define v_c3_phases_lines CONST(8986624)
 #define v_c4_phases_lines CONST(11083776)
 #define v_workspace ARENA_OF(char, 0)
-#define CONST_BYTES 11608320ull
+#define CONST_BYTES 11624704ull
 #define INIT_BYTES 9973760ull
-#define WORKSPACE_BYTES 33554432
-#define WORKSPACE_AT {0}
 #define v_arrived CONST_OF(unsigned, 11608064)
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -574,64 +567,112 @@ static __global__ void __launch_bounds__(32) k_reduce_83d2a1fd(const float *p0,
     }
 }
 
-// by summation splitting, one-point rule
-// c2[0,i1,i2,i3] = sum(r0,r1) c2.part[i1,2*r0+(i2+1)%2,2*r1+(i3+1)%2,(i2+1)/2-r0,(i3+1)/2-r1]
-//     where i2 in 0:4, i3 in 0:4, r0 in 0:2, r1 in 0:2, pad c2.part 0
-// r2[0,i1,i2,i3] = relu(c2[0,i1,i2,i3])
-static __global__ void __launch_bounds__(64) k_reduce_6a125be2(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
+// by one-point rule by phases
+// c2.phases[i0,i1,i2,i3,i4] = sum(r0,r1_,r2) r1[0,r0,i0+i3+r1_-1,i1+i4+r2-1] *
+//     c2.taps[i0,i1,i2,r0,r1_,r2] where i3 in 0:2, i4 in 0:2, pad r1 0
+// r2.split[i0,i1,i2,i3,i4] = relu(c2.phases[i0,i1,i2,i3,i4])
+// p0: r1, p1: c2.taps
+static __global__ void __launch_bounds__(256) k_reduce_b87968d7(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, float4 *parts, unsigned *arrived) {
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x / 4u * 32u + threadIdx.x;
+    const unsigned id = column < 4096u ? column : 4096u - 1u;  // all load, some do not store
     await_previous();
-    if (id >= 4096u) return;
-    const int i3 = (int)(id % 4u);
-    const int i2 = (int)(id / 4u % 4u);
-    const int i1 = (int)(id / 16u);
-    const int t0 = (i2 + 1) / 2;
-    const int t2 = (i3 + 1) / 2;
-    const int t4 = (i3 + 1) % 2;
-    const int t5 = (i2 + 1) % 2;
+    const int i1 = (int)(id % 2u);
+    const int i4 = (int)(id / 2u % 2u);
+    const int i0 = (int)(id / 4u % 2u);
+    const int i3 = (int)(id / 8u % 2u);
+    const int i2 = (int)(id / 16u);
     float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 2; r0++) {
-        const int t1 = -r0 + t0;
+#pragma unroll 4
+    for (unsigned k = blockIdx.x % 4u * 8u + threadIdx.y; k < 448u; k += 32u) {
+        const int r0 = (int)k;
 #pragma unroll
         for (int r1 = 0; r1 < 2; r1++) {
-            const int t3 = -r1 + t2;
-            const float v0 = (unsigned)t1 < 2u && (unsigned)t3 < 2u ? p0[i1 * 64 + r0 * 32 + t5 * 16
-                + r1 * 8 + t4 * 4 + t1 * 2 + t3] : 0.f;
-            acc += v0;
+            const int t0 = i0 + i3 + r1 - 1;
+#pragma unroll
+            for (int r2 = 0; r2 < 2; r2++) {
+                const int t1 = i1 + i4 + r2 - 1;
+                const float v0 = (unsigned)t0 < 2u && (unsigned)t1 < 2u ? p0[r0 * 4 + t0 * 2 + t1]
+                    : 0.f;
+                const float v1 = v0 * p1[r0 * 4096 + r1 * 2048 + r2 * 1024 + i2 * 4 + i0 * 2 + i1];
+                acc += v1;
+            }
         }
     }
-    y[i1 * 16 + i2 * 4 + i3] = relu(acc);
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    float *const sums = reinterpret_cast<float *>(parts) + threadIdx.x;
+    if (threadIdx.y == 0u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        sums[blockIdx.x * 32u] = acc;
+    }
+    if (!arrives_last(arrived + blockIdx.x / 4u, 4u)) return;
+    acc = 0.f;
+    for (unsigned p = threadIdx.y; p < 4u; p += 8u) {
+        const float other = __ldcg(&sums[(blockIdx.x / 4u * 4u + p) * 32u]);
+        acc += other;
+    }
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 4096u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
+        y[i2 * 16 + i3 * 8 + i0 * 4 + i4 * 2 + i1] = relu(acc);
+    }
 }
 
-// by one-point rule by phases; summation splitting
-// c3.phases[i0,i1,i2,i3,i4] = sum(r0,r1) c3.part[i0,i1,i2,r0,r1,i0+i3+r0-1,i1+i4+r1-1] where i3 in
-//     0:4, i4 in 0:4, pad c3.part 0
+// by one-point rule by phases
+// c3.phases[i0,i1,i2,i3,i4] = sum(r0,r1,r2_) r2[0,r0,i0+i3+r1-1,i1+i4+r2_-1] *
+//     c3.phases.lines[i0,i1,i2,r1,r2_,r0] where i3 in 0:4, i4 in 0:4, pad r2 0
 // r3.split[i0,i1,i2,i3,i4] = relu(c3.phases[i0,i1,i2,i3,i4])
-static __global__ void __launch_bounds__(64) k_reduce_e89f870a(const float *p0,
-    float *__restrict__ y) {
-    const unsigned id = blockIdx.x * 64u + threadIdx.x;
-    await_previous();
-    if (id >= 8192u) return;
-    const int i1 = (int)(id % 2u);
-    const int i4 = (int)(id / 2u % 4u);
-    const int i0 = (int)(id / 8u % 2u);
-    const int i3 = (int)(id / 16u % 4u);
-    const int i2 = (int)(id / 64u);
-    float acc = 0.f;
+// p0: r2, p1: c3.phases.lines
+static __global__ void __launch_bounds__(256, 1) k_product_1fa2c142(const float *p0,
+    const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived) {
+    __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
+    const unsigned id = blockIdx.x;
+    const unsigned n0 = id / 16u % 2u * 64u, m0 = 0u;
+    const int i1 = (int)(id / 32u % 2u);
+    const int i0 = (int)(id / 64u % 2u);
+    const auto a = [&](unsigned e, unsigned k0) {
+        const unsigned m = m0 + e % 16u;
+        const int i4 = (int)(m % 4u);
+        const int i3 = (int)(m / 4u);
+        const int r2 = (int)(k0 / 256u % 2u);
+        const int r1 = (int)(k0 / 256u / 2u);
+        const int r0 = (int)(k0 % 256u + e / 16u);
+        const int t0 = i0 + i3 + r1 - 1;
+        const int t1 = i1 + i4 + r2 - 1;
+        return fetch<float>(&p0[r0 * 16 + t0 * 4 + t1], (unsigned)t0 < 4u && (unsigned)t1 < 4u);
+    };
+    const auto b = [&](unsigned e) {
+        const int i2 = (int)(n0 + e % 16u * 4u);
+        const int r0 = (int)(e / 16u);
+        return fetch<float4>(&p1[r0 * 512 + i0 * 256 + i1 * 128 + i2]);
+    };
+    float acc[4][4] = {};
+    const unsigned part = blockIdx.x % 16, from = part * 64u;
+    tile.multiply<false, false, 2>(from, min(from + 64u, 1024u), turning<64, 1024, 256>(a),
+        moving<2048, 32768>(b), acc);
+    leave_part<16, 1>(acc, parts);
+    if (!arrives_last(arrived + blockIdx.x / 16, 16)) return;
+    add_parts<16, 1>(acc, parts);
 #pragma unroll
-    for (int r0 = 0; r0 < 2; r0++) {
-        const int t0 = i0 + i3 + r0 - 1;
-#pragma unroll
-        for (int r1 = 0; r1 < 2; r1++) {
-            const int t1 = i1 + i4 + r1 - 1;
-            const float v0 = (unsigned)t0 < 4u && (unsigned)t1 < 4u ? p0[i0 * 16384 + i1 * 8192
-                + i2 * 64 + r0 * 32 + r1 * 16 + t0 * 4 + t1] : 0.f;
-            acc += v0;
-        }
+    for (int e = 0; e < 1 * 4; e += 4) {
+        const int i = e / 4, j = e % 4;
+        const unsigned m = m0 + tile.row(i);
+        const int i4 = (int)(m % 4u);
+        const int i3 = (int)(m / 4u);
+        const int i2 = (int)(n0 + tile.column(j));
+        *reinterpret_cast<float4 *>(&y[i3 * 2048 + i0 * 1024 + i4 * 256 + i1 * 128
+            + i2]) = make_float4(relu(acc[i][j]), relu(acc[i][j + 1]), relu(acc[i][j + 2]),
+            relu(acc[i][j + 3]));
     }
-    y[i2 * 64 + i3 * 16 + i0 * 8 + i4 * 2 + i1] = relu(acc);
 }
 
 // by one-point rule by phases
@@ -639,7 +680,7 @@ static __global__ void __launch_bounds__(64) k_reduce_e89f870a(const float *p0,
 //     c4.phases.lines[i0,i1,i2,r1,r2,r0] where i3 in 0:8, i4 in 0:8, pad r3 0
 // r4.split[i0,i1,i2,i3,i4] = relu(c4.phases[i0,i1,i2,i3,i4])
 // p0: r3, p1: c4.phases.lines
-static __global__ void __launch_bounds__(256, 1) k_product_71b7ebe6(const float *p0,
+static __global__ void __launch_bounds__(256, 1) k_product_cca1b866(const float *p0,
     const float *p1, float *__restrict__ y, float4 *parts, unsigned *arrived) {
     __shared__ product_tile<16, 64, 64, 4, 4, 4, 4> tile;
     const unsigned id = blockIdx.x;
@@ -647,15 +688,16 @@ static __global__ void __launch_bounds__(256, 1) k_product_71b7ebe6(const float 
     const int i1 = (int)(id / 32u % 2u);
     const int i0 = (int)(id / 64u % 2u);
     const auto a = [&](unsigned e, unsigned k0) {
-        const unsigned m = m0 + e % 16u;
+        const unsigned m = m0 + e / 16u;
         const int i4 = (int)(m % 8u);
         const int i3 = (int)(m / 8u);
         const int r2 = (int)(k0 / 128u % 2u);
         const int r1 = (int)(k0 / 128u / 2u);
-        const int r0 = (int)(k0 % 128u + e / 16u);
+        const int r0 = (int)(k0 % 128u + e % 16u * 4u);
         const int t0 = i0 + i3 + r1 - 1;
         const int t1 = i1 + i4 + r2 - 1;
-        return fetch<float>(&p0[r0 * 64 + t0 * 8 + t1], (unsigned)t0 < 8u && (unsigned)t1 < 8u);
+        return fetch<float4>(&p0[t0 * 1024 + t1 * 128 + r0],
+            (unsigned)t0 < 8u && (unsigned)t1 < 8u);
     };
     const auto b = [&](unsigned e) {
         const int i2 = (int)(n0 + e % 16u * 4u);
@@ -664,8 +706,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_71b7ebe6(const float 
     };
     float acc[4][4] = {};
     const unsigned part = blockIdx.x % 8, from = part * 64u;
-    tile.multiply<false, false, 2>(from, min(from + 64u, 512u), turning<256, 4096, 128>(a),
-        moving<1024, 16384>(b), acc);
+    tile.multiply<true, false, 2>(from, min(from + 64u, 512u), a, moving<1024, 16384>(b), acc);
     leave_part<8, 1>(acc, parts);
     if (!arrives_last(arrived + blockIdx.x / 8, 8)) return;
     add_parts<8, 1>(acc, parts);
@@ -733,7 +774,6 @@ struct infogan {
     cudaStream_t stream;  // that the steps are launched on
     int can_early[2];  // whether kernels can be launched early: in a plain run, in a recorded graph
     int early;         // whether they are, in this run
-    cublasHandle_t cublas;
 };
 
 enum { BAD_ARGUMENT = 1, BAD_WEIGHTS = 2, BAD_DEVICE = 3, BAD_CALL = 4 };
@@ -757,68 +797,6 @@ static int fail(infogan *m, int code, const char *where, const char *why) {
 
 static void stepped(infogan *m, const char *name) {
     if (m->step) m->step(m->user, name, m->stream);
-}
-
-static const char *cublas_reason(cublasStatus_t s) {
-    switch (s) {
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "cuBLAS is not initialised";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "cuBLAS could not allocate";
-    case CUBLAS_STATUS_INVALID_VALUE: return "cuBLAS refused an argument";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "cuBLAS does not support this device";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "cuBLAS could not launch";
-    default: return "cuBLAS failed";
-    }
-}
-
-#define CUBLAS_CALL(m, where, call)                                                          \
-    do {                                                                                     \
-        cublasStatus_t e_ = (call);                                                          \
-        if (e_ != CUBLAS_STATUS_SUCCESS) return fail(m, BAD_CALL, where, cublas_reason(e_)); \
-    } while (0)
-
-// `batch` times c[m,n] = alpha * a[m,k] * b[k,n], row-major; ta, tb: the operand is stored
-// transposed. The library is column-major and computes the transposed product. s*: strides between
-// matrices.
-typedef struct gemm_size {
-    const char *name;
-    int ta, tb, batch, m, n, k, lda, ldb, ldc;
-    long long sa, sb, sc;
-    float alpha;
-} gemm_size;
-
-static int gemm_run(infogan *h, const gemm_size *g, const float *a, const float *b, float *c) {
-    const float zero = 0.f;
-    cublasOperation_t ta = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                      tb = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (g->batch == 1)
-        CUBLAS_CALL(h, g->name,
-                    cublasSgemm(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb, a,
-                                g->lda, &zero, c, g->ldc));
-    else
-        CUBLAS_CALL(
-            h, g->name,
-            cublasSgemmStridedBatched(h->cublas, tb, ta, g->n, g->m, g->k, &g->alpha, b, g->ldb,
-                                      g->sb, a, g->lda, g->sa, &zero, c, g->ldc, g->sc, g->batch));
-    stepped(h, g->name);
-    return 0;
-}
-
-static const gemm_size gemm_c2_part = {"c2.part", 0, 0, 1, 4096, 4, 448, 448, 4, 4, 0, 0, 0, 1.f};
-static const gemm_size gemm_c3_part = {"c3.part", 1, 0, 512, 4, 16, 256, 4, 16, 16, 1024, 0, 64,
-    1.f};
-
-// Library calls go to this stream, with the workspace of this branch, from here on.
-static int libraries_on(infogan *m, int branch, cudaStream_t stream) {
-    CUBLAS_CALL(m, "cublasSetStream", cublasSetStream(m->cublas, stream));
-#if CUDART_VERSION >= 11000
-    // Setting the stream takes the workspace away, so it is given again.
-    static const size_t at[] = WORKSPACE_AT;  // in the arena, by branch
-    CUBLAS_CALL(m, "cublasSetWorkspace",
-                cublasSetWorkspace(m->cublas, m->arena + at[branch], WORKSPACE_BYTES));
-#else
-    (void)branch;
-#endif
-    return 0;
 }
 
 enum { ORDERED, EARLY };  // EARLY: it may be launched before the kernel before it is over
@@ -858,22 +836,25 @@ static int launch(infogan *m, int when, void (*kernel)(P...), const char *name, 
 
 // ---- create -------------------------------------------------------------------------------------
 static int prepare_weights(infogan *m, cudaStream_t stream) {
-    // c2.part.filter[i0,i1,i2,i3] = k2[i3,i0,i1,i2]
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c2.part.filter", 7168, 256, stream, v_k2,
-        v_c2_part_filter, relay{2, 0, {448, 4096}, {4096, 1}, {1, 448}}));
     // by one-point rule by phases
-    // c3.taps[i0,i1,i2,i3,i4,i5] = k3[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2, i4 in
+    // c2.taps[i0,i1,i2,i3,i4,i5] = k2[i3,i2,3-i0-2*i4,3-i1-2*i5] where i0 in 0:2, i1 in 0:2, i4 in
     //     0:2, i5 in 0:2
-    CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.taps", 2048, 256, stream, v_k3, v_c3_taps,
-        relay{6, 15, {2, 2, 128, 256, 2, 2}, {-4, -1, 16, 2048, -8, -2}, {262144, 131072, 1024, 4,
-        2, 1}}));
-    // c4.phases.lines[i0,i1,i2,i3,i4,i5] = k4[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2, i1 in
+    // c2.taps stored as [i3,i4,i5,i2,i0,i1]
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c2.taps", 7168, 256, stream, v_k2, v_c2_taps,
+        relay{6, 15, {2, 2, 256, 448, 2, 2}, {-4, -1, 16, 4096, -8, -2}, {2, 1, 4, 4096, 2048,
+        1024}}));
+    // c3.phases.lines[i0,i1,i2,i3,i4,i5] = k3[i5,i2,3-i0-2*i3,3-i1-2*i4] where i0 in 0:2, i1 in
     //     0:2, i3 in 0:2, i4 in 0:2
+    // c3.phases.lines stored as [i3,i4,i5,i0,i1,i2]
+    CALL(launch(m, ORDERED, k_relay_09f53f99, "c3.phases.lines", 2048, 256, stream, v_k3,
+        v_c3_phases_lines, relay{6, 15, {2, 2, 128, 2, 2, 256}, {-4, -1, 16, -8, -2, 2048}, {256,
+        128, 1, 262144, 131072, 512}}));
+    // as c3.phases.lines
     // c4.phases.lines stored as [i3,i4,i5,i0,i1,i2]
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c4.phases.lines", 512, 256, stream, v_k4,
         v_c4_phases_lines, relay{6, 15, {2, 2, 64, 2, 2, 128}, {-4, -1, 16, -8, -2, 1024}, {128, 64,
         1, 65536, 32768, 256}}));
-    // as c3.taps
+    // as c2.taps
     CALL(launch(m, ORDERED, k_relay_09f53f99, "c5.taps", 12, 256, stream, v_k5, v_c5_taps, relay{6,
         15, {2, 2, 3, 64, 2, 2}, {-4, -1, 16, 48, -8, -2}, {1536, 768, 256, 4, 2, 1}}));
     return 0;
@@ -922,7 +903,8 @@ static int check_device(infogan *m) {
 static int upload(infogan *m, const unsigned char *blob, cudaStream_t stream) {
     CUDA_CALL(m, "constants", cudaMalloc((void **)&m->constants, CONST_BYTES));
     CUDA_CALL(m, "weights", cudaMalloc((void **)&m->init, INIT_BYTES));
-    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 256ull, 0, 256ull, stream));
+    CUDA_CALL(m, "zeros", cudaMemsetAsync(m->constants + CONST_BYTES - 16640ull, 0, 16640ull,
+        stream));
     // Where each weight goes; NULL: nothing reads it.
     void *const to[] = {
         v_k1,
@@ -941,7 +923,7 @@ static int upload(infogan *m, const unsigned char *blob, cudaStream_t stream) {
 }
 
 static int open_libraries(infogan *m) {
-    CUBLAS_CALL(m, "cublasCreate", cublasCreate(&m->cublas));
+    (void)m;
     return 0;
 }
 
@@ -992,18 +974,15 @@ int infogan_create(infogan **out, const void *weights, size_t bytes, const infog
 // ---- run ----------------------------------------------------------------------------------------
 static int steps(infogan *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(launch(m, ORDERED, k_reduce_83d2a1fd, "r1", 1792, 32, stream, v_z, v_k1, v_r1));
-    // by summation splitting (r0 inside), variable substitution
-    // c2.part[i0,i1,i2,i3,i4] = sum(r0) r1[0,r0,i3,i4] * c2.part.filter[i0,i1,i2,r0]
-    CALL(gemm_run(m, &gemm_c2_part, v_c2_part_filter, v_r1, v_c2_part));
-    CALL(launch(m, ORDERED, k_reduce_6a125be2, "r2", 64, 64, stream, v_c2_part, v_r2));
-    // by one-point rule by phases; summation splitting (r0 inside), variable substitution
-    // c3.part[i0,i1,i2,i3,i4,i5,i6] = sum(r0) r2[0,r0,i5,i6] * c3.taps[i0,i1,i2,r0,i3,i4]
-    CALL(gemm_run(m, &gemm_c3_part, v_c3_taps, v_r2, v_c3_part));
-    // r3.split stored as [i2,i3,i0,i4,i1]
-    CALL(launch(m, ORDERED, k_reduce_e89f870a, "r3.split", 128, 64, stream, v_c3_part, v_r3));
+    // r2.split stored as [i2,i3,i0,i4,i1]
+    CALL(launch(m, EARLY, k_reduce_b87968d7, "r2.split", 512, dim3(32, 8), stream, v_r1, v_c2_taps,
+        v_r2, (float4 *)v_workspace, v_arrived + 0));
+    // r3.split stored as [i3,i0,i4,i1,i2]
+    CALL(launch(m, EARLY, k_product_1fa2c142, "r3.split", 128, 256, stream, v_r2, v_c3_phases_lines,
+        v_r3, (float4 *)v_workspace, v_arrived + 4096));
     // r4.split stored as [i3,i0,i4,i1,i2]
-    CALL(launch(m, EARLY, k_product_71b7ebe6, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
-        v_r4, (float4 *)v_workspace, v_arrived + 0));
+    CALL(launch(m, EARLY, k_product_cca1b866, "r4.split", 128, 256, stream, v_r3, v_c4_phases_lines,
+        v_r4, (float4 *)v_workspace, v_arrived + 4104));
     // y.split stored as [i2,i3,i0,i4,i1]
     CALL(launch(m, EARLY, k_reduce_d3a44828, "y.split", 3072, 32, stream, v_r4, v_c5_taps, v_y));
     return 0;
@@ -1030,7 +1009,6 @@ static int run_on(infogan *m, const void *const *in, void *const *out, cudaStrea
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     CUDA_CALL(m, "run", cudaStreamIsCapturing(stream, &capturing));
     m->early = m->can_early[capturing != cudaStreamCaptureStatusNone];
-    CALL(libraries_on(m, 0, stream));
     return steps(m, in, out, stream);
 }
 
@@ -1103,7 +1081,6 @@ int infogan_capture(infogan *m, const void *const *in, void *const *out) {
 void infogan_destroy(infogan *m) {
     if (!m) return;
     if (m->graph) cudaGraphExecDestroy(m->graph);
-    if (m->cublas) cublasDestroy(m->cublas);
     if (m->init) cudaFree(m->init);
     if (m->constants) cudaFree(m->constants);
     if (m->own_arena) cudaFree(m->arena);
@@ -1131,6 +1108,6 @@ static const infogan_tensor info_weights[] = {
 static const infogan_info info = {
     "infogan", 1, 1, 5, info_inputs, info_outputs, info_weights,
     INFOGAN_ARENA_BYTES, INFOGAN_WEIGHT_BYTES,
-    11608320ull, 55300352ull, 0x274286081a8138a1ull};
+    11624704ull, 22221056ull, 0x274286081a8138a1ull};
 
 const infogan_info *infogan_describe(void) { return &info; }

@@ -1,0 +1,134 @@
+// The cheapest of the plans that a model has in several arithmetics, with and without libraries.
+
+// Launches are a good part of a plan from one in so many parts of its time on.
+enum { EIN__LAUNCHES = 4 };
+
+// A plan with what it was made by: what is explained is priced as it was.
+typedef struct ein__planned {
+    ein__plan plan;
+    ein__search *search;
+    ein_math math;
+    ein_libs libs;
+    bool channels_last;
+} ein__planned;
+
+static ein__planned ein__planned_now(const ein_ctx *ctx) {
+    return (ein__planned){ctx->plan, ctx->search, ctx->desc.math, ctx->desc.libs,
+                          ctx->channels_last};
+}
+
+static void ein__plan_again(ein_ctx *ctx, const ein__planned *p) {
+    ctx->plan = p->plan;
+    ctx->search = p->search;
+    ctx->desc.math = p->math;
+    ctx->desc.libs = p->libs;
+    ctx->channels_last = p->channels_last;
+}
+
+// What plans with and without libraries are compared by: products of ours that nobody has measured
+// cost more than they are estimated at, as they do beside a call.
+static int64_t ein__doubted_cost(const ein__plan *p) {
+    int64_t ps = ein__plan_cost(p);
+    for (ptrdiff_t i = 0; i < arrlen(p->step); i++) {
+        const ein__step *s = &p->step[i];
+        if (s->kind == EIN__K_PRODUCT)
+            ps = ein__cost_sum(ps, ein__beside_call(s->ps, s->measured) - s->ps);
+    }
+    return ps;
+}
+
+// Plans in arithmetic `math` and with `libs`; the context's plan stays unless the other one costs
+// less by `cost`.
+static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
+                           int64_t (*cost)(const ein__plan *p)) {
+    ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
+    ein__plan_again(ctx, &other);
+    bool ok = ein__plan_math(ctx);
+    other = ein__planned_now(ctx);
+    if (ok && cost(&other.plan) < cost(&best.plan)) {
+        other = best;
+    } else {
+        ein__plan_again(ctx, &best);
+    }
+    ein__plan_free(&other.plan);
+    ein__search_free(other.search);
+    return ok;
+}
+
+// The same without libraries, where the plan has calls and launches are a good part of what it
+// takes: calls are chosen one by one, but what a kernel of ours saves is often the step before or
+// behind it. Its baseline is still the one with calls.
+static bool ein__try_without_calls(ein_ctx *ctx) {
+    bool calls = false;
+    ptrdiff_t n = arrlen(ctx->plan.step);
+    for (ptrdiff_t i = 0; i < n; i++) calls |= ein__is_call(ctx->plan.step[i].kind);
+    int64_t ps = ein__plan_cost(&ctx->plan), baseline = ctx->plan.baseline_ps;
+    if (!baseline) baseline = ps;
+    if (!calls || n * ein__gpu_of(ctx)->node_ns * 1000 < ps / EIN__LAUNCHES) return true;
+    bool ok = ein__try_other(ctx, ctx->desc.math, EIN_LIBS_NONE, ein__doubted_cost);
+    ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
+    return ok;
+}
+
+// The cheapest plan in the arithmetic that was asked for or in a more exact one: to multiply in
+// fewer bits takes conversions, calls that want addresses of 16 bytes and other orders of tensors,
+// and forbids basis changes. What is asked for is what a mode's calls cost, or one definition, is
+// planned in that mode alone.
+static bool ein__cheapest_plan(ein_ctx *ctx) {
+    bool ok = ein__plan_math(ctx);
+    bool one = ctx->desc.probe || ctx->desc.form, alone = one || ctx->desc.only_math;
+    for (int m = (int)ctx->asked - 1; ok && m >= 0 && !alone; m--)
+        if (m != EIN_MATH_TF32 || ein__gpu_of(ctx)->tf32)
+            ok = ein__try_other(ctx, (ein_math)m, ctx->desc.libs, ein__plan_cost);
+    if (ok && !one && !ctx->desc.baseline) ok = ein__try_without_calls(ctx);
+    if (!ok) return false;
+    if (!ctx->desc.baseline) ein__count_problems(ctx);
+    ctx->rereading = ctx->plan.rereading;
+    ctx->without = ctx->plan.without;
+    ctx->nesting = ctx->plan.nesting;
+    ctx->apart = ctx->plan.apart;
+    // Kernels to be measured are emitted at once.
+    ctx->typed = ctx->desc.math == EIN_MATH_FP16;
+    return !ctx->status;
+}
+
+EIN__FN bool ein__make_plan(ein_ctx *ctx) {
+    if (!ein__cheapest_plan(ctx)) return false;
+    ein__plan_branches(ctx, ctx->desc.branches ? ctx->desc.branches : EIN__BRANCHES);
+    ein__plan_memory(ctx);
+    return true;
+}
+
+// Whether the model's folded program can be another one: in a variant, or with dimensions taken
+// apart.
+static bool ein__has_variants(ein_ctx *ctx, ein__val *root, int nroot, bool *any) {
+    ein__val *other = EIN__NEW(&ctx->arena, ein__val, nroot + 1);
+    *any = ctx->parts = false;
+    for (int k = EIN__AS_FOLDED + 1; k < EIN__VARIANTS && !*any; k++) {
+        memcpy(other, root, (size_t)nroot * sizeof *root);
+        ctx->variant = (ein__variant)k;
+        if (!ein__make_variant(ctx, other, nroot, any)) return false;
+    }
+    bool ok = true;
+    for (int k = EIN__APART; k < EIN__APARTS && ok && !*any; k++) {
+        if (!ein__rule_on(ctx, EIN__RULE_APART)) continue;
+        ctx->apart = (ein__apartness)k;
+        ok = ein__folded_program(ctx, other, nroot);
+        *any |= ctx->parts;
+    }
+    ctx->apart = EIN__NUMBERED;
+    return ok;
+}
+
+// The model's folded program, whose contractions are derived, under `root`, in the variant that the
+// plan has; where there is another variant, a plan is made if there is none.
+EIN__FN bool ein__derived_program(ein_ctx *ctx, ein__val *root, int nroot) {
+    bool any;
+    if (!ein__folded_program(ctx, root, nroot)) return false;
+    if (!ctx->plan.step) {
+        if (!ein__has_variants(ctx, root, nroot, &any)) return false;
+        if (any && !(ein__make_plan(ctx) && ein__folded_program(ctx, root, nroot))) return false;
+    }
+    ctx->variant = ctx->plan.variant;
+    return ein__make_variant(ctx, root, nroot, &any);
+}
