@@ -1,5 +1,6 @@
 //@key tf32  some kernel multiplies f32 values rounded to TF32
 //@key half  some kernel multiplies halves
+//@key across  some kernel has values whose keys lie together
 // A fragment of rows that lie `pitch` elements apart.
 template <bool ALONG, bool B, typename T>
 static __device__ __forceinline__ void pitched_fragment(unsigned (&q)[4], const T *p,
@@ -37,6 +38,19 @@ struct attend<float> {
             b[i] = __float_as_uint(p[(2 * t + i % 2) * pitch + i / 2 * 8 + g]);
     }
 
+    //@if across
+    // The same where a column's keys lie together.
+    static __device__ __forceinline__ void columns(const float *p, int pitch, unsigned (&b)[4]) {
+        const int g = threadIdx.x % 32u / 4u, t = threadIdx.x % 4u;
+#pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+            const float2 v = *reinterpret_cast<const float2 *>(&p[(i * 4 + g) * pitch + 2 * t]);
+            b[i] = __float_as_uint(v.x);
+            b[i + 1] = __float_as_uint(v.y);
+        }
+    }
+
+    //@end
     // Rounds four elements that were copied as they are in memory.
     static __device__ __forceinline__ void round(float *p) {
         float4 *const four = reinterpret_cast<float4 *>(p);
@@ -59,6 +73,13 @@ struct attend<__half> {
     static __device__ __forceinline__ void values(const __half *p, int pitch, unsigned (&b)[4]) {
         pitched_fragment<false, true>(b, p, static_cast<unsigned>(pitch));
     }
+    //@if across
+
+    // The same where a column's keys lie together.
+    static __device__ __forceinline__ void columns(const __half *p, int pitch, unsigned (&b)[4]) {
+        pitched_fragment<true, true>(b, p, static_cast<unsigned>(pitch));
+    }
+    //@end
 };
 
 //@end

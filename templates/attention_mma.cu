@@ -11,6 +11,7 @@
 //@key product  whether scores are made of a product; else what makes one is left out
 //@key deep    whether the keys come in more than one part
 //@key keyPart  16-byte words of a part of the keys
+//@key across  whether keys or values have keys that lie together
 //@key room    16-byte words of a part of the keys and one of the values, or of what warps share
 //@key storage  declares `words` in shared memory: these, then the queries
 //@key number  unsigned type that counts blocks
@@ -36,7 +37,9 @@
 //@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads
 //@key keyTurns  of those, that are unrolled
 //@key keyPlace  statements: key and place k in it of the thread's element i
-//@key loadKey  statements, then keys[key * (KC + PAD) + k] = its value
+//@key loadKey  statements, then its value is where it belongs
+//@key keyAcross  whether the keys' elements of one place lie together, in shared memory too
+//@key keyAt   where that value is
 //@key keyWords  whether keys arrive as they are in memory, to be rounded here
 //@key score   statements, then x = the score made from s[m][j][e], by a factor
 //@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one
@@ -46,7 +49,9 @@
 //@key valueSteps  elements of a part of the values, or vectors of them, that a thread loads
 //@key valueTurns  of those, that are unrolled
 //@key valuePlace  statements: key and column col of the thread's element i
-//@key loadValue  statements, then values[key * (cols + PAD) + col] = its value
+//@key loadValue  statements, then its value is where it belongs
+//@key valueAcross  whether a column's values of all keys lie together, in shared memory too
+//@key valueAt   where that value is
 //@key valueWords  whether values arrive as they are in memory, to be rounded here
 //@key sum     whether the result is divided by the sum of the weights
 //@key split   whether several warps share the keys of a row
@@ -62,6 +67,9 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
     typedef tensor_type<T> type;
     const int RW = $RW, KW = 4 / RW, RM = $RM, NK = $NK, cols = $cols;
     const int WORD = 4 / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks
+    //@if across
+    const int ACROSS = KW * NK + 8;  // from what all keys have to the next of it
+    //@end
     // No arrays of T, whose constructor may be none of shared memory's.
     $storage;
     uint4 *const room = words.word;
@@ -106,7 +114,7 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
 #pragma unroll 4
         for (int i = 0; i < $keySteps; i++) {
             $keyPlace;
-            attend<T>::round(&keys[key * (KC + PAD) + k]);
+            attend<T>::round(&$keyAt);
         }
     };
     //@end
@@ -115,7 +123,7 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
 #pragma unroll 4
         for (int i = 0; i < $valueSteps; i++) {
             $valuePlace;
-            attend<T>::round(&values[key * (cols + PAD) + col]);
+            attend<T>::round(&$valueAt);
         }
     };
     //@end
@@ -210,8 +218,12 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
                         a[m], &query[(own + 16 * m) * (depth + PAD) + k0 + k], depth + PAD);
 #pragma unroll
                 for (int j = 0; j < NK / 8; j += 2) {
+                    //@if keyAcross
+                    pitched_fragment<false, true>(b, &keys[k * ACROSS + first + 8 * j], ACROSS);
+                    //@else
                     pitched_fragment<true, true>(b, &keys[(first + 8 * j) * (KC + PAD) + k],
                                                  KC + PAD);
+                    //@end
 #pragma unroll
                     for (int m = 0; m < RM; m++) {
                         type::multiply_add(s[m][j], a[m], b[0], b[1]);
@@ -318,7 +330,11 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
             for (int m = 0; m < RM; m++) attend<T>::weights(&s[m][j], a[m]);
 #pragma unroll
             for (int c = 0; c < cols / 8; c += 2) {
+                //@if valueAcross
+                attend<T>::columns(&values[8 * c * ACROSS + first + 8 * j], ACROSS, b);
+                //@else
                 attend<T>::values(&values[(first + 8 * j) * (cols + PAD) + 8 * c], cols + PAD, b);
+                //@end
 #pragma unroll
                 for (int m = 0; m < RM; m++) {
                     type::multiply_add(acc[m][c], a[m], b[0], b[1]);

@@ -57,6 +57,8 @@ COUNTS = [
     ("tests/unseen/attention_sliding.ein", 6, None, ["--math", "fp16"]),
     ("tests/unseen/attention_padded.ein", 2, 3, []),
     ("tests/unseen/attention_padded.ein", 2, 3, ["--math", "fp16"]),
+    ("tests/unseen/attention_across.ein", 2, 2, ["--math", "tf32"]),
+    ("tests/unseen/attention_across.ein", 2, 2, ["--math", "fp16"]),
     ("tests/unseen/attention_windows.ein", 1, 4, []),
     ("tests/unseen/attention_windows.ein", 1, 4, ["--math", "fp16"]),
     # Of several products in a score the largest is the attention's.

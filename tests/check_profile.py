@@ -38,9 +38,15 @@ fractions[i,j] = sum(r,s) e[9*r+s,(i-r+3)/4,(j-s+3)/4]
 HALVES = """input p: f16[256,256]
 input q: f16[256,256]
 input a: f32[65536]
-output product, apart
+input r: f16[4,64,64]
+input k: f16[4,64,256]
+input v: f16[4,64,256]
+output product, apart, attention
 product = MatMul(p, q)
 apart[i] = a[8*i] where i in 0:8192
+score[h,i,j] = 0.125 * (sum(d) r[h,i,d] * k[h,d,j])
+weights = Softmax(score; axis=-1)
+attention[h,i,d] = sum(j) weights[h,i,j] * v[h,d,j]
 """
 
 
@@ -68,10 +74,14 @@ def checks():
     yield "a product's loads use what they move", product.sectors <= 1.1 * product.wanted
     yield "a product has few bank conflicts", product.lines <= 2 * product.fewest
     steps_fp16 = profiled(HALVES, ["--math", "fp16"])
-    halves, apart = (steps_fp16[name][1] for name in ("product.sum", "apart"))
+    halves, apart, attention = (steps_fp16[name][1]
+                                for name in ("product.sum", "apart", "attention"))
     yield "what lies apart moves a sector an element", apart.sectors == 8192 + 8192 // 8
     yield "tensor cores multiply", halves.matrix >= 256 ** 3 / 2048 * 6
     yield "matrices have no bank conflicts", halves.lines <= 1.05 * halves.fewest
+    yield ("keys and values that lie across have few: %d of %d" % (attention.lines,
+                                                                 attention.fewest),
+           attention.lines <= 1.05 * attention.fewest)
     for name in ("few", "odd", "fractions"):
         us, launch = steps[name]
         ratio = (max(launch.times().values()) + counts.NODE) / us

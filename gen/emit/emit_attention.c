@@ -7,6 +7,7 @@
 // One direction of a tile: slots that `at` counts, from the outermost; -1: no end to look for.
 typedef struct ein__kaxes {
     int slot[EIN__MAX_ITERS], n;
+    const char *from;  // what `at` adds to a place in the tile, where a part of it is loaded
     const char *at;
     int64_t end;
 } ein__kaxes;
@@ -88,6 +89,29 @@ static bool ein__kattention_pairs(ein__kgen *g, const ein__kattention_form *f, e
     return alone && ein__kvector_lies(g, out, f->cols.slot[f->cols.n - 1], 2, &f->scan);
 }
 
+// Whether it is elements of different rows that lie together, in some of what is read.
+static bool ein__kattention_across(const ein__kgen *g, const ein__kattention_form *f, ein__ex ex,
+                                   const ein__kaxes *outer, const ein__kaxes *inner) {
+    bool across = false;
+    for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read) && outer->n; k++) {
+        if (!ein__ex_contains(g->ctx, ex, f->scan.read[k])) continue;
+        const int64_t *step = f->scan.near[k].k;
+        if (inner->n && step[inner->slot[inner->n - 1]] == 1) return false;
+        across |= step[outer->slot[outer->n - 1]] == 1;
+    }
+    return across;
+}
+
+// How parts of keys and values lie in shared memory, by the places that tensors have now.
+static void ein__kattention_lay(const ein__kgen *g, ein__kattention_form *f) {
+    ein__attention_tile t = f->t;
+    if (t.math == EIN__MATH_FP32) return;
+    t.key_across = f->a.dot.i && ein__kattention_across(g, f, f->key, &f->keys, &f->depth);
+    t.value_across = ein__kattention_across(g, f, f->value, &f->keys, &f->cols);
+    ein__tensor_parts(&t);
+    if (ein__attention_shared(&t) <= ein__tensor_room(ein__gpu_of(g->ctx), &t)) f->t = t;
+}
+
 // Slots, names and the parts of the work. False: addresses are beyond what there is.
 static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__kattention_form *f) {
     ein_ctx *ctx = g->ctx;
@@ -122,6 +146,7 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
     f->cols.n = ein__kattention_order(g, f, a->cols, step->out, f->cols.slot);
     f->keys.n = ein__kattention_order(g, f, a->keys, step->out, f->keys.slot);
     f->depth.n = ein__kattention_order(g, f, a->depth, step->out, f->depth.slot);
+    ein__kattention_lay(g, f);
     f->pairs = ein__kattention_pairs(g, f, step->out);
     for (int i = 0; i < g->ninner && f->pairs; i++)
         if (g->inner[i].v.i == a->out.i)
@@ -320,19 +345,6 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     return value;
 }
 
-// Whether it is elements of different rows that lie together, in some of what is read.
-static bool ein__kattention_across(const ein__kgen *g, const ein__kattention_form *f, ein__ex ex,
-                                   const ein__kaxes *outer, const ein__kaxes *inner) {
-    bool across = false;
-    for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read) && outer->n; k++) {
-        if (!ein__ex_contains(g->ctx, ex, f->scan.read[k])) continue;
-        const int64_t *step = f->scan.near[k].k;
-        if (inner->n && step[inner->slot[inner->n - 1]] == 1) return false;
-        across |= step[outer->slot[outer->n - 1]] == 1;
-    }
-    return across;
-}
-
 // Bytes that lie between what `read` gives for one place of `slot` and for the next; 0: it varies.
 static int64_t ein__kattention_apart(ein__kgen *g, ein__ex read, int slot, int bytes) {
     ein__kscan scan = ein__kscan_make(g);
@@ -360,7 +372,7 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     // Places that are constants apart have one address.
     if (l.copy && outer->n == 1 && 128 % n == 0)
         apart = ein__kattention_apart(g, read, outer->slot[0], 16 / vec) * (128 / n);
-    if (apart) first.at = ein__namef(ctx, "u0 + (int)threadIdx.x / %lld", n);
+    if (apart) first.at = ein__namef(ctx, "%s(int)threadIdx.x / %lld", outer->from, n);
     const char *value =
         ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1, l.copy, test, apart);
     const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
@@ -545,7 +557,8 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     bool vectors = g->vec > 1;
     g->vec = 1;
     x->blocks = ein__kattention_index(g, f, &x->index);
-    ein__kaxes keys = {.n = f->keys.n, .at = "u0 + key"}, at = {.at = "k"}, cols = f->cols;
+    ein__kaxes keys = {.n = f->keys.n, .from = "u0 + ", .at = "u0 + key"}, cols = f->cols,
+               at = {.from = "k0 + ", .at = "k"};
     memcpy(keys.slot, f->keys.slot, sizeof keys.slot);
     memcpy(at.slot, f->depth.slot, sizeof at.slot);
     at.n = f->depth.n;
@@ -568,12 +581,17 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     if (name) g->slot[f->a.m].name = f->base;
     if (product)
         x->key =
-            ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors, true);
+            t->key_across
+                ? ein__kattention_load(g, f->key, to[1], f, &at, &keys, t->kc, t->keys, vectors, true)
+                : ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors, true);
     keys.at = t->math == EIN__MATH_FP32 && !t->lanes ? "u0 + k0 + key" : "u0 + key";
+    cols.from = "";
     cols.at = "col";
     cols.end = t->cols < t->width ? t->cols : -1;
     x->value =
-        ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv, t->width, vectors, true);
+        t->value_across
+            ? ein__kattention_load(g, f->value, to[2], f, &cols, &keys, t->width, kv, vectors, true)
+            : ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv, t->width, vectors, true);
     if (name) g->slot[f->a.m].name = name;
     if (!product) {
         ein__put(&x->query.text, "");
@@ -676,9 +694,12 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
     k[0] = (ein__key){"KC", ein__namef(g->ctx, "%d", f->t.kc)};
     bool sum = f->a.sum.i || f->t.parts > 1 || ein__ex_contains(g->ctx, f->a.result, f->a.top);
     k[1] = (ein__key){"sum", sum ? "1" : ""};
-    ein__kattention_times(g, &x->key, "key", "k", ein__kkey_times, k + 2);
-    ein__kattention_times(g, &x->value, "key", "col", ein__kvalue_times,
-                          k + 2 + EIN__KATTENTION_TIMES);
+    bool tensor = f->t.math != EIN__MATH_FP32, keys = tensor && f->t.key_across,
+         values = tensor && f->t.value_across;
+    ein__kattention_times(g, &x->key, keys ? "k" : "key", keys ? "key" : "k", ein__kkey_times,
+                          k + 2);
+    ein__kattention_times(g, &x->value, values ? "col" : "key", values ? "key" : "col",
+                          ein__kvalue_times, k + 2 + EIN__KATTENTION_TIMES);
 }
 
 // Without tensor cores a thread keeps its elements in registers while threads still read the part
@@ -729,16 +750,19 @@ static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_ti
 
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
-    static const char *const to[] = {"query[row * (depth + PAD) + k]", "keys[key * (KC + PAD) + k]",
-                                     "values[key * (cols + PAD) + col]"};
-    enum { OWN = 23, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 28, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
+    const char *const to[] = {
+        "query[row * (depth + PAD) + k]",
+        t->key_across ? "keys[k * ACROSS + key]" : "keys[key * (KC + PAD) + k]",
+        t->value_across ? "values[col * ACROSS + key]" : "values[key * (cols + PAD) + col]"};
     ein__kattention_text x = {0};
     bool half = t->math == EIN__MATH_FP16, late = ein__attention_is_late(t);
     const char *turn = "KW * NK", *next = ein__kattention_next(g, t, turn);
     ein__kneed(g, half ? EIN__NEED_ATTEND_HALF : EIN__NEED_ATTEND_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
+    if (t->value_across) ein__kneed(g, EIN__NEED_ATTEND_ACROSS);
     ein__kattention_parts(g, step, f, t->keys, to, &x);
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
         ein__key k[COUNT] = {{0}};
@@ -759,6 +783,11 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"follows",
              late ? "togo > 1" : ein__namef(c, "%s < %s", next, ein__kattention_until(g, t))},
             {"next", next},
+            {"across", t->key_across || t->value_across ? "1" : ""},
+            {"keyAcross", t->key_across ? "1" : ""},
+            {"valueAcross", t->value_across ? "1" : ""},
+            {"keyAt", to[1]},
+            {"valueAt", to[2]},
             {"keyWords", x.key.copy && !half ? "1" : ""},
             {"valueWords", x.value.copy && !half ? "1" : ""},
             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},

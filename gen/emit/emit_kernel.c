@@ -230,7 +230,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)},
                        {"rows", ein__need_text(needs, EIN__NEED_PART_ROWS)}};
     ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
-                         {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)}};
+                         {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)},
+                         {"across", ein__need_text(needs, EIN__NEED_ATTEND_ACROSS)}};
     ein__key mma[] = {{"tf32", *tf32 ? tf32 : attend[0].text},
                       {"half", *fp16 ? fp16 : attend[1].text},
                       {"rows", warps},
@@ -272,7 +273,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, *four[0].text || *four[1].text || *four[2].text, ein__tmpl_half4, four, 3);
     ein__put_helper(out, *bfloat[0].text || *bfloat[1].text || *bfloat[2].text, ein__tmpl_bfloat4,
                     bfloat, 3);
-    ein__put_helper(out, attends, ein__tmpl_attend, attend, 2);
+    ein__put_helper(out, attends, ein__tmpl_attend, attend, 3);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,
                     spread, 2);

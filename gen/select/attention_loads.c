@@ -74,6 +74,21 @@ static int ein__attention_width(ein_ctx *ctx, const ein__attention *a, const ein
     return width;
 }
 
+// Whether it is keys that lie together in `factor`, and not what one of them has along `slots`.
+static bool ein__attention_lies_across(ein_ctx *ctx, const ein__attention *a, ein__ex factor,
+                                       uint32_t slots) {
+    bool across = false;
+    const ein__ex *reads = ein__ex_reads(ctx, factor);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        for (uint32_t slot = 0; slot < a->slots; slot++) {
+            if (!((a->keys | slots) >> slot & 1)) continue;
+            if (ein__read_step(ctx, ein__ex_get(ctx, reads[i]), slot) != 1) continue;
+            if (slots >> slot & 1) return false;
+            across = true;
+        }
+    return across;
+}
+
 static ein__attention_work ein__attention_loading(ein_ctx *ctx, const ein__attention *a,
                                                   ein__ex factor, uint32_t slots) {
     ein__attention_work w = {.computed = ein__ex_get(ctx, factor)->op != EIN__X_READ, .width = 8};

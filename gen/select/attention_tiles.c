@@ -18,6 +18,7 @@ typedef struct ein__attention_tile {
     int rm, rn, rc, vc, kc, kv;
     ein__math math;  // FP32: without tensor cores
     int rw, nk;
+    bool key_across, value_across;  // with tensor cores: keys lie together, not what one has
     int64_t key_part, part;  // with tensor cores: bytes of shared memory for a part of the keys;
                              // for that and the values, or for what warps share in the end
     int64_t query;           // and for the queries
@@ -52,6 +53,8 @@ enum {
     EIN__ATTENTION_PART = 256,
     EIN__ATTENTION_SUMS = 144,
     EIN__ATTENTION_KEPT = 64,
+    // Elements that rows of keys that lie together begin later: in different banks.
+    EIN__ATTENTION_ACROSS = 8,
     // Instructions, counted in machine code: of a score beside its expression (maximum,
     // multiply-add, power, sum, conversion), of a copy of 16 bytes and of a turn apart from these.
     EIN__ATTENTION_SCORE = 5,
@@ -257,6 +260,27 @@ static int64_t ein__attention_shared(const ein__attention_tile *t) {
     return ein__plus(t->query, ein__up(t->part, 16));
 }
 
+// Parts of keys and values in shared memory, as they lie in memory: where it is keys that lie
+// together, what all of them have is a row there.
+static void ein__tensor_parts(ein__attention_tile *t) {
+    int64_t size = ein__math_bytes(t->math), split = 4 / t->rw;
+    int64_t across = size * (t->keys + EIN__ATTENTION_ACROSS), one = size * t->keys;
+    t->key_part =
+        t->key_across ? t->kc * across : ein__times(one, ein__attention_pitch(t, t->kc));
+    t->part = t->key_part;
+    t->part +=
+        t->value_across ? t->width * across : ein__times(one, ein__attention_pitch(t, t->width));
+    // What warps that share keys have in the end: by 16 rows, a maximum, a sum and an accumulator.
+    t->part = ein__most(t->part, (split - 1) * t->rw * t->rm * 32 * 4 * (t->width / 2 + 4));
+}
+
+// Shared memory that tiles on tensor cores may have. Halves are multiplied on GPUs too whose blocks
+// cannot ask for more.
+static int64_t ein__tensor_room(const ein__gpu *g, const ein__attention_tile *t) {
+    return t->math == EIN__MATH_TF32 ? ein__least(EIN__ATTENTION_MOST, ein__shared_room(g, 1))
+                                     : EIN__ATTENTION_SHARED;
+}
+
 // Whether a tile with `rw` warps of 16 * rm rows fits that take `nk` keys at a time.
 static bool ein__tensor_fits(const ein__gpu *g, ein__attention_tile *t, int rw, int rm, int nk) {
     int64_t size = ein__math_bytes(t->math), step = 32 / size, split = 4 / rw;
@@ -270,14 +294,9 @@ static bool ein__tensor_fits(const ein__gpu *g, ein__attention_tile *t, int rw, 
     t->keys = (int)keys;
     t->width = (int)ein__up(t->cols, 16);
     t->query = size * ein__times(t->rows, ein__attention_pitch(t, ein__up(t->depth, kc)));
-    t->key_part = size * keys * ein__attention_pitch(t, kc);
-    t->part = t->key_part + size * keys * ein__attention_pitch(t, t->width);
-    // What warps that share keys have in the end: by 16 rows, a maximum, a sum and an accumulator.
-    t->part = ein__most(t->part, (split - 1) * rw * rm * 32 * 4 * (t->width / 2 + 4));
-    // Halves are multiplied on GPUs too whose blocks cannot ask for more.
-    int64_t room = EIN__ATTENTION_SHARED;
-    if (t->math == EIN__MATH_TF32) room = ein__least(EIN__ATTENTION_MOST, ein__shared_room(g, 1));
-    return rm * (t->width + nk) / 2 <= EIN__ATTENTION_SUMS && ein__attention_shared(t) <= room;
+    ein__tensor_parts(t);
+    return rm * (t->width + nk) / 2 <= EIN__ATTENTION_SUMS &&
+           ein__attention_shared(t) <= ein__tensor_room(g, t);
 }
 
 // Keys and values are read once more for every tile of rows, from the L2 cache.
@@ -539,6 +558,8 @@ static ein__attention_tile ein__attention_best(ein_ctx *ctx, const ein__attentio
                 ein__attention_offer(ctx, a, ein__attend_plain_ps, memory, &t, &best);
     (void)ein__attention_sizes(ctx, a, &t);
     t.math = math;
+    t.key_across = a->dot.i && ein__attention_lies_across(ctx, a, a->key, a->depth);
+    t.value_across = ein__attention_lies_across(ctx, a, a->value, a->cols);
     for (int cut = 0; tensor && cut < 18; cut++)
         if (ein__tensor_fits(ein__gpu_of(ctx), &t, 4 >> cut % 3, 2 >> cut / 3 % 2, 64 >> cut / 6))
             ein__attention_offer(ctx, a, ein__attend_tensor_ps, memory, &t, &best);
