@@ -42,6 +42,7 @@
 //@key keyAt   where that value is
 //@key keyWords  whether keys arrive as they are in memory, to be rounded here
 //@key score   statements, then x = the score made from s[m][j][e], by a factor
+//@key both    whether that is the score of two keys, and next that of the second one
 //@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one
 //@key slack   powers that a row's weights may have while what was summed up is not scaled
 //@key ends    whether a row of the tile may have no such key, or a masked one; empty: never
@@ -240,12 +241,22 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
         for (int m = 0; m < RM; m++) {
 #pragma unroll
             for (int j = 0; j < NK / 8; j++) {
+                //@if both
+#pragma unroll
+                for (int e = 0; e < 4; e += 2) {
+                    float x = -INFINITY, next = -INFINITY;
+                    $score;
+                    s[m][j][e] = x;
+                    s[m][j][e + 1] = next;
+                }
+                //@else
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
                     float x = -INFINITY;
                     $score;
                     s[m][j][e] = x;
                 }
+                //@end
             }
         }
         //@if ends

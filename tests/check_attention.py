@@ -59,6 +59,7 @@ COUNTS = [
     ("tests/unseen/attention_padded.ein", 2, 3, ["--math", "fp16"]),
     ("tests/unseen/attention_across.ein", 2, 2, ["--math", "tf32"]),
     ("tests/unseen/attention_across.ein", 2, 2, ["--math", "fp16"]),
+    ("tests/unseen/attention_bias.ein", 5, 5, ["--math", "fp16"]),
     ("tests/unseen/attention_windows.ein", 1, 4, []),
     ("tests/unseen/attention_windows.ein", 1, 4, ["--math", "fp16"]),
     # Of several products in a score the largest is the attention's.
@@ -254,6 +255,16 @@ def check_count(path, want, steps, options):
     if len(found) != want or (steps and count != steps):
         raise run_models.Failure("%d attention kernels (%s) in %d steps" % (len(found),
                                                                           " ".join(found), count))
+
+
+def check_pairs(path, math):
+    """What a score reads of two neighbouring keys is read at once, where pairs divide the keys."""
+    text = emit(os.path.join(ROOT, path), ["--math", math])
+    found = text.count("float x = -INFINITY, next = -INFINITY;")
+    types = {name: text.count("reinterpret_cast<const %s *>(&p3[" % name)
+             for name in ("float2", "__half2", "uchar2")}
+    if found != 4 or types != {"float2": 2, "__half2": 1, "uchar2": 1}:
+        raise run_models.Failure("%d scores are made in pairs; %s" % (found, types))
 
 
 def check_tiles(texts, tiles):
@@ -548,6 +559,8 @@ def main():
                 if shutil.which("nvcc"):
                     jobs.append(("%s for %s, sm_%d, %s" % (name, gpu, arch, math), check_nvcc,
                                  (path, gpu, arch, math)))
+        jobs += [("pairs of scores, %s" % math, check_pairs,
+                  ("tests/unseen/attention_bias.ein", math)) for math in ("tf32", "fp16")]
         jobs.append(("tiles", check_tiles, (texts, TILES)))
         jobs.append(("tiles on tensor cores", check_tiles, (tensor_texts, TENSOR_TILES)))
         jobs += few_jobs(folder)

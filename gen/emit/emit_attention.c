@@ -64,8 +64,9 @@ static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
     if (f->t.parts > 1) ein__kneed(g, EIN__NEED_LAST);
     g->shared = f->t.parts > 1;
     f->dot = names[form][0];
-    const char *dot = f->s.factor > 0 || a->alpha == 1 ? f->dot : "dot";
-    if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){.v = a->dot, .text = {dot}};
+    bool plain = f->s.factor > 0 || a->alpha == 1;
+    const char *dot = plain ? f->dot : "dot", *beside = plain ? "s[m][j][e + 1]" : "beside";
+    if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){.v = a->dot, .text = {dot, beside}};
     g->inner[g->ninner++] = (ein__kinner){.v = a->out, .text = {last[1]}};
     if (a->sum.i)
         g->inner[g->ninner++] =
@@ -418,6 +419,7 @@ typedef struct ein__kattention_text {
     ein__buf index, shares, masked, score, absent, store;
     const char *stop, *joined;
     const char *ends;  // whether elements may be absent; NULL: never
+    bool both;         // scores of two keys are made at once
     ein__kload_text query, key, value;
     int64_t blocks;
 } ein__kattention_text;
@@ -487,6 +489,34 @@ static void ein__kattention_absent(ein__kgen *g, const ein__kattention_form *f,
     ein__putf(b, "if (!(%s)) s[m][j][e] = -INFINITY;\n", k->test);
 }
 
+// Whether scores of two neighbouring keys are made at once: both keys are there, and something is
+// read as a vector.
+static bool ein__kattention_both(ein__kgen *g, const ein__kattention_form *f) {
+    const ein__attention *a = &f->a;
+    if (f->t.math == EIN__MATH_FP32 || a->band || f->keys.n != 1) return false;
+    int key = f->keys.slot[0];
+    bool both = false;
+    const ein__ex *reads = ein__ex_reads(g->ctx, f->s.ex);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && g->slot[key].n % 2 == 0; i++)
+        if (ein__ex_get(g->ctx, reads[i])->val != a->dot.i &&
+            ein__ex_uses(g->ctx, reads[i]) >> key & 1)
+            both |= ein__kattention_lies(g, reads[i], 2, key);
+    return both;
+}
+
+// What scores call the product's element, or two neighbours'.
+static void ein__kattention_dots(ein__kgen *g, const ein__kattention_form *f, bool both,
+                                 const char *all, ein__buf *b) {
+    static const char *const names[] = {"dot", "beside"};
+    const ein__attention *a = &f->a;
+    bool scaled = f->s.factor == 0 && a->alpha != 1;
+    const char *element[] = {f->dot, "s[m][j][e + 1]"};
+    for (int i = 0; i <= (int)both && scaled; i++)
+        if (ein__kmentions(all, names[i]))
+            ein__putf(b, "const float %s = %s * %s;\n", names[i], ein__kliteral(g, a->alpha).s,
+                      element[i]);
+}
+
 // x from the product's element, where the row has the key. On tensor cores all rows have all keys
 // for the time being, unless a score must not be made there.
 static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f,
@@ -501,17 +531,21 @@ static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f,
             reads_row |= (ein__ex_uses(ctx, reads[i]) & (a->rows | a->keys)) != 0;
     bool apart = f->t.math != EIN__MATH_FP32 && !reads_row;
     ein__ex ex = apart ? f->kept : f->s.ex;
+    x->both = ein__kattention_both(g, f);
     ein__kcount(g, ex);
-    ein__ktext value = ein__kvalue(g, ex, 0);
-    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value.s);
+    if (x->both) g->vec = 2, g->vec_slot = f->keys.slot[0];
+    const char *value = ein__kvalue(g, ex, 0).s;
+    if (x->both) value = ein__namef(ctx, "%s;\nnext = %s", value, ein__kvalue(g, ex, 1).s);
+    g->vec = 1;
+    g->vec_slot = -1;
+    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
     ein__kattention_keyed k = ein__kattention_keyed_by(g, f, reads_row);
     ein__buf body = {0};
     ein__kaxes_put(g, &body, &k.rows, all);
     ein__kaxes_put(g, &body, &k.keys, all);
-    if (f->s.factor == 0 && a->alpha != 1 && ein__kmentions(all, "dot"))
-        ein__putf(&body, "const float dot = %s * %s;\n", ein__kliteral(g, a->alpha).s, f->dot);
+    ein__kattention_dots(g, f, x->both, all, &body);
     ein__put(&body, g->code[0].s);
-    ein__putf(&body, "x = %s;\n", value.s);
+    ein__putf(&body, "x = %s;\n", value);
     const char *test = apart ? "" : k.test;
     ein__kattention_place(f, body.s, test, b);
     if (*test) ein__putf(b, "if (%s) {\n", test);
@@ -580,18 +614,18 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     const char *name = f->a.band ? g->slot[f->a.m].name : NULL;
     if (name) g->slot[f->a.m].name = f->base;
     if (product)
-        x->key =
-            t->key_across
-                ? ein__kattention_load(g, f->key, to[1], f, &at, &keys, t->kc, t->keys, vectors, true)
-                : ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors, true);
+        x->key = t->key_across ? ein__kattention_load(g, f->key, to[1], f, &at, &keys, t->kc,
+                                                      t->keys, vectors, true)
+                               : ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys,
+                                                      t->kc, vectors, true);
     keys.at = t->math == EIN__MATH_FP32 && !t->lanes ? "u0 + k0 + key" : "u0 + key";
     cols.from = "";
     cols.at = "col";
     cols.end = t->cols < t->width ? t->cols : -1;
-    x->value =
-        t->value_across
-            ? ein__kattention_load(g, f->value, to[2], f, &cols, &keys, t->width, kv, vectors, true)
-            : ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv, t->width, vectors, true);
+    x->value = t->value_across ? ein__kattention_load(g, f->value, to[2], f, &cols, &keys, t->width,
+                                                      kv, vectors, true)
+                               : ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv,
+                                                      t->width, vectors, true);
     if (name) g->slot[f->a.m].name = name;
     if (!product) {
         ein__put(&x->query.text, "");
@@ -750,7 +784,7 @@ static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_ti
 
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
-    enum { OWN = 28, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 29, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
     const char *const to[] = {
@@ -783,6 +817,7 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"follows",
              late ? "togo > 1" : ein__namef(c, "%s < %s", next, ein__kattention_until(g, t))},
             {"next", next},
+            {"both", x.both ? "1" : ""},
             {"across", t->key_across || t->value_across ? "1" : ""},
             {"keyAcross", t->key_across ? "1" : ""},
             {"valueAcross", t->value_across ? "1" : ""},

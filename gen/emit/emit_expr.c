@@ -92,6 +92,11 @@ static const char *ein__kvec_type(const ein__kgen *g) {
     return ein__namef(g->ctx, "float%d", g->vec > 1 ? g->vec : 4);
 }
 
+// Of truth values there are vectors of two alone.
+static const char *ein__kread_type(const ein__kgen *g, ein__dtype dtype) {
+    return dtype == EIN__BOOL ? "uchar2" : ein__kvec_type(g);
+}
+
 // Where element `at` is. As one index: what is added to a pointer term by term nvcc cannot show to
 // be aligned, and makes four accesses of one.
 static const char *ein__kpointer(ein__kgen *g, const char *param, const char *at) {
@@ -101,6 +106,11 @@ static const char *ein__kpointer(ein__kgen *g, const char *param, const char *at
 // Neighbours at once, as a float4 or what else `vec` asks for.
 static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
     bool half = at->dtype == EIN__F16, eight = g->vec == 8, bfloat = at->dtype == EIN__BF16;
+    const char *from = ein__kpointer(g, at->param, at->at.s);
+    if (half && g->vec == 2) {
+        ein__kneed(g, EIN__NEED_HALF);
+        return ein__namef(g->ctx, "__half22float2(*reinterpret_cast<const __half2 *>(%s))", from);
+    }
     const char *load = half && eight ? "load_half8"
                        : half        ? "load_half4"
                        : bfloat      ? "load_bfloat4"
@@ -108,8 +118,8 @@ static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
     if (bfloat) ein__kneed(g, EIN__NEED_BFLOAT_LOAD4);
     else if (half || eight)
         ein__kneed(g, !eight ? EIN__NEED_LOAD4 : half ? EIN__NEED_LOAD8 : EIN__NEED_FLOAT8);
-    else load = ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
-    return ein__namef(g->ctx, "%s(%s)", load, ein__kpointer(g, at->param, at->at.s));
+    else load = ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kread_type(g, at->dtype));
+    return ein__namef(g->ctx, "%s(%s)", load, from);
 }
 
 // `make_float4(v, v, v, v)`
@@ -171,7 +181,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
                 s = ein__namef(g->ctx, "%s ? %s : %s", at.guard, ein__kload4(g, &at),
                                ein__kfill(g, pad.s));
             ein__kterm t = {1, {s, EIN__COND, at.level}, 0, 1, 0};
-            ein__kdeclare(g, EIN__N_VECTOR, ex.i, 0, ein__kvec_type(g), t);
+            ein__kdeclare(g, EIN__N_VECTOR, ex.i, 0, ein__kread_type(g, at.dtype), t);
             known = ein__kfind(g, EIN__N_VECTOR, ex.i, 0);
         } else if (at.step) {
             // Lanes that are constants apart (digits of the position) may be read one by one:
@@ -184,6 +194,9 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
     if (known) {
         ein__ktext v = known->t.text;
         v.s = ein__namef(g->ctx, "%s.%s", v.s, ein__klane[lane]);
+        if (ein__kdtype(g, (ein__val){x->val}) != EIN__BOOL) return v;
+        v.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), v.s);
+        v.prec = EIN__PREFIX;
         return v;
     }
     ein__kaccess at = ein__kaccess_of(g, ex, lane);

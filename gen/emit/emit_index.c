@@ -616,8 +616,9 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     r.near = l.uneven;
     for (int i = 0; i < l.n; i++) r.near &= l.t[i].step == 0;
     int64_t offset = g->naive ? 0 : g->ctx->plan.layout[v.i].offset;
-    bool vectors =
-        r.dtype == EIN__F32 || r.dtype == EIN__F16 || (r.dtype == EIN__BF16 && g->vec == 4);
+    bool vectors = r.dtype == EIN__F32 || r.dtype == EIN__F16 ||
+                   (r.dtype == EIN__BF16 && g->vec == 4) ||
+                   (r.dtype == EIN__BOOL && g->vec == 2 && !guard.n);
     r.vector = r.step == 1 && vectors && ein__klin_div(&l) % g->vec == 0 && offset % g->vec == 0;
     bool regular = (step && step != EIN__IRREGULAR) || (r.near && !l.apart);
     if (g->vec > 1 && !r.vector && regular && l.n > 1) r.at = ein__kaddress(g, read, &l, lane);

@@ -265,8 +265,7 @@ static int64_t ein__attention_shared(const ein__attention_tile *t) {
 static void ein__tensor_parts(ein__attention_tile *t) {
     int64_t size = ein__math_bytes(t->math), split = 4 / t->rw;
     int64_t across = size * (t->keys + EIN__ATTENTION_ACROSS), one = size * t->keys;
-    t->key_part =
-        t->key_across ? t->kc * across : ein__times(one, ein__attention_pitch(t, t->kc));
+    t->key_part = t->key_across ? t->kc * across : ein__times(one, ein__attention_pitch(t, t->kc));
     t->part = t->key_part;
     t->part +=
         t->value_across ? t->width * across : ein__times(one, ein__attention_pitch(t, t->width));
