@@ -89,6 +89,20 @@ static bool ein__attention_lies_across(ein_ctx *ctx, const ein__attention *a, ei
     return across;
 }
 
+// Bytes that are fetched for an element of `read`: where neither a key's elements along `slots` nor
+// those of keys lie together, what lies between them comes along, up to a sector.
+static int64_t ein__attention_fetched(ein_ctx *ctx, const ein__attention *a, const ein__expr *read,
+                                      uint32_t slots) {
+    enum { SECTOR = 32 };
+    int64_t size = ein__element_size(ctx, (ein__val){read->val}), nearest = 0;
+    for (uint32_t slot = 0; slot < a->slots; slot++) {
+        if (!((a->keys | slots) >> slot & 1)) continue;
+        int64_t step = ein__read_step(ctx, read, slot);
+        if (step > 0 && (!nearest || step < nearest)) nearest = step;
+    }
+    return nearest > 1 ? ein__least(ein__times(size, nearest), SECTOR) : size;
+}
+
 static ein__attention_work ein__attention_loading(ein_ctx *ctx, const ein__attention *a,
                                                   ein__ex factor, uint32_t slots) {
     ein__attention_work w = {.computed = ein__ex_get(ctx, factor)->op != EIN__X_READ, .width = 8};
@@ -97,7 +111,7 @@ static ein__attention_work ein__attention_loading(ein_ctx *ctx, const ein__atten
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         bool digits = false;
         w.reads++;
-        w.bytes += ein__element_size(ctx, (ein__val){e->val});
+        w.bytes += ein__attention_fetched(ctx, a, e, slots);
         for (uint32_t k = 0; k < e->nix; k++) digits |= !ein__ix_affine(ctx, e->ix[k]);
         w.operations += digits;
         if (!w.computed || ein__ex_uses(ctx, reads[i]) & slots)

@@ -29,8 +29,10 @@ typedef struct ein__attention_tile {
     int64_t met;    // ... and on average
     bool masked;    // a tile need not meet all of them
     ein__attention_mask mask;
-    int64_t score;       // operations of a score where no mask hides it
-    int lanes, ahead;    // few rows; else 0
+    int64_t score;  // operations of a score where no mask hides it
+    int64_t asked;  // the first cache's cycles for what two keys' scores of a warp read
+    int64_t row_bytes, key_bytes;  // of that: bytes of a row's key; of a key's for all rows
+    int lanes, ahead;              // few rows; else 0
     int kw, vw, ke, ve;  // then: elements of a key and columns of a value a lane loads at once; has
     int parts;           // blocks that share the keys of a tile
     int64_t lines;       // rows of a tile that there are
@@ -81,6 +83,22 @@ static int64_t ein__attention_extent(const ein__attention *a, uint32_t slots) {
     return n;
 }
 
+// What scores read beside the product's element. A warp asks for eight rows at once, of which the
+// cache looks up two a cycle; for both keys of a lane where they lie together.
+static void ein__attention_asks(ein_ctx *ctx, const ein__attention *a, ein__ex score,
+                                ein__attention_tile *t) {
+    const ein__ex *reads = ein__ex_reads(ctx, score);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        uint32_t used = ein__ex_uses(ctx, reads[i]);
+        if (e->val == a->dot.i || !(used & a->keys)) continue;
+        bool rows = (used & a->rows) != 0;
+        bool both = !a->band && t->nkey % 2 == 0 && ein__attention_width(ctx, a, e, a->keys) > 0;
+        t->asked += (rows ? 4 : 1) * (both ? 1 : 2);
+        *(rows ? &t->row_bytes : &t->key_bytes) += ein__element_size(ctx, (ein__val){e->val});
+    }
+}
+
 // Sizes that do not depend on rm and rn; false when there are too many columns. A part of the depth
 // fills up as little as possible.
 static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__attention_tile *t) {
@@ -100,6 +118,7 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
     ein__attention_score s = ein__attention_scores_of(ctx, a);
     ein__ex score = t->masked ? ein__score_as(ctx, &s, t->mask.kept) : s.ex;
     t->score = ein__ex_operations(ctx, score) + (s.factor == 0 && a->alpha != 1);
+    ein__attention_asks(ctx, a, score, t);
     if (t->cols > EIN__ATTENTION_COLUMNS || t->depth > INT32_MAX || t->nkey > INT32_MAX / 4)
         return false;
     for (int vc = 4; vc > 0; vc /= 2)
@@ -298,18 +317,22 @@ static bool ein__tensor_fits(const ein__gpu *g, ein__attention_tile *t, int rw, 
            ein__attention_shared(t) <= ein__tensor_room(g, t);
 }
 
-// Keys and values are read once more for every tile of rows, from the L2 cache.
+// What blocks read and the L2 cache has: keys and values once more for every tile of rows, and what
+// their scores read.
 static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
                                     const ein__attention_tile *t) {
     int64_t tiles = ein__attention_count_tiles(t);
     int64_t key = a->dot.i ? ein__attention_loading(ctx, a, a->key, a->depth).bytes : 0;
     int64_t value = ein__attention_loading(ctx, a, a->value, a->cols).bytes;
-    int64_t bytes = ein__times(ein__times(tiles, t->met), key * t->depth + value * t->cols);
+    int64_t each = key * t->depth + value * t->cols + t->key_bytes;
+    each = ein__plus(each, ein__times(t->lines, t->row_bytes));
+    int64_t bytes = ein__times(ein__times(tiles, t->met), each);
     return ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[EIN__BY_WINDOW], true);
 }
 
 // Cycles of a warp's turn, which the warps of a block take side by side: of instructions, by kind;
-// of tensor cores; or of the shared memory, which gives 128 bytes a cycle to all four.
+// of tensor cores; or of the memory that they share with the first cache, which gives 128 bytes a
+// cycle to all four.
 static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
                                   const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
@@ -329,7 +352,8 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t flop = 4 * products * 16 * 8 * step * 2, lanes = g->cc == 80 ? 64 : 128;
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
     int64_t multiplied = ein__muldiv(flop, g->fp32 * 1000, peak * 2 * lanes * EIN__TENSOR_SHARE);
-    return ein__most(issued, ein__most(multiplied, 4 * (4 * wide + narrow)));
+    int64_t answered = 4 * (4 * wide + narrow + t->rm * t->nk / 4 * t->asked);
+    return ein__most(issued, ein__most(multiplied, answered));
 }
 
 // Blocks of an SM for whose registers and shared memory there is room.
