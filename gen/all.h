@@ -148,6 +148,7 @@
 #include "emit/emit_basis.c"
 #include "emit/emit_attention_turns.c"
 #include "emit/emit_attention.c"
+#include "emit/emit_attention_kernel.c"
 #include "emit/emit_kernel.c"
 #include "emit/emit_stitch.c"
 #include "emit/emit_siblings.c"

@@ -33,6 +33,7 @@
 //@key putKey    part[key * (KC + 4) + k] = own[i]
 //@key score   statements, then x = the score, by a factor, from s[i][j]; -inf: no such key
 //@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one
+//@key gate    statements, then weight[row][tx + 16 * j] = 0 where it is left out; empty: none is
 //@key valueSteps  elements of a part of the values, or vectors of them, that a thread loads
 //@key valueType   type of one
 //@key valuePlace  statements: key and column col of the thread's element i
@@ -162,6 +163,9 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
                 weight[row][tx + 16 * j] = w;
                 //@if sum
                 sum[i] += w;
+                //@end
+                //@if gate
+                $gate;
                 //@end
             }
         }

@@ -29,6 +29,7 @@
 //@key loadKey   statements, then keys[i] = elements from k on of a key
 //@key score   statements, then x = the score, by a factor, from s[row][j]; -inf: no such key
 //@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one
+//@key gate    statements, then s[row][j] = 0 where that weight is left out; empty: none is
 //@key valueType   type of what a lane loads of a value at once
 //@key loadValue   statements, then values[i] = columns from col on of a key's value
 //@key lines   rows of a tile that there are
@@ -140,6 +141,9 @@ static __global__ void __launch_bounds__(256) $name($params) {
             for (int j = 0; j < J; j++) {
                 s[row][j] = weight_of(s[row][j] * unit, now);
                 sum[row] += s[row][j];
+                //@if gate
+                $gate;
+                //@end
             }
         }
 #pragma unroll

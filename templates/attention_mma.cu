@@ -47,6 +47,7 @@
 //@key slack   powers that a row's weights may have while what was summed up is not scaled
 //@key ends    whether a row of the tile may have no such key, or a masked one; empty: never
 //@key absent  statements, then s[m][j][e] = the score where it has no such key, or a masked one
+//@key gate    statements, then s[m][j][e] = 0 where that weight is left out; empty: none is
 //@key valueSteps  elements of a part of the values, or vectors of them, that a thread loads
 //@key valueTurns  of those, that are unrolled
 //@key valuePlace  statements: key and column col of the thread's element i
@@ -322,6 +323,9 @@ static __global__ void __launch_bounds__(128, $resident) $name($params) {
                     s[m][j][e] = weight_of(s[m][j][e] * unit[m][e / 2], top[m][e / 2]);
                     //@if sum
                     sum[m][e / 2] += s[m][j][e];
+                    //@end
+                    //@if gate
+                    $gate;
                     //@end
                 }
             }

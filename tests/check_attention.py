@@ -60,6 +60,9 @@ COUNTS = [
     ("tests/unseen/attention_across.ein", 2, 2, ["--math", "tf32"]),
     ("tests/unseen/attention_across.ein", 2, 2, ["--math", "fp16"]),
     ("tests/unseen/attention_bias.ein", 5, 5, ["--math", "fp16"]),
+    # A mask may leave out weights as well; what it hides must have finite scores.
+    ("tests/unseen/attention_gated.ein", 2, None, []),
+    ("tests/unseen/attention_gated.ein", 2, None, ["--math", "fp16"]),
     ("tests/unseen/attention_windows.ein", 1, 4, []),
     ("tests/unseen/attention_windows.ein", 1, 4, ["--math", "fp16"]),
     # Of several products in a score the largest is the attention's.
@@ -476,6 +479,10 @@ WINDOW_FAULTS = [
 ]
 
 
+# What a mask leaves out counts in rows that it hides as a whole.
+GATE_FAULTS = [("fp32", "s[row][j]"), ("fp32", "weight[row]"), ("fp16", "s[m][j][e]")]
+
+
 FAULTY = """#!%s
 import subprocess, sys
 done = subprocess.run([%r] + sys.argv[1:])
@@ -563,6 +570,9 @@ def main():
                   ("tests/unseen/attention_bias.ein", math)) for math in ("tf32", "fp16")]
         jobs.append(("tiles", check_tiles, (texts, TILES)))
         jobs.append(("tiles on tensor cores", check_tiles, (tensor_texts, TENSOR_TILES)))
+        jobs += [("fault of gates: %s, %s" % (math, weight), check_fault,
+                  (os.path.join(ROOT, "tests/unseen/attention_gated.ein"), "plain", math,
+                   " == 0.f) " + weight, " == 2.f) " + weight)) for math, weight in GATE_FAULTS]
         jobs += few_jobs(folder)
         jobs = [j for j in jobs if not sys.argv[1:] or any(a in j[0] for a in sys.argv[1:])]
         for name, function, arguments in jobs:

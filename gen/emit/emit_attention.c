@@ -134,8 +134,8 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         g->slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - a->nt));
     }
     ein__kattention_inner(g, f);
-    ein__ex part[] = {a->query, f->key, f->value, f->s.ex, f->result};
-    for (int i = 0; i < 5; i++) ein__kscan_expr(g, &f->scan, part[i]);
+    ein__ex part[] = {a->query, f->key, f->value, f->s.ex, a->gate, f->result};
+    for (int i = 0; i < 6; i++) ein__kscan_expr(g, &f->scan, part[i]);
     ein__kscan_out(g, &f->scan, step->out);
     if (a->each > 1) {
         ein__krow *row[] = {&arrlast(f->scan.row), &arrlast(f->scan.near)};
@@ -416,7 +416,7 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
 
 // The parts of a kernel's text.
 typedef struct ein__kattention_text {
-    ein__buf index, shares, masked, score, absent, store;
+    ein__buf index, shares, masked, score, gate, absent, store;
     const char *stop, *joined;
     const char *ends;  // whether elements may be absent; NULL: never
     bool both;         // scores of two keys are made at once
@@ -557,6 +557,30 @@ static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f,
     if (apart) ein__kattention_absent(g, f, &k, x);
 }
 
+// Weights that the second product leaves out, which their sum has: 0 instead.
+static void ein__kattention_gate(ein__kgen *g, const ein__kattention_form *f,
+                                 ein__kattention_text *x) {
+    const char *weight = f->t.lanes                    ? "s[row][j]"
+                         : f->t.math != EIN__MATH_FP32 ? "s[m][j][e]"
+                                                       : "weight[row][tx + 16 * j]";
+    ein__put(&x->gate, "");
+    if (!ein__attention_is_gated(g->ctx, &f->a)) return;
+    ein__kcount(g, f->a.gate);
+    const char *open = ein__kparen(g, ein__kvalue(g, f->a.gate, 0), EIN__TERM);
+    const char *all = ein__namef(g->ctx, "%s%s", g->code[0].s, open);
+    ein__kattention_keyed k = ein__kattention_keyed_by(g, f, true);
+    ein__buf body = {0};
+    ein__kaxes_put(g, &body, &k.rows, all);
+    ein__kaxes_put(g, &body, &k.keys, all);
+    ein__putf(&body, "%sif (%s == 0.f) %s = 0.f;\n", g->code[0].s, open, weight);
+    ein__kattention_place(f, body.s, k.test, &x->gate);
+    if (*k.test) ein__putf(&x->gate, "if (%s) {\n", k.test);
+    ein__kindent(&x->gate, body.s, *k.test ? 4 : 0);
+    if (*k.test) ein__put(&x->gate, "}\n");
+    ein__buf_free(&body);
+    ein__kattention_reset(g);
+}
+
 static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
                                   const ein__step *step, ein__buf *b) {
     ein__ktext value[2];
@@ -642,242 +666,12 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
                        t->parts, t->parts, t->parts);
     else x->joined = t->lanes ? "join_keys<8, true>(warps, row, at)" : "";
     ein__kattention_score(g, f, x);
+    ein__kattention_gate(g, f, x);
     ein__kattention_store(g, f, step, &x->store);
 }
 
 static void ein__kattention_free(ein__kattention_text *x) {
-    ein__buf *used[] = {&x->index, &x->shares,     &x->masked,   &x->score,     &x->absent,
-                        &x->store, &x->query.text, &x->key.text, &x->value.text};
-    for (int i = 0; i < 9; i++) ein__buf_free(used[i]);
-}
-
-enum { EIN__KATTENTION_TIMES = 2 };  // keys of the template that say who loads what of a part
-
-// Which elements of a part the thread loads, written so that compilers see the distance from one to
-// the next.
-static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, const char *outer,
-                                  const char *inner, const char *const *names, ein__key *k) {
-    ein_ctx *c = g->ctx;
-    ein__buf place = {0};
-    long long wide = (long long)l->wide, pass = wide && 128 % wide == 0 ? 128 / wide : 0;
-    const char *by = l->width > 1 ? ein__namef(c, " * %d", l->width) : "";
-    if (pass)
-        ein__putf(&place,
-                  "const int %s = (int)threadIdx.x / %lld + %lld * i, %s = "
-                  "(int)threadIdx.x %% %lld%s;\n",
-                  outer, wide, pass, inner, wide, by);
-    else
-        ein__putf(&place, "const int e = (int)threadIdx.x + 128 * i, %s = %s, %s = %s;\n", outer,
-                  l->outer, inner, l->inner);
-    if (l->all % 128)
-        ein__putf(&place, "if (%s >= %lld) continue;\n", pass ? outer : "e",
-                  (long long)(pass ? l->rows : l->all));
-    ein__key times[] = {{names[0], ein__namef(c, "%lld", (long long)((l->all + 127) / 128))},
-                        {names[1], ein__name_n(c, place.s, place.n)}};
-    memcpy(k, times, sizeof times);
-    ein__buf_free(&place);
-}
-
-static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
-static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
-
-enum { EIN__KATTENTION_ALL = 24, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
-
-// Keys that all templates have, in `k` from place 2 on. `step`: keys of a turn.
-static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
-                                const ein__kattention_text *x, const char *step, ein__key *k) {
-    bool shared = f->t.parts > 1, late = ein__attention_is_late(&f->t);
-    const char *next = ein__kattention_next(g, &f->t, step);
-    const char *until = ein__namef(g->ctx, "u0 < %s", ein__kattention_until(g, &f->t));
-    const char *parts = ein__namef(g->ctx, "%du", f->t.parts);
-    const ein__key all[EIN__KATTENTION_ALL] = {
-        {"parts", shared ? parts : ""},
-        {"tile", shared ? ein__namef(g->ctx, "blockIdx.x / %s", parts) : "blockIdx.x"},
-        {"shares", x->shares.s},
-        {"first", shared ? "from"
-                  : late ? "low"
-                         : "0"},
-        {"goes", late ? "togo > 0" : until},
-        {"step", ein__namef(g->ctx, late ? "togo--, u0 = %s" : "u0 += %s", late ? next : step)},
-        {"lines", ein__namef(g->ctx, "%lld", (long long)f->t.lines)},
-        {"joined", x->joined},
-        {"store", x->store.s},
-        {"depth", ein__namef(g->ctx, "%lld", (long long)ein__up(f->t.depth, f->t.kc))},
-        {"number", ein__kunsigned(g)},
-        {"many", x->blocks > 1 ? "1" : ""},
-        {"product", f->a.dot.i ? "1" : ""},
-        {"index", x->index.s},
-        {"queries", x->query.count},
-        {"queryRow", x->query.outer},
-        {"queryAt", x->query.inner},
-        {"loadQuery", x->query.text.s},
-        {"stop", x->stop},
-        {"masked", x->masked.s},
-        {"unit", ein__kattention_unit(g, f, "most")},
-        {"loadKey", x->key.text.s},
-        {"score", x->score.s},
-        {"loadValue", x->value.text.s}};
-    memcpy(k, all, sizeof all);
-}
-
-// Keys of the templates that have parts of keys and values in shared memory.
-static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
-                                 const ein__kattention_text *x, const char *step, ein__key *k) {
-    ein__kattention_all(g, f, x, step, k);
-    k += EIN__KATTENTION_ALL;
-    k[0] = (ein__key){"KC", ein__namef(g->ctx, "%d", f->t.kc)};
-    bool sum = f->a.sum.i || f->t.parts > 1 || ein__ex_contains(g->ctx, f->a.result, f->a.top);
-    k[1] = (ein__key){"sum", sum ? "1" : ""};
-    bool tensor = f->t.math != EIN__MATH_FP32, keys = tensor && f->t.key_across,
-         values = tensor && f->t.value_across;
-    ein__kattention_times(g, &x->key, keys ? "k" : "key", keys ? "key" : "k", ein__kkey_times,
-                          k + 2);
-    ein__kattention_times(g, &x->value, values ? "col" : "key", values ? "key" : "col",
-                          ein__kvalue_times, k + 2 + EIN__KATTENTION_TIMES);
-}
-
-// Without tensor cores a thread keeps its elements in registers while threads still read the part
-// before: their type, and the statement that puts one where it belongs.
-static void ein__kattention_own(ein__kgen *g, const ein__kload_text *l, const char *to,
-                                const char *const *names, ein__key *k) {
-    const char *put =
-        l->width > 1 ? "*reinterpret_cast<float4 *>(&%s) = own[i];\n" : "%s = own[i];\n";
-    k[0] = (ein__key){names[0], l->width > 1 ? "float4" : "float"};
-    k[1] = (ein__key){names[1], ein__namef(g->ctx, put, to)};
-}
-
-static void ein__kattention_plain(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
-                                  const char *hint, ein__buf *out, ein__launch *l) {
-    static const char *const to[] = {"query[row][k]", NULL, NULL},
-                             *const key[] = {"keyType", "putKey"},
-                             *const value[] = {"valueType", "putValue"};
-    enum { OWN = 10, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
-    ein_ctx *c = g->ctx;
-    const ein__attention_tile *t = &f->t;
-    ein__kattention_text x = {0};
-    int64_t part = ein__most(t->keys * (t->kc + 4), (int64_t)t->kv * t->width);
-    ein__kattention_parts(g, step, f, t->kv, to, &x);
-    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
-        ein__key k[COUNT] = {{0}};
-        ein__key own[OWN] = {
-            {"RM", ein__namef(c, "%d", t->rm)}, {"RN", ein__namef(c, "%d", t->rn)},
-            {"RC", ein__namef(c, "%d", t->rc)}, {"VC", ein__namef(c, "%d", t->vc)},
-            {"KV", ein__namef(c, "%d", t->kv)}, {"part", ein__namef(c, "%lld", (long long)part)}};
-        ein__kattention_own(g, &x.key, "part[key * (KC + 4) + k]", key, own + 6);
-        ein__kattention_own(g, &x.value, "part[key * 16 * RC + col]", value, own + 8);
-        ein__kattention_keys(g, f, &x, "16 * RN", k + 2);
-        memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
-        ein__kfinish(g, step->out, hint, ein__tmpl_attention, k, COUNT, out, l);
-    }
-    ein__kattention_free(&x);
-}
-
-// Shared memory of a tensor cores' tile. What is more than every block has is asked for, and there
-// is no smaller form of the kernel.
-static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_tile *t,
-                                           ein__launch *l) {
-    int64_t bytes = ein__up(ein__attention_shared(t), 16);
-    const char *type = ein__namef(g->ctx, "shared_words<%lld>", (long long)(bytes / 16));
-    l->whole = true;
-    return ein__kstorage(g, type, "words", bytes > EIN__SHARED_FREE ? (int)bytes : 0, l);
-}
-
-static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
-                                   const char *hint, ein__buf *out, ein__launch *l) {
-    enum { OWN = 29, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
-    ein_ctx *c = g->ctx;
-    const ein__attention_tile *t = &f->t;
-    const char *const to[] = {
-        "query[row * (depth + PAD) + k]",
-        t->key_across ? "keys[k * ACROSS + key]" : "keys[key * (KC + PAD) + k]",
-        t->value_across ? "values[col * ACROSS + key]" : "values[key * (cols + PAD) + col]"};
-    ein__kattention_text x = {0};
-    bool half = t->math == EIN__MATH_FP16, late = ein__attention_is_late(t);
-    const char *turn = "KW * NK", *next = ein__kattention_next(g, t, turn);
-    ein__kneed(g, half ? EIN__NEED_ATTEND_HALF : EIN__NEED_ATTEND_TF32);
-    if (half) ein__kneed(g, EIN__NEED_HALF);
-    if (t->value_across) ein__kneed(g, EIN__NEED_ATTEND_ACROSS);
-    ein__kattention_parts(g, step, f, t->keys, to, &x);
-    if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
-        ein__key k[COUNT] = {{0}};
-        int64_t part = ein__ceil(t->part, 16), key_part = ein__ceil(t->key_part, 16);
-        ein__key own[OWN] = {
-            {"T", half ? "__half" : "float"},
-            {"RW", ein__namef(c, "%d", t->rw)},
-            {"RM", ein__namef(c, "%d", t->rm)},
-            {"NK", ein__namef(c, "%d", t->nk)},
-            {"cols", ein__namef(c, "%d", t->width)},
-            {"deep", t->depth > t->kc ? "1" : ""},
-            {"keyPart", ein__namef(c, "%lld", (long long)key_part)},
-            {"room", ein__namef(c, "%lld", (long long)part)},
-            {"storage", ein__kattention_storage(g, t, l)},
-            {"split", t->rw < 4 ? "1" : ""},
-            {"others", t->parts > 1 ? "(warp % KW > 0 ? 0 : KW - 1)" : "KW - 1"},
-            {"begin", ein__kattention_started(t)},
-            {"follows",
-             late ? "togo > 1" : ein__namef(c, "%s < %s", next, ein__kattention_until(g, t))},
-            {"next", next},
-            {"both", x.both ? "1" : ""},
-            {"across", t->key_across || t->value_across ? "1" : ""},
-            {"keyAcross", t->key_across ? "1" : ""},
-            {"valueAcross", t->value_across ? "1" : ""},
-            {"keyAt", to[1]},
-            {"valueAt", to[2]},
-            {"keyWords", x.key.copy && !half ? "1" : ""},
-            {"valueWords", x.value.copy && !half ? "1" : ""},
-            {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
-            {"pairs", f->pairs ? "1" : ""},
-            {"resident", ein__namef(c, "%d", ein__attention_resident(ein__gpu_of(c), t))},
-            {"keyTurns", x.key.copy ? "8" : "4"},
-            {"valueTurns", x.value.copy ? "8" : "4"},
-            {"ends", x.ends ? x.ends : ""},
-            {"absent", x.absent.s}};
-        ein__kattention_keys(g, f, &x, turn, k + 2);
-        memcpy(k + 2 + EIN__KATTENTION_KEYS, own, sizeof own);
-        ein__kfinish(g, step->out, hint, ein__tmpl_attention_mma, k, COUNT, out, l);
-    }
-    ein__kattention_free(&x);
-}
-
-static const char *ein__kattention_type(int width) {
-    return width == 8 ? "uint4" : width == 4 ? "float4" : "float";
-}
-
-static void ein__kattention_few(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
-                                const char *hint, ein__buf *out, ein__launch *l) {
-    static const char *const to[] = {"query[row][k]", "keys[i]", "values[i]"};
-    enum { OWN = 10, COUNT = 2 + EIN__KATTENTION_ALL + OWN };
-    ein_ctx *c = g->ctx;
-    const ein__attention_tile *t = &f->t;
-    ein__kattention_text x = {0};
-    ein__kattention_parts(g, step, f, t->keys, to, &x);
-    ein__kneed(g, EIN__NEED_KEYS_FEW);
-    if (t->kw == 8 || t->vw == 8) ein__kneed(g, EIN__NEED_KEYS_HALF);
-    if (!g->too_wide && !g->overflow &&
-        ein__kgrid(c, l, x.blocks * t->parts, EIN__ATTENTION_THREADS)) {
-        ein__key k[COUNT] = {{0}};
-        ein__key own[OWN] = {
-            {"ROWS", ein__namef(c, "%d", t->rows)},   {"L", ein__namef(c, "%d", t->lanes)},
-            {"J", ein__namef(c, "%d", t->ahead)},     {"KE", ein__namef(c, "%d", t->ke)},
-            {"KW", ein__namef(c, "%d", t->kw)},       {"VE", ein__namef(c, "%d", t->ve)},
-            {"VW", ein__namef(c, "%d", t->vw)},       {"cols", ein__namef(c, "%d", t->width)},
-            {"keyType", ein__kattention_type(t->kw)}, {"valueType", ein__kattention_type(t->vw)}};
-        ein__kattention_all(g, f, &x, "GROUPS * J", k + 2);
-        memcpy(k + 2 + EIN__KATTENTION_ALL, own, sizeof own);
-        ein__kfinish(g, step->out, hint, ein__tmpl_attention_few, k, COUNT, out, l);
-    }
-    ein__kattention_free(&x);
-}
-
-// One attempt; false: try again with 64-bit indices.
-static bool ein__kattention(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
-                            ein__launch *l) {
-    ein__kattention_form f = {.scan = ein__kscan_make(g)};
-    bool ok = ein__kattention_make(g, step, &f);
-    if (!ok) g->overflow = true;
-    else if (f.t.lanes) ein__kattention_few(g, step, &f, hint, out, l);
-    else if (f.t.math == EIN__MATH_FP32) ein__kattention_plain(g, step, &f, hint, out, l);
-    else ein__kattention_tensor(g, step, &f, hint, out, l);
-    ein__kscan_free(&f.scan);
-    return ok && !g->too_wide;
+    ein__buf *used[] = {&x->index,  &x->shares, &x->masked,     &x->score,    &x->gate,
+                        &x->absent, &x->store,  &x->query.text, &x->key.text, &x->value.text};
+    for (int i = 0; i < 10; i++) ein__buf_free(used[i]);
 }

@@ -13,7 +13,9 @@
 // same x over the same s; x any expression in one element of a product (scale, mask, bias). The sum
 // l is looked for among the other factors and in the map behind, so the division may come before
 // the second product or after it. Weights that are NaN may be replaced by 0, as exporters do for
-// rows without keys: all weights of a row are NaN or none is. All other sums there are just read.
+// rows without keys: all weights of a row are NaN or none is. And a condition may leave weights out
+// of the second product, as masks do that are applied to weights too. All other sums there are just
+// read.
 // Nothing on the way may be read elsewhere. Where x is made of no product, it may be any
 // expression: then all maps over as many elements as there are scores are put in place, and the
 // kernel begins with x.
@@ -34,6 +36,7 @@ typedef struct ein__attention {
     ein__ex query, key, value;    // factors of both products: reads, or what loads compute
     double alpha;                 // constant factor of the first product
     ein__ex score;                // x, which reads `dot`
+    ein__ex gate;                 // 0 where a weight does not count for the second product; else 1
     ein__ex result;               // what is stored; reads `out`, and perhaps `sum` and `max`
     ein__ex top;                  // the row's maximum: the only read of `max`
     ein__val dot, max, sum, out;  // dot: none where x is made of no product; query and key are 0
@@ -139,6 +142,24 @@ static bool ein__attention_condition(ein_ctx *ctx, ein__attention_terms *z, ein_
            ein__ex_get(ctx, z->total)->op == EIN__X_READ;
 }
 
+// Whether select `e` leaves weights out by a condition of the keys: a gate. Gives the others.
+static ein__ex ein__attention_gates(ein_ctx *ctx, ein__attention_terms *z, const ein__expr *e) {
+    ein__ex one = ein__ex_const(ctx, 1), zero = ein__ex_const(ctx, 0);
+    uint32_t used = ein__ex_uses(ctx, e->kid[0]) | ein__ex_uses(ctx, e->kid[1]);
+    bool first = e->kid[2].i == zero.i;
+    if (!first && e->kid[3].i != zero.i) return (ein__ex){0};
+    // A weight that is compared with itself is another matter.
+    if (z->a->gate.i != one.i || !(used & z->a->keys) || e->kid[0].i == e->kid[1].i)
+        return (ein__ex){0};
+    z->a->gate = ein__ex_select(ctx, (ein__fn)e->fn, e->kid[0], e->kid[1], first ? zero : one,
+                                first ? one : zero);
+    return z->a->gate.i ? e->kid[2 + first] : (ein__ex){0};
+}
+
+static bool ein__attention_is_gated(ein_ctx *ctx, const ein__attention *a) {
+    return ein__ex_get(ctx, a->gate)->op == EIN__X_SELECT;
+}
+
 // `ex` with the exponential replaced by the mark and without the value; none when it is nothing of
 // the kind.
 static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__ex ex) {
@@ -163,6 +184,8 @@ static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__
         e.fn = EIN__EQ;
     }
     if (e.op == EIN__X_SELECT) {
+        ein__ex open = ein__attention_gates(ctx, z, &e);
+        if (open.i) return ein__attention_spine(ctx, z, open);
         if (!ein__attention_condition(ctx, z, &e)) return (ein__ex){0};
         e.kid[2] = ein__attention_spine(ctx, z, e.kid[2]);
         return e.kid[2].i ? ein__ex_make(ctx, &e) : (ein__ex){0};
@@ -175,6 +198,34 @@ static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__
         if (!e.kid[k].i) return (ein__ex){0};
     }
     return ein__ex_make(ctx, &e);
+}
+
+// `ex` where the gate is 0.
+static ein__ex ein__attention_where_closed(ein_ctx *ctx, const ein__expr *gate, ein__ex ex) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    if (e.op == EIN__X_SELECT && e.kid[0].i == gate->kid[0].i && e.kid[1].i == gate->kid[1].i) {
+        bool contrary =
+            (e.fn == EIN__EQ && gate->fn == EIN__NE) || (e.fn == EIN__NE && gate->fn == EIN__EQ);
+        int kid = gate->kid[2].i == ein__ex_const(ctx, 0).i ? 2 : 3;
+        if (e.fn == gate->fn) return ein__attention_where_closed(ctx, gate, e.kid[kid]);
+        if (contrary) return ein__attention_where_closed(ctx, gate, e.kid[5 - kid]);
+    }
+    for (uint32_t i = 0; i < e.nkid; i++) {
+        e.kid[i] = ein__attention_where_closed(ctx, gate, e.kid[i]);
+        if (!e.kid[i].i) return (ein__ex){0};
+    }
+    return e.nkid ? ein__ex_make(ctx, &e) : ex;
+}
+
+// Whether rows of which the gate leaves nothing have a sum of weights that is a number, so that the
+// result is 0 there, as it is where no weight is added up: the score is a finite constant where the
+// gate is 0. Where the gate leaves some weight and the sum is no number, no weight is.
+static bool ein__attention_is_closable(ein_ctx *ctx, const ein__attention *a) {
+    double v;
+    if (!ein__attention_is_gated(ctx, a)) return true;
+    const ein__expr gate = *ein__ex_get(ctx, a->gate);
+    ein__ex closed = ein__attention_where_closed(ctx, &gate, a->score);
+    return closed.i && ein__ex_is_const(ctx, closed, &v) && v - v == 0;
 }
 
 // Whether `read`, in the slots of the box, is reduction `red` of `want` over all keys.
@@ -276,7 +327,8 @@ static bool ein__attention_moves(ein_ctx *ctx, ein__ex read, int m, int j, int64
 // the value has; batches. In a band, one row slot moves key and value along.
 static bool ein__attention_slots(ein_ctx *ctx, ein__attention *a) {
     uint32_t of_key = ein__ex_uses(ctx, a->key), of_value = ein__ex_uses(ctx, a->value);
-    uint32_t of_score = ein__ex_uses(ctx, a->query) | ein__ex_uses(ctx, a->score) | of_key;
+    uint32_t of_score = ein__ex_uses(ctx, a->query) | ein__ex_uses(ctx, a->score) | of_key |
+                        ein__ex_uses(ctx, a->gate);
     if (ein__ex_uses(ctx, a->value) & a->depth || !(of_value & a->keys)) return false;
     for (uint32_t i = 0; i < a->nt; i++) {
         if (a->box.n[i] == 1) continue;
@@ -305,9 +357,9 @@ static bool ein__attention_slots(ein_ctx *ctx, ein__attention *a) {
 
 // Whether values of the kernel are read where they are meant to be only.
 static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
-    ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
+    ein__ex part[] = {a->query, a->key, a->value, a->score, a->result, a->gate};
     bool ok = true;
-    for (int p = 0; p < 5; p++) {
+    for (int p = 0; p < 6; p++) {
         const ein__ex *reads = ein__ex_reads(ctx, part[p]);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             uint32_t v = ein__ex_get(ctx, reads[i])->val;
@@ -388,7 +440,7 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
                                 ein__attention *a) {
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__ix ix[EIN__MAX_RANK];
-    *a = (ein__attention){.box = *s, .nt = s->nt, .out = v};
+    *a = (ein__attention){.box = *s, .nt = s->nt, .out = v, .gate = ein__ex_const(ctx, 1)};
     for (uint32_t i = 0; i < s->nt; i++) ix[i] = ein__ix_iter(ctx, i, s->n[i]);
     int keys = 0;
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
@@ -398,7 +450,8 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
     ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}, {0}};
     a->result = ein__attention_spine(ctx, &z, s->body);
     if (!a->result.i || !z.exponential.i || !a->value.i) return false;
-    if (!ein__attention_scores(ctx, a, z.exponential)) return false;
+    if (!ein__attention_scores(ctx, a, z.exponential) || !ein__attention_is_closable(ctx, a))
+        return false;
     if (map.i) {
         ein__attention_swap swap = {v, a->result};
         a->result = ein__ex_replace_reads(ctx, ein__scope_of(ctx, map)->body,
@@ -467,8 +520,8 @@ static bool ein__attention_group(ein_ctx *ctx, ein__attention *a, int head, int6
     z.box.n[z.group] = n / each;
     ein__ix at = ein__ix_scale(ctx, ein__ix_iter(ctx, (uint32_t)z.group, n / each), each);
     at = ein__ix_add(ctx, at, ein__ix_iter(ctx, (uint32_t)head, each));
-    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top};
-    for (int p = 0; p < 6; p++) {
+    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top, &z.gate};
+    for (int p = 0; p < 7; p++) {
         *part[p] = ein__attention_in(ctx, a, *part[p], head, at);
         if (!part[p]->i || (p < 2 && ein__ex_uses(ctx, *part[p]) >> head & 1)) return false;
     }
@@ -537,8 +590,8 @@ static ein__attention ein__attention_apart_of(ein_ctx *ctx, const ein__attention
         map[i] = ein__ix_iter(ctx, i, i < z.slots ? z.box.n[i] : 1);
     map[a->head] = ein__ix_mod(ctx, head, a->each);
     map[a->group] = ein__ix_floordiv(ctx, head, a->each);
-    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top};
-    for (int p = 0; p < 6; p++) *part[p] = ein__ex_subst(ctx, *part[p], map, EIN__MAX_ITERS);
+    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top, &z.gate};
+    for (int p = 0; p < 7; p++) *part[p] = ein__ex_subst(ctx, *part[p], map, EIN__MAX_ITERS);
     return z;
 }
 
@@ -556,6 +609,10 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
     ein__ex max = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
     ein__ex weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, max));
     ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, weight);
+    if (ein__attention_is_gated(ctx, a)) {
+        ein__ex zero = ein__ex_const(ctx, 0);
+        weight = ein__ex_select(ctx, EIN__NE, a->gate, zero, weight, zero);
+    }
     body = ein__ex_binary(ctx, EIN__MUL, weight, a->value);
     ein__ex out = ein__attention_define(ctx, a, "out", EIN__R_SUM, nt, ns, body);
     body = ein__attention_put(ctx, a->result, a->out, out);

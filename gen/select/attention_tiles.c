@@ -118,7 +118,9 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
     ein__attention_score s = ein__attention_scores_of(ctx, a);
     ein__ex score = t->masked ? ein__score_as(ctx, &s, t->mask.kept) : s.ex;
     t->score = ein__ex_operations(ctx, score) + (s.factor == 0 && a->alpha != 1);
+    t->score += ein__ex_operations(ctx, a->gate);
     ein__attention_asks(ctx, a, score, t);
+    ein__attention_asks(ctx, a, a->gate, t);
     if (t->cols > EIN__ATTENTION_COLUMNS || t->depth > INT32_MAX || t->nkey > INT32_MAX / 4)
         return false;
     for (int vc = 4; vc > 0; vc /= 2)
@@ -550,9 +552,9 @@ static ein__attention ein__attention_seen(ein_ctx *ctx, const ein__attention *a)
     while (!(a->keys >> key & 1)) key++;
     if (n <= 0 || n == keys) return z;
     ein__ix at = ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)key, n), first);
-    ein__ex *part[] = {&z.key, &z.value, &z.score};
+    ein__ex *part[] = {&z.key, &z.value, &z.score, &z.gate};
     z.box.n[key] = n;
-    for (int p = 0; p < 3; p++) {
+    for (int p = 0; p < 4; p++) {
         *part[p] = ein__attention_in(ctx, a, *part[p], key, at);
         if (!part[p]->i) return *a;
     }
@@ -562,9 +564,9 @@ static ein__attention ein__attention_seen(ein_ctx *ctx, const ein__attention *a)
 // The two products' operands are in the L2 cache where they are for products of their own.
 static int64_t ein__attention_memory(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
     ein__attention z = ein__attention_seen(ctx, a);
-    const ein__ex first[] = {z.query, z.key, z.score}, second[] = {z.value, z.result};
+    const ein__ex first[] = {z.query, z.key, z.score}, second[] = {z.value, z.gate, z.result};
     return ein__plus(ein__attention_moved(ctx, &z, first, 3, 0),
-                     ein__attention_moved(ctx, &z, second, 2, bytes_out));
+                     ein__attention_moved(ctx, &z, second, 3, bytes_out));
 }
 
 // The fastest tile for `a` as it is, the largest one among equals; its rows are 0 when none fits.
@@ -625,6 +627,7 @@ static uint64_t ein__attention_id(ein_ctx *ctx, const ein__attention *a, int64_t
     h = ein__mix(ein__mix(h, ein__hash_box(&a->box, a->slots)), alpha);
     h = ein__mix(h, (uint64_t)ein__attention_mode(ctx, a));
     for (int p = 0; p < 5; p++) h = ein__mix(h, ein__hash_ex(&z, part[p]));
+    if (ein__attention_is_gated(ctx, a)) h = ein__mix(h, ein__hash_ex(&z, a->gate));
     // What a mask that is read hides is in none of the parts.
     ein__attention_mask m;
     const ein__attention_edge *edge[] = {&m.begin, &m.end};

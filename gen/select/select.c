@@ -332,9 +332,9 @@ static bool ein__attention_take(ein__selector *z, ein__attention *a, int part) {
 
 // Whether none of what loads compute is read by anything else in the kernel.
 static bool ein__attention_loads_closed(ein_ctx *ctx, const ein__attention *a) {
-    const ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
+    const ein__ex part[] = {a->query, a->key, a->value, a->score, a->gate, a->result};
     bool closed = true;
-    for (int p = 0; p < 5; p++) {
+    for (int p = 0; p < 6; p++) {
         const ein__ex *reads = ein__ex_reads(ctx, part[p]);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++)
             for (int k = 0; k < a->nload; k++)
