@@ -19482,7 +19482,9 @@ EIN__FN ein__ex ein__load_of(ein_ctx *ctx, const ein__expr *read, ein__val v) {
 // same x over the same s; x any expression in one element of a product (scale, mask, bias). The sum
 // l is looked for among the other factors and in the map behind, so the division may come before
 // the second product or after it. Weights that are NaN may be replaced by 0, as exporters do for
-// rows without keys: all weights of a row are NaN or none is. All other sums there are just read.
+// rows without keys: all weights of a row are NaN or none is. And a condition may leave weights out
+// of the second product, as masks do that are applied to weights too. All other sums there are just
+// read.
 // Nothing on the way may be read elsewhere. Where x is made of no product, it may be any
 // expression: then all maps over as many elements as there are scores are put in place, and the
 // kernel begins with x.
@@ -19503,6 +19505,7 @@ typedef struct ein__attention {
     ein__ex query, key, value;    // factors of both products: reads, or what loads compute
     double alpha;                 // constant factor of the first product
     ein__ex score;                // x, which reads `dot`
+    ein__ex gate;                 // 0 where a weight does not count for the second product; else 1
     ein__ex result;               // what is stored; reads `out`, and perhaps `sum` and `max`
     ein__ex top;                  // the row's maximum: the only read of `max`
     ein__val dot, max, sum, out;  // dot: none where x is made of no product; query and key are 0
@@ -19608,6 +19611,24 @@ static bool ein__attention_condition(ein_ctx *ctx, ein__attention_terms *z, ein_
            ein__ex_get(ctx, z->total)->op == EIN__X_READ;
 }
 
+// Whether select `e` leaves weights out by a condition of the keys: a gate. Gives the others.
+static ein__ex ein__attention_gates(ein_ctx *ctx, ein__attention_terms *z, const ein__expr *e) {
+    ein__ex one = ein__ex_const(ctx, 1), zero = ein__ex_const(ctx, 0);
+    uint32_t used = ein__ex_uses(ctx, e->kid[0]) | ein__ex_uses(ctx, e->kid[1]);
+    bool first = e->kid[2].i == zero.i;
+    if (!first && e->kid[3].i != zero.i) return (ein__ex){0};
+    // A weight that is compared with itself is another matter.
+    if (z->a->gate.i != one.i || !(used & z->a->keys) || e->kid[0].i == e->kid[1].i)
+        return (ein__ex){0};
+    z->a->gate = ein__ex_select(ctx, (ein__fn)e->fn, e->kid[0], e->kid[1], first ? zero : one,
+                                first ? one : zero);
+    return z->a->gate.i ? e->kid[2 + first] : (ein__ex){0};
+}
+
+static bool ein__attention_is_gated(ein_ctx *ctx, const ein__attention *a) {
+    return ein__ex_get(ctx, a->gate)->op == EIN__X_SELECT;
+}
+
 // `ex` with the exponential replaced by the mark and without the value; none when it is nothing of
 // the kind.
 static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__ex ex) {
@@ -19632,6 +19653,8 @@ static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__
         e.fn = EIN__EQ;
     }
     if (e.op == EIN__X_SELECT) {
+        ein__ex open = ein__attention_gates(ctx, z, &e);
+        if (open.i) return ein__attention_spine(ctx, z, open);
         if (!ein__attention_condition(ctx, z, &e)) return (ein__ex){0};
         e.kid[2] = ein__attention_spine(ctx, z, e.kid[2]);
         return e.kid[2].i ? ein__ex_make(ctx, &e) : (ein__ex){0};
@@ -19644,6 +19667,34 @@ static ein__ex ein__attention_spine(ein_ctx *ctx, ein__attention_terms *z, ein__
         if (!e.kid[k].i) return (ein__ex){0};
     }
     return ein__ex_make(ctx, &e);
+}
+
+// `ex` where the gate is 0.
+static ein__ex ein__attention_where_closed(ein_ctx *ctx, const ein__expr *gate, ein__ex ex) {
+    ein__expr e = *ein__ex_get(ctx, ex);
+    if (e.op == EIN__X_SELECT && e.kid[0].i == gate->kid[0].i && e.kid[1].i == gate->kid[1].i) {
+        bool contrary =
+            (e.fn == EIN__EQ && gate->fn == EIN__NE) || (e.fn == EIN__NE && gate->fn == EIN__EQ);
+        int kid = gate->kid[2].i == ein__ex_const(ctx, 0).i ? 2 : 3;
+        if (e.fn == gate->fn) return ein__attention_where_closed(ctx, gate, e.kid[kid]);
+        if (contrary) return ein__attention_where_closed(ctx, gate, e.kid[5 - kid]);
+    }
+    for (uint32_t i = 0; i < e.nkid; i++) {
+        e.kid[i] = ein__attention_where_closed(ctx, gate, e.kid[i]);
+        if (!e.kid[i].i) return (ein__ex){0};
+    }
+    return e.nkid ? ein__ex_make(ctx, &e) : ex;
+}
+
+// Whether rows of which the gate leaves nothing have a sum of weights that is a number, so that the
+// result is 0 there, as it is where no weight is added up: the score is a finite constant where the
+// gate is 0. Where the gate leaves some weight and the sum is no number, no weight is.
+static bool ein__attention_is_closable(ein_ctx *ctx, const ein__attention *a) {
+    double v;
+    if (!ein__attention_is_gated(ctx, a)) return true;
+    const ein__expr gate = *ein__ex_get(ctx, a->gate);
+    ein__ex closed = ein__attention_where_closed(ctx, &gate, a->score);
+    return closed.i && ein__ex_is_const(ctx, closed, &v) && v - v == 0;
 }
 
 // Whether `read`, in the slots of the box, is reduction `red` of `want` over all keys.
@@ -19745,7 +19796,8 @@ static bool ein__attention_moves(ein_ctx *ctx, ein__ex read, int m, int j, int64
 // the value has; batches. In a band, one row slot moves key and value along.
 static bool ein__attention_slots(ein_ctx *ctx, ein__attention *a) {
     uint32_t of_key = ein__ex_uses(ctx, a->key), of_value = ein__ex_uses(ctx, a->value);
-    uint32_t of_score = ein__ex_uses(ctx, a->query) | ein__ex_uses(ctx, a->score) | of_key;
+    uint32_t of_score = ein__ex_uses(ctx, a->query) | ein__ex_uses(ctx, a->score) | of_key |
+                        ein__ex_uses(ctx, a->gate);
     if (ein__ex_uses(ctx, a->value) & a->depth || !(of_value & a->keys)) return false;
     for (uint32_t i = 0; i < a->nt; i++) {
         if (a->box.n[i] == 1) continue;
@@ -19774,9 +19826,9 @@ static bool ein__attention_slots(ein_ctx *ctx, ein__attention *a) {
 
 // Whether values of the kernel are read where they are meant to be only.
 static bool ein__attention_reads(ein_ctx *ctx, const ein__attention *a) {
-    ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
+    ein__ex part[] = {a->query, a->key, a->value, a->score, a->result, a->gate};
     bool ok = true;
-    for (int p = 0; p < 5; p++) {
+    for (int p = 0; p < 6; p++) {
         const ein__ex *reads = ein__ex_reads(ctx, part[p]);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
             uint32_t v = ein__ex_get(ctx, reads[i])->val;
@@ -19857,7 +19909,7 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
                                 ein__attention *a) {
     const ein__scope *s = ein__scope_of(ctx, v);
     ein__ix ix[EIN__MAX_RANK];
-    *a = (ein__attention){.box = *s, .nt = s->nt, .out = v};
+    *a = (ein__attention){.box = *s, .nt = s->nt, .out = v, .gate = ein__ex_const(ctx, 1)};
     for (uint32_t i = 0; i < s->nt; i++) ix[i] = ein__ix_iter(ctx, i, s->n[i]);
     int keys = 0;
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
@@ -19867,7 +19919,8 @@ static bool ein__attention_with(ein_ctx *ctx, ein__val v, ein__val map, ein__ex 
     ein__attention_terms z = {a, softmax, ein__ex_read(ctx, v, 0, ix, (int)s->nt), {0}, {0}};
     a->result = ein__attention_spine(ctx, &z, s->body);
     if (!a->result.i || !z.exponential.i || !a->value.i) return false;
-    if (!ein__attention_scores(ctx, a, z.exponential)) return false;
+    if (!ein__attention_scores(ctx, a, z.exponential) || !ein__attention_is_closable(ctx, a))
+        return false;
     if (map.i) {
         ein__attention_swap swap = {v, a->result};
         a->result = ein__ex_replace_reads(ctx, ein__scope_of(ctx, map)->body,
@@ -19936,8 +19989,8 @@ static bool ein__attention_group(ein_ctx *ctx, ein__attention *a, int head, int6
     z.box.n[z.group] = n / each;
     ein__ix at = ein__ix_scale(ctx, ein__ix_iter(ctx, (uint32_t)z.group, n / each), each);
     at = ein__ix_add(ctx, at, ein__ix_iter(ctx, (uint32_t)head, each));
-    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top};
-    for (int p = 0; p < 6; p++) {
+    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top, &z.gate};
+    for (int p = 0; p < 7; p++) {
         *part[p] = ein__attention_in(ctx, a, *part[p], head, at);
         if (!part[p]->i || (p < 2 && ein__ex_uses(ctx, *part[p]) >> head & 1)) return false;
     }
@@ -20006,8 +20059,8 @@ static ein__attention ein__attention_apart_of(ein_ctx *ctx, const ein__attention
         map[i] = ein__ix_iter(ctx, i, i < z.slots ? z.box.n[i] : 1);
     map[a->head] = ein__ix_mod(ctx, head, a->each);
     map[a->group] = ein__ix_floordiv(ctx, head, a->each);
-    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top};
-    for (int p = 0; p < 6; p++) *part[p] = ein__ex_subst(ctx, *part[p], map, EIN__MAX_ITERS);
+    ein__ex *part[] = {&z.key, &z.value, &z.query, &z.score, &z.result, &z.top, &z.gate};
+    for (int p = 0; p < 7; p++) *part[p] = ein__ex_subst(ctx, *part[p], map, EIN__MAX_ITERS);
     return z;
 }
 
@@ -20025,6 +20078,10 @@ EIN__FN ein__val ein__attention_meaning(ein_ctx *ctx, const ein__attention *grou
     ein__ex max = ein__attention_define(ctx, a, "max", EIN__R_MAX, nt, ns, x);
     ein__ex weight = ein__ex_unary(ctx, EIN__EXP, ein__ex_binary(ctx, EIN__SUB, x, max));
     ein__ex sum = ein__attention_define(ctx, a, "sum", EIN__R_SUM, nt, ns, weight);
+    if (ein__attention_is_gated(ctx, a)) {
+        ein__ex zero = ein__ex_const(ctx, 0);
+        weight = ein__ex_select(ctx, EIN__NE, a->gate, zero, weight, zero);
+    }
     body = ein__ex_binary(ctx, EIN__MUL, weight, a->value);
     ein__ex out = ein__attention_define(ctx, a, "out", EIN__R_SUM, nt, ns, body);
     body = ein__attention_put(ctx, a->result, a->out, out);
@@ -20110,6 +20167,35 @@ static int ein__attention_width(ein_ctx *ctx, const ein__attention *a, const ein
     return width;
 }
 
+// Whether it is keys that lie together in `factor`, and not what one of them has along `slots`.
+static bool ein__attention_lies_across(ein_ctx *ctx, const ein__attention *a, ein__ex factor,
+                                       uint32_t slots) {
+    bool across = false;
+    const ein__ex *reads = ein__ex_reads(ctx, factor);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++)
+        for (uint32_t slot = 0; slot < a->slots; slot++) {
+            if (!((a->keys | slots) >> slot & 1)) continue;
+            if (ein__read_step(ctx, ein__ex_get(ctx, reads[i]), slot) != 1) continue;
+            if (slots >> slot & 1) return false;
+            across = true;
+        }
+    return across;
+}
+
+// Bytes that are fetched for an element of `read`: where neither a key's elements along `slots` nor
+// those of keys lie together, what lies between them comes along, up to a sector.
+static int64_t ein__attention_fetched(ein_ctx *ctx, const ein__attention *a, const ein__expr *read,
+                                      uint32_t slots) {
+    enum { SECTOR = 32 };
+    int64_t size = ein__element_size(ctx, (ein__val){read->val}), nearest = 0;
+    for (uint32_t slot = 0; slot < a->slots; slot++) {
+        if (!((a->keys | slots) >> slot & 1)) continue;
+        int64_t step = ein__read_step(ctx, read, slot);
+        if (step > 0 && (!nearest || step < nearest)) nearest = step;
+    }
+    return nearest > 1 ? ein__least(ein__times(size, nearest), SECTOR) : size;
+}
+
 static ein__attention_work ein__attention_loading(ein_ctx *ctx, const ein__attention *a,
                                                   ein__ex factor, uint32_t slots) {
     ein__attention_work w = {.computed = ein__ex_get(ctx, factor)->op != EIN__X_READ, .width = 8};
@@ -20118,7 +20204,7 @@ static ein__attention_work ein__attention_loading(ein_ctx *ctx, const ein__atten
         const ein__expr *e = ein__ex_get(ctx, reads[i]);
         bool digits = false;
         w.reads++;
-        w.bytes += ein__element_size(ctx, (ein__val){e->val});
+        w.bytes += ein__attention_fetched(ctx, a, e, slots);
         for (uint32_t k = 0; k < e->nix; k++) digits |= !ein__ix_affine(ctx, e->ix[k]);
         w.operations += digits;
         if (!w.computed || ein__ex_uses(ctx, reads[i]) & slots)
@@ -20671,6 +20757,7 @@ typedef struct ein__attention_tile {
     int rm, rn, rc, vc, kc, kv;
     ein__math math;  // FP32: without tensor cores
     int rw, nk;
+    bool key_across, value_across;  // with tensor cores: keys lie together, not what one has
     int64_t key_part, part;  // with tensor cores: bytes of shared memory for a part of the keys;
                              // for that and the values, or for what warps share in the end
     int64_t query;           // and for the queries
@@ -20681,8 +20768,10 @@ typedef struct ein__attention_tile {
     int64_t met;    // ... and on average
     bool masked;    // a tile need not meet all of them
     ein__attention_mask mask;
-    int64_t score;       // operations of a score where no mask hides it
-    int lanes, ahead;    // few rows; else 0
+    int64_t score;  // operations of a score where no mask hides it
+    int64_t asked;  // the first cache's cycles for what two keys' scores of a warp read
+    int64_t row_bytes, key_bytes;  // of that: bytes of a row's key; of a key's for all rows
+    int lanes, ahead;              // few rows; else 0
     int kw, vw, ke, ve;  // then: elements of a key and columns of a value a lane loads at once; has
     int parts;           // blocks that share the keys of a tile
     int64_t lines;       // rows of a tile that there are
@@ -20705,6 +20794,8 @@ enum {
     EIN__ATTENTION_PART = 256,
     EIN__ATTENTION_SUMS = 144,
     EIN__ATTENTION_KEPT = 64,
+    // Elements that rows of keys that lie together begin later: in different banks.
+    EIN__ATTENTION_ACROSS = 8,
     // Instructions, counted in machine code: of a score beside its expression (maximum,
     // multiply-add, power, sum, conversion), of a copy of 16 bytes and of a turn apart from these.
     EIN__ATTENTION_SCORE = 5,
@@ -20731,6 +20822,22 @@ static int64_t ein__attention_extent(const ein__attention *a, uint32_t slots) {
     return n;
 }
 
+// What scores read beside the product's element. A warp asks for eight rows at once, of which the
+// cache looks up two a cycle; for both keys of a lane where they lie together.
+static void ein__attention_asks(ein_ctx *ctx, const ein__attention *a, ein__ex score,
+                                ein__attention_tile *t) {
+    const ein__ex *reads = ein__ex_reads(ctx, score);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        uint32_t used = ein__ex_uses(ctx, reads[i]);
+        if (e->val == a->dot.i || !(used & a->keys)) continue;
+        bool rows = (used & a->rows) != 0;
+        bool both = !a->band && t->nkey % 2 == 0 && ein__attention_width(ctx, a, e, a->keys) > 0;
+        t->asked += (rows ? 4 : 1) * (both ? 1 : 2);
+        *(rows ? &t->row_bytes : &t->key_bytes) += ein__element_size(ctx, (ein__val){e->val});
+    }
+}
+
 // Sizes that do not depend on rm and rn; false when there are too many columns. A part of the depth
 // fills up as little as possible.
 static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__attention_tile *t) {
@@ -20750,6 +20857,9 @@ static bool ein__attention_sizes(ein_ctx *ctx, const ein__attention *a, ein__att
     ein__attention_score s = ein__attention_scores_of(ctx, a);
     ein__ex score = t->masked ? ein__score_as(ctx, &s, t->mask.kept) : s.ex;
     t->score = ein__ex_operations(ctx, score) + (s.factor == 0 && a->alpha != 1);
+    t->score += ein__ex_operations(ctx, a->gate);
+    ein__attention_asks(ctx, a, score, t);
+    ein__attention_asks(ctx, a, a->gate, t);
     if (t->cols > EIN__ATTENTION_COLUMNS || t->depth > INT32_MAX || t->nkey > INT32_MAX / 4)
         return false;
     for (int vc = 4; vc > 0; vc /= 2)
@@ -20910,6 +21020,26 @@ static int64_t ein__attention_shared(const ein__attention_tile *t) {
     return ein__plus(t->query, ein__up(t->part, 16));
 }
 
+// Parts of keys and values in shared memory, as they lie in memory: where it is keys that lie
+// together, what all of them have is a row there.
+static void ein__tensor_parts(ein__attention_tile *t) {
+    int64_t size = ein__math_bytes(t->math), split = 4 / t->rw;
+    int64_t across = size * (t->keys + EIN__ATTENTION_ACROSS), one = size * t->keys;
+    t->key_part = t->key_across ? t->kc * across : ein__times(one, ein__attention_pitch(t, t->kc));
+    t->part = t->key_part;
+    t->part +=
+        t->value_across ? t->width * across : ein__times(one, ein__attention_pitch(t, t->width));
+    // What warps that share keys have in the end: by 16 rows, a maximum, a sum and an accumulator.
+    t->part = ein__most(t->part, (split - 1) * t->rw * t->rm * 32 * 4 * (t->width / 2 + 4));
+}
+
+// Shared memory that tiles on tensor cores may have. Halves are multiplied on GPUs too whose blocks
+// cannot ask for more.
+static int64_t ein__tensor_room(const ein__gpu *g, const ein__attention_tile *t) {
+    return t->math == EIN__MATH_TF32 ? ein__least(EIN__ATTENTION_MOST, ein__shared_room(g, 1))
+                                     : EIN__ATTENTION_SHARED;
+}
+
 // Whether a tile with `rw` warps of 16 * rm rows fits that take `nk` keys at a time.
 static bool ein__tensor_fits(const ein__gpu *g, ein__attention_tile *t, int rw, int rm, int nk) {
     int64_t size = ein__math_bytes(t->math), step = 32 / size, split = 4 / rw;
@@ -20923,28 +21053,27 @@ static bool ein__tensor_fits(const ein__gpu *g, ein__attention_tile *t, int rw, 
     t->keys = (int)keys;
     t->width = (int)ein__up(t->cols, 16);
     t->query = size * ein__times(t->rows, ein__attention_pitch(t, ein__up(t->depth, kc)));
-    t->key_part = size * keys * ein__attention_pitch(t, kc);
-    t->part = t->key_part + size * keys * ein__attention_pitch(t, t->width);
-    // What warps that share keys have in the end: by 16 rows, a maximum, a sum and an accumulator.
-    t->part = ein__most(t->part, (split - 1) * rw * rm * 32 * 4 * (t->width / 2 + 4));
-    // Halves are multiplied on GPUs too whose blocks cannot ask for more.
-    int64_t room = EIN__ATTENTION_SHARED;
-    if (t->math == EIN__MATH_TF32) room = ein__least(EIN__ATTENTION_MOST, ein__shared_room(g, 1));
-    return rm * (t->width + nk) / 2 <= EIN__ATTENTION_SUMS && ein__attention_shared(t) <= room;
+    ein__tensor_parts(t);
+    return rm * (t->width + nk) / 2 <= EIN__ATTENTION_SUMS &&
+           ein__attention_shared(t) <= ein__tensor_room(g, t);
 }
 
-// Keys and values are read once more for every tile of rows, from the L2 cache.
+// What blocks read and the L2 cache has: keys and values once more for every tile of rows, and what
+// their scores read.
 static int64_t ein__attention_again(ein_ctx *ctx, const ein__attention *a,
                                     const ein__attention_tile *t) {
     int64_t tiles = ein__attention_count_tiles(t);
     int64_t key = a->dot.i ? ein__attention_loading(ctx, a, a->key, a->depth).bytes : 0;
     int64_t value = ein__attention_loading(ctx, a, a->value, a->cols).bytes;
-    int64_t bytes = ein__times(ein__times(tiles, t->met), key * t->depth + value * t->cols);
+    int64_t each = key * t->depth + value * t->cols + t->key_bytes;
+    each = ein__plus(each, ein__times(t->lines, t->row_bytes));
+    int64_t bytes = ein__times(ein__times(tiles, t->met), each);
     return ein__memory_ps(ein__gpu_of(ctx), bytes, ein__memory_share[EIN__BY_WINDOW], true);
 }
 
 // Cycles of a warp's turn, which the warps of a block take side by side: of instructions, by kind;
-// of tensor cores; or of the shared memory, which gives 128 bytes a cycle to all four.
+// of tensor cores; or of the memory that they share with the first cache, which gives 128 bytes a
+// cycle to all four.
 static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
                                   const ein__attention_tile *t) {
     const ein__gpu *g = ein__gpu_of(ctx);
@@ -20964,7 +21093,8 @@ static int64_t ein__attend_cycles(ein_ctx *ctx, const ein__attention *a,
     int64_t flop = 4 * products * 16 * 8 * step * 2, lanes = g->cc == 80 ? 64 : 128;
     int64_t peak = t->math == EIN__MATH_TF32 ? g->tf32 : g->fp16;
     int64_t multiplied = ein__muldiv(flop, g->fp32 * 1000, peak * 2 * lanes * EIN__TENSOR_SHARE);
-    return ein__most(issued, ein__most(multiplied, 4 * (4 * wide + narrow)));
+    int64_t answered = 4 * (4 * wide + narrow + t->rm * t->nk / 4 * t->asked);
+    return ein__most(issued, ein__most(multiplied, answered));
 }
 
 // Blocks of an SM for whose registers and shared memory there is room.
@@ -21161,9 +21291,9 @@ static ein__attention ein__attention_seen(ein_ctx *ctx, const ein__attention *a)
     while (!(a->keys >> key & 1)) key++;
     if (n <= 0 || n == keys) return z;
     ein__ix at = ein__ix_addc(ctx, ein__ix_iter(ctx, (uint32_t)key, n), first);
-    ein__ex *part[] = {&z.key, &z.value, &z.score};
+    ein__ex *part[] = {&z.key, &z.value, &z.score, &z.gate};
     z.box.n[key] = n;
-    for (int p = 0; p < 3; p++) {
+    for (int p = 0; p < 4; p++) {
         *part[p] = ein__attention_in(ctx, a, *part[p], key, at);
         if (!part[p]->i) return *a;
     }
@@ -21173,9 +21303,9 @@ static ein__attention ein__attention_seen(ein_ctx *ctx, const ein__attention *a)
 // The two products' operands are in the L2 cache where they are for products of their own.
 static int64_t ein__attention_memory(ein_ctx *ctx, const ein__attention *a, int64_t bytes_out) {
     ein__attention z = ein__attention_seen(ctx, a);
-    const ein__ex first[] = {z.query, z.key, z.score}, second[] = {z.value, z.result};
+    const ein__ex first[] = {z.query, z.key, z.score}, second[] = {z.value, z.gate, z.result};
     return ein__plus(ein__attention_moved(ctx, &z, first, 3, 0),
-                     ein__attention_moved(ctx, &z, second, 2, bytes_out));
+                     ein__attention_moved(ctx, &z, second, 3, bytes_out));
 }
 
 // The fastest tile for `a` as it is, the largest one among equals; its rows are 0 when none fits.
@@ -21192,6 +21322,8 @@ static ein__attention_tile ein__attention_best(ein_ctx *ctx, const ein__attentio
                 ein__attention_offer(ctx, a, ein__attend_plain_ps, memory, &t, &best);
     (void)ein__attention_sizes(ctx, a, &t);
     t.math = math;
+    t.key_across = a->dot.i && ein__attention_lies_across(ctx, a, a->key, a->depth);
+    t.value_across = ein__attention_lies_across(ctx, a, a->value, a->cols);
     for (int cut = 0; tensor && cut < 18; cut++)
         if (ein__tensor_fits(ein__gpu_of(ctx), &t, 4 >> cut % 3, 2 >> cut / 3 % 2, 64 >> cut / 6))
             ein__attention_offer(ctx, a, ein__attend_tensor_ps, memory, &t, &best);
@@ -21234,6 +21366,7 @@ static uint64_t ein__attention_id(ein_ctx *ctx, const ein__attention *a, int64_t
     h = ein__mix(ein__mix(h, ein__hash_box(&a->box, a->slots)), alpha);
     h = ein__mix(h, (uint64_t)ein__attention_mode(ctx, a));
     for (int p = 0; p < 5; p++) h = ein__mix(h, ein__hash_ex(&z, part[p]));
+    if (ein__attention_is_gated(ctx, a)) h = ein__mix(h, ein__hash_ex(&z, a->gate));
     // What a mask that is read hides is in none of the parts.
     ein__attention_mask m;
     const ein__attention_edge *edge[] = {&m.begin, &m.end};
@@ -21835,9 +21968,9 @@ static bool ein__attention_take(ein__selector *z, ein__attention *a, int part) {
 
 // Whether none of what loads compute is read by anything else in the kernel.
 static bool ein__attention_loads_closed(ein_ctx *ctx, const ein__attention *a) {
-    const ein__ex part[] = {a->query, a->key, a->value, a->score, a->result};
+    const ein__ex part[] = {a->query, a->key, a->value, a->score, a->gate, a->result};
     bool closed = true;
-    for (int p = 0; p < 5; p++) {
+    for (int p = 0; p < 6; p++) {
         const ein__ex *reads = ein__ex_reads(ctx, part[p]);
         for (ptrdiff_t i = 0; i < arrlen(reads); i++)
             for (int k = 0; k < a->nload; k++)
@@ -34035,6 +34168,7 @@ EIN__FN uint32_t *ein__proved_values(ein_ctx *ctx) {
 static const char *const ein__tmpl_attend[] = {
     "//@key tf32  some kernel multiplies f32 values rounded to TF32",
     "//@key half  some kernel multiplies halves",
+    "//@key across  some kernel has values whose keys lie together",
     "// A fragment of rows that lie `pitch` elements apart.",
     "template <bool ALONG, bool B, typename T>",
     "static __device__ __forceinline__ void pitched_fragment(unsigned (&q)[4], const T *p,",
@@ -34072,6 +34206,19 @@ static const char *const ein__tmpl_attend[] = {
     "            b[i] = __float_as_uint(p[(2 * t + i % 2) * pitch + i / 2 * 8 + g]);",
     "    }",
     "",
+    "    //@if across",
+    "    // The same where a column's keys lie together.",
+    "    static __device__ __forceinline__ void columns(const float *p, int pitch, unsigned (&b)[4]) {",
+    "        const int g = threadIdx.x % 32u / 4u, t = threadIdx.x % 4u;",
+    "#pragma unroll",
+    "        for (int i = 0; i < 4; i += 2) {",
+    "            const float2 v = *reinterpret_cast<const float2 *>(&p[(i * 4 + g) * pitch + 2 * t]);",
+    "            b[i] = __float_as_uint(v.x);",
+    "            b[i + 1] = __float_as_uint(v.y);",
+    "        }",
+    "    }",
+    "",
+    "    //@end",
     "    // Rounds four elements that were copied as they are in memory.",
     "    static __device__ __forceinline__ void round(float *p) {",
     "        float4 *const four = reinterpret_cast<float4 *>(p);",
@@ -34094,6 +34241,13 @@ static const char *const ein__tmpl_attend[] = {
     "    static __device__ __forceinline__ void values(const __half *p, int pitch, unsigned (&b)[4]) {",
     "        pitched_fragment<false, true>(b, p, static_cast<unsigned>(pitch));",
     "    }",
+    "    //@if across",
+    "",
+    "    // The same where a column's keys lie together.",
+    "    static __device__ __forceinline__ void columns(const __half *p, int pitch, unsigned (&b)[4]) {",
+    "        pitched_fragment<true, true>(b, p, static_cast<unsigned>(pitch));",
+    "    }",
+    "    //@end",
     "};",
     "",
     "//@end",
@@ -34140,6 +34294,7 @@ static const char *const ein__tmpl_attention[] = {
     "//@key putKey    part[key * (KC + 4) + k] = own[i]",
     "//@key score   statements, then x = the score, by a factor, from s[i][j]; -inf: no such key",
     "//@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one",
+    "//@key gate    statements, then weight[row][tx + 16 * j] = 0 where it is left out; empty: none is",
     "//@key valueSteps  elements of a part of the values, or vectors of them, that a thread loads",
     "//@key valueType   type of one",
     "//@key valuePlace  statements: key and column col of the thread's element i",
@@ -34270,6 +34425,9 @@ static const char *const ein__tmpl_attention[] = {
     "                //@if sum",
     "                sum[i] += w;",
     "                //@end",
+    "                //@if gate",
+    "                $gate;",
+    "                //@end",
     "            }",
     "        }",
     "        for (int k0 = 0; k0 < 16 * RN; k0 += KV) {",
@@ -34380,6 +34538,7 @@ static const char *const ein__tmpl_attention_few[] = {
     "//@key loadKey   statements, then keys[i] = elements from k on of a key",
     "//@key score   statements, then x = the score, by a factor, from s[row][j]; -inf: no such key",
     "//@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one",
+    "//@key gate    statements, then s[row][j] = 0 where that weight is left out; empty: none is",
     "//@key valueType   type of what a lane loads of a value at once",
     "//@key loadValue   statements, then values[i] = columns from col on of a key's value",
     "//@key lines   rows of a tile that there are",
@@ -34491,6 +34650,9 @@ static const char *const ein__tmpl_attention_few[] = {
     "            for (int j = 0; j < J; j++) {",
     "                s[row][j] = weight_of(s[row][j] * unit, now);",
     "                sum[row] += s[row][j];",
+    "                //@if gate",
+    "                $gate;",
+    "                //@end",
     "            }",
     "        }",
     "#pragma unroll",
@@ -34569,6 +34731,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key product  whether scores are made of a product; else what makes one is left out",
     "//@key deep    whether the keys come in more than one part",
     "//@key keyPart  16-byte words of a part of the keys",
+    "//@key across  whether keys or values have keys that lie together",
     "//@key room    16-byte words of a part of the keys and one of the values, or of what warps share",
     "//@key storage  declares `words` in shared memory: these, then the queries",
     "//@key number  unsigned type that counts blocks",
@@ -34594,17 +34757,23 @@ static const char *const ein__tmpl_attention_mma[] = {
     "//@key keySteps  elements of a part of the keys, or vectors of them, that a thread loads",
     "//@key keyTurns  of those, that are unrolled",
     "//@key keyPlace  statements: key and place k in it of the thread's element i",
-    "//@key loadKey  statements, then keys[key * (KC + PAD) + k] = its value",
+    "//@key loadKey  statements, then its value is where it belongs",
+    "//@key keyAcross  whether the keys' elements of one place lie together, in shared memory too",
+    "//@key keyAt   where that value is",
     "//@key keyWords  whether keys arrive as they are in memory, to be rounded here",
     "//@key score   statements, then x = the score made from s[m][j][e], by a factor",
+    "//@key both    whether that is the score of two keys, and next that of the second one",
     "//@key unit    of a score: makes a power of two of it (softmax.cu); `most` is a row's largest one",
     "//@key slack   powers that a row's weights may have while what was summed up is not scaled",
     "//@key ends    whether a row of the tile may have no such key, or a masked one; empty: never",
     "//@key absent  statements, then s[m][j][e] = the score where it has no such key, or a masked one",
+    "//@key gate    statements, then s[m][j][e] = 0 where that weight is left out; empty: none is",
     "//@key valueSteps  elements of a part of the values, or vectors of them, that a thread loads",
     "//@key valueTurns  of those, that are unrolled",
     "//@key valuePlace  statements: key and column col of the thread's element i",
-    "//@key loadValue  statements, then values[key * (cols + PAD) + col] = its value",
+    "//@key loadValue  statements, then its value is where it belongs",
+    "//@key valueAcross  whether a column's values of all keys lie together, in shared memory too",
+    "//@key valueAt   where that value is",
     "//@key valueWords  whether values arrive as they are in memory, to be rounded here",
     "//@key sum     whether the result is divided by the sum of the weights",
     "//@key split   whether several warps share the keys of a row",
@@ -34620,6 +34789,9 @@ static const char *const ein__tmpl_attention_mma[] = {
     "    typedef tensor_type<T> type;",
     "    const int RW = $RW, KW = 4 / RW, RM = $RM, NK = $NK, cols = $cols;",
     "    const int WORD = 4 / sizeof(T), PAD = 4 * WORD;  // rows begin in different banks",
+    "    //@if across",
+    "    const int ACROSS = KW * NK + 8;  // from what all keys have to the next of it",
+    "    //@end",
     "    // No arrays of T, whose constructor may be none of shared memory's.",
     "    $storage;",
     "    uint4 *const room = words.word;",
@@ -34664,7 +34836,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "#pragma unroll 4",
     "        for (int i = 0; i < $keySteps; i++) {",
     "            $keyPlace;",
-    "            attend<T>::round(&keys[key * (KC + PAD) + k]);",
+    "            attend<T>::round(&$keyAt);",
     "        }",
     "    };",
     "    //@end",
@@ -34673,7 +34845,7 @@ static const char *const ein__tmpl_attention_mma[] = {
     "#pragma unroll 4",
     "        for (int i = 0; i < $valueSteps; i++) {",
     "            $valuePlace;",
-    "            attend<T>::round(&values[key * (cols + PAD) + col]);",
+    "            attend<T>::round(&$valueAt);",
     "        }",
     "    };",
     "    //@end",
@@ -34768,8 +34940,12 @@ static const char *const ein__tmpl_attention_mma[] = {
     "                        a[m], &query[(own + 16 * m) * (depth + PAD) + k0 + k], depth + PAD);",
     "#pragma unroll",
     "                for (int j = 0; j < NK / 8; j += 2) {",
+    "                    //@if keyAcross",
+    "                    pitched_fragment<false, true>(b, &keys[k * ACROSS + first + 8 * j], ACROSS);",
+    "                    //@else",
     "                    pitched_fragment<true, true>(b, &keys[(first + 8 * j) * (KC + PAD) + k],",
     "                                                 KC + PAD);",
+    "                    //@end",
     "#pragma unroll",
     "                    for (int m = 0; m < RM; m++) {",
     "                        type::multiply_add(s[m][j], a[m], b[0], b[1]);",
@@ -34786,12 +34962,22 @@ static const char *const ein__tmpl_attention_mma[] = {
     "        for (int m = 0; m < RM; m++) {",
     "#pragma unroll",
     "            for (int j = 0; j < NK / 8; j++) {",
+    "                //@if both",
+    "#pragma unroll",
+    "                for (int e = 0; e < 4; e += 2) {",
+    "                    float x = -INFINITY, next = -INFINITY;",
+    "                    $score;",
+    "                    s[m][j][e] = x;",
+    "                    s[m][j][e + 1] = next;",
+    "                }",
+    "                //@else",
     "#pragma unroll",
     "                for (int e = 0; e < 4; e++) {",
     "                    float x = -INFINITY;",
     "                    $score;",
     "                    s[m][j][e] = x;",
     "                }",
+    "                //@end",
     "            }",
     "        }",
     "        //@if ends",
@@ -34858,6 +35044,9 @@ static const char *const ein__tmpl_attention_mma[] = {
     "                    //@if sum",
     "                    sum[m][e / 2] += s[m][j][e];",
     "                    //@end",
+    "                    //@if gate",
+    "                    $gate;",
+    "                    //@end",
     "                }",
     "            }",
     "        }",
@@ -34876,7 +35065,11 @@ static const char *const ein__tmpl_attention_mma[] = {
     "            for (int m = 0; m < RM; m++) attend<T>::weights(&s[m][j], a[m]);",
     "#pragma unroll",
     "            for (int c = 0; c < cols / 8; c += 2) {",
+    "                //@if valueAcross",
+    "                attend<T>::columns(&values[8 * c * ACROSS + first + 8 * j], ACROSS, b);",
+    "                //@else",
     "                attend<T>::values(&values[(first + 8 * j) * (cols + PAD) + 8 * c], cols + PAD, b);",
+    "                //@end",
     "#pragma unroll",
     "                for (int m = 0; m < RM; m++) {",
     "                    type::multiply_add(acc[m][c], a[m], b[0], b[1]);",
@@ -42109,6 +42302,7 @@ typedef enum ein__need {
     EIN__NEED_RANKED,
     EIN__NEED_ATTEND_TF32,
     EIN__NEED_ATTEND_HALF,
+    EIN__NEED_ATTEND_ACROSS,
     EIN__NEED_TENSOR_TF32,
     EIN__NEED_TENSOR_HALF,
     EIN__NEED_LOAD8,
@@ -42932,8 +43126,9 @@ static ein__kaccess ein__kaccess_of(ein__kgen *g, ein__ex read, int lane) {
     r.near = l.uneven;
     for (int i = 0; i < l.n; i++) r.near &= l.t[i].step == 0;
     int64_t offset = g->naive ? 0 : g->ctx->plan.layout[v.i].offset;
-    bool vectors =
-        r.dtype == EIN__F32 || r.dtype == EIN__F16 || (r.dtype == EIN__BF16 && g->vec == 4);
+    bool vectors = r.dtype == EIN__F32 || r.dtype == EIN__F16 ||
+                   (r.dtype == EIN__BF16 && g->vec == 4) ||
+                   (r.dtype == EIN__BOOL && g->vec == 2 && !guard.n);
     r.vector = r.step == 1 && vectors && ein__klin_div(&l) % g->vec == 0 && offset % g->vec == 0;
     bool regular = (step && step != EIN__IRREGULAR) || (r.near && !l.apart);
     if (g->vec > 1 && !r.vector && regular && l.n > 1) r.at = ein__kaddress(g, read, &l, lane);
@@ -43038,6 +43233,11 @@ static const char *ein__kvec_type(const ein__kgen *g) {
     return ein__namef(g->ctx, "float%d", g->vec > 1 ? g->vec : 4);
 }
 
+// Of truth values there are vectors of two alone.
+static const char *ein__kread_type(const ein__kgen *g, ein__dtype dtype) {
+    return dtype == EIN__BOOL ? "uchar2" : ein__kvec_type(g);
+}
+
 // Where element `at` is. As one index: what is added to a pointer term by term nvcc cannot show to
 // be aligned, and makes four accesses of one.
 static const char *ein__kpointer(ein__kgen *g, const char *param, const char *at) {
@@ -43047,6 +43247,11 @@ static const char *ein__kpointer(ein__kgen *g, const char *param, const char *at
 // Neighbours at once, as a float4 or what else `vec` asks for.
 static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
     bool half = at->dtype == EIN__F16, eight = g->vec == 8, bfloat = at->dtype == EIN__BF16;
+    const char *from = ein__kpointer(g, at->param, at->at.s);
+    if (half && g->vec == 2) {
+        ein__kneed(g, EIN__NEED_HALF);
+        return ein__namef(g->ctx, "__half22float2(*reinterpret_cast<const __half2 *>(%s))", from);
+    }
     const char *load = half && eight ? "load_half8"
                        : half        ? "load_half4"
                        : bfloat      ? "load_bfloat4"
@@ -43054,8 +43259,8 @@ static const char *ein__kload4(ein__kgen *g, const ein__kaccess *at) {
     if (bfloat) ein__kneed(g, EIN__NEED_BFLOAT_LOAD4);
     else if (half || eight)
         ein__kneed(g, !eight ? EIN__NEED_LOAD4 : half ? EIN__NEED_LOAD8 : EIN__NEED_FLOAT8);
-    else load = ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kvec_type(g));
-    return ein__namef(g->ctx, "%s(%s)", load, ein__kpointer(g, at->param, at->at.s));
+    else load = ein__namef(g->ctx, "*reinterpret_cast<const %s *>", ein__kread_type(g, at->dtype));
+    return ein__namef(g->ctx, "%s(%s)", load, from);
 }
 
 // `make_float4(v, v, v, v)`
@@ -43117,7 +43322,7 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
                 s = ein__namef(g->ctx, "%s ? %s : %s", at.guard, ein__kload4(g, &at),
                                ein__kfill(g, pad.s));
             ein__kterm t = {1, {s, EIN__COND, at.level}, 0, 1, 0};
-            ein__kdeclare(g, EIN__N_VECTOR, ex.i, 0, ein__kvec_type(g), t);
+            ein__kdeclare(g, EIN__N_VECTOR, ex.i, 0, ein__kread_type(g, at.dtype), t);
             known = ein__kfind(g, EIN__N_VECTOR, ex.i, 0);
         } else if (at.step) {
             // Lanes that are constants apart (digits of the position) may be read one by one:
@@ -43130,6 +43335,9 @@ static ein__ktext ein__kread(ein__kgen *g, ein__ex ex, int lane) {
     if (known) {
         ein__ktext v = known->t.text;
         v.s = ein__namef(g->ctx, "%s.%s", v.s, ein__klane[lane]);
+        if (ein__kdtype(g, (ein__val){x->val}) != EIN__BOOL) return v;
+        v.s = ein__namef(g->ctx, "(%s)%s", ein__knum_type(g), v.s);
+        v.prec = EIN__PREFIX;
         return v;
     }
     ein__kaccess at = ein__kaccess_of(g, ex, lane);
@@ -48226,6 +48434,7 @@ static const char *ein__kattention_started(const ein__attention_tile *t) {
 // One direction of a tile: slots that `at` counts, from the outermost; -1: no end to look for.
 typedef struct ein__kaxes {
     int slot[EIN__MAX_ITERS], n;
+    const char *from;  // what `at` adds to a place in the tile, where a part of it is loaded
     const char *at;
     int64_t end;
 } ein__kaxes;
@@ -48282,8 +48491,9 @@ static void ein__kattention_inner(ein__kgen *g, ein__kattention_form *f) {
     if (f->t.parts > 1) ein__kneed(g, EIN__NEED_LAST);
     g->shared = f->t.parts > 1;
     f->dot = names[form][0];
-    const char *dot = f->s.factor > 0 || a->alpha == 1 ? f->dot : "dot";
-    if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){.v = a->dot, .text = {dot}};
+    bool plain = f->s.factor > 0 || a->alpha == 1;
+    const char *dot = plain ? f->dot : "dot", *beside = plain ? "s[m][j][e + 1]" : "beside";
+    if (a->dot.i) g->inner[g->ninner++] = (ein__kinner){.v = a->dot, .text = {dot, beside}};
     g->inner[g->ninner++] = (ein__kinner){.v = a->out, .text = {last[1]}};
     if (a->sum.i)
         g->inner[g->ninner++] =
@@ -48307,6 +48517,29 @@ static bool ein__kattention_pairs(ein__kgen *g, const ein__kattention_form *f, e
     return alone && ein__kvector_lies(g, out, f->cols.slot[f->cols.n - 1], 2, &f->scan);
 }
 
+// Whether it is elements of different rows that lie together, in some of what is read.
+static bool ein__kattention_across(const ein__kgen *g, const ein__kattention_form *f, ein__ex ex,
+                                   const ein__kaxes *outer, const ein__kaxes *inner) {
+    bool across = false;
+    for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read) && outer->n; k++) {
+        if (!ein__ex_contains(g->ctx, ex, f->scan.read[k])) continue;
+        const int64_t *step = f->scan.near[k].k;
+        if (inner->n && step[inner->slot[inner->n - 1]] == 1) return false;
+        across |= step[outer->slot[outer->n - 1]] == 1;
+    }
+    return across;
+}
+
+// How parts of keys and values lie in shared memory, by the places that tensors have now.
+static void ein__kattention_lay(const ein__kgen *g, ein__kattention_form *f) {
+    ein__attention_tile t = f->t;
+    if (t.math == EIN__MATH_FP32) return;
+    t.key_across = f->a.dot.i && ein__kattention_across(g, f, f->key, &f->keys, &f->depth);
+    t.value_across = ein__kattention_across(g, f, f->value, &f->keys, &f->cols);
+    ein__tensor_parts(&t);
+    if (ein__attention_shared(&t) <= ein__tensor_room(ein__gpu_of(g->ctx), &t)) f->t = t;
+}
+
 // Slots, names and the parts of the work. False: addresses are beyond what there is.
 static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__kattention_form *f) {
     ein_ctx *ctx = g->ctx;
@@ -48328,8 +48561,8 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
         g->slot[i].name = ein__namef(ctx, "%c%u", t ? 'i' : 'r', (unsigned)(t ? i : i - a->nt));
     }
     ein__kattention_inner(g, f);
-    ein__ex part[] = {a->query, f->key, f->value, f->s.ex, f->result};
-    for (int i = 0; i < 5; i++) ein__kscan_expr(g, &f->scan, part[i]);
+    ein__ex part[] = {a->query, f->key, f->value, f->s.ex, a->gate, f->result};
+    for (int i = 0; i < 6; i++) ein__kscan_expr(g, &f->scan, part[i]);
     ein__kscan_out(g, &f->scan, step->out);
     if (a->each > 1) {
         ein__krow *row[] = {&arrlast(f->scan.row), &arrlast(f->scan.near)};
@@ -48341,6 +48574,7 @@ static bool ein__kattention_make(ein__kgen *g, const ein__step *step, ein__katte
     f->cols.n = ein__kattention_order(g, f, a->cols, step->out, f->cols.slot);
     f->keys.n = ein__kattention_order(g, f, a->keys, step->out, f->keys.slot);
     f->depth.n = ein__kattention_order(g, f, a->depth, step->out, f->depth.slot);
+    ein__kattention_lay(g, f);
     f->pairs = ein__kattention_pairs(g, f, step->out);
     for (int i = 0; i < g->ninner && f->pairs; i++)
         if (g->inner[i].v.i == a->out.i)
@@ -48539,19 +48773,6 @@ static const char *ein__kattention_value(ein__kgen *g, ein__ex read, int vec, in
     return value;
 }
 
-// Whether it is elements of different rows that lie together, in some of what is read.
-static bool ein__kattention_across(const ein__kgen *g, const ein__kattention_form *f, ein__ex ex,
-                                   const ein__kaxes *outer, const ein__kaxes *inner) {
-    bool across = false;
-    for (ptrdiff_t k = 0; k + 1 < arrlen(f->scan.read) && outer->n; k++) {
-        if (!ein__ex_contains(g->ctx, ex, f->scan.read[k])) continue;
-        const int64_t *step = f->scan.near[k].k;
-        if (inner->n && step[inner->slot[inner->n - 1]] == 1) return false;
-        across |= step[outer->slot[outer->n - 1]] == 1;
-    }
-    return across;
-}
-
 // Bytes that lie between what `read` gives for one place of `slot` and for the next; 0: it varies.
 static int64_t ein__kattention_apart(ein__kgen *g, ein__ex read, int slot, int bytes) {
     ein__kscan scan = ein__kscan_make(g);
@@ -48579,7 +48800,7 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
     // Places that are constants apart have one address.
     if (l.copy && outer->n == 1 && 128 % n == 0)
         apart = ein__kattention_apart(g, read, outer->slot[0], 16 / vec) * (128 / n);
-    if (apart) first.at = ein__namef(ctx, "u0 + (int)threadIdx.x / %lld", n);
+    if (apart) first.at = ein__namef(ctx, "%s(int)threadIdx.x / %lld", outer->from, n);
     const char *value =
         ein__kattention_value(g, read, vec, vec > 1 ? inner->slot[0] : -1, l.copy, test, apart);
     const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
@@ -48622,9 +48843,10 @@ static ein__kload_text ein__kattention_load(ein__kgen *g, ein__ex read, const ch
 
 // The parts of a kernel's text.
 typedef struct ein__kattention_text {
-    ein__buf index, shares, masked, score, absent, store;
+    ein__buf index, shares, masked, score, gate, absent, store;
     const char *stop, *joined;
     const char *ends;  // whether elements may be absent; NULL: never
+    bool both;         // scores of two keys are made at once
     ein__kload_text query, key, value;
     int64_t blocks;
 } ein__kattention_text;
@@ -48694,6 +48916,34 @@ static void ein__kattention_absent(ein__kgen *g, const ein__kattention_form *f,
     ein__putf(b, "if (!(%s)) s[m][j][e] = -INFINITY;\n", k->test);
 }
 
+// Whether scores of two neighbouring keys are made at once: both keys are there, and something is
+// read as a vector.
+static bool ein__kattention_both(ein__kgen *g, const ein__kattention_form *f) {
+    const ein__attention *a = &f->a;
+    if (f->t.math == EIN__MATH_FP32 || a->band || f->keys.n != 1) return false;
+    int key = f->keys.slot[0];
+    bool both = false;
+    const ein__ex *reads = ein__ex_reads(g->ctx, f->s.ex);
+    for (ptrdiff_t i = 0; i < arrlen(reads) && g->slot[key].n % 2 == 0; i++)
+        if (ein__ex_get(g->ctx, reads[i])->val != a->dot.i &&
+            ein__ex_uses(g->ctx, reads[i]) >> key & 1)
+            both |= ein__kattention_lies(g, reads[i], 2, key);
+    return both;
+}
+
+// What scores call the product's element, or two neighbours'.
+static void ein__kattention_dots(ein__kgen *g, const ein__kattention_form *f, bool both,
+                                 const char *all, ein__buf *b) {
+    static const char *const names[] = {"dot", "beside"};
+    const ein__attention *a = &f->a;
+    bool scaled = f->s.factor == 0 && a->alpha != 1;
+    const char *element[] = {f->dot, "s[m][j][e + 1]"};
+    for (int i = 0; i <= (int)both && scaled; i++)
+        if (ein__kmentions(all, names[i]))
+            ein__putf(b, "const float %s = %s * %s;\n", names[i], ein__kliteral(g, a->alpha).s,
+                      element[i]);
+}
+
 // x from the product's element, where the row has the key. On tensor cores all rows have all keys
 // for the time being, unless a score must not be made there.
 static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f,
@@ -48708,17 +48958,21 @@ static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f,
             reads_row |= (ein__ex_uses(ctx, reads[i]) & (a->rows | a->keys)) != 0;
     bool apart = f->t.math != EIN__MATH_FP32 && !reads_row;
     ein__ex ex = apart ? f->kept : f->s.ex;
+    x->both = ein__kattention_both(g, f);
     ein__kcount(g, ex);
-    ein__ktext value = ein__kvalue(g, ex, 0);
-    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value.s);
+    if (x->both) g->vec = 2, g->vec_slot = f->keys.slot[0];
+    const char *value = ein__kvalue(g, ex, 0).s;
+    if (x->both) value = ein__namef(ctx, "%s;\nnext = %s", value, ein__kvalue(g, ex, 1).s);
+    g->vec = 1;
+    g->vec_slot = -1;
+    const char *all = ein__namef(ctx, "%s%s", g->code[0].s, value);
     ein__kattention_keyed k = ein__kattention_keyed_by(g, f, reads_row);
     ein__buf body = {0};
     ein__kaxes_put(g, &body, &k.rows, all);
     ein__kaxes_put(g, &body, &k.keys, all);
-    if (f->s.factor == 0 && a->alpha != 1 && ein__kmentions(all, "dot"))
-        ein__putf(&body, "const float dot = %s * %s;\n", ein__kliteral(g, a->alpha).s, f->dot);
+    ein__kattention_dots(g, f, x->both, all, &body);
     ein__put(&body, g->code[0].s);
-    ein__putf(&body, "x = %s;\n", value.s);
+    ein__putf(&body, "x = %s;\n", value);
     const char *test = apart ? "" : k.test;
     ein__kattention_place(f, body.s, test, b);
     if (*test) ein__putf(b, "if (%s) {\n", test);
@@ -48728,6 +48982,30 @@ static void ein__kattention_score(ein__kgen *g, const ein__kattention_form *f,
     ein__kattention_reset(g);
     ein__put(&x->absent, "");
     if (apart) ein__kattention_absent(g, f, &k, x);
+}
+
+// Weights that the second product leaves out, which their sum has: 0 instead.
+static void ein__kattention_gate(ein__kgen *g, const ein__kattention_form *f,
+                                 ein__kattention_text *x) {
+    const char *weight = f->t.lanes                    ? "s[row][j]"
+                         : f->t.math != EIN__MATH_FP32 ? "s[m][j][e]"
+                                                       : "weight[row][tx + 16 * j]";
+    ein__put(&x->gate, "");
+    if (!ein__attention_is_gated(g->ctx, &f->a)) return;
+    ein__kcount(g, f->a.gate);
+    const char *open = ein__kparen(g, ein__kvalue(g, f->a.gate, 0), EIN__TERM);
+    const char *all = ein__namef(g->ctx, "%s%s", g->code[0].s, open);
+    ein__kattention_keyed k = ein__kattention_keyed_by(g, f, true);
+    ein__buf body = {0};
+    ein__kaxes_put(g, &body, &k.rows, all);
+    ein__kaxes_put(g, &body, &k.keys, all);
+    ein__putf(&body, "%sif (%s == 0.f) %s = 0.f;\n", g->code[0].s, open, weight);
+    ein__kattention_place(f, body.s, k.test, &x->gate);
+    if (*k.test) ein__putf(&x->gate, "if (%s) {\n", k.test);
+    ein__kindent(&x->gate, body.s, *k.test ? 4 : 0);
+    if (*k.test) ein__put(&x->gate, "}\n");
+    ein__buf_free(&body);
+    ein__kattention_reset(g);
 }
 
 static void ein__kattention_store(ein__kgen *g, const ein__kattention_form *f,
@@ -48764,7 +49042,8 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     bool vectors = g->vec > 1;
     g->vec = 1;
     x->blocks = ein__kattention_index(g, f, &x->index);
-    ein__kaxes keys = {.n = f->keys.n, .at = "u0 + key"}, at = {.at = "k"}, cols = f->cols;
+    ein__kaxes keys = {.n = f->keys.n, .from = "u0 + ", .at = "u0 + key"}, cols = f->cols,
+               at = {.from = "k0 + ", .at = "k"};
     memcpy(keys.slot, f->keys.slot, sizeof keys.slot);
     memcpy(at.slot, f->depth.slot, sizeof at.slot);
     at.n = f->depth.n;
@@ -48786,13 +49065,18 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
     const char *name = f->a.band ? g->slot[f->a.m].name : NULL;
     if (name) g->slot[f->a.m].name = f->base;
     if (product)
-        x->key =
-            ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys, t->kc, vectors, true);
+        x->key = t->key_across ? ein__kattention_load(g, f->key, to[1], f, &at, &keys, t->kc,
+                                                      t->keys, vectors, true)
+                               : ein__kattention_load(g, f->key, to[1], f, &keys, &at, t->keys,
+                                                      t->kc, vectors, true);
     keys.at = t->math == EIN__MATH_FP32 && !t->lanes ? "u0 + k0 + key" : "u0 + key";
+    cols.from = "";
     cols.at = "col";
     cols.end = t->cols < t->width ? t->cols : -1;
-    x->value =
-        ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv, t->width, vectors, true);
+    x->value = t->value_across ? ein__kattention_load(g, f->value, to[2], f, &cols, &keys, t->width,
+                                                      kv, vectors, true)
+                               : ein__kattention_load(g, f->value, to[2], f, &keys, &cols, kv,
+                                                      t->width, vectors, true);
     if (name) g->slot[f->a.m].name = name;
     if (!product) {
         ein__put(&x->query.text, "");
@@ -48809,14 +49093,17 @@ static void ein__kattention_parts(ein__kgen *g, const ein__step *step, ein__katt
                        t->parts, t->parts, t->parts);
     else x->joined = t->lanes ? "join_keys<8, true>(warps, row, at)" : "";
     ein__kattention_score(g, f, x);
+    ein__kattention_gate(g, f, x);
     ein__kattention_store(g, f, step, &x->store);
 }
 
 static void ein__kattention_free(ein__kattention_text *x) {
-    ein__buf *used[] = {&x->index, &x->shares,     &x->masked,   &x->score,     &x->absent,
-                        &x->store, &x->query.text, &x->key.text, &x->value.text};
-    for (int i = 0; i < 9; i++) ein__buf_free(used[i]);
+    ein__buf *used[] = {&x->index,  &x->shares, &x->masked,     &x->score,    &x->gate,
+                        &x->absent, &x->store,  &x->query.text, &x->key.text, &x->value.text};
+    for (int i = 0; i < 10; i++) ein__buf_free(used[i]);
 }
+/* ---- emit_attention_kernel.c ---- */
+// The templates of an attention's kernels filled with the parts of its text (emit_attention.c).
 
 enum { EIN__KATTENTION_TIMES = 2 };  // keys of the template that say who loads what of a part
 
@@ -48848,7 +49135,7 @@ static void ein__kattention_times(ein__kgen *g, const ein__kload_text *l, const 
 static const char *const ein__kkey_times[] = {"keySteps", "keyPlace"};
 static const char *const ein__kvalue_times[] = {"valueSteps", "valuePlace"};
 
-enum { EIN__KATTENTION_ALL = 24, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
+enum { EIN__KATTENTION_ALL = 25, EIN__KATTENTION_KEYS = EIN__KATTENTION_ALL + 6 };
 
 // Keys that all templates have, in `k` from place 2 on. `step`: keys of a turn.
 static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
@@ -48883,6 +49170,7 @@ static void ein__kattention_all(ein__kgen *g, const ein__kattention_form *f,
         {"unit", ein__kattention_unit(g, f, "most")},
         {"loadKey", x->key.text.s},
         {"score", x->score.s},
+        {"gate", x->gate.s},
         {"loadValue", x->value.text.s}};
     memcpy(k, all, sizeof all);
 }
@@ -48895,9 +49183,12 @@ static void ein__kattention_keys(ein__kgen *g, const ein__kattention_form *f,
     k[0] = (ein__key){"KC", ein__namef(g->ctx, "%d", f->t.kc)};
     bool sum = f->a.sum.i || f->t.parts > 1 || ein__ex_contains(g->ctx, f->a.result, f->a.top);
     k[1] = (ein__key){"sum", sum ? "1" : ""};
-    ein__kattention_times(g, &x->key, "key", "k", ein__kkey_times, k + 2);
-    ein__kattention_times(g, &x->value, "key", "col", ein__kvalue_times,
-                          k + 2 + EIN__KATTENTION_TIMES);
+    bool tensor = f->t.math != EIN__MATH_FP32, keys = tensor && f->t.key_across,
+         values = tensor && f->t.value_across;
+    ein__kattention_times(g, &x->key, keys ? "k" : "key", keys ? "key" : "k", ein__kkey_times,
+                          k + 2);
+    ein__kattention_times(g, &x->value, values ? "col" : "key", values ? "key" : "col",
+                          ein__kvalue_times, k + 2 + EIN__KATTENTION_TIMES);
 }
 
 // Without tensor cores a thread keeps its elements in registers while threads still read the part
@@ -48948,16 +49239,19 @@ static const char *ein__kattention_storage(ein__kgen *g, const ein__attention_ti
 
 static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kattention_form *f,
                                    const char *hint, ein__buf *out, ein__launch *l) {
-    static const char *const to[] = {"query[row * (depth + PAD) + k]", "keys[key * (KC + PAD) + k]",
-                                     "values[key * (cols + PAD) + col]"};
-    enum { OWN = 23, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
+    enum { OWN = 29, COUNT = 2 + EIN__KATTENTION_KEYS + OWN };
     ein_ctx *c = g->ctx;
     const ein__attention_tile *t = &f->t;
+    const char *const to[] = {
+        "query[row * (depth + PAD) + k]",
+        t->key_across ? "keys[k * ACROSS + key]" : "keys[key * (KC + PAD) + k]",
+        t->value_across ? "values[col * ACROSS + key]" : "values[key * (cols + PAD) + col]"};
     ein__kattention_text x = {0};
     bool half = t->math == EIN__MATH_FP16, late = ein__attention_is_late(t);
     const char *turn = "KW * NK", *next = ein__kattention_next(g, t, turn);
     ein__kneed(g, half ? EIN__NEED_ATTEND_HALF : EIN__NEED_ATTEND_TF32);
     if (half) ein__kneed(g, EIN__NEED_HALF);
+    if (t->value_across) ein__kneed(g, EIN__NEED_ATTEND_ACROSS);
     ein__kattention_parts(g, step, f, t->keys, to, &x);
     if (!g->too_wide && !g->overflow && ein__kgrid(c, l, x.blocks * t->parts, 128)) {
         ein__key k[COUNT] = {{0}};
@@ -48978,6 +49272,12 @@ static void ein__kattention_tensor(ein__kgen *g, const ein__step *step, ein__kat
             {"follows",
              late ? "togo > 1" : ein__namef(c, "%s < %s", next, ein__kattention_until(g, t))},
             {"next", next},
+            {"both", x.both ? "1" : ""},
+            {"across", t->key_across || t->value_across ? "1" : ""},
+            {"keyAcross", t->key_across ? "1" : ""},
+            {"valueAcross", t->value_across ? "1" : ""},
+            {"keyAt", to[1]},
+            {"valueAt", to[2]},
             {"keyWords", x.key.copy && !half ? "1" : ""},
             {"valueWords", x.value.copy && !half ? "1" : ""},
             {"slack", ein__attention_is_quotient(c, &f->a) ? "8.f" : "0.f"},
@@ -49269,7 +49569,8 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__key tail[] = {{"parts", ein__need_text(needs, EIN__NEED_PARTS)},
                        {"rows", ein__need_text(needs, EIN__NEED_PART_ROWS)}};
     ein__key attend[] = {{"tf32", ein__need_text(needs, EIN__NEED_ATTEND_TF32)},
-                         {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)}};
+                         {"half", ein__need_text(needs, EIN__NEED_ATTEND_HALF)},
+                         {"across", ein__need_text(needs, EIN__NEED_ATTEND_ACROSS)}};
     ein__key mma[] = {{"tf32", *tf32 ? tf32 : attend[0].text},
                       {"half", *fp16 ? fp16 : attend[1].text},
                       {"rows", warps},
@@ -49311,7 +49612,7 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     ein__put_helper(out, *four[0].text || *four[1].text || *four[2].text, ein__tmpl_half4, four, 3);
     ein__put_helper(out, *bfloat[0].text || *bfloat[1].text || *bfloat[2].text, ein__tmpl_bfloat4,
                     bfloat, 3);
-    ein__put_helper(out, attends, ein__tmpl_attend, attend, 2);
+    ein__put_helper(out, attends, ein__tmpl_attend, attend, 3);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_SOFTMAX), ein__tmpl_softmax, score, 1);
     ein__put_helper(out, ein__is_needed(needs, EIN__NEED_KEY_PARTS), ein__tmpl_attention_parts,
                     spread, 2);
