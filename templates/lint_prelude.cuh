@@ -180,13 +180,18 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #endif
 #endif
 
-#if defined(LINT_row_warp) || defined(LINT_row_block)
+#if defined(LINT_row_warp) || defined(LINT_row_block) || defined(LINT_row_column)
 #define $rows 1000u
 #define $warp blockIdx.x * 4u + threadIdx.x / 32u
 #define $block 128
 #define $parts 2
 #define $index const int i0 = (int)id
-#ifdef LINT_row_block
+#ifdef LINT_row_column
+#define $lanes 16u
+#define $column blockIdx.x * 16u + threadIdx.x % 16u
+#define $row column < 1000u ? column : 1000u - 1u
+#define $phases part[0][lane % 8u][0] = p0[i0], part[1][lane % 8u][0] = 0.f, y[i0] = part[0][0][0]
+#elif defined(LINT_row_block)
 #define $phases part[0][lane % 8u] = p0[i0], part[1][lane % 8u] = 0.f, y[i0] = part[0][0]
 #else
 #define $phases y[i0] = p0[i0 + (int)lane]

@@ -1,6 +1,7 @@
-//@key op     sum, prod, max or min
-//@key join   v combined with other
-//@key block  whether the block's form is wanted too
+//@key op      sum, prod, max or min
+//@key join    v combined with other
+//@key block   whether the block's form is wanted too
+//@key column  whether that of a block with many rows is
 static __device__ __forceinline__ float warp_$op(float v) {  // every lane gets the result
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) {
@@ -19,6 +20,28 @@ static __device__ __forceinline__ float block_$op(float v, float *part) {  // 25
 #pragma unroll
     for (int j = 1; j < 8; j++) {
         const float other = part[j];
+        $join;
+    }
+    return v;
+}
+//@end
+//@if column
+
+// Of 256 threads those share a row that have one place among ROWS neighbours.
+template <unsigned ROWS>
+static __device__ __forceinline__ float column_$op(float v, float (*part)[ROWS]) {
+    const unsigned place = threadIdx.x % ROWS;
+#pragma unroll
+    for (unsigned d = 16u; d >= ROWS; d /= 2u) {
+        const float other = __shfl_xor_sync(0xffffffffu, v, d);
+        $join;
+    }
+    if (threadIdx.x % 32u < ROWS) part[threadIdx.x / 32u][place] = v;
+    __syncthreads();
+    v = part[0][place];
+#pragma unroll
+    for (int j = 1; j < 8; j++) {
+        const float other = part[j][place];
         $join;
     }
     return v;

@@ -26,7 +26,9 @@ weight c1: f32[12,12,3,3] = randn(std=0.1)
 input d: f32[1,21,14,14]
 weight d1: f32[21,21,3,3] = randn(std=0.1)
 input e: f32[81,32,32]
-output copy, turned, product, few, odd, fractions
+input n: f32[48,40,40]
+weight n1: f32[48] = randn(std=0.1)
+output copy, turned, product, few, odd, fractions, across
 copy = Relu(x)
 turned = Transpose(t; perm=[1,0])
 product = MatMul(p, q)
@@ -34,6 +36,9 @@ few = Conv(c, c1; pads=1)
 odd = Conv(d, d1; pads=1)
 fractions[i,j] = sum(r,s) e[9*r+s,(i-r+3)/4,(j-s+3)/4]
     where i in 0:128, j in 0:128, r in 0:9, s in 0:9, pad e 0
+n2 = Transpose(n; perm=[1,2,0])
+n3 = LayerNormalization(n2, n1)
+across = Transpose(n3; perm=[2,0,1])
 """
 HALVES = """input p: f16[256,256]
 input q: f16[256,256]
@@ -77,6 +82,8 @@ def checks():
     yield "a copy is a few instructions", copy.lanes < 40 * elements / 4
     yield "a transposition uses all that it moves", turned.sectors == turned.wanted
     yield "a transposition has no bank conflicts", turned.lines == turned.fewest > 0
+    across = steps["across.rows"][1]
+    yield "a norm over channels uses what it moves", across.sectors <= across.wanted
     yield "a product multiplies and adds", product.fma * 32 >= 256 ** 3
     yield "a product's loads use what they move", product.sectors <= 1.1 * product.wanted
     yield "a product has few bank conflicts", product.lines <= 2 * product.fewest

@@ -45,7 +45,8 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_PLACE,
                {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column,
                 ein__tmpl_place_warp, ein__tmpl_tail}},
-              {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
+              {EIN__K_ROW,
+               {ein__tmpl_row_block, ein__tmpl_row_column, ein__tmpl_row_warp, ein__tmpl_warp}},
               {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
               {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
               {EIN__K_ATTENTION,
@@ -282,9 +283,10 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
         ein__key keys[] = {{"op", ein__kred_name((ein__red)r)},
                            {"join", ein__kcombine(&g, (ein__red)r, "v", "other")},
-                           {"block", ein__need_text(needs, (ein__need)(EIN__NEED_BLOCK + r))}};
+                           {"block", ein__need_text(needs, (ein__need)(EIN__NEED_BLOCK + r))},
+                           {"column", ein__need_text(needs, (ein__need)(EIN__NEED_COLUMN + r))}};
         ein__put_helper(out, ein__is_needed(needs, (ein__need)(EIN__NEED_WARP + r)), ein__tmpl_warp,
-                        keys, 3);
+                        keys, 4);
     }
     for (int n = 2; n <= EIN__SUMS; n++) {
         bool warp = ein__is_needed(needs, (ein__need)ein__kwarp_sums[n - 2]),

@@ -137,7 +137,8 @@ typedef enum ein__need {
     EIN__NEED_BFLOAT_LOAD4,
     EIN__NEED_BFLOAT_STORE4,
     EIN__NEED_BFLOAT4,
-    EIN__NEEDS
+    EIN__NEED_COLUMN,  // and, behind it, by the ein__red
+    EIN__NEEDS = EIN__NEED_COLUMN + 5
 } ein__need;
 typedef uint64_t ein__needs;
 _Static_assert(EIN__NEEDS < 64, "a set of needs has a bit for each");

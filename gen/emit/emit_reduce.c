@@ -98,26 +98,40 @@ static int64_t ein__krun_of(const ein__kgen *g, const ein__krow *row, const int 
     return run;
 }
 
+// The read with the most elements: how many neighbouring terms, and how many neighbouring outputs,
+// it has side by side, and the bytes of an element.
+typedef struct ein__kruns {
+    int64_t terms, outputs, size;
+} ein__kruns;
+
+static ein__kruns ein__kruns_of(ein__kgen *g, const ein__kscan *scan, const int *t, int nt,
+                                const int *s, int ns) {
+    ein__kruns run = {0};
+    int64_t most = 0;
+    for (ptrdiff_t k = 0; k + 1 < arrlen(scan->near); k++) {
+        const ein__krow *row = &scan->near[k];
+        int64_t size = 1;
+        for (int i = 0; i < ns; i++) size *= row->k[s[i]] ? g->slot[s[i]].n : 1;
+        for (int i = 0; i < nt; i++) size *= row->k[t[i]] ? g->slot[t[i]].n : 1;
+        if (size <= most) continue;
+        most = size;
+        ein__val v = {ein__ex_get(g->ctx, scan->read[k])->val};
+        run = (ein__kruns){ein__krun_of(g, row, s, ns), ein__krun_of(g, row, t, nt),
+                           ein__element_size(g->ctx, v)};
+    }
+    return run;
+}
+
 // Who works on one output. The read with the most elements decides: where neighbouring terms are
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
 // take outputs and the terms are split over the rows of a block, but for many outputs, of which a
 // thread has some of its own. Rows of many outputs need `least` terms at least.
-static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r, int64_t least) {
+static ein__kshare ein__kshare_of(ein__kgen *g, const ein__kred *r, int64_t least) {
     bool many = r->outputs > EIN__SHARED_OUTPUTS;
     if (r->count < (many ? least : 32)) return EIN__SHARE_NONE;
-    int64_t most = 0, terms = 0, outputs = 0;
-    for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
-        const ein__krow *row = &r->scan.near[k];
-        int64_t size = 1;
-        for (int i = 0; i < r->ns; i++) size *= row->k[r->s[i]] ? g->slot[r->s[i]].n : 1;
-        for (int i = 0; i < r->nt; i++) size *= row->k[r->t[i]] ? g->slot[r->t[i]].n : 1;
-        if (size <= most) continue;
-        most = size;
-        terms = ein__krun_of(g, row, r->s, r->ns);
-        outputs = ein__krun_of(g, row, r->t, r->nt);
-    }
-    if (many && terms < ein__least(r->count, 32)) return EIN__SHARE_NONE;
-    if (terms < 32 && outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
+    ein__kruns run = ein__kruns_of(g, &r->scan, r->t, r->nt, r->s, r->ns);
+    if (many && run.terms < ein__least(r->count, 32)) return EIN__SHARE_NONE;
+    if (run.terms < 32 && run.outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
     bool few = r->outputs <= EIN__BLOCK_OUTPUTS && r->count >= EIN__BLOCK_TERMS;
     return few ? EIN__SHARE_BLOCK : EIN__SHARE_WARP;
 }

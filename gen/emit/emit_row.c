@@ -1,11 +1,16 @@
 // Rows: reductions over the trailing iterators, each one pass over the row, then a map that stores.
-// A warp a row (up to 1024 elements) or a block a row; a thread a row where neighbouring rows, not
-// neighbouring elements, are adjacent in memory. What several passes read stays in registers when
-// that is at most 32 of them.
+// A warp a row (up to 1024 elements) or a block a row. Where neighbouring rows, not neighbouring
+// elements, are adjacent in memory, a block has a column of them: threads side by side have rows
+// side by side, and those behind each other share one; or a thread has a row, if that is short.
+// What several passes read stays in registers when that is at most 32 of them.
 
-typedef enum { EIN__ROW_WARP, EIN__ROW_BLOCK, EIN__ROW_THREAD } ein__krow_form;
+typedef enum { EIN__ROW_WARP, EIN__ROW_BLOCK, EIN__ROW_COLUMN, EIN__ROW_THREAD } ein__krow_form;
 
-enum { EIN__ROW_REGISTERS = 32 };
+enum {
+    EIN__ROW_REGISTERS = 32,
+    EIN__ROW_SHORT = 8,     // elements that a thread has alone, whatever the rows ...
+    EIN__ROW_MODERATE = 16  // ... or where every thread has rows of its own
+};
 
 typedef struct ein__krows {
     ein__kscan scan;
@@ -14,6 +19,7 @@ typedef struct ein__krows {
     uint32_t rest;  // the slots that make up a row
     int64_t rows, count;
     int turns;  // elements of a thread when they are unrolled, else 0
+    int lanes;  // rows side by side of a column
     ein__buf index, phases;
 } ein__krows;
 
@@ -60,17 +66,38 @@ static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) 
     return true;
 }
 
-static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
-    bool along_rows = false, along_row = false;
-    for (ptrdiff_t k = 0; k < arrlen(r->scan.row); k++) {
-        for (int i = 0; i < r->nt; i++) along_rows |= r->scan.near[k].k[r->t[i]] == 1;
-        for (int i = 0; i < r->ns; i++) along_row |= r->scan.near[k].k[r->s[i]] == 1;
+// Threads that share a row.
+static int ein__krows_threads(const ein__krows *r) {
+    switch (r->form) {
+    case EIN__ROW_WARP: return 32;
+    case EIN__ROW_BLOCK: return EIN__BLOCK_THREADS;
+    case EIN__ROW_COLUMN: return EIN__BLOCK_THREADS / r->lanes;
+    case EIN__ROW_THREAD: break;
     }
-    bool many = r->rows >= 2048 || r->count <= 64;
-    if ((along_rows && !along_row && many) || r->count > INT32_MAX) r->form = EIN__ROW_THREAD;
+    return 1;
+}
+
+// How many rows a column has side by side: as many as a warp has lanes, unless that leaves
+// processors without a block or rows without registers, but a sector at least.
+static int ein__krows_lanes(ein__kgen *g, const ein__krows *r, int64_t size) {
+    int lanes = 32;
+    while (lanes * size > EIN__SECTOR &&
+           (ein__ceil(r->rows, lanes) < ein__gpu_of(g->ctx)->sms ||
+            ein__ceil(r->count, EIN__BLOCK_THREADS / lanes) > EIN__ROW_REGISTERS))
+        lanes /= 2;
+    return lanes;
+}
+
+static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
+    ein__kruns run = ein__kruns_of(g, &r->scan, r->t, r->nt, r->s, r->ns);
+    bool across = run.terms < ein__least(r->count, 32) && run.terms < run.outputs;
+    bool alone = r->count < EIN__ROW_SHORT ||
+                 (r->count <= EIN__ROW_MODERATE && r->rows > EIN__SHARED_OUTPUTS);
+    if ((across && alone) || r->count > INT32_MAX) r->form = EIN__ROW_THREAD;
+    else if (across && run.outputs * run.size >= EIN__SECTOR) r->form = EIN__ROW_COLUMN;
     else r->form = r->count <= 1024 ? EIN__ROW_WARP : EIN__ROW_BLOCK;
-    int step = (r->form == EIN__ROW_WARP ? 32 : 256) * g->vec;
-    int64_t turns = (r->count + step - 1) / step;
+    if (r->form == EIN__ROW_COLUMN) r->lanes = ein__krows_lanes(g, r, run.size);
+    int64_t turns = ein__ceil(r->count, ein__krows_threads(r) * g->vec);
     r->turns = r->form != EIN__ROW_THREAD && turns * g->vec <= EIN__ROW_REGISTERS ? (int)turns : 0;
 }
 
@@ -111,7 +138,7 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
         return;
     }
     const char *u = ein__kunsigned(g);
-    int step = r->form == EIN__ROW_WARP ? 32 : 256;
+    int step = ein__krows_threads(r);
     int64_t count = r->count / g->vec;
     uint32_t used = 0;
     for (int i = 0; i < r->ns; i++) {
@@ -140,6 +167,21 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
     }
     ein__put(out, "}\n");
     ein__buf_free(&body);
+}
+
+// The end of pass p: what the threads of a row have is combined.
+static void ein__krows_join(ein__kgen *g, ein__krows *r, int p, ein__red red) {
+    const char *name = g->inner[p].text[0], *op = ein__kred_name(red);
+    if (r->form == EIN__ROW_THREAD) return;
+    ein__kneed(g, (ein__need)(EIN__NEED_WARP + red));
+    if (r->form == EIN__ROW_WARP) {
+        ein__putf(&r->phases, "%s = warp_%s(%s);\n", name, op, name);
+        return;
+    }
+    bool block = r->form == EIN__ROW_BLOCK;
+    ein__kneed(g, (ein__need)((block ? EIN__NEED_BLOCK : EIN__NEED_COLUMN) + red));
+    ein__putf(&r->phases, "%s = %s_%s(%s, part[%d]);\n", name, block ? "block" : "column", op, name,
+              p);
 }
 
 // One pass: reduction number p, or the final map.
@@ -179,17 +221,12 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
         for (int i = 0; i < g->vec; i++) ein__put(&core, ein__kcombine(g, red, name, value[i].s));
         ein__putf(&lines, "float %s = %s;\n", name, ein__kidentity(g, red));
     }
+    if (last && r->form == EIN__ROW_COLUMN && r->rows % r->lanes)
+        ein__putf(&r->phases, "if (column >= %s) return;\n", ein__knumber(g, r->rows));
     ein__put(&r->phases, g->code[0].s);
     if (lines.n) ein__put(&r->phases, lines.s);
     ein__krows_loop(g, r, core.s);
-    if (!last && r->form != EIN__ROW_THREAD) {
-        bool warp = r->form == EIN__ROW_WARP;
-        const char *name = g->inner[p].text[0], *op = ein__kred_name((ein__red)s->reduce);
-        ein__kneed(g, (ein__need)(EIN__NEED_WARP + s->reduce));
-        if (!warp) ein__kneed(g, (ein__need)(EIN__NEED_BLOCK + s->reduce));
-        if (warp) ein__putf(&r->phases, "%s = warp_%s(%s);\n", name, op, name);
-        else ein__putf(&r->phases, "%s = block_%s(%s, part[%d]);\n", name, op, name, p);
-    }
+    if (!last) ein__krows_join(g, r, p, (ein__red)s->reduce);
     ein__kforget(g, 1);
     for (int i = 0; i < EIN__KLEVELS; i++) {
         ein__buf_free(&g->code[i]);
@@ -201,44 +238,49 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
 
 static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r, const char *hint,
                               ein__buf *out, ein__launch *l) {
-    bool block = r->form == EIN__ROW_BLOCK, warp = r->form == EIN__ROW_WARP;
+    static const char *const *const lines[] = {ein__tmpl_row_warp, ein__tmpl_row_block,
+                                               ein__tmpl_row_column, ein__tmpl_map};
+    ein_ctx *c = g->ctx;
+    bool block = r->form == EIN__ROW_BLOCK, warp = r->form == EIN__ROW_WARP,
+         column = r->form == EIN__ROW_COLUMN;
     int warps = r->rows >= 4096 ? 8 : r->rows >= 1024 ? 4 : 1;
-    int threads = block ? 256 : warp ? 32 * warps : ein__kblock(r->rows);
-    int64_t each = block ? 1 : warp ? warps : threads;
-    if (!ein__kgrid(g->ctx, l, (r->rows + each - 1) / each, threads)) return;
-    const char *own = block  ? ein__namef(g->ctx, "%d", step->nval - 1)
-                      : warp ? ein__kwarp_id(g, warps)
-                             : ein__kthread_id(g, threads);
+    int threads = block || column ? EIN__BLOCK_THREADS : warp ? 32 * warps : ein__kblock(r->rows);
+    int64_t each = threads / ein__krows_threads(r);
+    if (!ein__kgrid(c, l, ein__ceil(r->rows, each), threads)) return;
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    ein__key keys[] = {
-        {0},
-        {0},
-        {"number", ein__kunsigned(g)},
-        {warp || block ? "rows" : "threads",
-         block ? ein__namef(g->ctx, "%lld", (long long)r->rows) : ein__knumber(g, r->rows)},
-        {block  ? "parts"
-         : warp ? "warp"
-                : "thread",
-         own},
-        {"index", r->index.s},
-        {warp || block ? "phases" : "body", r->phases.s},
-        {warp ? "block" : "alone", warp ? ein__namef(g->ctx, "%d", threads) : ein__kalone(g)},
-        {"kind", ein__kfunction(g, threads)}};
-    ein__kfinish(g, step->out, hint,
-                 block  ? ein__tmpl_row_block
-                 : warp ? ein__tmpl_row_warp
-                        : ein__tmpl_map,
-                 keys,
-                 block  ? 7
-                 : warp ? 8
-                        : 9,
-                 out, l);
+    const char *rows = ein__knumber(g, r->rows), *parts = ein__namef(c, "%d", step->nval - 1);
+    ein__key keys[10] = {{0}, {0}, {"number", ein__kunsigned(g)}, {"index", r->index.s}};
+    int n = 4;
+    keys[n++] = (ein__key){r->form == EIN__ROW_THREAD ? "body" : "phases", r->phases.s};
+    if (block) {
+        keys[n++] = (ein__key){"rows", ein__namef(c, "%lld", (long long)r->rows)};
+        keys[n++] = (ein__key){"parts", parts};
+    } else if (column) {
+        const char *inner = ein__namef(c, "threadIdx.x %% %du", r->lanes);
+        keys[n++] = (ein__key){"parts", parts};
+        keys[n++] = (ein__key){"lanes", ein__namef(c, "%du", r->lanes)};
+        keys[n++] = (ein__key){"column", ein__kgrid_id(g, each, inner)};
+        keys[n++] = (ein__key){"row", "column"};
+        if (r->rows % each)
+            keys[n - 1].text = ein__namef(c, "column < %s ? column : %s - 1u", rows, rows);
+    } else if (warp) {
+        keys[n++] = (ein__key){"rows", rows};
+        keys[n++] = (ein__key){"warp", ein__kwarp_id(g, warps)};
+        keys[n++] = (ein__key){"block", ein__namef(c, "%d", threads)};
+    } else {
+        keys[n++] = (ein__key){"threads", rows};
+        keys[n++] = (ein__key){"thread", ein__kthread_id(g, threads)};
+        keys[n++] = (ein__key){"alone", ein__kalone(g)};
+        keys[n++] = (ein__key){"kind", ein__kfunction(g, threads)};
+    }
+    ein__kfinish(g, step->out, hint, lines[r->form], keys, n, out, l);
 }
 
 // Lanes along the row, where its elements lie side by side and are enough for a warp.
 static bool ein__krows_vector(ein__kgen *g, ein__val out, const ein__krows *r) {
     int order[2 * EIN__MAX_ITERS], n = 0;
-    if (r->form == EIN__ROW_THREAD || !r->ns || r->count / g->vec < 32) return false;
+    bool across = r->form == EIN__ROW_THREAD || r->form == EIN__ROW_COLUMN;
+    if (across || !r->ns || r->count / g->vec < 32) return false;
     for (int i = 0; i < r->nt; i++) order[n++] = r->t[i];
     for (int i = 0; i < r->ns; i++) order[n++] = r->s[i];
     if (!ein__kvector_out(g, out, order, n, &r->scan)) return false;

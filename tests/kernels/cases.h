@@ -381,7 +381,10 @@ static void rows(ein_ctx *ctx) {
     }
     one_row(ctx, 1, 1, 7, 9, NULL, 0);
     one_row(ctx, 40, 30, 1, 10, NULL, 0);
+    // columns of 16 and of 32 rows, and one that is too long for registers
     one_row(ctx, 7, 300, 2, 5, "2301", 0);
+    one_row(ctx, 7, 610, 2, 5, "2301", 0);
+    one_row(ctx, 3, 4, 220, 5, "2301", 0);
     one_row(ctx, 51, 99, 1, 8, NULL, 0);
     // a whole tensor is one row; and a mean that is a value of its own
     ein__val u = input(ctx, EIN__F32, 2, DIMS(6, 50));
