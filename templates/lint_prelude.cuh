@@ -192,7 +192,8 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $row column < 1000u ? column : 1000u - 1u
 #define $phases part[0][lane % 8u][0] = p0[i0], part[1][lane % 8u][0] = 0.f, y[i0] = part[0][0][0]
 #elif defined(LINT_row_block)
-#define $phases part[0][lane % 8u] = p0[i0], part[1][lane % 8u] = 0.f, y[i0] = part[0][0]
+#define $warps 4
+#define $phases part[0][lane % 4u] = p0[i0], part[1][lane % 4u] = 0.f, y[i0] = part[0][0]
 #else
 #define $phases y[i0] = p0[i0 + (int)lane]
 #endif

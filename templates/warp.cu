@@ -12,13 +12,15 @@ static __device__ __forceinline__ float warp_$op(float v) {  // every lane gets 
 }
 //@if block
 
-static __device__ __forceinline__ float block_$op(float v, float *part) {  // 256 threads, 8 words
+template <int WARPS>
+static __device__ __forceinline__ float block_$op(float v, float (&part)[WARPS]) {
     v = warp_$op(v);
     if (threadIdx.x % 32u == 0u) part[threadIdx.x / 32u] = v;
     __syncthreads();
+    if (WARPS == 32) return warp_$op(part[threadIdx.x % 32u]);
     v = part[0];
 #pragma unroll
-    for (int j = 1; j < 8; j++) {
+    for (int j = 1; j < WARPS; j++) {
         const float other = part[j];
         $join;
     }

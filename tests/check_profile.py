@@ -28,7 +28,9 @@ weight d1: f32[21,21,3,3] = randn(std=0.1)
 input e: f32[81,32,32]
 input n: f32[48,40,40]
 weight n1: f32[48] = randn(std=0.1)
-output copy, turned, product, few, odd, fractions, across
+input l: f32[1,24,64,320]
+weight l1: f32[24] = randn(std=0.1)
+output copy, turned, product, few, odd, fractions, across, long
 copy = Relu(x)
 turned = Transpose(t; perm=[1,0])
 product = MatMul(p, q)
@@ -39,6 +41,7 @@ fractions[i,j] = sum(r,s) e[9*r+s,(i-r+3)/4,(j-s+3)/4]
 n2 = Transpose(n; perm=[1,2,0])
 n3 = LayerNormalization(n2, n1)
 across = Transpose(n3; perm=[2,0,1])
+long = InstanceNormalization(l, l1, l1)
 """
 HALVES = """input p: f16[256,256]
 input q: f16[256,256]
@@ -84,6 +87,8 @@ def checks():
     yield "a transposition has no bank conflicts", turned.lines == turned.fewest > 0
     across = steps["across.rows"][1]
     yield "a norm over channels uses what it moves", across.sectors <= across.wanted
+    long = steps["long"][1]
+    yield "a long row is read once", long.sectors <= 1.01 * 2 * 24 * 20480 / 8
     yield "a product multiplies and adds", product.fma * 32 >= 256 ** 3
     yield "a product's loads use what they move", product.sectors <= 1.1 * product.wanted
     yield "a product has few bank conflicts", product.lines <= 2 * product.fewest

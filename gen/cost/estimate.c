@@ -204,12 +204,22 @@ static void ein__skinny_work(ein_ctx *ctx, const ein__skinny *z, ein__work *w) {
     w->chain_ps = ein__times(turns, EIN__LOOP_TURN_PS);
 }
 
-// What a row's thread takes for a reduction, or for the map behind them.
-static int64_t ein__row_chain(const ein__kernel *k, const ein__scope *s) {
-    int64_t rows = ein__outputs_of(k->s[0]);
-    int64_t n = s->reduce != EIN__R_NONE ? ein__terms_of(s) : ein__ceil(ein__outputs_of(s), rows);
-    int64_t turns = ein__most(ein__ceil(n, EIN__BLOCK_THREADS), EIN__ROW_THREADS);
-    return ein__times(ein__least(ein__ceil(n, EIN__ROW_THREADS), turns), EIN__LOOP_TURN_PS);
+// What a row's threads take for pass `i`, a reduction or the map behind them. Those of a block have
+// one processor: its share of the caches, but where an earlier pass has left the row in registers,
+// and its instructions.
+static int64_t ein__row_chain(ein_ctx *ctx, const ein__kernel *k, int i) {
+    const ein__scope *s = k->s[i];
+    bool reduces = s->reduce != EIN__R_NONE;
+    int64_t n = ein__outputs_of(k->s[k->n - 1]) / ein__most(ein__outputs_of(k->s[0]), 1);
+    if (reduces) n = ein__terms_of(s);
+    bool held = i && reduces && n <= EIN__ROW_LENGTH;
+    int64_t turns =
+        ein__most(ein__ceil(n, held ? EIN__ROW_WIDE : EIN__BLOCK_THREADS), EIN__ROW_THREADS);
+    int64_t ps = ein__times(ein__least(ein__ceil(n, EIN__ROW_THREADS), turns), EIN__LOOP_TURN_PS);
+    if (n <= EIN__ROW_THREADS * EIN__ROW_THREADS) return ps;
+    int64_t each = ein__operations_along(ctx, s->body, ~0u << k->s[0]->nt);
+    if (!held) each += EIN__ROW_ISSUED;
+    return ein__most(ps, ein__issued_ps(ein__gpu_of(ctx), ein__times(n, each), 1));
 }
 
 // A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results.
@@ -248,7 +258,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
             ein__skinny_work(ctx, &skinny, &w);
             *parts = 1;
         }
-        if (k->kind == EIN__K_ROW) w.chain_ps = ein__plus(w.chain_ps, ein__row_chain(k, s));
+        if (k->kind == EIN__K_ROW) w.chain_ps = ein__plus(w.chain_ps, ein__row_chain(ctx, k, i));
     }
     if (k->also.i) {
         const ein__scope *s = ein__scope_of(ctx, k->also);

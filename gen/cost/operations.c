@@ -25,10 +25,10 @@ static bool ein__is_scaled(const ein_ctx *ctx, const ein__expr *e, double *facto
     return fabs(c) > 1e-30 && fabs(c) < 1e30;
 }
 
-static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex) {
+static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     int64_t n = e->op == EIN__X_READ || e->op == EIN__X_CONST ? 0 : 1;
-    if (ctx->counted[ex.i] == ctx->counts) return 0;
+    if (ctx->counted[ex.i] == ctx->counts || (slots && !(ein__ex_uses(ctx, ex) & slots))) return 0;
     ctx->counted[ex.i] = ctx->counts;
     if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY) {
         bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF ||
@@ -41,20 +41,25 @@ static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex) {
     }
     double factor;
     if (ein__is_scaled(ctx, e, &factor)) n -= EIN__DIVISION - 1;
-    for (uint32_t i = 0; i < e->nkid; i++) n += ein__count_operations(ctx, e->kid[i]);
+    for (uint32_t i = 0; i < e->nkid; i++) n += ein__count_operations(ctx, e->kid[i], slots);
     return n;
 }
 
 // Operations of an expression, whose parts are computed once however often they are used (as they
 // are emitted): divisions and simple functions are some instructions each, the others some tens.
-static int64_t ein__ex_operations(ein_ctx *ctx, ein__ex ex) {
+// Those alone that change with some `slots`, 0: all.
+static int64_t ein__operations_along(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
     ptrdiff_t had = arrlen(ctx->counted), n = arrlen(ctx->exprs.rec);
     if (had < n) {
         arrsetlen(ctx->counted, n);
         memset(ctx->counted + had, 0, (size_t)(n - had) * sizeof *ctx->counted);
     }
     ctx->counts++;
-    return ein__count_operations(ctx, ex);
+    return ein__count_operations(ctx, ex, slots);
+}
+
+static int64_t ein__ex_operations(ein_ctx *ctx, ein__ex ex) {
+    return ein__operations_along(ctx, ex, 0);
 }
 
 // What a map's reads at digits of its position take beside the arithmetic: the digits and

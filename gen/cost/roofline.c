@@ -47,10 +47,12 @@ typedef enum {
 static const int64_t ein__memory_share[] = {880, 800, 800, 600};
 
 enum {
-    EIN__SECTOR = 32,        // bytes: the least that memory moves
-    EIN__INTENSITY = 4,      // operations an element, see ein_desc.intensity
-    EIN__ROW_LENGTH = 8192,  // elements of a row that fit a block's registers
-    EIN__ROW_THREADS = 32,   // of a row; of a longer one those of a block
+    EIN__SECTOR = 32,         // bytes: the least that memory moves
+    EIN__INTENSITY = 4,       // operations an element, see ein_desc.intensity
+    EIN__ROW_LENGTH = 40960,  // elements of a row that fit a block's registers
+    EIN__ROW_THREADS = 32,    // of a row; of a longer one those of a block
+    EIN__ROW_WIDE = 1024,     // ... or of a large one
+    EIN__ROW_ISSUED = 3,      // instructions for an element of it beside the arithmetic
     EIN__BLOCK_THREADS = 256,
     EIN__SHARED_OUTPUTS = 16384,  // with more, every thread has some of its own
     EIN__SHORT_ROW = 8,           // or lanes of a warp have one whose terms are as many, in a row

@@ -8,6 +8,7 @@ typedef enum { EIN__ROW_WARP, EIN__ROW_BLOCK, EIN__ROW_COLUMN, EIN__ROW_THREAD }
 
 enum {
     EIN__ROW_REGISTERS = 32,
+    EIN__ROW_WIDE_REGISTERS = EIN__ROW_LENGTH / EIN__ROW_WIDE,  // of threads that have 64 in all
     EIN__ROW_SHORT = 8,     // elements that a thread has alone, whatever the rows ...
     EIN__ROW_MODERATE = 16  // ... or where every thread has rows of its own
 };
@@ -19,6 +20,8 @@ typedef struct ein__krows {
     uint32_t rest;  // the slots that make up a row
     int64_t rows, count;
     int turns;  // elements of a thread when they are unrolled, else 0
+    int block;  // threads of a block that has a row
+    int held;   // registers of a thread for what stays there
     int lanes;  // rows side by side of a column
     ein__buf index, phases;
 } ein__krows;
@@ -70,7 +73,7 @@ static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) 
 static int ein__krows_threads(const ein__krows *r) {
     switch (r->form) {
     case EIN__ROW_WARP: return 32;
-    case EIN__ROW_BLOCK: return EIN__BLOCK_THREADS;
+    case EIN__ROW_BLOCK: return r->block;
     case EIN__ROW_COLUMN: return EIN__BLOCK_THREADS / r->lanes;
     case EIN__ROW_THREAD: break;
     }
@@ -97,8 +100,11 @@ static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
     else if (across && run.outputs * run.size >= EIN__SECTOR) r->form = EIN__ROW_COLUMN;
     else r->form = r->count <= 1024 ? EIN__ROW_WARP : EIN__ROW_BLOCK;
     if (r->form == EIN__ROW_COLUMN) r->lanes = ein__krows_lanes(g, r, run.size);
+    bool wide = r->count > EIN__BLOCK_THREADS * EIN__ROW_REGISTERS;
+    r->block = wide ? EIN__ROW_WIDE : EIN__BLOCK_THREADS;
+    r->held = r->form == EIN__ROW_BLOCK && wide ? EIN__ROW_WIDE_REGISTERS : EIN__ROW_REGISTERS;
     int64_t turns = ein__ceil(r->count, ein__krows_threads(r) * g->vec);
-    r->turns = r->form != EIN__ROW_THREAD && turns * g->vec <= EIN__ROW_REGISTERS ? (int)turns : 0;
+    r->turns = r->form != EIN__ROW_THREAD && turns * g->vec <= r->held ? (int)turns : 0;
 }
 
 // Reads that more than one pass makes, and that step along the row: by pass, as bits.
@@ -194,8 +200,7 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read) && r->turns; k++) {
         bool first = passes[k] >> p & 1 && !(passes[k] & ((1u << p) - 1));
         if (!first || !(passes[k] & (passes[k] - 1))) continue;
-        if ((g->nover + 1) * r->turns * g->vec > EIN__ROW_REGISTERS || g->nover == EIN__KOVER)
-            continue;
+        if ((g->nover + 1) * r->turns * g->vec > r->held || g->nover == EIN__KOVER) continue;
         ein__ktext load = ein__kread(g, r->scan.read[k], 0);
         const ein__kname *all = ein__kfind(g, EIN__N_VECTOR, r->scan.read[k].i, 0);
         if (g->vec > 1 && !all) continue;
@@ -244,17 +249,22 @@ static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r
     bool block = r->form == EIN__ROW_BLOCK, warp = r->form == EIN__ROW_WARP,
          column = r->form == EIN__ROW_COLUMN;
     int warps = r->rows >= 4096 ? 8 : r->rows >= 1024 ? 4 : 1;
-    int threads = block || column ? EIN__BLOCK_THREADS : warp ? 32 * warps : ein__kblock(r->rows);
+    int threads = column  ? EIN__BLOCK_THREADS
+                  : block ? r->block
+                  : warp  ? 32 * warps
+                          : ein__kblock(r->rows);
     int64_t each = threads / ein__krows_threads(r);
     if (!ein__kgrid(c, l, ein__ceil(r->rows, each), threads)) return;
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
     const char *rows = ein__knumber(g, r->rows), *parts = ein__namef(c, "%d", step->nval - 1);
-    ein__key keys[10] = {{0}, {0}, {"number", ein__kunsigned(g)}, {"index", r->index.s}};
+    ein__key keys[11] = {{0}, {0}, {"number", ein__kunsigned(g)}, {"index", r->index.s}};
     int n = 4;
     keys[n++] = (ein__key){r->form == EIN__ROW_THREAD ? "body" : "phases", r->phases.s};
     if (block) {
         keys[n++] = (ein__key){"rows", ein__namef(c, "%lld", (long long)r->rows)};
         keys[n++] = (ein__key){"parts", parts};
+        keys[n++] = (ein__key){"block", ein__namef(c, "%d", threads)};
+        keys[n++] = (ein__key){"warps", ein__namef(c, "%d", threads / 32)};
     } else if (column) {
         const char *inner = ein__namef(c, "threadIdx.x %% %du", r->lanes);
         keys[n++] = (ein__key){"parts", parts};

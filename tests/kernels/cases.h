@@ -381,6 +381,9 @@ static void rows(ein_ctx *ctx) {
     }
     one_row(ctx, 1, 1, 7, 9, NULL, 0);
     one_row(ctx, 40, 30, 1, 10, NULL, 0);
+    // as many elements as a large block has registers for, and more
+    one_row(ctx, 1, 1, 1, 40960, NULL, 0);
+    one_row(ctx, 1, 1, 1, 40961, NULL, 0);
     // columns of 16 and of 32 rows, and one that is too long for registers
     one_row(ctx, 7, 300, 2, 5, "2301", 0);
     one_row(ctx, 7, 610, 2, 5, "2301", 0);
