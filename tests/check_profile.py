@@ -63,6 +63,13 @@ score1[n,h,i,j] = 0.125 * (sum(d) s[n,h,i,d] * u[n,h,j,d]) + b[h,i,j]
 weights1 = Softmax(score1; axis=-1)
 biased[n,h,i,d] = sum(j) weights1[n,h,i,j] * w[n,h,j,d]
 """
+# A map with nine reads, which loads of a product would compute on three processors.
+MIRRORED = """input x: f32[2,12,9,9]
+weight w: f32[4,12,3,3] = randn(std=0.1)
+output mirrored
+m = Pad(x; pads=[1,1,1,1], axes=[2,3], mode=reflect)
+mirrored = Conv(m, w)
+"""
 
 
 def profiled(text, options=()):
@@ -101,7 +108,8 @@ def checks():
     yield ("keys and values that lie across have few: %d of %d" % (attention.lines,
                                                                  attention.fewest),
            attention.lines <= 1.05 * attention.fewest)
-    for name in ("few", "odd", "fractions", "biased"):
+    steps.update(profiled(MIRRORED))
+    for name in ("few", "odd", "fractions", "mirrored", "biased"):
         us, launch = steps[name] if name in steps else steps_fp16[name]
         ratio = (max(launch.times().values()) + counts.NODE) / us
         yield "%s: the estimate is near what is counted: %.2f" % (name, ratio), .5 < ratio < 1.6

@@ -110,14 +110,21 @@ static void ein__band_work(ein_ctx *ctx, const ein__scope *s, ein__work *w) {
     w->math_ps = ein__math_ps(g, flop, ein__math_share[EIN__E_BAND]);
 }
 
-// What computing map `v` in every load of a factor takes: once for each tile across.
-static int64_t ein__loads_ps(ein_ctx *ctx, const ein__tiled *p, const ein__product_tile *t,
-                             int side, ein__val v) {
-    int64_t tiles = ein__ceil(p->extent[!side], side ? t->rows : t->cols);
-    int64_t loads =
-        ein__times(ein__times(p->extent[side], p->depth), ein__times(p->extent[2], tiles));
-    int64_t each = ein__ex_operations(ctx, ein__scope_of(ctx, v)->body);
-    return ein__math_ps(ein__gpu_of(ctx), ein__times(loads, each), ein__math_share[EIN__E_MAP]);
+// Instructions of what a load computes beside a read that it would have had anyway: arithmetic, the
+// other reads' addresses and guards.
+static int64_t ein__computed_operations(ein_ctx *ctx, const ein__scope *s) {
+    int64_t each = ein__ex_operations(ctx, s->body);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        bool again = false;
+        for (ptrdiff_t j = 0; j < i; j++) again |= reads[j].i == reads[i].i;
+        if (again) continue;
+        each += i ? EIN__READ_OPERATIONS : 0;
+        for (uint32_t k = 0; k < e->nix; k++)
+            each += ein__is_guarded(ctx, e, k) ? EIN__GUARD_OPERATIONS : 0;
+    }
+    return each;
 }
 
 // The factor that is no weight counts the rows, wherever neighbours of the result lie.
@@ -139,6 +146,10 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     uint32_t sums = ~((1u << k->s[0]->nt) - 1), terms = 0;
     ein__ex x, first;
     p->computed = !k->nrow && (k->load[0].i || k->load[1].i);
+    for (int i = 0; i < 2 && p->computed; i++)
+        for (int side = 0; side < 2; side++)
+            if (k->load[i].i && p->read[side]->val == k->load[i].i)
+                p->load[side].each = ein__computed_operations(ctx, ein__scope_of(ctx, k->load[i]));
     if (!k->nrow) return;
     ein__turn_rows(ctx, p);
     const ein__expr *read[2] = {p->read[0], p->read[1]};
@@ -164,11 +175,6 @@ static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__sco
     if (k->fma) p.math = EIN__MATH_FP32;
     ein__rows_work(ctx, k, &p);
     w->math_ps = ein__product_cut_of(ctx, &p, &cut);
-    for (int i = 0; i < 2 && !k->nrow; i++)
-        for (int side = 0; side < 2; side++)
-            if (k->load[i].i && p.read[side]->val == k->load[i].i)
-                w->math_ps =
-                    ein__plus(w->math_ps, ein__loads_ps(ctx, &p, cut.tile, side, k->load[i]));
     int64_t result = ein__times(ein__outputs_of(s), k->size);
     if (p.scattered)
         ein__add_operand(ctx, w, (ein__val){0}, EIN__BY_STRIDE,

@@ -5,6 +5,10 @@
 // bilinear maps for sm_90, of 34 to 116 instructions an output.
 enum { EIN__DIGIT_OPERATIONS = 4, EIN__DIVISION = 8 };
 
+// Instructions of another read, and of a subscript that may be outside, where a product's loads
+// compute what they give: counted in what nvcc 13 makes of a mirrored image's for sm_90.
+enum { EIN__READ_OPERATIONS = 8, EIN__GUARD_OPERATIONS = 3 };
+
 // Whether a division by `ex` is a multiplication by a power of two.
 static bool ein__is_power_of_two(const ein_ctx *ctx, ein__ex ex) {
     double c;

@@ -338,7 +338,8 @@ static int64_t ein__load_each(const ein__tiled *p, const ein__factor_load *l,
 static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
     int64_t ops = 0;
     for (int k = 0; k < 2; k++)
-        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * ein__load_each(p, &p->load[k], t) /
+        ops += (k ? t->cols : t->rows) * t->terms *
+               (ein__load_each(p, &p->load[k], t) + p->load[k].each * p->load[k].words) /
                p->load[k].words;
     return ops;
 }

@@ -83,6 +83,7 @@ typedef struct ein__factor_load {
     bool half;   // they are halves
     bool guarded;
     int words;      // elements at once
+    int64_t each;   // instructions for each of them that compute it, if loads do
     int64_t steps;  // places change with every term unless this is a multiple of a step's; 0: never
     int taps;  // words a term of a table that has what the terms add to places; 0: there is none
 } ein__factor_load;
