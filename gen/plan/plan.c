@@ -286,6 +286,18 @@ static bool ein__is_scattered(ein_ctx *ctx, const ein__step *step) {
     return scattered;
 }
 
+// Whether the step's kernel reads what is made at load, which can lie in any order for nothing.
+static bool ein__reads_made_weight(ein_ctx *ctx, const ein__step *step) {
+    for (int v = 0; v < step->nval; v++) {
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            const ein__value *w = &ctx->value[ein__ex_get(ctx, reads[i])->val];
+            if (w->weight_only && w->kind == EIN__V_SCOPE && w->shape.rank > 1) return true;
+        }
+    }
+    return false;
+}
+
 // A kernel's cost.
 static int64_t ein__step_cost(ein_ctx *ctx, const ein__step *step) {
     ein__attention a;
@@ -306,7 +318,8 @@ static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *se
     int64_t ps = ein__cost_kernel(ctx, &k);
     if (step.kind == EIN__K_PRODUCT && ein__is_call(sel->kind[v.i]))
         ps = ein__beside_call(ps, ein__kernel_row(ctx, &k) != NULL);
-    return (ein__price){ps, fell || copy || ein__is_scattered(ctx, &step)};
+    bool made = step.kind == EIN__K_REDUCE && ein__reads_made_weight(ctx, &step);
+    return (ein__price){ps, fell || copy || made || ein__is_scattered(ctx, &step)};
 }
 
 // The key of a kernel's row, where there may be one; and what the row says.
