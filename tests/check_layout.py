@@ -139,6 +139,21 @@ d, s4 = gate(c; D=8)
 y = Sum(s1, s2, s3, s4)
 """
 
+# Sines beside cosines: stacked, then numbered.
+WAVES = """ein 1
+model waves
+input x: f32[20,20,8]
+output y
+a = Slice(x; starts=[0], ends=[8], axes=[2], steps=[2])
+b = Slice(x; starts=[1], ends=[8], axes=[2], steps=[2])
+s0 = Sin(a)
+c0 = Cos(b)
+s = Unsqueeze(s0; axes=[3])
+c = Unsqueeze(c0; axes=[3])
+j = Concat(s, c; axis=3)
+y = Reshape(j; shape=[20,20,8])
+"""
+
 # A product of which the library has its weight in another order; a reduction of our own is cheaper,
 # in that order or another one, but not by the weight as it is.
 PROJECTED = """ein 1
@@ -234,6 +249,7 @@ CASES = [
     ("read by a convolution and a product", BOTH, 0, None),
     ("an output and its transpose", OUTPUTS, 1, lambda p: not p.stored),
     ("boxes beside the rest", DECODED, 0, lambda p: len(p.steps) <= 2),
+    ("stacked innermost", WAVES, 0, lambda p: len(p.steps) == 1),
     ("gates side by side", GATES, 0, lambda p: not any("joined" in n for n, _ in p.steps)),
 ]
 

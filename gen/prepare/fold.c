@@ -211,6 +211,33 @@ static bool ein__is_resampled(const ein__pass *z, ein__val old, ein__val p) {
     return behind;
 }
 
+// Whether every element of `p` is one of the reader's whose address is affine: `p` can lie as the
+// reader does.
+static bool ein__can_lie_as_read(ein_ctx *ctx, ein__val p, const ein__expr *read,
+                                 const ein__scope *reader) {
+    const ein__shape *s = &ctx->value[p.i].shape;
+    ein__ix map[EIN__MAX_ITERS];
+    for (int k = 0; k < s->rank; k++)
+        if (s->d[k] > 1 && !ein__ix_uses(ctx, read->ix[k])) return false;
+    if (!ein__invert_read(ctx, read, reader, s->d, map)) return false;
+    for (uint32_t t = 0; t < reader->nt; t++)
+        if (!ein__ix_affine(ctx, map[t])) return false;
+    return true;
+}
+
+// Whether the reader is nothing but a reshape of `p`, of values laid side by side, that lays no
+// values side by side itself: it costs nothing, as they lie where it does.
+static bool ein__is_reshape_of_pieces(const ein__pass *z, ein__val p, const ein__expr *read) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, z->self);
+    uint32_t slot;
+    bool bare = true;
+    if (!ein__copy_of(ctx, z->self) || !ein__joins(ctx, p)) return false;
+    for (uint32_t k = 0; k < read->nix; k++)
+        bare &= !ein__ix_get(ctx, read->ix[k])->n || ein__ix_is_iter(ctx, read->ix[k], &slot);
+    return !bare && (ein__reads_whole(ctx, read, s) || ein__can_lie_as_read(ctx, p, read, s));
+}
+
 // Whether the reader may compute `p` itself instead of reading it from memory.
 static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
@@ -232,6 +259,7 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     if (z->reduction) return ein__may_reduce(z, old, p);
     if (copy && ein__is_pick(ctx, p)) return false;
     if (copy) return z->uses[old.i] == 1 || ein__ex_affine(ctx, s->body);
+    if (ein__is_reshape_of_pieces(z, p, read)) return false;
     // It is stored for its other readers, and so where `self` would have it.
     if (z->joins && z->uses[old.i] > 1) return false;
     int64_t mine = ein__elements(&self->shape), its = ein__elements(&value->shape);
