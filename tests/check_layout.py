@@ -139,7 +139,7 @@ d, s4 = gate(c; D=8)
 y = Sum(s1, s2, s3, s4)
 """
 
-# Sines beside cosines: stacked, then numbered.
+# Sines beside cosines, and both directions of a recurrence: stacked, then numbered.
 WAVES = """ein 1
 model waves
 input x: f32[20,20,8]
@@ -152,6 +152,23 @@ s = Unsqueeze(s0; axes=[3])
 c = Unsqueeze(c0; axes=[3])
 j = Concat(s, c; axis=3)
 y = Reshape(j; shape=[20,20,8])
+"""
+
+DIRECTIONS = """ein 1
+model directions
+input x: f32[6,2,64]
+weight wf: f32[64,96] = randn(std=0.1)
+weight wb: f32[64,96] = randn(std=0.1)
+output y
+p = MatMul(x, wf)
+q = MatMul(x, wb)
+s = Softmax(p; axis=-1)
+t = Softmax(q; axis=-1)
+f = Unsqueeze(s; axes=[1])
+g = Unsqueeze(t; axes=[1])
+j = Concat(f, g; axis=1)
+k = Transpose(j; perm=[0,2,1,3])
+y = Reshape(k; shape=[6,2,192])
 """
 
 # A product of which the library has its weight in another order; a reduction of our own is cheaper,
@@ -250,6 +267,7 @@ CASES = [
     ("an output and its transpose", OUTPUTS, 1, lambda p: not p.stored),
     ("boxes beside the rest", DECODED, 0, lambda p: len(p.steps) <= 2),
     ("stacked innermost", WAVES, 0, lambda p: len(p.steps) == 1),
+    ("stacked outermost", DIRECTIONS, 0, lambda p: "y" not in dict(p.steps)),
     ("gates side by side", GATES, 0, lambda p: not any("joined" in n for n, _ in p.steps)),
 ]
 

@@ -215,6 +215,26 @@ static void fuzz_expressions(int count) {
     CHECK(done * 10 > count * 7, "only %d of %d expressions fit", done, count);
 }
 
+// Whether `product`, an expression of `m`, under the guard `ix` in [0, extent) is the same number
+// as the constructor makes it; `absorbed` counts those that it makes without a guard.
+static bool same_guarded(const maker *m, ein__ix ix, int64_t extent, ein__ex product,
+                         int *absorbed) {
+    ein_ctx *ctx = m->ctx;
+    ein__expr raw = {
+        .op = EIN__X_WHEN, .n = extent, .nkid = 1, .nix = 1, .kid = {product}, .ix = {ix}};
+    ein__ex plain = ein__ex_intern(ctx, &raw), made = ein__ex_when(ctx, ix, extent, false, product);
+    *absorbed += ein__ex_get(ctx, made)->op != EIN__X_WHEN;
+    double **data = new_data(ctx);
+    int64_t it[EIN__MAX_ITERS] = {0};
+    bool same = true;
+    do {
+        same =
+            same && same_number(plain_expr(ctx, plain, it, data), plain_expr(ctx, made, it, data));
+    } while (next_point(it, m->n, m->slots));
+    free_data(ctx, data);
+    return same;
+}
+
 // Guards "q divides E - c" around products of reads at floor((E + r) / q): the constructor turns
 // these into exact reads and drops the guard; the value stays.
 static void fuzz_lattices(int count) {
@@ -239,23 +259,37 @@ static void fuzz_lattices(int count) {
             product = ein__ex_binary(ctx, EIN__MUL, product,
                                      ein__ex_read(ctx, m.tensor[k], 0, sub, k + 1));
         }
-        if (range > 0 && !ctx->status) {
-            int64_t extent = range + random_in(-1, 1);
-            ein__expr raw = {
-                .op = EIN__X_WHEN, .n = extent, .nkid = 1, .nix = 1, .kid = {product}, .ix = {ix}};
-            ein__ex plain = ein__ex_intern(ctx, &raw);
-            ein__ex made = ein__ex_when(ctx, ix, extent, false, product);
-            absorbed += ein__ex_get(ctx, made)->op != EIN__X_WHEN;
-            double **data = new_data(ctx);
-            int64_t it[EIN__MAX_ITERS] = {0};
-            bool same = true;
-            do {
-                same = same && same_number(plain_expr(ctx, plain, it, data),
-                                           plain_expr(ctx, made, it, data));
-            } while (next_point(it, n, 3));
-            CHECK(same, "guard %d changed its product", i);
-            free_data(ctx, data);
-        }
+        if (range > 0 && !ctx->status)
+            CHECK(same_guarded(&m, ix, range + random_in(-1, 1), product, &absorbed),
+                  "guard %d changed its product", i);
+        ein_close(ctx);
+    }
+    CHECK(absorbed * 4 > count, "only %d of %d guards were absorbed", absorbed, count);
+}
+
+// Guards floor(E / d) == v around reads of what has E % d, or a neighbour, as its first dimension
+// (or nearly): the constructor makes windows of these; the value stays.
+static void fuzz_digit_guards(int count) {
+    int absorbed = 0;
+    for (int i = 0; i < count; i++) {
+        ein_ctx *ctx = open_context();
+        int64_t n[EIN__MAX_ITERS], d = random_in(2, 5);
+        maker m = {.slots = 3, .n = n, .flags = RANDOM_PLAIN_INDEX};
+        random_extents(n, 3, 300);
+        make_tensors(ctx, &m);
+        int64_t extent = d + (random_in(0, 4) ? 0 : random_in(-1, 1));
+        ein__val t = new_input(ctx, "digits", 2, (int64_t[]){extent, 3}, EIN__F32);
+        ein__ix e = random_index(&m, true), quotient = ein__ix_floordiv(ctx, e, d);
+        int64_t lo = ein__ix_get(ctx, quotient)->lo, hi = ein__ix_get(ctx, quotient)->hi;
+        ein__ix at = ein__ix_addc(ctx, ein__ix_mod(ctx, e, d), random_in(0, 5) ? 0 : 1);
+        ein__ix sub[2] = {at, random_index(&m, false)};
+        double pad = random_in(0, 5) ? 0 : 1;
+        ein__ex product =
+            ein__ex_binary(ctx, EIN__MUL, random_body(&m, 1), ein__ex_read(ctx, t, pad, sub, 2));
+        ein__ix ix = ein__ix_addc(ctx, quotient, -random_in(lo, hi));
+        if (!ctx->status)
+            CHECK(same_guarded(&m, ix, random_in(0, 5) ? 1 : 2, product, &absorbed),
+                  "guard %d changed its product", i);
         ein_close(ctx);
     }
     CHECK(absorbed * 4 > count, "only %d of %d guards were absorbed", absorbed, count);
@@ -561,6 +595,17 @@ static void test_pitfalls(void) {
     CHECK(ein__ex_when(ctx, ein__ix_addc(ctx, t, 1), 5, false, padded).i != padded.i,
           "padding of 1 does not imply a guard");
 
+    // Where the digit above is known, what has the one below as a dimension is read in a window.
+    ein__val four = new_input(ctx, "four", 1, (int64_t[]){4}, EIN__F32);
+    ein__ix i = ein__ix_iter(ctx, 0, 12),
+            first = ein__ix_addc(ctx, ein__ix_floordiv(ctx, i, 4), -1);
+    ein__ix below = ein__ix_mod(ctx, i, 4), window = ein__ix_addc(ctx, i, -4);
+    ein__ex digit = ein__ex_read(ctx, four, 0, &below, 1);
+    ein__ex second = ein__ex_read(ctx, four, 0, &window, 1);
+    CHECK(ein__ex_when(ctx, first, 1, false, digit).i == second.i, "four[i%%4] * [i/4 == 1]");
+    CHECK(ein__ex_get(ctx, ein__ex_when(ctx, first, 2, false, digit))->op == EIN__X_WHEN,
+          "four[i%%4] * [i/4 >= 1]");
+
     // Denominators that never divide: the read is its padding, the guard false.
     ein__ix odd = ein__ix_div(ctx, ein__ix_addc(ctx, ein__ix_scale(ctx, h, 2), 1), 2);
     double pad = 0;
@@ -760,6 +805,7 @@ int main(int argc, char **argv) {
     test_laws();
     test_bounds();
     fuzz_expressions(4000);
+    fuzz_digit_guards(3000);
     fuzz_lattices(4000);
     fuzz_scopes(3000);
     fuzz_products(300);

@@ -313,29 +313,61 @@ static bool ein__product_implies(ein_ctx *ctx, ein__ex ex, ein__ix ix, int64_t n
     return false;
 }
 
-// Under the guard "E - c divisible by q", floor(E / q) is (E - c) / q. Gives the read with every
-// such index replaced; `ix` is the guard's form (E - c) / q + shift.
-static ein__ex ein__absorb_read(ein_ctx *ctx, const ein__expr *e, ein__ix ix) {
+// Under the guard "E - c divisible by q", floor(E / q) is (E - c) / q. Gives what then is subscript
+// `sub`, none: as it was; `ix` is the guard's form (E - c) / q + shift.
+static ein__ix ein__exact_division(ein_ctx *ctx, ein__ix sub, ein__ix ix) {
     const ein__index *g = ein__ix_get(ctx, ix);
-    ein__ix sub[EIN__MAX_RANK], exact = {0};
+    if (ein__ix_get(ctx, sub)->q != 1 || g->q == 1) return (ein__ix){0};
+    // floor of the guard's own numerator, taken at a point of the lattice: (num) / q exactly
+    // when floor(num / q) and the index agree up to a constant.
+    ein__index num = ein__ix_copy(g);
+    num.q = 1;
+    ein__ix whole = ein__ix_intern(ctx, &num);
+    // The index may have been written floor((num + r) / q), which is num / q on the lattice.
+    for (int64_t r = 0; r < g->q && r < EIN__TABULATE; r++) {
+        ein__ix floored = ein__ix_floordiv(ctx, ein__ix_addc(ctx, whole, r), g->q);
+        int64_t shift;
+        if (floored.i && ein__same_lattice(ctx, sub, floored, &shift))
+            return ein__ix_addc(ctx, ix, shift);
+    }
+    return (ein__ix){0};
+}
+
+// The guard floor(E / m) == v as E - m v in [0, m), which holds for the same iterators: gives E - m
+// v, and m. None: guard `ix` in [0, n) is no such.
+static ein__ix ein__digit_window(ein_ctx *ctx, ein__ix ix, int64_t n, int64_t *m) {
+    const ein__index *g = ein__ix_get(ctx, ix);
+    if (n != 1 || g->q != 1 || g->n != 1 || g->t[0].k != 1) return (ein__ix){0};
+    const ein__atom *a = ein__atom_get(ctx, g->t[0].atom);
+    int64_t before;
+    if (a->kind != EIN__FLOOR || ein__mul_overflows(a->n, g->c, &before)) return (ein__ix){0};
+    *m = a->n;
+    return ein__ix_addc(ctx, (ein__ix){a->ix}, before);
+}
+
+// Under the guard floor(E / m) == v, E % m is E - m v: what then is subscript `sub`, none: as it
+// was; `ix` is the guard's form floor(E / m) - v.
+static ein__ix ein__known_digit(ein_ctx *ctx, ein__ix sub, ein__ix ix) {
+    int64_t m, shift;
+    ein__ix window = ein__digit_window(ctx, ix, 1, &m);
+    if (!window.i) return (ein__ix){0};
+    ein__ix digit = ein__ix_mod(ctx, window, m);
+    return digit.i && ein__same_lattice(ctx, sub, digit, &shift) ? ein__ix_addc(ctx, window, shift)
+                                                                 : (ein__ix){0};
+}
+
+// Read `e` under a guard of form `ix`, with subscripts that this makes simpler; none: there are
+// none.
+static ein__ex ein__absorb_read(ein_ctx *ctx, const ein__expr *e, ein__ix ix) {
+    ein__ix sub[EIN__MAX_RANK];
     bool changed = false;
     for (uint32_t k = 0; k < e->nix; k++) {
         sub[k] = e->ix[k];
-        if (ein__ix_get(ctx, e->ix[k])->q != 1 || g->q == 1) continue;
-        // floor of the guard's own numerator, taken at a point of the lattice: (num) / q exactly
-        // when floor(num / q) and the index agree up to a constant.
-        ein__index num = ein__ix_copy(g);
-        num.q = 1;
-        ein__ix whole = ein__ix_intern(ctx, &num);
-        // The index may have been written floor((num + r) / q), which is num / q on the lattice.
-        for (int64_t r = 0; r < g->q && r < EIN__TABULATE && !changed; r++) {
-            ein__ix floored = ein__ix_floordiv(ctx, ein__ix_addc(ctx, whole, r), g->q);
-            int64_t shift;
-            if (!floored.i || !ein__same_lattice(ctx, e->ix[k], floored, &shift)) continue;
-            exact = ein__ix_addc(ctx, ix, shift);
-            sub[k] = exact;
-            changed = true;
-        }
+        ein__ix now = ein__exact_division(ctx, e->ix[k], ix);
+        if (!now.i) now = ein__known_digit(ctx, e->ix[k], ix);
+        if (!now.i) continue;
+        sub[k] = now;
+        changed = true;
     }
     if (!changed) return (ein__ex){0};
     return ein__ex_read(ctx, (ein__val){e->val}, ein__f64_of(e->bits), sub, (int)e->nix);
@@ -364,6 +396,17 @@ static ein__ex ein__absorb(ein_ctx *ctx, ein__ex ex, ein__ix ix) {
     return ex;
 }
 
+// `body` under the guard `ix` in [0, n), without it where that fixes a digit and reads of what has
+// the other digit as a dimension are 0 elsewhere: what was stacked and then numbered is laid side
+// by side.
+static ein__ex ein__by_window(ein_ctx *ctx, ein__ix ix, int64_t n, ein__ex body) {
+    int64_t m;
+    ein__ix window = ein__digit_window(ctx, ix, n, &m);
+    if (!window.i) return body;
+    ein__ex windowed = ein__absorb(ctx, body, ix);
+    return windowed.i && ein__product_implies(ctx, windowed, window, m) ? windowed : body;
+}
+
 // `body` where `ix` is an integer in [0, n) (negate: where it is not), else 0 without evaluating
 // it. A guard that a factor's padding implies is dropped; "divisible" guards turn floored reads
 // into exact ones first, which then imply them.
@@ -377,6 +420,8 @@ EIN__FN ein__ex ein__ex_when(ein_ctx *ctx, ein__ix ix, int64_t n, bool negate, e
     if (!negate && f->q > 1) body = ein__absorb(ctx, body, ix);
     if (!body.i || (ein__ex_is_const(ctx, body, &c) && c == 0)) return body;
     if (!negate && ein__product_implies(ctx, body, ix, n)) return body;
+    ein__ex windowed = negate ? body : ein__by_window(ctx, ix, n, body);
+    if (windowed.i != body.i) return windowed;
     const ein__expr *b = ein__ex_get(ctx, body);
     if (b->op == EIN__X_WHEN) {
         if (b->ix[0].i == ix.i && b->n == n && b->negate == (uint32_t)negate) return body;
