@@ -182,6 +182,15 @@ t = Softmax(x; axis=2)
 y = Einsum(t, w; equation="nihd,hde->nie")
 """
 
+# Distances from codes, whose neighbours are not together as they are given.
+CODES = """ein 1
+model codes
+input x: f32[333,33]
+weight e: f32[512,33] = randn(seed=1)
+output y
+y[n,k] = sum(c) (x[n,c] - e[k,c]) * (x[n,c] - e[k,c])
+"""
+
 # A chain of convolutions with what networks have between them. Where calls in NHWC are cheap (an
 # invented table says so), the input is converted once and the output once.
 CHAIN = """ein 1
@@ -233,6 +242,12 @@ class Plan:
     def call(self, name):
         return dict(self.steps).get(name, "")
 
+    def kernel(self, name):
+        """The text of the step's kernel."""
+        found = re.search(r"^static __global__[^;{]* %s\(.*?^}" % re.escape(self.call(name)),
+                          self.text, re.M | re.S)
+        return found.group(0) if found else ""
+
 
 def emit(path, *options):
     done = subprocess.run([EINNET, "emit", path, "-o", "-"] + list(options),
@@ -268,6 +283,7 @@ CASES = [
     ("boxes beside the rest", DECODED, 0, lambda p: len(p.steps) <= 2),
     ("stacked innermost", WAVES, 0, lambda p: len(p.steps) == 1),
     ("stacked outermost", DIRECTIONS, 0, lambda p: "y" not in dict(p.steps)),
+    ("codes as neighbours have them", CODES, 0, lambda p: "float4" in p.kernel("y")),
     ("gates side by side", GATES, 0, lambda p: not any("joined" in n for n, _ in p.steps)),
 ]
 

@@ -159,6 +159,47 @@ static ein__val ein__relay_product(ein__pass *z, ein__val v) {
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 
+// A copy of weight `w`, which layouts may lay in another order than it is given in: until then a
+// window on it.
+static ein__val ein__loose_copy(ein__pass *z, ein__val w) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value of = ctx->value[w.i];
+    ein__ix ix[EIN__MAX_RANK];
+    for (int d = 0; d < of.shape.rank; d++) ix[d] = ein__ix_iter(ctx, (uint32_t)d, of.shape.d[d]);
+    return ein__new_map(z, of.name, of.dtype, of.shape.rank, of.shape.d,
+                        ein__ex_read(ctx, w, 0, ix, of.shape.rank));
+}
+
+// The innermost iterator of a result of more than one value; s->nt: there is none.
+static uint32_t ein__result_lane(const ein__scope *s) {
+    uint32_t lane = s->nt;
+    while (lane > 0 && s->n[lane - 1] == 1) lane--;
+    return lane ? lane - 1 : s->nt;
+}
+
+static ein__ex ein__loosened_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__pass *z = user;
+    const ein__expr old = *ein__ex_get(ctx, ex);
+    const ein__value *w = &ctx->value[old.val];
+    uint32_t lane = ein__result_lane(ein__scope_of(ctx, z->self));
+    if (w->kind != EIN__V_WEIGHT || w->shape.rank < 2 || ein__read_step(ctx, &old, lane) <= 1)
+        return ex;
+    ein__val copy = ein__loose_copy(z, (ein__val){old.val});
+    return copy.i ? ein__ex_read(ctx, copy, ein__f64_of(old.bits), old.ix, (int)old.nix)
+                  : (ein__ex){0};
+}
+
+// Reduction `v`, which is no contraction, with copies of weights as they are given of which the
+// neighbours in its result read elements that do not lie together.
+static ein__val ein__loosen_weights(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    z->self = v;
+    if (ein__result_lane(s) == s->nt) return v;
+    ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__loosened_read, z);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
 // Reduction `v` of data `x` with a copy of filter `w`, which is a weight as it is given, if every
 // channel has windows by itself: the copy is a view, or has its channels innermost where layouts
 // put those of the result there (relayout_last.c).
@@ -166,17 +207,13 @@ static ein__val ein__loose_filter(ein__pass *z, ein__val v, const ein__expr *x,
                                   const ein__expr *w) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    const ein__value of = ctx->value[w->val];
+    ein__val filter = {w->val};
     uint32_t both = ein__read_slots(ctx, x) & ein__read_slots(ctx, w);
     bool channels = false;
     for (uint32_t i = 0; i < s->nt; i++) channels |= (both >> i & 1) && s->n[i] % 4 == 0;
-    if (of.kind != EIN__V_WEIGHT || !channels || !(both >> s->nt)) return v;
-    ein__ix ix[EIN__MAX_RANK];
-    for (int d = 0; d < of.shape.rank; d++) ix[d] = ein__ix_iter(ctx, (uint32_t)d, of.shape.d[d]);
-    ein__val filter = {w->val};
+    if (ctx->value[filter.i].kind != EIN__V_WEIGHT || !channels || !(both >> s->nt)) return v;
     z->self = v;
-    ein__val copy = ein__new_map(z, of.name, of.dtype, of.shape.rank, of.shape.d,
-                                 ein__ex_read(ctx, filter, 0, ix, of.shape.rank));
+    ein__val copy = ein__loose_copy(z, filter);
     if (!copy.i) return (ein__val){0};
     const ein__expr old = *w, data = *x;
     ein__ex read = ein__ex_read(ctx, copy, 0, old.ix, (int)old.nix);
@@ -195,9 +232,8 @@ static ein__val ein__relay_window(ein__pass *z, ein__val v) {
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__expr *read[2];
     double alpha;
-    uint32_t lane = s->nt;
-    while (lane > 0 && s->n[lane - 1] == 1) lane--;
-    if (!lane-- || !ein__two_factors(ctx, s, read, &alpha)) return v;
+    uint32_t lane = ein__result_lane(s);
+    if (lane == s->nt || !ein__two_factors(ctx, s, read, &alpha)) return v;
     bool second = !ctx->value[read[0]->val].weight_only;
     const ein__expr *w = read[second], *x = read[!second];
     uint32_t turn[2] = {~(1u << lane), 1u << lane};
