@@ -191,6 +191,15 @@ output y
 y[n,k] = sum(c) (x[n,c] - e[k,c]) * (x[n,c] - e[k,c])
 """
 
+# A weight beside data that lies the other way round.
+TURNED = """ein 1
+model turned
+input x: f32[1024,2048]
+weight w: f32[2048,1024] = randn(seed=1)
+output y
+y[i,j] = tanh(x[i,j] + w[j,i])
+"""
+
 # A chain of convolutions with what networks have between them. Where calls in NHWC are cheap (an
 # invented table says so), the input is converted once and the output once.
 CHAIN = """ein 1
@@ -284,6 +293,7 @@ CASES = [
     ("stacked innermost", WAVES, 0, lambda p: len(p.steps) == 1),
     ("stacked outermost", DIRECTIONS, 0, lambda p: "y" not in dict(p.steps)),
     ("codes as neighbours have them", CODES, 0, lambda p: "float4" in p.kernel("y")),
+    ("a weight the other way round", TURNED, 0, lambda p: "float4" in p.kernel("y")),
     ("gates side by side", GATES, 0, lambda p: not any("joined" in n for n, _ in p.steps)),
 ]
 

@@ -420,7 +420,7 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
     v = ein__with_body(z, v, body);
     if (!v.i || ctx->value[v.i].weight_only) return v;
     if (!ein__is_contraction(ctx, ein__scope_of(ctx, v)))
-        return ein__is_map(ctx, v) ? v : ein__loosen_weights(z, v);
+        return ein__copy_of(ctx, v) || ein__is_kept(ctx, old) ? v : ein__loosen_weights(z, v);
     ein__split split;
     int64_t ps;
     ein__val map = ein__sole_reader(ctx, z->uses, &z->readers, old, &read);

@@ -189,8 +189,8 @@ static ein__ex ein__loosened_read(ein_ctx *ctx, void *user, ein__ex ex) {
                   : (ein__ex){0};
 }
 
-// Reduction `v`, which is no contraction, with copies of weights as they are given of which the
-// neighbours in its result read elements that do not lie together.
+// Map or reduction `v`, which is no contraction, with copies of weights as they are given of which
+// the neighbours in its result read elements that do not lie together.
 static ein__val ein__loosen_weights(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
