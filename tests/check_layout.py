@@ -200,6 +200,17 @@ output y
 y[i,j] = tanh(x[i,j] + w[j,i])
 """
 
+# A product of places that count, those of a mask written as a guard.
+GUARDED = """ein 1
+model guarded
+input q: f32[4,512,64]
+input k: f32[4,512,64]
+input v: f32[4,512,64]
+output y
+s[b,i,j] = sum(d) q[b,i,d] * k[b,j,d]
+y[b,i,d] = sum(j) [j <= i] * s[b,i,j] * v[b,j,d]
+"""
+
 # A chain of convolutions with what networks have between them. Where calls in NHWC are cheap (an
 # invented table says so), the input is converted once and the output once.
 CHAIN = """ein 1
@@ -294,6 +305,8 @@ CASES = [
     ("stacked outermost", DIRECTIONS, 0, lambda p: "y" not in dict(p.steps)),
     ("codes as neighbours have them", CODES, 0, lambda p: "float4" in p.kernel("y")),
     ("a weight the other way round", TURNED, 0, lambda p: "float4" in p.kernel("y")),
+    ("a product under a guard", GUARDED, 0,
+     lambda p: p.call("y").startswith(("cuBLAS", "k_product"))),
     ("gates side by side", GATES, 0, lambda p: not any("joined" in n for n, _ in p.steps)),
 ]
 

@@ -283,7 +283,8 @@ static ein__ex random_factor(ein_ctx *ctx, const int64_t *n, uint32_t uses) {
     return random_in(0, 1) ? ein__ex_unary(ctx, fn[random_in(0, 3)], x) : x;
 }
 
-// Products of rows and columns with factors that are computed, and forms of two vectors.
+// Products of rows and columns with factors that are computed, and forms of two vectors, also under
+// guards.
 static sides law_factors(ein_ctx *ctx, ein__val unused) {
     int64_t n[4] = {random_in(8, 10), random_in(8, 10), random_in(2, 5), random_in(2, 5)};
     bool form = random_in(0, 1);
@@ -294,6 +295,12 @@ static sides law_factors(ein_ctx *ctx, ein__val unused) {
     for (int64_t i = 0; i < factors && body.i; i++) {
         ein__ex f = random_factor(ctx, n, uses[i]);
         if (f.i) body = ein__ex_binary(ctx, random_in(0, 3) ? EIN__MUL : EIN__DIV, body, f);
+    }
+    for (int64_t i = random_in(0, 3) - 1; i > 0 && body.i; i--) {
+        uint32_t a = (uint32_t)random_in(0, 3), b = (uint32_t)random_in(0, 3);
+        ein__ix ix = ein__ix_sub(ctx, ein__ix_iter(ctx, a, n[a]), ein__ix_iter(ctx, b, n[b]));
+        ix = ein__ix_addc(ctx, ix, random_in(-1, 2));
+        body = ein__ex_when(ctx, ix, random_in(1, 9), random_in(0, 3) == 0, body);
     }
     return law_pass(ctx, new_scope(ctx, "y", EIN__R_SUM, 2, 2, n, body), EIN__RULE_FACTORS);
 }

@@ -3,14 +3,15 @@
 // sum is a product that library calls and tiles know. An element of the value is made once instead
 // of once for every element of the other factor's. Of three factors and more two are summed first
 // where they are such a product: sum(i,j) x[b,i] W[o,i,j] y[b,j] is
-// sum(i) x[b,i] sum(j) W[o,i,j] y[b,j].
+// sum(i) x[b,i] sum(j) W[o,i,j] y[b,j]. A guard, as of sum(j) [j <= i] s[i,j] v[j,d], goes to a
+// factor that has its iterators.
 
 enum { EIN__FACTORS = 8, EIN__FACTOR_REUSE = 8 };  // of a product; readings of an element, at least
 
 typedef struct ein__computed {
     ein__ex ex, den;  // the factor; what it is one over, or none
     uint32_t uses;
-    bool weight_only;
+    bool weight_only, guarded;
 } ein__computed;
 
 // Whether `ex` is a function of what it reads alone, and reads something.
@@ -46,7 +47,7 @@ static bool ein__list_factors(ein_ctx *ctx, ein__ex ex, bool below, ein__compute
                ein__list_factors(ctx, e->kid[1], e->fn == EIN__DIV, list, n, alpha);
     if (*n == EIN__FACTORS || !ein__reads_alone(ctx, ex, &reads) || !(reads || constant))
         return false;
-    ein__computed f = {ex, {0}, ein__ex_uses(ctx, ex), ein__ex_weight_only(ctx, ex)};
+    ein__computed f = {ex, {0}, ein__ex_uses(ctx, ex), ein__ex_weight_only(ctx, ex), false};
     if (below) f.ex = ein__ex_binary(ctx, EIN__DIV, ein__ex_const(ctx, 1), ex);
     if (below) f.den = ex;
     list[(*n)++] = f;
@@ -57,7 +58,8 @@ static ein__computed ein__join_two(ein_ctx *ctx, const ein__computed *a, const e
     const ein__computed *top = a->den.i ? b : a, *other = a->den.i ? a : b;
     ein__fn fn = other->den.i ? EIN__DIV : EIN__MUL;
     ein__ex ex = ein__ex_binary(ctx, fn, top->ex, other->den.i ? other->den : other->ex);
-    return (ein__computed){ex, {0}, a->uses | b->uses, a->weight_only && b->weight_only};
+    bool weights = a->weight_only && b->weight_only, guarded = a->guarded || b->guarded;
+    return (ein__computed){ex, {0}, a->uses | b->uses, weights, guarded};
 }
 
 // Joins factors until none has only iterators of another: with weights if it is made of weights,
@@ -78,6 +80,34 @@ static void ein__join_factors(ein_ctx *ctx, const ein__scope *s, ein__computed *
         list[i] = list[--*n];
         i = -1;
     }
+}
+
+// The product inside the guards of `ex`, these in `guard`; those of fractions say which places
+// there are, not which count.
+static ein__ex ein__inside_guards(ein_ctx *ctx, ein__ex ex, ein__expr *guard, int *n) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    for (*n = 0; e->op == EIN__X_WHEN && *n < EIN__FACTORS; e = ein__ex_get(ctx, ex)) {
+        if (ein__ix_get(ctx, e->ix[0])->q != 1 || ein__ix_has_gather(ctx, e->ix[0])) break;
+        guard[(*n)++] = *e;
+        ex = e->kid[0];
+    }
+    return ex;
+}
+
+// Puts guard `g` around the one factor that has its iterators. False: there is none, or another one
+// that has them, which would be read where the product is not.
+static bool ein__guard_factor(ein_ctx *ctx, const ein__expr *g, ein__computed *list, int n) {
+    ein__computed *f = NULL;
+    for (int k = 0; k < n; k++) {
+        if (ein__ix_uses(ctx, g->ix[0]) & ~list[k].uses) continue;
+        if (f) return false;
+        f = &list[k];
+    }
+    if (!f) return false;
+    f->ex = ein__ex_when(ctx, g->ix[0], g->n, g->negate != 0, f->ex);
+    f->den = (ein__ex){0};
+    f->guarded = true;
+    return f->ex.i != 0;
 }
 
 static ein__ex ein__read_at(ein_ctx *ctx, void *user, ein__ex read) {
@@ -123,7 +153,7 @@ static ein__ex ein__factor_read(ein__pass *z, const ein__scope *s, const ein__co
     int64_t mine = ein__extent_of(s, f->uses);
     int dims = 0;
     if (e->op == EIN__X_READ && !e->bits) return ex;
-    ein__ex read = ein__factor_in_box(z, s, ex);
+    ein__ex read = f->guarded ? (ein__ex){0} : ein__factor_in_box(z, s, ex);
     for (uint32_t i = 0; i < s->nt + s->ns; i++) dims += f->uses >> i & 1;
     if (read.i || dims > EIN__MAX_RANK || mine / 2 > ein__elements_read(ctx, ex)) return read;
     return ein__hoist(z, s, ex, "factor");
@@ -173,7 +203,7 @@ static bool ein__sum_pair(ein__pass *z, ein__scope *s, ein__computed *list, int 
     ein__ex read = ein__hoist_sum(z, s, ein__ex_binary(ctx, EIN__MUL, x, y), sums, "inner");
     if (!read.i) return false;
     list[best[0]] =
-        (ein__computed){read, {0}, ein__ex_uses(ctx, read), ein__ex_weight_only(ctx, read)};
+        (ein__computed){read, {0}, ein__ex_uses(ctx, read), ein__ex_weight_only(ctx, read), false};
     list[best[1]] = list[--*n];
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
         if (sums >> i & 1) s->n[i] = 1;
@@ -183,17 +213,21 @@ static bool ein__sum_pair(ein__pass *z, ein__scope *s, ein__computed *list, int 
 static ein__val ein__rebuild_factors(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__computed f[EIN__FACTORS];
-    int n = 0;
+    ein__expr guard[EIN__FACTORS];
+    int n = 0, guards;
     double alpha = 1;
     ein__ex body = ein__body_now(z, ein__scope_of(ctx, v)), read[2];
     v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
     if (!v.i) return v;
     ein__scope s = *ein__scope_of(ctx, v);
     if (s.reduce != EIN__R_SUM || !s.ns || !ein__is_real(ctx, v)) return v;
-    if (ein__is_contraction(ctx, &s) || !ein__list_factors(ctx, s.body, false, f, &n, &alpha))
+    ein__ex product = ein__inside_guards(ctx, s.body, guard, &guards);
+    if (ein__is_contraction(ctx, &s) || !ein__list_factors(ctx, product, false, f, &n, &alpha))
         return v;
     z->self = v;
     ein__join_factors(ctx, &s, f, &n);
+    for (int k = 0; k < guards; k++)
+        if (!ein__guard_factor(ctx, &guard[k], f, n)) return ctx->status ? (ein__val){0} : v;
     bool summed = false;
     while (n > 2 && ein__sum_pair(z, &s, f, &n)) {
         summed = true;
