@@ -807,7 +807,8 @@ typedef struct ein__step {
     struct ein__step
         *peer;  // other products of its call (group.c), kernels that are one (siblings.c)
     int npeer;
-    bool chained;             // ... of which each thread computes one behind the other (chain.c)
+    bool chained;  // ... of which each thread computes one behind the other (chain.c)
+    bool again;    // it computes another one's sum once more, or is that one (recompute.c)
     struct ein__step *sums;   // the step whose sums this one's threads add up, or NULL (sums.c)
     struct ein__step *ahead;  // a kernel that the same blocks run before, or NULL (stitch.c) ...
     int groups;               // ... with so many slices of its result a block
@@ -9194,29 +9195,61 @@ static bool ein__product_implies(ein_ctx *ctx, ein__ex ex, ein__ix ix, int64_t n
     return false;
 }
 
-// Under the guard "E - c divisible by q", floor(E / q) is (E - c) / q. Gives the read with every
-// such index replaced; `ix` is the guard's form (E - c) / q + shift.
-static ein__ex ein__absorb_read(ein_ctx *ctx, const ein__expr *e, ein__ix ix) {
+// Under the guard "E - c divisible by q", floor(E / q) is (E - c) / q. Gives what then is subscript
+// `sub`, none: as it was; `ix` is the guard's form (E - c) / q + shift.
+static ein__ix ein__exact_division(ein_ctx *ctx, ein__ix sub, ein__ix ix) {
     const ein__index *g = ein__ix_get(ctx, ix);
-    ein__ix sub[EIN__MAX_RANK], exact = {0};
+    if (ein__ix_get(ctx, sub)->q != 1 || g->q == 1) return (ein__ix){0};
+    // floor of the guard's own numerator, taken at a point of the lattice: (num) / q exactly
+    // when floor(num / q) and the index agree up to a constant.
+    ein__index num = ein__ix_copy(g);
+    num.q = 1;
+    ein__ix whole = ein__ix_intern(ctx, &num);
+    // The index may have been written floor((num + r) / q), which is num / q on the lattice.
+    for (int64_t r = 0; r < g->q && r < EIN__TABULATE; r++) {
+        ein__ix floored = ein__ix_floordiv(ctx, ein__ix_addc(ctx, whole, r), g->q);
+        int64_t shift;
+        if (floored.i && ein__same_lattice(ctx, sub, floored, &shift))
+            return ein__ix_addc(ctx, ix, shift);
+    }
+    return (ein__ix){0};
+}
+
+// The guard floor(E / m) == v as E - m v in [0, m), which holds for the same iterators: gives E - m
+// v, and m. None: guard `ix` in [0, n) is no such.
+static ein__ix ein__digit_window(ein_ctx *ctx, ein__ix ix, int64_t n, int64_t *m) {
+    const ein__index *g = ein__ix_get(ctx, ix);
+    if (n != 1 || g->q != 1 || g->n != 1 || g->t[0].k != 1) return (ein__ix){0};
+    const ein__atom *a = ein__atom_get(ctx, g->t[0].atom);
+    int64_t before;
+    if (a->kind != EIN__FLOOR || ein__mul_overflows(a->n, g->c, &before)) return (ein__ix){0};
+    *m = a->n;
+    return ein__ix_addc(ctx, (ein__ix){a->ix}, before);
+}
+
+// Under the guard floor(E / m) == v, E % m is E - m v: what then is subscript `sub`, none: as it
+// was; `ix` is the guard's form floor(E / m) - v.
+static ein__ix ein__known_digit(ein_ctx *ctx, ein__ix sub, ein__ix ix) {
+    int64_t m, shift;
+    ein__ix window = ein__digit_window(ctx, ix, 1, &m);
+    if (!window.i) return (ein__ix){0};
+    ein__ix digit = ein__ix_mod(ctx, window, m);
+    return digit.i && ein__same_lattice(ctx, sub, digit, &shift) ? ein__ix_addc(ctx, window, shift)
+                                                                 : (ein__ix){0};
+}
+
+// Read `e` under a guard of form `ix`, with subscripts that this makes simpler; none: there are
+// none.
+static ein__ex ein__absorb_read(ein_ctx *ctx, const ein__expr *e, ein__ix ix) {
+    ein__ix sub[EIN__MAX_RANK];
     bool changed = false;
     for (uint32_t k = 0; k < e->nix; k++) {
         sub[k] = e->ix[k];
-        if (ein__ix_get(ctx, e->ix[k])->q != 1 || g->q == 1) continue;
-        // floor of the guard's own numerator, taken at a point of the lattice: (num) / q exactly
-        // when floor(num / q) and the index agree up to a constant.
-        ein__index num = ein__ix_copy(g);
-        num.q = 1;
-        ein__ix whole = ein__ix_intern(ctx, &num);
-        // The index may have been written floor((num + r) / q), which is num / q on the lattice.
-        for (int64_t r = 0; r < g->q && r < EIN__TABULATE && !changed; r++) {
-            ein__ix floored = ein__ix_floordiv(ctx, ein__ix_addc(ctx, whole, r), g->q);
-            int64_t shift;
-            if (!floored.i || !ein__same_lattice(ctx, e->ix[k], floored, &shift)) continue;
-            exact = ein__ix_addc(ctx, ix, shift);
-            sub[k] = exact;
-            changed = true;
-        }
+        ein__ix now = ein__exact_division(ctx, e->ix[k], ix);
+        if (!now.i) now = ein__known_digit(ctx, e->ix[k], ix);
+        if (!now.i) continue;
+        sub[k] = now;
+        changed = true;
     }
     if (!changed) return (ein__ex){0};
     return ein__ex_read(ctx, (ein__val){e->val}, ein__f64_of(e->bits), sub, (int)e->nix);
@@ -9245,6 +9278,17 @@ static ein__ex ein__absorb(ein_ctx *ctx, ein__ex ex, ein__ix ix) {
     return ex;
 }
 
+// `body` under the guard `ix` in [0, n), without it where that fixes a digit and reads of what has
+// the other digit as a dimension are 0 elsewhere: what was stacked and then numbered is laid side
+// by side.
+static ein__ex ein__by_window(ein_ctx *ctx, ein__ix ix, int64_t n, ein__ex body) {
+    int64_t m;
+    ein__ix window = ein__digit_window(ctx, ix, n, &m);
+    if (!window.i) return body;
+    ein__ex windowed = ein__absorb(ctx, body, ix);
+    return windowed.i && ein__product_implies(ctx, windowed, window, m) ? windowed : body;
+}
+
 // `body` where `ix` is an integer in [0, n) (negate: where it is not), else 0 without evaluating
 // it. A guard that a factor's padding implies is dropped; "divisible" guards turn floored reads
 // into exact ones first, which then imply them.
@@ -9258,6 +9302,8 @@ EIN__FN ein__ex ein__ex_when(ein_ctx *ctx, ein__ix ix, int64_t n, bool negate, e
     if (!negate && f->q > 1) body = ein__absorb(ctx, body, ix);
     if (!body.i || (ein__ex_is_const(ctx, body, &c) && c == 0)) return body;
     if (!negate && ein__product_implies(ctx, body, ix, n)) return body;
+    ein__ex windowed = negate ? body : ein__by_window(ctx, ix, n, body);
+    if (windowed.i != body.i) return windowed;
     const ein__expr *b = ein__ex_get(ctx, body);
     if (b->op == EIN__X_WHEN) {
         if (b->ix[0].i == ix.i && b->n == n && b->negate == (uint32_t)negate) return body;
@@ -14126,6 +14172,33 @@ static bool ein__is_resampled(const ein__pass *z, ein__val old, ein__val p) {
     return behind;
 }
 
+// Whether every element of `p` is one of the reader's whose address is affine: `p` can lie as the
+// reader does.
+static bool ein__can_lie_as_read(ein_ctx *ctx, ein__val p, const ein__expr *read,
+                                 const ein__scope *reader) {
+    const ein__shape *s = &ctx->value[p.i].shape;
+    ein__ix map[EIN__MAX_ITERS];
+    for (int k = 0; k < s->rank; k++)
+        if (s->d[k] > 1 && !ein__ix_uses(ctx, read->ix[k])) return false;
+    if (!ein__invert_read(ctx, read, reader, s->d, map)) return false;
+    for (uint32_t t = 0; t < reader->nt; t++)
+        if (!ein__ix_affine(ctx, map[t])) return false;
+    return true;
+}
+
+// Whether the reader is nothing but a reshape of `p`, of values laid side by side, that lays no
+// values side by side itself: it costs nothing, as they lie where it does.
+static bool ein__is_reshape_of_pieces(const ein__pass *z, ein__val p, const ein__expr *read) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, z->self);
+    uint32_t slot;
+    bool bare = true;
+    if (!ein__copy_of(ctx, z->self) || !ein__joins(ctx, p)) return false;
+    for (uint32_t k = 0; k < read->nix; k++)
+        bare &= !ein__ix_get(ctx, read->ix[k])->n || ein__ix_is_iter(ctx, read->ix[k], &slot);
+    return !bare && (ein__reads_whole(ctx, read, s) || ein__can_lie_as_read(ctx, p, read, s));
+}
+
 // Whether the reader may compute `p` itself instead of reading it from memory.
 static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__expr *read) {
     ein_ctx *ctx = z->ctx;
@@ -14147,6 +14220,7 @@ static bool ein__may_inline(ein__pass *z, ein__val old, ein__val p, const ein__e
     if (z->reduction) return ein__may_reduce(z, old, p);
     if (copy && ein__is_pick(ctx, p)) return false;
     if (copy) return z->uses[old.i] == 1 || ein__ex_affine(ctx, s->body);
+    if (ein__is_reshape_of_pieces(z, p, read)) return false;
     // It is stored for its other readers, and so where `self` would have it.
     if (z->joins && z->uses[old.i] > 1) return false;
     int64_t mine = ein__elements(&self->shape), its = ein__elements(&value->shape);
@@ -15372,14 +15446,15 @@ static bool ein__widen_factors(ein_ctx *ctx, ein__val *root, int nroot) {
 // sum is a product that library calls and tiles know. An element of the value is made once instead
 // of once for every element of the other factor's. Of three factors and more two are summed first
 // where they are such a product: sum(i,j) x[b,i] W[o,i,j] y[b,j] is
-// sum(i) x[b,i] sum(j) W[o,i,j] y[b,j].
+// sum(i) x[b,i] sum(j) W[o,i,j] y[b,j]. A guard, as of sum(j) [j <= i] s[i,j] v[j,d], goes to a
+// factor that has its iterators.
 
 enum { EIN__FACTORS = 8, EIN__FACTOR_REUSE = 8 };  // of a product; readings of an element, at least
 
 typedef struct ein__computed {
     ein__ex ex, den;  // the factor; what it is one over, or none
     uint32_t uses;
-    bool weight_only;
+    bool weight_only, guarded;
 } ein__computed;
 
 // Whether `ex` is a function of what it reads alone, and reads something.
@@ -15415,7 +15490,7 @@ static bool ein__list_factors(ein_ctx *ctx, ein__ex ex, bool below, ein__compute
                ein__list_factors(ctx, e->kid[1], e->fn == EIN__DIV, list, n, alpha);
     if (*n == EIN__FACTORS || !ein__reads_alone(ctx, ex, &reads) || !(reads || constant))
         return false;
-    ein__computed f = {ex, {0}, ein__ex_uses(ctx, ex), ein__ex_weight_only(ctx, ex)};
+    ein__computed f = {ex, {0}, ein__ex_uses(ctx, ex), ein__ex_weight_only(ctx, ex), false};
     if (below) f.ex = ein__ex_binary(ctx, EIN__DIV, ein__ex_const(ctx, 1), ex);
     if (below) f.den = ex;
     list[(*n)++] = f;
@@ -15426,7 +15501,8 @@ static ein__computed ein__join_two(ein_ctx *ctx, const ein__computed *a, const e
     const ein__computed *top = a->den.i ? b : a, *other = a->den.i ? a : b;
     ein__fn fn = other->den.i ? EIN__DIV : EIN__MUL;
     ein__ex ex = ein__ex_binary(ctx, fn, top->ex, other->den.i ? other->den : other->ex);
-    return (ein__computed){ex, {0}, a->uses | b->uses, a->weight_only && b->weight_only};
+    bool weights = a->weight_only && b->weight_only, guarded = a->guarded || b->guarded;
+    return (ein__computed){ex, {0}, a->uses | b->uses, weights, guarded};
 }
 
 // Joins factors until none has only iterators of another: with weights if it is made of weights,
@@ -15447,6 +15523,34 @@ static void ein__join_factors(ein_ctx *ctx, const ein__scope *s, ein__computed *
         list[i] = list[--*n];
         i = -1;
     }
+}
+
+// The product inside the guards of `ex`, these in `guard`; those of fractions say which places
+// there are, not which count.
+static ein__ex ein__inside_guards(ein_ctx *ctx, ein__ex ex, ein__expr *guard, int *n) {
+    const ein__expr *e = ein__ex_get(ctx, ex);
+    for (*n = 0; e->op == EIN__X_WHEN && *n < EIN__FACTORS; e = ein__ex_get(ctx, ex)) {
+        if (ein__ix_get(ctx, e->ix[0])->q != 1 || ein__ix_has_gather(ctx, e->ix[0])) break;
+        guard[(*n)++] = *e;
+        ex = e->kid[0];
+    }
+    return ex;
+}
+
+// Puts guard `g` around the one factor that has its iterators. False: there is none, or another one
+// that has them, which would be read where the product is not.
+static bool ein__guard_factor(ein_ctx *ctx, const ein__expr *g, ein__computed *list, int n) {
+    ein__computed *f = NULL;
+    for (int k = 0; k < n; k++) {
+        if (ein__ix_uses(ctx, g->ix[0]) & ~list[k].uses) continue;
+        if (f) return false;
+        f = &list[k];
+    }
+    if (!f) return false;
+    f->ex = ein__ex_when(ctx, g->ix[0], g->n, g->negate != 0, f->ex);
+    f->den = (ein__ex){0};
+    f->guarded = true;
+    return f->ex.i != 0;
 }
 
 static ein__ex ein__read_at(ein_ctx *ctx, void *user, ein__ex read) {
@@ -15492,7 +15596,7 @@ static ein__ex ein__factor_read(ein__pass *z, const ein__scope *s, const ein__co
     int64_t mine = ein__extent_of(s, f->uses);
     int dims = 0;
     if (e->op == EIN__X_READ && !e->bits) return ex;
-    ein__ex read = ein__factor_in_box(z, s, ex);
+    ein__ex read = f->guarded ? (ein__ex){0} : ein__factor_in_box(z, s, ex);
     for (uint32_t i = 0; i < s->nt + s->ns; i++) dims += f->uses >> i & 1;
     if (read.i || dims > EIN__MAX_RANK || mine / 2 > ein__elements_read(ctx, ex)) return read;
     return ein__hoist(z, s, ex, "factor");
@@ -15542,7 +15646,7 @@ static bool ein__sum_pair(ein__pass *z, ein__scope *s, ein__computed *list, int 
     ein__ex read = ein__hoist_sum(z, s, ein__ex_binary(ctx, EIN__MUL, x, y), sums, "inner");
     if (!read.i) return false;
     list[best[0]] =
-        (ein__computed){read, {0}, ein__ex_uses(ctx, read), ein__ex_weight_only(ctx, read)};
+        (ein__computed){read, {0}, ein__ex_uses(ctx, read), ein__ex_weight_only(ctx, read), false};
     list[best[1]] = list[--*n];
     for (uint32_t i = s->nt; i < s->nt + s->ns; i++)
         if (sums >> i & 1) s->n[i] = 1;
@@ -15552,17 +15656,21 @@ static bool ein__sum_pair(ein__pass *z, ein__scope *s, ein__computed *list, int 
 static ein__val ein__rebuild_factors(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     ein__computed f[EIN__FACTORS];
-    int n = 0;
+    ein__expr guard[EIN__FACTORS];
+    int n = 0, guards;
     double alpha = 1;
     ein__ex body = ein__body_now(z, ein__scope_of(ctx, v)), read[2];
     v = body.i ? ein__with_body(z, v, body) : (ein__val){0};
     if (!v.i) return v;
     ein__scope s = *ein__scope_of(ctx, v);
     if (s.reduce != EIN__R_SUM || !s.ns || !ein__is_real(ctx, v)) return v;
-    if (ein__is_contraction(ctx, &s) || !ein__list_factors(ctx, s.body, false, f, &n, &alpha))
+    ein__ex product = ein__inside_guards(ctx, s.body, guard, &guards);
+    if (ein__is_contraction(ctx, &s) || !ein__list_factors(ctx, product, false, f, &n, &alpha))
         return v;
     z->self = v;
     ein__join_factors(ctx, &s, f, &n);
+    for (int k = 0; k < guards; k++)
+        if (!ein__guard_factor(ctx, &guard[k], f, n)) return ctx->status ? (ein__val){0} : v;
     bool summed = false;
     while (n > 2 && ein__sum_pair(z, &s, f, &n)) {
         summed = true;
@@ -16834,6 +16942,7 @@ typedef struct ein__factor_load {
     bool half;   // they are halves
     bool guarded;
     int words;      // elements at once
+    int64_t each;   // instructions for each of them that compute it, if loads do
     int64_t steps;  // places change with every term unless this is a multiple of a step's; 0: never
     int taps;  // words a term of a table that has what the terms add to places; 0: there is none
 } ein__factor_load;
@@ -17236,7 +17345,8 @@ static int64_t ein__load_each(const ein__tiled *p, const ein__factor_load *l,
 static int64_t ein__load_ops(const ein__tiled *p, const ein__product_tile *t) {
     int64_t ops = 0;
     for (int k = 0; k < 2; k++)
-        ops += (int64_t)(k ? t->cols : t->rows) * t->terms * ein__load_each(p, &p->load[k], t) /
+        ops += (k ? t->cols : t->rows) * t->terms *
+               (ein__load_each(p, &p->load[k], t) + p->load[k].each * p->load[k].words) /
                p->load[k].words;
     return ops;
 }
@@ -17956,6 +18066,10 @@ static const ein__scope *ein__finish_scope(ein_ctx *ctx, const ein__step *step) 
 // bilinear maps for sm_90, of 34 to 116 instructions an output.
 enum { EIN__DIGIT_OPERATIONS = 4, EIN__DIVISION = 8 };
 
+// Instructions of another read, and of a subscript that may be outside, where a product's loads
+// compute what they give: counted in what nvcc 13 makes of a mirrored image's for sm_90.
+enum { EIN__READ_OPERATIONS = 8, EIN__GUARD_OPERATIONS = 3 };
+
 // Whether a division by `ex` is a multiplication by a power of two.
 static bool ein__is_power_of_two(const ein_ctx *ctx, ein__ex ex) {
     double c;
@@ -17976,10 +18090,10 @@ static bool ein__is_scaled(const ein_ctx *ctx, const ein__expr *e, double *facto
     return fabs(c) > 1e-30 && fabs(c) < 1e30;
 }
 
-static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex) {
+static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
     const ein__expr *e = ein__ex_get(ctx, ex);
     int64_t n = e->op == EIN__X_READ || e->op == EIN__X_CONST ? 0 : 1;
-    if (ctx->counted[ex.i] == ctx->counts) return 0;
+    if (ctx->counted[ex.i] == ctx->counts || (slots && !(ein__ex_uses(ctx, ex) & slots))) return 0;
     ctx->counted[ex.i] = ctx->counts;
     if (e->op == EIN__X_UNARY || e->op == EIN__X_BINARY) {
         bool slow = e->fn == EIN__POW || e->fn == EIN__TANH || e->fn == EIN__ERF ||
@@ -17992,20 +18106,25 @@ static int64_t ein__count_operations(ein_ctx *ctx, ein__ex ex) {
     }
     double factor;
     if (ein__is_scaled(ctx, e, &factor)) n -= EIN__DIVISION - 1;
-    for (uint32_t i = 0; i < e->nkid; i++) n += ein__count_operations(ctx, e->kid[i]);
+    for (uint32_t i = 0; i < e->nkid; i++) n += ein__count_operations(ctx, e->kid[i], slots);
     return n;
 }
 
 // Operations of an expression, whose parts are computed once however often they are used (as they
 // are emitted): divisions and simple functions are some instructions each, the others some tens.
-static int64_t ein__ex_operations(ein_ctx *ctx, ein__ex ex) {
+// Those alone that change with some `slots`, 0: all.
+static int64_t ein__operations_along(ein_ctx *ctx, ein__ex ex, uint32_t slots) {
     ptrdiff_t had = arrlen(ctx->counted), n = arrlen(ctx->exprs.rec);
     if (had < n) {
         arrsetlen(ctx->counted, n);
         memset(ctx->counted + had, 0, (size_t)(n - had) * sizeof *ctx->counted);
     }
     ctx->counts++;
-    return ein__count_operations(ctx, ex);
+    return ein__count_operations(ctx, ex, slots);
+}
+
+static int64_t ein__ex_operations(ein_ctx *ctx, ein__ex ex) {
+    return ein__operations_along(ctx, ex, 0);
 }
 
 // What a map's reads at digits of its position take beside the arithmetic: the digits and
@@ -18073,10 +18192,12 @@ typedef enum {
 static const int64_t ein__memory_share[] = {880, 800, 800, 600};
 
 enum {
-    EIN__SECTOR = 32,        // bytes: the least that memory moves
-    EIN__INTENSITY = 4,      // operations an element, see ein_desc.intensity
-    EIN__ROW_LENGTH = 8192,  // elements of a row that fit a block's registers
-    EIN__ROW_THREADS = 32,   // of a row; of a longer one those of a block
+    EIN__SECTOR = 32,         // bytes: the least that memory moves
+    EIN__INTENSITY = 4,       // operations an element, see ein_desc.intensity
+    EIN__ROW_LENGTH = 40960,  // elements of a row that fit a block's registers
+    EIN__ROW_THREADS = 32,    // of a row; of a longer one those of a block
+    EIN__ROW_WIDE = 1024,     // ... or of a large one
+    EIN__ROW_ISSUED = 3,      // instructions for an element of it beside the arithmetic
     EIN__BLOCK_THREADS = 256,
     EIN__SHARED_OUTPUTS = 16384,  // with more, every thread has some of its own
     EIN__SHORT_ROW = 8,           // or lanes of a warp have one whose terms are as many, in a row
@@ -18654,14 +18775,21 @@ static void ein__band_work(ein_ctx *ctx, const ein__scope *s, ein__work *w) {
     w->math_ps = ein__math_ps(g, flop, ein__math_share[EIN__E_BAND]);
 }
 
-// What computing map `v` in every load of a factor takes: once for each tile across.
-static int64_t ein__loads_ps(ein_ctx *ctx, const ein__tiled *p, const ein__product_tile *t,
-                             int side, ein__val v) {
-    int64_t tiles = ein__ceil(p->extent[!side], side ? t->rows : t->cols);
-    int64_t loads =
-        ein__times(ein__times(p->extent[side], p->depth), ein__times(p->extent[2], tiles));
-    int64_t each = ein__ex_operations(ctx, ein__scope_of(ctx, v)->body);
-    return ein__math_ps(ein__gpu_of(ctx), ein__times(loads, each), ein__math_share[EIN__E_MAP]);
+// Instructions of what a load computes beside a read that it would have had anyway: arithmetic, the
+// other reads' addresses and guards.
+static int64_t ein__computed_operations(ein_ctx *ctx, const ein__scope *s) {
+    int64_t each = ein__ex_operations(ctx, s->body);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[i]);
+        bool again = false;
+        for (ptrdiff_t j = 0; j < i; j++) again |= reads[j].i == reads[i].i;
+        if (again) continue;
+        each += i ? EIN__READ_OPERATIONS : 0;
+        for (uint32_t k = 0; k < e->nix; k++)
+            each += ein__is_guarded(ctx, e, k) ? EIN__GUARD_OPERATIONS : 0;
+    }
+    return each;
 }
 
 // The factor that is no weight counts the rows, wherever neighbours of the result lie.
@@ -18683,6 +18811,10 @@ static void ein__rows_work(ein_ctx *ctx, const ein__kernel *k, ein__tiled *p) {
     uint32_t sums = ~((1u << k->s[0]->nt) - 1), terms = 0;
     ein__ex x, first;
     p->computed = !k->nrow && (k->load[0].i || k->load[1].i);
+    for (int i = 0; i < 2 && p->computed; i++)
+        for (int side = 0; side < 2; side++)
+            if (k->load[i].i && p->read[side]->val == k->load[i].i)
+                p->load[side].each = ein__computed_operations(ctx, ein__scope_of(ctx, k->load[i]));
     if (!k->nrow) return;
     ein__turn_rows(ctx, p);
     const ein__expr *read[2] = {p->read[0], p->read[1]};
@@ -18708,11 +18840,6 @@ static void ein__product_work(ein_ctx *ctx, const ein__kernel *k, const ein__sco
     if (k->fma) p.math = EIN__MATH_FP32;
     ein__rows_work(ctx, k, &p);
     w->math_ps = ein__product_cut_of(ctx, &p, &cut);
-    for (int i = 0; i < 2 && !k->nrow; i++)
-        for (int side = 0; side < 2; side++)
-            if (k->load[i].i && p.read[side]->val == k->load[i].i)
-                w->math_ps =
-                    ein__plus(w->math_ps, ein__loads_ps(ctx, &p, cut.tile, side, k->load[i]));
     int64_t result = ein__times(ein__outputs_of(s), k->size);
     if (p.scattered)
         ein__add_operand(ctx, w, (ein__val){0}, EIN__BY_STRIDE,
@@ -18748,12 +18875,22 @@ static void ein__skinny_work(ein_ctx *ctx, const ein__skinny *z, ein__work *w) {
     w->chain_ps = ein__times(turns, EIN__LOOP_TURN_PS);
 }
 
-// What a row's thread takes for a reduction, or for the map behind them.
-static int64_t ein__row_chain(const ein__kernel *k, const ein__scope *s) {
-    int64_t rows = ein__outputs_of(k->s[0]);
-    int64_t n = s->reduce != EIN__R_NONE ? ein__terms_of(s) : ein__ceil(ein__outputs_of(s), rows);
-    int64_t turns = ein__most(ein__ceil(n, EIN__BLOCK_THREADS), EIN__ROW_THREADS);
-    return ein__times(ein__least(ein__ceil(n, EIN__ROW_THREADS), turns), EIN__LOOP_TURN_PS);
+// What a row's threads take for pass `i`, a reduction or the map behind them. Those of a block have
+// one processor: its share of the caches, but where an earlier pass has left the row in registers,
+// and its instructions.
+static int64_t ein__row_chain(ein_ctx *ctx, const ein__kernel *k, int i) {
+    const ein__scope *s = k->s[i];
+    bool reduces = s->reduce != EIN__R_NONE;
+    int64_t n = ein__outputs_of(k->s[k->n - 1]) / ein__most(ein__outputs_of(k->s[0]), 1);
+    if (reduces) n = ein__terms_of(s);
+    bool held = i && reduces && n <= EIN__ROW_LENGTH;
+    int64_t turns =
+        ein__most(ein__ceil(n, held ? EIN__ROW_WIDE : EIN__BLOCK_THREADS), EIN__ROW_THREADS);
+    int64_t ps = ein__times(ein__least(ein__ceil(n, EIN__ROW_THREADS), turns), EIN__LOOP_TURN_PS);
+    if (n <= EIN__ROW_THREADS * EIN__ROW_THREADS) return ps;
+    int64_t each = ein__operations_along(ctx, s->body, ~0u << k->s[0]->nt);
+    if (!held) each += EIN__ROW_ISSUED;
+    return ein__most(ps, ein__issued_ps(ein__gpu_of(ctx), ein__times(n, each), 1));
 }
 
 // A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results.
@@ -18792,7 +18929,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
             ein__skinny_work(ctx, &skinny, &w);
             *parts = 1;
         }
-        if (k->kind == EIN__K_ROW) w.chain_ps = ein__plus(w.chain_ps, ein__row_chain(k, s));
+        if (k->kind == EIN__K_ROW) w.chain_ps = ein__plus(w.chain_ps, ein__row_chain(ctx, k, i));
     }
     if (k->also.i) {
         const ein__scope *s = ein__scope_of(ctx, k->also);
@@ -21547,6 +21684,47 @@ static ein__val ein__relay_product(ein__pass *z, ein__val v) {
     return body.i ? ein__with_body(z, v, body) : (ein__val){0};
 }
 
+// A copy of weight `w`, which layouts may lay in another order than it is given in: until then a
+// window on it.
+static ein__val ein__loose_copy(ein__pass *z, ein__val w) {
+    ein_ctx *ctx = z->ctx;
+    const ein__value of = ctx->value[w.i];
+    ein__ix ix[EIN__MAX_RANK];
+    for (int d = 0; d < of.shape.rank; d++) ix[d] = ein__ix_iter(ctx, (uint32_t)d, of.shape.d[d]);
+    return ein__new_map(z, of.name, of.dtype, of.shape.rank, of.shape.d,
+                        ein__ex_read(ctx, w, 0, ix, of.shape.rank));
+}
+
+// The innermost iterator of a result of more than one value; s->nt: there is none.
+static uint32_t ein__result_lane(const ein__scope *s) {
+    uint32_t lane = s->nt;
+    while (lane > 0 && s->n[lane - 1] == 1) lane--;
+    return lane ? lane - 1 : s->nt;
+}
+
+static ein__ex ein__loosened_read(ein_ctx *ctx, void *user, ein__ex ex) {
+    ein__pass *z = user;
+    const ein__expr old = *ein__ex_get(ctx, ex);
+    const ein__value *w = &ctx->value[old.val];
+    uint32_t lane = ein__result_lane(ein__scope_of(ctx, z->self));
+    if (w->kind != EIN__V_WEIGHT || w->shape.rank < 2 || ein__read_step(ctx, &old, lane) <= 1)
+        return ex;
+    ein__val copy = ein__loose_copy(z, (ein__val){old.val});
+    return copy.i ? ein__ex_read(ctx, copy, ein__f64_of(old.bits), old.ix, (int)old.nix)
+                  : (ein__ex){0};
+}
+
+// Map or reduction `v`, which is no contraction, with copies of weights as they are given of which
+// the neighbours in its result read elements that do not lie together.
+static ein__val ein__loosen_weights(ein__pass *z, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    z->self = v;
+    if (ein__result_lane(s) == s->nt) return v;
+    ein__ex body = ein__ex_replace_reads(ctx, s->body, ein__loosened_read, z);
+    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+}
+
 // Reduction `v` of data `x` with a copy of filter `w`, which is a weight as it is given, if every
 // channel has windows by itself: the copy is a view, or has its channels innermost where layouts
 // put those of the result there (relayout_last.c).
@@ -21554,17 +21732,13 @@ static ein__val ein__loose_filter(ein__pass *z, ein__val v, const ein__expr *x,
                                   const ein__expr *w) {
     ein_ctx *ctx = z->ctx;
     const ein__scope *s = ein__scope_of(ctx, v);
-    const ein__value of = ctx->value[w->val];
+    ein__val filter = {w->val};
     uint32_t both = ein__read_slots(ctx, x) & ein__read_slots(ctx, w);
     bool channels = false;
     for (uint32_t i = 0; i < s->nt; i++) channels |= (both >> i & 1) && s->n[i] % 4 == 0;
-    if (of.kind != EIN__V_WEIGHT || !channels || !(both >> s->nt)) return v;
-    ein__ix ix[EIN__MAX_RANK];
-    for (int d = 0; d < of.shape.rank; d++) ix[d] = ein__ix_iter(ctx, (uint32_t)d, of.shape.d[d]);
-    ein__val filter = {w->val};
+    if (ctx->value[filter.i].kind != EIN__V_WEIGHT || !channels || !(both >> s->nt)) return v;
     z->self = v;
-    ein__val copy = ein__new_map(z, of.name, of.dtype, of.shape.rank, of.shape.d,
-                                 ein__ex_read(ctx, filter, 0, ix, of.shape.rank));
+    ein__val copy = ein__loose_copy(z, filter);
     if (!copy.i) return (ein__val){0};
     const ein__expr old = *w, data = *x;
     ein__ex read = ein__ex_read(ctx, copy, 0, old.ix, (int)old.nix);
@@ -21583,9 +21757,8 @@ static ein__val ein__relay_window(ein__pass *z, ein__val v) {
     const ein__scope *s = ein__scope_of(ctx, v);
     const ein__expr *read[2];
     double alpha;
-    uint32_t lane = s->nt;
-    while (lane > 0 && s->n[lane - 1] == 1) lane--;
-    if (!lane-- || !ein__two_factors(ctx, s, read, &alpha)) return v;
+    uint32_t lane = ein__result_lane(s);
+    if (lane == s->nt || !ein__two_factors(ctx, s, read, &alpha)) return v;
     bool second = !ctx->value[read[0]->val].weight_only;
     const ein__expr *w = read[second], *x = read[!second];
     uint32_t turn[2] = {~(1u << lane), 1u << lane};
@@ -31965,7 +32138,7 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     ein__kernel k;
     // Its threads are numbered by an unsigned.
     if (ein__elements(&ctx->value[s->out.i].shape) > INT32_MAX) return false;
-    if (ein__is_call(s->kind) || s->npeer || s->ahead || s->also.i || s->nval > 2 || s->parts > 1 ||
+    if (ein__is_call(s->kind) || s->npeer || s->ahead || s->also.i || s->nval > 3 || s->parts > 1 ||
         s->sums)
         return false;
     if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
@@ -32317,6 +32490,10 @@ static bool ein__may_join(ein_ctx *ctx, const ein__step *s) {
     return ein__sibling_of(ctx, s) != NULL;
 }
 
+static bool ein__may_join_again(ein_ctx *ctx, const ein__step *s) {
+    return s->again && ein__may_join(ctx, s);
+}
+
 // What the steps' kernels take together.
 typedef struct ein__sibling_load {
     int params;
@@ -32388,11 +32565,12 @@ static bool ein__try_siblings(ein__grouper *z, const int *member, int n,
     return true;
 }
 
-// Joins kernels of the plan that do not need each other, where an order of the steps is left.
-EIN__FN void ein__join_siblings(ein_ctx *ctx) {
+// Joins kernels of the plan that do not need each other, where an order of the steps is left: those
+// that `may` be.
+EIN__FN void ein__join_siblings(ein_ctx *ctx, bool (*may)(ein_ctx *, const ein__step *)) {
     ein__grouper z = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
     bool any = false;
-    ein__grouper_look(&z, ein__may_join);
+    ein__grouper_look(&z, may);
     for (int at = 0; at < (int)arrlen(z.able); at++) {
         int member[EIN__SIBLINGS], i = z.able[at];
         if (z.first[i] != i || z.next[i] >= 0) continue;
@@ -32605,6 +32783,70 @@ static void ein__chain_plan(ein_ctx *ctx) {
     arrfree(z.place);
     ein__stitcher_end(&z.s, z.reads);
 }
+/* ---- recompute.c ---- */
+// Maps of a plan that read a short sum which others read too: each computes it for itself. It does
+// not wait for the sum's kernel then and may be one launch with that (siblings.c), and with others
+// that have just been waiting for it. Rematerialisation, as compilers do it for registers.
+
+enum { EIN__RECOMPUTED_TERMS = 16 };  // at most: each is read once more, from the caches
+
+// Whether map `map` may compute the sum `head` that it reads.
+static bool ein__may_recompute(const ein__stitcher *s, const ein__step *head,
+                               const ein__step *map) {
+    ein_ctx *ctx = s->ctx;
+    const ein__layout *l = &ctx->plan.layout[head->out.i];
+    ein__bkind kind = ctx->plan.buffer[l->buffer].kind;
+    if (head->kind != EIN__K_REDUCE || head->nval > 2 || !ein__is_threaded(ctx, head) ||
+        ein__warps_of(ctx, head) || ctx->value[head->out.i].dtype > EIN__BF16)
+        return false;
+    if ((kind != EIN__B_ARENA && kind != EIN__B_OUTPUT) || arrlen(s->writers[l->buffer]) != 1)
+        return false;
+    return ein__terms_of(ein__scope_of(ctx, head->val[0])) <= EIN__RECOMPUTED_TERMS &&
+           ein__is_walked_alike(ctx, head->out, map->out) && ein__follows(ctx, map, head->out);
+}
+
+// Both as one kernel that stores what the map gives.
+static ein__step ein__recomputed_step(ein_ctx *ctx, const ein__step *head, const ein__step *map) {
+    ein__step s = *map;
+    s.kind = EIN__K_REDUCE;
+    s.nval = 0;
+    for (int k = 0; k < head->nval; k++) s.val[s.nval++] = head->val[k];
+    s.val[s.nval++] = map->val[0];
+    s.parts = head->parts;
+    s.ps = ein__cost_step(ctx, &s);
+    s.key = NULL;
+    s.measured = false;
+    if (!ctx->kernel_rows && !ctx->desc.probe) return s;
+    char key[EIN__KEY_LENGTH];
+    ein__kernel k = ein__step_kernel(ctx, &s);
+    ein__put_kernel_key(key, s.kind, ein__kernel_id(ctx, &k));
+    s.key = ein__name(ctx, key);
+    s.measured = ein__row_of(ctx, key) != NULL;
+    return s;
+}
+
+// Lets the plan's maps compute such sums. Gives whether some do.
+static bool ein__recompute_plan(ein_ctx *ctx) {
+    ein__val **reads = NULL;
+    ein__stitcher s = ein__stitcher_look(ctx, &reads);
+    bool any = false;
+    for (int j = 0; j < s.n; j++) {
+        if (!ein__may_chain(ctx, &s.step[j])) continue;
+        for (ptrdiff_t k = 0; k < arrlen(reads[j]); k++) {
+            const int *w = s.writers[ctx->plan.layout[reads[j][k].i].buffer];
+            if (arrlen(w) != 1 || w[0] >= j) continue;
+            const ein__step *head = &s.step[w[0]];
+            bool fits = arrlen(reads[j]) + arrlen(reads[w[0]]) < EIN__MAX_ARGS - 3;
+            if (!fits || !ein__may_recompute(&s, head, &s.step[j])) continue;
+            s.step[j] = ein__recomputed_step(ctx, head, &s.step[j]);
+            s.step[j].again = s.step[w[0]].again = true;
+            any = true;
+            break;
+        }
+    }
+    ein__stitcher_end(&s, reads);
+    return any;
+}
 /* ---- finish.c ---- */
 // Maps of a plan that finish sums (sums.c), with the reduction that they alone read as one kernel:
 // a round through memory and a launch less a cell of a recurrent network, whose state and output
@@ -32780,20 +33022,27 @@ static bool ein__any_warps(ein_ctx *ctx) {
     return any;
 }
 
-// Makes kernels of the plan one where that is cheaper. What finishes sums has no siblings, and
-// whose warps have sums may be in the way of others as one, so that plans without are made as well.
+// Makes kernels of the plan one where that is cheaper. What finishes sums has no siblings, whose
+// warps have sums may be in the way of others as one, and what computes a sum once more gains by
+// siblings alone, so that plans with and without are made.
 EIN__FN void ein__fuse_steps(ein_ctx *ctx) {
     ein__step *apart = ctx->plan.step, *best = NULL;
     int64_t least = 0;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
-    bool warps = ein__any_warps(ctx), finish = true;
-    for (int way = 0; way < 4; way++) {
-        if ((way & 1 && !warps) || (way & 2 && !finish)) continue;
+    bool warps = ein__any_warps(ctx), finish = true, again = true;
+    for (int way = 0; way < 8; way++) {
+        if ((way & 1 && !warps) || (way & 2 && !finish) || (way & 4 && !again)) continue;
         ctx->plan.step = ein__copy_steps(apart);
+        if (way & 4 && !(again = ein__recompute_plan(ctx))) {
+            arrfree(ctx->plan.step);
+            break;
+        }
+        // What computes sums once more is made one with them before it is part of anything else.
+        if (way & 4) ein__join_siblings(ctx, ein__may_join_again);
         ctx->threads_only = way & 1;
         bool any = ein__stitch_steps(ctx, !(way & 2));
         if (!way) finish = any;
-        ein__join_siblings(ctx);
+        ein__join_siblings(ctx, ein__may_join);
         int64_t ps = ein__plan_cost(&ctx->plan);
         if (way && ps >= least) {
             arrfree(ctx->plan.step);
@@ -33264,6 +33513,18 @@ static bool ein__is_scattered(ein_ctx *ctx, const ein__step *step) {
     return scattered;
 }
 
+// Whether the step's kernel reads what is made at load, which can lie in any order for nothing.
+static bool ein__reads_made_weight(ein_ctx *ctx, const ein__step *step) {
+    for (int v = 0; v < step->nval; v++) {
+        const ein__ex *reads = ein__ex_reads(ctx, ein__scope_of(ctx, step->val[v])->body);
+        for (ptrdiff_t i = 0; i < arrlen(reads); i++) {
+            const ein__value *w = &ctx->value[ein__ex_get(ctx, reads[i])->val];
+            if (w->weight_only && w->kind == EIN__V_SCOPE && w->shape.rank > 1) return true;
+        }
+    }
+    return false;
+}
+
 // A kernel's cost.
 static int64_t ein__step_cost(ein_ctx *ctx, const ein__step *step) {
     ein__attention a;
@@ -33284,7 +33545,8 @@ static ein__price ein__price_under_layouts(ein_ctx *ctx, const ein__selector *se
     int64_t ps = ein__cost_kernel(ctx, &k);
     if (step.kind == EIN__K_PRODUCT && ein__is_call(sel->kind[v.i]))
         ps = ein__beside_call(ps, ein__kernel_row(ctx, &k) != NULL);
-    return (ein__price){ps, fell || copy || ein__is_scattered(ctx, &step)};
+    bool made = step.kind == EIN__K_REDUCE && ein__reads_made_weight(ctx, &step);
+    return (ein__price){ps, fell || copy || made || ein__is_scattered(ctx, &step)};
 }
 
 // The key of a kernel's row, where there may be one; and what the row says.
@@ -33383,8 +33645,9 @@ static ein__val ein__rebuild_product(ein__pass *z, ein__val v) {
     ein__ex body = ein__rebuild_body(z, v), read = {0};
     if (!body.i) return (ein__val){0};
     v = ein__with_body(z, v, body);
-    if (!v.i || ctx->value[v.i].weight_only || !ein__is_contraction(ctx, ein__scope_of(ctx, v)))
-        return v;
+    if (!v.i || ctx->value[v.i].weight_only) return v;
+    if (!ein__is_contraction(ctx, ein__scope_of(ctx, v)))
+        return ein__copy_of(ctx, v) || ein__is_kept(ctx, old) ? v : ein__loosen_weights(z, v);
     ein__split split;
     int64_t ps;
     ein__val map = ein__sole_reader(ctx, z->uses, &z->readers, old, &read);
@@ -39136,10 +39399,12 @@ static const char *const ein__tmpl_row_block[] = {
     "//@key number  unsigned type that counts everything",
     "//@key rows    rows: blocks",
     "//@key parts   reductions",
+    "//@key block   threads a block",
+    "//@key warps   ... and warps",
     "//@key index   the row's position, from id",
     "//@key phases  one pass over the row for each reduction, then the maps",
-    "static __global__ void __launch_bounds__(256) $name($params) {  // $rows blocks",
-    "    __shared__ float part[$parts][8];",
+    "static __global__ void __launch_bounds__($block) $name($params) {  // $rows blocks",
+    "    __shared__ float part[$parts][$warps];",
     "    const unsigned lane = threadIdx.x;",
     "    //@if index",
     "    const $number id = blockIdx.x;",
@@ -39148,6 +39413,26 @@ static const char *const ein__tmpl_row_block[] = {
     "    //@if index",
     "    $index;",
     "    //@end",
+    "    $phases;",
+    "}",
+    0};
+static const char *const ein__tmpl_row_column[] = {
+    "//@key name    the kernel's name",
+    "//@key params  its parameters",
+    "//@key number  unsigned type that counts everything",
+    "//@key lanes   rows of a block, side by side in memory",
+    "//@key column  the number of the thread's row",
+    "//@key row     ... or of the last row, if there are fewer",
+    "//@key parts   reductions",
+    "//@key index   the row's position, from id",
+    "//@key phases  one pass over the row for each reduction, then the maps",
+    "static __global__ void __launch_bounds__(256) $name($params) {",
+    "    __shared__ float part[$parts][8][$lanes];",
+    "    const unsigned lane = threadIdx.x / $lanes;",
+    "    const $number column = $column;",
+    "    const $number id = $row;",
+    "    await_previous();",
+    "    $index;",
     "    $phases;",
     "}",
     0};
@@ -41904,9 +42189,10 @@ static const char *const ein__tmpl_transpose_half[] = {
     "}",
     0};
 static const char *const ein__tmpl_warp[] = {
-    "//@key op     sum, prod, max or min",
-    "//@key join   v combined with other",
-    "//@key block  whether the block's form is wanted too",
+    "//@key op      sum, prod, max or min",
+    "//@key join    v combined with other",
+    "//@key block   whether the block's form is wanted too",
+    "//@key column  whether that of a block with many rows is",
     "static __device__ __forceinline__ float warp_$op(float v) {  // every lane gets the result",
     "#pragma unroll",
     "    for (int d = 16; d > 0; d /= 2) {",
@@ -41917,14 +42203,38 @@ static const char *const ein__tmpl_warp[] = {
     "}",
     "//@if block",
     "",
-    "static __device__ __forceinline__ float block_$op(float v, float *part) {  // 256 threads, 8 words",
+    "template <int WARPS>",
+    "static __device__ __forceinline__ float block_$op(float v, float (&part)[WARPS]) {",
     "    v = warp_$op(v);",
     "    if (threadIdx.x % 32u == 0u) part[threadIdx.x / 32u] = v;",
     "    __syncthreads();",
+    "    if (WARPS == 32) return warp_$op(part[threadIdx.x % 32u]);",
     "    v = part[0];",
     "#pragma unroll",
-    "    for (int j = 1; j < 8; j++) {",
+    "    for (int j = 1; j < WARPS; j++) {",
     "        const float other = part[j];",
+    "        $join;",
+    "    }",
+    "    return v;",
+    "}",
+    "//@end",
+    "//@if column",
+    "",
+    "// Of 256 threads those share a row that have one place among ROWS neighbours.",
+    "template <unsigned ROWS>",
+    "static __device__ __forceinline__ float column_$op(float v, float (*part)[ROWS]) {",
+    "    const unsigned place = threadIdx.x % ROWS;",
+    "#pragma unroll",
+    "    for (unsigned d = 16u; d >= ROWS; d /= 2u) {",
+    "        const float other = __shfl_xor_sync(0xffffffffu, v, d);",
+    "        $join;",
+    "    }",
+    "    if (threadIdx.x % 32u < ROWS) part[threadIdx.x / 32u][place] = v;",
+    "    __syncthreads();",
+    "    v = part[0][place];",
+    "#pragma unroll",
+    "    for (int j = 1; j < 8; j++) {",
+    "        const float other = part[j][place];",
     "        $join;",
     "    }",
     "    return v;",
@@ -42335,7 +42645,8 @@ typedef enum ein__need {
     EIN__NEED_BFLOAT_LOAD4,
     EIN__NEED_BFLOAT_STORE4,
     EIN__NEED_BFLOAT4,
-    EIN__NEEDS
+    EIN__NEED_COLUMN,  // and, behind it, by the ein__red
+    EIN__NEEDS = EIN__NEED_COLUMN + 5
 } ein__need;
 typedef uint64_t ein__needs;
 _Static_assert(EIN__NEEDS < 64, "a set of needs has a bit for each");
@@ -44385,6 +44696,8 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
         ein__kred_finish(g, &r, step);
     } else {
         g->inner[g->ninner++] = (ein__kinner){.v = r.acc, .text = {"acc"}};
+        for (int k = 1; k + 1 < step->nval; k++)
+            g->inner[g->ninner++] = (ein__kinner){.v = step->val[k], .put = true};
         ein__kscan_expr(g, &r.scan, s->body);
         if (step->nval > 1) ein__kscan_expr(g, &r.scan, ein__kbody(g, r.out));
         ein__kscan_out(g, &r.scan, r.out);
@@ -44613,26 +44926,40 @@ static int64_t ein__krun_of(const ein__kgen *g, const ein__krow *row, const int 
     return run;
 }
 
+// The read with the most elements: how many neighbouring terms, and how many neighbouring outputs,
+// it has side by side, and the bytes of an element.
+typedef struct ein__kruns {
+    int64_t terms, outputs, size;
+} ein__kruns;
+
+static ein__kruns ein__kruns_of(ein__kgen *g, const ein__kscan *scan, const int *t, int nt,
+                                const int *s, int ns) {
+    ein__kruns run = {0};
+    int64_t most = 0;
+    for (ptrdiff_t k = 0; k + 1 < arrlen(scan->near); k++) {
+        const ein__krow *row = &scan->near[k];
+        int64_t size = 1;
+        for (int i = 0; i < ns; i++) size *= row->k[s[i]] ? g->slot[s[i]].n : 1;
+        for (int i = 0; i < nt; i++) size *= row->k[t[i]] ? g->slot[t[i]].n : 1;
+        if (size <= most) continue;
+        most = size;
+        ein__val v = {ein__ex_get(g->ctx, scan->read[k])->val};
+        run = (ein__kruns){ein__krun_of(g, row, s, ns), ein__krun_of(g, row, t, nt),
+                           ein__element_size(g->ctx, v)};
+    }
+    return run;
+}
+
 // Who works on one output. The read with the most elements decides: where neighbouring terms are
 // adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
 // take outputs and the terms are split over the rows of a block, but for many outputs, of which a
 // thread has some of its own. Rows of many outputs need `least` terms at least.
-static ein__kshare ein__kshare_of(const ein__kgen *g, const ein__kred *r, int64_t least) {
+static ein__kshare ein__kshare_of(ein__kgen *g, const ein__kred *r, int64_t least) {
     bool many = r->outputs > EIN__SHARED_OUTPUTS;
     if (r->count < (many ? least : 32)) return EIN__SHARE_NONE;
-    int64_t most = 0, terms = 0, outputs = 0;
-    for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.near); k++) {
-        const ein__krow *row = &r->scan.near[k];
-        int64_t size = 1;
-        for (int i = 0; i < r->ns; i++) size *= row->k[r->s[i]] ? g->slot[r->s[i]].n : 1;
-        for (int i = 0; i < r->nt; i++) size *= row->k[r->t[i]] ? g->slot[r->t[i]].n : 1;
-        if (size <= most) continue;
-        most = size;
-        terms = ein__krun_of(g, row, r->s, r->ns);
-        outputs = ein__krun_of(g, row, r->t, r->nt);
-    }
-    if (many && terms < ein__least(r->count, 32)) return EIN__SHARE_NONE;
-    if (terms < 32 && outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
+    ein__kruns run = ein__kruns_of(g, &r->scan, r->t, r->nt, r->s, r->ns);
+    if (many && run.terms < ein__least(r->count, 32)) return EIN__SHARE_NONE;
+    if (run.terms < 32 && run.outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
     bool few = r->outputs <= EIN__BLOCK_OUTPUTS && r->count >= EIN__BLOCK_TERMS;
     return few ? EIN__SHARE_BLOCK : EIN__SHARE_WARP;
 }
@@ -45856,13 +46183,19 @@ static bool ein__kwindow(ein__kgen *g, const ein__step *step, const char *hint, 
 }
 /* ---- emit_row.c ---- */
 // Rows: reductions over the trailing iterators, each one pass over the row, then a map that stores.
-// A warp a row (up to 1024 elements) or a block a row; a thread a row where neighbouring rows, not
-// neighbouring elements, are adjacent in memory. What several passes read stays in registers when
-// that is at most 32 of them.
+// A warp a row (up to 1024 elements) or a block a row. Where neighbouring rows, not neighbouring
+// elements, are adjacent in memory, a block has a column of them: threads side by side have rows
+// side by side, and those behind each other share one; or a thread has a row, if that is short.
+// What several passes read stays in registers when that is at most 32 of them.
 
-typedef enum { EIN__ROW_WARP, EIN__ROW_BLOCK, EIN__ROW_THREAD } ein__krow_form;
+typedef enum { EIN__ROW_WARP, EIN__ROW_BLOCK, EIN__ROW_COLUMN, EIN__ROW_THREAD } ein__krow_form;
 
-enum { EIN__ROW_REGISTERS = 32 };
+enum {
+    EIN__ROW_REGISTERS = 32,
+    EIN__ROW_WIDE_REGISTERS = EIN__ROW_LENGTH / EIN__ROW_WIDE,  // of threads that have 64 in all
+    EIN__ROW_SHORT = 8,     // elements that a thread has alone, whatever the rows ...
+    EIN__ROW_MODERATE = 16  // ... or where every thread has rows of its own
+};
 
 typedef struct ein__krows {
     ein__kscan scan;
@@ -45871,6 +46204,9 @@ typedef struct ein__krows {
     uint32_t rest;  // the slots that make up a row
     int64_t rows, count;
     int turns;  // elements of a thread when they are unrolled, else 0
+    int block;  // threads of a block that has a row
+    int held;   // registers of a thread for what stays there
+    int lanes;  // rows side by side of a column
     ein__buf index, phases;
 } ein__krows;
 
@@ -45917,18 +46253,42 @@ static bool ein__krows_make(ein__kgen *g, const ein__step *step, ein__krows *r) 
     return true;
 }
 
-static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
-    bool along_rows = false, along_row = false;
-    for (ptrdiff_t k = 0; k < arrlen(r->scan.row); k++) {
-        for (int i = 0; i < r->nt; i++) along_rows |= r->scan.near[k].k[r->t[i]] == 1;
-        for (int i = 0; i < r->ns; i++) along_row |= r->scan.near[k].k[r->s[i]] == 1;
+// Threads that share a row.
+static int ein__krows_threads(const ein__krows *r) {
+    switch (r->form) {
+    case EIN__ROW_WARP: return 32;
+    case EIN__ROW_BLOCK: return r->block;
+    case EIN__ROW_COLUMN: return EIN__BLOCK_THREADS / r->lanes;
+    case EIN__ROW_THREAD: break;
     }
-    bool many = r->rows >= 2048 || r->count <= 64;
-    if ((along_rows && !along_row && many) || r->count > INT32_MAX) r->form = EIN__ROW_THREAD;
+    return 1;
+}
+
+// How many rows a column has side by side: as many as a warp has lanes, unless that leaves
+// processors without a block or rows without registers, but a sector at least.
+static int ein__krows_lanes(ein__kgen *g, const ein__krows *r, int64_t size) {
+    int lanes = 32;
+    while (lanes * size > EIN__SECTOR &&
+           (ein__ceil(r->rows, lanes) < ein__gpu_of(g->ctx)->sms ||
+            ein__ceil(r->count, EIN__BLOCK_THREADS / lanes) > EIN__ROW_REGISTERS))
+        lanes /= 2;
+    return lanes;
+}
+
+static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
+    ein__kruns run = ein__kruns_of(g, &r->scan, r->t, r->nt, r->s, r->ns);
+    bool across = run.terms < ein__least(r->count, 32) && run.terms < run.outputs;
+    bool alone = r->count < EIN__ROW_SHORT ||
+                 (r->count <= EIN__ROW_MODERATE && r->rows > EIN__SHARED_OUTPUTS);
+    if ((across && alone) || r->count > INT32_MAX) r->form = EIN__ROW_THREAD;
+    else if (across && run.outputs * run.size >= EIN__SECTOR) r->form = EIN__ROW_COLUMN;
     else r->form = r->count <= 1024 ? EIN__ROW_WARP : EIN__ROW_BLOCK;
-    int step = (r->form == EIN__ROW_WARP ? 32 : 256) * g->vec;
-    int64_t turns = (r->count + step - 1) / step;
-    r->turns = r->form != EIN__ROW_THREAD && turns * g->vec <= EIN__ROW_REGISTERS ? (int)turns : 0;
+    if (r->form == EIN__ROW_COLUMN) r->lanes = ein__krows_lanes(g, r, run.size);
+    bool wide = r->count > EIN__BLOCK_THREADS * EIN__ROW_REGISTERS;
+    r->block = wide ? EIN__ROW_WIDE : EIN__BLOCK_THREADS;
+    r->held = r->form == EIN__ROW_BLOCK && wide ? EIN__ROW_WIDE_REGISTERS : EIN__ROW_REGISTERS;
+    int64_t turns = ein__ceil(r->count, ein__krows_threads(r) * g->vec);
+    r->turns = r->form != EIN__ROW_THREAD && turns * g->vec <= r->held ? (int)turns : 0;
 }
 
 // Reads that more than one pass makes, and that step along the row: by pass, as bits.
@@ -45968,7 +46328,7 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
         return;
     }
     const char *u = ein__kunsigned(g);
-    int step = r->form == EIN__ROW_WARP ? 32 : 256;
+    int step = ein__krows_threads(r);
     int64_t count = r->count / g->vec;
     uint32_t used = 0;
     for (int i = 0; i < r->ns; i++) {
@@ -45999,6 +46359,21 @@ static void ein__krows_loop(ein__kgen *g, ein__krows *r, const char *core) {
     ein__buf_free(&body);
 }
 
+// The end of pass p: what the threads of a row have is combined.
+static void ein__krows_join(ein__kgen *g, ein__krows *r, int p, ein__red red) {
+    const char *name = g->inner[p].text[0], *op = ein__kred_name(red);
+    if (r->form == EIN__ROW_THREAD) return;
+    ein__kneed(g, (ein__need)(EIN__NEED_WARP + red));
+    if (r->form == EIN__ROW_WARP) {
+        ein__putf(&r->phases, "%s = warp_%s(%s);\n", name, op, name);
+        return;
+    }
+    bool block = r->form == EIN__ROW_BLOCK;
+    ein__kneed(g, (ein__need)((block ? EIN__NEED_BLOCK : EIN__NEED_COLUMN) + red));
+    ein__putf(&r->phases, "%s = %s_%s(%s, part[%d]);\n", name, block ? "block" : "column", op, name,
+              p);
+}
+
 // One pass: reduction number p, or the final map.
 static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r, int p,
                              const uint32_t *passes) {
@@ -46009,8 +46384,7 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
     for (ptrdiff_t k = 0; k + 1 < arrlen(r->scan.read) && r->turns; k++) {
         bool first = passes[k] >> p & 1 && !(passes[k] & ((1u << p) - 1));
         if (!first || !(passes[k] & (passes[k] - 1))) continue;
-        if ((g->nover + 1) * r->turns * g->vec > EIN__ROW_REGISTERS || g->nover == EIN__KOVER)
-            continue;
+        if ((g->nover + 1) * r->turns * g->vec > r->held || g->nover == EIN__KOVER) continue;
         ein__ktext load = ein__kread(g, r->scan.read[k], 0);
         const ein__kname *all = ein__kfind(g, EIN__N_VECTOR, r->scan.read[k].i, 0);
         if (g->vec > 1 && !all) continue;
@@ -46036,17 +46410,12 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
         for (int i = 0; i < g->vec; i++) ein__put(&core, ein__kcombine(g, red, name, value[i].s));
         ein__putf(&lines, "float %s = %s;\n", name, ein__kidentity(g, red));
     }
+    if (last && r->form == EIN__ROW_COLUMN && r->rows % r->lanes)
+        ein__putf(&r->phases, "if (column >= %s) return;\n", ein__knumber(g, r->rows));
     ein__put(&r->phases, g->code[0].s);
     if (lines.n) ein__put(&r->phases, lines.s);
     ein__krows_loop(g, r, core.s);
-    if (!last && r->form != EIN__ROW_THREAD) {
-        bool warp = r->form == EIN__ROW_WARP;
-        const char *name = g->inner[p].text[0], *op = ein__kred_name((ein__red)s->reduce);
-        ein__kneed(g, (ein__need)(EIN__NEED_WARP + s->reduce));
-        if (!warp) ein__kneed(g, (ein__need)(EIN__NEED_BLOCK + s->reduce));
-        if (warp) ein__putf(&r->phases, "%s = warp_%s(%s);\n", name, op, name);
-        else ein__putf(&r->phases, "%s = block_%s(%s, part[%d]);\n", name, op, name, p);
-    }
+    if (!last) ein__krows_join(g, r, p, (ein__red)s->reduce);
     ein__kforget(g, 1);
     for (int i = 0; i < EIN__KLEVELS; i++) {
         ein__buf_free(&g->code[i]);
@@ -46058,44 +46427,54 @@ static void ein__krows_phase(ein__kgen *g, const ein__step *step, ein__krows *r,
 
 static void ein__krows_finish(ein__kgen *g, const ein__step *step, ein__krows *r, const char *hint,
                               ein__buf *out, ein__launch *l) {
-    bool block = r->form == EIN__ROW_BLOCK, warp = r->form == EIN__ROW_WARP;
+    static const char *const *const lines[] = {ein__tmpl_row_warp, ein__tmpl_row_block,
+                                               ein__tmpl_row_column, ein__tmpl_map};
+    ein_ctx *c = g->ctx;
+    bool block = r->form == EIN__ROW_BLOCK, warp = r->form == EIN__ROW_WARP,
+         column = r->form == EIN__ROW_COLUMN;
     int warps = r->rows >= 4096 ? 8 : r->rows >= 1024 ? 4 : 1;
-    int threads = block ? 256 : warp ? 32 * warps : ein__kblock(r->rows);
-    int64_t each = block ? 1 : warp ? warps : threads;
-    if (!ein__kgrid(g->ctx, l, (r->rows + each - 1) / each, threads)) return;
-    const char *own = block  ? ein__namef(g->ctx, "%d", step->nval - 1)
-                      : warp ? ein__kwarp_id(g, warps)
-                             : ein__kthread_id(g, threads);
+    int threads = column  ? EIN__BLOCK_THREADS
+                  : block ? r->block
+                  : warp  ? 32 * warps
+                          : ein__kblock(r->rows);
+    int64_t each = threads / ein__krows_threads(r);
+    if (!ein__kgrid(c, l, ein__ceil(r->rows, each), threads)) return;
     ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
-    ein__key keys[] = {
-        {0},
-        {0},
-        {"number", ein__kunsigned(g)},
-        {warp || block ? "rows" : "threads",
-         block ? ein__namef(g->ctx, "%lld", (long long)r->rows) : ein__knumber(g, r->rows)},
-        {block  ? "parts"
-         : warp ? "warp"
-                : "thread",
-         own},
-        {"index", r->index.s},
-        {warp || block ? "phases" : "body", r->phases.s},
-        {warp ? "block" : "alone", warp ? ein__namef(g->ctx, "%d", threads) : ein__kalone(g)},
-        {"kind", ein__kfunction(g, threads)}};
-    ein__kfinish(g, step->out, hint,
-                 block  ? ein__tmpl_row_block
-                 : warp ? ein__tmpl_row_warp
-                        : ein__tmpl_map,
-                 keys,
-                 block  ? 7
-                 : warp ? 8
-                        : 9,
-                 out, l);
+    const char *rows = ein__knumber(g, r->rows), *parts = ein__namef(c, "%d", step->nval - 1);
+    ein__key keys[11] = {{0}, {0}, {"number", ein__kunsigned(g)}, {"index", r->index.s}};
+    int n = 4;
+    keys[n++] = (ein__key){r->form == EIN__ROW_THREAD ? "body" : "phases", r->phases.s};
+    if (block) {
+        keys[n++] = (ein__key){"rows", ein__namef(c, "%lld", (long long)r->rows)};
+        keys[n++] = (ein__key){"parts", parts};
+        keys[n++] = (ein__key){"block", ein__namef(c, "%d", threads)};
+        keys[n++] = (ein__key){"warps", ein__namef(c, "%d", threads / 32)};
+    } else if (column) {
+        const char *inner = ein__namef(c, "threadIdx.x %% %du", r->lanes);
+        keys[n++] = (ein__key){"parts", parts};
+        keys[n++] = (ein__key){"lanes", ein__namef(c, "%du", r->lanes)};
+        keys[n++] = (ein__key){"column", ein__kgrid_id(g, each, inner)};
+        keys[n++] = (ein__key){"row", "column"};
+        if (r->rows % each)
+            keys[n - 1].text = ein__namef(c, "column < %s ? column : %s - 1u", rows, rows);
+    } else if (warp) {
+        keys[n++] = (ein__key){"rows", rows};
+        keys[n++] = (ein__key){"warp", ein__kwarp_id(g, warps)};
+        keys[n++] = (ein__key){"block", ein__namef(c, "%d", threads)};
+    } else {
+        keys[n++] = (ein__key){"threads", rows};
+        keys[n++] = (ein__key){"thread", ein__kthread_id(g, threads)};
+        keys[n++] = (ein__key){"alone", ein__kalone(g)};
+        keys[n++] = (ein__key){"kind", ein__kfunction(g, threads)};
+    }
+    ein__kfinish(g, step->out, hint, lines[r->form], keys, n, out, l);
 }
 
 // Lanes along the row, where its elements lie side by side and are enough for a warp.
 static bool ein__krows_vector(ein__kgen *g, ein__val out, const ein__krows *r) {
     int order[2 * EIN__MAX_ITERS], n = 0;
-    if (r->form == EIN__ROW_THREAD || !r->ns || r->count / g->vec < 32) return false;
+    bool across = r->form == EIN__ROW_THREAD || r->form == EIN__ROW_COLUMN;
+    if (across || !r->ns || r->count / g->vec < 32) return false;
     for (int i = 0; i < r->nt; i++) order[n++] = r->t[i];
     for (int i = 0; i < r->ns; i++) order[n++] = r->s[i];
     if (!ein__kvector_out(g, out, order, n, &r->scan)) return false;
@@ -49384,7 +49763,8 @@ EIN__FN void ein__seed_kernels(ein_ctx *ctx) {
               {EIN__K_PLACE,
                {ein__tmpl_place, ein__tmpl_place_block, ein__tmpl_place_column,
                 ein__tmpl_place_warp, ein__tmpl_tail}},
-              {EIN__K_ROW, {ein__tmpl_row_block, ein__tmpl_row_warp, ein__tmpl_warp}},
+              {EIN__K_ROW,
+               {ein__tmpl_row_block, ein__tmpl_row_column, ein__tmpl_row_warp, ein__tmpl_warp}},
               {EIN__K_BAND, {ein__tmpl_band, ein__tmpl_half4}},
               {EIN__K_BASIS, {ein__tmpl_basis, ein__tmpl_half4}},
               {EIN__K_ATTENTION,
@@ -49621,9 +50001,10 @@ EIN__FN void ein__emit_helpers(ein_ctx *ctx, ein__buf *out, ein__needs needs) {
     for (int r = EIN__R_SUM; r <= EIN__R_MIN; r++) {
         ein__key keys[] = {{"op", ein__kred_name((ein__red)r)},
                            {"join", ein__kcombine(&g, (ein__red)r, "v", "other")},
-                           {"block", ein__need_text(needs, (ein__need)(EIN__NEED_BLOCK + r))}};
+                           {"block", ein__need_text(needs, (ein__need)(EIN__NEED_BLOCK + r))},
+                           {"column", ein__need_text(needs, (ein__need)(EIN__NEED_COLUMN + r))}};
         ein__put_helper(out, ein__is_needed(needs, (ein__need)(EIN__NEED_WARP + r)), ein__tmpl_warp,
-                        keys, 3);
+                        keys, 4);
     }
     for (int n = 2; n <= EIN__SUMS; n++) {
         bool warp = ein__is_needed(needs, (ein__need)ein__kwarp_sums[n - 2]),

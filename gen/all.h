@@ -120,6 +120,7 @@
 #include "plan/stitch.c"
 #include "plan/siblings.c"
 #include "plan/chain.c"
+#include "plan/recompute.c"
 #include "plan/finish.c"
 #include "plan/memory.c"
 #include "plan/plan.c"

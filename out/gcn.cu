@@ -8,10 +8,10 @@
 // outputs   y: f32[1,21,224,224]
 // weights   162 tensors, blob of 54 MB
 // memory    arena 52 MB (workspace 32 MB of it), constants 61 MB, peak in create 165 MB
-// plan      134 steps, 511.0 us estimated; 785.1 us without derivation
+// plan      126 steps, 496.6 us estimated; 785.1 us without derivation
 // libraries cuDNN (415 MB) 17 steps, without it up to 3.1 us more
 //           cuBLAS (596 MB) 33 steps, without it up to 8.8 us more
-// by        basis change 21, merging 62, summation splitting 14, products with one weight
+// by        basis change 21, merging 94, summation splitting 14, products with one weight
 //     collected 2
 //     9.9 us est. stem             k_product_9f875dc8
 //     2.0 us est. p                k_reduce_588bbc0a
@@ -31,7 +31,7 @@
 //     1.8 us est. l1.1.b           k_basis_c46632b4
 //     4.1 us est. l1.1             k_product_c573800a
 //    23.3 us est. l2.a.c.sum.merged cuBLAS sgemm 590 x 3136 x 256
-//     7.9 us est. l2.b.c.sum.part  k_product_979fe2fc
+//     8.5 us est. l2.b.c.sum.part  k_product_979fe2fc
 //     3.1 us est. g1.l1            k_siblings_65b61958
 //     3.0 us est. g1.l2.sum.merged cuBLAS sgemm 231 x 3136 x 21, batch 2
 //     2.7 us est. g1.s             k_stitch_5b721233
@@ -65,23 +65,19 @@
 //     2.2 us est. l3.m             k_stitch_b097b22e
 //    10.5 us est. l3.d.0           k_product_3c743cd2
 //    15.0 us est. l3.c1.0.sum.merged cuBLAS sgemm 850 x 196 x 1024
-//     1.8 us est. l3.t1.0          k_stitch_c61d1d7a
-//     1.8 us est. l3.t3.0          k_stitch_8b752052
+//     1.7 us est. l3.c1.0.sum      k_siblings_dab1f637
 //     2.9 us est. l3.c2.0.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.9 us est. l3.u.0           k_stitch_32f25219
 //     2.8 us est. l3.c1.1.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.8 us est. l3.t1.1          k_stitch_83cd6819
-//     1.8 us est. l3.t3.1          k_stitch_33c02403
+//     1.8 us est. l3.c1.1.sum      k_siblings_05f483f0
 //     2.9 us est. l3.c2.1.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.9 us est. l3.u.1           k_stitch_32f25219
 //     2.8 us est. l3.c1.2.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.8 us est. l3.t1.2          k_stitch_83cd6819
-//     1.8 us est. l3.t3.2          k_stitch_33c02403
+//     1.8 us est. l3.c1.2.sum      k_siblings_05f483f0
 //     2.9 us est. l3.c2.2.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.9 us est. l3.u.2           k_stitch_32f25219
 //     2.8 us est. l3.c1.3.sum.added.merged cuBLAS sgemm 850 x 196 x 85
-//     1.8 us est. l3.t1.3          k_stitch_83cd6819
-//     1.8 us est. l3.t3.3          k_stitch_33c02403
+//     1.8 us est. l3.c1.3.sum      k_siblings_05f483f0
 //     2.9 us est. l3.c2.3.sum.merged cuBLAS sgemm 425 x 196 x 85, batch 2
 //     1.9 us est. l3.u.3           k_stitch_32f25219
 //     2.8 us est. l3.c1.4.sum.added.merged cuBLAS sgemm 850 x 196 x 85
@@ -98,23 +94,19 @@
 //     2.0 us est. l4.m             k_stitch_b703a3fb
 //    10.8 us est. l4.d.0           k_product_0bca8244, in 4 parts
 //    15.6 us est. l4.c1.0.sum.merged cuBLAS sgemm 1792 x 49 x 2048
-//     1.8 us est. l4.t1.0          k_stitch_c21200ba
-//     1.8 us est. l4.t3.0          k_stitch_2294a253
+//     1.7 us est. l4.c1.0.sum      k_siblings_ad909469
 //     2.8 us est. l4.c2.0.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.0           k_stitch_17492ba1
 //     2.8 us est. l4.c1.1.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.8 us est. l4.t1.1          k_stitch_4dd86e41
-//     1.8 us est. l4.t3.1          k_stitch_57c40ef8
+//     1.7 us est. l4.c1.1.sum      k_siblings_68e28784
 //     2.8 us est. l4.c2.1.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.1           k_stitch_17492ba1
 //     2.8 us est. l4.c1.2.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.8 us est. l4.t1.2          k_stitch_4dd86e41
-//     1.8 us est. l4.t3.2          k_stitch_57c40ef8
+//     1.7 us est. l4.c1.2.sum      k_siblings_68e28784
 //     2.8 us est. l4.c2.2.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.2           k_stitch_17492ba1
 //     2.8 us est. l4.c1.3.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
-//     1.8 us est. l4.t1.3          k_stitch_4dd86e41
-//     1.8 us est. l4.t3.3          k_stitch_57c40ef8
+//     1.7 us est. l4.c1.3.sum      k_siblings_68e28784
 //     2.8 us est. l4.c2.3.sum.merged cuBLAS sgemm 896 x 49 x 128, batch 2
 //     1.8 us est. l4.u.3           k_stitch_17492ba1
 //     2.8 us est. l4.c1.4.sum.added.merged cuBLAS sgemm 1792 x 49 x 128
@@ -485,19 +477,19 @@ const gcn_info *gcn_describe(void);
 #define v_l3_c1_1_sum_added_merged ARENA(34357248)
 #define v_l3_c1_1_sum ARENA(36771584)
 #define v_l3_c3_1_sum_of_constant CONST(21357056)
-#define v_l3_c3_1_sum ARENA(35157248)
+#define v_l3_c3_1_sum ARENA(36838400)
 #define v_l3_c2_1_sum_merged ARENA(34357248)
-#define v_l3_u_1 ARENA(35224064)
+#define v_l3_u_1 ARENA(35157248)
 #define v_l3_c1_2_sum_added_merged ARENA(34357248)
-#define v_l3_c1_2_sum ARENA(36838400)
-#define v_l3_c3_2_sum ARENA(36771584)
+#define v_l3_c1_2_sum ARENA(35224064)
+#define v_l3_c3_2_sum ARENA(36905216)
 #define v_l3_c2_2_sum_merged ARENA(34357248)
-#define v_l3_u_2 ARENA(35157248)
+#define v_l3_u_2 ARENA(36771584)
 #define v_l3_c1_3_sum_added_merged ARENA(34357248)
-#define v_l3_c1_3_sum ARENA(36905216)
-#define v_l3_c3_3_sum ARENA(36838400)
+#define v_l3_c1_3_sum ARENA(36838400)
+#define v_l3_c3_3_sum ARENA(36972032)
 #define v_l3_c2_3_sum_merged ARENA(34357248)
-#define v_l3_u_3 ARENA(36771584)
+#define v_l3_u_3 ARENA(35224064)
 #define v_l3_c1_4_sum_added_merged ARENA(34357248)
 #define v_l3_c2_4_sum_merged ARENA(34357248)
 #define v_l3_f_4_sum_terms ARENA(0)
@@ -527,19 +519,19 @@ const gcn_info *gcn_describe(void);
 #define v_l4_c1_1_sum_added_merged ARENA(33955840)
 #define v_l4_c1_1_sum ARENA(34432512)
 #define v_l4_c3_1_sum_of_constant CONST(48161280)
-#define v_l4_c3_1_sum ARENA(34357248)
+#define v_l4_c3_1_sum ARENA(34457600)
 #define v_l4_c2_1_sum_merged ARENA(33955840)
-#define v_l4_u_1 ARENA(34382336)
+#define v_l4_u_1 ARENA(34357248)
 #define v_l4_c1_2_sum_added_merged ARENA(33955840)
-#define v_l4_c1_2_sum ARENA(34457600)
-#define v_l4_c3_2_sum ARENA(34432512)
+#define v_l4_c1_2_sum ARENA(34382336)
+#define v_l4_c3_2_sum ARENA(34482688)
 #define v_l4_c2_2_sum_merged ARENA(33955840)
-#define v_l4_u_2 ARENA(34357248)
+#define v_l4_u_2 ARENA(34432512)
 #define v_l4_c1_3_sum_added_merged ARENA(33955840)
-#define v_l4_c1_3_sum ARENA(34482688)
-#define v_l4_c3_3_sum ARENA(34457600)
+#define v_l4_c1_3_sum ARENA(34457600)
+#define v_l4_c3_3_sum ARENA(34507776)
 #define v_l4_c2_3_sum_merged ARENA(33955840)
-#define v_l4_u_3 ARENA(34432512)
+#define v_l4_u_3 ARENA(34382336)
 #define v_l4_c1_4_sum_added_merged ARENA(33955840)
 #define v_l4_c2_4_sum_merged ARENA(33955840)
 #define v_l4_f_4_sum_terms ARENA(0)
@@ -2827,7 +2819,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_3c743cd2(const float 
 // by merging: shared input
 // l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85, i2 in
 //     0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
-static __device__ __forceinline__ void part_reduce_601b37c8(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_debb5468(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2839,43 +2831,33 @@ static __device__ __forceinline__ void part_reduce_601b37c8(const float *p0, flo
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
         acc += v0;
     }
-    y[i2 * 14 + i3] = acc;
+    y[i1 * 196 + i2 * 14 + i3] = acc;
 }
 
+// by merging: shared input
+// l3.c1.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0,i2+r0-2,i3] where i1 in 0:85, i2 in
+//     0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
 // l3.t1.0[0,i1,i2,i3] = relu(l3.c1.0.sum[0,i1,i2,i3] + l3.b1[i1])
-// p0: l3.c1.0.sum, p1: l3.b1
-static __device__ __forceinline__ void part_map_9c419689(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 49u) * 4;
-    const int i1 = (int)(id / 49u);
-    const float4 v0 = *reinterpret_cast<const float4 *>(&p0[i3]);
-    const float v1 = p1[i1];
-    *reinterpret_cast<float4 *>(&y[i1 * 196 + i3]) = make_float4(relu(v0.x + v1), relu(v0.y + v1),
-        relu(v0.z + v1), relu(v0.w + v1));
-}
-
-// l3.c1.0.sum by slices in shared memory and, as a whole, to `also`, then l3.t1.0
 // p0: l3.c1.0.sum.merged, p1: l3.b1
-static __global__ void __launch_bounds__(224) k_stitch_c61d1d7a(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, float *__restrict__ also) {
-    __shared__ __align__(16) float slices[196];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_601b37c8(p0, own, slice * 196u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
-            reinterpret_cast<const uint4 *>(own)[k];
-    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        part_map_9c419689(own, p1, y, slice * 49u + k);
+static __device__ __forceinline__ void part_reduce_0b9b6ff7(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i2 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + t0 * 14 + i3] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
 }
 
 // by merging: shared input
 // l3.c3.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0+425,i2,i3+r0-2] where i1 in 0:85,
 //     i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
-static __device__ __forceinline__ void part_reduce_690c4aff(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_85201793(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2887,25 +2869,52 @@ static __device__ __forceinline__ void part_reduce_690c4aff(const float *p0, flo
         const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
         acc += v0;
     }
-    y[i2 * 14 + i3] = acc;
+    y[i1 * 196 + i2 * 14 + i3] = acc;
 }
 
-// l3.c3.0.sum by slices in shared memory and, as a whole, to `also`, then l3.t3.0
+// by merging: shared input
+// l3.c3.0.sum[0,i1,i2,i3] = sum(r0) l3.c1.0.sum.merged[5*i1+r0+425,i2,i3+r0-2] where i1 in 0:85,
+//     i3 in 0:14, r0 in 0:5, pad l3.c1.0.sum.merged 0
+// l3.t3.0[0,i1,i2,i3] = relu(l3.c3.0.sum[0,i1,i2,i3] + l3.b3[i1])
 // p0: l3.c1.0.sum.merged, p1: l3.b3
-static __global__ void __launch_bounds__(224) k_stitch_8b752052(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, float *__restrict__ also) {
-    __shared__ __align__(16) float slices[196];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
+static __device__ __forceinline__ void part_reduce_c97083f1(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 196 + i2 * 14 + i3] = relu(acc + p1[i1]);
+}
+
+// side by side: l3.c1.0.sum, l3.t1.0, l3.c3.0.sum, l3.t3.0
+// p0: l3.c1.0.sum.merged, p1: l3.b1, p2: l3.b3
+static __global__ void __launch_bounds__(128) k_siblings_dab1f637(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3) {
+    unsigned id = blockIdx.x * 128u + threadIdx.x;
     await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_690c4aff(p0, own, slice * 196u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
-            reinterpret_cast<const uint4 *>(own)[k];
-    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        part_map_9c419689(own, p1, y, slice * 49u + k);
+    if (id < 16768u) {
+        if (id < 16660u) part_reduce_debb5468(p0, y, id);
+        return;
+    }
+    id -= 16768u;
+    if (id < 16768u) {
+        if (id < 16660u) part_reduce_0b9b6ff7(p0, p1, y1, id);
+        return;
+    }
+    id -= 16768u;
+    if (id < 16768u) {
+        if (id < 16660u) part_reduce_85201793(p0, y2, id);
+        return;
+    }
+    id -= 16768u;
+    if (id < 16660u) part_reduce_c97083f1(p0, p2, y3, id);
 }
 
 // by merging: batched
@@ -2969,7 +2978,7 @@ static __global__ void __launch_bounds__(224) k_stitch_32f25219(const float *p0,
 // l3.c1.1.sum[0,i1,i2,i3] = l3.c1.1.sum.added[0,i1,i2,i3] + l3.c1.0.sum[0,i1,i2,i3] +
 //     l3.c1.1.sum.of_constant[0,i1,i2,i3]
 // p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum
-static __device__ __forceinline__ void part_reduce_1e303f17(const float *p0,
+static __device__ __forceinline__ void part_reduce_c3b0fc2e(const float *p0,
     const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 14u);
     const int i2 = (int)(id / 14u % 14u);
@@ -2982,75 +2991,15 @@ static __device__ __forceinline__ void part_reduce_1e303f17(const float *p0,
         acc += v0;
     }
     const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
-    y[i2 * 14 + i3] = v1;
+    y[i1 * 196 + i2 * 14 + i3] = v1;
 }
 
-// l3.c1.1.sum by slices in shared memory and, as a whole, to `also`, then l3.t1.1
+// by merging: shared input
+// l3.c1.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0,i2+r0-2,i3] where i1 in
+//     0:85, i2 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
+// l3.c1.1.sum[0,i1,i2,i3] = l3.c1.1.sum.added[0,i1,i2,i3] + l3.c1.0.sum[0,i1,i2,i3] +
+//     l3.c1.1.sum.of_constant[0,i1,i2,i3]
 // p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum, p3: l3.b1
-static __global__ void __launch_bounds__(224) k_stitch_83cd6819(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, float *__restrict__ also) {
-    __shared__ __align__(16) float slices[196];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_1e303f17(p0, p1, p2, own, slice * 196u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
-            reinterpret_cast<const uint4 *>(own)[k];
-    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        part_map_9c419689(own, p3, y, slice * 49u + k);
-}
-
-// by merging: shared input
-// l3.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0+425,i2,i3+r0-2] where
-//     i1 in 0:85, i3 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
-// l3.c3.1.sum[0,i1,i2,i3] = l3.c3.1.sum.added[0,i1,i2,i3] + l3.c3.0.sum[0,i1,i2,i3] +
-//     l3.c3.1.sum.of_constant[0,i1,i2,i3]
-// p0: l3.c1.1.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.0.sum
-static __device__ __forceinline__ void part_reduce_5710f93e(const float *p0,
-    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 14u);
-    const int i2 = (int)(id / 14u % 14u);
-    const int i1 = (int)(id / 196u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 5; r0++) {
-        const int t0 = i3 + r0 - 2;
-        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
-        acc += v0;
-    }
-    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
-    y[i2 * 14 + i3] = v1;
-}
-
-// l3.c3.1.sum by slices in shared memory and, as a whole, to `also`, then l3.t3.1
-// p0: l3.c1.1.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.0.sum, p3: l3.b3
-static __global__ void __launch_bounds__(224) k_stitch_33c02403(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, float *__restrict__ also) {
-    __shared__ __align__(16) float slices[196];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 196u; k += 224u)
-        part_reduce_5710f93e(p0, p1, p2, own, slice * 196u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        reinterpret_cast<uint4 *>(also)[slice * 49u + k] =
-            reinterpret_cast<const uint4 *>(own)[k];
-    for (unsigned k = threadIdx.x; k < 49u; k += 224u)
-        part_map_9c419689(own, p3, y, slice * 49u + k);
-}
-
-// by merging: shared input
-// l3.c1.4.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.4.sum.added.merged[5*i1+r0,i2+r0-2,i3] where i1 in
-//     0:85, i2 in 0:14, r0 in 0:5, pad l3.c1.4.sum.added.merged 0
-// l3.t1.4[0,i1,i2,i3] = relu(l3.c1.4.sum.added[0,i1,i2,i3] + l3.c1.3.sum[0,i1,i2,i3] +
-//     l3.c1.1.sum.of_constant[0,i1,i2,i3] + l3.b1[i1])
-// p0: l3.c1.4.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.3.sum, p3: l3.b1
 static __device__ __forceinline__ void part_reduce_10214169(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {
@@ -3069,11 +3018,33 @@ static __device__ __forceinline__ void part_reduce_10214169(const float *p0,
 }
 
 // by merging: shared input
-// l3.c3.4.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.4.sum.added.merged[5*i1+r0+425,i2,i3+r0-2] where
-//     i1 in 0:85, i3 in 0:14, r0 in 0:5, pad l3.c1.4.sum.added.merged 0
-// l3.t3.4[0,i1,i2,i3] = relu(l3.c3.4.sum.added[0,i1,i2,i3] + l3.c3.3.sum[0,i1,i2,i3] +
-//     l3.c3.1.sum.of_constant[0,i1,i2,i3] + l3.b3[i1])
-// p0: l3.c1.4.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.3.sum, p3: l3.b3
+// l3.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0+425,i2,i3+r0-2] where
+//     i1 in 0:85, i3 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
+// l3.c3.1.sum[0,i1,i2,i3] = l3.c3.1.sum.added[0,i1,i2,i3] + l3.c3.0.sum[0,i1,i2,i3] +
+//     l3.c3.1.sum.of_constant[0,i1,i2,i3]
+// p0: l3.c1.1.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.0.sum
+static __device__ __forceinline__ void part_reduce_e96c348b(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 14u);
+    const int i2 = (int)(id / 14u % 14u);
+    const int i1 = (int)(id / 196u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 5; r0++) {
+        const int t0 = i3 + r0 - 2;
+        const float v0 = (unsigned)t0 < 14u ? p0[i1 * 980 + r0 * 196 + i2 * 14 + t0 + 83300] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
+    y[i1 * 196 + i2 * 14 + i3] = v1;
+}
+
+// by merging: shared input
+// l3.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l3.c1.1.sum.added.merged[5*i1+r0+425,i2,i3+r0-2] where
+//     i1 in 0:85, i3 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
+// l3.c3.1.sum[0,i1,i2,i3] = l3.c3.1.sum.added[0,i1,i2,i3] + l3.c3.0.sum[0,i1,i2,i3] +
+//     l3.c3.1.sum.of_constant[0,i1,i2,i3]
+// p0: l3.c1.1.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.0.sum, p3: l3.b3
 static __device__ __forceinline__ void part_reduce_f18b357c(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {
@@ -3089,6 +3060,33 @@ static __device__ __forceinline__ void part_reduce_f18b357c(const float *p0,
     }
     const float v1 = p1[i1 * 196 + i2 * 14 + i3] + (acc + p2[i1 * 196 + i2 * 14 + i3]);
     y[i1 * 196 + i2 * 14 + i3] = relu(v1 + p3[i1]);
+}
+
+// side by side: l3.c1.1.sum, l3.t1.1, l3.c3.1.sum, l3.t3.1
+// p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum, p3: l3.b1, p4:
+//     l3.c3.1.sum.of_constant, p5: l3.c3.0.sum, p6: l3.b3
+static __global__ void __launch_bounds__(128) k_siblings_05f483f0(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
+    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3) {
+    unsigned id = blockIdx.x * 128u + threadIdx.x;
+    await_previous();
+    if (id < 16768u) {
+        if (id < 16660u) part_reduce_c3b0fc2e(p0, p1, p2, y, id);
+        return;
+    }
+    id -= 16768u;
+    if (id < 16768u) {
+        if (id < 16660u) part_reduce_10214169(p0, p1, p2, p3, y1, id);
+        return;
+    }
+    id -= 16768u;
+    if (id < 16768u) {
+        if (id < 16660u) part_reduce_e96c348b(p0, p4, p5, y2, id);
+        return;
+    }
+    id -= 16768u;
+    if (id < 16660u) part_reduce_f18b357c(p0, p4, p5, p6, y3, id);
 }
 
 // side by side: l3.t1.4, l3.t3.4
@@ -3489,7 +3487,7 @@ static __global__ void __launch_bounds__(256, 1) k_product_0bca8244(const float 
 // by merging: shared input
 // l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128, i2
 //     in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
-static __device__ __forceinline__ void part_reduce_00c6bd2d(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_d6e15ae0(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -3501,40 +3499,33 @@ static __device__ __forceinline__ void part_reduce_00c6bd2d(const float *p0, flo
         const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
         acc += v0;
     }
-    y[i2 * 7 + i3] = acc;
+    y[i1 * 49 + i2 * 7 + i3] = acc;
 }
 
+// by merging: shared input
+// l4.c1.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0,i2+r0-3,i3] where i1 in 0:128, i2
+//     in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
 // l4.t1.0[0,i1,i2,i3] = relu(l4.c1.0.sum[0,i1,i2,i3] + l4.b1[i1])
-// p0: l4.c1.0.sum, p1: l4.b1
-static __device__ __forceinline__ void part_map_f3875496(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 49u);
-    const int i1 = (int)(id / 49u);
-    y[i1 * 49 + i3] = relu(p0[i3] + p1[i1]);
-}
-
-// l4.c1.0.sum by slices in shared memory and, as a whole, to `also`, then l4.t1.0
 // p0: l4.c1.0.sum.merged, p1: l4.b1
-static __global__ void __launch_bounds__(64) k_stitch_c21200ba(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, float *__restrict__ also) {
-    __shared__ __align__(16) float slices[52];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_reduce_00c6bd2d(p0, own, slice * 49u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        reinterpret_cast<float *>(also)[slice * 49u + k] =
-            reinterpret_cast<const float *>(own)[k];
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_map_f3875496(own, p1, y, slice * 49u + k);
+static __device__ __forceinline__ void part_reduce_50f4c749(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i2 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + t0 * 7 + i3] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
 }
 
 // by merging: shared input
 // l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
 //     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
-static __device__ __forceinline__ void part_reduce_9689eecf(const float *p0, float *__restrict__ y,
+static __device__ __forceinline__ void part_reduce_332a84b5(const float *p0, float *__restrict__ y,
     unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -3546,25 +3537,52 @@ static __device__ __forceinline__ void part_reduce_9689eecf(const float *p0, flo
         const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
         acc += v0;
     }
-    y[i2 * 7 + i3] = acc;
+    y[i1 * 49 + i2 * 7 + i3] = acc;
 }
 
-// l4.c3.0.sum by slices in shared memory and, as a whole, to `also`, then l4.t3.0
+// by merging: shared input
+// l4.c3.0.sum[0,i1,i2,i3] = sum(r0) l4.c1.0.sum.merged[7*i1+r0+896,i2,i3+r0-3] where i1 in 0:128,
+//     i3 in 0:7, r0 in 0:7, pad l4.c1.0.sum.merged 0
+// l4.t3.0[0,i1,i2,i3] = relu(l4.c3.0.sum[0,i1,i2,i3] + l4.b3[i1])
 // p0: l4.c1.0.sum.merged, p1: l4.b3
-static __global__ void __launch_bounds__(64) k_stitch_2294a253(const float *p0,
-    const float *__restrict__ p1, float *__restrict__ y, float *__restrict__ also) {
-    __shared__ __align__(16) float slices[52];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
+static __device__ __forceinline__ void part_reduce_9976e07b(const float *p0,
+    const float *__restrict__ p1, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
+        acc += v0;
+    }
+    y[i1 * 49 + i2 * 7 + i3] = relu(acc + p1[i1]);
+}
+
+// side by side: l4.c1.0.sum, l4.t1.0, l4.c3.0.sum, l4.t3.0
+// p0: l4.c1.0.sum.merged, p1: l4.b1, p2: l4.b3
+static __global__ void __launch_bounds__(64) k_siblings_ad909469(const float *p0,
+    const float *__restrict__ p1, const float *__restrict__ p2, float *__restrict__ y,
+    float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
     await_previous();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_reduce_9689eecf(p0, own, slice * 49u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        reinterpret_cast<float *>(also)[slice * 49u + k] =
-            reinterpret_cast<const float *>(own)[k];
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_map_f3875496(own, p1, y, slice * 49u + k);
+    if (id < 6272u) {
+        part_reduce_d6e15ae0(p0, y, id);
+        return;
+    }
+    id -= 6272u;
+    if (id < 6272u) {
+        part_reduce_50f4c749(p0, p1, y1, id);
+        return;
+    }
+    id -= 6272u;
+    if (id < 6272u) {
+        part_reduce_332a84b5(p0, y2, id);
+        return;
+    }
+    id -= 6272u;
+    part_reduce_9976e07b(p0, p2, y3, id);
 }
 
 // by merging: batched
@@ -3628,7 +3646,7 @@ static __global__ void __launch_bounds__(64) k_stitch_17492ba1(const float *p0,
 // l4.c1.1.sum[0,i1,i2,i3] = l4.c1.1.sum.added[0,i1,i2,i3] + l4.c1.0.sum[0,i1,i2,i3] +
 //     l4.c1.1.sum.of_constant[0,i1,i2,i3]
 // p0: l4.c1.1.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.0.sum
-static __device__ __forceinline__ void part_reduce_613acbce(const float *p0,
+static __device__ __forceinline__ void part_reduce_a9417d1e(const float *p0,
     const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
@@ -3641,75 +3659,15 @@ static __device__ __forceinline__ void part_reduce_613acbce(const float *p0,
         acc += v0;
     }
     const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
-    y[i2 * 7 + i3] = v1;
+    y[i1 * 49 + i2 * 7 + i3] = v1;
 }
 
-// l4.c1.1.sum by slices in shared memory and, as a whole, to `also`, then l4.t1.1
+// by merging: shared input
+// l4.c1.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0,i2+r0-3,i3] where i1 in
+//     0:128, i2 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
+// l4.c1.1.sum[0,i1,i2,i3] = l4.c1.1.sum.added[0,i1,i2,i3] + l4.c1.0.sum[0,i1,i2,i3] +
+//     l4.c1.1.sum.of_constant[0,i1,i2,i3]
 // p0: l4.c1.1.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.0.sum, p3: l4.b1
-static __global__ void __launch_bounds__(64) k_stitch_4dd86e41(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, float *__restrict__ also) {
-    __shared__ __align__(16) float slices[52];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_reduce_613acbce(p0, p1, p2, own, slice * 49u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        reinterpret_cast<float *>(also)[slice * 49u + k] =
-            reinterpret_cast<const float *>(own)[k];
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_map_f3875496(own, p3, y, slice * 49u + k);
-}
-
-// by merging: shared input
-// l4.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0+896,i2,i3+r0-3] where
-//     i1 in 0:128, i3 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
-// l4.c3.1.sum[0,i1,i2,i3] = l4.c3.1.sum.added[0,i1,i2,i3] + l4.c3.0.sum[0,i1,i2,i3] +
-//     l4.c3.1.sum.of_constant[0,i1,i2,i3]
-// p0: l4.c1.1.sum.added.merged, p1: l4.c3.1.sum.of_constant, p2: l4.c3.0.sum
-static __device__ __forceinline__ void part_reduce_33a0e9f3(const float *p0,
-    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
-    const int i3 = (int)(id % 7u);
-    const int i2 = (int)(id / 7u % 7u);
-    const int i1 = (int)(id / 49u);
-    float acc = 0.f;
-#pragma unroll
-    for (int r0 = 0; r0 < 7; r0++) {
-        const int t0 = i3 + r0 - 3;
-        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
-        acc += v0;
-    }
-    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
-    y[i2 * 7 + i3] = v1;
-}
-
-// l4.c3.1.sum by slices in shared memory and, as a whole, to `also`, then l4.t3.1
-// p0: l4.c1.1.sum.added.merged, p1: l4.c3.1.sum.of_constant, p2: l4.c3.0.sum, p3: l4.b3
-static __global__ void __launch_bounds__(64) k_stitch_57c40ef8(const float *p0,
-    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
-    float *__restrict__ y, float *__restrict__ also) {
-    __shared__ __align__(16) float slices[52];
-    float *const own = slices;
-    const unsigned slice = blockIdx.x;
-    await_previous();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_reduce_33a0e9f3(p0, p1, p2, own, slice * 49u + k);
-    __syncthreads();
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        reinterpret_cast<float *>(also)[slice * 49u + k] =
-            reinterpret_cast<const float *>(own)[k];
-    for (unsigned k = threadIdx.x; k < 49u; k += 64u)
-        part_map_f3875496(own, p3, y, slice * 49u + k);
-}
-
-// by merging: shared input
-// l4.c1.4.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.4.sum.added.merged[7*i1+r0,i2+r0-3,i3] where i1 in
-//     0:128, i2 in 0:7, r0 in 0:7, pad l4.c1.4.sum.added.merged 0
-// l4.t1.4[0,i1,i2,i3] = relu(l4.c1.4.sum.added[0,i1,i2,i3] + l4.c1.3.sum[0,i1,i2,i3] +
-//     l4.c1.1.sum.of_constant[0,i1,i2,i3] + l4.b1[i1])
-// p0: l4.c1.4.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.3.sum, p3: l4.b1
 static __device__ __forceinline__ void part_reduce_42332a5b(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {
@@ -3728,11 +3686,33 @@ static __device__ __forceinline__ void part_reduce_42332a5b(const float *p0,
 }
 
 // by merging: shared input
-// l4.c3.4.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.4.sum.added.merged[7*i1+r0+896,i2,i3+r0-3] where
-//     i1 in 0:128, i3 in 0:7, r0 in 0:7, pad l4.c1.4.sum.added.merged 0
-// l4.t3.4[0,i1,i2,i3] = relu(l4.c3.4.sum.added[0,i1,i2,i3] + l4.c3.3.sum[0,i1,i2,i3] +
-//     l4.c3.1.sum.of_constant[0,i1,i2,i3] + l4.b3[i1])
-// p0: l4.c1.4.sum.added.merged, p1: l4.c3.1.sum.of_constant, p2: l4.c3.3.sum, p3: l4.b3
+// l4.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0+896,i2,i3+r0-3] where
+//     i1 in 0:128, i3 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
+// l4.c3.1.sum[0,i1,i2,i3] = l4.c3.1.sum.added[0,i1,i2,i3] + l4.c3.0.sum[0,i1,i2,i3] +
+//     l4.c3.1.sum.of_constant[0,i1,i2,i3]
+// p0: l4.c1.1.sum.added.merged, p1: l4.c3.1.sum.of_constant, p2: l4.c3.0.sum
+static __device__ __forceinline__ void part_reduce_c0713649(const float *p0,
+    const float *__restrict__ p1, const float *p2, float *__restrict__ y, unsigned id) {
+    const int i3 = (int)(id % 7u);
+    const int i2 = (int)(id / 7u % 7u);
+    const int i1 = (int)(id / 49u);
+    float acc = 0.f;
+#pragma unroll
+    for (int r0 = 0; r0 < 7; r0++) {
+        const int t0 = i3 + r0 - 3;
+        const float v0 = (unsigned)t0 < 7u ? p0[i1 * 343 + r0 * 49 + i2 * 7 + t0 + 43904] : 0.f;
+        acc += v0;
+    }
+    const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
+    y[i1 * 49 + i2 * 7 + i3] = v1;
+}
+
+// by merging: shared input
+// l4.c3.1.sum.added[0,i1,i2,i3] = sum(r0) l4.c1.1.sum.added.merged[7*i1+r0+896,i2,i3+r0-3] where
+//     i1 in 0:128, i3 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
+// l4.c3.1.sum[0,i1,i2,i3] = l4.c3.1.sum.added[0,i1,i2,i3] + l4.c3.0.sum[0,i1,i2,i3] +
+//     l4.c3.1.sum.of_constant[0,i1,i2,i3]
+// p0: l4.c1.1.sum.added.merged, p1: l4.c3.1.sum.of_constant, p2: l4.c3.0.sum, p3: l4.b3
 static __device__ __forceinline__ void part_reduce_e9ccb370(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
     float *__restrict__ y, unsigned id) {
@@ -3748,6 +3728,33 @@ static __device__ __forceinline__ void part_reduce_e9ccb370(const float *p0,
     }
     const float v1 = p1[i1 * 49 + i2 * 7 + i3] + (acc + p2[i1 * 49 + i2 * 7 + i3]);
     y[i1 * 49 + i2 * 7 + i3] = relu(v1 + p3[i1]);
+}
+
+// side by side: l4.c1.1.sum, l4.t1.1, l4.c3.1.sum, l4.t3.1
+// p0: l4.c1.1.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.0.sum, p3: l4.b1, p4:
+//     l4.c3.1.sum.of_constant, p5: l4.c3.0.sum, p6: l4.b3
+static __global__ void __launch_bounds__(64) k_siblings_68e28784(const float *p0,
+    const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
+    const float *__restrict__ p4, const float *p5, const float *__restrict__ p6,
+    float *__restrict__ y, float *__restrict__ y1, float *__restrict__ y2, float *__restrict__ y3) {
+    unsigned id = blockIdx.x * 64u + threadIdx.x;
+    await_previous();
+    if (id < 6272u) {
+        part_reduce_a9417d1e(p0, p1, p2, y, id);
+        return;
+    }
+    id -= 6272u;
+    if (id < 6272u) {
+        part_reduce_42332a5b(p0, p1, p2, p3, y1, id);
+        return;
+    }
+    id -= 6272u;
+    if (id < 6272u) {
+        part_reduce_c0713649(p0, p4, p5, y2, id);
+        return;
+    }
+    id -= 6272u;
+    part_reduce_e9ccb370(p0, p4, p5, p6, y3, id);
 }
 
 // side by side: l4.t1.4, l4.t3.4
@@ -5267,13 +5274,6 @@ static int steps_from_l2_0_a(gcn *m, const void *const *in, void *const *out, cu
         v_g2_a_c_k, v_l3_l1_c_sum_product, v_l3_l1_c_b, v_g2_a_c_sum_part, v_l3_l1_joined));
     CALL(launch(m, EARLY, k_reduce_434052ae, "g2.a", 258, 64, stream, v_g2_a_c_sum_part, v_g2_a_c_b,
         v_g2_a));
-    return 0;
-}
-
-static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *out,
-    cudaStream_t stream) {
-    (void)in;
-    (void)out;
     CALL(launch(m, EARLY, k_reduce_43dcb857, "g2.b.sum.part", 338, 256, stream, v_g2_a, v_g2_b_k,
         v_g2_b_sum_part));
     CALL(launch(m, EARLY, k_product_c5f40ec2, "l3.l2.c.sum.merged", 126, 256, stream,
@@ -5285,10 +5285,9 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_0_sum_merged, v_l3_c1_0_sum_weights, v_l3_d_0,
         v_l3_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_c61d1d7a, "l3.t1.0", 85, 224, stream, v_l3_c1_0_sum_merged,
-        v_l3_b1, v_l3_t1_0_joined, v_l3_c1_0_sum));
-    CALL(launch(m, EARLY, k_stitch_8b752052, "l3.t3.0", 85, 224, stream, v_l3_c1_0_sum_merged,
-        v_l3_b3, v_l3_t1_0_joined + 16660, v_l3_c3_0_sum));
+    CALL(launch(m, ORDERED, k_siblings_dab1f637, "l3.c1.0.sum", 524, 128, stream,
+        v_l3_c1_0_sum_merged, v_l3_b1, v_l3_b3, v_l3_c1_0_sum, v_l3_t1_0_joined, v_l3_c3_0_sum,
+        v_l3_t1_0_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_0_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_0_joined,
         v_l3_c2_0_sum_merged));
@@ -5297,12 +5296,10 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_1_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_0,
         v_l3_c1_1_sum_added_merged));
-    CALL(launch(m, ORDERED, k_stitch_83cd6819, "l3.t1.1", 85, 224, stream,
+    CALL(launch(m, ORDERED, k_siblings_05f483f0, "l3.c1.1.sum", 524, 128, stream,
         v_l3_c1_1_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_0_sum, v_l3_b1,
-        v_l3_t1_1_joined, v_l3_c1_1_sum));
-    CALL(launch(m, EARLY, k_stitch_33c02403, "l3.t3.1", 85, 224, stream, v_l3_c1_1_sum_added_merged,
-        v_l3_c3_1_sum_of_constant, v_l3_c3_0_sum, v_l3_b3, v_l3_t1_1_joined + 16660,
-        v_l3_c3_1_sum));
+        v_l3_c3_1_sum_of_constant, v_l3_c3_0_sum, v_l3_b3, v_l3_c1_1_sum, v_l3_t1_1_joined,
+        v_l3_c3_1_sum, v_l3_t1_1_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_1_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_1_joined,
         v_l3_c2_1_sum_merged));
@@ -5311,12 +5308,10 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_2_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_1,
         v_l3_c1_2_sum_added_merged));
-    CALL(launch(m, ORDERED, k_stitch_83cd6819, "l3.t1.2", 85, 224, stream,
+    CALL(launch(m, ORDERED, k_siblings_05f483f0, "l3.c1.2.sum", 524, 128, stream,
         v_l3_c1_2_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_1_sum, v_l3_b1,
-        v_l3_t1_2_joined, v_l3_c1_2_sum));
-    CALL(launch(m, EARLY, k_stitch_33c02403, "l3.t3.2", 85, 224, stream, v_l3_c1_2_sum_added_merged,
-        v_l3_c3_1_sum_of_constant, v_l3_c3_1_sum, v_l3_b3, v_l3_t1_2_joined + 16660,
-        v_l3_c3_2_sum));
+        v_l3_c3_1_sum_of_constant, v_l3_c3_1_sum, v_l3_b3, v_l3_c1_2_sum, v_l3_t1_2_joined,
+        v_l3_c3_2_sum, v_l3_t1_2_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_2_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_2_joined,
         v_l3_c2_2_sum_merged));
@@ -5325,12 +5320,17 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l3_c1_3_sum_added_merged, v_l3_c1_1_sum_added_weights, v_l3_u_2,
         v_l3_c1_3_sum_added_merged));
-    CALL(launch(m, ORDERED, k_stitch_83cd6819, "l3.t1.3", 85, 224, stream,
+    return 0;
+}
+
+static int steps_from_l3_c1_3_sum(gcn *m, const void *const *in, void *const *out,
+    cudaStream_t stream) {
+    (void)in;
+    (void)out;
+    CALL(launch(m, ORDERED, k_siblings_05f483f0, "l3.c1.3.sum", 524, 128, stream,
         v_l3_c1_3_sum_added_merged, v_l3_c1_1_sum_of_constant, v_l3_c1_2_sum, v_l3_b1,
-        v_l3_t1_3_joined, v_l3_c1_3_sum));
-    CALL(launch(m, EARLY, k_stitch_33c02403, "l3.t3.3", 85, 224, stream, v_l3_c1_3_sum_added_merged,
-        v_l3_c3_1_sum_of_constant, v_l3_c3_2_sum, v_l3_b3, v_l3_t1_3_joined + 16660,
-        v_l3_c3_3_sum));
+        v_l3_c3_1_sum_of_constant, v_l3_c3_2_sum, v_l3_b3, v_l3_c1_3_sum, v_l3_t1_3_joined,
+        v_l3_c3_3_sum, v_l3_t1_3_joined + 16660));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l3_c2_3_sum_merged, v_l3_c2_0_sum_weights, v_l3_t1_3_joined,
         v_l3_c2_3_sum_merged));
@@ -5349,12 +5349,6 @@ static int steps_from_g2_b_sum_part(gcn *m, const void *const *in, void *const *
     CALL(launch(m, ORDERED, k_stitch_ec27ee05, "l3.f.4.sum.terms", 85, 224, stream,
         v_l3_c2_4_sum_merged, v_l3_u_0, v_l3_u_1, v_l3_u_2, v_l3_b2, v_l3_b4, v_l3_u_3,
         v_l3_f_4_sum_terms));
-    return 0;
-}
-
-static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    (void)in;
-    (void)out;
     CALL(launch(m, EARLY, k_product_0bb795b2, "l3", 128, 256, stream, v_l3_k5, v_l3_f_4_sum_terms,
         v_l3_b5, v_l3_d_0, v_l4_m_joined + 25088));
     // as l2.a.c.sum.merged
@@ -5380,10 +5374,9 @@ static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaSt
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_0_sum_merged, v_l4_c1_0_sum_weights, v_l4_d_0,
         v_l4_c1_0_sum_merged));
-    CALL(launch(m, ORDERED, k_stitch_c21200ba, "l4.t1.0", 128, 64, stream, v_l4_c1_0_sum_merged,
-        v_l4_b1, v_l4_t1_0_joined, v_l4_c1_0_sum));
-    CALL(launch(m, EARLY, k_stitch_2294a253, "l4.t3.0", 128, 64, stream, v_l4_c1_0_sum_merged,
-        v_l4_b3, v_l4_t1_0_joined + 6272, v_l4_c3_0_sum));
+    CALL(launch(m, ORDERED, k_siblings_ad909469, "l4.c1.0.sum", 392, 64, stream,
+        v_l4_c1_0_sum_merged, v_l4_b1, v_l4_b3, v_l4_c1_0_sum, v_l4_t1_0_joined, v_l4_c3_0_sum,
+        v_l4_t1_0_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_0_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_0_joined,
         v_l4_c2_0_sum_merged));
@@ -5392,11 +5385,10 @@ static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaSt
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_1_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_0,
         v_l4_c1_1_sum_added_merged));
-    CALL(launch(m, ORDERED, k_stitch_4dd86e41, "l4.t1.1", 128, 64, stream,
+    CALL(launch(m, ORDERED, k_siblings_68e28784, "l4.c1.1.sum", 392, 64, stream,
         v_l4_c1_1_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_0_sum, v_l4_b1,
-        v_l4_t1_1_joined, v_l4_c1_1_sum));
-    CALL(launch(m, EARLY, k_stitch_57c40ef8, "l4.t3.1", 128, 64, stream, v_l4_c1_1_sum_added_merged,
-        v_l4_c3_1_sum_of_constant, v_l4_c3_0_sum, v_l4_b3, v_l4_t1_1_joined + 6272, v_l4_c3_1_sum));
+        v_l4_c3_1_sum_of_constant, v_l4_c3_0_sum, v_l4_b3, v_l4_c1_1_sum, v_l4_t1_1_joined,
+        v_l4_c3_1_sum, v_l4_t1_1_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_1_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_1_joined,
         v_l4_c2_1_sum_merged));
@@ -5405,11 +5397,10 @@ static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaSt
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_2_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_1,
         v_l4_c1_2_sum_added_merged));
-    CALL(launch(m, ORDERED, k_stitch_4dd86e41, "l4.t1.2", 128, 64, stream,
+    CALL(launch(m, ORDERED, k_siblings_68e28784, "l4.c1.2.sum", 392, 64, stream,
         v_l4_c1_2_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_1_sum, v_l4_b1,
-        v_l4_t1_2_joined, v_l4_c1_2_sum));
-    CALL(launch(m, EARLY, k_stitch_57c40ef8, "l4.t3.2", 128, 64, stream, v_l4_c1_2_sum_added_merged,
-        v_l4_c3_1_sum_of_constant, v_l4_c3_1_sum, v_l4_b3, v_l4_t1_2_joined + 6272, v_l4_c3_2_sum));
+        v_l4_c3_1_sum_of_constant, v_l4_c3_1_sum, v_l4_b3, v_l4_c1_2_sum, v_l4_t1_2_joined,
+        v_l4_c3_2_sum, v_l4_t1_2_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_2_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_2_joined,
         v_l4_c2_2_sum_merged));
@@ -5418,11 +5409,10 @@ static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaSt
     // as l2.a.c.sum.merged
     CALL(gemm_run(m, &gemm_l4_c1_3_sum_added_merged, v_l4_c1_1_sum_added_weights, v_l4_u_2,
         v_l4_c1_3_sum_added_merged));
-    CALL(launch(m, ORDERED, k_stitch_4dd86e41, "l4.t1.3", 128, 64, stream,
+    CALL(launch(m, ORDERED, k_siblings_68e28784, "l4.c1.3.sum", 392, 64, stream,
         v_l4_c1_3_sum_added_merged, v_l4_c1_1_sum_of_constant, v_l4_c1_2_sum, v_l4_b1,
-        v_l4_t1_3_joined, v_l4_c1_3_sum));
-    CALL(launch(m, EARLY, k_stitch_57c40ef8, "l4.t3.3", 128, 64, stream, v_l4_c1_3_sum_added_merged,
-        v_l4_c3_1_sum_of_constant, v_l4_c3_2_sum, v_l4_b3, v_l4_t1_3_joined + 6272, v_l4_c3_3_sum));
+        v_l4_c3_1_sum_of_constant, v_l4_c3_2_sum, v_l4_b3, v_l4_c1_3_sum, v_l4_t1_3_joined,
+        v_l4_c3_3_sum, v_l4_t1_3_joined + 6272));
     // as g1.l2.sum.merged
     CALL(gemm_run(m, &gemm_l4_c2_3_sum_merged, v_l4_c2_0_sum_weights, v_l4_t1_3_joined,
         v_l4_c2_3_sum_merged));
@@ -5441,6 +5431,11 @@ static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaSt
     CALL(launch(m, ORDERED, k_stitch_f02cd2e7, "l4.f.4.sum.terms", 128, 64, stream,
         v_l4_c2_4_sum_merged, v_l4_u_0, v_l4_u_2, v_l4_u_3, v_l4_b2, v_l4_b4, v_l4_u_1,
         v_l4_f_4_sum_terms));
+    return 0;
+}
+
+static int steps_from_l4(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
+    (void)in;
     CALL(launch(m, EARLY, k_product_3db151bc, "l4", 128, 256, stream, v_l4_k5, v_l4_f_4_sum_terms,
         v_l4_d_0, v_l4_b5, v_l4));
     // as l2.a.c.sum.merged
@@ -5453,11 +5448,6 @@ static int steps_from_l3(gcn *m, const void *const *in, void *const *out, cudaSt
         v_g4_r2_sum, v_g4_s_const, v_g4_s));
     CALL(launch(m, EARLY, k_reduce_e0c9e71a, "g4.a", 33, dim3(32, 8), stream, v_g4_s, v_g4_a_c_k,
         v_g4_a_c_b, v_g4_a));
-    return 0;
-}
-
-static int steps_from_g4(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
-    (void)in;
     CALL(launch(m, EARLY, k_reduce_8c8cf48d, "g4", 33, dim3(32, 8), stream, v_g4_a, v_g4_b_k,
         v_g4_s, v_g4_b_b, v_g4));
     CALL(launch(m, EARLY, k_reduce_b4a35d69, "s3", 129, dim3(32, 8), stream, v_g3_a, v_g3_b_k, v_g4,
@@ -5510,9 +5500,8 @@ static int steps_from_g4(gcn *m, const void *const *in, void *const *out, cudaSt
 static int steps(gcn *m, const void *const *in, void *const *out, cudaStream_t stream) {
     CALL(steps_from_stem(m, in, out, stream));
     CALL(steps_from_l2_0_a(m, in, out, stream));
-    CALL(steps_from_g2_b_sum_part(m, in, out, stream));
-    CALL(steps_from_l3(m, in, out, stream));
-    CALL(steps_from_g4(m, in, out, stream));
+    CALL(steps_from_l3_c1_3_sum(m, in, out, stream));
+    CALL(steps_from_l4(m, in, out, stream));
     return 0;
 }
 

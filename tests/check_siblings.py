@@ -92,6 +92,51 @@ def limits(folder):
         expect(name, want, [len(names) for names in joined(emit(folder, model=path))])
 
 
+def packed(folder, model, *options):
+    """The test program and the weights of the model, both by the name that is returned."""
+    base = os.path.join(folder, "model")
+    subprocess.run([EINNET, "emit", model, "-o", base + ".cu", "--test", base + "_test.cu",
+                    *options], check=True)
+    sizes = [word for at, word in enumerate(options) if "--dim" in options[max(at - 1, 0):at + 1]]
+    subprocess.run([EINNET, "pack", model, "-o", base + ".weights", *sizes], check=True)
+    return base
+
+
+def status(base, name, mode, source, order):
+    """What the program with this source ends with, by the judge."""
+    path = os.path.join(os.path.dirname(base), name)
+    with open(path + ".cu", "w") as file:
+        file.write(source)
+    subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", path, "--light", base + "_test.cu",
+                    path + ".cu"], check=True)
+    env = dict(os.environ, JUDGE_ORDER=order, OPENBLAS_NUM_THREADS="1")
+    return subprocess.run([path, base + ".weights", "--check"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=600, env=env).returncode
+
+
+def sums(terms):
+    """Two sums over windows, as long ones, and a map of each; all four are stored."""
+    lines = ["ein 1", "model sums", "input x: f32[40,12,14]", "weight b: f32[40] = randn(seed=1)",
+             "output s, t, u, v"]
+    for name, of, at in (("s", "t", "i+r-2,j"), ("u", "v", "i,j+r-2")):
+        lines += ["%s[c,i,j] = sum(r) x[c,%s] where i in 0:12, j in 0:14, r in 0:%d, pad x 0" %
+                  (name, at, terms), "%s[c,i,j] = max(%s[c,i,j] + b[c], 0)" % (of, name)]
+    return "\n".join(lines) + "\n"
+
+
+def recomputed(folder):
+    """A map of a short sum that is stored too has the sum once more, and does not wait for it."""
+    path = os.path.join(folder, "sums.ein")
+    for terms, want in ((5, [["s", "t", "u", "v"]]), (17, [])):
+        with open(path, "w") as file:
+            file.write(sums(terms))
+        text = emit(folder, model=path)
+        expect("one kernel of two sums of %d terms and their maps" % terms, want, joined(text))
+        if want:
+            base = packed(folder, path)
+            expect("and right", 0, status(base, "sums", "plain", text, "rev"))
+
+
 def tables(folder):
     """Rows of a table decide instead of estimates; a probe asks for both sides."""
     probe = os.path.join(folder, "probe.cu")
@@ -114,30 +159,15 @@ def tables(folder):
 
 def runs(folder, text):
     """Right in all orders, no race; wrong with a fault in what tells blocks apart."""
-    base = os.path.join(folder, "siblings")
-    subprocess.run([EINNET, "emit", MODEL, "-o", base + ".cu", "--test", base + "_test.cu",
-                    *SIZES], check=True)
-    subprocess.run([EINNET, "pack", MODEL, "-o", base + ".weights", "--dim", "H=24", "--dim",
-                    "W=24"], check=True)
-
-    def status(name, mode, source, order):
-        path = os.path.join(folder, name)
-        with open(path + ".cu", "w") as file:
-            file.write(source)
-        subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", path, "--light", base + "_test.cu",
-                        path + ".cu"], check=True)
-        env = dict(os.environ, JUDGE_ORDER=order, OPENBLAS_NUM_THREADS="1")
-        return subprocess.run([path, base + ".weights", "--check"], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=600, env=env).returncode
-
-    expect("right", 0, status("plain", "plain", text, "rand1"))
-    expect("no race", 0, status("race", "race", text, "rev"))
+    base = packed(folder, MODEL, *SIZES)
+    expect("right", 0, status(base, "plain", "plain", text, "rand1"))
+    expect("no race", 0, status(base, "race", "race", text, "rev"))
     for name, what, to in (("blocks of the second for the first", r"(if \(id < \d+u)\) {",
                             r"\1 + 256u) {"),
                            ("the second's threads miscounted", r"(id -= \d+u);", r"\1 - 256u;")):
         planted = re.sub(what, to, text, count=1)
         expect(name + ": there is what is planted", True, planted != text)
-        checks.check(name + " is noticed", status("bad", "plain", planted, "") != 0)
+        checks.check(name + " is noticed", status(base, "bad", "plain", planted, "") != 0)
 
 
 def main():
@@ -145,6 +175,7 @@ def main():
         text = choices(folder)
         tables(folder)
         limits(folder)
+        recomputed(folder)
         runs(folder, text)
     return checks.finish()
 

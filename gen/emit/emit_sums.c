@@ -205,6 +205,8 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
         ein__kred_finish(g, &r, step);
     } else {
         g->inner[g->ninner++] = (ein__kinner){.v = r.acc, .text = {"acc"}};
+        for (int k = 1; k + 1 < step->nval; k++)
+            g->inner[g->ninner++] = (ein__kinner){.v = step->val[k], .put = true};
         ein__kscan_expr(g, &r.scan, s->body);
         if (step->nval > 1) ein__kscan_expr(g, &r.scan, ein__kbody(g, r.out));
         ein__kscan_out(g, &r.scan, r.out);

@@ -172,20 +172,27 @@ static bool ein__any_warps(ein_ctx *ctx) {
     return any;
 }
 
-// Makes kernels of the plan one where that is cheaper. What finishes sums has no siblings, and
-// whose warps have sums may be in the way of others as one, so that plans without are made as well.
+// Makes kernels of the plan one where that is cheaper. What finishes sums has no siblings, whose
+// warps have sums may be in the way of others as one, and what computes a sum once more gains by
+// siblings alone, so that plans with and without are made.
 EIN__FN void ein__fuse_steps(ein_ctx *ctx) {
     ein__step *apart = ctx->plan.step, *best = NULL;
     int64_t least = 0;
     if (!ein__rule_on(ctx, EIN__RULE_FUSE) || ctx->desc.inspect) return;
-    bool warps = ein__any_warps(ctx), finish = true;
-    for (int way = 0; way < 4; way++) {
-        if ((way & 1 && !warps) || (way & 2 && !finish)) continue;
+    bool warps = ein__any_warps(ctx), finish = true, again = true;
+    for (int way = 0; way < 8; way++) {
+        if ((way & 1 && !warps) || (way & 2 && !finish) || (way & 4 && !again)) continue;
         ctx->plan.step = ein__copy_steps(apart);
+        if (way & 4 && !(again = ein__recompute_plan(ctx))) {
+            arrfree(ctx->plan.step);
+            break;
+        }
+        // What computes sums once more is made one with them before it is part of anything else.
+        if (way & 4) ein__join_siblings(ctx, ein__may_join_again);
         ctx->threads_only = way & 1;
         bool any = ein__stitch_steps(ctx, !(way & 2));
         if (!way) finish = any;
-        ein__join_siblings(ctx);
+        ein__join_siblings(ctx, ein__may_join);
         int64_t ps = ein__plan_cost(&ctx->plan);
         if (way && ps >= least) {
             arrfree(ctx->plan.step);

@@ -23,6 +23,10 @@ static bool ein__may_join(ein_ctx *ctx, const ein__step *s) {
     return ein__sibling_of(ctx, s) != NULL;
 }
 
+static bool ein__may_join_again(ein_ctx *ctx, const ein__step *s) {
+    return s->again && ein__may_join(ctx, s);
+}
+
 // What the steps' kernels take together.
 typedef struct ein__sibling_load {
     int params;
@@ -94,11 +98,12 @@ static bool ein__try_siblings(ein__grouper *z, const int *member, int n,
     return true;
 }
 
-// Joins kernels of the plan that do not need each other, where an order of the steps is left.
-EIN__FN void ein__join_siblings(ein_ctx *ctx) {
+// Joins kernels of the plan that do not need each other, where an order of the steps is left: those
+// that `may` be.
+EIN__FN void ein__join_siblings(ein_ctx *ctx, bool (*may)(ein_ctx *, const ein__step *)) {
     ein__grouper z = {.ctx = ctx, .step = ctx->plan.step, .n = (int)arrlen(ctx->plan.step)};
     bool any = false;
-    ein__grouper_look(&z, ein__may_join);
+    ein__grouper_look(&z, may);
     for (int at = 0; at < (int)arrlen(z.able); at++) {
         int member[EIN__SIBLINGS], i = z.able[at];
         if (z.first[i] != i || z.next[i] >= 0) continue;

@@ -51,7 +51,7 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     ein__kernel k;
     // Its threads are numbered by an unsigned.
     if (ein__elements(&ctx->value[s->out.i].shape) > INT32_MAX) return false;
-    if (ein__is_call(s->kind) || s->npeer || s->ahead || s->also.i || s->nval > 2 || s->parts > 1 ||
+    if (ein__is_call(s->kind) || s->npeer || s->ahead || s->also.i || s->nval > 3 || s->parts > 1 ||
         s->sums)
         return false;
     if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
