@@ -44941,7 +44941,8 @@ static ein__kruns ein__kruns_of(ein__kgen *g, const ein__kscan *scan, const int 
         int64_t size = 1;
         for (int i = 0; i < ns; i++) size *= row->k[s[i]] ? g->slot[s[i]].n : 1;
         for (int i = 0; i < nt; i++) size *= row->k[t[i]] ? g->slot[t[i]].n : 1;
-        if (size <= most) continue;
+        // Of what is stored there is no read.
+        if (size <= most || !scan->read[k].i) continue;
         most = size;
         ein__val v = {ein__ex_get(g->ctx, scan->read[k])->val};
         run = (ein__kruns){ein__krun_of(g, row, s, ns), ein__krun_of(g, row, t, nt),
