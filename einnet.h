@@ -776,6 +776,7 @@ typedef struct ein__slice {
 } ein__slice;
 
 enum { EIN__STEP_VALUES = 14 };  // that one kernel computes
+enum { EIN__PART_VALUES = 3 };   // or a part of one
 
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
 // (reductions), the last one is stored; a ROW step may have several reductions.
@@ -32138,8 +32139,8 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     ein__kernel k;
     // Its threads are numbered by an unsigned.
     if (ein__elements(&ctx->value[s->out.i].shape) > INT32_MAX) return false;
-    if (ein__is_call(s->kind) || s->npeer || s->ahead || s->also.i || s->nval > 3 || s->parts > 1 ||
-        s->sums)
+    if (ein__is_call(s->kind) || s->npeer || s->ahead || s->also.i || s->nval > EIN__PART_VALUES ||
+        s->parts > 1 || s->sums)
         return false;
     if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
     if (s->kind != EIN__K_REDUCE) return false;
@@ -34656,8 +34657,9 @@ static const char *const ein__tmpl_attention[] = {
     "            }",
     "        }",
     "        //@else",
-    "        __syncthreads();  // weights of the keys before are still read",
-    "                          //@end",
+    "        // Weights of the keys before are still read.",
+    "        __syncthreads();",
+    "        //@end",
     "        // Weights relative to the largest score so far, and what was summed up before scaled.",
     "#pragma unroll",
     "        for (int i = 0; i < RM; i++) {",
@@ -43981,7 +43983,7 @@ typedef struct ein__launch {
     bool shared;        // behind them: memory for the parts of sums, and counters of blocks
     int ndevice;        // functions that it calls, each with the values that it is about
     const char *device[EIN__KDEVICES];
-    ein__val about[EIN__KDEVICES][2];
+    ein__val about[EIN__KDEVICES][EIN__PART_VALUES];
     const char *operands[EIN__KDEVICES];  // which tensors their parameters are, or NULL
 } ein__launch;
 
@@ -50696,7 +50698,7 @@ static void ein__put_operands(ein__emitter *z, const char *list) {
 static void ein__put_device(ein__emitter *z, const ein__launch *l, const char ***seen) {
     for (int k = 0; k < l->ndevice; k++) {
         if (!ein__is_new(seen, l->device[k])) continue;
-        for (int v = 0; v < 2; v++)
+        for (int v = 0; v < EIN__PART_VALUES; v++)
             if (l->about[k][v].i) ein__put_algebra(z, &z->kernels, l->about[k][v], "");
         ein__put_operands(z, l->operands[k]);
         ein__putf(&z->kernels, "%s\n", l->device[k]);

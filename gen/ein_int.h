@@ -420,6 +420,7 @@ typedef struct ein__slice {
 } ein__slice;
 
 enum { EIN__STEP_VALUES = 14 };  // that one kernel computes
+enum { EIN__PART_VALUES = 3 };   // or a part of one
 
 // One launch or library call. Kernels compute vals[0..nval-1]: the earlier ones live in registers
 // (reductions), the last one is stored; a ROW step may have several reductions.

@@ -2999,6 +2999,7 @@ static __device__ __forceinline__ void part_reduce_c3b0fc2e(const float *p0,
 //     0:85, i2 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
 // l3.c1.1.sum[0,i1,i2,i3] = l3.c1.1.sum.added[0,i1,i2,i3] + l3.c1.0.sum[0,i1,i2,i3] +
 //     l3.c1.1.sum.of_constant[0,i1,i2,i3]
+// l3.t1.1[0,i1,i2,i3] = relu(l3.c1.1.sum[0,i1,i2,i3] + l3.b1[i1])
 // p0: l3.c1.1.sum.added.merged, p1: l3.c1.1.sum.of_constant, p2: l3.c1.0.sum, p3: l3.b1
 static __device__ __forceinline__ void part_reduce_10214169(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
@@ -3044,6 +3045,7 @@ static __device__ __forceinline__ void part_reduce_e96c348b(const float *p0,
 //     i1 in 0:85, i3 in 0:14, r0 in 0:5, pad l3.c1.1.sum.added.merged 0
 // l3.c3.1.sum[0,i1,i2,i3] = l3.c3.1.sum.added[0,i1,i2,i3] + l3.c3.0.sum[0,i1,i2,i3] +
 //     l3.c3.1.sum.of_constant[0,i1,i2,i3]
+// l3.t3.1[0,i1,i2,i3] = relu(l3.c3.1.sum[0,i1,i2,i3] + l3.b3[i1])
 // p0: l3.c1.1.sum.added.merged, p1: l3.c3.1.sum.of_constant, p2: l3.c3.0.sum, p3: l3.b3
 static __device__ __forceinline__ void part_reduce_f18b357c(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
@@ -3667,6 +3669,7 @@ static __device__ __forceinline__ void part_reduce_a9417d1e(const float *p0,
 //     0:128, i2 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
 // l4.c1.1.sum[0,i1,i2,i3] = l4.c1.1.sum.added[0,i1,i2,i3] + l4.c1.0.sum[0,i1,i2,i3] +
 //     l4.c1.1.sum.of_constant[0,i1,i2,i3]
+// l4.t1.1[0,i1,i2,i3] = relu(l4.c1.1.sum[0,i1,i2,i3] + l4.b1[i1])
 // p0: l4.c1.1.sum.added.merged, p1: l4.c1.1.sum.of_constant, p2: l4.c1.0.sum, p3: l4.b1
 static __device__ __forceinline__ void part_reduce_42332a5b(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,
@@ -3712,6 +3715,7 @@ static __device__ __forceinline__ void part_reduce_c0713649(const float *p0,
 //     i1 in 0:128, i3 in 0:7, r0 in 0:7, pad l4.c1.1.sum.added.merged 0
 // l4.c3.1.sum[0,i1,i2,i3] = l4.c3.1.sum.added[0,i1,i2,i3] + l4.c3.0.sum[0,i1,i2,i3] +
 //     l4.c3.1.sum.of_constant[0,i1,i2,i3]
+// l4.t3.1[0,i1,i2,i3] = relu(l4.c3.1.sum[0,i1,i2,i3] + l4.b3[i1])
 // p0: l4.c1.1.sum.added.merged, p1: l4.c3.1.sum.of_constant, p2: l4.c3.0.sum, p3: l4.b3
 static __device__ __forceinline__ void part_reduce_e9ccb370(const float *p0,
     const float *__restrict__ p1, const float *p2, const float *__restrict__ p3,

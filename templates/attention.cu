@@ -132,8 +132,9 @@ static __global__ void __launch_bounds__(128, 1) $name($params) {
             }
         }
         //@else
-        __syncthreads();  // weights of the keys before are still read
-                          //@end
+        // Weights of the keys before are still read.
+        __syncthreads();
+        //@end
         // Weights relative to the largest score so far, and what was summed up before scaled.
 #pragma unroll
         for (int i = 0; i < RM; i++) {

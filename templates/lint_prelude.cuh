@@ -282,6 +282,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $masked const float masked = -1e9f
 #define $unit score_unit(most)
 #define $score if (u0 + tx + 16 * j < 100) x = s[i][j]
+#define $gate if (u0 + tx + 16 * j > 90) weight[row][tx + 16 * j] = 0.f
 #define $valueSteps 16
 #define $valueType float
 #define $valuePlace const int key = (int)threadIdx.x / 64 + 2 * i, col = (int)threadIdx.x % 64
@@ -345,6 +346,9 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $unit score_unit(most)
 #define $slack 8.f
 #define $score x = s[m][j][e]
+#define $gate if (u0 + first + 8 * j > 90) s[m][j][e] = 0.f
+#define $keyAt keys[key * (KC + PAD) + k]
+#define $valueAt values[key * (cols + PAD) + col]
 #define $ends u0 + 64 > 100
 #define $absent if (u0 + first + 8 * j + lane % 4 * 2 + e % 2 >= 100) s[m][j][e] = -INFINITY
 #define $valueSteps 32
@@ -395,6 +399,7 @@ static __device__ __forceinline__ void copied(const float *p0, float *y, unsigne
 #define $keyType uint4
 #define $loadKey keys[i] = reinterpret_cast<const uint4 *>(p0)[((u0 + key) * 128 + k) / 8]
 #define $score if (u0 + group + GROUPS * j < 100) x = s[row][j]
+#define $gate if (u0 + group + GROUPS * j > 90) s[row][j] = 0.f
 #define $valueType float4
 #define $loadValue values[i] = reinterpret_cast<const float4 *>(p0)[((u0 + key) * 64 + col) / 4]
 #define $store y[(m0 + row) * 64 + col] = all.acc[c] / all.sum

@@ -19,7 +19,7 @@ typedef struct ein__launch {
     bool shared;        // behind them: memory for the parts of sums, and counters of blocks
     int ndevice;        // functions that it calls, each with the values that it is about
     const char *device[EIN__KDEVICES];
-    ein__val about[EIN__KDEVICES][2];
+    ein__val about[EIN__KDEVICES][EIN__PART_VALUES];
     const char *operands[EIN__KDEVICES];  // which tensors their parameters are, or NULL
 } ein__launch;
 

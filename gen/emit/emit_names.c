@@ -313,7 +313,7 @@ static void ein__put_operands(ein__emitter *z, const char *list) {
 static void ein__put_device(ein__emitter *z, const ein__launch *l, const char ***seen) {
     for (int k = 0; k < l->ndevice; k++) {
         if (!ein__is_new(seen, l->device[k])) continue;
-        for (int v = 0; v < 2; v++)
+        for (int v = 0; v < EIN__PART_VALUES; v++)
             if (l->about[k][v].i) ein__put_algebra(z, &z->kernels, l->about[k][v], "");
         ein__put_operands(z, l->operands[k]);
         ein__putf(&z->kernels, "%s\n", l->device[k]);

@@ -51,8 +51,8 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     ein__kernel k;
     // Its threads are numbered by an unsigned.
     if (ein__elements(&ctx->value[s->out.i].shape) > INT32_MAX) return false;
-    if (ein__is_call(s->kind) || s->npeer || s->ahead || s->also.i || s->nval > 3 || s->parts > 1 ||
-        s->sums)
+    if (ein__is_call(s->kind) || s->npeer || s->ahead || s->also.i || s->nval > EIN__PART_VALUES ||
+        s->parts > 1 || s->sums)
         return false;
     if (s->kind == EIN__K_MAP || s->kind == EIN__K_BASIS) return true;
     if (s->kind != EIN__K_REDUCE) return false;
