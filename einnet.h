@@ -31675,7 +31675,10 @@ EIN__FN void ein__plan_branches(ein_ctx *ctx, int most) {
     p->branches = z.used;
     p->branched_ps = z.used > 1 ? beside : alone;
     for (int b = 0; b < EIN__BRANCHES; b++) {
-        bool waited = !b || z.last[b] < 0 || z.known[z.last[0]][b] >= z.last[b];
+        bool waited = !b || z.last[b] < 0;
+        // Those that another one has waited for are over when that is.
+        for (int c = 0; c < EIN__BRANCHES && !waited; c++)
+            waited = c != b && z.last[c] >= 0 && z.known[z.last[c]][b] >= z.last[b];
         p->join[b] = waited ? -1 : z.last[b];
     }
     for (int i = 0; i < z.n; i++) memcpy(p->step[i].known, z.known[i], sizeof p->step[i].known);
@@ -32836,10 +32839,14 @@ static bool ein__recompute_plan(ein_ctx *ctx) {
         for (ptrdiff_t k = 0; k < arrlen(reads[j]); k++) {
             const int *w = s.writers[ctx->plan.layout[reads[j][k].i].buffer];
             if (arrlen(w) != 1 || w[0] >= j) continue;
-            const ein__step *head = &s.step[w[0]];
+            const ein__step *head = ein__as_kernel(ctx, &s.step[w[0]]);
             bool fits = arrlen(reads[j]) + arrlen(reads[w[0]]) < EIN__MAX_ARGS - 3;
             if (!fits || !ein__may_recompute(&s, head, &s.step[j])) continue;
             s.step[j] = ein__recomputed_step(ctx, head, &s.step[j]);
+            if (head != &s.step[w[0]]) {
+                s.step[w[0]] = *head;
+                s.step[w[0]].ps = ein__cost_step(ctx, head);
+            }
             s.step[j].again = s.step[w[0]].again = true;
             any = true;
             break;
@@ -34080,16 +34087,14 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
     return ok;
 }
 
-// The same without libraries, where the plan has calls and launches are a good part of what it
-// takes: calls are chosen one by one, but what a kernel of ours saves is often the step before or
-// behind it. Its baseline is still the one with calls.
+// The same without libraries, where launches are a good part of what the plan takes: calls are
+// chosen one by one, but what a kernel of ours saves is often the step before or behind it, and how
+// tensors are stored was decided with calls in mind. Its baseline is still the one with calls.
 static bool ein__try_without_calls(ein_ctx *ctx) {
-    bool calls = false;
-    ptrdiff_t n = arrlen(ctx->plan.step);
-    for (ptrdiff_t i = 0; i < n; i++) calls |= ein__is_call(ctx->plan.step[i].kind);
     int64_t ps = ein__plan_cost(&ctx->plan), baseline = ctx->plan.baseline_ps;
+    int64_t launches = arrlen(ctx->plan.step) * ein__gpu_of(ctx)->node_ns * 1000;
     if (!baseline) baseline = ps;
-    if (!calls || n * ein__gpu_of(ctx)->node_ns * 1000 < ps / EIN__LAUNCHES) return true;
+    if (ctx->desc.libs == EIN_LIBS_NONE || launches < ps / EIN__LAUNCHES) return true;
     bool ok = ein__try_other(ctx, ctx->desc.math, EIN_LIBS_NONE, ein__doubted_cost);
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     return ok;

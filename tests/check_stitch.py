@@ -47,8 +47,8 @@ def choices(folder):
     """What is stitched, where that is off, and that a plan with it is the cheaper one."""
     text = emit(folder, *SIZES)
     expect("stitched", ["bc.data", "yc.data", "z", "c"], stitched(text))
-    # Others read b too, so that its kernel stores it, and r, a short sum that u has once more; a and
-    # q are nowhere in memory.
+    # Others read b too, so that its kernel stores it, and r, a short sum that u has once more; a
+    # and q are nowhere in memory.
     places = re.findall(r"^#define v_([abqr]) ", text, re.M)
     expect("stored", ["b", "r"], sorted(places))
     whole = emit(folder, "--inspect", *SIZES)

@@ -265,7 +265,10 @@ EIN__FN void ein__plan_branches(ein_ctx *ctx, int most) {
     p->branches = z.used;
     p->branched_ps = z.used > 1 ? beside : alone;
     for (int b = 0; b < EIN__BRANCHES; b++) {
-        bool waited = !b || z.last[b] < 0 || z.known[z.last[0]][b] >= z.last[b];
+        bool waited = !b || z.last[b] < 0;
+        // Those that another one has waited for are over when that is.
+        for (int c = 0; c < EIN__BRANCHES && !waited; c++)
+            waited = c != b && z.last[c] >= 0 && z.known[z.last[c]][b] >= z.last[b];
         p->join[b] = waited ? -1 : z.last[b];
     }
     for (int i = 0; i < z.n; i++) memcpy(p->step[i].known, z.known[i], sizeof p->step[i].known);

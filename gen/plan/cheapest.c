@@ -55,16 +55,14 @@ static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
     return ok;
 }
 
-// The same without libraries, where the plan has calls and launches are a good part of what it
-// takes: calls are chosen one by one, but what a kernel of ours saves is often the step before or
-// behind it. Its baseline is still the one with calls.
+// The same without libraries, where launches are a good part of what the plan takes: calls are
+// chosen one by one, but what a kernel of ours saves is often the step before or behind it, and how
+// tensors are stored was decided with calls in mind. Its baseline is still the one with calls.
 static bool ein__try_without_calls(ein_ctx *ctx) {
-    bool calls = false;
-    ptrdiff_t n = arrlen(ctx->plan.step);
-    for (ptrdiff_t i = 0; i < n; i++) calls |= ein__is_call(ctx->plan.step[i].kind);
     int64_t ps = ein__plan_cost(&ctx->plan), baseline = ctx->plan.baseline_ps;
+    int64_t launches = arrlen(ctx->plan.step) * ein__gpu_of(ctx)->node_ns * 1000;
     if (!baseline) baseline = ps;
-    if (!calls || n * ein__gpu_of(ctx)->node_ns * 1000 < ps / EIN__LAUNCHES) return true;
+    if (ctx->desc.libs == EIN_LIBS_NONE || launches < ps / EIN__LAUNCHES) return true;
     bool ok = ein__try_other(ctx, ctx->desc.math, EIN_LIBS_NONE, ein__doubted_cost);
     ctx->plan.baseline_ps = ein__plan_cost(&ctx->plan) < baseline ? baseline : 0;
     return ok;

@@ -49,10 +49,14 @@ static bool ein__recompute_plan(ein_ctx *ctx) {
         for (ptrdiff_t k = 0; k < arrlen(reads[j]); k++) {
             const int *w = s.writers[ctx->plan.layout[reads[j][k].i].buffer];
             if (arrlen(w) != 1 || w[0] >= j) continue;
-            const ein__step *head = &s.step[w[0]];
+            const ein__step *head = ein__as_kernel(ctx, &s.step[w[0]]);
             bool fits = arrlen(reads[j]) + arrlen(reads[w[0]]) < EIN__MAX_ARGS - 3;
             if (!fits || !ein__may_recompute(&s, head, &s.step[j])) continue;
             s.step[j] = ein__recomputed_step(ctx, head, &s.step[j]);
+            if (head != &s.step[w[0]]) {
+                s.step[w[0]] = *head;
+                s.step[w[0]].ps = ein__cost_step(ctx, head);
+            }
             s.step[j].again = s.step[w[0]].again = true;
             any = true;
             break;

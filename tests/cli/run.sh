@@ -105,7 +105,7 @@ says "rule 'kernel' cannot be left out"
 expect 0 'the rules' "$einnet" emit m.ein -o - --rules help
 says 'summation splitting'
 expect 0 'statistics' "$einnet" emit m.ein -o - --stats --depth 1 --states 2 --rules split,operand
-says 'problems 1 distinct 1 definitions'
+says 'problems 2 distinct 2 definitions'
 expect 0 'a state budget' "$einnet" emit m.ein -o - --stats --states 1
 says 'stop states'
 expect 2 'no intensity' "$einnet" emit m.ein -o - --intensity -1

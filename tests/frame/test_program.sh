@@ -48,7 +48,8 @@ while read -r line; do
     sed "${line}d" "$work/t.cu" > "$work/less.cu"
     tests/judge/judgecc --quick -o "$work/less" "$work/t_test.cu" "$work/less.cu"
     heard=no
-    for order in rev rand1 rand2 rand3; do
+    for order in rev rand1 rand2 rand3 rand4 rand5 rand6 rand7 rand8 rand9; do
+        [ $heard = no ] || break
         JUDGE_ORDER=$order "$work/less" "$work/t.weights" --check > "$work/log" 2>&1 || heard=yes
     done
     [ $heard = yes ] && pass || fail "towers: without the wait of line $line" "$work/t.cu"
