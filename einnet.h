@@ -34074,8 +34074,10 @@ static int64_t ein__doubted_cost(const ein__plan *p) {
 static bool ein__try_other(ein_ctx *ctx, ein_math math, ein_libs libs,
                            int64_t (*cost)(const ein__plan *p)) {
     ein__planned best = ein__planned_now(ctx), other = {.math = math, .libs = libs};
+    ein__count_problems(ctx);
     ein__plan_again(ctx, &other);
     bool ok = ein__plan_math(ctx);
+    ein__count_problems(ctx);
     other = ein__planned_now(ctx);
     if (ok && cost(&other.plan) < cost(&best.plan)) {
         other = best;

@@ -8,7 +8,7 @@ build() {
     "$1" -std=c11 "$2" -DEIN_STATIC -I"$3" -Ibuild "tests/$4.c" -o "$5" -lm
 }
 check 'the checker builds' build gcc -O2 gen test_derive "$work/derive"
-"$work/derive" models/*.ein models/cases/*.ein tests/unseen/*.ein > "$work/log" 2>&1
+"$work/derive" models/*.ein models/cases/*.ein -- tests/unseen/*.ein > "$work/log" 2>&1
 if [ $? = 0 ]; then pass; else fail 'every rule keeps the value' "$work/log"; fi
 check 'the random scopes build' build gcc -O2 gen test_rules "$work/rules"
 "$work/rules" > "$work/log" 2>&1

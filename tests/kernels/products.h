@@ -39,7 +39,7 @@ static void product_sizes(ein_ctx *ctx) {
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
         force_tile(ctx, tile);
         int tensor = ein__product_table[tile - 1].math != EIN__MATH_FP32;
-        for (int i = tile % 2; i < COUNT(extent); i += 2) {
+        for (int i = tile % 3; i < COUNT(extent); i += 3) {
             int t = i + (tensor ? tile : tile / 2);
             product(ctx, 1, extent[i], extent[(i * 3 + tile) % COUNT(extent)],
                     extent[(i * 7 + 1) % COUNT(extent)], order[t % 2], order[t / 2 % 2],
@@ -244,18 +244,17 @@ static void product_norms(ein_ctx *ctx) {
                          i / 3, order[(i + tile / 2) % 3]);
         // Rows of whole steps, which tensor cores' tiles add up as their warps multiply them.
         if (!tensor) continue;
-        product_norm(ctx, 34, 40, 3 * t->terms, true, tile % 2, "01");
-        product_norm(ctx, 24, 24, 2 * t->terms, tile % 4 < 2, false, order[1 + tile % 2]);
+        if (tile % 2) product_norm(ctx, 34, 40, 3 * t->terms, true, tile % 4 < 2, "01");
+        else product_norm(ctx, 24, 24, 2 * t->terms, tile % 4, false, order[1 + tile / 4 % 2]);
     }
     // Rows that blocks share, too: whole steps of the loop, or fewer at the end.
     for (int tile = 1; tile <= EIN__PRODUCT_TILES; tile++) {
         int64_t turn = ein__most(ein__product_table[tile - 1].terms, 32);
         force_tile(ctx, tile);
         forced_parts = 2 + tile % 3;
-        product_norm(ctx, rows[tile % 6], 68, forced_parts * turn, true, tile % 2, order[tile % 3]);
-        forced_parts = 2 + tile % 2;
-        product_norm(ctx, rows[(tile + 2) % 6], 20, forced_parts * turn - turn / 2 - 1, false,
-                     tile % 4 < 2, "01");
+        int64_t whole = forced_parts * turn, row = rows[tile % 6];
+        if (tile % 2) product_norm(ctx, row, 68, whole, true, tile % 4 < 2, order[tile % 3]);
+        else product_norm(ctx, row, 20, whole - turn / 2 - 1, false, tile % 4, "01");
     }
     force_tile(ctx, 0);
     forced_parts = 0;
