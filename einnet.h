@@ -31064,9 +31064,10 @@ static void ein__improve_value(ein__relayout *r, ein__val v) {
     }
 }
 /* ---- relayout_last.c ---- */
-// Filters of windowed reductions with channels last (strip.c), once layouts are chosen: their
-// channels innermost, as those of the data and of the result. They are re-laid at load, so nothing
-// becomes dearer by that, and such reductions are priced as if it had been done.
+// What kernels read of what is made at load, once layouts are chosen: nothing becomes dearer when
+// it is laid as its reader wants it, and readers are priced as if it had been done. Filters of
+// windowed reductions with channels last (strip.c) have their channels innermost, as those of the
+// data and of the result; factors of products the lines that lie innermost in the result.
 
 // How far out of a filter what is read at the iterators `used` lies.
 static int64_t ein__filter_place(const ein__strip *w, int lane, uint32_t used) {
@@ -31121,11 +31122,69 @@ static bool ein__has_windows(const ein__placer *z) {
     return false;
 }
 
+// Lays the factors of the product that is stored as `m`, of which neighbours are neither lines as
+// the result has them nor terms.
+static void ein__lay_factors(ein__relayout *r, ein__val m, const ein__scope *s) {
+    ein_ctx *ctx = r->z->ctx;
+    const int64_t *out = ctx->plan.layout[m.i].stride;
+    ein__tiled p;
+    if (!ein__match_tiles(ctx, s, out, &p)) return;
+    for (int side = 0; side < 2; side++) {
+        const ein__expr *e = p.read[side];
+        ein__val f = {e->val}, *touched = NULL;
+        int64_t key[EIN__MAX_RANK], step[EIN__MAX_ITERS];
+        int order[EIN__MAX_RANK], lane = -1;
+        if (!ctx->value[f.i].weight_only || !ein__is_free(r, f) || arrlen(r->z->reader[f.i]) > 1)
+            continue;
+        ein__read_steps(ctx, e, s->nt + s->ns, step);
+        for (uint32_t t = 0; t < s->nt; t++)
+            if ((p.group[side] >> t & 1) && s->n[t] > 1 && (lane < 0 || out[t] < out[lane]))
+                lane = (int)t;
+        bool together = lane < 0 || step[lane] == 1;
+        for (uint32_t t = s->nt; t < s->nt + s->ns; t++)
+            together |= step[t] == 1 && s->n[t] >= EIN__PRODUCT_INNER;
+        if (together) continue;
+        for (uint32_t k = 0; k < e->nix; k++) {
+            uint32_t used = ein__ix_uses(ctx, e->ix[k]);
+            key[k] = used >> s->nt ? EIN__MAX_ELEMENTS : 0;
+            for (uint32_t t = 0; t < s->nt; t++)
+                if (used >> t & 1) key[k] = ein__most(key[k], out[t]);
+        }
+        ein__sorted_order(key, (int)e->nix, order);
+        ein__seat seat = ein__seat_in(order);
+        ptrdiff_t mark = arrlen(r->log);
+        if (ein__change(r, f, &seat, &touched) > 0) ein__undo(r, mark);
+        arrfree(touched);
+    }
+}
+
+// The contraction that a kernel of our own computes with what it stores as `v`.
+static ein__val ein__own_product(const ein__relayout *r, ein__val v) {
+    const ein__selector *sel = r->z->sel;
+    const ein__expr *read[2];
+    double alpha;
+    for (ein__val of = sel->first[v.i]; of.i; of = sel->next[of.i]) {
+        const ein__scope *s = ein__scope_of(r->z->ctx, of);
+        if (s && ein__two_factors(r->z->ctx, s, read, &alpha)) return of;
+    }
+    return (ein__val){0};
+}
+
+// The product that a kernel of ours stores as `v`; NULL: there is none.
+static const ein__scope *ein__tiled_of(const ein__relayout *r, ein__val v) {
+    const ein__placer *z = r->z;
+    if (!ein__is_stored(z, v) || z->sel->kind[v.i] != EIN__K_PRODUCT) return NULL;
+    ein__val product = ein__own_product(r, v);
+    return product.i ? ein__scope_of(z->ctx, product) : NULL;
+}
+
 static void ein__lay_filters(ein__relayout *r) {
     for (ptrdiff_t i = 0; i < arrlen(r->z->sel->order); i++) {
         ein__val m;
         const ein__scope *s = ein__window_of(r->z, r->z->sel->order[i], &m);
         if (s) ein__lay_filter(r, m, s);
+        s = ein__tiled_of(r, r->z->sel->order[i]);
+        if (s) ein__lay_factors(r, r->z->sel->order[i], s);
     }
 }
 /* ---- relayout_conv.c ---- */
@@ -31179,18 +31238,6 @@ static const ein__expr *ein__call_addend(ein_ctx *ctx, ein__val m, ein__val prod
     for (ptrdiff_t i = 0; i < arrlen(reads); i++)
         if (ein__ex_get(ctx, reads[i])->val == e.z.i) found = ein__ex_get(ctx, reads[i]);
     return found;
-}
-
-// The contraction that a kernel of our own computes with what it stores as `v`.
-static ein__val ein__own_product(const ein__relayout *r, ein__val v) {
-    const ein__selector *sel = r->z->sel;
-    const ein__expr *read[2];
-    double alpha;
-    for (ein__val of = sel->first[v.i]; of.i; of = sel->next[of.i]) {
-        const ein__scope *s = ein__scope_of(r->z->ctx, of);
-        if (s && ein__two_factors(r->z->ctx, s, read, &alpha)) return of;
-    }
-    return (ein__val){0};
 }
 
 // The call that stores `v`, or the kernel that computes what a call could, if all that it reads and

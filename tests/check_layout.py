@@ -346,6 +346,15 @@ def relaid(checks, path):
 MODELS = ["longformer", "longformer_short", "gcn", "resnet18", "dcgan", "infogan", "csrnet"]
 
 
+def filters(checks):
+    """Products of halves read their filters, which are made at load, by vectors."""
+    path = os.path.join(ROOT, "models", "csrnet_backend.ein")
+    text = emit(path, "--math", "fp16", "--libs", "none").text
+    kernels = re.findall(r"k_product_\w+\(const __half.*?\n}\n", text, re.S)
+    single = [k.split("(")[0] for k in kernels if re.search(r"fetch<__half>", k)]
+    checks.check("filters by vectors", len(kernels) >= 4 and not single, str(single))
+
+
 def check(checks, name, path, copies, condition):
     plan = emit(path)
     wrong = []
@@ -371,6 +380,7 @@ def main():
         with open(path, "w") as out:
             out.write(CHAIN)
         relaid(checks, os.path.join(folder, "projected.ein"))
+        filters(checks)
         for math in ("tf32", "fp16"):
             channels_last(checks, path, math)
     for options in ([], ["--libs", "none"], ["--math", "tf32"]):

@@ -50,18 +50,6 @@ static const ein__expr *ein__call_addend(ein_ctx *ctx, ein__val m, ein__val prod
     return found;
 }
 
-// The contraction that a kernel of our own computes with what it stores as `v`.
-static ein__val ein__own_product(const ein__relayout *r, ein__val v) {
-    const ein__selector *sel = r->z->sel;
-    const ein__expr *read[2];
-    double alpha;
-    for (ein__val of = sel->first[v.i]; of.i; of = sel->next[of.i]) {
-        const ein__scope *s = ein__scope_of(r->z->ctx, of);
-        if (s && ein__two_factors(r->z->ctx, s, read, &alpha)) return of;
-    }
-    return (ein__val){0};
-}
-
 // The call that stores `v`, or the kernel that computes what a call could, if all that it reads and
 // stores may change places. Filters of kernels are laid out for them when they are loaded.
 static bool ein__conv_call_of(const ein__relayout *r, ein__val v, ein__conv_call *c) {
