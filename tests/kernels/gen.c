@@ -14,9 +14,10 @@ static ein__buf launches, table;
 static ein__needs needs;
 
 // Compiling is most of the work, and kernels of one structure differ in sizes alone: the first case
-// of each goes into both programs that are made of this file, the race checker's (USE 1) and the
-// sanitizers' (USE 2), others turn by turn into one of them.
-enum { RACE = 1, SANITIZERS = 2 };
+// of each goes into all programs that are made of this file, the race checker's (USE 1), the
+// sanitizers' (USE 2) and the one that is interpreted as nvcc translates it (USE 4), others turn by
+// turn into one of the first two, and few into the third.
+enum { RACE = 1, SANITIZERS = 2, INTERPRETED = 4, ALL = 7 };
 static int use;  // of the case
 
 // A kernel or a function that kernels call.
@@ -302,7 +303,8 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
     bool first = first_of(name, "");
     bool other = first_of(name, variant_of(ctx, &step, strcmp(name, "product") == 0));
     unsigned before = count_of(name) + (unsigned)strlen(name);
-    use = first || other ? RACE | SANITIZERS : one_of(before);
+    use = first || other ? ALL : one_of(before);
+    if (use == RACE && before % 8 < 3) use |= INTERPRETED;
     ein__buf text = {0};
     ein__launch l;
     ein__emit_kernel(ctx, &step, name, &text, &l);
@@ -316,6 +318,7 @@ static void check(ein_ctx *ctx, const char *name, ein__skind2 kind, int nval, co
     static unsigned turn;
     use = one_of(++turn);
     bool wide = first_of(ein__namef(ctx, "%s_wide", name), variant_of(ctx, &step, false));
+    if (wide) use |= INTERPRETED;
     if (wide || turn % 36 == 0) check_wide(ctx, name, &step);
     use = SANITIZERS;  // no thread of a naive kernel has to do with another
     for (int i = 0; i < nval && !taken && (first || turn % 24 == 3); i++) {
@@ -338,7 +341,7 @@ int main(int argc, char **argv) {
              "<stdlib.h>\n#include <string.h>\n\n");
     ein__emit_helpers(ctx, &head, needs);
     fputs(head.s, stdout);
-    puts("#ifndef USE\n#define USE 3\n#endif\n");
+    printf("#ifndef USE\n#define USE %d\n#endif\n\n", ALL);
     for (ptrdiff_t i = 0; i < arrlen(pieces); i++)
         printf("#if USE & %d\n%s\n#endif\n", pieces[i].use, pieces[i].text);
     puts("static float4 *scratch;\nstatic unsigned *counters;\n");
