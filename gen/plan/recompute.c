@@ -15,6 +15,8 @@ static bool ein__may_recompute(const ein__stitcher *s, const ein__step *head,
         return false;
     if ((kind != EIN__B_ARENA && kind != EIN__B_OUTPUT) || arrlen(s->writers[l->buffer]) != 1)
         return false;
+    // Else nobody would need the sum by itself.
+    if (kind == EIN__B_ARENA && arrlen(s->readers[l->buffer]) < 2) return false;
     return ein__terms_of(ein__scope_of(ctx, head->val[0])) <= EIN__RECOMPUTED_TERMS &&
            ein__is_walked_alike(ctx, head->out, map->out) && ein__follows(ctx, map, head->out);
 }
