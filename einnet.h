@@ -16783,10 +16783,12 @@ static uint64_t ein__hash_operand(ein__hasher *z, ein__val v) {
     return ein__is_table(ctx, v) ? ein__mix(h, ein__hash_ex(z, ein__scope_of(ctx, v)->body)) : h;
 }
 
-// What a load computes is told by its definition, and by where it is wanted.
+// What a load computes is told by its definition, by where it is wanted and by how it would lie,
+// after which lanes are laid.
 static uint64_t ein__hash_load(ein__hasher *z, const ein__expr *e) {
     const ein__scope *s = ein__scope_of(z->ctx, (ein__val){e->val});
     uint64_t h = ein__mix(ein__hash_box(s, s->nt), ein__hash_ex(z, s->body));
+    h = ein__mix(h, ein__hash_operand(z, (ein__val){e->val}));
     for (uint32_t k = 0; k < e->nix; k++) h = ein__mix(h, ein__hash_ix(z, e->ix[k]));
     return h;
 }

@@ -63,7 +63,7 @@ parts=(
     'kernels  cuda sh tests/kernels/run'
     'ptx      cuda sh tests/frame/test_ptx.sh'
     "attend   cuda $python tests/check_attention.py"
-    "run-san  cuda $python tests/run_models.py --mode san $light"
+    "run-san  cuda $python tests/run_models.py --mode san --once $light"
     'derive   -    sh tests/frame/test_derive.sh'
     'build    -    sh tests/frame/test_build.sh'
     "run-fp16 cuda $python tests/run_models.py --new --math fp16 $all"
@@ -75,10 +75,10 @@ parts=(
     'typed    cuda python3 tests/check_typed.py'
     "run-full cuda $python tests/run_models.py --full $full"
     'nvcc     cuda sh tests/frame/test_nvcc.sh'
-    "ptx-fp32 cuda $python tests/run_models.py --ptx 90 --libs none $ptx32"
-    "ptx-tf32 cuda $python tests/run_models.py --ptx 90 --libs none --math tf32 $ptx"
-    "ptx-fp16 cuda $python tests/run_models.py --ptx 90 --libs none --math fp16 $ptx"
-    "ptx-sm75 cuda $python tests/run_models.py --ptx 75 --libs none --math fp16 $ptx75"
+    "ptx-fp32 cuda $python tests/run_models.py --ptx 90 --once --libs none $ptx32"
+    "ptx-tf32 cuda $python tests/run_models.py --ptx 90 --once --libs none --math tf32 $ptx"
+    "ptx-fp16 cuda $python tests/run_models.py --ptx 90 --once --libs none --math fp16 $ptx"
+    "ptx-sm75 cuda $python tests/run_models.py --ptx 75 --once --libs none --math fp16 $ptx75"
     'algebra  -    sh tests/frame/test_algebra.sh'
     'gpu      cuda sh tests/peers/test_gpu.sh'
     'judge    cuda sh tests/judge/run_judge_tests'

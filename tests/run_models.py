@@ -3,7 +3,7 @@
 
     run_models.py [--mode plain|san|race] [--full [--quick]] [--ints] [--baseline] [--libs none]
                   [--order rev] [--costs TABLE] [--math tf32|fp16] [--keep-fp32 NODE,...] [--new]
-                  [--ptx ARCHITECTURE]
+                  [--ptx ARCHITECTURE] [--once]
                   MODEL.ein...
 
 Per model: emit (.cu and test program), build with the judge, `pack`, then the test program with
@@ -13,6 +13,7 @@ bf16 tensors), or to the bit with --ints (integer-valued weights and inputs; wit
 --libs also checks that the program names no library that it must not call. With --new a program
 that, but for comments, is the one without any option is not run again: run and run-san do that.
 With --ptx what nvcc makes of all kernels for sm_ARCHITECTURE is run by the judge's interpreter.
+With --once and --full the program runs once, without --check.
 Small sizes unless --full. Ends with `N passed, N failed`.
 """
 
@@ -121,12 +122,12 @@ def check_model(path, args, folder):
             given += ["--in", "%s=%s" % (name, os.path.join(folder, tensors.file_name(name)))]
     out = os.path.join(folder, "out")
     os.makedirs(out, exist_ok=True)
-    check = [] if args.full else ["--check"]
+    check = [] if args.full or args.once else ["--check"]
     env = {"JUDGE_LEAKCHECK": "1", "OPENBLAS_NUM_THREADS": "1"}
     if args.order:
         env["JUDGE_ORDER"] = args.order
     if args.ptx:
-        env.update(translated(args.ptx, [base + "_test.cu", base + ".cu"]))
+        env.update(translated(args.ptx, [base + "_test.cu"] * len(check) + [base + ".cu"]))
     run([base, weights] + given + ["--out", out] + check, env)
     narrow = any(t.dtype in ("f16", "bf16") for t in program.tensors.values())
     limit = 1e-2 if narrow or args.math == "fp16" else 2e-3 if args.math == "tf32" else 1e-5
@@ -157,6 +158,7 @@ def arguments(given=None):
     parser.add_argument("--math", choices=("fp32", "tf32", "fp16"))
     parser.add_argument("--keep-fp32")
     parser.add_argument("--ptx", metavar="ARCHITECTURE", help="run PTX instead of C++")
+    parser.add_argument("--once", action="store_true", help="the program does not check itself")
     parser.add_argument("--new", action="store_true", help="only what options make different")
     parser.add_argument("-v", "--verbose", action="store_true")
     # For tests that call this one: options of emit, how much more of an error they take.
