@@ -199,6 +199,7 @@ struct tensor_type<__half> {
         return *reinterpret_cast<const unsigned *>(&v);
     }
     static __device__ __forceinline__ uint4 rounded(uint4 v) { return v; }
+    static __device__ __forceinline__ uint2 rounded(uint2 v) { return v; }
     static __device__ __forceinline__ __half rounded(__half v) { return v; }
     static __device__ __forceinline__ __half rounded(float v) { return __float2half_rn(v); }
     static __device__ __forceinline__ uint2 rounded(float4 v) {

@@ -169,6 +169,16 @@ def check_program(program, folder):
     return None
 
 
+def check_copies(folder):
+    """Halves whose lines are whole vectors of four are copied so, not one by one."""
+    path = os.path.join(folder, "copies.cu")
+    subprocess.run(["build/einnet", "emit", "tests/unseen/inverted_residual.ein", "-o", path,
+                    "--math", "fp16", "--only-math", "--libs", "none"], check=True)
+    with open(path) as f:
+        found = set(re.findall(r"return fetch<(\w+)>\(", f.read()))
+    return None if "uint2" in found and "__half" not in found else "halves are copied as %s" % sorted(found)
+
+
 def main():
     if sys.argv[1:2] == ["--table"]:
         table(sys.argv[2:])
@@ -176,11 +186,11 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for wrong in [check(case, folder) for case in CASES] + [
-                check_program(program, folder) for program in PROGRAMS]:
+                check_program(program, folder) for program in PROGRAMS] + [check_copies(folder)]:
             failed += wrong is not None
             if wrong:
                 print(wrong)
-    print("%d passed, %d failed" % (len(CASES) + len(PROGRAMS) - failed, failed))
+    print("%d passed, %d failed" % (len(CASES) + len(PROGRAMS) + 1 - failed, failed))
     return failed != 0
 
 

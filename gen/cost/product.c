@@ -92,9 +92,10 @@ static bool ein__product_is_large(const ein__product_tile *t) {
     return t->rm * t->rn > EIN__PRODUCT_SUMS;
 }
 
-// Whether both factors are copied in vectors, which takes few registers.
+// Whether both factors are copied in 16 bytes at a time, which takes few registers.
 static bool ein__product_streams(const ein__tiled *p, const ein__product_tile *t) {
-    bool vectors = p->load[0].words > 1 && p->load[1].words > 1;
+    int whole = p->held == EIN__F16 ? 8 : 4;
+    bool vectors = p->load[0].words == whole && p->load[1].words == whole;
     return vectors && !p->computed && ein__product_copies(p, t);
 }
 

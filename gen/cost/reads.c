@@ -133,12 +133,13 @@ static ein__factor_load ein__factor_load_of(ein_ctx *ctx, const ein__scope *s,
         l.along = line.slot < 0 || ein__times(ein__least(s->n[term.slot], 32), line.step) >
                                        ein__times(ein__least(s->n[line.slot], 32), term.step);
     ein__run lane = l.along ? term : line;
-    bool vector = lane.step == 1 && lane.length % l.words == 0 && !gathers;
+    if (lane.step != 1 || gathers || (guarded & lane.slots)) l.words = 1;
+    // Of halves four where eight do not begin together.
     for (uint32_t i = 0; i < all; i++) {
-        bool moves = !(lane.slots >> i & 1) && s->n[i] > 1 && step[i] % l.words;
-        vector = vector && !moves && !(guarded & lane.slots);
+        bool moves = !(lane.slots >> i & 1) && s->n[i] > 1;
+        while (l.words > 1 && (lane.length % l.words || (moves && step[i] % l.words)))
+            l.words = l.words == 8 ? 4 : 1;
     }
-    if (!vector) l.words = 1;
     l.guarded = guarded != 0;
     if (gathers) l.steps = 1;
     else if (guarded & terms) l.steps = inner < 0 ? 1 : s->n[inner];

@@ -337,24 +337,26 @@ static void ein__kprod_computed(ein__kgen *g, ein__kprod *r, int side, int slot,
 }
 
 // What a load gives: as many elements as 16 bytes hold, one after the other or all at once; halves
-// for tiles of halves are left as they are.
+// for tiles of halves are left as they are, and may be four.
 static const char *ein__kprod_value(ein__kgen *g, const ein__kprod *r, const ein__kaccess *at,
                                     int width, const char **zero) {
     bool half = r->math == EIN__MATH_FP16 && at->dtype == EIN__F16;
     *zero = half ? "__float2half_rn(0.f)" : "0.f";
     if (width == 1)
         return half ? ein__namef(g->ctx, "%s[%s]", at->param, at->at.s) : ein__kload(g, at, 1).s;
-    *zero = half ? "make_uint4(0u, 0u, 0u, 0u)" : "make_float4(0.f, 0.f, 0.f, 0.f)";
+    *zero = !half        ? "make_float4(0.f, 0.f, 0.f, 0.f)"
+            : width == 8 ? "make_uint4(0u, 0u, 0u, 0u)"
+                         : "make_uint2(0u, 0u)";
     if (!half) return ein__kload4(g, at);
-    return ein__namef(g->ctx, "*reinterpret_cast<const uint4 *>(%s)",
+    return ein__namef(g->ctx, "*reinterpret_cast<const uint%d *>(%s)", width / 2,
                       ein__kpointer(g, at->param, at->at.s));
 }
 
-// Whether a load may say where it finds its elements: they are 16 or 4 bytes and of the type that
-// the tile holds.
+// Whether a load may say where it finds its elements: they are 16, 8 or 4 bytes and of the type
+// that the tile holds.
 static bool ein__kprod_fetches(const ein__kprod *r, const ein__kaccess *at, int width) {
     if (r->math != EIN__MATH_FP32 && r->t->stages == 1) return false;
-    return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width == 8 : at->dtype == EIN__F32;
+    return r->math == EIN__MATH_FP16 ? at->dtype == EIN__F16 && width > 1 : at->dtype == EIN__F32;
 }
 
 // How far apart a read's addresses are for neighbours along `slot`; 0: that differs or is more than
@@ -368,10 +370,11 @@ static int64_t ein__kprod_stride(const ein__kscan *s, int slot) {
 // Such a load.
 static void ein__kprod_fetch(ein__kgen *g, const ein__kprod *r, const ein__kaccess *at, int width,
                              const char *guard, ein__buf *body) {
-    const char *type = width == 8                  ? "uint4"
-                       : width == 4                ? "float4"
-                       : r->math == EIN__MATH_FP16 ? "__half"
-                                                   : "float";
+    bool half = r->math == EIN__MATH_FP16;
+    const char *type = width == 8   ? "uint4"
+                       : width == 1 ? half ? "__half" : "float"
+                       : half       ? "uint2"
+                                    : "float4";
     ein__putf(body, "return fetch<%s>(%s", type, ein__kpointer(g, at->param, at->at.s));
     ein__putf(body, guard ? ", %s);\n" : ");\n", guard);
 }
@@ -602,7 +605,9 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
     along |= !side && r->sums && r->math == EIN__MATH_FP32;
     int lane = along ? f.sum[f.nsum - 1] : f.nline ? f.line_slot[f.nline - 1] : -1;
     int width = fp16 && half && !computed ? 8 : 4;
-    if (lane >= 0 && (g->slot[lane].n % width || scan.near[0].k[lane] != 1)) lane = -1;
+    if (lane >= 0 && scan.near[0].k[lane] != 1) lane = -1;
+    if (lane >= 0 && width == 8 && g->slot[lane].n % width) width = 4;
+    if (lane >= 0 && g->slot[lane].n % width) lane = -1;
     ein__kaccess at = {0};
     ein__buf body = {0}, guard = {0};
     ein__put(&guard, "");
@@ -615,6 +620,9 @@ static void ein__kprod_load(ein__kgen *g, ein__kprod *r, int side) {
                   ein__kprod_below(g, f.at_term, f.nsum, depth));
     if (computed) ein__kprod_computed(g, r, side, lane, guard.s, &vector, &body);
     else at = ein__kprod_access(g, read, lane, width, &vector);
+    // Eight that do not begin together may be two times four.
+    if (!vector && lane >= 0 && width == 8)
+        at = ein__kprod_access(g, read, lane, width = 4, &vector);
     if (!vector) width = 1;
     const char *across, *term;
     int wide = (along ? terms : ein__tile_side(tile)) / width;

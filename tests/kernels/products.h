@@ -45,10 +45,13 @@ static void product_sizes(ein_ctx *ctx) {
                     extent[(i * 7 + 1) % COUNT(extent)], order[t % 2], order[t / 2 % 2],
                     order[t / 4 % 2]);
         }
-        // Whole vectors on both sides, and several steps of the longest.
-        for (int i = 0; i < 3 * tensor; i++)
-            product(ctx, 1 + i % 2, 8 + 16 * (i % 2), 24, 136 * i + 40, order[(i + tile) % 2],
-                    order[i / 2], order[tile / 2 % 2]);
+        // Whole vectors on both sides, and several steps of the longest, of which halves of half a
+        // vector.
+        for (int i = 0; i < 3 * tensor; i++) {
+            int four = i == 2 ? 4 : 0;
+            product(ctx, 1 + i % 2, 8 + 16 * (i % 2) + four, 24 + four, 136 * i + 40 + four,
+                    order[(i + tile) % 2], order[i / 2], order[tile / 2 % 2]);
+        }
         // Several of the largest tiles, which take whole vectors alone, and what lies beside them.
         if (!ein__product_is_large(&ein__product_table[tile - 1])) continue;
         product(ctx, 1, 136, 264, 200, "012", "012", "012");
