@@ -176,7 +176,9 @@ def check_copies(folder):
                     "--math", "fp16", "--only-math", "--libs", "none"], check=True)
     with open(path) as f:
         found = set(re.findall(r"return fetch<(\w+)>\(", f.read()))
-    return None if "uint2" in found and "__half" not in found else "halves are copied as %s" % sorted(found)
+    if "uint2" in found and "__half" not in found:
+        return None
+    return "halves are copied as %s" % sorted(found)
 
 
 def main():

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 
-from harness import EINNET, HERE, JUDGE, Checks
+import harness
+from harness import EINNET, HERE, Checks
 
 MODEL = os.path.join(HERE, "unseen", "chains_stored.ein")
 MOST = 16  # maps of one kernel
@@ -21,15 +22,8 @@ MOST = 16  # maps of one kernel
 checks = Checks()
 
 
-def expect(name, want, got):
-    checks.check(name, want == got, "got %s, want %s" % (got, want))
-
-
 def emit(folder, *options, model=MODEL):
-    path = os.path.join(folder, "out.cu")
-    subprocess.run([EINNET, "emit", model, "-o", path, *options], check=True)
-    with open(path) as file:
-        return file.read()
+    return harness.emit(folder, model, *options)
 
 
 def chains(text):
@@ -50,9 +44,9 @@ def steps(text):
 def choices(folder):
     want = [["cell", "hidden"], ["s.0", "s.1", "s.2", "s.3"], ["t2", "t3"]]
     for options in ([], ["--small"], ["--libs", "none"]):
-        expect("chains " + " ".join(options), want, chains(emit(folder, *options)))
-    expect("without fusion", [], chains(emit(folder, "--rules=-fuse")))
-    expect("with every tensor kept", [], chains(emit(folder, "--inspect")))
+        checks.expect("chains " + " ".join(options), want, chains(emit(folder, *options)))
+    checks.expect("without fusion", [], chains(emit(folder, "--rules=-fuse")))
+    checks.expect("with every tensor kept", [], chains(emit(folder, "--inspect")))
 
 
 def scan(count, late, size=40):
@@ -76,7 +70,7 @@ def forms(folder):
             ("more than two take", scan(2 * MOST + 3, False), [3, MOST, MOST])):
         with open(path, "w") as file:
             file.write(text)
-        expect(name, want, sorted(len(c) for c in chains(emit(folder, model=path))))
+        checks.expect(name, want, sorted(len(c) for c in chains(emit(folder, model=path))))
         proof = subprocess.run([EINNET, "verify", path], capture_output=True, text=True)
         checks.check(name + ", proved", proof.returncode == 0, proof.stdout + proof.stderr)
     # In the way: what a sum makes of the first value is read by the third.
@@ -85,7 +79,7 @@ def forms(folder):
                "c[i] = a[i] - b[i]"]
     with open(path, "w") as file:
         file.write("\n".join(between) + "\n")
-    expect("a sum between", [["b", "c"]], chains(emit(folder, model=path)))
+    checks.expect("a sum between", [["b", "c"]], chains(emit(folder, model=path)))
 
 
 def tables(folder):
@@ -103,31 +97,16 @@ def tables(folder):
             for key in keys:
                 file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
         found = chains(emit(folder, "--costs", table))
-        expect("chains where a table says %d ps" % ps, taken, len(found))
+        checks.expect("chains where a table says %d ps" % ps, taken, len(found))
 
 
 def runs(folder):
-    base = os.path.join(folder, "chain")
-    text = emit(folder, "--small", "--libs", "none")
-    subprocess.run([EINNET, "emit", MODEL, "-o", base + ".cu", "--test", base + "_test.cu",
-                    "--small", "--libs", "none"], check=True)
-    subprocess.run([EINNET, "pack", MODEL, "-o", base + ".weights", "--small"], check=True)
-
-    def status(name, mode, source):
-        path = os.path.join(folder, name)
-        with open(path + ".cu", "w") as file:
-            file.write(source)
-        subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", path, "--light", base + "_test.cu",
-                        path + ".cu"], check=True)
-        env = dict(os.environ, JUDGE_ORDER="rev", OPENBLAS_NUM_THREADS="1")
-        return subprocess.run([path, base + ".weights", "--check"], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=600, env=env).returncode
-
-    expect("right", 0, status("plain", "plain", text))
-    expect("no race", 0, status("race", "race", text))
-    planted = re.sub(r"&y2\[", "&y1[", text, count=1)
-    checks.check("there is what is planted", planted != text)
-    checks.check("a store of another map is noticed", status("bad", "plain", planted) != 0)
+    program = harness.Judged(folder, MODEL, "--small", "--libs", "none")
+    checks.expect("right", 0, program.status())
+    checks.expect("no race", 0, program.status(mode="race"))
+    planted = re.sub(r"&y2\[", "&y1[", program.text, count=1)
+    checks.check("there is what is planted", planted != program.text)
+    checks.check("a store of another map is noticed", program.status(planted) != 0)
 
 
 def main():

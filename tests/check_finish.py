@@ -13,22 +13,16 @@ import subprocess
 import sys
 import tempfile
 
-from harness import EINNET, HERE, JUDGE, Checks
+import harness
+from harness import EINNET, HERE, Checks
 
 MODEL = os.path.join(HERE, "unseen", "gates.ein")
 
 checks = Checks()
 
 
-def expect(name, want, got):
-    checks.check(name, want == got, "got %s, want %s" % (got, want))
-
-
 def emit(folder, *options, model=MODEL):
-    path = os.path.join(folder, "out.cu")
-    subprocess.run([EINNET, "emit", model, "-o", path, *options], check=True)
-    with open(path) as file:
-        return file.read()
+    return harness.emit(folder, model, *options)
 
 
 def cost(text):
@@ -54,9 +48,10 @@ def choices(folder):
         checks.check("four sums %s" % options, "acc.w +=" in text and "warp_four" in text)
         checks.check("three sums %s" % options, "float3 acc" in text)
     apart = emit(folder, "--rules=-fuse")
-    expect("without fusion", [], [n for n in launched(apart) if n in ("c.1", "s.1", "glu")])
+    checks.expect("without fusion", [], [n for n in launched(apart) if n in ("c.1", "s.1", "glu")])
     kept = emit(folder, "--inspect")
-    expect("with every tensor kept", [], [n for n in launched(kept) if n in ("c.1", "s.1", "glu")])
+    checks.expect("with every tensor kept", [],
+                  [n for n in launched(kept) if n in ("c.1", "s.1", "glu")])
     checks.check("cheaper", cost(emit(folder)) < cost(apart))
     proof = subprocess.run([EINNET, "verify", MODEL], capture_output=True, text=True)
     checks.check("proved", proof.returncode == 0, proof.stdout + proof.stderr)
@@ -75,7 +70,7 @@ def forms(folder):
             file.write(text)
         found = emit(folder, model=path)
         steps = int(re.search(r"^// plan +(\d+) step", found, re.M).group(1))
-        expect("%d places" % places, 1 if places < 5 else 2, steps)
+        checks.expect("%d places" % places, 1 if places < 5 else 2, steps)
 
 
 def tables(folder):
@@ -94,32 +89,16 @@ def tables(folder):
                 file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
         names = launched(emit(folder, "--costs", table))
         taken = [n for n in ("c.1", "s.1", "glu") if n in names]
-        expect("where a table says %d ps" % ps, ps == 1000, len(taken) == 3)
+        checks.expect("where a table says %d ps" % ps, ps == 1000, len(taken) == 3)
 
 
 def runs(folder):
-    base = os.path.join(folder, "gates")
-    options = ["--dim", "I=24", "--dim", "D=32", "--libs", "none"]
-    text = emit(folder, *options)
-    subprocess.run([EINNET, "emit", MODEL, "-o", base + ".cu", "--test", base + "_test.cu",
-                    *options], check=True)
-    subprocess.run([EINNET, "pack", MODEL, "-o", base + ".weights", *options[:4]], check=True)
-
-    def status(name, mode, source):
-        path = os.path.join(folder, name)
-        with open(path + ".cu", "w") as file:
-            file.write(source)
-        subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", path, "--light", base + "_test.cu",
-                        path + ".cu"], check=True)
-        env = dict(os.environ, JUDGE_ORDER="rev", OPENBLAS_NUM_THREADS="1")
-        return subprocess.run([path, base + ".weights", "--check"], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=600, env=env).returncode
-
-    expect("right", 0, status("plain", "plain", text))
-    expect("no race", 0, status("race", "race", text))
-    planted = re.sub(r"acc\.w \+= ", "acc.z += ", text, count=1)
-    checks.check("there is what is planted", planted != text)
-    checks.check("another gate's sum is noticed", status("bad", "plain", planted) != 0)
+    program = harness.Judged(folder, MODEL, "--dim", "I=24", "--dim", "D=32", "--libs", "none")
+    checks.expect("right", 0, program.status())
+    checks.expect("no race", 0, program.status(mode="race"))
+    planted = re.sub(r"acc\.w \+= ", "acc.z += ", program.text, count=1)
+    checks.check("there is what is planted", planted != program.text)
+    checks.check("another gate's sum is noticed", program.status(planted) != 0)
 
 
 def main():

@@ -9,11 +9,11 @@ races, with a fault planted wrong. Ends with `N passed, N failed`.
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
-from harness import EINNET, JUDGE, Checks
+import harness
+from harness import Checks
 
 # A depthwise convolution between transposes, or of channels last by an equation; what follows wants
 # channels last.
@@ -75,45 +75,29 @@ def write(folder, form):
     return path
 
 
-def status(folder, path, name, mode, source):
-    base = os.path.join(folder, "base")
-    for command in (["emit", path, "-o", base + ".cu", "--test", base + "_test.cu", *GPU],
-                    ["pack", path, "-o", base + ".weights"]):
-        subprocess.run([EINNET, *command], check=True)
-    out = os.path.join(folder, name)
-    with open(out + ".cu", "w") as file:
-        file.write(source)
-    subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", out, "--light", base + "_test.cu",
-                    out + ".cu"], check=True)
-    env = dict(os.environ, JUDGE_ORDER="rev", OPENBLAS_NUM_THREADS="1")
-    return subprocess.run([out, base + ".weights", "--check"], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=600, env=env).returncode
-
-
 def form_of(folder, form):
     path, name = write(folder, form), "x".join(map(str, form[:5]))
-    text = subprocess.run([EINNET, "emit", path, "-o", "-", *GPU], check=True, text=True,
-                          stdout=subprocess.PIPE).stdout
+    program = harness.Judged(folder, path, *GPU)
+    text = program.text
     bodies = re.findall(r"^static __global__ .*? k_reduce_\w+\(.*?^\}", text, re.M | re.S)
     kernel = next((b for b in bodies if "float acc[%d][4]" % form[7] in b), "")
     checks.check(name + ": a strip of columns", kernel, text[:1500])
     if not kernel:
-        return text, path
+        return program
     loads = re.findall(r"reinterpret_cast<const float4 \*>\(&?p\d", kernel)
     checks.check(name + ": data, filter and bias by vectors", len(loads) >= 3, kernel)
     steps = re.findall(r"us est\. (\S+) +k_(\w+)_", text)
     checks.check(name + ": nothing is transposed", len(steps) <= 3 and
                  not [s for s in steps if s[1] == "transpose"], steps)
-    checks.check(name + ": right", status(folder, path, "plain", "plain", text) == 0)
-    return text, path
+    checks.check(name + ": right", program.status() == 0)
+    return program
 
 
 def blocks(folder):
     path = os.path.join(folder, "blocks.ein")
     with open(path, "w") as file:
         file.write(BLOCKS)
-    text = subprocess.run([EINNET, "emit", path, "-o", "-", "--libs", "none"], check=True,
-                          text=True, stdout=subprocess.PIPE).stdout
+    text = harness.emit(folder, path, "--libs", "none")
     last = {name for name, body in re.findall(r"^static __global__ .*? (k_reduce_\w+)\((.*?)^\}",
                                               text, re.M | re.S) if "x[o + r1].x" in body}
     used = re.findall(r"us est\. h\.\d\.\S+ +(k_reduce_\w+)", text)
@@ -125,12 +109,12 @@ def blocks(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         for form in FORMS:
-            text, path = form_of(folder, form)
+            program = form_of(folder, form)
         blocks(folder)
-        checks.check("no race", status(folder, path, "race", "race", text) == 0)
-        planted = re.sub(r"\+= x\[o \+ r1\]\.y", "+= x[o + r1].z", text, count=1)
-        checks.check("there is what is planted", planted != text)
-        checks.check("another channel is noticed", status(folder, path, "bad", "plain", planted))
+        checks.check("no race", program.status(mode="race") == 0)
+        planted = re.sub(r"\+= x\[o \+ r1\]\.y", "+= x[o + r1].z", program.text, count=1)
+        checks.check("there is what is planted", planted != program.text)
+        checks.check("another channel is noticed", program.status(planted) != 0)
     return checks.finish()
 
 

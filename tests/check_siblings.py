@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 
-from harness import EINNET, HERE, JUDGE, Checks
+import harness
+from harness import EINNET, HERE, Checks
 
 MODEL = os.path.join(HERE, "unseen", "siblings.ein")
 SIZES = ["--dim", "H=24", "--dim", "W=24", "--libs", "none", "--branches", "1"]
@@ -22,15 +23,8 @@ MOST = 16  # kernels of one
 checks = Checks()
 
 
-def expect(name, want, got):
-    checks.check(name, want == got, "got %s, want %s" % (got, want))
-
-
 def emit(folder, *options, model=MODEL):
-    path = os.path.join(folder, "out.cu")
-    subprocess.run([EINNET, "emit", model, "-o", path, *options], check=True)
-    with open(path) as file:
-        return file.read()
+    return harness.emit(folder, model, *options)
 
 
 def joined(text):
@@ -50,17 +44,16 @@ def choices(folder):
     """What is joined, where that is off, and that a plan with it is the cheaper one."""
     text = emit(folder, *SIZES)
     found = joined(text)
-    expect("joined", [["p", "q", "v", "y.data", "z.data"], ["u", "y", "z"]], found)
+    checks.expect("joined", [["p", "q", "v", "y.data", "z.data"], ["u", "y", "z"]], found)
     apart = emit(folder, *SIZES, "--rules=-fuse")
-    expect("without fusion", [], joined(apart))
-    expect("with every tensor kept", [], joined(emit(folder, *SIZES, "--inspect")))
-    expect("cheaper", True, cost(text) < cost(apart))
+    checks.expect("without fusion", [], joined(apart))
+    checks.expect("with every tensor kept", [], joined(emit(folder, *SIZES, "--inspect")))
+    checks.expect("cheaper", True, cost(text) < cost(apart))
     types = os.path.join(HERE, "unseen", "stitched_types.ein")
-    expect("of any type", [["z", "v"]], joined(emit(folder, model=types)))
-    expect("two joined kernels, a softmax, two products", 5, steps(text))
+    checks.expect("of any type", [["z", "v"]], joined(emit(folder, model=types)))
+    checks.expect("two joined kernels, a softmax, two products", 5, steps(text))
     # Larger ones run side by side in a recorded graph: those alone stay apart.
-    expect("apart from branches", found[:1], joined(emit(folder, "--libs", "none")))
-    return text
+    checks.expect("apart from branches", found[:1], joined(emit(folder, "--libs", "none")))
 
 
 def maps(count, operands=1, size=64):
@@ -89,29 +82,7 @@ def limits(folder):
             ("more", maps(3, 1, 0x7ffffff0 // 3 + 8), [2])):
         with open(path, "w") as file:
             file.write(text)
-        expect(name, want, [len(names) for names in joined(emit(folder, model=path))])
-
-
-def packed(folder, model, *options):
-    """The test program and the weights of the model, both by the name that is returned."""
-    base = os.path.join(folder, "model")
-    subprocess.run([EINNET, "emit", model, "-o", base + ".cu", "--test", base + "_test.cu",
-                    *options], check=True)
-    sizes = [word for at, word in enumerate(options) if "--dim" in options[max(at - 1, 0):at + 1]]
-    subprocess.run([EINNET, "pack", model, "-o", base + ".weights", *sizes], check=True)
-    return base
-
-
-def status(base, name, mode, source, order):
-    """What the program with this source ends with, by the judge."""
-    path = os.path.join(os.path.dirname(base), name)
-    with open(path + ".cu", "w") as file:
-        file.write(source)
-    subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", path, "--light", base + "_test.cu",
-                    path + ".cu"], check=True)
-    env = dict(os.environ, JUDGE_ORDER=order, OPENBLAS_NUM_THREADS="1")
-    return subprocess.run([path, base + ".weights", "--check"], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=600, env=env).returncode
+        checks.expect(name, want, [len(names) for names in joined(emit(folder, model=path))])
 
 
 def sums(terms):
@@ -131,10 +102,10 @@ def recomputed(folder):
         with open(path, "w") as file:
             file.write(sums(terms))
         text = emit(folder, model=path)
-        expect("one kernel of two sums of %d terms and their maps" % terms, want, joined(text))
+        checks.expect("one kernel of two sums of %d terms and their maps" % terms, want,
+                      joined(text))
         if want:
-            base = packed(folder, path)
-            expect("and right", 0, status(base, "sums", "plain", text, "rev"))
+            checks.expect("and right", 0, harness.Judged(folder, path).status())
 
 
 def tables(folder):
@@ -154,29 +125,29 @@ def tables(folder):
                 file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
         text = emit(folder, "--costs", table, *SIZES)
         whole = re.findall(r"^// .* us measured .* k_siblings_", text, re.M)
-        expect("joined where a table says %d ps" % ps, taken, len(whole))
+        checks.expect("joined where a table says %d ps" % ps, taken, len(whole))
 
 
-def runs(folder, text):
+def runs(folder):
     """Right in all orders, no race; wrong with a fault in what tells blocks apart."""
-    base = packed(folder, MODEL, *SIZES)
-    expect("right", 0, status(base, "plain", "plain", text, "rand1"))
-    expect("no race", 0, status(base, "race", "race", text, "rev"))
+    program = harness.Judged(folder, MODEL, *SIZES)
+    checks.expect("right", 0, program.status(order="rand1"))
+    checks.expect("no race", 0, program.status(mode="race"))
     for name, what, to in (("blocks of the second for the first", r"(if \(id < \d+u)\) {",
                             r"\1 + 256u) {"),
                            ("the second's threads miscounted", r"(id -= \d+u);", r"\1 - 256u;")):
-        planted = re.sub(what, to, text, count=1)
-        expect(name + ": there is what is planted", True, planted != text)
-        checks.check(name + " is noticed", status(base, "bad", "plain", planted, "") != 0)
+        planted = re.sub(what, to, program.text, count=1)
+        checks.expect(name + ": there is what is planted", True, planted != program.text)
+        checks.check(name + " is noticed", program.status(planted, order="") != 0)
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        text = choices(folder)
+        choices(folder)
         tables(folder)
         limits(folder)
         recomputed(folder)
-        runs(folder, text)
+        runs(folder)
     return checks.finish()
 
 

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-from harness import EINNET, HERE, JUDGE, Checks
+import harness
+from harness import EINNET, HERE, Checks
 
 MODEL = os.path.join(HERE, "unseen", "stitched.ein")
 RACE = 88  # the judge's status for one
@@ -23,15 +24,8 @@ SIZES = ["--dim", "C=64", "--dim", "H=24", "--dim", "W=24", "--dim", "K=300"]
 checks = Checks()
 
 
-def expect(name, want, got):
-    checks.check(name, want == got, "got %s, want %s" % (got, want))
-
-
 def emit(folder, *options, model=MODEL):
-    path = os.path.join(folder, "out.cu")
-    subprocess.run([EINNET, "emit", model, "-o", path, *options], check=True)
-    with open(path) as file:
-        return file.read()
+    return harness.emit(folder, model, *options)
 
 
 def stitched(text):
@@ -46,20 +40,20 @@ def cost(text):
 def choices(folder):
     """What is stitched, where that is off, and that a plan with it is the cheaper one."""
     text = emit(folder, *SIZES)
-    expect("stitched", ["bc.data", "yc.data", "z", "c"], stitched(text))
+    checks.expect("stitched", ["bc.data", "yc.data", "z", "c"], stitched(text))
     # Others read b too, so that its kernel stores it, and r, a short sum that u has once more; a
     # and q are nowhere in memory.
     places = re.findall(r"^#define v_([abqr]) ", text, re.M)
-    expect("stored", ["b", "r"], sorted(places))
+    checks.expect("stored", ["b", "r"], sorted(places))
     whole = emit(folder, "--inspect", *SIZES)
-    expect("with every tensor kept", [], stitched(whole))
-    expect("without fusion", [], stitched(emit(folder, "--rules=-fuse", *SIZES)))
-    expect("cheaper", True, cost(text) < cost(whole))
+    checks.expect("with every tensor kept", [], stitched(whole))
+    checks.expect("without fusion", [], stitched(emit(folder, "--rules=-fuse", *SIZES)))
+    checks.expect("cheaper", True, cost(text) < cost(whole))
     types = os.path.join(HERE, "unseen", "stitched_types.ein")
-    expect("integers", ["y", "u", "s"], stitched(emit(folder, model=types)))
+    checks.expect("integers", ["y", "u", "s"], stitched(emit(folder, model=types)))
     wide = emit(folder, *[size.replace("24", "128") for size in SIZES])
-    expect("maps too large for shared memory", [], [n for n in stitched(wide) if "data" in n])
-    return text
+    checks.expect("maps too large for shared memory", [],
+                  [n for n in stitched(wide) if "data" in n])
 
 
 def pools(count):
@@ -96,13 +90,13 @@ def limits(folder):
                              ("as many as an operator has", concats(56), ["y"])):
         with open(path, "w") as file:
             file.write(text)
-        expect(name, want, stitched(emit(folder, model=path)))
+        checks.expect(name, want, stitched(emit(folder, model=path)))
 
 
 def warps(folder):
     """A sum over what a block has is a warp's, as part of a stitched kernel or beside others."""
     text = emit(folder, model=os.path.join(HERE, "unseen", "squeeze.ein"))
-    expect("pooled by slices", ["p"], stitched(text))
+    checks.expect("pooled by slices", ["p"], stitched(text))
     part = re.search(r"void part_reduce_\w+\([^)]*unsigned id\) \{\n"
                      r"    const unsigned lane = id % 32u;", text)
     checks.check("by warps", part is not None and "warp_sum" in text)
@@ -128,44 +122,31 @@ def tables(folder):
                 file.write("h200\t%s\t%d\t1\teinnet 1\n" % (key, ps))
         text = emit(folder, "--costs", table, *SIZES)
         found = re.findall(r"^// .* us measured .* k_stitch_", text, re.M)
-        expect("stitched where a table says %d ps" % ps, 4 if taken else 0, len(found))
+        checks.expect("stitched where a table says %d ps" % ps, 4 if taken else 0, len(found))
 
 
-def runs(folder, text):
+def runs(folder):
     """Right in all orders, no race; and a race without the barrier between the two."""
-    base = os.path.join(folder, "stitched")
-    subprocess.run([EINNET, "emit", MODEL, "-o", base + ".cu", "--test", base + "_test.cu",
-                    *SIZES], check=True)
-    subprocess.run([EINNET, "pack", MODEL, "-o", base + ".weights", *SIZES], check=True)
-
-    def status(name, mode, source, order):
-        path = os.path.join(folder, name)
-        with open(path + ".cu", "w") as file:
-            file.write(source)
-        subprocess.run([JUDGE, "--quick", "--mode", mode, "-o", path, "--light", base + "_test.cu",
-                        path + ".cu"], check=True)
-        env = dict(os.environ, JUDGE_ORDER=order, OPENBLAS_NUM_THREADS="1")
-        return subprocess.run([path, base + ".weights", "--check"], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=600, env=env).returncode
-
-    expect("right", 0, status("plain", "plain", text, "rand1"))
-    expect("no race", 0, status("race", "race", text, "rev"))
+    program = harness.Judged(folder, MODEL, *SIZES)
+    text = program.text
+    checks.expect("right", 0, program.status(order="rand1"))
+    checks.expect("no race", 0, program.status(mode="race"))
     kernels = text.split("static __global__ ")
     bare = "static __global__ ".join(
         kernel.replace("    __syncthreads();\n", "", 1) if " k_stitch_" in kernel[:200] else kernel
         for kernel in kernels)
     barrier = "__syncthreads();"
-    expect("barriers to take away", 4, text.count(barrier) - bare.count(barrier))
-    expect("a race without them", RACE, status("bare", "race", bare, ""))
+    checks.expect("barriers to take away", 4, text.count(barrier) - bare.count(barrier))
+    checks.expect("a race without them", RACE, program.status(bare, "race", ""))
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        text = choices(folder)
+        choices(folder)
         tables(folder)
         limits(folder)
         warps(folder)
-        runs(folder, text)
+        runs(folder)
     return checks.finish()
 
 

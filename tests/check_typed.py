@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-from harness import EINNET, HERE, JUDGE, Checks
+import harness
+from harness import EINNET, HERE, Checks
 
 MODEL = os.path.join(HERE, "unseen", "typed_products.ein")
 TYPES = ("f32", "f16", "bf16")
@@ -134,32 +135,16 @@ def ranges(folder):
 
 def runs(folder):
     """Faults in what converts are noticed."""
-    base = os.path.join(folder, "typed")
-    options = ["--libs", "none", "--rules=-merge"]
-    subprocess.run([EINNET, "emit", MODEL, "-o", base + ".cu", "--test", base + "_test.cu",
-                    *options], check=True)
-    subprocess.run([EINNET, "pack", MODEL, "-o", base + ".weights"], check=True)
-    with open(base + ".cu") as file:
-        text = file.read()
-
-    def status(name, source):
-        path = os.path.join(folder, name)
-        with open(path + ".cu", "w") as file:
-            file.write(source)
-        subprocess.run([JUDGE, "--quick", "--mode", "plain", "-o", path, "--light",
-                        base + "_test.cu", path + ".cu"], check=True)
-        env = dict(os.environ, OPENBLAS_NUM_THREADS="1")
-        return subprocess.run([path, base + ".weights", "--check"], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=600, env=env).returncode
-
-    checks.check("right", status("plain", text) == 0)
+    program = harness.Judged(folder, MODEL, "--libs", "none", "--rules=-merge")
+    text = program.text
+    checks.check("right", program.status() == 0)
     for name, was, planted in (
             ("bfloat4_value", r"(bfloat4_value\(uint2 words\) \{[^}]*)v\.z", r"\1v.y"),
             ("load_bfloat4", r"(load_bfloat4\([^}]*)v\.z", r"\1v.y"),
             ("half4_value", r"(half4_value\(uint2 words\) \{[^}]*)v\.w", r"\1v.x")):
         bad = re.sub(was, planted, text, count=1)
         checks.check("there is %s" % name, bad != text)
-        checks.check("a fault in %s is noticed" % name, status("bad", bad) != 0)
+        checks.check("a fault in %s is noticed" % name, program.status(bad) != 0)
 
 
 def main():
