@@ -28,7 +28,6 @@ static ein__step ein__recomputed_step(ein_ctx *ctx, const ein__step *head, const
     s.nval = 0;
     for (int k = 0; k < head->nval; k++) s.val[s.nval++] = head->val[k];
     s.val[s.nval++] = map->val[0];
-    s.parts = head->parts;
     s.ps = ein__cost_step(ctx, &s);
     s.key = NULL;
     s.measured = false;
