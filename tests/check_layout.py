@@ -211,6 +211,16 @@ s[b,i,j] = sum(d) q[b,i,d] * k[b,j,d]
 y[b,i,d] = sum(j) [j <= i] * s[b,i,j] * v[b,j,d]
 """
 
+# The largest message of each node's neighbours: the table of these is the largest operand, but its
+# neighbours are terms, and all of a row's channels read one element of it.
+NEIGHBOURS = """ein 1
+model neighbours
+input m: f32[300,64]
+input adjacent: bool[400,300]
+output y
+y[n,c] = max(e) select(adjacent[n,e] != 0, m[e,c], -1000)
+"""
+
 # A chain of convolutions with what networks have between them. Where calls in NHWC are cheap (an
 # invented table says so), the input is converted once and the output once.
 CHAIN = """ein 1
@@ -307,6 +317,7 @@ CASES = [
     ("a weight the other way round", TURNED, 0, lambda p: "float4" in p.kernel("y")),
     ("a product under a guard", GUARDED, 0,
      lambda p: p.call("y").startswith(("cuBLAS", "k_product"))),
+    ("a table along the terms", NEIGHBOURS, 0, lambda p: "warp_max(acc)" not in p.kernel("y")),
     ("gates side by side", GATES, 0, lambda p: not any("joined" in n for n, _ in p.steps)),
 ]
 

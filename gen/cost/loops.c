@@ -47,14 +47,45 @@ static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
     return largest;
 }
 
+// Whether no read takes elements apart that neighbouring results along iterator `i` need.
+static bool ein__is_side_by_side(ein_ctx *ctx, const ein__scope *s, uint32_t i) {
+    bool all = true;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t r = 0; r < arrlen(reads) && all; r++) {
+        int64_t step = ein__read_step(ctx, ein__ex_get(ctx, reads[r]), i);
+        all = step == 0 || step == 1;
+    }
+    return all;
+}
+
+// The read that decides along what neighbouring threads run: the one with the most elements or,
+// where neighbouring results share each of these, one that has a warp's results side by side when
+// no other has them apart. Of a contraction that is a weight alone: what it reads of data may lie
+// otherwise in the end (layout.c). NULL: there is none.
+static const ein__expr *ein__leading_read(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *largest = ein__largest_read(ctx, s);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    bool product = ein__is_contraction(ctx, s);
+    for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[r]);
+        if (product && !ctx->value[e->val].weight_only) continue;
+        if (ein__run_of(ctx, s, e, 0, s->nt) < EIN__COLUMN_OUTPUTS) continue;
+        for (uint32_t i = 0; i < s->nt; i++)
+            if (s->n[i] > 1 && ein__read_step(ctx, e, i) == 1 &&
+                ein__read_step(ctx, largest, i) == 0 && ein__is_side_by_side(ctx, s, i))
+                return e;
+    }
+    return largest;
+}
+
 // The iterator of a reduction's terms along which threads run that share one output: along that its
-// largest operand has adjacent, with others over which it goes on, or, with few outputs and none of
+// leading operand has adjacent, with others over which it goes on, or, with few outputs and none of
 // them adjacent either, that with the shortest steps. -1: threads run along outputs.
 static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, bool places) {
     int64_t outputs = ein__results_of(ctx, s), terms = ein__terms_of(s), least = INT64_MAX;
     bool few = outputs <= EIN__BLOCK_OUTPUTS && terms >= EIN__BLOCK_TERMS;
     bool small = outputs > EIN__SHARED_OUTPUTS && terms >= EIN__SHORT_ROW && !places;
-    const ein__expr *e = ein__largest_read(ctx, s);
+    const ein__expr *e = ein__leading_read(ctx, s);
     int along = -1;
     if (!e) return -1;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++)
@@ -114,7 +145,7 @@ static int64_t ein__reduce_chain(ein_ctx *ctx, const ein__scope *s, bool terms, 
     *parts = 1;
     if (whole <= EIN__TAIL_PS || outputs > (terms ? EIN__BLOCK_OUTPUTS : EIN__SHARED_OUTPUTS))
         return whole;
-    const ein__expr *e = terms ? NULL : ein__largest_read(ctx, s);
+    const ein__expr *e = terms ? NULL : ein__leading_read(ctx, s);
     if (!terms && (!e || ein__run_of(ctx, s, e, 0, s->nt) < EIN__COLUMN_THREADS)) return whole;
     *parts = ein__share_parts(ein__gpu_of(ctx), &c, ein__terms_of(s), bytes, &ps);
     return *parts > 1 ? ps : whole;
@@ -149,7 +180,7 @@ static int64_t ein__sharing_threads(ein_ctx *ctx, const ein__scope *s, bool term
     int64_t outputs = ein__results_of(ctx, s), count = ein__terms_of(s);
     bool many = outputs > EIN__SHARED_OUTPUTS;
     if (many ? !terms : count < 32) return 0;
-    const ein__expr *e = terms ? NULL : ein__largest_read(ctx, s);
+    const ein__expr *e = terms ? NULL : ein__leading_read(ctx, s);
     if (e && ein__run_of(ctx, s, e, 0, s->nt) >= EIN__COLUMN_THREADS) return EIN__COLUMN_THREADS;
     if (!many && outputs <= EIN__BLOCK_OUTPUTS && count >= EIN__BLOCK_TERMS)
         return EIN__BLOCK_THREADS;

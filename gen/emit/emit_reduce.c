@@ -98,14 +98,15 @@ static int64_t ein__krun_of(const ein__kgen *g, const ein__krow *row, const int 
     return run;
 }
 
-// The read with the most elements: how many neighbouring terms, and how many neighbouring outputs,
-// it has side by side, and the bytes of an element.
+// Of a read: how many neighbouring terms, and how many neighbouring outputs, it has side by side,
+// and the bytes of an element.
 typedef struct ein__kruns {
     int64_t terms, outputs, size;
 } ein__kruns;
 
-static ein__kruns ein__kruns_of(ein__kgen *g, const ein__kscan *scan, const int *t, int nt,
-                                const int *s, int ns) {
+// Those of the read with the most elements, or of `lead` where that is one of those scanned.
+static ein__kruns ein__kruns_of(ein__kgen *g, const ein__kscan *scan, ein__ex lead, const int *t,
+                                int nt, const int *s, int ns) {
     ein__kruns run = {0};
     int64_t most = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(scan->near); k++) {
@@ -113,6 +114,7 @@ static ein__kruns ein__kruns_of(ein__kgen *g, const ein__kscan *scan, const int 
         int64_t size = 1;
         for (int i = 0; i < ns; i++) size *= row->k[s[i]] ? g->slot[s[i]].n : 1;
         for (int i = 0; i < nt; i++) size *= row->k[t[i]] ? g->slot[t[i]].n : 1;
+        if (lead.i && scan->read[k].i == lead.i) size = INT64_MAX;
         // Of what is stored there is no read.
         if (size <= most || !scan->read[k].i) continue;
         most = size;
@@ -123,14 +125,23 @@ static ein__kruns ein__kruns_of(ein__kgen *g, const ein__kscan *scan, const int 
     return run;
 }
 
-// Who works on one output. The read with the most elements decides: where neighbouring terms are
-// adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
-// take outputs and the terms are split over the rows of a block, but for many outputs, of which a
-// thread has some of its own. Rows of many outputs need `least` terms at least.
+// The read that decides who works on a reduction's outputs, if it is not the largest one.
+static ein__ex ein__kreduce_lead(ein__kgen *g, const ein__kred *r) {
+    ein_ctx *ctx = g->ctx;
+    const ein__scope *s = ein__scope_of(ctx, r->acc);
+    const ein__expr *largest = ein__largest_read(ctx, s), *lead = ein__leading_read(ctx, s);
+    return lead == largest ? (ein__ex){0} : ein__ex_of(ctx, lead);
+}
+
+// Who works on one output. One read decides, mostly that with the most elements: where neighbouring
+// terms are adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs
+// are, lanes take outputs and the terms are split over the rows of a block, but for many outputs,
+// of which a thread has some of its own. Rows of many outputs need `least` terms at least.
 static ein__kshare ein__kshare_of(ein__kgen *g, const ein__kred *r, int64_t least) {
     bool many = r->outputs > EIN__SHARED_OUTPUTS;
     if (r->count < (many ? least : 32)) return EIN__SHARE_NONE;
-    ein__kruns run = ein__kruns_of(g, &r->scan, r->t, r->nt, r->s, r->ns);
+    ein__ex lead = ein__kreduce_lead(g, r);
+    ein__kruns run = ein__kruns_of(g, &r->scan, lead, r->t, r->nt, r->s, r->ns);
     if (many && run.terms < ein__least(r->count, 32)) return EIN__SHARE_NONE;
     if (run.terms < 32 && run.outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
     bool few = r->outputs <= EIN__BLOCK_OUTPUTS && r->count >= EIN__BLOCK_TERMS;

@@ -92,7 +92,7 @@ static int ein__krows_lanes(ein__kgen *g, const ein__krows *r, int64_t size) {
 }
 
 static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
-    ein__kruns run = ein__kruns_of(g, &r->scan, r->t, r->nt, r->s, r->ns);
+    ein__kruns run = ein__kruns_of(g, &r->scan, (ein__ex){0}, r->t, r->nt, r->s, r->ns);
     bool across = run.terms < ein__least(r->count, 32) && run.terms < run.outputs;
     bool alone = r->count < EIN__ROW_SHORT ||
                  (r->count <= EIN__ROW_MODERATE && r->rows > EIN__SHARED_OUTPUTS);
