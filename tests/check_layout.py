@@ -211,6 +211,38 @@ s[b,i,j] = sum(d) q[b,i,d] * k[b,j,d]
 y[b,i,d] = sum(j) [j <= i] * s[b,i,j] * v[b,j,d]
 """
 
+# Four positions that are worked out for all channels together and expanded to them, as exporters
+# write the corners between which an image is sampled.
+CORNERS = """ein 1
+model corners
+input x: f32[4,32,850]
+input r: i64[4,1,600]
+input s: i64[4,1,600]
+input u: i64[4,1,600]
+input v: i64[4,1,600]
+output y
+block at(x, r, u) -> y {
+    p = Add(r, u)
+    e = Expand(p; shape=[4,32,600])
+    y = GatherElements(x, e; axis=2)
+}
+a = at(x, r, u)
+b = at(x, s, u)
+c = at(x, r, v)
+d = at(x, s, v)
+y = Sum(a, b, c, d)
+"""
+
+# Rows of messages added up where their targets say, each target read by all of a row's channels.
+SCATTERED = """ein 1
+model scattered
+input m: f32[1500,64]
+input to: i64[1500,1]
+output y
+t = Expand(to; shape=[1500,64])
+y[n,c] = sum(e) select(t[e,c] == idx(n), m[e,c], 0) where n in 0:400
+"""
+
 # The largest message of each node's neighbours: the table of these is the largest operand, but its
 # neighbours are terms, and all of a row's channels read one element of it.
 NEIGHBOURS = """ein 1
@@ -317,6 +349,10 @@ CASES = [
     ("a weight the other way round", TURNED, 0, lambda p: "float4" in p.kernel("y")),
     ("a product under a guard", GUARDED, 0,
      lambda p: p.call("y").startswith(("cuBLAS", "k_product"))),
+    # One kernel for the positions, one that reads there.
+    ("expanded positions", CORNERS, 0,
+     lambda p: len(p.steps) == 2 and p.call("y").startswith("k_map")),
+    ("expanded targets", SCATTERED, 0, lambda p: len(p.steps) == 1),
     ("a table along the terms", NEIGHBOURS, 0, lambda p: "warp_max(acc)" not in p.kernel("y")),
     ("gates side by side", GATES, 0, lambda p: not any("joined" in n for n, _ in p.steps)),
 ]

@@ -139,6 +139,18 @@ static bool ein__is_centred(const ein__pass *z, ein__val p) {
     return large == 1 && statistic && !behind;
 }
 
+// Whether a copy's read has its iterators alone and in their order: neighbours stay neighbours, or
+// are one element that the copy repeats.
+static bool ein__repeats(ein_ctx *ctx, const ein__expr *copy) {
+    uint32_t next = 0, slot;
+    for (uint32_t k = 0; k < copy->nix; k++) {
+        if (!ein__ix_get(ctx, copy->ix[k])->n) continue;
+        if (!ein__ix_is_iter(ctx, copy->ix[k], &slot) || slot < next) return false;
+        next = slot + 1;
+    }
+    return true;
+}
+
 // Whether reduction `self` may compute `p`, each element of which it reads once.
 static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
     ein_ctx *ctx = z->ctx;
@@ -146,11 +158,12 @@ static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
     int64_t volume = ein__extent_of(r, ~0u), its = ein__elements(&ctx->value[p.i].shape);
     int large;
     bool statistic, behind;
+    const ein__expr *copy = ein__copy_of(ctx, p);
+    if (copy && ein__repeats(ctx, copy)) return true;
     // A statistic of the row, such as a mean: cheaper to finish here than to store.
     if (ein__ex_size(ctx, ein__scope_of(ctx, p)->body) <= EIN__SMALL_BODY &&
         its <= volume / EIN__SMALL_SHARE)
         return ein__ex_reads_reduction(ctx, ein__scope_of(ctx, p)->body);
-    const ein__expr *copy = ein__copy_of(ctx, p);
     if (copy) return ein__reads_whole(ctx, copy, ein__scope_of(ctx, p));
     if (volume > its) return false;
     ein__operands_of(z, p, &large, &statistic, &behind);
@@ -466,9 +479,34 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     return z->reduction && !contraction && body.i ? ein__no_product(z, s, body) : body;
 }
 
+// Map `v`, once `old`, which gives the same along some of its dimensions, as a copy of a map that
+// does not have them. What a copy repeats is computed once and, by those who see through copies,
+// read where it lies: an Expand in front of arithmetic is as good as one that is not written.
+static ein__val ein__as_repeated(ein__pass *z, ein__val old, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    bool output = z->uses[old.i] > z->readers.first[old.i + 1] - z->readers.first[old.i];
+    if (s->reduce != EIN__R_NONE || output || !ein__ex_get(ctx, s->body)->nkid) return v;
+    uint32_t used = ein__ex_uses(ctx, s->body);
+    ein__scope once = {.reduce = EIN__R_NONE};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    for (uint32_t i = 0; i < s->nt; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (s->n[i] > 1 && !(used >> i & 1)) continue;
+        map[i] = ein__ix_iter(ctx, once.nt, s->n[i]);
+        back[once.nt] = ein__ix_iter(ctx, i, s->n[i]);
+        once.n[once.nt++] = s->n[i];
+    }
+    if (once.nt == s->nt) return v;
+    once.body = ein__ex_subst(ctx, s->body, map, (int)s->nt);
+    const char *name = ein__namef(ctx, "%s.once", ctx->value[v.i].name);
+    ein__val w = ein__pass_value(z, name, v, ctx->value[v.i].dtype, &once);
+    return w.i ? ein__with_body(z, v, ein__ex_read(ctx, w, 0, back, (int)once.nt)) : w;
+}
+
 static ein__val ein__rebuild_inline(ein__pass *z, ein__val v) {
     ein__ex body = ein__rebuild_body(z, v);
-    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    return body.i ? ein__as_repeated(z, v, ein__with_body(z, v, body)) : (ein__val){0};
 }
 
 // ------------------------------------------------------------------------------------ linear
