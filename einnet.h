@@ -14101,6 +14101,18 @@ static bool ein__is_centred(const ein__pass *z, ein__val p) {
     return large == 1 && statistic && !behind;
 }
 
+// Whether a copy's read has its iterators alone and in their order: neighbours stay neighbours, or
+// are one element that the copy repeats.
+static bool ein__repeats(ein_ctx *ctx, const ein__expr *copy) {
+    uint32_t next = 0, slot;
+    for (uint32_t k = 0; k < copy->nix; k++) {
+        if (!ein__ix_get(ctx, copy->ix[k])->n) continue;
+        if (!ein__ix_is_iter(ctx, copy->ix[k], &slot) || slot < next) return false;
+        next = slot + 1;
+    }
+    return true;
+}
+
 // Whether reduction `self` may compute `p`, each element of which it reads once.
 static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
     ein_ctx *ctx = z->ctx;
@@ -14108,11 +14120,12 @@ static bool ein__may_reduce(const ein__pass *z, ein__val old, ein__val p) {
     int64_t volume = ein__extent_of(r, ~0u), its = ein__elements(&ctx->value[p.i].shape);
     int large;
     bool statistic, behind;
+    const ein__expr *copy = ein__copy_of(ctx, p);
+    if (copy && ein__repeats(ctx, copy)) return true;
     // A statistic of the row, such as a mean: cheaper to finish here than to store.
     if (ein__ex_size(ctx, ein__scope_of(ctx, p)->body) <= EIN__SMALL_BODY &&
         its <= volume / EIN__SMALL_SHARE)
         return ein__ex_reads_reduction(ctx, ein__scope_of(ctx, p)->body);
-    const ein__expr *copy = ein__copy_of(ctx, p);
     if (copy) return ein__reads_whole(ctx, copy, ein__scope_of(ctx, p));
     if (volume > its) return false;
     ein__operands_of(z, p, &large, &statistic, &behind);
@@ -14428,9 +14441,34 @@ static ein__ex ein__rebuild_body(ein__pass *z, ein__val v) {
     return z->reduction && !contraction && body.i ? ein__no_product(z, s, body) : body;
 }
 
+// Map `v`, once `old`, which gives the same along some of its dimensions, as a copy of a map that
+// does not have them. What a copy repeats is computed once and, by those who see through copies,
+// read where it lies: an Expand in front of arithmetic is as good as one that is not written.
+static ein__val ein__as_repeated(ein__pass *z, ein__val old, ein__val v) {
+    ein_ctx *ctx = z->ctx;
+    const ein__scope *s = ein__scope_of(ctx, v);
+    bool output = z->uses[old.i] > z->readers.first[old.i + 1] - z->readers.first[old.i];
+    if (s->reduce != EIN__R_NONE || output || !ein__ex_get(ctx, s->body)->nkid) return v;
+    uint32_t used = ein__ex_uses(ctx, s->body);
+    ein__scope once = {.reduce = EIN__R_NONE};
+    ein__ix map[EIN__MAX_ITERS], back[EIN__MAX_RANK];
+    for (uint32_t i = 0; i < s->nt; i++) {
+        map[i] = ein__ix_const(ctx, 0);
+        if (s->n[i] > 1 && !(used >> i & 1)) continue;
+        map[i] = ein__ix_iter(ctx, once.nt, s->n[i]);
+        back[once.nt] = ein__ix_iter(ctx, i, s->n[i]);
+        once.n[once.nt++] = s->n[i];
+    }
+    if (once.nt == s->nt) return v;
+    once.body = ein__ex_subst(ctx, s->body, map, (int)s->nt);
+    const char *name = ein__namef(ctx, "%s.once", ctx->value[v.i].name);
+    ein__val w = ein__pass_value(z, name, v, ctx->value[v.i].dtype, &once);
+    return w.i ? ein__with_body(z, v, ein__ex_read(ctx, w, 0, back, (int)once.nt)) : w;
+}
+
 static ein__val ein__rebuild_inline(ein__pass *z, ein__val v) {
     ein__ex body = ein__rebuild_body(z, v);
-    return body.i ? ein__with_body(z, v, body) : (ein__val){0};
+    return body.i ? ein__as_repeated(z, v, ein__with_body(z, v, body)) : (ein__val){0};
 }
 
 // ------------------------------------------------------------------------------------ linear
@@ -18393,14 +18431,45 @@ static const ein__expr *ein__largest_read(ein_ctx *ctx, const ein__scope *s) {
     return largest;
 }
 
+// Whether no read takes elements apart that neighbouring results along iterator `i` need.
+static bool ein__is_side_by_side(ein_ctx *ctx, const ein__scope *s, uint32_t i) {
+    bool all = true;
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    for (ptrdiff_t r = 0; r < arrlen(reads) && all; r++) {
+        int64_t step = ein__read_step(ctx, ein__ex_get(ctx, reads[r]), i);
+        all = step == 0 || step == 1;
+    }
+    return all;
+}
+
+// The read that decides along what neighbouring threads run: the one with the most elements or,
+// where neighbouring results share each of these, one that has a warp's results side by side when
+// no other has them apart. Of a contraction that is a weight alone: what it reads of data may lie
+// otherwise in the end (layout.c). NULL: there is none.
+static const ein__expr *ein__leading_read(ein_ctx *ctx, const ein__scope *s) {
+    const ein__expr *largest = ein__largest_read(ctx, s);
+    const ein__ex *reads = ein__ex_reads(ctx, s->body);
+    bool product = ein__is_contraction(ctx, s);
+    for (ptrdiff_t r = 0; r < arrlen(reads); r++) {
+        const ein__expr *e = ein__ex_get(ctx, reads[r]);
+        if (product && !ctx->value[e->val].weight_only) continue;
+        if (ein__run_of(ctx, s, e, 0, s->nt) < EIN__COLUMN_OUTPUTS) continue;
+        for (uint32_t i = 0; i < s->nt; i++)
+            if (s->n[i] > 1 && ein__read_step(ctx, e, i) == 1 &&
+                ein__read_step(ctx, largest, i) == 0 && ein__is_side_by_side(ctx, s, i))
+                return e;
+    }
+    return largest;
+}
+
 // The iterator of a reduction's terms along which threads run that share one output: along that its
-// largest operand has adjacent, with others over which it goes on, or, with few outputs and none of
+// leading operand has adjacent, with others over which it goes on, or, with few outputs and none of
 // them adjacent either, that with the shortest steps. -1: threads run along outputs.
 static int ein__terms_lane(ein_ctx *ctx, const ein__scope *s, bool places) {
     int64_t outputs = ein__results_of(ctx, s), terms = ein__terms_of(s), least = INT64_MAX;
     bool few = outputs <= EIN__BLOCK_OUTPUTS && terms >= EIN__BLOCK_TERMS;
     bool small = outputs > EIN__SHARED_OUTPUTS && terms >= EIN__SHORT_ROW && !places;
-    const ein__expr *e = ein__largest_read(ctx, s);
+    const ein__expr *e = ein__leading_read(ctx, s);
     int along = -1;
     if (!e) return -1;
     for (uint32_t t = s->nt; t < s->nt + s->ns; t++)
@@ -18460,7 +18529,7 @@ static int64_t ein__reduce_chain(ein_ctx *ctx, const ein__scope *s, bool terms, 
     *parts = 1;
     if (whole <= EIN__TAIL_PS || outputs > (terms ? EIN__BLOCK_OUTPUTS : EIN__SHARED_OUTPUTS))
         return whole;
-    const ein__expr *e = terms ? NULL : ein__largest_read(ctx, s);
+    const ein__expr *e = terms ? NULL : ein__leading_read(ctx, s);
     if (!terms && (!e || ein__run_of(ctx, s, e, 0, s->nt) < EIN__COLUMN_THREADS)) return whole;
     *parts = ein__share_parts(ein__gpu_of(ctx), &c, ein__terms_of(s), bytes, &ps);
     return *parts > 1 ? ps : whole;
@@ -18495,7 +18564,7 @@ static int64_t ein__sharing_threads(ein_ctx *ctx, const ein__scope *s, bool term
     int64_t outputs = ein__results_of(ctx, s), count = ein__terms_of(s);
     bool many = outputs > EIN__SHARED_OUTPUTS;
     if (many ? !terms : count < 32) return 0;
-    const ein__expr *e = terms ? NULL : ein__largest_read(ctx, s);
+    const ein__expr *e = terms ? NULL : ein__leading_read(ctx, s);
     if (e && ein__run_of(ctx, s, e, 0, s->nt) >= EIN__COLUMN_THREADS) return EIN__COLUMN_THREADS;
     if (!many && outputs <= EIN__BLOCK_OUTPUTS && count >= EIN__BLOCK_TERMS)
         return EIN__BLOCK_THREADS;
@@ -32869,7 +32938,6 @@ static ein__step ein__recomputed_step(ein_ctx *ctx, const ein__step *head, const
     s.nval = 0;
     for (int k = 0; k < head->nval; k++) s.val[s.nval++] = head->val[k];
     s.val[s.nval++] = map->val[0];
-    s.parts = head->parts;
     s.ps = ein__cost_step(ctx, &s);
     s.key = NULL;
     s.measured = false;
@@ -44989,14 +45057,15 @@ static int64_t ein__krun_of(const ein__kgen *g, const ein__krow *row, const int 
     return run;
 }
 
-// The read with the most elements: how many neighbouring terms, and how many neighbouring outputs,
-// it has side by side, and the bytes of an element.
+// Of a read: how many neighbouring terms, and how many neighbouring outputs, it has side by side,
+// and the bytes of an element.
 typedef struct ein__kruns {
     int64_t terms, outputs, size;
 } ein__kruns;
 
-static ein__kruns ein__kruns_of(ein__kgen *g, const ein__kscan *scan, const int *t, int nt,
-                                const int *s, int ns) {
+// Those of the read with the most elements, or of `lead` where that is one of those scanned.
+static ein__kruns ein__kruns_of(ein__kgen *g, const ein__kscan *scan, ein__ex lead, const int *t,
+                                int nt, const int *s, int ns) {
     ein__kruns run = {0};
     int64_t most = 0;
     for (ptrdiff_t k = 0; k + 1 < arrlen(scan->near); k++) {
@@ -45004,6 +45073,7 @@ static ein__kruns ein__kruns_of(ein__kgen *g, const ein__kscan *scan, const int 
         int64_t size = 1;
         for (int i = 0; i < ns; i++) size *= row->k[s[i]] ? g->slot[s[i]].n : 1;
         for (int i = 0; i < nt; i++) size *= row->k[t[i]] ? g->slot[t[i]].n : 1;
+        if (lead.i && scan->read[k].i == lead.i) size = INT64_MAX;
         // Of what is stored there is no read.
         if (size <= most || !scan->read[k].i) continue;
         most = size;
@@ -45014,14 +45084,23 @@ static ein__kruns ein__kruns_of(ein__kgen *g, const ein__kscan *scan, const int 
     return run;
 }
 
-// Who works on one output. The read with the most elements decides: where neighbouring terms are
-// adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs are, lanes
-// take outputs and the terms are split over the rows of a block, but for many outputs, of which a
-// thread has some of its own. Rows of many outputs need `least` terms at least.
+// The read that decides who works on a reduction's outputs, if it is not the largest one.
+static ein__ex ein__kreduce_lead(ein__kgen *g, const ein__kred *r) {
+    ein_ctx *ctx = g->ctx;
+    const ein__scope *s = ein__scope_of(ctx, r->acc);
+    const ein__expr *largest = ein__largest_read(ctx, s), *lead = ein__leading_read(ctx, s);
+    return lead == largest ? (ein__ex){0} : ein__ex_of(ctx, lead);
+}
+
+// Who works on one output. One read decides, mostly that with the most elements: where neighbouring
+// terms are adjacent in memory over a warp's length, lanes take terms; where neighbouring outputs
+// are, lanes take outputs and the terms are split over the rows of a block, but for many outputs,
+// of which a thread has some of its own. Rows of many outputs need `least` terms at least.
 static ein__kshare ein__kshare_of(ein__kgen *g, const ein__kred *r, int64_t least) {
     bool many = r->outputs > EIN__SHARED_OUTPUTS;
     if (r->count < (many ? least : 32)) return EIN__SHARE_NONE;
-    ein__kruns run = ein__kruns_of(g, &r->scan, r->t, r->nt, r->s, r->ns);
+    ein__ex lead = ein__kreduce_lead(g, r);
+    ein__kruns run = ein__kruns_of(g, &r->scan, lead, r->t, r->nt, r->s, r->ns);
     if (many && run.terms < ein__least(r->count, 32)) return EIN__SHARE_NONE;
     if (run.terms < 32 && run.outputs >= EIN__COLUMN_THREADS) return EIN__SHARE_COLUMN;
     bool few = r->outputs <= EIN__BLOCK_OUTPUTS && r->count >= EIN__BLOCK_TERMS;
@@ -46340,7 +46419,7 @@ static int ein__krows_lanes(ein__kgen *g, const ein__krows *r, int64_t size) {
 }
 
 static void ein__krows_choose(ein__kgen *g, ein__krows *r) {
-    ein__kruns run = ein__kruns_of(g, &r->scan, r->t, r->nt, r->s, r->ns);
+    ein__kruns run = ein__kruns_of(g, &r->scan, (ein__ex){0}, r->t, r->nt, r->s, r->ns);
     bool across = run.terms < ein__least(r->count, 32) && run.terms < run.outputs;
     bool alone = r->count < EIN__ROW_SHORT ||
                  (r->count <= EIN__ROW_MODERATE && r->rows > EIN__SHARED_OUTPUTS);

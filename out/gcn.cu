@@ -1062,15 +1062,6 @@ static __device__ __forceinline__ void add_parts(float (&acc)[RM][RN], const flo
     }
 }
 
-static __device__ __forceinline__ float warp_sum(float v) {  // every lane gets the result
-#pragma unroll
-    for (int d = 16; d > 0; d /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, v, d);
-        v += other;
-    }
-    return v;
-}
-
 // l1.b.c.sum.g[i0,i1] = [[1/2, 0, 0], [1/6, 1/6, 1/6], [1/6, -1/6, 1/6], [2/15, 1/15, 1/30],
 //     [1/30, -1/15, 2/15], [0, 0, 1/2]]
 static __device__ __forceinline__ void basis_20628242(float *d, int step) {
@@ -1589,27 +1580,34 @@ static __global__ void __launch_bounds__(256) k_map_23d5bed6(const float *__rest
 // l4.c1.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l4.c1.1.sum.constant[0,r0,i2+r1-3,i3] *
 //     l4.k1[i1,r0,r1,0] where i2 in 0:7, pad l4.c1.1.sum.constant 0
 // p0: l4.c1.1.sum.constant, p1: l4.k1
-static __global__ void __launch_bounds__(128) k_reduce_fd9b931c(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_aefccf48(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 6272u ? column : 6272u - 1u;  // all load, some do not store
     await_previous();
-    if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = lane; k < 14336u; k += 32u) {
-        const int r1 = (int)(k % 7u);
-        const int r0 = (int)(k / 7u);
-        const int t0 = i2 + r1 - 3;
-        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + t0 * 7 + i3] : 0.f) * p1[i1 * 14336
-            + r0 * 7 + r1];
-        acc += v0;
+    for (unsigned k = threadIdx.y; k < 2048u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 7; r1++) {
+            const int t0 = i2 + r1 - 3;
+            const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + t0 * 7 + i3] : 0.f) * p1[i1 * 14336
+                + r0 * 7 + r1];
+            acc += v0;
+        }
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 6272u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
         y[i1 * 49 + i2 * 7 + i3] = acc;
     }
 }
@@ -1654,27 +1652,34 @@ static __global__ void __launch_bounds__(256) k_map_12f59ede(const float *__rest
 // l4.c3.1.sum.of_constant[0,i1,i2,i3] = sum(r0,r1) l4.c1.1.sum.constant[0,r0,i2,i3+r1-3] *
 //     l4.k3[i1,r0,0,r1] where i3 in 0:7, pad l4.c1.1.sum.constant 0
 // p0: l4.c1.1.sum.constant, p1: l4.k3
-static __global__ void __launch_bounds__(128) k_reduce_ae81c1d5(const float *__restrict__ p0,
+static __global__ void __launch_bounds__(256) k_reduce_ccd01eb7(const float *__restrict__ p0,
     const float *__restrict__ p1, float *__restrict__ y) {
-    const unsigned lane = threadIdx.x % 32u;
-    const unsigned id = blockIdx.x * 4u + threadIdx.x / 32u;
+    __shared__ float part[8][32];
+    const unsigned column = blockIdx.x * 32u + threadIdx.x;
+    const unsigned id = column < 6272u ? column : 6272u - 1u;  // all load, some do not store
     await_previous();
-    if (id >= 6272u) return;
     const int i3 = (int)(id % 7u);
     const int i2 = (int)(id / 7u % 7u);
     const int i1 = (int)(id / 49u);
     float acc = 0.f;
 #pragma unroll 4
-    for (unsigned k = lane; k < 14336u; k += 32u) {
-        const int r1 = (int)(k % 7u);
-        const int r0 = (int)(k / 7u);
-        const int t0 = i3 + r1 - 3;
-        const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + i2 * 7 + t0] : 0.f) * p1[i1 * 14336
-            + r0 * 7 + r1];
-        acc += v0;
+    for (unsigned k = threadIdx.y; k < 2048u; k += 8u) {
+        const int r0 = (int)k;
+#pragma unroll
+        for (int r1 = 0; r1 < 7; r1++) {
+            const int t0 = i3 + r1 - 3;
+            const float v0 = ((unsigned)t0 < 7u ? p0[r0 * 49 + i2 * 7 + t0] : 0.f) * p1[i1 * 14336
+                + r0 * 7 + r1];
+            acc += v0;
+        }
     }
-    acc = warp_sum(acc);
-    if (lane == 0u) {
+    part[threadIdx.y][threadIdx.x] = acc;
+    __syncthreads();
+    if (threadIdx.y == 0u && column < 6272u) {
+#pragma unroll
+        for (int j = 1; j < 8; j++) {
+            acc += part[j][threadIdx.x];
+        }
         y[i1 * 49 + i2 * 7 + i3] = acc;
     }
 }
@@ -4833,7 +4838,7 @@ static int prepare_weights_from_l4_c2_0_sum_weights(gcn *m, cudaStream_t stream)
     // l4.c1.1.sum.constant[0,i1,i2,i3] = l4.b5[i1] where i2 in 0:7, i3 in 0:7
     CALL(launch(m, ORDERED, k_relay_09f53f99, "l4.c1.1.sum.constant", 392, 256, stream, v_l4_b5,
         v_l4_c1_1_sum_constant, relay{2, 0, {2048, 49}, {1, 0}, {49, 1}}));
-    CALL(launch(m, ORDERED, k_reduce_fd9b931c, "l4.c1.1.sum.of_constant", 1568, 128, stream,
+    CALL(launch(m, ORDERED, k_reduce_aefccf48, "l4.c1.1.sum.of_constant", 196, dim3(32, 8), stream,
         v_l4_c1_1_sum_constant, v_l4_k1, v_l4_c1_1_sum_of_constant));
     CALL(launch(m, ORDERED, k_reduce_8594535c, "l4.c1.1.sum.weight", 448, 256, stream, v_l4_k1,
         v_l4_k5, v_l4_c1_1_sum_weight));
@@ -4841,7 +4846,7 @@ static int prepare_weights_from_l4_c2_0_sum_weights(gcn *m, cudaStream_t stream)
         v_l4_k5, v_l4_c3_1_sum_weight));
     CALL(launch(m, ORDERED, k_map_12f59ede, "l4.c1.1.sum.added.weights", 896, 256, stream,
         v_l4_c3_1_sum_weight, v_l4_c1_1_sum_weight, v_l4_c1_1_sum_added_weights));
-    CALL(launch(m, ORDERED, k_reduce_ae81c1d5, "l4.c3.1.sum.of_constant", 1568, 128, stream,
+    CALL(launch(m, ORDERED, k_reduce_ccd01eb7, "l4.c3.1.sum.of_constant", 196, dim3(32, 8), stream,
         v_l4_c1_1_sum_constant, v_l4_k3, v_l4_c3_1_sum_of_constant));
     CALL(launch(m, ORDERED, k_map_7fc9a74c, "g4.l1.sum.weights", 3696, 256, stream, v_g4_l1_k,
         v_g4_r1_k, v_g4_l1_sum_weights));
