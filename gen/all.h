@@ -69,6 +69,7 @@
 #include "cost/operations.c"
 #include "cost/roofline.c"
 #include "cost/loops.c"
+#include "cost/running.c"
 #include "cost/estimate.c"
 #include "cost/estimate_calls.c"
 // which call or kernel computes which values
@@ -134,6 +135,7 @@
 #include "emit/emit_map.c"
 #include "emit/emit_sums.c"
 #include "emit/emit_reduce.c"
+#include "emit/emit_running.c"
 #include "emit/emit_place.c"
 #include "emit/emit_narrow.c"
 #include "emit/emit_transpose.c"

@@ -416,7 +416,7 @@ static ein__val as_it_is(ein__pass *z, ein__val before) {
 static sides law_prefix(ein_ctx *ctx, ein__val unused) {
     int64_t n[EIN__MAX_RANK + 1];
     maker m = {0};
-    ein__prefix p;
+    ein__running p;
     (void)unused;
     ein__val x = random_map_value(ctx, &m, n, 2);
     if (!x.i) return NO_SIDES;
@@ -433,7 +433,7 @@ static sides law_prefix(ein_ctx *ctx, ein__val unused) {
     ein__ex body = ein__ex_when(ctx, ahead, 2 * terms + 4, false, term);
     ein__val v = new_scope(ctx, "v", EIN__R_SUM, m.slots, 1, n, body);
     ein__pass z = {.ctx = ctx, .self = v};
-    if (!v.i || !ein__match_prefix(ctx, ein__scope_of(ctx, v), &p)) return NO_SIDES;
+    if (!v.i || !ein__match_running(ctx, ein__scope_of(ctx, v), &p)) return NO_SIDES;
     ein__val w = ein__rule_prefix(&z, v, &p, random_in(1, terms), as_it_is);
     arrfree(z.by_scope);
     return (sides){v, w};

@@ -228,6 +228,32 @@ static int64_t ein__row_chain(ein_ctx *ctx, const ein__kernel *k, int i) {
     return ein__most(ps, ein__issued_ps(ein__gpu_of(ctx), ein__times(n, each), 1));
 }
 
+// The kernel of a running sum whose threads go along (running.c), as the map of its terms `*terms`;
+// how long the threads take for the places. False: it is none.
+static bool ein__running_kernel(ein_ctx *ctx, const ein__kernel *k, ein__kernel *map,
+                                ein__scope *terms, int64_t *ps) {
+    enum { RESIDENT = 1024 };  // threads of an SM: assumed
+    int64_t out[EIN__MAX_RANK];
+    const ein__gpu *g = ein__gpu_of(ctx);
+    ein__running p;
+    ein__ex term;
+    if (k->kind != EIN__K_REDUCE) return false;
+    if (!k->out) ein__dense_result(k->s[0], out);
+    if (!ein__runs_along(ctx, k->s[0], k->out ? k->out : out, &p, &term)) return false;
+    *terms = *k->s[0];
+    terms->reduce = EIN__R_NONE;
+    terms->ns = 0;
+    terms->body = term;
+    *map = *k;
+    map->kind = EIN__K_MAP;
+    map->s[0] = terms;
+    int64_t lines = ein__outputs_of(terms) / terms->n[p.slot], lanes = 4;
+    if (lines / lanes < EIN__SHARED_OUTPUTS) lanes = 1;
+    int64_t waves = ein__ceil(lines / lanes, g->sms * RESIDENT);
+    *ps = ein__times(ein__times(waves, terms->n[p.slot]), EIN__LOOP_TURN_PS);
+    return true;
+}
+
 // A generated kernel, and in `*parts` how many blocks share the terms of a reduction's results.
 // Arithmetic that stays below the intensity threshold (operations an element
 // read or written, EinNet's test of what may be an eOperator) hides behind the memory; a product
@@ -235,8 +261,11 @@ static int64_t ein__row_chain(ein_ctx *ctx, const ein__kernel *k, int i) {
 static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts) {
     const ein__gpu *g = ein__gpu_of(ctx);
     ein__work w = {0};
+    ein__kernel map;
+    ein__scope along;
     bool terms = false;
     *parts = 1;
+    if (ein__running_kernel(ctx, k, &map, &along, &w.chain_ps)) k = &map;
     int64_t elements = ein__kernel_traffic(ctx, k, &w, &terms), flop = 0;
     int64_t threshold = ctx->desc.intensity > 0 ? ctx->desc.intensity : EIN__INTENSITY;
     ein__skinny skinny;

@@ -5,50 +5,7 @@
 //     V[i] = P[k/B, k%B] + Q[k/B] where 0 <= k, else 0:
 // n * B terms instead of n * n. Q is such a sum itself. B is what is estimated to be cheapest.
 
-typedef struct ein__prefix {
-    uint32_t slot;  // the traversal iterator i; the sum over r is the only one
-    ein__ex terms;  // F, in the slots of the scope
-    ein__ix place;  // k
-    bool reversed;  // F is counted from its end
-} ein__prefix;
-
 enum { EIN__PREFIX_BLOCK = 64 };  // longest block tried
-
-// The guarded factor of `ex`, which is it or a product with it; `rest` is the other factor.
-static const ein__expr *ein__prefix_guard(ein_ctx *ctx, ein__ex ex, ein__ex *rest) {
-    const ein__expr *e = ein__ex_get(ctx, ex);
-    *rest = (ein__ex){0};
-    if (e->op == EIN__X_WHEN) return e;
-    if (e->op != EIN__X_BINARY || e->fn != EIN__MUL) return NULL;
-    for (int k = 0; k < 2; k++) {
-        const ein__expr *kid = ein__ex_get(ctx, e->kid[k]);
-        if (kid->op != EIN__X_WHEN) continue;
-        *rest = e->kid[1 - k];
-        return kid;
-    }
-    return NULL;
-}
-
-static bool ein__match_prefix(ein_ctx *ctx, const ein__scope *s, ein__prefix *p) {
-    ein__ex rest;
-    if (!s || s->reduce != EIN__R_SUM || s->ns != 1 || s->nt == EIN__MAX_RANK) return false;
-    const ein__expr *e = ein__prefix_guard(ctx, s->body, &rest);
-    if (!e || e->negate) return false;
-    const ein__index *g = ein__ix_get(ctx, e->ix[0]);
-    int64_t n = s->n[s->nt], kr = ein__ix_coef(ctx, e->ix[0], s->nt);
-    if (g->q != 1 || g->n != 2 || (kr != 1 && kr != -1) || g->hi >= e->n) return false;
-    if (!ein__ix_affine(ctx, e->ix[0])) return false;
-    for (p->slot = 0; p->slot < s->nt; p->slot++)
-        if (ein__ix_coef(ctx, e->ix[0], p->slot) == -kr) break;
-    if (p->slot == s->nt) return false;
-    ein__ix i = ein__ix_iter(ctx, p->slot, s->n[p->slot]);
-    p->reversed = kr == 1;
-    p->place = kr == -1 ? ein__ix_addc(ctx, i, g->c)
-                        : ein__ix_addc(ctx, ein__ix_scale(ctx, i, -1), n - 1 + g->c);
-    p->terms = rest.i ? ein__ex_binary(ctx, EIN__MUL, rest, e->kid[0]) : e->kid[0];
-    const ein__index *k = ein__ix_get(ctx, p->place);
-    return k->hi < n && k->lo < n - 1 && !(ein__ex_uses(ctx, p->terms) >> p->slot & 1);
-}
 
 // The box of `s` with the places of its slot `at` counted as `count` blocks of `size`, or as blocks
 // alone (size 0), summed over `terms`; map[] has the slots of `s` in it.
@@ -73,7 +30,7 @@ static ein__val ein__prefix_value(ein__pass *z, const ein__scope *s, const char 
 }
 
 // P for blocks of `size`.
-static ein__scope ein__prefix_inside(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p,
+static ein__scope ein__prefix_inside(ein_ctx *ctx, const ein__scope *s, const ein__running *p,
                                      int64_t size) {
     int64_t n = s->n[s->nt], count = ein__ceil(n, size);
     ein__ix map[EIN__MAX_ITERS];
@@ -90,7 +47,7 @@ static ein__scope ein__prefix_inside(ein_ctx *ctx, const ein__scope *s, const ei
 }
 
 // Q, of blocks whose sums are P's last ones.
-static ein__scope ein__prefix_before(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p,
+static ein__scope ein__prefix_before(ein_ctx *ctx, const ein__scope *s, const ein__running *p,
                                      ein__val inside) {
     const ein__shape *of = &ctx->value[inside.i].shape;
     int64_t count = of->d[p->slot], size = of->d[p->slot + 1];
@@ -107,7 +64,7 @@ static ein__scope ein__prefix_before(ein_ctx *ctx, const ein__scope *s, const ei
 }
 
 // V from P and Q.
-static ein__ex ein__prefix_sum(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p,
+static ein__ex ein__prefix_sum(ein_ctx *ctx, const ein__scope *s, const ein__running *p,
                                ein__val inside, ein__val before) {
     int64_t size = ctx->value[inside.i].shape.d[p->slot + 1];
     ein__ix at[EIN__MAX_RANK], block[EIN__MAX_RANK];
@@ -121,7 +78,7 @@ static ein__ex ein__prefix_sum(ein_ctx *ctx, const ein__scope *s, const ein__pre
 }
 
 // Running sum `v` in blocks of `size`, which are fewer than its terms.
-static ein__val ein__rule_prefix(ein__pass *z, ein__val v, const ein__prefix *p, int64_t size,
+static ein__val ein__rule_prefix(ein__pass *z, ein__val v, const ein__running *p, int64_t size,
                                  ein__val (*of_blocks)(ein__pass *z, ein__val before)) {
     ein_ctx *ctx = z->ctx;
     const ein__scope s = *ein__scope_of(ctx, v);
@@ -144,7 +101,7 @@ static int64_t ein__prefix_cost(ein_ctx *ctx, const ein__scope *s) {
 
 // The blocks that running sum `s` is cheapest in; 0: none. The last map, which readers may compute,
 // counts as a kernel of its own.
-static int64_t ein__prefix_size(ein_ctx *ctx, const ein__scope *s, const ein__prefix *p) {
+static int64_t ein__prefix_size(ein_ctx *ctx, const ein__scope *s, const ein__running *p) {
     ein__work w = {.bytes = {ein__times(ein__outputs_of(s), 3 * 4)}};
     int64_t least = ein__prefix_cost(ctx, s), size = 0;
     for (int64_t b = 4; b <= EIN__PREFIX_BLOCK && b < s->n[s->nt]; b *= 2) {
@@ -166,8 +123,8 @@ static int64_t ein__prefix_size(ein_ctx *ctx, const ein__scope *s, const ein__pr
 static ein__val ein__cheapest_prefix(ein__pass *z, ein__val v) {
     ein_ctx *ctx = z->ctx;
     const ein__scope s = *ein__scope_of(ctx, v);
-    ein__prefix p;
-    if (ctx->value[v.i].weight_only || !ein__match_prefix(ctx, &s, &p)) return v;
+    ein__running p;
+    if (ctx->value[v.i].weight_only || !ein__match_running(ctx, &s, &p)) return v;
     int64_t size = ein__prefix_size(ctx, &s, &p);
     return size ? ein__rule_prefix(z, v, &p, size, ein__cheapest_prefix) : v;
 }

@@ -48,6 +48,26 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, in
     ein__buf_free(&text);
 }
 
+// The kernel whose threads, by number, do what `loops` says. False: there are too many of them.
+static bool ein__kred_threads(ein__kgen *g, ein__kred *r, int64_t threads, const char *loops,
+                              const char *hint, ein__buf *out, ein__launch *l) {
+    if (g->too_wide || (threads > INT32_MAX && !g->wide)) return false;
+    int block = ein__kblock(threads);
+    if (g->overflow || !ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) return true;
+    ein__key keys[] = {{0},
+                       {0},
+                       {"thread", ein__kthread_id(g, block)},
+                       {"number", ein__kunsigned(g)},
+                       {"threads", ein__knumber(g, threads)},
+                       {"index", r->index.s},
+                       {"body", loops},
+                       {"kind", ein__kfunction(g, block)},
+                       {"alone", ein__kalone(g)}};
+    l->threads = threads;
+    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 9, out, l);
+    return true;
+}
+
 static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *step, const char *hint,
                                 ein__buf *out, ein__launch *l) {
     if (g->vec > 1) {
@@ -57,29 +77,15 @@ static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *ste
         g->vec_slot = r->t[r->nt - 1];
     }
     ein__kred_parts(g, r, step, true);
-    int64_t threads = r->outputs / g->vec;
-    if (g->too_wide || (threads > INT32_MAX && !g->wide)) return false;
-    int block = ein__kblock(threads);
-    if (g->overflow || !ein__kgrid(g->ctx, l, (threads + block - 1) / block, block)) return true;
     ein__buf loops = {0};
     ein__put(&loops, g->code[0].s);
     ein__put(&loops, r->init.s);
     ein__kloops(g, &loops, r->s, r->ns, 1, r->core.s);
     ein__put(&loops, r->post.s);
     ein__put(&loops, r->store.s);
-    ein__key keys[] = {{0},
-                       {0},
-                       {"thread", ein__kthread_id(g, block)},
-                       {"number", ein__kunsigned(g)},
-                       {"threads", ein__knumber(g, threads)},
-                       {"index", r->index.s},
-                       {"body", loops.s},
-                       {"kind", ein__kfunction(g, block)},
-                       {"alone", ein__kalone(g)}};
-    l->threads = threads;
-    ein__kfinish(g, r->out, hint, ein__tmpl_map, keys, 9, out, l);
+    bool done = ein__kred_threads(g, r, r->outputs / g->vec, loops.s, hint, out, l);
     ein__buf_free(&loops);
-    return true;
+    return done;
 }
 
 typedef enum { EIN__SHARE_NONE, EIN__SHARE_WARP, EIN__SHARE_BLOCK, EIN__SHARE_COLUMN } ein__kshare;

@@ -27,6 +27,10 @@ static const char *ein__kcombine(ein__kgen *g, ein__red r, const char *acc, cons
 static const char *const ein__ksums_word[] = {"pair", "three", "four"};  // from two on
 static const char *const ein__ksum[EIN__SUMS] = {"acc.x", "acc.y", "acc.z", "acc.w"};
 
+// A sum of each lane.
+static const char *const ein__kacc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
+                                                   "acc4", "acc5", "acc6", "acc7"};
+
 // What holds `n` sums.
 static const char *ein__ksums_type(ein__kgen *g, int n) {
     return n > 1 ? ein__namef(g->ctx, "float%d", n) : ein__knum_type(g);
@@ -195,6 +199,13 @@ static void ein__kred_finish(ein__kgen *g, ein__kred *r, const ein__step *step) 
     ein__kmap_scan(g, step, &r->scan, r->row);
 }
 
+// What a sum of terms `body` is computed in.
+static void ein__kred_number(ein__kgen *g, const ein__step *step, ein__ex body) {
+    if (ein__kdtype(g, step->out) <= EIN__BF16 || !ein__kinteger(g, body)) return;
+    g->num = EIN__NUM_INT;
+    if (step->nval > 1 && !ein__kinteger(g, ein__kbody(g, step->out))) g->num = EIN__NUM_FLOAT;
+}
+
 // Scans both definitions, orders and merges the slots; those of a window's axes (or NULL) stay
 // apart.
 static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__strip *w) {
@@ -224,10 +235,7 @@ static ein__kred ein__kred_make(ein__kgen *g, const ein__step *step, const ein__
     r.ns = ein__kmerge(g, &r.scan, r.s, r.ns);
     r.outputs = ein__kcount_slots(g, r.t, r.nt);
     r.count = ein__kcount_slots(g, r.s, r.ns);
-    if (!step->sums && ein__kdtype(g, r.out) > EIN__BF16 && ein__kinteger(g, s->body)) {
-        g->num = EIN__NUM_INT;
-        if (step->nval > 1 && !ein__kinteger(g, ein__kbody(g, r.out))) g->num = EIN__NUM_FLOAT;
-    }
+    if (!step->sums) ein__kred_number(g, step, s->body);
     ein__put(&r.index, "");
     ein__put(&r.post, "");
     return r;
@@ -295,8 +303,6 @@ static void ein__kred_pair_parts(ein__kgen *g, ein__kred *r) {
 // Fills the parts: `levels` says that each reduction slot has a loop of its own; otherwise one loop
 // over `k` declares those that have none. Lanes along a reduction slot add to one sum.
 static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, bool levels) {
-    static const char *const acc[EIN__KLANES] = {"acc0", "acc1", "acc2", "acc3",
-                                                 "acc4", "acc5", "acc6", "acc7"};
     for (int i = 0; i < r->ns; i++)
         g->slot[r->s[i]].level = levels ? i + 1 : 1 + (int)ein__most(i + 1 + r->own - r->ns, 0);
     if (step->sums) ein__kred_finish_parts(g, r, step);
@@ -307,7 +313,7 @@ static void ein__kred_parts(ein__kgen *g, ein__kred *r, const ein__step *step, b
     bool terms = false;
     for (int i = 0; i < r->ns; i++) terms |= r->s[i] == g->vec_slot;
     for (int i = 0; i < g->vec; i++) {
-        const char *a = g->vec > 1 && !terms ? acc[i] : "acc";
+        const char *a = g->vec > 1 && !terms ? ein__kacc[i] : "acc";
         ein__ktext v = ein__kvalue(g, body, i);
         if (g->num == EIN__NUM_INT) v = ein__kname_value(g, body, i, v);
         g->inner[0].text[i] = a;

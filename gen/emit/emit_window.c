@@ -237,17 +237,18 @@ static bool ein__kwindow_put(ein__kgen *g, ein__kred *r, ein__kwindow_tile *t,
     return ok;
 }
 
-// One attempt at a reduction, by windows where it has such; false: try again without vectors or
-// with 64-bit indices.
+// One attempt at a reduction, along its places or by windows where it has such; false: try again
+// without vectors or with 64-bit indices.
 static bool ein__kwindow(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
                          ein__launch *l) {
     const ein__scope *s = ein__sc_get(g->ctx, ein__val_get(g->ctx, step->val[0])->scope);
     int64_t stride[EIN__MAX_RANK];
     ein__kwindow_tile t = {.vec = 1};
     for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
-    bool wide = g->wide, last;
-    bool done = ein__klast(g, step, hint, out, l, &last);
-    if (last) return done;
+    bool wide = g->wide, found;
+    bool done = ein__krunning(g, step, hint, out, l, &found);
+    if (!found) done = ein__klast(g, step, hint, out, l, &found);
+    if (found) return done;
     if (g->vec == 1 || !ein__match_strip(g->ctx, s, stride, &t.w))
         return ein__kreduce(g, step, hint, out, l);
     ein__kred r = ein__kred_make(g, step, &t.w);

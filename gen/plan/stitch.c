@@ -65,10 +65,24 @@ static bool ein__is_threaded(ein_ctx *ctx, const ein__step *s) {
     return !ein__is_skinny(ctx, &k, &skinny);
 }
 
-// Whether iterator `t` of the step's first value is one of a tile's axes.
+// Whether threads of step `s`, a running sum, go along; `*t`: the iterator that they go along.
+static bool ein__is_running(ein_ctx *ctx, const ein__step *s, uint32_t *t) {
+    ein__running p;
+    ein__ex term;
+    const int64_t *out = ctx->plan.layout[s->out.i].stride;
+    if (s->kind != EIN__K_REDUCE ||
+        !ein__runs_along(ctx, ein__scope_of(ctx, s->val[0]), out, &p, &term))
+        return false;
+    *t = p.slot;
+    return true;
+}
+
+// Whether iterator `t` of the step's first value is one of a tile's axes, or threads go along it.
 static bool ein__is_tiled_axis(ein_ctx *ctx, const ein__step *s, uint32_t t) {
     ein__basis b;
+    uint32_t along;
     bool tiled = false;
+    if (ein__is_running(ctx, s, &along)) return along == t;
     if (s->kind != EIN__K_BASIS || !ein__match_basis(ctx, ein__scope_of(ctx, s->val[0]), &b))
         return false;
     for (int k = 0; k < b.n; k++) tiled |= b.axis[k].slot == t;
@@ -134,7 +148,9 @@ static int ein__dense_order(const ein_ctx *ctx, ein__val v, int *order) {
 static int64_t ein__thread_count(ein_ctx *ctx, const ein__step *s) {
     int64_t n = ein__elements(&ctx->value[s->out.i].shape);
     ein__basis b;
+    uint32_t along;
     if (ein__warps_of(ctx, s)) return ein__times(n, 32);
+    if (ein__is_running(ctx, s, &along)) n /= ein__scope_of(ctx, s->val[0])->n[along];
     if (s->kind == EIN__K_BASIS && ein__match_basis(ctx, ein__scope_of(ctx, s->val[0]), &b))
         for (int k = 0; k < b.n; k++) n /= b.axis[k].rows;
     else if (n / 4 >= EIN__SHARED_OUTPUTS) n /= 4;

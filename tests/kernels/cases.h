@@ -594,6 +594,7 @@ static void same_text(ein_ctx *ctx) {
 #include "skinny.h"
 #include "shares.h"
 #include "finish.h"
+#include "running.h"
 #include "places.h"
 #include "narrow.h"
 #include "halves.h"
@@ -632,6 +633,7 @@ static void all_cases(ein_ctx *ctx) {
     shares(ctx);
     pairs(ctx);
     finishes(ctx);
+    running_sums(ctx);
     places(ctx);
     halves(ctx);
     same_text(ctx);

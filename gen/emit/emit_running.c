@@ -1,0 +1,96 @@
+// Running sums (running.c): a thread goes along the places of one, adds the term of each and stores
+// what it has, or what a map makes of that.
+
+// Scans the terms and the map behind them; the threads' slots are all but the one they go along.
+static ein__kred ein__krun_make(ein__kgen *g, const ein__step *step, const ein__running *p,
+                                ein__ex term) {
+    ein__kred r = {.acc = step->val[0],
+                   .out = step->out,
+                   .reduce = EIN__R_SUM,
+                   .sums = 1,
+                   .scan = ein__kscan_make(g)};
+    g->inner[g->ninner++] = (ein__kinner){.v = r.acc, .text = {"acc"}};
+    for (int k = 1; k + 1 < step->nval; k++)
+        g->inner[g->ninner++] = (ein__kinner){.v = step->val[k], .put = true};
+    ein__kscan_expr(g, &r.scan, term);
+    if (step->nval > 1) ein__kscan_expr(g, &r.scan, ein__kbody(g, r.out));
+    ein__kscan_out(g, &r.scan, r.out);
+    int along = (int)p->slot, n = ein__korder(g, r.out, r.t);
+    r.scan.pinned |= 1u << along;
+    r.scan.used |= 1u << along;
+    for (int i = 0; i < n; i++)
+        if (r.t[i] != along) r.t[r.nt++] = r.t[i];
+    r.s[r.ns++] = along;
+    r.nt = ein__kmerge(g, &r.scan, r.t, r.nt);
+    ein__kslices_first(g, r.t, r.nt);
+    r.outputs = ein__kcount_slots(g, r.t, r.nt);
+    g->slot[along].level = 1;
+    ein__kred_number(g, step, term);
+    ein__put(&r.index, "");
+    ein__put(&r.post, "");
+    return r;
+}
+
+// What a thread does at a place: `core` has all of it.
+static void ein__krun_parts(ein__kgen *g, ein__kred *r, const ein__step *step, ein__ex term) {
+    ein__ktext value[EIN__KLANES];
+    ein__kcount(g, term);
+    for (int i = 0; i < g->vec; i++) {
+        const char *acc = g->vec > 1 ? ein__kacc[i] : "acc";
+        ein__put(&r->core, ein__kcombine(g, r->reduce, acc, ein__kvalue(g, term, i).s));
+        g->inner[0].text[i] = acc;
+        ein__put(&r->init, i ? ", " : ein__knum_type(g));
+        ein__putf(&r->init, "%s%s = %s", i ? "" : " ", acc, ein__kidentity(g, r->reduce));
+    }
+    ein__put(&r->init, ";\n");
+    g->post = &r->post;
+    if (step->nval > 1) ein__kcount(g, ein__kbody(g, r->out));
+    for (int i = 0; i < g->vec; i++) {
+        value[i] = (ein__ktext){g->inner[0].text[i], EIN__PRIMARY, 0};
+        if (step->nval > 1) value[i] = ein__kvalue(g, ein__kbody(g, r->out), i);
+    }
+    ein__kstore(g, &r->store, r->out, &r->scan, value);
+    ein__put(&r->core, r->post.s);
+    ein__put(&r->core, r->store.s);
+    ein__kdecompose(g, &r->index, r->t, r->nt, r->scan.used, "id");
+}
+
+// Around that, the loop; loads of several places are on their way while one is added.
+static void ein__krun_loop(ein__kgen *g, const ein__kred *r, ein__buf *out) {
+    const ein__kslot *s = &g->slot[r->s[0]];
+    ein__putf(out, "#pragma unroll %d\nfor (%s %s = 0; %s < %lld; %s++) {\n",
+              EIN__RUNNING_AHEAD / g->vec, ein__kint(g), s->name, s->name, (long long)s->n,
+              s->name);
+    ein__kindent(out, g->code[1].s, 4);
+    ein__kindent(out, r->core.s, 4);
+    ein__put(out, "}\n");
+}
+
+// One attempt at a running sum whose threads go along; `*fits`: whether it is one.
+static bool ein__krunning(ein__kgen *g, const ein__step *step, const char *hint, ein__buf *out,
+                          ein__launch *l, bool *fits) {
+    const ein__scope *s = ein__scope_of(g->ctx, step->val[0]);
+    int64_t stride[EIN__MAX_RANK];
+    ein__running p;
+    ein__ex term;
+    for (uint32_t i = 0; i < s->nt; i++) stride[i] = ein__kstride(g, step->out, (int)i);
+    *fits = ein__runs_along(g->ctx, s, stride, &p, &term) && !(g->sliced >> p.slot & 1);
+    if (!*fits) return false;
+    ein__kred r = ein__krun_make(g, step, &p, term);
+    bool ok = true;
+    if (g->vec > 1) {
+        ok = r.outputs / 4 >= EIN__SHARED_OUTPUTS && ein__kvector_out(g, r.out, r.t, r.nt, &r.scan);
+        if (ok) g->vec_slot = r.t[r.nt - 1];
+    }
+    if (ok) {
+        ein__buf loops = {0};
+        ein__krun_parts(g, &r, step, term);
+        ein__put(&loops, g->code[0].s);
+        ein__put(&loops, r.init.s);
+        ein__krun_loop(g, &r, &loops);
+        ok = ein__kred_threads(g, &r, r.outputs / g->vec, loops.s, hint, out, l);
+        ein__buf_free(&loops);
+    }
+    ein__kred_free(&r);
+    return ok;
+}
