@@ -108,6 +108,19 @@ def recomputed(folder):
             checks.expect("and right", 0, harness.Judged(folder, path).status())
 
 
+def waits(folder):
+    """Threads of two long loops wait for their loads at the same time: one takes what both do."""
+    path = os.path.join(folder, "waits.ein")
+    took = []
+    for inputs in ("xy", "x"):
+        with open(path, "w") as file:
+            file.write("ein 1\nmodel waits\noutput %s\n" % ", ".join("s" + n for n in inputs))
+            for n in inputs:
+                file.write("input %s: f32[300,64]\ns%s = CumSum(%s; axis=0)\n" % (n, n, n))
+        took.append(cost(emit(folder, "--branches", "1", "--rules=-prefix", model=path)))
+    checks.check("two wait as long as one", took[0] < took[1] + 0.2, took)
+
+
 def tables(folder):
     """Rows of a table decide instead of estimates; a probe asks for both sides."""
     probe = os.path.join(folder, "probe.cu")
@@ -147,6 +160,7 @@ def main():
         tables(folder)
         limits(folder)
         recomputed(folder)
+        waits(folder)
         runs(folder)
     return checks.finish()
 

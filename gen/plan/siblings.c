@@ -27,21 +27,42 @@ static bool ein__may_join_again(ein_ctx *ctx, const ein__step *s) {
     return s->again && ein__may_join(ctx, s);
 }
 
+// Adds what kernel `k`, which takes `ps` with its launch, takes of the device; `*longest`: of such
+// kernels, what the threads of one wait for.
+static void ein__add_time(ein_ctx *ctx, const ein__kernel *k, int64_t ps, int64_t *busy,
+                          int64_t *longest) {
+    int parts;
+    ein__work w = ein__kernel_work(ctx, k, &parts);
+    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, all = ein__most(ps - launch, 0);
+    bool waits = !ein__kernel_row(ctx, k) && w.chain_ps >= all;
+    w.chain_ps = 0;
+    if (waits) *longest = ein__most(*longest, all);
+    if (waits) all = ein__least(all, ein__work_ps(ein__gpu_of(ctx), &w) - launch);
+    *busy = ein__plus(*busy, all);
+}
+
 // What the steps' kernels take together.
 typedef struct ein__sibling_load {
     int params;
-    int64_t threads, ps;  // at most; without launches
-    int64_t apart;        // what the steps take as they are
+    int64_t threads;  // at most
+    int64_t busy;     // what they take of the device, without launches
+    int64_t longest;  // what the threads of one of them wait for, at most
+    int64_t apart;    // what the steps take as they are
 } ein__sibling_load;
+
+// Blocks of one work while those of another wait.
+static int64_t ein__sibling_ps(const ein__sibling_load *l) {
+    return ein__most(l->busy, l->longest);
+}
 
 static ein__sibling_load ein__add_sibling(ein_ctx *ctx, ein__sibling_load l, const ein__step *s) {
     const ein__step *own = ein__sibling_of(ctx, s);
     ein__val *reads = ein__step_reads(ctx, own);
-    int64_t ps = own == s ? s->ps : ein__cost_step(ctx, own);
     l.params += (int)arrlen(reads) + 1;
     int64_t warp = ein__warps_of(ctx, own) ? 32 : 1;
     l.threads = ein__plus(l.threads, ein__times(ein__elements(&ctx->value[s->out.i].shape), warp));
-    l.ps = ein__plus(l.ps, ein__most(ps - ein__gpu_of(ctx)->node_ns * 1000, 0));
+    ein__kernel k = ein__step_kernel(ctx, own);
+    ein__add_time(ctx, &k, own == s ? s->ps : ein__cost_step(ctx, own), &l.busy, &l.longest);
     l.apart = ein__cost_sum(l.apart, s->ps);
     arrfree(reads);
     return l;
@@ -58,7 +79,7 @@ static int ein__grow_siblings(const ein__grouper *z, int at, int *member, ein__s
         if (z->first[j] != j || z->next[j] >= 0 || !ein__is_apart(z, member, n, j)) continue;
         ein__sibling_load with = ein__add_sibling(z->ctx, *all, &z->step[j]);
         if (with.params > EIN__SIBLINGS_PARAMS || with.threads > INT32_MAX ||
-            with.ps - all->ps >= z->step[j].ps)
+            ein__sibling_ps(&with) - ein__sibling_ps(all) >= z->step[j].ps)
             continue;
         *all = with;
         member[n++] = j;
@@ -79,7 +100,8 @@ static const char *ein__siblings_key(ein_ctx *ctx, const ein__step *step, const 
 static bool ein__try_siblings(ein__grouper *z, const int *member, int n,
                               const ein__sibling_load *all) {
     ein_ctx *ctx = z->ctx;
-    int64_t ps = ein__plus(all->ps, ein__gpu_of(ctx)->node_ns * 1000 + EIN__SIBLINGS_PS);
+    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000;
+    int64_t ps = ein__plus(ein__sibling_ps(all), launch + EIN__SIBLINGS_PS);
     const char *key = NULL;
     const ein__cost_row *row = NULL;
     if (ctx->kernel_rows || ctx->desc.probe) {
@@ -117,11 +139,12 @@ EIN__FN void ein__join_siblings(ein_ctx *ctx, bool (*may)(ein_ctx *, const ein__
 
 // The estimate for a kernel of several, siblings or a chain (chain.c), as a step.
 EIN__FN int64_t ein__estimate_joined(ein_ctx *ctx, const ein__step *s) {
-    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, ps = 0;
+    int64_t launch = ein__gpu_of(ctx)->node_ns * 1000, ps = 0, longest = 0;
     for (int i = 0; i <= s->npeer; i++) {
         ein__kernel k = ein__step_kernel(ctx, i ? &s->peer[i - 1] : s);
-        ps = ein__cost_sum(ps, ein__estimate_kernel(ctx, &k));
+        if (s->chained) ps = ein__cost_sum(ps, ein__estimate_kernel(ctx, &k) - launch);
+        else ein__add_time(ctx, &k, ein__estimate_kernel(ctx, &k), &ps, &longest);
     }
     int64_t more = s->chained ? s->npeer * EIN__STITCH_TURN_PS : EIN__SIBLINGS_PS;
-    return ein__plus(ps - s->npeer * launch, more);
+    return ein__plus(ein__most(ps, longest), launch + more);
 }
