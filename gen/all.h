@@ -68,6 +68,7 @@
 #include "cost/sums.c"
 #include "cost/operations.c"
 #include "cost/roofline.c"
+#include "cost/bounds.c"
 #include "cost/loops.c"
 #include "cost/running.c"
 #include "cost/estimate.c"

@@ -159,6 +159,12 @@ def main():
     # The thread of a line stores what it has at each place.
     check("threads go along short ones", re.search(r"for \(int i1 = 0; i1 < 19; i1\+\+\) \{\n"
                                                    r"(?:.*\n)*? +acc \+= (?:.*\n)*? +y\[", sums))
+    parts = run(os.path.join(ROOT, "tests", "unseen", "triangles.ein"))[0]
+    for who, loop in (("a thread", r"for \(int r0 = from_r0; r0 < until_r0; r0\+\+\)"),
+                      ("a warp", r"for \(unsigned k = lane; k < \(unsigned\)until_r0; k \+= 32u\)"),
+                      ("a column", r"k = threadIdx.y; k < \(unsigned\)until_r0; k \+= 8u\)"),
+                      ("blocks", r"k = blockIdx.x .* k < \(unsigned\)\(\(until_r0 \+ 3\) / 4\);")):
+        check("the loop of %s ends with what a guard leaves" % who, re.search(loop, parts))
     with tempfile.TemporaryDirectory() as folder:
         counts = []
         for n in (6, 12):

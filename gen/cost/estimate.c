@@ -286,7 +286,7 @@ static ein__work ein__kernel_work(ein_ctx *ctx, const ein__kernel *k, int *parts
             ein__product_work(ctx, k, s, &w);
         else if (k->kind == EIN__K_BASIS && s->reduce != EIN__R_NONE)
             flop = ein__plus(flop, ein__scope_flop(ctx, s));
-        else flop = ein__plus(flop, ein__times(ein__extent_of(s, ~0u), each));
+        else flop = ein__plus(flop, ein__bounded(ctx, s, ein__times(ein__extent_of(s, ~0u), each)));
         if (ein__shares(k) && s->reduce != EIN__R_NONE)
             w.chain_ps = ein__reduce_chain(ctx, s, terms, ein__work_bytes(&w), parts);
         if (streams && s->reduce != EIN__R_NONE) {

@@ -169,7 +169,8 @@ static int64_t ein__lines_ps(ein_ctx *ctx, const ein__scope *s, int lane) {
         if (step > 1) lines += ein__least(ein__ceil(apart, LINE), WARP);
     }
     // An SM's FP32 units make two operations each of a cycle's 128.
-    int64_t cycles = ein__muldiv(ein__extent_of(s, ~0u), lines, WARP * LINES);
+    int64_t terms = ein__bounded(ctx, s, ein__extent_of(s, ~0u));
+    int64_t cycles = ein__muldiv(terms, lines, WARP * LINES);
     return ein__muldiv(cycles, 256 * 1000, g->fp32);
 }
 
@@ -257,6 +258,7 @@ static int64_t ein__turns_ps(ein_ctx *ctx, const ein__scope *s, bool terms) {
     }
     bool column = lanes == EIN__COLUMN_THREADS && !terms;
     int64_t each = ein__loop_operations(ctx, s, n, count, lanes, column ? &own : NULL);
+    if (count == 1) each = ein__bounded(ctx, s, each);
     int64_t all = ein__times(ein__times(ein__results_of(ctx, s), lanes), each + AROUND);
     // The peak counts two operations an instruction.
     return ein__math_ps(ein__gpu_of(ctx), ein__times(all, 2), SHARE);

@@ -69,6 +69,7 @@ typedef struct ein__kslot {
     int64_t n;
     int level;
     bool gone;  // extent 1, part of the slot it was merged with, or all in one vector
+    const char *from, *until;  // where its loop begins and ends, where terms are left out; NULL
 } ein__kslot;
 
 // Values of the step that later ones read: text by lane, or none: their definition is put in place.

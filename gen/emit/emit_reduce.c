@@ -23,7 +23,7 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, in
     for (int i = n - 1; i >= 0; i--) {
         const ein__kslot *s = &g->slot[order[i]];
         ein__buf loop = {0};
-        bodies = s->n <= 16 && bodies ? bodies * s->n : 0;
+        bodies = s->n <= EIN__UNROLLED && bodies ? bodies * s->n : 0;
         if (bodies > 64) bodies = 0;
         int step = order[i] == g->vec_slot ? g->vec : 1;
         if (step == s->n && step > 1) {
@@ -34,8 +34,9 @@ static void ein__kloops(ein__kgen *g, ein__buf *out, const int *order, int n, in
             continue;
         }
         if (bodies && !g->naive) ein__put(&loop, "#pragma unroll\n");
-        ein__putf(&loop, "for (%s %s = 0; %s < %lld; %s) {\n", ein__kint(g), s->name, s->name,
-                  (long long)s->n,
+        ein__putf(&loop, "for (%s %s = %s; %s < %s; %s) {\n", ein__kint(g), s->name,
+                  s->from ? s->from : "0", s->name,
+                  s->until ? s->until : ein__namef(g->ctx, "%lld", (long long)s->n),
                   step > 1 ? ein__namef(g->ctx, "%s += %d", s->name, step)
                            : ein__namef(g->ctx, "%s++", s->name));
         ein__kindent(&loop, g->code[i + level].s, 4);
@@ -68,6 +69,34 @@ static bool ein__kred_threads(ein__kgen *g, ein__kred *r, int64_t threads, const
     return true;
 }
 
+// Where the loop over reduction slot `slot` begins (or not `until`) ends, as a name that is
+// declared in front of all loops; NULL: with all terms, or lanes differ.
+static const char *ein__kred_bound(ein__kgen *g, const ein__kred *r, int slot, bool until) {
+    const ein__kslot *s = &g->slot[slot];
+    ein__bounds b = ein__bounds_of(g->ctx, ein__scope_of(g->ctx, r->acc), (uint32_t)slot);
+    ein__ix ix = until ? b.until : b.from;
+    if (!ix.i || (g->vec_slot >= 0 && ein__ix_uses(g->ctx, ix) >> g->vec_slot & 1)) return NULL;
+    ein__klin l = ein__klin_of(g, ix, 0);
+    const char *name = ein__namef(g->ctx, "%s_%s", until ? "until" : "from", s->name);
+    const char *type = ein__kint(g), *at = ein__klin_text(g, &l, 0).s, *u = g->wide ? "ll" : "";
+    const ein__index *x = ein__ix_get(g->ctx, ix);
+    if (x->hi > s->n) at = ein__namef(g->ctx, "min(%s, %lld%s)", at, (long long)s->n, u);
+    if (x->lo < 0) at = ein__namef(g->ctx, "max(%s, 0%s)", at, u);
+    ein__putf(&g->code[0], "const %s %s = %s;\n", type, name, at);
+    return name;
+}
+
+// Bounds of the loops that are not written out. Of one that counts from 0 on for all threads that
+// share the terms (`whole` false) only its end.
+static void ein__kred_bounds(ein__kgen *g, const ein__kred *r, bool whole) {
+    for (int i = 0; i < r->ns; i++) {
+        ein__kslot *s = &g->slot[r->s[i]];
+        if (s->gone || s->n <= EIN__UNROLLED || r->sums > 1) continue;
+        if (whole) s->from = ein__kred_bound(g, r, r->s[i], false);
+        s->until = ein__kred_bound(g, r, r->s[i], true);
+    }
+}
+
 static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *step, const char *hint,
                                 ein__buf *out, ein__launch *l) {
     if (g->vec > 1) {
@@ -76,6 +105,7 @@ static bool ein__kreduce_thread(ein__kgen *g, ein__kred *r, const ein__step *ste
             return false;
         g->vec_slot = r->t[r->nt - 1];
     }
+    if (!step->sums) ein__kred_bounds(g, r, true);
     ein__kred_parts(g, r, step, true);
     ein__buf loops = {0};
     ein__put(&loops, g->code[0].s);
@@ -197,6 +227,15 @@ static void ein__kreduce_own(ein__kgen *g, ein__kred *r, int64_t lanes) {
     ein__loop_operations(g->ctx, ein__scope_of(g->ctx, r->acc), n, r->ns, lanes, &r->own);
 }
 
+// The turns of the threads that share terms, of `vec` each: the first `outer` slots count them.
+static const char *ein__kred_count(ein__kgen *g, const ein__kred *r, int outer, int vec) {
+    const char *until = outer == 1 ? g->slot[r->s[0]].until : NULL;
+    if (!until) return ein__knumber(g, ein__kcount_slots(g, r->s, outer) / vec);
+    if (vec > 1) until = ein__namef(g->ctx, "(%s + %d) / %d", until, vec - 1, vec);
+    return ein__namef(g->ctx, "(%s)%s", ein__kunsigned(g),
+                      vec > 1 ? ein__namef(g->ctx, "(%s)", until) : until);
+}
+
 static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, const ein__step *step,
                                 const char *hint, ein__buf *out, ein__launch *l) {
     int64_t most = ein__gpu_of(g->ctx)->sms * EIN__SHARE_RESIDENT;
@@ -209,6 +248,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
     if (vec > 1 && !ein__kreduce_vector(g, r, how)) return false;
     int last = g->vec_slot;
     if (column && vec == 1) ein__kreduce_own(g, r, EIN__COLUMN_THREADS * parts);
+    if (!step->sums && r->ns - r->own == 1) ein__kred_bounds(g, r, false);
     ein__kred_parts(g, r, step, false);
     if (g->too_wide || g->scattered) return false;
     bool warp = how == EIN__SHARE_WARP, block = how == EIN__SHARE_BLOCK;
@@ -240,7 +280,7 @@ static bool ein__kreduce_shared(ein__kgen *g, ein__kred *r, ein__kshare how, con
         {"index", r->index.s},
         {"before", g->code[0].s},
         {"identity", ein__kred_zero(g, r)},
-        {"count", ein__knumber(g, ein__kcount_slots(g, r->s, outer) / vec)},
+        {"count", ein__kred_count(g, r, outer, vec)},
         {"terms", terms.s},
         {"after", r->post.s},
         {"store", r->store.s},
