@@ -39,11 +39,13 @@ typedef struct ein__attention_source {
     int looks;
 } ein__attention_source;
 
-// K and its contrary.
+// K and its contrary: of quotients, what is 0 or more wherever they are.
 static void ein__attention_limit(ein_ctx *ctx, ein__attention_limits *all, ein__ix k) {
     ein__ix both[] = {k, ein__ix_addc(ctx, ein__ix_scale(ctx, k, -1), -1)};
+    ein__side_frame frame;
     for (int i = 0; i < 2 && all->n < EIN__ATTENTION_LIMITS; i++)
-        if (both[i].i) all->k[all->n++] = both[i];
+        if (both[i].i && ein__side_frame_of(ctx, both[i], &frame))
+            all->k[all->n++] = ein__ix_addc(ctx, frame.a, frame.above);
 }
 
 // Forms that `ex` is, or one of which it is: a distance is one or its negative.
@@ -71,7 +73,8 @@ static void ein__attention_conditions(ein_ctx *ctx, ein__ex ex, ein__attention_l
     ein__ix x[EIN__ATTENTION_LEAVES], y[EIN__ATTENTION_LEAVES];
     int nx = 0, ny = 0;
     bool less = e.fn == EIN__LT || e.fn == EIN__LE, strict = e.fn == EIN__LT || e.fn == EIN__GT;
-    if (e.op == EIN__X_SELECT && (less || e.fn == EIN__GT || e.fn == EIN__GE)) {
+    bool equal = e.fn == EIN__EQ || e.fn == EIN__NE;
+    if (e.op == EIN__X_SELECT && (less || equal || e.fn == EIN__GT || e.fn == EIN__GE)) {
         nx = ein__attention_leaves(ctx, e.kid[0], x, EIN__ATTENTION_LEAVES);
         ny = ein__attention_leaves(ctx, e.kid[1], y, EIN__ATTENTION_LEAVES);
     }
@@ -79,8 +82,9 @@ static void ein__attention_conditions(ein_ctx *ctx, ein__ex ex, ein__attention_l
         ein__ix from = less ? y[i % ny] : x[i / ny], by = less ? x[i / ny] : y[i % ny];
         ein__ix k = ein__ix_add(ctx, from, ein__ix_scale(ctx, by, -1));
         ein__attention_limit(ctx, all, strict ? ein__ix_addc(ctx, k, -1) : k);
+        if (equal) ein__attention_limit(ctx, all, ein__ix_scale(ctx, k, -1));
     }
-    if (e.op == EIN__X_WHEN && ein__ix_get(ctx, e.ix[0])->q == 1 && ein__ix_affine(ctx, e.ix[0])) {
+    if (e.op == EIN__X_WHEN && ein__ix_get(ctx, e.ix[0])->q == 1) {
         ein__ix minus = ein__ix_scale(ctx, e.ix[0], -1);
         ein__attention_limit(ctx, all, e.ix[0]);
         ein__attention_limit(ctx, all, ein__ix_addc(ctx, minus, e.n - 1));

@@ -16,7 +16,40 @@ static ein__side ein__side_of(ein_ctx *ctx, ein__ix k, bool above) {
     return (ein__side){k, ein__ix_scale(ctx, k, -1), above};
 }
 
-// `ex`, arithmetic on whole numbers, as an affine index form.
+// An affine form a for an index form of iterators and quotients by one number:
+// a - below <= by * form <= a + above.
+typedef struct ein__side_frame {
+    ein__ix a;
+    int64_t by, below, above;
+} ein__side_frame;
+
+// False: there is none.
+static bool ein__side_frame_of(ein_ctx *ctx, ein__ix ix, ein__side_frame *r) {
+    const ein__index f = *ein__ix_get(ctx, ix);
+    *r = (ein__side_frame){.by = 1};
+    if (f.q != 1 || f.c > INT32_MAX || f.c < -INT32_MAX) return false;
+    for (uint32_t t = 0; t < f.n; t++) {
+        if (f.t[t].k > INT32_MAX || f.t[t].k < -INT32_MAX) return false;
+        const ein__atom *atom = ein__atom_get(ctx, f.t[t].atom);
+        if (atom->kind != EIN__ITER && atom->kind != EIN__FLOOR) return false;
+        if (atom->kind == EIN__ITER || atom->n == r->by) continue;
+        if (r->by > 1 || atom->n > INT16_MAX) return false;
+        r->by = atom->n;
+    }
+    r->a = ein__ix_const(ctx, f.c * r->by);
+    for (uint32_t t = 0; t < f.n && r->a.i; t++) {
+        const ein__atom atom = *ein__atom_get(ctx, f.t[t].atom);
+        int64_t k = f.t[t].k, most = (k < 0 ? -k : k) * (r->by - 1);
+        bool floored = atom.kind == EIN__FLOOR;
+        ein__ix part = {atom.ix};
+        if (!floored) part = ein__ix_iter(ctx, atom.slot, atom.n);
+        if (floored) *(k < 0 ? &r->above : &r->below) += most;
+        r->a = ein__ix_add(ctx, r->a, ein__ix_scale(ctx, part, floored ? k : k * r->by));
+    }
+    return r->a.i && ein__ix_get(ctx, r->a)->q == 1 && ein__ix_affine(ctx, r->a);
+}
+
+// `ex`, arithmetic on whole numbers, as an index form that has such a frame.
 static bool ein__side_count(ein_ctx *ctx, ein__ex ex, ein__ix *ix) {
     const ein__expr e = *ein__ex_get(ctx, ex);
     ein__ix x, y;
@@ -42,7 +75,8 @@ static bool ein__side_count(ein_ctx *ctx, ein__ex ex, ein__ix *ix) {
     } else {
         return false;
     }
-    return ix->i && ein__ix_get(ctx, *ix)->q == 1 && ein__ix_affine(ctx, *ix);
+    ein__side_frame frame;
+    return ix->i && ein__side_frame_of(ctx, *ix, &frame);
 }
 
 // -inf, as it is or as log(0), or a number that any score vanishes beside: the sum of both is that
@@ -59,8 +93,8 @@ typedef struct ein__side_range {
     int64_t lo, hi;
 } ein__side_range;
 
-// Values that form `ix` has on the side.
-static ein__side_range ein__side_reach(ein_ctx *ctx, const ein__side *z, ein__ix ix) {
+// Values that affine form `ix` has on the side.
+static ein__side_range ein__side_affine(ein_ctx *ctx, const ein__side *z, ein__ix ix) {
     const ein__index *f = ein__ix_get(ctx, ix);
     ein__side_range r = {f->lo, f->hi};
     int64_t d;
@@ -73,6 +107,17 @@ static ein__side_range ein__side_reach(ein_ctx *ctx, const ein__side *z, ein__ix
         else r.lo = ein__most(r.lo, d + 1);
     }
     return r;
+}
+
+// Values that a form has there.
+static ein__side_range ein__side_reach(ein_ctx *ctx, const ein__side *z, ein__ix ix) {
+    const ein__index f = *ein__ix_get(ctx, ix);
+    ein__side_frame frame;
+    if (!ein__side_frame_of(ctx, ix, &frame)) return (ein__side_range){f.lo, f.hi};
+    ein__side_range r = ein__side_affine(ctx, z, frame.a);
+    int64_t lo = -ein__floordiv(frame.below - r.lo, frame.by),
+            hi = ein__floordiv(r.hi + frame.above, frame.by);
+    return (ein__side_range){ein__most(lo, f.lo), ein__least(hi, f.hi)};
 }
 
 static bool ein__side_combined(ein__fn fn, ein__side_range x, ein__side_range y,
@@ -100,8 +145,8 @@ static int ein__side_holds(ein_ctx *ctx, const ein__side *z, const ein__expr *e,
 
 // Whether guard `e` lets its body through: 1, 0, or -1: it depends.
 static int ein__side_passes(ein_ctx *ctx, const ein__side *z, const ein__expr *e) {
-    const ein__index *f = ein__ix_get(ctx, e->ix[0]);
-    if (f->q != 1 || !ein__ix_affine(ctx, e->ix[0])) return -1;
+    ein__side_frame frame;
+    if (!ein__side_frame_of(ctx, e->ix[0], &frame)) return -1;
     ein__side_range r = ein__side_reach(ctx, z, e->ix[0]);
     if (r.lo >= 0 && r.hi < e->n) return !e->negate;
     return r.hi < 0 || r.lo >= e->n ? (int)e->negate : -1;
