@@ -216,9 +216,9 @@ static bool ein__settle_names(ein__expander *x) {
 }
 
 // The line of the model's own statements from this one on that defines `name`, or 0.
-static uint32_t ein__defined_below(const ein__expander *x, const ein__frame *f, const char *name) {
+static uint32_t ein__defined_from(const ein__expander *x, int first, const char *name) {
     const struct ein__tree *tree = x->ctx->tree;
-    for (int i = x->current; !f->block && i < tree->nstmt; i++) {
+    for (int i = first; i < tree->nstmt; i++) {
         const ein__stmt *s = tree->stmt[i];
         bool makes = s->kind == EIN__ST_OPERATOR || s->kind == EIN__ST_EQUATION ||
                      s->kind == EIN__ST_INPUT || s->kind == EIN__ST_WEIGHT;
@@ -252,10 +252,11 @@ static int ein__look_up(ein__expander *x, ein__frame *f, const char *name, ein__
     int distance = 3;
     for (ptrdiff_t i = 0; i < shlen(f->name); i++)
         ein__suggest(name, f->name[i].key, &best, &distance);
-    uint32_t line = ein__defined_below(x, f, name);
+    uint32_t line = ein__defined_from(x, f->block ? 0 : x->current, name);
+    const char *where = f->block ? " in this block: line %u has it, outside; make it an operand"
+                                 : " here: it is defined in line %u";
     ein__error(x->ctx, EIN_BAD_INPUT, pos, "undefined tensor '%s'%s", name,
-               line ? ein__namef(x->ctx, " here: it is defined in line %u", line)
-                    : ein__hint(x->ctx, best));
+               line ? ein__namef(x->ctx, where, line) : ein__hint(x->ctx, best));
     return EIN__POISON - 1;
 }
 
